@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::live {
+
+/// The thread's and process's switches that ops depend on, as one flat value: cheap to take, cheap
+/// to compare, so that a guard can do both at every step.
+struct Ambient {
+  bool grad_mode, inference_mode, autocast_cpu, autocast_cuda;
+  bool deterministic, deterministic_warn_only, fill_uninitialized;
+  bool mkldnn, mkldnn_deterministic, nnpack, cudnn, cudnn_benchmark, cudnn_deterministic;
+  bool sdp_flash, sdp_mem_efficient, sdp_math;
+  bool flush_denormal;
+  bool anomaly_mode, saved_tensor_hooks;
+  bool functorch, dispatch_mode, torch_function_mode;
+  std::uint8_t default_dtype, autocast_dtype, matmul_precision;
+  std::int32_t threads;
+
+  static Ambient current();
+  friend bool operator==(const Ambient&, const Ambient&) = default;
+  /// Every switch by name, for traces and verdicts.
+  std::vector<trace::Fact> facts() const;
+};
+
+/// What the bits of a replay depend on and a process cannot change: torch version, CPU capability,
+/// BLAS, mkldnn version, architecture.
+std::vector<trace::Fact> environment();
+/// Versions of Steptape, torch and the compiler.
+std::vector<trace::Fact> producer();
+
+}  // namespace steptape::live

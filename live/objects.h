@@ -1,0 +1,87 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trace/model.h"
+
+/// The objects a user tracked, and what they hold at one moment.
+namespace steptape::live {
+
+/// A tensor reached from a tracked object. Holds a handle: the tensor lives as long as the
+/// snapshot.
+struct TensorAt {
+  std::string path;
+  trace::Role role;
+  at::Tensor tensor;  ///< undefined: a gradient that is None
+};
+
+struct ModuleAt {
+  std::string path;
+  const torch::nn::Module* module;
+};
+
+/// What all tracked objects held at one moment, in a fixed order: parameters, module buffers,
+/// optimizer state, tracked tensors, then gradients (one entry for each parameter that requires
+/// one). A tensor that two paths reach stands once, under the first.
+struct Snapshot {
+  std::vector<TensorAt> tensors;
+  std::vector<ModuleAt> modules;
+  /// TensorRefs in the layouts are positions in `tensors`.
+  std::vector<trace::OptimizerLayout> optimizers;
+
+  /// Position in `tensors` of the parameter `tensor` is (same TensorImpl), or -1.
+  std::int64_t find(const at::Tensor& tensor) const;
+};
+
+/// Module, optimizers, tensors and generators by the names the user gave them. A module held by a
+/// shared_ptr is held weakly and its death noticed; objects given by reference must outlive the
+/// last step. Not thread-safe.
+class Objects {
+ public:
+  Objects();
+  ~Objects();
+  Objects(Objects&&) noexcept;
+  Objects& operator=(Objects&&) noexcept;
+
+  /// Each throws Error (invalid_argument) when the name is taken, empty, or holds anything but
+  /// letters, digits and '_'.
+  void track(std::string name, torch::nn::Module& module);
+  void track(std::string name, std::shared_ptr<torch::nn::Module> module);
+  void track(std::string name, torch::optim::Optimizer& optimizer);
+  void track(std::string name, std::shared_ptr<torch::optim::Optimizer> optimizer);
+  void track(std::string name, at::Tensor tensor);
+  void track(std::string name, at::Generator generator);
+
+  /// Throws Error (failed_precondition) that names a tracked object that no longer exists.
+  Snapshot snapshot() const;
+  void check_alive() const;
+
+  /// Optimizers by path, for guards; and generators: "default" is LibTorch's CPU generator.
+  std::vector<std::pair<std::string, torch::optim::Optimizer*>> optimizers() const;
+  std::vector<std::pair<std::string, at::Generator>> generators() const;
+  /// The path of a generator, or "" when it is neither the default nor tracked.
+  std::string path_of(const at::Generator& generator) const;
+  /// Addresses that identify the tracked modules, optimizers and tensors in this process.
+  std::vector<const void*> identities() const;
+
+  /// The names tracked, with their kinds: "model (module), optimizer (torch::optim::SGD)".
+  std::string text() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The hyperparameters of one group by name, in declaration order; empty for an optimizer whose
+/// options class is unknown. `type` is OptimizerLayout::type.
+std::vector<trace::NamedValue> hyperparameters_of(const torch::optim::OptimizerParamGroup& group,
+                                                  const std::string& type);
+
+}  // namespace steptape::live

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/model.h"
+
+/// What is known about an operator, in this order of trust: its schema's aliasing, its `at::Tag`s,
+/// and a short table of exceptions (effects.cc), each row with the reason it is needed. There is no
+/// code per operator anywhere else.
+namespace steptape::live {
+
+/// What calling an operator does, derived once per operator and cached.
+struct Effects {
+  /// Arguments whose bytes it writes: annotated `(a!)`, `out=`, or known from the table.
+  std::vector<bool> writes;
+  /// Arguments it writes though the schema does not say so (a subset of `writes`).
+  std::vector<bool> writes_unannotated;
+  /// Every return aliases an argument, nothing is written: geometry alone.
+  bool is_view = false;
+  /// Only the geometry of its first argument changes (`t_`, `squeeze_`, `detach_`): tag
+  /// inplace_view.
+  bool is_inplace_view = false;
+  /// Makes memory and leaves it unwritten: the `empty` family.
+  bool makes_unwritten = false;
+  /// Looks at an argument's geometry only (`zeros_like`, `new_empty`): its bytes are not read.
+  bool reads_geometry_only = false;
+  bool is_random = false;     ///< draws from a generator: tag nondeterministic_seeded
+  bool is_host_read = false;  ///< a value of a tensor reaches the host: tag data_dependent_output
+  bool is_dynamic_shape = false;  ///< tag dynamic_output_shape; `index` with integer indices is
+                                  ///< not, see has_dynamic_shape
+  bool may_throw_on_data =
+      true;  ///< may raise depending on the bytes it reads; false for pointwise arithmetic
+  bool is_replayable = false;  ///< a plan may call it: of aten, with arguments a trace can hold
+};
+
+const Effects& effects_of(const c10::OperatorHandle& op);
+
+/// Whether this call gives a tensor whose shape depends on bytes: the tag, less the table's
+/// exceptions that look at the arguments (`index.Tensor` without boolean masks). `arguments` are
+/// the call's.
+bool has_dynamic_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+
+/// The operator of this process, or none.
+std::optional<c10::OperatorHandle> find_operator(const trace::Operator& op);
+trace::Operator describe(const c10::OperatorHandle& op);
+
+}  // namespace steptape::live

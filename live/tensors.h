@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "trace/model.h"
+
+/// The user's torch tensors in trace's words. Nothing here keeps a tensor alive or calls an
+/// operator.
+namespace steptape::live {
+
+/// Throws Error (unsupported) when the trace has no name for it (quantized types, bits).
+trace::DType dtype_of(at::ScalarType type);
+at::ScalarType scalar_type_of(trace::DType dtype);
+trace::Device device_of(const c10::Device& device);
+c10::Device device_of(const trace::Device& device);
+
+/// Why a tensor cannot stand in a plan: "sparse", "quantized", "nested", "meta", "a tensor
+/// subclass", "a functorch wrapper", "a zero tensor", "opaque (mkldnn)", "without storage"; none
+/// for a plain one. A plain tensor on a device other than CPU and CUDA is named by
+/// `foreign_device`.
+std::optional<std::string> unplannable_kind(const at::Tensor& tensor);
+std::optional<std::string> foreign_device(const at::Tensor& tensor);
+
+/// Geometry of `tensor`, which must be plain, as a tensor of buffer `buffer`.
+trace::Tensor geometry_of(const at::Tensor& tensor, trace::BufferId buffer);
+
+/// Address modulo 64 of the first byte of a storage; 0 for an empty one.
+std::uint8_t address_mod_64(const c10::StorageImpl& storage);
+
+/// Digest of a CPU storage's bytes. Storages above 1 MiB are sampled (64 blocks of 16 KiB, first
+/// and last included): such a digest notices most changes, not all.
+trace::Digest sampled_digest(const c10::StorageImpl& storage);
+/// Digest of every byte of a CPU storage.
+trace::Digest full_digest(const c10::StorageImpl& storage);
+/// Digest of a tensor's elements in logical order, whatever its strides.
+trace::Digest digest_of(const at::Tensor& tensor);
+
+}  // namespace steptape::live

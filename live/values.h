@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <functional>
+
+#include "trace/value.h"
+
+namespace steptape::live {
+
+/// `value` in trace's words; `tensor_id` names its tensors (undefined ones included),
+/// `generator_path` its generators.
+trace::Value value_of(const c10::IValue& value,
+                      const std::function<trace::TensorId(const at::Tensor&)>& tensor_id,
+                      const std::function<std::string(const at::Generator&)>& generator_path);
+
+/// The boxed argument of declared type `type` that `value` stands for. Throws Error (data_loss)
+/// when the value does not fit the type, (unsupported) for an Opaque.
+c10::IValue ivalue_of(const trace::Value& value, const c10::Type& type,
+                      const std::function<at::Tensor(trace::TensorId)>& tensor,
+                      const std::function<at::Generator(const std::string&)>& generator);
+
+}  // namespace steptape::live

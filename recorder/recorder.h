@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "live/objects.h"
+#include "recorder/interceptor.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// One argument of a step: a tensor, or a fact by value.
+struct Argument {
+  at::Tensor tensor;  ///< may be undefined
+  trace::Value fact;  ///< used when `is_tensor` is false
+  bool is_tensor = true;
+};
+
+using StepFunction = std::function<std::vector<at::Tensor>()>;
+
+/// An outside tensor that the step reads and nobody tracked, held weakly until the plan binds it.
+struct Outside {
+  std::string path;  ///< "outside[0]"
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+};
+
+struct Recorded {
+  trace::Recording recording;
+  std::vector<at::Tensor> results;  ///< as the step function returned them
+  std::vector<Outside> outside;
+  /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
+  bool created_state = false;
+};
+
+/// Runs `step` once, eagerly, and writes down what it did. The step's results are those of the
+/// eager step, bit for bit: nothing is kept alive, no op is added. What the recorder does not
+/// understand becomes a Refusal in the recording. An exception of the step passes through, with the
+/// thread as it was before. Must not be called while another recording is active in this thread.
+Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
+                const live::Objects& objects, Interceptor& interceptor);
+
+/// Whether ops of this thread are being recorded.
+bool is_recording() noexcept;
+
+}  // namespace steptape::recorder

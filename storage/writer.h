@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+
+#include "trace/model.h"
+
+namespace steptape::storage {
+
+enum class Compression { kNone, kZstd };
+
+struct WriteOptions {
+  Compression compression = Compression::kZstd;  ///< of tensor bytes; structure is small as it is
+};
+
+/// Writes `trace` to `path`: to a temporary name beside it, synced, then renamed over it, so that
+/// the path holds the old file or the new one whole, whenever the process or the machine dies. An
+/// existing file that is no trace is never replaced. Throws Error (io) with the path and what the
+/// operating system said; (failed_precondition) for a foreign file.
+void write(const trace::Trace& trace, const std::filesystem::path& path,
+           const WriteOptions& options = {});
+
+}  // namespace steptape::storage

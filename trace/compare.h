@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trace/model.h"
+
+namespace steptape::trace {
+
+/// In which respect two recordings differ, from the most to the least fundamental.
+enum class DifferenceKind {
+  kOpStream,        ///< another op, or another tensor as its argument
+  kGeometry,        ///< another buffer size, shape, stride, dtype or device
+  kRole,            ///< another role or path of a buffer
+  kScalar,          ///< another literal
+  kHostTensor,      ///< other bytes in a tensor that the host made inside the step
+  kOutsideTensor,   ///< other bytes in an outside tensor of role constant
+  kHyperparameter,  ///< another hyperparameter or optimizer layout
+  kTracked,         ///< other tracked tensors, gradients, modules or training flags
+  kAmbient,         ///< another ambient fact
+  kSeek,            ///< other generator seeks
+};
+
+struct Difference {
+  DifferenceKind kind;
+  Index op = kNone;      ///< the first op that differs, where one does
+  std::string path;      ///< "ops[17].inputs[1]", "buffers[3].bytes", "tracked[model.fc1.weight]"
+  std::string expected;  ///< in the first recording
+  std::string found;     ///< in the second
+};
+
+/// The first difference between two recordings of one step, op streams first; none when they agree.
+/// They agree when a plan made from one does what the other did: `standing`, `refusals`, bytes of
+/// inputs and carried buffers, input ranges and address remainders of inputs are left out.
+std::optional<Difference> first_difference(const Recording& a, const Recording& b);
+
+}  // namespace steptape::trace

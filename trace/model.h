@@ -1,0 +1,262 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "steptape/refusal.h"
+#include "trace/digest.h"
+#include "trace/value.h"
+
+/// The model of a trace: plain values that any part may hold, compare and copy. While recording,
+/// the recorder fills a Recording; while replaying, the replayer reads one. Nothing here knows
+/// LibTorch or files. Ids are positions in the vectors of the same Recording; a Recording that
+/// `validate` accepted holds only ids and ranges that exist.
+namespace steptape::trace {
+
+using BufferId = std::uint32_t;
+using Index = std::uint32_t;
+inline constexpr Index kNone = 0xffffffff;
+
+/// Bytes shared between copies of a value; null means "not kept".
+using Blob = std::shared_ptr<const std::vector<std::byte>>;
+Blob make_blob(const void* data, std::size_t bytes);
+
+/// What a buffer is to the step. Numbers are those of the trace file.
+enum class Role : std::uint8_t {
+  kParameter = 1,
+  kModuleBuffer,
+  kGradient,  ///< `.grad` of a parameter, at entry or at exit
+  kOptimizerState,
+  kInput,
+  kConstant,  ///< made outside the step or by the host, equal bytes in every probe
+  kCarried,   ///< tracked or outside tensor whose bytes change between steps
+  kTemporary,
+  kResult,
+};
+
+std::string_view name_of(Role role) noexcept;
+Role role_of(std::string_view name);
+/// Whether buffers of this role exist before the step and outlive it.
+bool is_persistent(Role role) noexcept;
+
+/// One storage. Geometry of what lies in it is the tensors' matter.
+struct Buffer {
+  std::uint64_t bytes = 0;
+  Device device;
+  std::uint8_t address_mod_64 =
+      0;  ///< of the first byte; alignment changes the bits of some kernels
+  Role role = Role::kTemporary;
+  /// The live object: "model.fc1.weight", "model.fc1.weight.grad", "inputs[0]", "results[0]",
+  /// "optimizer.state[model.fc1.weight].momentum_buffer", "outside[0]"; empty for a temporary and
+  /// for a tensor that the host made inside the step.
+  std::string path;
+  /// Of all bytes at the moment the recorder first saw them; for buffers made outside the step.
+  std::optional<Digest> digest;
+  Blob content;  ///< constants: the bytes
+  friend bool operator==(const Buffer& a, const Buffer& b);
+};
+
+/// Buffer and geometry. Two tensor objects with equal values are one Tensor.
+struct Tensor {
+  BufferId buffer = kNone;
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;  ///< in elements
+  std::int64_t offset = 0;            ///< in elements from the start of the buffer
+  bool conj = false;
+  bool neg = false;
+  bool wrapped_number =
+      false;  ///< a Python or C++ number that took part in an op; changes type promotion
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+
+  std::int64_t numel() const noexcept;
+  /// Half-open byte range in the buffer that the tensor's elements span; {0, 0} when it has none.
+  /// Throws Error (data_loss) when the range overflows or starts before the buffer.
+  std::pair<std::uint64_t, std::uint64_t> byte_range() const;
+};
+
+/// An operator as the recording process knew it.
+struct Operator {
+  std::string name;      ///< "aten::add_"
+  std::string overload;  ///< "Tensor", may be empty
+  std::string schema;    ///< the whole schema as LibTorch prints it
+  friend bool operator==(const Operator&, const Operator&) = default;
+  std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
+};
+
+enum class Phase : std::uint8_t { kForward = 1, kBackward };
+
+/// One dispatcher call below autograd.
+struct Op {
+  Index op = kNone;            ///< in Recording::operators
+  std::vector<Value> inputs;   ///< one for each argument of the schema
+  std::vector<Value> outputs;  ///< one for each return of the schema
+  /// Inputs whose bytes the op was seen, or is known, to write though its schema does not say so.
+  std::vector<TensorId> unannotated_writes;
+  Index module =
+      kNone;            ///< in Recording::modules: whose parameter the op, or its forward op, reads
+  Index scope = kNone;  ///< in Recording::scopes
+  Phase phase = Phase::kForward;
+  /// Autograd's sequence number, counted from the start of the step: equal for a forward op and the
+  /// backward ops that belong to it; -1 where autograd had no part.
+  std::int64_t sequence = -1;
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+/// The generator was set, not drawn from, before op `before_op` (or before the end of the step).
+struct Seek {
+  Index before_op = 0;
+  std::string generator;
+  Digest state;
+  friend bool operator==(const Seek&, const Seek&) = default;
+};
+
+/// A tensor that was tracked when the step began.
+struct Tracked {
+  std::string path;
+  Role role = Role::kParameter;
+  TensorId tensor = kNoTensor;  ///< at entry; kNoTensor for a gradient that was None
+  bool requires_grad = false;
+  friend bool operator==(const Tracked&, const Tracked&) = default;
+};
+
+/// `.grad` of a tracked parameter when the step ended.
+struct ExitGradient {
+  std::string parameter;        ///< its path
+  TensorId tensor = kNoTensor;  ///< kNoTensor: None
+  friend bool operator==(const ExitGradient&, const ExitGradient&) = default;
+};
+
+struct Input {
+  std::string path;  ///< "inputs[0]"
+  Value value;       ///< a TensorRef, or a fact that must stay as it is
+  bool requires_grad = false;
+  /// Of integral tensors: smallest and largest element, so that inputs can be made up later.
+  std::optional<std::pair<std::int64_t, std::int64_t>> range;
+  friend bool operator==(const Input&, const Input&) = default;
+};
+
+struct Module {
+  std::string path;  ///< "model", "model.fc1"
+  std::string type;  ///< "torch::nn::LinearImpl"
+  bool training = true;
+  friend bool operator==(const Module&, const Module&) = default;
+};
+
+/// Module `module` was reached by op `first_op`.
+struct ModuleAccess {
+  Index module = kNone;
+  Index first_op = 0;
+  friend bool operator==(const ModuleAccess&, const ModuleAccess&) = default;
+};
+
+struct NamedValue {
+  std::string name;
+  Value value;
+  friend bool operator==(const NamedValue&, const NamedValue&) = default;
+};
+
+struct ParameterGroup {
+  std::vector<NamedValue> hyperparameters;
+  std::vector<std::string> parameters;  ///< paths, in the group's order
+  friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
+};
+
+struct OptimizerStateEntry {
+  std::string parameter;  ///< path
+  std::string key;        ///< "momentum_buffer", "step"
+  Value value;            ///< a TensorRef, or a host number
+  friend bool operator==(const OptimizerStateEntry&, const OptimizerStateEntry&) = default;
+};
+
+struct OptimizerLayout {
+  std::string path;  ///< "optimizer"
+  std::string type;  ///< "torch::optim::SGD"
+  std::vector<ParameterGroup> groups;
+  std::vector<OptimizerStateEntry> state;
+  friend bool operator==(const OptimizerLayout&, const OptimizerLayout&) = default;
+};
+
+/// "threads" = "2", "grad_mode" = "on": something around the step that its ops depend on.
+struct Fact {
+  std::string name;
+  std::string value;
+  friend bool operator==(const Fact&, const Fact&) = default;
+};
+
+/// How far the recording got in a session. Numbers are those of the trace file.
+enum class Standing : std::uint8_t {
+  kWarmUp = 1,  ///< created state; never planned from
+  kProbe,       ///< recorded, not yet agreed with another
+  kAgreed,      ///< two consecutive recordings agree: this stands for both
+  kTrusted,     ///< its plan gave the eager step's bits in a trial
+};
+
+std::string_view name_of(Standing standing) noexcept;
+Standing standing_of(std::string_view name);
+
+/// What one step did.
+struct Recording {
+  Standing standing = Standing::kProbe;
+  std::vector<Operator> operators;
+  std::vector<Buffer> buffers;
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;
+  std::vector<Seek> seeks;
+
+  std::vector<Input> inputs;
+  std::vector<TensorId> results;
+  std::vector<Tracked> tracked;
+  std::vector<ExitGradient> exit_gradients;
+
+  std::vector<Module> modules;
+  std::vector<ModuleAccess> module_access;
+  std::vector<OptimizerLayout> optimizers;
+  std::vector<std::string> scopes;  ///< user scopes, outermost first, joined by " > "
+  std::vector<Fact> ambient;        ///< switches a program may change from step to step
+  std::vector<Refusal> refusals;    ///< what the recorder saw that no plan may hold
+
+  friend bool operator==(const Recording&, const Recording&) = default;
+
+  const Operator& operator_of(const Op& op) const { return operators[op.op]; }
+};
+
+/// A step of a name and its recordings, one a variant, in the order in which they were made.
+struct Step {
+  std::string name;
+  std::string place;  ///< "train.cc:41", the call of wrap
+  std::vector<Recording> recordings;
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// The bytes of one persistent buffer, or of a generator's state, when the trace was saved.
+struct Saved {
+  std::string path;  ///< Buffer::path, or "generator.default"
+  std::uint8_t address_mod_64 = 0;
+  Blob content;
+  friend bool operator==(const Saved& a, const Saved& b);
+};
+
+struct Trace {
+  std::vector<Fact> producer;     ///< steptape, torch, compiler, ... versions
+  std::vector<Fact> run;          ///< host, pid, start, rank, world
+  std::vector<Fact> environment;  ///< CPU capability, BLAS, threads: what a replay's bits depend on
+  std::vector<Step> steps;
+  std::vector<Saved> state;  ///< empty when the trace was saved without state
+  friend bool operator==(const Trace&, const Trace&) = default;
+
+  const Step* find_step(std::string_view name) const noexcept;
+};
+
+/// Checks everything that a reader of untrusted bytes must: every id exists, every tensor lies
+/// within its buffer, sizes do not overflow, contents have their buffers' size. Throws Error
+/// (data_loss) with the place of the first thing that is wrong.
+void validate(const Recording& recording);
+void validate(const Trace& trace);
+
+}  // namespace steptape::trace

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <bit>
+#include <complex>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "trace/dtype.h"
+
+namespace steptape::trace {
+
+/// Index of a tensor in Recording::tensors. The undefined tensor has the id kNoTensor.
+using TensorId = std::uint32_t;
+inline constexpr TensorId kNoTensor = 0xffffffff;
+
+struct None {
+  friend bool operator==(const None&, const None&) = default;
+};
+
+/// A double compared by its IEEE bits: 0.0 and -0.0 differ, a NaN equals itself.
+struct Real {
+  double value = 0;
+  friend bool operator==(const Real& a, const Real& b) noexcept {
+    return std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+  }
+};
+
+struct Complex {
+  Real real, imag;
+  friend bool operator==(const Complex&, const Complex&) = default;
+};
+
+struct TensorRef {
+  TensorId id = kNoTensor;
+  friend bool operator==(const TensorRef&, const TensorRef&) = default;
+};
+
+/// A random generator by its path: "default" is LibTorch's CPU generator, others are tracked.
+/// An untracked generator has the path "".
+struct GeneratorRef {
+  std::string path;
+  friend bool operator==(const GeneratorRef&, const GeneratorRef&) = default;
+};
+
+/// An argument no trace can hold (a Python object, a custom class, a stream); `type` names it.
+struct Opaque {
+  std::string type;
+  friend bool operator==(const Opaque&, const Opaque&) = default;
+};
+
+struct Value;
+using IntList = std::vector<std::int64_t>;
+using List = std::vector<Value>;
+
+/// One argument or return of an op, one hyperparameter, one fact. Dtypes, layouts and memory
+/// formats are ints, as they are on LibTorch's boxed stack.
+struct Value {
+  std::variant<None, bool, std::int64_t, Real, Complex, std::string, Device, TensorRef,
+               GeneratorRef, Opaque, IntList, List>
+      data;
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+/// Calls `visit(TensorId)` for every tensor in `value`, kNoTensor included, in order.
+template <typename Visit>
+void for_each_tensor(const Value& value, Visit&& visit) {
+  if (const auto* tensor = std::get_if<TensorRef>(&value.data)) {
+    visit(tensor->id);
+  } else if (const auto* list = std::get_if<List>(&value.data)) {
+    for (const Value& item : *list) for_each_tensor(item, visit);
+  }
+}
+
+}  // namespace steptape::trace
