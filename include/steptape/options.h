@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace steptape {
+
+/// When a plan is run beside the eager step and compared with it, bit for bit.
+struct Verify {
+  bool first = true;  ///< the trial before a plan is trusted
+  double rate =
+      1.0 /
+      1000;  ///< audits: after 1/2, 1/4, ... of the steps, this share of them, drawn at random
+};
+
+enum class OnDivergence {
+  kThrow,   ///< a failed audit throws Error (internal) after the eager step has run
+  kReport,  ///< a failed audit is a refusal; the step goes on eagerly
+};
+
+enum class OnRefusal {
+  kEager,  ///< a refused step runs eagerly
+  kThrow,  ///< the call after the one that was refused throws Error (unsupported), nothing changed
+};
+
+/// How ops are intercepted while recording.
+enum class Interception {
+  kDispatchMode,  ///< a torch-dispatch mode written in C++
+  kFakeKey,       ///< a fallback on the dispatch key `Fake`, where nobody else has one
+};
+
+struct Options {
+  std::string
+      trace;  ///< where the trace is kept; written when a plan becomes trusted. Empty: nowhere
+  Verify verify;
+  OnDivergence on_divergence = OnDivergence::kThrow;
+  OnRefusal on_refusal = OnRefusal::kEager;
+  Interception interception = Interception::kDispatchMode;
+  std::uint32_t max_variants = 8;
+  /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own
+  /// generator.
+  std::uint64_t audit_seed = 0;
+};
+
+}  // namespace steptape

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "steptape/error.h"
+#include "steptape/stats.h"
+#include "steptape/verdict.h"
+
+namespace steptape {
+
+/// What a step of a trace takes or gives.
+struct TensorSpec {
+  std::string path;   ///< "inputs[0]", "model.fc1.weight"
+  std::string dtype;  ///< "float32"
+  std::vector<std::int64_t> sizes;
+  /// Of integral inputs: the range seen while recording; low > high when none was.
+  std::int64_t low = 1, high = 0;
+};
+
+enum class Environment {
+  kExact,  ///< refuse a trace recorded with another torch, CPU capability, BLAS or thread count
+  kAny,    ///< accept it: results may differ in their last bits
+};
+
+struct LoadOptions {
+  Environment environment = Environment::kExact;
+};
+
+/// A step that a trace holds, with the state of its Player. Valid while the player lives.
+class PlayerStep {
+ public:
+  /// Runs the step: state moves on by one step, the results are returned. Throws Error
+  /// (failed_precondition) with the verdict when a guard does not hold; every byte of state is then
+  /// as it was, as it is when an op throws.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
+  /// The same for a step with exactly one result.
+  template <typename... Tensors>
+  at::Tensor operator()(const Tensors&... inputs) {
+    return single(run({inputs...}));
+  }
+  /// Whether `run` would hold for these inputs, and what stands against it.
+  Verdict check(const std::vector<at::Tensor>& inputs) const;
+
+  const std::string& name() const;
+  /// Of the first variant; host values a step was recorded with are fixed and not listed.
+  std::vector<TensorSpec> inputs() const;
+  std::vector<TensorSpec> results() const;
+  std::vector<PlanStats> variants() const;
+
+ private:
+  friend class Player;
+  struct Impl;
+  explicit PlayerStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  static at::Tensor single(std::vector<at::Tensor> results);
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A trace opened for replay in a process that holds no model code: it owns parameters, module
+/// buffers, optimizer state and generators, filled from the trace. Not thread-safe; two players are
+/// independent.
+class Player {
+ public:
+  Player(Player&&) noexcept;
+  Player& operator=(Player&&) noexcept;
+  ~Player();
+
+  std::vector<std::string> steps() const;
+  /// Throws Error (invalid_argument) that lists the steps there are when none has this name.
+  PlayerStep step(const std::string& name);
+  /// Parameters, module buffers and optimizer state by path. The tensors share the player's memory.
+  std::vector<TensorSpec> state() const;
+  at::Tensor tensor(const std::string& path) const;
+  /// Writes the trace with the state as it is now, atomically. Throws Error (io).
+  void save(const std::string& path) const;
+
+ private:
+  friend Player load(const std::string& path, const LoadOptions& options);
+  struct Impl;
+  explicit Player(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Opens a trace. Throws Error: (io) no such file; (data_loss) the file is damaged or no trace;
+/// (unsupported) an op does not exist in this torch or has another schema, the environment differs,
+/// or the trace was saved without state; all reasons at once.
+Player load(const std::string& path, const LoadOptions& options = {});
+
+}  // namespace steptape
