@@ -32,7 +32,7 @@ enum class Interception {
 struct Options {
   std::string
       trace;  ///< where the trace is kept; written when a plan becomes trusted. Empty: nowhere
-  Verify verify;
+  Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
   Interception interception = Interception::kDispatchMode;
