@@ -1,0 +1,157 @@
+#include "trace/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "steptape/error.h"
+
+namespace steptape::trace {
+namespace {
+
+template <typename Enum>
+struct Named {
+  Enum value;
+  std::string_view name;
+};
+
+constexpr std::array kRoles = {
+    Named{Role::kParameter, "parameter"}, Named{Role::kModuleBuffer, "module_buffer"},
+    Named{Role::kGradient, "gradient"},   Named{Role::kOptimizerState, "optimizer_state"},
+    Named{Role::kInput, "input"},         Named{Role::kConstant, "constant"},
+    Named{Role::kCarried, "carried"},     Named{Role::kTemporary, "temporary"},
+    Named{Role::kResult, "result"},
+};
+
+constexpr std::array kStandings = {
+    Named{Standing::kWarmUp, "warm_up"},
+    Named{Standing::kProbe, "probe"},
+    Named{Standing::kAgreed, "agreed"},
+    Named{Standing::kTrusted, "trusted"},
+};
+
+template <typename Enum, std::size_t N>
+std::string_view find_name(const std::array<Named<Enum>, N>& table, Enum value) noexcept {
+  for (const auto& row : table) {
+    if (row.value == value) return row.name;
+  }
+  return "unknown";
+}
+
+template <typename Enum, std::size_t N>
+Enum find_value(const std::array<Named<Enum>, N>& table, std::string_view what,
+                std::string_view name) {
+  for (const auto& row : table) {
+    if (row.name == name) return row.value;
+  }
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("no {} is called `{}`", what, name));
+}
+
+bool equal_blobs(const Blob& a, const Blob& b) {
+  if (a == b) return true;
+  return a && b && *a == *b;
+}
+
+[[noreturn]] void range_overflows(const Tensor& tensor) {
+  throw Error(
+      ErrorCode::kDataLoss,
+      fmt::format("the byte range of sizes [{}], strides [{}] and offset {} overflows",
+                  fmt::join(tensor.sizes, ", "), fmt::join(tensor.strides, ", "), tensor.offset));
+}
+
+/// First and last element index that the tensor reaches, in elements from the buffer's start.
+std::pair<std::int64_t, std::int64_t> element_span(const Tensor& tensor) {
+  std::int64_t first = tensor.offset;
+  std::int64_t last = tensor.offset;
+  for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(tensor.sizes[d] - 1, tensor.strides[d], &reach)) {
+      range_overflows(tensor);
+    }
+    std::int64_t& end = reach < 0 ? first : last;
+    if (__builtin_add_overflow(end, reach, &end)) range_overflows(tensor);
+  }
+  return {first, last};
+}
+
+}  // namespace
+
+Blob make_blob(const void* data, std::size_t bytes) {
+  const auto* begin = static_cast<const std::byte*>(data);
+  return std::make_shared<const std::vector<std::byte>>(begin, begin + bytes);
+}
+
+std::string_view name_of(Role role) noexcept { return find_name(kRoles, role); }
+Role role_of(std::string_view name) { return find_value(kRoles, "role", name); }
+
+bool is_persistent(Role role) noexcept {
+  switch (role) {
+    case Role::kParameter:
+    case Role::kModuleBuffer:
+    case Role::kGradient:
+    case Role::kOptimizerState:
+    case Role::kCarried:
+      return true;
+    case Role::kInput:
+    case Role::kConstant:
+    case Role::kTemporary:
+    case Role::kResult:
+      return false;
+  }
+  return false;
+}
+
+std::string_view name_of(Standing standing) noexcept { return find_name(kStandings, standing); }
+Standing standing_of(std::string_view name) { return find_value(kStandings, "standing", name); }
+
+bool operator==(const Buffer& a, const Buffer& b) {
+  return a.bytes == b.bytes && a.device == b.device && a.address_mod_64 == b.address_mod_64 &&
+         a.role == b.role && a.path == b.path && a.digest == b.digest &&
+         equal_blobs(a.content, b.content);
+}
+
+bool operator==(const Saved& a, const Saved& b) {
+  return a.path == b.path && a.address_mod_64 == b.address_mod_64 &&
+         equal_blobs(a.content, b.content);
+}
+
+std::int64_t Tensor::numel() const noexcept {
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size <= 0; })) return 0;
+  std::int64_t count = 1;
+  for (std::int64_t size : sizes) {
+    if (__builtin_mul_overflow(count, size, &count)) {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return count;
+}
+
+std::pair<std::uint64_t, std::uint64_t> Tensor::byte_range() const {
+  if (sizes.size() != strides.size()) {
+    throw Error(ErrorCode::kDataLoss,
+                fmt::format("a tensor has {} sizes and {} strides", sizes.size(), strides.size()));
+  }
+  if (numel() == 0) return {0, 0};
+  const auto [first, last] = element_span(*this);
+  if (first < 0) {
+    throw Error(ErrorCode::kDataLoss,
+                fmt::format("a tensor starts at element {}, before its buffer", first));
+  }
+  const std::uint64_t width = bytes_of(dtype);
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(first), width, &begin) ||
+      __builtin_mul_overflow(static_cast<std::uint64_t>(last) + 1, width, &end)) {
+    range_overflows(*this);
+  }
+  return {begin, end};
+}
+
+const Step* Trace::find_step(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(steps, name, &Step::name);
+  return found == steps.end() ? nullptr : &*found;
+}
+
+}  // namespace steptape::trace

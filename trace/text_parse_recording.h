@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "trace/model.h"
+#include "trace/text_reader.h"
+
+namespace steptape::trace {
+
+/// Fills one recording from the lines that follow its `recording` line.
+class RecordingParser {
+ public:
+  /// `reader` stands behind the word `recording`; both must outlive the parser.
+  RecordingParser(TextReader& reader, Recording& recording);
+
+  /// Reads the line on which the reader stands; false, with nothing taken, when its first word
+  /// belongs to no recording.
+  bool parse_line();
+
+ private:
+  using Parse = void (RecordingParser::*)();
+  static Parse parse_of(std::string_view word) noexcept;
+
+  void parse_ambient();
+  void parse_operator();
+  void parse_module();
+  void parse_scope();
+  void parse_buffer();
+  void parse_tensor();
+  void parse_tracked();
+  void parse_input();
+  void parse_optimizer();
+  void parse_group();
+  void parse_hyperparameter();
+  void parse_parameter();
+  void parse_state();
+  void parse_op();
+  void parse_op_attributes(Op& op);
+  void parse_access();
+  void parse_seek();
+  void parse_result();
+  void parse_exit_gradient();
+  void parse_refusal();
+
+  Index take_operator();
+  void expect_position(char prefix, std::size_t position);
+  OptimizerLayout& last_optimizer();
+  ParameterGroup& last_group();
+
+  TextReader& in_;
+  Recording& recording_;
+  std::unordered_map<std::string, Index> operators_;  ///< the first of each full name
+};
+
+}  // namespace steptape::trace

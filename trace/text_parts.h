@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trace/model.h"
+#include "trace/text.h"
+
+/// The small words that printing and parsing of the text form share.
+namespace steptape::trace {
+
+inline constexpr std::string_view kTextHeader = "steptape trace 1";
+
+/// In double quotes, with control characters, quotes and backslashes escaped.
+std::string quoted(std::string_view text);
+/// "x00ff": the bytes in hexadecimal.
+std::string hex_of(const std::vector<std::byte>& bytes);
+/// Whether `word` can stand in an op line without quotes: "aten::add_.Tensor".
+bool is_operator_word(std::string_view word) noexcept;
+
+}  // namespace steptape::trace

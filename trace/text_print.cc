@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "trace/text_parts.h"
+
+namespace steptape::trace {
+namespace {
+
+/// The name by which an op line calls its operator: the full name, or "o3" where that is not
+/// enough for the parser to find the same operator again.
+std::string operator_word(const Recording& recording, Index op) {
+  if (op < recording.operators.size()) {
+    std::string name = recording.operators[op].full_name();
+    const auto first = std::ranges::find(recording.operators, name, &Operator::full_name);
+    if (is_operator_word(name) && first - recording.operators.begin() == op) return name;
+  }
+  return fmt::format("o{}", op);
+}
+
+std::string join_values(const std::vector<Value>& values) {
+  std::string text;
+  for (const Value& value : values) {
+    if (!text.empty()) text += ", ";
+    text += print_value(value);
+  }
+  return text;
+}
+
+std::string_view word_if(bool flag, std::string_view word) { return flag ? word : ""; }
+
+class Printer {
+ public:
+  explicit Printer(Contents contents) : contents_(contents) {}
+
+  void print_trace(const Trace& trace) {
+    line("{}", kTextHeader);
+    for (const Fact& fact : trace.producer) print_fact("producer", fact);
+    for (const Fact& fact : trace.run) print_fact("run", fact);
+    for (const Fact& fact : trace.environment) print_fact("environment", fact);
+    for (const Step& step : trace.steps) {
+      line("");
+      line("step {} at {}", quoted(step.name), quoted(step.place));
+      for (const Recording& recording : step.recordings) {
+        line("");
+        print_recording(recording);
+      }
+    }
+    if (!trace.state.empty()) line("");
+    for (const Saved& saved : trace.state) {
+      line("saved {} address {}{}", quoted(saved.path), saved.address_mod_64,
+           content_of(saved.content));
+    }
+  }
+
+  void print_recording(const Recording& recording) {
+    line("recording {}", name_of(recording.standing));
+    print_around(recording);
+    print_memory(recording);
+    print_objects(recording);
+    print_ops(recording);
+    print_outcome(recording);
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+
+  void print_fact(std::string_view word, const Fact& fact) {
+    line("{} {} = {}", word, quoted(fact.name), quoted(fact.value));
+  }
+
+  std::string content_of(const Blob& blob) const {
+    if (!blob) return "";
+    if (contents_ == Contents::kBytes) return " content " + hex_of(*blob);
+    return fmt::format(" content {} bytes {}", blob->size(), text_of(digest_of(*blob)));
+  }
+
+  void print_around(const Recording& recording);
+  void print_memory(const Recording& recording);
+  void print_objects(const Recording& recording);
+  void print_optimizer(const OptimizerLayout& optimizer);
+  void print_ops(const Recording& recording);
+  void print_outcome(const Recording& recording);
+
+  Contents contents_;
+  std::string text_;
+};
+
+void Printer::print_around(const Recording& recording) {
+  for (const Fact& fact : recording.ambient) print_fact("  ambient", fact);
+  for (std::size_t i = 0; i < recording.operators.size(); ++i) {
+    const Operator& op = recording.operators[i];
+    line("  operator o{} {} {} {}", i, quoted(op.name), quoted(op.overload), quoted(op.schema));
+  }
+  for (std::size_t i = 0; i < recording.modules.size(); ++i) {
+    const Module& module = recording.modules[i];
+    line("  module m{} {} {} {}", i, quoted(module.path), quoted(module.type),
+         module.training ? "training" : "evaluating");
+  }
+  for (std::size_t i = 0; i < recording.scopes.size(); ++i) {
+    line("  scope s{} {}", i, quoted(recording.scopes[i]));
+  }
+}
+
+void Printer::print_memory(const Recording& recording) {
+  for (std::size_t i = 0; i < recording.buffers.size(); ++i) {
+    const Buffer& buffer = recording.buffers[i];
+    line("  buffer b{} {} bytes {} {} {} address {}{}{}", i, buffer.bytes, text_of(buffer.device),
+         name_of(buffer.role), quoted(buffer.path), buffer.address_mod_64,
+         buffer.digest ? " digest " + text_of(*buffer.digest) : "", content_of(buffer.content));
+  }
+  for (std::size_t i = 0; i < recording.tensors.size(); ++i) {
+    const Tensor& tensor = recording.tensors[i];
+    line("  tensor t{} in b{} {} sizes [{}] strides [{}] offset {}{}{}{}", i, tensor.buffer,
+         name_of(tensor.dtype), fmt::join(tensor.sizes, ", "), fmt::join(tensor.strides, ", "),
+         tensor.offset, word_if(tensor.conj, " conj"), word_if(tensor.neg, " neg"),
+         word_if(tensor.wrapped_number, " wrapped_number"));
+  }
+}
+
+void Printer::print_objects(const Recording& recording) {
+  for (const Tracked& tracked : recording.tracked) {
+    line("  tracked {} {} {}{}", quoted(tracked.path), name_of(tracked.role),
+         print_value({TensorRef{tracked.tensor}}),
+         word_if(tracked.requires_grad, " requires_grad"));
+  }
+  for (const OptimizerLayout& optimizer : recording.optimizers) print_optimizer(optimizer);
+  for (const Input& input : recording.inputs) {
+    const std::string range =
+        input.range ? fmt::format(" range {} {}", input.range->first, input.range->second) : "";
+    line("  input {} = {}{}{}", quoted(input.path), print_value(input.value),
+         word_if(input.requires_grad, " requires_grad"), range);
+  }
+}
+
+void Printer::print_optimizer(const OptimizerLayout& optimizer) {
+  line("  optimizer {} {}", quoted(optimizer.path), quoted(optimizer.type));
+  for (const ParameterGroup& group : optimizer.groups) {
+    line("    group");
+    for (const NamedValue& named : group.hyperparameters) {
+      line("      hyperparameter {} = {}", quoted(named.name), print_value(named.value));
+    }
+    for (const std::string& path : group.parameters) line("      parameter {}", quoted(path));
+  }
+  for (const OptimizerStateEntry& entry : optimizer.state) {
+    line("    state {} {} = {}", quoted(entry.parameter), quoted(entry.key),
+         print_value(entry.value));
+  }
+}
+
+void Printer::print_ops(const Recording& recording) {
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    const Op& op = recording.ops[i];
+    const std::string outputs = join_values(op.outputs);
+    std::string tail = op.phase == Phase::kBackward ? "  backward" : "  forward";
+    if (op.module != kNone) tail += fmt::format(" module m{}", op.module);
+    if (op.scope != kNone) tail += fmt::format(" scope s{}", op.scope);
+    if (op.sequence != -1) tail += fmt::format(" sequence {}", op.sequence);
+    for (TensorId id : op.unannotated_writes) tail += fmt::format(" writes t{}", id);
+    if (op.module < recording.modules.size() && !recording.modules[op.module].path.empty()) {
+      tail += "  # " + quoted(recording.modules[op.module].path);
+    }
+    line("  op {}: {}{}{}{}", i, outputs, outputs.empty() ? "" : " = ", print_op(recording, op),
+         tail);
+  }
+}
+
+void Printer::print_outcome(const Recording& recording) {
+  for (const ModuleAccess& access : recording.module_access) {
+    line("  access m{} from op {}", access.module, access.first_op);
+  }
+  for (const Seek& seek : recording.seeks) {
+    line("  seek before op {} {} {}", seek.before_op, quoted(seek.generator), text_of(seek.state));
+  }
+  for (TensorId result : recording.results) line("  result {}", print_value({TensorRef{result}}));
+  for (const ExitGradient& gradient : recording.exit_gradients) {
+    line("  exit_gradient {} = {}", quoted(gradient.parameter),
+         print_value({TensorRef{gradient.tensor}}));
+  }
+  for (const Refusal& refusal : recording.refusals) {
+    line("  refusal {} {} op {} {} module {} place {}", name_of(refusal.code),
+         quoted(refusal.message), refusal.op_index, quoted(refusal.op), quoted(refusal.module),
+         quoted(refusal.place));
+  }
+}
+
+}  // namespace
+
+std::string print(const Trace& trace, Contents contents) {
+  Printer printer(contents);
+  printer.print_trace(trace);
+  return printer.take();
+}
+
+std::string print(const Recording& recording, Contents contents) {
+  Printer printer(contents);
+  printer.print_recording(recording);
+  return printer.take();
+}
+
+std::string print_op(const Recording& recording, const Op& op) {
+  return fmt::format("{}({})", operator_word(recording, op.op), join_values(op.inputs));
+}
+
+}  // namespace steptape::trace

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+
+#include "trace/text_parts.h"
+
+namespace steptape::trace {
+namespace {
+
+std::string print_real(Real real) {
+  const double value = real.value;
+  if (std::isnan(value)) return fmt::format("nan({:016x})", std::bit_cast<std::uint64_t>(value));
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char digits[64];
+  const char* end =
+      std::to_chars(digits, std::end(digits), std::fabs(value), std::chars_format::hex).ptr;
+  const std::string_view hex(digits, static_cast<std::size_t>(end - digits));
+  std::string decimal = fmt::format("{}", value);
+  if (decimal.find_first_of(".e") == std::string::npos) decimal += ".0";
+  return fmt::format("{}0x{} ({})", std::signbit(value) ? "-" : "", hex, decimal);
+}
+
+std::string print_list(const List& list) {
+  std::string text = "{";
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += print_value(list[i]);
+  }
+  return text + "}";
+}
+
+struct Printer {
+  std::string operator()(None) const { return "none"; }
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+  std::string operator()(Real value) const { return print_real(value); }
+  std::string operator()(const Complex& value) const {
+    return fmt::format("complex({}, {})", print_real(value.real), print_real(value.imag));
+  }
+  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const Device& value) const {
+    return fmt::format("device({})", text_of(value));
+  }
+  std::string operator()(TensorRef value) const {
+    return value.id == kNoTensor ? "undefined" : fmt::format("t{}", value.id);
+  }
+  std::string operator()(const GeneratorRef& value) const {
+    return fmt::format("generator({})", quoted(value.path));
+  }
+  std::string operator()(const Opaque& value) const {
+    return fmt::format("opaque({})", quoted(value.type));
+  }
+  std::string operator()(const IntList& value) const {
+    return fmt::format("[{}]", fmt::join(value, ", "));
+  }
+  std::string operator()(const List& value) const { return print_list(value); }
+};
+
+}  // namespace
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    // The C1 control characters, which UTF-8 writes as c2 80 to c2 9f, move some terminals' cursor.
+    const bool c1 =
+        c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += text[i];
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c < 0x20 || c == 0x7f || c1) {
+      out += fmt::format("\\x{:02x}", c);
+    } else {
+      out += text[i];
+    }
+  }
+  return out + '"';
+}
+
+std::string hex_of(const std::vector<std::byte>& bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "x";
+  text.reserve(1 + 2 * bytes.size());
+  for (std::byte byte : bytes) {
+    const auto number = std::to_integer<unsigned>(byte);
+    text += kDigits[number >> 4];
+    text += kDigits[number & 15];
+  }
+  return text;
+}
+
+bool is_operator_word(std::string_view word) noexcept {
+  auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == ':' || c == '.';
+  };
+  return word.find("::") != std::string_view::npos && std::ranges::all_of(word, fits);
+}
+
+std::string print_value(const Value& value) { return std::visit(Printer(), value.data); }
+
+}  // namespace steptape::trace

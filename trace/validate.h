@@ -1,0 +1,14 @@
+#pragma once
+
+#include "trace/model.h"
+#include "trace/place.h"
+
+namespace steptape::trace {
+
+/// How deep lists may lie in lists. Recursion over a value stays far from the end of the stack.
+inline constexpr int kMaxValueDepth = 64;
+
+/// `validate(const Recording&)` with the words that lead to the recording.
+void validate_recording(const Recording& recording, const Place& place);
+
+}  // namespace steptape::trace
