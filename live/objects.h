@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "trace/model.h"
@@ -36,7 +37,9 @@ struct Snapshot {
   /// TensorRefs in the layouts are positions in `tensors`.
   std::vector<trace::OptimizerLayout> optimizers;
 
-  /// Position in `tensors` of the parameter `tensor` is (same TensorImpl), or -1.
+  std::unordered_map<const c10::TensorImpl*, std::size_t> positions;  ///< of `find`
+
+  /// Position in `tensors` of what `tensor` is (same TensorImpl), or -1.
   std::int64_t find(const at::Tensor& tensor) const;
 };
 
@@ -74,8 +77,9 @@ class Objects {
   /// The names tracked, with their kinds: "model (module), optimizer (torch::optim::SGD)".
   std::string text() const;
 
- private:
   struct Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -30,6 +30,8 @@ struct Effects {
   bool makes_unwritten = false;
   /// Looks at an argument's geometry only (`zeros_like`, `new_empty`): its bytes are not read.
   bool reads_geometry_only = false;
+  /// In place, but what it overwrites is not read first: `copy_`, `fill_`, `zero_`.
+  bool overwrites = false;
   bool is_random = false;     ///< draws from a generator: tag nondeterministic_seeded
   bool is_host_read = false;  ///< a value of a tensor reaches the host: tag data_dependent_output
   bool is_dynamic_shape = false;  ///< tag dynamic_output_shape; `index` with integer indices is

@@ -6,19 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "live/argument.h"
 #include "live/objects.h"
 #include "recorder/interceptor.h"
 #include "trace/model.h"
 
 namespace steptape::recorder {
 
-/// One argument of a step: a tensor, or a fact by value.
-struct Argument {
-  at::Tensor tensor;  ///< may be undefined
-  trace::Value fact;  ///< used when `is_tensor` is false
-  bool is_tensor = true;
-};
-
+using Argument = live::Argument;
 using StepFunction = std::function<std::vector<at::Tensor>()>;
 
 /// An outside tensor that the step reads and nobody tracked, held weakly until the plan binds it.

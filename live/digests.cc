@@ -1,0 +1,94 @@
+#include <array>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "live/tensors.h"
+#include "steptape/error.h"
+
+namespace steptape::live {
+namespace {
+
+constexpr std::size_t kSampledAbove = std::size_t{1} << 20;
+constexpr std::size_t kBlocks = 64;
+constexpr std::size_t kBlockBytes = std::size_t{16} << 10;
+
+std::span<const std::byte> bytes_of(const c10::StorageImpl& storage) {
+  if (storage.device_type() != c10::DeviceType::CPU) {
+    throw Error(ErrorCode::kUnsupported, "only storages on the CPU have digests");
+  }
+  return {static_cast<const std::byte*>(storage.data()), storage.nbytes()};
+}
+
+/// Calls `visit(pointer)` for each element in logical order.
+template <typename Visit>
+void for_each_element(const at::Tensor& tensor, Visit&& visit) {
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  const auto item = static_cast<std::int64_t>(tensor.itemsize());
+  const auto* base = static_cast<const std::byte*>(tensor.const_data_ptr());
+  std::vector<std::int64_t> position(sizes.size(), 0);
+  for (std::int64_t left = tensor.numel(), at = 0; left > 0; --left) {
+    visit(base + at * item);
+    for (std::size_t d = sizes.size(); d-- > 0;) {
+      at += strides[d];
+      if (++position[d] < sizes[d]) break;
+      at -= strides[d] * sizes[d];
+      position[d] = 0;
+    }
+  }
+}
+
+/// Flips the sign of the floating-point number of `bytes` bytes at `number`.
+void negate(std::byte* number, std::size_t bytes) { number[bytes - 1] ^= std::byte{0x80}; }
+
+/// The element that a tensor with lazy conj or neg bit stands for.
+void resolve(std::byte* element, std::size_t bytes, const at::Tensor& tensor) {
+  const std::size_t part = tensor.is_complex() ? bytes / 2 : bytes;
+  if (tensor.is_conj()) negate(element + part, part);
+  if (!tensor.is_neg()) return;
+  for (std::size_t at = 0; at < bytes; at += part) negate(element + at, part);
+}
+
+}  // namespace
+
+trace::Digest full_digest(const c10::StorageImpl& storage) {
+  return trace::digest_of(bytes_of(storage));
+}
+
+trace::Digest sampled_digest(const c10::StorageImpl& storage) {
+  const auto bytes = bytes_of(storage);
+  if (bytes.size() <= kSampledAbove) return trace::digest_of(bytes);
+  std::array<trace::Digest, kBlocks> blocks;
+  const std::size_t last = bytes.size() - kBlockBytes;
+  for (std::size_t k = 0; k < kBlocks; ++k) {
+    // The quotient comes first: the product would overflow for storages of 2^58 bytes only, but
+    // the remainder keeps the last block at the very end.
+    const std::size_t start = last / (kBlocks - 1) * k + last % (kBlocks - 1) * k / (kBlocks - 1);
+    blocks[k] = trace::digest_of(bytes.subspan(start, kBlockBytes));
+  }
+  return trace::digest_of(std::as_bytes(std::span(blocks)));
+}
+
+trace::Digest digest_of(const at::Tensor& tensor) {
+  if (!tensor.is_cpu() || unplannable_kind(tensor)) {
+    throw Error(ErrorCode::kUnsupported, "only plain tensors on the CPU have digests");
+  }
+  const auto item = static_cast<std::size_t>(tensor.itemsize());
+  const auto numel = static_cast<std::size_t>(tensor.numel());
+  if (numel == 0) return trace::digest_of({});
+  const bool lazy = tensor.is_conj() || tensor.is_neg();
+  if (tensor.is_contiguous() && !lazy) {
+    return trace::digest_of({static_cast<const std::byte*>(tensor.const_data_ptr()), numel * item});
+  }
+  std::vector<std::byte> elements(numel * item);
+  std::byte* out = elements.data();
+  for_each_element(tensor, [&](const std::byte* element) {
+    std::memcpy(out, element, item);
+    if (lazy) resolve(out, item, tensor);
+    out += item;
+  });
+  return trace::digest_of(elements);
+}
+
+}  // namespace steptape::live

@@ -1,0 +1,157 @@
+#include "live/effects.h"
+
+#include <array>
+
+namespace steptape::live {
+namespace {
+
+using enum ExceptionKind;
+
+constexpr std::string_view kStatistics = "running_mean,running_var";
+constexpr std::string_view kRunning = "updates its running statistics in training, unannotated";
+constexpr std::string_view kAllocates = "allocates; the bytes are whatever the allocator left";
+constexpr std::string_view kLike = "takes shape, dtype and device from its argument";
+constexpr std::string_view kShape = "answers from sizes, strides or flags";
+constexpr std::string_view kCounts = "returns sequence lengths that follow from the sizes";
+constexpr std::string_view kFills = "every element is replaced, none is looked at";
+constexpr std::string_view kInteger = "raises for an integer zero divisor or negative exponent";
+constexpr std::string_view kAlgebra = "checks shapes and dtypes, then only computes";
+
+constexpr auto kTable = std::to_array<Exception>({
+    {"aten::native_batch_norm", kWrites, kStatistics, kRunning},
+    {"aten::cudnn_batch_norm", kWrites, kStatistics, kRunning},
+    {"aten::miopen_batch_norm", kWrites, kStatistics, kRunning},
+    {"aten::_native_batch_norm_legit", kWrites, kStatistics, kRunning},
+    {"aten::batch_norm_update_stats", kWrites, kStatistics, kRunning},
+    {"aten::batch_norm_gather_stats", kWrites, kStatistics, kRunning},
+    {"aten::batch_norm_gather_stats_with_counts", kWrites, kStatistics, kRunning},
+    {"aten::mkldnn_rnn_layer", kWrites, "workspace", "a workspace passed in is filled"},
+    {"aten::mkldnn_rnn_layer_backward", kWrites, "workspace", "uses the workspace as scratch"},
+    {"c10d::", kWrites, "", "collectives write the tensors they are given, asynchronously"},
+
+    {"aten::_unsafe_view", kAlias, "", "a view whose schema hides it from autograd"},
+    {"aten::_reshape_alias", kAlias, "", "a view by sizes and strides"},
+    {"aten::lift_fresh", kAlias, "", "returns its argument as it is"},
+
+    {"aten::empty", kUnwritten, "", kAllocates},
+    {"aten::empty_like", kUnwritten, "", kAllocates},
+    {"aten::empty_strided", kUnwritten, "", kAllocates},
+    {"aten::empty_permuted", kUnwritten, "", kAllocates},
+    {"aten::new_empty", kUnwritten, "", kAllocates},
+    {"aten::new_empty_strided", kUnwritten, "", kAllocates},
+
+    {"aten::empty_like", kGeometryOnly, "", kLike},
+    {"aten::zeros_like", kGeometryOnly, "", kLike},
+    {"aten::ones_like", kGeometryOnly, "", kLike},
+    {"aten::full_like", kGeometryOnly, "", kLike},
+    {"aten::rand_like", kGeometryOnly, "", kLike},
+    {"aten::randn_like", kGeometryOnly, "", kLike},
+    {"aten::randint_like", kGeometryOnly, "", kLike},
+    {"aten::new_empty", kGeometryOnly, "", kLike},
+    {"aten::new_empty_strided", kGeometryOnly, "", kLike},
+    {"aten::new_zeros", kGeometryOnly, "", kLike},
+    {"aten::new_ones", kGeometryOnly, "", kLike},
+    {"aten::new_full", kGeometryOnly, "", kLike},
+    {"aten::is_same_size", kGeometryOnly, "", kShape},
+    {"aten::_fused_sdp_choice", kGeometryOnly, "", kShape},
+    {"aten::_has_compatible_shallow_copy_type", kGeometryOnly, "", kShape},
+    {"aten::_debug_has_internal_overlap", kGeometryOnly, "", kShape},
+
+    {"aten::is_same_size", kGeometryQuestion, "", kShape},
+    {"aten::_fused_sdp_choice", kGeometryQuestion, "", "chooses a kernel by shapes and switches"},
+    {"aten::_has_compatible_shallow_copy_type", kGeometryQuestion, "", kShape},
+    {"aten::_debug_has_internal_overlap", kGeometryQuestion, "", kShape},
+    {"aten::size", kGeometryQuestion, "", kShape},
+    {"aten::stride", kGeometryQuestion, "", kShape},
+    {"aten::dim", kGeometryQuestion, "", kShape},
+    {"aten::numel", kGeometryQuestion, "", kShape},
+    {"aten::sym_size", kGeometryQuestion, "", kShape},
+    {"aten::sym_stride", kGeometryQuestion, "", kShape},
+    {"aten::sym_numel", kGeometryQuestion, "", kShape},
+    {"aten::sym_storage_offset", kGeometryQuestion, "", kShape},
+    {"aten::is_contiguous", kGeometryQuestion, "", kShape},
+    {"aten::is_pinned", kGeometryQuestion, "", kShape},
+    {"aten::_scaled_dot_product_flash_attention", kGeometryQuestion, "", kCounts},
+    {"aten::_scaled_dot_product_cudnn_attention", kGeometryQuestion, "", kCounts},
+    {"aten::_flash_attention_forward", kGeometryQuestion, "", kCounts},
+    {"aten::_efficient_attention_forward", kGeometryQuestion, "", kCounts},
+    {"aten::_cudnn_attention_forward", kGeometryQuestion, "", kCounts},
+
+    {"aten::copy_", kOverwrites, "", kFills},
+    {"aten::fill_", kOverwrites, "", kFills},
+    {"aten::zero_", kOverwrites, "", kFills},
+    {"aten::normal_", kOverwrites, "", kFills},
+    {"aten::uniform_", kOverwrites, "", kFills},
+    {"aten::random_", kOverwrites, "", kFills},
+    {"aten::bernoulli_", kOverwrites, "", kFills},
+    {"aten::exponential_", kOverwrites, "", kFills},
+    {"aten::geometric_", kOverwrites, "", kFills},
+    {"aten::log_normal_", kOverwrites, "", kFills},
+    {"aten::cauchy_", kOverwrites, "", kFills},
+    {"aten::_foreach_zero_", kOverwrites, "", kFills},
+    {"aten::_foreach_copy_", kOverwrites, "", kFills},
+
+    {"aten::resize_", kChangesStorage, "", "may grow the storage"},
+    {"aten::resize_as_", kChangesStorage, "", "may grow the storage"},
+    {"aten::resize_as_sparse_", kChangesStorage, "", "changes indices and values"},
+    {"aten::set_", kChangesStorage, "", "puts another storage under the tensor"},
+
+    {"aten::_pack_padded_sequence", kDynamicShape, "", "the packed length is the sum of lengths"},
+
+    {"aten::floor_divide", kThrowsOnData, "", kInteger},
+    {"aten::floor_divide_", kThrowsOnData, "", kInteger},
+    {"aten::remainder", kThrowsOnData, "", kInteger},
+    {"aten::remainder_", kThrowsOnData, "", kInteger},
+    {"aten::fmod", kThrowsOnData, "", kInteger},
+    {"aten::fmod_", kThrowsOnData, "", kInteger},
+    {"aten::bernoulli", kThrowsOnData, "", "raises for a probability outside [0, 1]"},
+    {"aten::bernoulli_", kThrowsOnData, "", "raises for a probability outside [0, 1]"},
+
+    {"aten::mm", kNeverThrows, "", kAlgebra},
+    {"aten::addmm", kNeverThrows, "", kAlgebra},
+    {"aten::bmm", kNeverThrows, "", kAlgebra},
+    {"aten::baddbmm", kNeverThrows, "", kAlgebra},
+    {"aten::mv", kNeverThrows, "", kAlgebra},
+    {"aten::addmv", kNeverThrows, "", kAlgebra},
+    {"aten::dot", kNeverThrows, "", kAlgebra},
+    {"aten::sum", kNeverThrows, "", kAlgebra},
+    {"aten::mean", kNeverThrows, "", kAlgebra},
+    {"aten::cat", kNeverThrows, "", kAlgebra},
+    {"aten::zero_", kNeverThrows, "", kAlgebra},
+    {"aten::_to_copy", kNeverThrows, "", kAlgebra},
+    {"aten::linear", kNeverThrows, "", kAlgebra},
+    {"aten::_log_softmax", kNeverThrows, "", kAlgebra},
+    {"aten::_log_softmax_backward_data", kNeverThrows, "", kAlgebra},
+    {"aten::_softmax", kNeverThrows, "", kAlgebra},
+    {"aten::_softmax_backward_data", kNeverThrows, "", kAlgebra},
+    {"aten::convolution", kNeverThrows, "", kAlgebra},
+    {"aten::convolution_backward", kNeverThrows, "", kAlgebra},
+    {"aten::mkldnn_convolution", kNeverThrows, "", kAlgebra},
+    {"aten::native_batch_norm", kNeverThrows, "", kAlgebra},
+    {"aten::native_batch_norm_backward", kNeverThrows, "", kAlgebra},
+    {"aten::native_layer_norm", kNeverThrows, "", kAlgebra},
+    {"aten::native_layer_norm_backward", kNeverThrows, "", kAlgebra},
+    {"aten::max_pool2d_with_indices", kNeverThrows, "", kAlgebra},
+    {"aten::threshold_backward", kNeverThrows, "", kAlgebra},
+
+    {"aten::_print", kSideEffect, "", "prints"},
+    {"aten::from_file", kSideEffect, "", "opens a file"},
+    {"aten::record_stream", kSideEffect, "", "tells an allocator about a stream"},
+    {"aten::manual_seed", kSideEffect, "", "sets a generator"},
+    {"aten::seed", kSideEffect, "", "sets a generator"},
+    {"aten::warn", kSideEffect, "", "prints"},
+});
+
+}  // namespace
+
+std::span<const Exception> exceptions() noexcept { return kTable; }
+
+const Exception* find_exception(std::string_view name, ExceptionKind kind) noexcept {
+  for (const Exception& row : kTable) {
+    const bool library = row.name.ends_with("::");
+    if (row.kind == kind && (library ? name.starts_with(row.name) : name == row.name)) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace steptape::live

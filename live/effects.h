@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+/// The exceptions to what schemas and tags say about operators: data, each row with the reason it
+/// is needed.
+namespace steptape::live {
+
+enum class ExceptionKind {
+  kWrites,            ///< writes the named arguments without a write annotation
+  kAlias,             ///< returns its first argument's memory without an alias annotation
+  kUnwritten,         ///< makes memory and leaves it unwritten
+  kGeometryOnly,      ///< looks at the geometry of its tensors only, never at their bytes
+  kGeometryQuestion,  ///< returns a host value that follows from geometry: no host read
+  kOverwrites,        ///< in place, but does not read what it overwrites
+  kChangesStorage,    ///< changes size or identity of a storage: geometry alone does not tell it
+  kDynamicShape,      ///< the shape of a result depends on bytes though no tag says so
+  kThrowsOnData,      ///< pointwise, but may raise depending on the bytes
+  kNeverThrows,       ///< not pointwise, and what it checks is geometry alone
+  kSideEffect,        ///< acts on something that is no tensor: a file, a stream, the console
+};
+
+struct Exception {
+  std::string_view
+      name;  ///< "aten::copy_": every overload; "c10d::": every operator of the library
+  ExceptionKind kind;
+  std::string_view arguments;  ///< kWrites: names, comma-separated; empty: every tensor
+  std::string_view reason;
+};
+
+std::span<const Exception> exceptions() noexcept;
+
+/// The row of this kind for the operator `name`, or null.
+const Exception* find_exception(std::string_view name, ExceptionKind kind) noexcept;
+
+}  // namespace steptape::live

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace steptape::live {
+
+/// One entry of an optimizer's state for one parameter: a defined tensor or a host number.
+struct StateItem {
+  std::string key;  ///< "momentum_buffer", "old_dirs[3]"
+  std::variant<at::Tensor, std::int64_t, double> value;
+};
+
+/// What `state` holds, in declaration order, undefined tensors left out; empty for a class this
+/// build does not know.
+std::vector<StateItem> state_items(const torch::optim::OptimizerParamState& state);
+
+/// "torch::optim::SGD": the demangled dynamic type.
+std::string type_name(const torch::optim::Optimizer& optimizer);
+
+}  // namespace steptape::live
