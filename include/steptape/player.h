@@ -52,9 +52,10 @@ class PlayerStep {
   std::vector<TensorSpec> results() const;
   std::vector<PlanStats> variants() const;
 
+  struct Impl;
+
  private:
   friend class Player;
-  struct Impl;
   explicit PlayerStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   static at::Tensor single(std::vector<at::Tensor> results);
   std::shared_ptr<Impl> impl_;

@@ -1,0 +1,70 @@
+#include "guards/guard_set.h"
+
+#include "guards/mismatch.h"
+
+namespace steptape::guards {
+namespace {
+
+std::vector<std::int64_t> positions(const trace::Recording& recording,
+                                    const std::vector<trace::BufferId>& bound) {
+  std::vector<std::int64_t> position(recording.buffers.size(), -1);
+  for (std::size_t i = 0; i < bound.size(); ++i) position[bound[i]] = static_cast<std::int64_t>(i);
+  return position;
+}
+
+}  // namespace
+
+GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::BufferId>& bound,
+                   const std::vector<trace::BufferId>& written, const live::Objects& objects,
+                   const live::Snapshot& snapshot, std::vector<OutsideTensor> outside)
+    : recording_(recording),
+      bound_(bound.size()),
+      ambient_(live::Ambient::current()),
+      modules_(snapshot),
+      optimizers_(objects, snapshot),
+      tracked_(recording, positions(recording, bound), snapshot),
+      inputs_(recording, positions(recording, bound), written) {
+  for (OutsideTensor& tensor : outside) {
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+      const trace::Buffer& buffer = recording.buffers[bound[i]];
+      if (buffer.path == tensor.path) outside_.push_back({tensor, &buffer, i});
+    }
+  }
+}
+
+Verdict GuardSet::check(std::span<const live::Argument> arguments,
+                        std::vector<void*>& memory) const {
+  memory.assign(bound_, nullptr);
+  if (Verdict verdict = modules_.check(); !verdict) return verdict;
+  if (Verdict verdict = tracked_.check(memory); !verdict) return verdict;
+  if (Verdict verdict = inputs_.check(arguments, memory); !verdict) return verdict;
+  if (Verdict verdict = ambient_.check(); !verdict) return verdict;
+  if (Verdict verdict = optimizers_.check(); !verdict) return verdict;
+  return check_outside(memory);
+}
+
+Verdict GuardSet::check_outside(std::span<void*> memory) const {
+  for (const BoundOutside& outside : outside_) {
+    if (outside.tensor.storage.use_count() == 0) {
+      return failed(outside.tensor.path, "alive", "freed by the program");
+    }
+    // alive at this moment, on a thread that runs no one else's code until the replay is over
+    const c10::StorageImpl* storage = outside.tensor.storage._unsafe_get_target();
+    if (storage->nbytes() < outside.buffer->bytes) {
+      return failed(outside.tensor.path + ".nbytes",
+                      static_cast<std::int64_t>(outside.buffer->bytes),
+                      static_cast<std::int64_t>(storage->nbytes()));
+    }
+    auto* address = const_cast<void*>(storage->data());
+    const auto remainder =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
+    if (outside.buffer->bytes != 0 && remainder != outside.buffer->address_mod_64) {
+      return failed(outside.tensor.path + ".data_ptr modulo 64", outside.buffer->address_mod_64,
+                      remainder);
+    }
+    memory[outside.position] = address;
+  }
+  return {};
+}
+
+}  // namespace steptape::guards

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "guards/ambient_guard.h"
+#include "guards/input_guard.h"
+#include "guards/module_guard.h"
+#include "guards/optimizer_guard.h"
+#include "guards/tracked_guard.h"
+
+namespace steptape::guards {
+
+/// A tensor outside the step that nobody tracked, held weakly: its death ends the plan.
+struct OutsideTensor {
+  std::string path;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+};
+
+/// All preconditions of one plan over the live objects, and the memory that a run of it needs. Made
+/// from a recording; checked before every replay, what fails most first; runs none of the user's
+/// code.
+class GuardSet {
+ public:
+  /// `bound` is the plan's list of bound buffers, `written` those of all buffers that it writes.
+  /// Everything but `recording`, which must outlive this, is read now only.
+  GuardSet(const trace::Recording& recording, const std::vector<trace::BufferId>& bound,
+           const std::vector<trace::BufferId>& written, const live::Objects& objects,
+           const live::Snapshot& snapshot, std::vector<OutsideTensor> outside);
+
+  /// Whether the plan may run now. When it may, `memory` holds an address for each bound buffer.
+  /// The tracked objects must be alive (Objects::check_alive).
+  Verdict check(std::span<const live::Argument> arguments, std::vector<void*>& memory) const;
+
+  const TrackedGuard& tracked() const { return tracked_; }
+
+ private:
+  Verdict check_outside(std::span<void*> memory) const;
+
+  struct BoundOutside {
+    OutsideTensor tensor;
+    const trace::Buffer* buffer;
+    std::size_t position;
+  };
+
+  const trace::Recording& recording_;
+  std::size_t bound_;
+  AmbientGuard ambient_;
+  ModuleGuard modules_;
+  OptimizerGuard optimizers_;
+  TrackedGuard tracked_;
+  InputGuard inputs_;
+  std::vector<BoundOutside> outside_;
+};
+
+}  // namespace steptape::guards

@@ -1,0 +1,116 @@
+#include "guards/input_guard.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "guards/mismatch.h"
+#include "trace/text.h"
+
+namespace steptape::guards {
+
+InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position,
+                       const std::vector<trace::BufferId>& written)
+    : recording_(recording) {
+  for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
+    const auto* input = std::get_if<trace::TensorRef>(&recording.inputs[i].value.data);
+    if (input == nullptr) {
+      facts_.push_back(i);
+      continue;
+    }
+    TensorInput tensor{i, nullptr, nullptr, at::kFloat, -1, false};
+    if (input->id != trace::kNoTensor) {
+      tensor.geometry = &recording.tensors[input->id];
+      tensor.buffer = &recording.buffers[tensor.geometry->buffer];
+      tensor.dtype = live::scalar_type_of(tensor.geometry->dtype);
+      tensor.position = position[tensor.geometry->buffer];
+      tensor.written =
+          std::find(written.begin(), written.end(), tensor.geometry->buffer) != written.end();
+    }
+    writes_inputs_ |= tensor.written;
+    tensors_.push_back(tensor);
+  }
+}
+
+Verdict InputGuard::check(std::span<const live::Argument> arguments,
+                          std::span<void*> memory) const {
+  if (arguments.size() != recording_.inputs.size()) {
+    return failed("inputs.size", static_cast<std::int64_t>(recording_.inputs.size()),
+                    static_cast<std::int64_t>(arguments.size()));
+  }
+  for (const TensorInput& input : tensors_) {
+    const live::Argument& argument = arguments[input.argument];
+    const std::string& path = recording_.inputs[input.argument].path;
+    if (!argument.is_tensor) return failed(path, "a tensor", trace::print_value(argument.fact));
+    if (argument.tensor.defined() != (input.geometry != nullptr)) {
+      return failed(path, input.geometry != nullptr ? "a tensor" : "undefined",
+                      argument.tensor.defined() ? "a tensor" : "undefined");
+    }
+    if (input.geometry == nullptr) continue;
+    if (Verdict verdict = check_tensor(input, argument.tensor, memory); !verdict) return verdict;
+  }
+  for (const std::size_t i : facts_) {
+    const trace::Input& expected = recording_.inputs[i];
+    if (arguments[i].is_tensor)
+      return failed(expected.path, trace::print_value(expected.value), "a tensor");
+    if (arguments[i].fact != expected.value) {
+      return failed(expected.path, trace::print_value(expected.value),
+                      trace::print_value(arguments[i].fact));
+    }
+  }
+  return writes_inputs_ ? check_overlap(memory) : Verdict{};
+}
+
+Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& tensor,
+                                 std::span<void*> memory) const {
+  const trace::Input& expected = recording_.inputs[input.argument];
+  // the quick test would call has_storage() on subclasses and sparse tensors: their kinds come
+  // first
+  const bool plain = tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
+                     !live::unplannable_kind(tensor).has_value();
+  if (!plain || !has_geometry(tensor, *input.geometry, input.dtype)) {
+    Verdict verdict =
+        geometry_mismatch(expected.path, *input.geometry, input.buffer->device, tensor);
+    return verdict ? failed(expected.path, "a plain tensor on the CPU", "another kind") : verdict;
+  }
+  if (tensor.requires_grad() != expected.requires_grad) {
+    return failed(expected.path + ".requires_grad", expected.requires_grad ? "true" : "false",
+                    tensor.requires_grad() ? "true" : "false");
+  }
+  if (input.position < 0) return {};
+  const auto data = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+  const std::uintptr_t first =
+      data - static_cast<std::uintptr_t>(input.geometry->offset) * tensor.element_size();
+  void*& slot = memory[static_cast<std::size_t>(input.position)];
+  auto* address = reinterpret_cast<void*>(first);
+  if (slot != nullptr && slot != address && input.buffer->bytes != 0) {
+    return failed(expected.path + ".data_ptr", "within the memory of " + input.buffer->path,
+                    "elsewhere");
+  }
+  if (input.buffer->bytes != 0 && first % 64 != input.buffer->address_mod_64) {
+    return failed(expected.path + ".data_ptr modulo 64", input.buffer->address_mod_64,
+                    static_cast<std::int64_t>(first % 64));
+  }
+  slot = address;
+  return {};
+}
+
+Verdict InputGuard::check_overlap(std::span<void*> memory) const {
+  for (const TensorInput& a : tensors_) {
+    if (!a.written || a.position < 0) continue;
+    const auto begin =
+        reinterpret_cast<std::uintptr_t>(memory[static_cast<std::size_t>(a.position)]);
+    for (const TensorInput& b : tensors_) {
+      if (b.position < 0 || b.position == a.position) continue;
+      const auto other =
+          reinterpret_cast<std::uintptr_t>(memory[static_cast<std::size_t>(b.position)]);
+      if (begin < other + b.buffer->bytes && other < begin + a.buffer->bytes) {
+        return failed(recording_.inputs[b.argument].path, "memory of its own",
+                        "memory that it shares with " + recording_.inputs[a.argument].path +
+                            ", which the step writes");
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace steptape::guards

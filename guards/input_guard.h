@@ -1,0 +1,46 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "live/argument.h"
+#include "steptape/verdict.h"
+#include "trace/model.h"
+
+namespace steptape::guards {
+
+/// Guards the arguments of a step and finds the memory they bring: number, host values, geometry,
+/// dtype, device, requires_grad, address remainder, and which of them lie in one memory.
+class InputGuard {
+ public:
+  /// `position[b]` is where the address of buffer `b` belongs in the memory list of a run, or -1.
+  /// `written` are the buffers that the step writes. The recording must outlive the guard.
+  InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position,
+             const std::vector<trace::BufferId>& written);
+
+  /// Checks all and writes the addresses of input buffers into `memory`. An entry that is not null
+  /// is known already (an input that lies in a tracked tensor): the input must agree with it.
+  Verdict check(std::span<const live::Argument> arguments, std::span<void*> memory) const;
+
+ private:
+  struct TensorInput {
+    std::size_t argument;
+    const trace::Tensor* geometry;
+    const trace::Buffer* buffer;
+    at::ScalarType dtype;
+    std::int64_t position;
+    bool written;
+  };
+
+  Verdict check_tensor(const TensorInput& input, const at::Tensor& tensor,
+                       std::span<void*> memory) const;
+  Verdict check_overlap(std::span<void*> memory) const;
+
+  const trace::Recording& recording_;
+  std::vector<TensorInput> tensors_;
+  std::vector<std::size_t> facts_;
+  bool writes_inputs_ = false;
+};
+
+}  // namespace steptape::guards

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "live/tensors.h"
+#include "steptape/verdict.h"
+#include "trace/model.h"
+
+/// How guards put a mismatch into words. Called only once a check has failed.
+namespace steptape::guards {
+
+/// The verdict that `path` is not what the plan needs.
+Verdict failed(std::string path, std::string expected, std::string found);
+Verdict failed(std::string path, std::int64_t expected, std::int64_t found);
+
+/// The first respect in which `tensor` has not the geometry `expected`; holds when it has. Device,
+/// dtype, dimensions, sizes, strides, conj and neg; the offset is the caller's matter.
+Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected,
+                          const trace::Device& device, const at::Tensor& tensor);
+
+/// Whether `tensor` has it: loads and compares alone.
+bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::ScalarType dtype);
+
+}  // namespace steptape::guards

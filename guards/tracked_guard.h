@@ -1,0 +1,47 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "live/objects.h"
+#include "steptape/verdict.h"
+#include "trace/model.h"
+
+namespace steptape::guards {
+
+/// Guards tracked tensors and gradients at entry: geometry, dtype, device, requires_grad, address
+/// remainder, None or defined; and finds their memory, which may have moved.
+class TrackedGuard {
+ public:
+  /// `snapshot` was taken right after `recording` was made; its tensors are those of
+  /// `recording.tracked`, in order. Throws Error (internal) when they are not.
+  TrackedGuard(const trace::Recording& recording, const std::vector<std::int64_t>& position,
+               const live::Snapshot& snapshot);
+
+  Verdict check(std::span<void*> memory) const;
+
+  /// The live tensor that lies on a buffer, for results that are that tensor; undefined when none
+  /// does.
+  at::Tensor live_tensor(trace::BufferId buffer) const;
+  /// The parameter of a path; undefined when there is none.
+  at::Tensor parameter(const std::string& path) const;
+
+ private:
+  struct Watched {
+    std::string path;
+    at::Tensor tensor;  ///< of a gradient: the parameter
+    bool is_gradient;
+    const trace::Tensor* geometry;  ///< null: a gradient that was None
+    const trace::Buffer* buffer;
+    at::ScalarType dtype;
+    bool requires_grad;
+    std::int64_t position;
+  };
+
+  static Verdict check_one(const Watched& watched, std::span<void*> memory);
+
+  std::vector<Watched> watched_;
+};
+
+}  // namespace steptape::guards

@@ -1,0 +1,127 @@
+#include "replayer/analysis/refusals.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "live/operators.h"
+#include "replayer/analysis/lifetimes.h"
+#include "replayer/optimizers/optimizers.h"
+
+namespace steptape::replayer {
+namespace {
+
+Refusal at_op(const trace::Recording& recording, std::size_t index, RefusalCode code,
+              std::string message) {
+  const trace::Op& op = recording.ops[index];
+  Refusal refusal;
+  refusal.code = code;
+  refusal.message = std::move(message);
+  refusal.op = recording.operator_of(op).full_name();
+  refusal.op_index = static_cast<std::int64_t>(index);
+  if (op.module != trace::kNone) refusal.module = recording.modules[op.module].path;
+  if (op.scope != trace::kNone) refusal.place = recording.scopes[op.scope];
+  return refusal;
+}
+
+/// The first op of each operator that this process lacks, knows by another schema, or may not call.
+void refuse_operators(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  std::set<trace::Index> seen;
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    if (!seen.insert(recording.ops[i].op).second) continue;
+    const trace::Operator& recorded = recording.operator_of(recording.ops[i]);
+    const auto here = live::find_operator(recorded);
+    const auto refuse = [&](std::string message) {
+      refusals.push_back(at_op(recording, i, RefusalCode::kUnreplayableOp, std::move(message)));
+    };
+    if (!here) {
+      refuse("`" + recorded.full_name() + "` does not exist in this torch");
+    } else if (const std::string schema = live::describe(*here).schema; schema != recorded.schema) {
+      refuse("`" + recorded.full_name() + "` was recorded as `" + recorded.schema +
+             "`; this torch has `" + schema + "`");
+    } else if (!live::effects_of(*here).is_replayable) {
+      refuse("`" + recorded.full_name() + "` is no op that a plan may call");
+    } else if (recording.ops[i].inputs.size() != here->schema().arguments().size() ||
+               recording.ops[i].outputs.size() != here->schema().returns().size()) {
+      refuse("`" + recorded.full_name() +
+             "` has other numbers of arguments or results than its schema");
+    }
+  }
+}
+
+/// An op that returns memory it was given, without saying so, cannot be told from a copy by its
+/// schema.
+void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    const trace::Op& op = recording.ops[i];
+    const auto handle = live::find_operator(recording.operator_of(op));
+    const auto& schema = handle->schema();
+    const live::Effects& effects = live::effects_of(*handle);
+    if (effects.is_view || effects.is_inplace_view) continue;
+    for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+      if (schema.returns()[r].alias_info() != nullptr) continue;
+      bool hidden = false;
+      for_each_tensor(op.outputs[r], [&](trace::TensorId id) {
+        if (id == trace::kNoTensor) return;
+        const Lifetime& lifetime = lifetimes[recording.tensors[id].buffer];
+        hidden |= lifetime.defined < static_cast<std::int64_t>(i);
+      });
+      if (!hidden) continue;
+      refusals.push_back(
+          at_op(recording, i, RefusalCode::kUnreplayableOp,
+                "`" + recording.operator_of(op).full_name() +
+                    "` returned memory that it was given, which its schema does not say"));
+      return;
+    }
+  }
+}
+
+void refuse_devices(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  for (const trace::Buffer& buffer : recording.buffers) {
+    if (buffer.device.kind == trace::DeviceKind::kCpu) continue;
+    Refusal refusal;
+    refusal.code = RefusalCode::kDevice;
+    refusal.message = "a tensor of the step lies on " + text_of(buffer.device) +
+                      (buffer.path.empty() ? "" : " (" + buffer.path + ")") +
+                      "; this build replays steps on the CPU";
+    refusals.push_back(std::move(refusal));
+    return;
+  }
+}
+
+/// A gradient that ends up in memory of another tracked tensor would be bound twice.
+void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
+  for (const trace::ExitGradient& gradient : recording.exit_gradients) {
+    if (gradient.tensor == trace::kNoTensor) continue;
+    const trace::BufferId id = recording.tensors[gradient.tensor].buffer;
+    if (lifetimes[id].made_inside) continue;
+    const trace::Buffer& buffer = recording.buffers[id];
+    if (buffer.path == gradient.parameter + ".grad") continue;
+    Refusal refusal;
+    refusal.code = RefusalCode::kReboundTensor;
+    refusal.message = "the gradient of " + gradient.parameter +
+                      " lies in memory that is not its own" +
+                      (buffer.path.empty() ? "" : ": " + buffer.path);
+    refusals.push_back(std::move(refusal));
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<Refusal> refusals_of(const trace::Recording& recording) {
+  std::vector<Refusal> refusals = recording.refusals;
+  refuse_optimizers(recording, refusals);
+  refuse_devices(recording, refusals);
+  const std::size_t before = refusals.size();
+  refuse_operators(recording, refusals);
+  if (refusals.size() != before || !recording.refusals.empty()) return refusals;
+  refuse_unowned_updates(recording, refusals);
+  refuse_hidden_aliases(recording, refusals);
+  refuse_shared_gradients(recording, refusals);
+  return refusals;
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::replayer {
+
+/// What a recording writes of memory that outlives the step, and what that means for undoing it.
+struct Writes {
+  /// Buffers made before the step that an op writes, with the first op that does; in buffer order.
+  struct Write {
+    trace::BufferId buffer;
+    std::int64_t first_op;
+  };
+  std::vector<Write> writes;
+  /// The last op that may throw because of the bytes it reads; -1 when none may.
+  std::int64_t last_throwing_op = -1;
+  bool draws_random = false;
+
+  /// Whether `write` may have happened when a later op throws: it must then be undone.
+  bool must_undo(const Write& write) const { return write.first_op <= last_throwing_op; }
+};
+
+/// `recording` must name operators of this process.
+Writes writes_of(const trace::Recording& recording);
+
+}  // namespace steptape::replayer

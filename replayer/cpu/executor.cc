@@ -1,0 +1,272 @@
+#include "replayer/cpu/executor.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+#include "live/operators.h"
+#include "live/tensors.h"
+#include "live/values.h"
+#include "replayer/analysis/writes.h"
+#include "replayer/cpu/memory.h"
+#include "replayer/cpu/undo.h"
+
+namespace steptape::replayer::cpu {
+namespace {
+
+/// One call of a run, everything about it known beforehand.
+struct Call {
+  c10::OperatorHandle callee;
+  std::vector<c10::IValue> arguments;
+  /// Results of the call that bring new memory, in the order of the op's flattened outputs.
+  std::vector<trace::TensorId> outputs;
+  bool adopts = false;
+  std::vector<trace::BufferId> release;  ///< adopted buffers last used here
+  trace::Index op = 0;
+};
+
+/// Ops are called as they were below autograd: autograd, in-place bookkeeping and autocast have had
+/// their turn when the step was recorded.
+class BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView below_;
+  c10::impl::ExcludeDispatchKeyGuard autocast_{c10::autocast_dispatch_keyset};
+};
+
+void flatten(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
+  if (value.isTensor()) {
+    tensors.push_back(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
+  }
+}
+
+}  // namespace
+
+struct Executor::Impl {
+  Program program;
+  Memory memory;
+  std::vector<trace::BufferId> bound;
+  std::vector<std::size_t> written;
+  std::vector<std::size_t> undone;  ///< positions in `bound` that a throw must put back
+  std::vector<trace::BufferId> refilled;
+  std::vector<trace::BufferId>
+      leftover;  ///< adopted buffers that the user gets, let go of at the end
+  std::vector<at::Generator> generators;
+  std::vector<Call> calls;
+  bool draws_random = false;
+  bool restores_generators = false;
+  Undo undo;
+  torch::jit::Stack stack;
+
+  Impl(Program lowered, const GeneratorOf& generator)
+      : program(std::move(lowered)), memory(program) {
+    sort_buffers();
+    prepare_calls(generator);
+    plan_releases();
+  }
+
+  const trace::Recording& recording() const { return *program.recording; }
+
+  void sort_buffers() {
+    const Writes writes = writes_of(recording());
+    std::vector<std::size_t> position(program.buffers.size(), 0);
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      if (program.buffers[id].placement != Placement::kBound) continue;
+      position[id] = bound.size();
+      bound.push_back(id);
+    }
+    for (const Writes::Write& write : writes.writes) {
+      if (program.buffers[write.buffer].placement == Placement::kConstant) {
+        refilled.push_back(write.buffer);
+        continue;
+      }
+      written.push_back(position[write.buffer]);
+      if (writes.must_undo(write)) undone.push_back(position[write.buffer]);
+    }
+    draws_random = writes.draws_random;
+    restores_generators = writes.draws_random && writes.last_throwing_op >= 0;
+  }
+
+  void prepare_calls(const GeneratorOf& generator) {
+    generators.push_back(generator("default"));
+    const auto tensor = [this](trace::TensorId id) { return memory.tensor(id); };
+    const auto tracked_generator = [&](const std::string& path) {
+      at::Generator found = generator(path);
+      if (std::find(generators.begin(), generators.end(), found) == generators.end()) {
+        generators.push_back(found);
+      }
+      return found;
+    };
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      if (instruction.treatment == Treatment::kGeometry) continue;
+      const trace::Op& op = recording().ops[i];
+      Call call{instruction.callee, {}, {}, false, {}, static_cast<trace::Index>(i)};
+      const auto& arguments = instruction.callee.schema().arguments();
+      for (std::size_t a = 0; a < op.inputs.size(); ++a) {
+        call.arguments.push_back(
+            live::ivalue_of(op.inputs[a], *arguments[a].type(), tensor, tracked_generator));
+      }
+      if (instruction.treatment == Treatment::kOut) {
+        for (const trace::Value& output : op.outputs) {
+          call.arguments.emplace_back(memory.tensor(std::get<trace::TensorRef>(output.data).id));
+        }
+      } else {
+        prepare_adoption(call, op);
+      }
+      calls.push_back(std::move(call));
+    }
+  }
+
+  void prepare_adoption(Call& call, const trace::Op& op) {
+    for (const trace::Value& output : op.outputs) {
+      for_each_tensor(output, [&](trace::TensorId id) {
+        call.outputs.push_back(id);
+        if (id == trace::kNoTensor) return;
+        call.adopts |= program.buffers[recording().tensors[id].buffer].defined ==
+                       static_cast<std::int64_t>(call.op);
+      });
+    }
+  }
+
+  void plan_releases() {
+    const auto end = static_cast<std::int64_t>(recording().ops.size());
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      const BufferPlan& plan = program.buffers[id];
+      if (plan.placement != Placement::kAdopted || plan.defined < 0) continue;
+      // the last call at or before the last use: elided ops behind it touch no bytes
+      auto after = std::upper_bound(calls.begin(), calls.end(), plan.last_use,
+                                    [](std::int64_t op, const Call& call) { return op < call.op; });
+      if (plan.last_use == end || after == calls.begin()) {
+        leftover.push_back(id);
+      } else {
+        std::prev(after)->release.push_back(id);
+      }
+    }
+  }
+
+  void bind(std::span<void* const> addresses) {
+    for (std::size_t i = 0; i < bound.size(); ++i) memory.point_at(bound[i], addresses[i]);
+    for (const trace::BufferId id : refilled) memory.refill(id);
+  }
+
+  void take_undo() {
+    std::vector<Region> regions;
+    for (const std::size_t position : undone) {
+      const trace::BufferId id = bound[position];
+      regions.push_back({memory.address(id), recording().buffers[id].bytes});
+    }
+    undo.take(regions, restores_generators ? std::span<const at::Generator>(generators)
+                                           : std::span<const at::Generator>());
+  }
+
+  void adopt_results(const Call& call) {
+    std::vector<at::Tensor> results;
+    for (const c10::IValue& value : stack) flatten(value, results);
+    if (results.size() != call.outputs.size()) fail(call, "another number of results");
+    for (std::size_t i = 0; i < results.size(); ++i)
+      adopt_result(call, results[i], call.outputs[i]);
+  }
+
+  void adopt_result(const Call& call, const at::Tensor& result, trace::TensorId id) {
+    if (result.defined() != (id != trace::kNoTensor)) fail(call, "an undefined result");
+    if (id == trace::kNoTensor) return;
+    const trace::Tensor& expected = recording().tensors[id];
+    if (program.buffers[expected.buffer].defined != static_cast<std::int64_t>(call.op)) return;
+    if (!result.has_storage()) fail(call, "a result without storage");
+    if (live::geometry_of(result, expected.buffer) != expected)
+      fail(call, "another shape or dtype");
+    if (result.storage().nbytes() < recording().buffers[expected.buffer].bytes)
+      fail(call, "less memory");
+    memory.adopt(expected.buffer, result.storage());
+  }
+
+  [[noreturn]] void fail(const Call& call, const char* what) const {
+    throw ShapeChanged("op " + std::to_string(call.op) + " `" + call.callee.schema().name() +
+                       "` gave " + what + " than in the recording");
+  }
+
+  void run_calls() {
+    const BelowAutograd below;
+    for (const Call& call : calls) {
+      stack.assign(call.arguments.begin(), call.arguments.end());
+      call.callee.callBoxed(stack);
+      if (call.adopts) adopt_results(call);
+      for (const trace::BufferId id : call.release) memory.release(id);
+    }
+    stack.clear();
+  }
+
+  at::Tensor outcome_of(trace::TensorId id) const {
+    if (id == trace::kNoTensor) return {};
+    switch (program.buffers[recording().tensors[id].buffer].placement) {
+      case Placement::kAdopted:
+        return memory.fresh_tensor(id);
+      case Placement::kConstant:
+        return memory.copied_tensor(id);
+      case Placement::kBound:
+      case Placement::kArena:
+        break;
+    }
+    return {};
+  }
+
+  void let_go() {
+    for (const trace::BufferId id : leftover) memory.release(id);
+  }
+
+  void let_go_of_all() {
+    stack.clear();
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      if (program.buffers[id].placement == Placement::kAdopted) memory.release(id);
+    }
+  }
+
+  Outcome run(std::span<void* const> addresses) {
+    bind(addresses);
+    take_undo();
+    try {
+      run_calls();
+      Outcome outcome;
+      for (const trace::TensorId id : recording().results)
+        outcome.results.push_back(outcome_of(id));
+      for (const trace::ExitGradient& gradient : recording().exit_gradients) {
+        outcome.gradients.push_back(outcome_of(gradient.tensor));
+      }
+      let_go();
+      return outcome;
+    } catch (...) {
+      let_go_of_all();
+      undo.restore();
+      throw;
+    }
+  }
+};
+
+Executor::Executor(Program program, GeneratorOf generator)
+    : impl_(std::make_unique<Impl>(std::move(program), generator)) {}
+Executor::~Executor() = default;
+
+const std::vector<trace::BufferId>& Executor::bound() const { return impl_->bound; }
+const std::vector<std::size_t>& Executor::written() const { return impl_->written; }
+bool Executor::draws_random() const { return impl_->draws_random; }
+const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
+Outcome Executor::run(std::span<void* const> memory) { return impl_->run(memory); }
+const Program& Executor::program() const { return impl_->program; }
+
+PlanStats Executor::stats() const {
+  const Impl& impl = *impl_;
+  PlanStats stats;
+  stats.ops = impl.recording().ops.size();
+  stats.calls = impl.calls.size();
+  stats.adopted = static_cast<std::uint64_t>(std::count_if(
+      impl.calls.begin(), impl.calls.end(), [](const Call& call) { return call.adopts; }));
+  stats.arena_bytes = impl.program.arena_bytes;
+  stats.temporary_bytes = impl.program.temporary_bytes;
+  stats.max_live_bytes = impl.program.max_live_bytes;
+  return stats;
+}
+
+}  // namespace steptape::replayer::cpu

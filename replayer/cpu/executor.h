@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "replayer/program.h"
+#include "steptape/stats.h"
+
+namespace steptape::replayer::cpu {
+
+/// What a run gives beside what it wrote to bound memory.
+struct Outcome {
+  /// One for each of Recording::results. Undefined where the result is undefined, or where it lies
+  /// in bound memory: the caller has the tensor it was given.
+  std::vector<at::Tensor> results;
+  /// One for each of Recording::exit_gradients, in the same way.
+  std::vector<at::Tensor> gradients;
+};
+
+/// An op returned another shape, dtype or layout than the plan holds.
+struct ShapeChanged : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
+using GeneratorOf = std::function<at::Generator(const std::string&)>;
+
+/// A program bound to memory and ready to run on the CPU: prepared arguments, one arena, the plan's
+/// own tensors. Bound memory is given as addresses at each run and never kept alive. Not
+/// thread-safe; runs on the calling thread.
+class Executor {
+ public:
+  /// Allocates the arena and the constants. Throws c10::Error or std::bad_alloc when memory is
+  /// short, Error (data_loss) when a value does not fit its operator.
+  Executor(Program program, GeneratorOf generator);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Buffers whose memory each run is given, in this order.
+  const std::vector<trace::BufferId>& bound() const;
+  /// Bound buffers that a run writes, as positions in `bound()`.
+  const std::vector<std::size_t>& written() const;
+  bool draws_random() const;
+  /// The generators it may draw from: the default one, then tracked ones that ops name.
+  const std::vector<at::Generator>& generators() const;
+
+  /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
+  /// the same address modulo 64 as the recording says. When an op throws, everything written so far
+  /// and the generators are put back before the exception goes on; ShapeChanged likewise.
+  Outcome run(std::span<void* const> memory);
+
+  const Program& program() const;
+  /// What the plan is made of; times and counts of runs are the caller's to fill in.
+  PlanStats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace steptape::replayer::cpu

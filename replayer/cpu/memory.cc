@@ -1,0 +1,91 @@
+#include "replayer/cpu/memory.h"
+
+#include <cstring>
+
+#include "replayer/cpu/tensor_on.h"
+
+namespace steptape::replayer::cpu {
+
+Memory::Memory(const Program& program)
+    : recording_(*program.recording), nothing_(storage_over(nullptr, 0)) {
+  const c10::Storage arena = allocate(program.arena_bytes, 0);
+  storages_.reserve(recording_.buffers.size());
+  for (trace::BufferId id = 0; id < recording_.buffers.size(); ++id) {
+    const trace::Buffer& buffer = recording_.buffers[id];
+    switch (program.buffers[id].placement) {
+      case Placement::kArena: {
+        char* address = static_cast<char*>(arena.mutable_data()) + program.buffers[id].arena_offset;
+        auto* keep = new c10::Storage(arena);
+        storages_.emplace_back(
+            c10::Storage::use_byte_size_t(), buffer.bytes,
+            at::DataPtr(
+                address, keep, [](void* held) { delete static_cast<c10::Storage*>(held); },
+                c10::Device(c10::kCPU)),
+            nullptr, false);
+        break;
+      }
+      case Placement::kConstant:
+        storages_.push_back(allocate(buffer.bytes, buffer.address_mod_64));
+        refill(id);
+        break;
+      case Placement::kBound:
+        storages_.push_back(storage_over(nullptr, buffer.bytes));
+        break;
+      case Placement::kAdopted:
+        storages_.push_back(nothing_);
+        break;
+    }
+  }
+  tensors_on_.resize(recording_.buffers.size());
+  tensors_.reserve(recording_.tensors.size());
+  for (trace::TensorId id = 0; id < recording_.tensors.size(); ++id) {
+    const trace::BufferId buffer = recording_.tensors[id].buffer;
+    tensors_on_[buffer].push_back(id);
+    tensors_.push_back(tensor_on(storages_[buffer], recording_.tensors[id]));
+  }
+}
+
+const at::Tensor& Memory::tensor(trace::TensorId id) const {
+  return id == trace::kNoTensor ? undefined_ : tensors_[id];
+}
+
+at::Tensor Memory::fresh_tensor(trace::TensorId id) const {
+  return tensor_on(storages_[recording_.tensors[id].buffer], recording_.tensors[id]);
+}
+
+at::Tensor Memory::copied_tensor(trace::TensorId id) const {
+  const trace::BufferId id_of_buffer = recording_.tensors[id].buffer;
+  const trace::Buffer& buffer = recording_.buffers[id_of_buffer];
+  const c10::Storage copy = allocate(buffer.bytes, buffer.address_mod_64);
+  if (buffer.bytes != 0)
+    std::memcpy(copy.mutable_data(), storages_[id_of_buffer].data(), buffer.bytes);
+  return tensor_on(copy, recording_.tensors[id]);
+}
+
+void Memory::point_at(trace::BufferId buffer, void* address) {
+  c10::StorageImpl* storage = storages_[buffer].unsafeGetStorageImpl();
+  if (storage->data() == address) return;
+  storage->set_data_ptr_noswap(at::DataPtr(address, c10::Device(c10::kCPU)));
+}
+
+void* Memory::address(trace::BufferId buffer) const { return storages_[buffer].mutable_data(); }
+
+void Memory::set_storage(trace::BufferId buffer, const c10::Storage& storage) {
+  storages_[buffer] = storage;
+  for (const trace::TensorId id : tensors_on_[buffer]) {
+    tensors_[id].unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
+  }
+}
+
+void Memory::adopt(trace::BufferId buffer, const c10::Storage& storage) {
+  set_storage(buffer, storage);
+}
+void Memory::release(trace::BufferId buffer) { set_storage(buffer, nothing_); }
+
+void Memory::refill(trace::BufferId constant) {
+  const trace::Buffer& buffer = recording_.buffers[constant];
+  if (buffer.bytes == 0) return;
+  std::memcpy(storages_[constant].mutable_data(), buffer.content->data(), buffer.bytes);
+}
+
+}  // namespace steptape::replayer::cpu

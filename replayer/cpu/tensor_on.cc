@@ -1,0 +1,47 @@
+#include "replayer/cpu/tensor_on.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <memory>
+
+#include "live/tensors.h"
+
+namespace steptape::replayer::cpu {
+namespace {
+
+void delete_block(void* block) { delete static_cast<at::DataPtr*>(block); }
+
+}  // namespace
+
+at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
+                     std::int64_t first_byte) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(live::scalar_type_of(geometry.dtype)));
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto item = static_cast<std::int64_t>(trace::bytes_of(geometry.dtype));
+  impl->set_sizes_and_strides(geometry.sizes, geometry.strides,
+                              first_byte / item + geometry.offset);
+  if (geometry.conj) impl->_set_conj(true);
+  if (geometry.neg) impl->_set_neg(true);
+  if (geometry.wrapped_number) impl->set_wrapped_number(true);
+  return tensor;
+}
+
+c10::Storage allocate(std::size_t bytes, std::uint8_t remainder) {
+  auto block = std::make_unique<at::DataPtr>(c10::GetCPUAllocator()->allocate(bytes + 64));
+  auto* first = static_cast<char*>(block->get());
+  const auto now = reinterpret_cast<std::uintptr_t>(first) % 64;
+  char* address = first + (remainder + 64 - now) % 64;
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
+                      at::DataPtr(address, block.release(), &delete_block, c10::Device(c10::kCPU)),
+                      nullptr,
+                      /*resizable=*/false);
+}
+
+c10::Storage storage_over(void* address, std::size_t bytes) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
+                      at::DataPtr(address, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false);
+}
+
+}  // namespace steptape::replayer::cpu

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trace/model.h"
+
+namespace steptape::replayer::cpu {
+
+/// A new tensor object of this geometry on `storage`, whose buffer starts `first_byte` bytes into
+/// it; a multiple of the element size. Without autograd history.
+at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
+                     std::int64_t first_byte = 0);
+
+/// `bytes` of new memory whose address has this remainder modulo 64.
+c10::Storage allocate(std::size_t bytes, std::uint8_t remainder);
+
+/// A storage over memory that somebody else owns.
+c10::Storage storage_over(void* address, std::size_t bytes);
+
+}  // namespace steptape::replayer::cpu

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace steptape::replayer::cpu {
+
+/// A stretch of memory that a run may write.
+struct Region {
+  void* address = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Copies of memory and generator states, to be written back: in place, never swapped, since users
+/// hold pointers.
+class Undo {
+ public:
+  /// Copies aside what is there now. Throws std::bad_alloc when memory is short.
+  void take(std::span<const Region> regions, std::span<const at::Generator> generators);
+  /// Writes everything back.
+  void restore();
+
+ private:
+  std::vector<Region> regions_;
+  std::vector<std::byte> bytes_;
+  std::vector<at::Generator> generators_;
+  std::vector<at::Tensor> states_;
+};
+
+/// The state of a generator as a tensor of its own.
+at::Tensor state_of(const at::Generator& generator);
+void set_state(at::Generator generator, const at::Tensor& state);
+
+}  // namespace steptape::replayer::cpu

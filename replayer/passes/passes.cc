@@ -1,0 +1,13 @@
+#include "replayer/passes/passes.h"
+
+namespace steptape::replayer {
+
+Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options) {
+  Program program = lower(std::move(recording));
+  if (options.elide_views) elide_views(program);
+  if (options.out_variants) use_out_variants(program);
+  plan_memory(program, options.share_memory ? Sharing::kByLifetime : Sharing::kNone);
+  return program;
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,227 @@
+#include "steptape/player.h"
+
+#include <algorithm>
+
+#include "live/ambient.h"
+#include "replayer/analysis/refusals.h"
+#include "replayer/cpu/tensor_on.h"
+#include "replayer/player/player_state.h"
+#include "replayer/player/player_variant.h"
+#include "storage/reader.h"
+#include "storage/writer.h"
+
+namespace steptape {
+
+struct PlayerStep::Impl {
+  std::string name;
+  std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
+};
+
+struct Player::Impl {
+  trace::Trace trace;
+  replayer::PlayerState state;
+  std::vector<std::shared_ptr<PlayerStep::Impl>> steps;
+
+  explicit Impl(trace::Trace loaded) : trace(std::move(loaded)), state(trace.state) {}
+};
+
+namespace {
+
+std::vector<live::Argument> arguments_of(const std::vector<at::Tensor>& inputs,
+                                         const trace::Recording& recording) {
+  // host values are part of the recording: callers pass tensors alone
+  std::vector<live::Argument> arguments;
+  std::size_t next = 0;
+  for (const trace::Input& input : recording.inputs) {
+    if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
+      if (next == inputs.size()) break;
+      arguments.push_back({inputs[next++], {}, true});
+    } else {
+      arguments.push_back({{}, input.value, false});
+    }
+  }
+  for (; next < inputs.size(); ++next) arguments.push_back({inputs[next], {}, true});
+  return arguments;
+}
+
+TensorSpec spec_of(const trace::Recording& recording, trace::TensorId id, std::string path) {
+  TensorSpec spec;
+  spec.path = std::move(path);
+  if (id == trace::kNoTensor) return spec;
+  spec.dtype = name_of(recording.tensors[id].dtype);
+  spec.sizes = recording.tensors[id].sizes;
+  return spec;
+}
+
+std::string join(const std::vector<std::string>& items, const char* separator) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : separator) + item;
+  return text;
+}
+
+/// Every way in which this process differs from the one that recorded, one line each.
+std::vector<std::string> environment_differences(const trace::Trace& trace) {
+  std::vector<std::string> differences;
+  const std::vector<trace::Fact> here = live::environment();
+  for (const trace::Fact& fact : trace.environment) {
+    const auto found = std::find_if(here.begin(), here.end(), [&](const trace::Fact& other) {
+      return other.name == fact.name;
+    });
+    const std::string value = found == here.end() ? "unknown" : found->value;
+    if (value != fact.value)
+      differences.push_back(fact.name + ": recorded " + fact.value + ", here " + value);
+  }
+  return differences;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
+  Verdict newest;
+  for (const auto& variant : impl_->variants) {
+    const std::vector<live::Argument> arguments = arguments_of(inputs, variant->recording());
+    newest = variant->check(arguments);
+    if (newest) return variant->run(arguments);
+  }
+  throw Error(ErrorCode::kFailedPrecondition,
+              "step \"" + impl_->name + "\" was not run: " + newest.text() +
+                  (impl_->variants.size() > 1
+                       ? " (the last of " + std::to_string(impl_->variants.size()) + " variants)"
+                       : ""));
+}
+
+Verdict PlayerStep::check(const std::vector<at::Tensor>& inputs) const {
+  Verdict newest;
+  for (const auto& variant : impl_->variants) {
+    newest = variant->check(arguments_of(inputs, variant->recording()));
+    if (newest) return newest;
+  }
+  return newest;
+}
+
+const std::string& PlayerStep::name() const { return impl_->name; }
+
+std::vector<TensorSpec> PlayerStep::inputs() const {
+  const trace::Recording& recording = impl_->variants.front()->recording();
+  std::vector<TensorSpec> specs;
+  for (const trace::Input& input : recording.inputs) {
+    const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
+    if (tensor == nullptr) continue;
+    TensorSpec spec = spec_of(recording, tensor->id, input.path);
+    if (input.range) std::tie(spec.low, spec.high) = *input.range;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+std::vector<TensorSpec> PlayerStep::results() const {
+  const trace::Recording& recording = impl_->variants.front()->recording();
+  std::vector<TensorSpec> specs;
+  for (std::size_t i = 0; i < recording.results.size(); ++i) {
+    specs.push_back(spec_of(recording, recording.results[i], "results[" + std::to_string(i) + "]"));
+  }
+  return specs;
+}
+
+std::vector<PlanStats> PlayerStep::variants() const {
+  std::vector<PlanStats> stats;
+  for (const auto& variant : impl_->variants) stats.push_back(variant->stats());
+  return stats;
+}
+
+at::Tensor PlayerStep::single(std::vector<at::Tensor> results) {
+  if (results.size() != 1) {
+    throw Error(ErrorCode::kInvalidArgument, "the step has " + std::to_string(results.size()) +
+                                                 " results; call run() to get them all");
+  }
+  return std::move(results.front());
+}
+
+Player::Player(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Player::Player(Player&&) noexcept = default;
+Player& Player::operator=(Player&&) noexcept = default;
+Player::~Player() = default;
+
+std::vector<std::string> Player::steps() const {
+  std::vector<std::string> names;
+  for (const auto& step : impl_->steps) names.push_back(step->name);
+  return names;
+}
+
+PlayerStep Player::step(const std::string& name) {
+  for (const auto& step : impl_->steps) {
+    if (step->name == name) return PlayerStep(step);
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "no step \"" + name + "\" can be replayed; there are: " + join(steps(), ", "));
+}
+
+std::vector<TensorSpec> Player::state() const {
+  std::vector<TensorSpec> specs;
+  std::vector<std::string> seen;
+  for (const auto& step : impl_->steps) {
+    const trace::Recording& recording = step->variants.front()->recording();
+    for (const trace::Tracked& tracked : recording.tracked) {
+      const bool listed = std::find(seen.begin(), seen.end(), tracked.path) != seen.end();
+      if (listed || tracked.role == trace::Role::kGradient) continue;
+      seen.push_back(tracked.path);
+      specs.push_back(spec_of(recording, tracked.tensor, tracked.path));
+    }
+  }
+  return specs;
+}
+
+at::Tensor Player::tensor(const std::string& path) const {
+  for (const auto& step : impl_->steps) {
+    const trace::Recording& recording = step->variants.front()->recording();
+    for (const trace::Tracked& tracked : recording.tracked) {
+      if (tracked.path != path || tracked.tensor == trace::kNoTensor) continue;
+      const trace::Tensor& geometry = recording.tensors[tracked.tensor];
+      const std::string& buffer = recording.buffers[geometry.buffer].path;
+      if (impl_->state.holds(buffer)) {
+        return replayer::cpu::tensor_on(impl_->state.storage(buffer), geometry);
+      }
+    }
+  }
+  throw Error(ErrorCode::kInvalidArgument, "the trace holds no tensor \"" + path + "\"");
+}
+
+void Player::save(const std::string& path) const {
+  trace::Trace trace = impl_->trace;
+  trace.state = impl_->state.save();
+  storage::write(trace, path);
+}
+
+Player load(const std::string& path, const LoadOptions& options) {
+  auto impl = std::make_unique<Player::Impl>(storage::read(path));
+  std::vector<std::string> problems;
+  if (options.environment == Environment::kExact) problems = environment_differences(impl->trace);
+  for (const trace::Step& step : impl->trace.steps) {
+    auto loaded = std::make_shared<PlayerStep::Impl>();
+    loaded->name = step.name;
+    for (const trace::Recording& recording : step.recordings) {
+      if (recording.standing != trace::Standing::kTrusted) continue;
+      const std::vector<Refusal> refusals = replayer::refusals_of(recording);
+      for (const Refusal& refusal : refusals)
+        problems.push_back("step \"" + step.name + "\": " + refusal.text());
+      if (!refusals.empty() || !problems.empty()) continue;
+      try {
+        loaded->variants.push_back(std::make_unique<replayer::PlayerVariant>(
+            std::make_shared<const trace::Recording>(recording), impl->state));
+      } catch (const Error& error) {
+        problems.push_back("step \"" + step.name + "\": " + error.what());
+      }
+    }
+    if (!loaded->variants.empty()) impl->steps.push_back(std::move(loaded));
+  }
+  if (problems.empty() && impl->steps.empty()) {
+    problems.push_back("no step in it was verified while recording: run more steps before saving");
+  }
+  if (!problems.empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                path + " cannot be replayed here:\n  " + join(problems, "\n  "));
+  }
+  return Player(std::move(impl));
+}
+
+}  // namespace steptape

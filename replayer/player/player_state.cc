@@ -1,0 +1,96 @@
+#include "replayer/player/player_state.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstring>
+
+#include "replayer/cpu/tensor_on.h"
+#include "replayer/cpu/undo.h"
+#include "steptape/error.h"
+
+namespace steptape::replayer {
+namespace {
+
+constexpr std::string_view kGenerator = "generator.";
+
+at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
+  if (saved.content->size() != like.nbytes()) {
+    throw Error(ErrorCode::kDataLoss, saved.path + ": " + std::to_string(saved.content->size()) +
+                                          " bytes of state, this torch's generator has " +
+                                          std::to_string(like.nbytes()));
+  }
+  trace::Tensor geometry;
+  geometry.dtype = trace::DType::kUInt8;
+  geometry.sizes = {static_cast<std::int64_t>(saved.content->size())};
+  geometry.strides = {1};
+  const c10::Storage storage = cpu::allocate(saved.content->size(), 0);
+  std::memcpy(storage.mutable_data(), saved.content->data(), saved.content->size());
+  return cpu::tensor_on(storage, geometry);
+}
+
+trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
+  return {std::string(kGenerator) + path, 0,
+          trace::make_blob(state.const_data_ptr(), state.nbytes())};
+}
+
+}  // namespace
+
+PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
+  const at::Tensor like = cpu::state_of(at::detail::getDefaultCPUGenerator());
+  for (const trace::Saved& entry : saved) {
+    if (entry.path == "generator.default") {
+      default_generator_ = bytes_as_tensor(entry, like);
+    } else if (entry.path.starts_with(kGenerator)) {
+      at::Generator generator = at::detail::createCPUGenerator();
+      cpu::set_state(generator, bytes_as_tensor(entry, like));
+      generators_.emplace(entry.path.substr(kGenerator.size()), std::move(generator));
+    } else {
+      const c10::Storage storage = cpu::allocate(entry.content->size(), entry.address_mod_64);
+      if (!entry.content->empty()) {
+        std::memcpy(storage.mutable_data(), entry.content->data(), entry.content->size());
+      }
+      buffers_.emplace(entry.path, storage);
+    }
+  }
+  if (!default_generator_.defined()) default_generator_ = like;
+}
+
+void PlayerState::put(const std::string& path, const c10::Storage& storage) {
+  buffers_.insert_or_assign(path, storage);
+}
+
+at::Generator PlayerState::generator(const std::string& path) {
+  if (path == "default") return at::detail::getDefaultCPUGenerator();
+  const auto found = generators_.find(path);
+  if (found == generators_.end()) {
+    throw Error(ErrorCode::kUnsupported,
+                "the trace holds no state of the generator \"" + path + "\"; save it with state");
+  }
+  return found->second;
+}
+
+std::vector<trace::Saved> PlayerState::save() const {
+  std::vector<trace::Saved> saved;
+  for (const auto& [path, storage] : buffers_) {
+    const auto remainder = reinterpret_cast<std::uintptr_t>(storage.data()) % 64;
+    saved.push_back({path, static_cast<std::uint8_t>(storage.nbytes() == 0 ? 0 : remainder),
+                     trace::make_blob(storage.data(), storage.nbytes())});
+  }
+  saved.push_back(saved_state("default", default_generator_));
+  for (const auto& [path, generator] : generators_) {
+    saved.push_back(saved_state(path, cpu::state_of(generator)));
+  }
+  return saved;
+}
+
+PlayerState::DefaultGenerator::DefaultGenerator(PlayerState& state)
+    : state_(state), process_(cpu::state_of(at::detail::getDefaultCPUGenerator())) {
+  cpu::set_state(at::detail::getDefaultCPUGenerator(), state_.default_generator_);
+}
+
+PlayerState::DefaultGenerator::~DefaultGenerator() {
+  state_.default_generator_ = cpu::state_of(at::detail::getDefaultCPUGenerator());
+  cpu::set_state(at::detail::getDefaultCPUGenerator(), process_);
+}
+
+}  // namespace steptape::replayer

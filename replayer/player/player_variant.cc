@@ -1,0 +1,177 @@
+#include "replayer/player/player_variant.h"
+
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "guards/ambient_guard.h"
+#include "guards/mismatch.h"
+#include "replayer/cpu/tensor_on.h"
+#include "replayer/passes/passes.h"
+#include "steptape/error.h"
+
+namespace steptape::replayer {
+namespace {
+
+/// Switches of autograd: the ops of a trace lie below it.
+const std::set<std::string> kAboveTheTrace = {"grad_mode", "inference_mode", "anomaly_mode",
+                                              "saved_tensor_hooks"};
+
+std::vector<std::int64_t> positions(const trace::Recording& recording,
+                                    const std::vector<trace::BufferId>& bound) {
+  std::vector<std::int64_t> position(recording.buffers.size(), -1);
+  for (std::size_t i = 0; i < bound.size(); ++i) position[bound[i]] = static_cast<std::int64_t>(i);
+  return position;
+}
+
+std::vector<trace::BufferId> written_buffers(const cpu::Executor& executor) {
+  std::vector<trace::BufferId> written;
+  for (const std::size_t position : executor.written())
+    written.push_back(executor.bound()[position]);
+  return written;
+}
+
+cpu::GeneratorOf generators_of(PlayerState& state) {
+  return [&state](const std::string& path) { return state.generator(path); };
+}
+
+bool is_outside(const trace::Buffer& buffer) { return buffer.path.starts_with("outside["); }
+
+}  // namespace
+
+PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording, PlayerState& state)
+    : recording_(std::move(recording)),
+      state_(state),
+      plan_us_(-std::chrono::duration<double, std::micro>(
+                    std::chrono::steady_clock::now().time_since_epoch())
+                    .count()),
+      executor_(plan(recording_, {}), generators_of(state)) {
+  inputs_ = std::make_unique<guards::InputGuard>(
+      *recording_, positions(*recording_, executor_.bound()), written_buffers(executor_));
+  find_memory();
+  plan_us_ +=
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
+          .count();
+}
+
+void PlayerVariant::find_memory() {
+  std::string missing;
+  for (const trace::BufferId id : executor_.bound()) {
+    const trace::Buffer& buffer = recording_->buffers[id];
+    outside_.emplace_back();
+    if (buffer.role == trace::Role::kInput || buffer.role == trace::Role::kGradient) continue;
+    if (is_outside(buffer)) {
+      if (buffer.content) {
+        outside_.back() = cpu::allocate(buffer.bytes, buffer.address_mod_64);
+        if (buffer.bytes != 0) {
+          std::memcpy(outside_.back().mutable_data(), buffer.content->data(), buffer.bytes);
+        }
+        continue;
+      }
+    } else if (state_.holds(buffer.path) && state_.storage(buffer.path).nbytes() >= buffer.bytes) {
+      continue;
+    }
+    missing += (missing.empty() ? "" : ", ") + buffer.path;
+  }
+  for (const trace::TensorId id : recording_->results) {
+    if (id == trace::kNoTensor) continue;
+    const trace::BufferId buffer = recording_->tensors[id].buffer;
+    if (executor_.program().buffers[buffer].placement != Placement::kBound) continue;
+    const trace::Buffer& found = recording_->buffers[buffer];
+    if (found.role != trace::Role::kInput && !state_.holds(found.path))
+      missing += " (result) " + found.path;
+  }
+  if (missing.empty()) return;
+  throw Error(ErrorCode::kUnsupported, "the trace holds no bytes of " + missing +
+                                           "; save it with Session::save(path, State::kWith)");
+}
+
+Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
+  memory_.assign(executor_.bound().size(), nullptr);
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
+    if (outside_[i]) {
+      memory_[i] = outside_[i].mutable_data();
+    } else if (buffer.role != trace::Role::kInput && state_.holds(buffer.path)) {
+      memory_[i] = state_.storage(buffer.path).mutable_data();
+    }
+  }
+  for (const trace::Tracked& tracked : recording_->tracked) {
+    if (tracked.role != trace::Role::kGradient) continue;
+    const bool there = state_.holds(tracked.path);
+    if (there != (tracked.tensor != trace::kNoTensor)) {
+      return guards::failed(tracked.path, there ? "None" : "defined", there ? "defined" : "None");
+    }
+  }
+  if (Verdict verdict = inputs_->check(arguments, memory_); !verdict) return verdict;
+  return check_ambient();
+}
+
+Verdict PlayerVariant::check_ambient() {
+  const live::Ambient now = live::Ambient::current();
+  if (ambient_known_ && now == ambient_) return {};
+  std::vector<trace::Fact> expected;
+  for (const trace::Fact& fact : recording_->ambient) {
+    if (!kAboveTheTrace.contains(fact.name)) expected.push_back(fact);
+  }
+  if (Verdict verdict = guards::compare_facts(expected, now.facts(), "ambient."); !verdict)
+    return verdict;
+  ambient_known_ = true;
+  ambient_ = now;
+  return {};
+}
+
+std::vector<at::Tensor> PlayerVariant::run(std::span<const live::Argument> arguments) {
+  std::optional<PlayerState::DefaultGenerator> generator;
+  if (executor_.draws_random()) generator.emplace(state_);
+  const cpu::Outcome outcome = executor_.run(memory_);
+  generator.reset();
+  std::vector<at::Tensor> results;
+  for (std::size_t i = 0; i < recording_->results.size(); ++i) {
+    results.push_back(result_of(i, outcome, arguments));
+  }
+  settle_gradients(outcome);
+  ++replays_;
+  return results;
+}
+
+void PlayerVariant::settle_gradients(const cpu::Outcome& outcome) {
+  for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
+    const trace::ExitGradient& gradient = recording_->exit_gradients[i];
+    const std::string path = gradient.parameter + ".grad";
+    if (gradient.tensor == trace::kNoTensor) {
+      state_.erase(path);
+    } else if (outcome.gradients[i].defined()) {
+      state_.put(path, outcome.gradients[i].storage());
+    }
+  }
+}
+
+at::Tensor PlayerVariant::result_of(std::size_t index, const cpu::Outcome& outcome,
+                                    std::span<const live::Argument> arguments) const {
+  const trace::TensorId id = recording_->results[index];
+  if (id == trace::kNoTensor || outcome.results[index].defined()) return outcome.results[index];
+  const trace::Tensor& geometry = recording_->tensors[id];
+  const trace::Buffer& buffer = recording_->buffers[geometry.buffer];
+  for (std::size_t i = 0; i < recording_->inputs.size(); ++i) {
+    const auto* input = std::get_if<trace::TensorRef>(&recording_->inputs[i].value.data);
+    if (input == nullptr || input->id == trace::kNoTensor) continue;
+    const trace::Tensor& base = recording_->tensors[input->id];
+    if (base.buffer != geometry.buffer) continue;
+    const at::Tensor& tensor = arguments[i].tensor;
+    const auto first =
+        static_cast<std::int64_t>(tensor.element_size()) * (tensor.storage_offset() - base.offset);
+    return cpu::tensor_on(tensor.storage(), geometry, first);
+  }
+  return cpu::tensor_on(state_.storage(buffer.path), geometry);
+}
+
+PlanStats PlayerVariant::stats() const {
+  PlanStats stats = executor_.stats();
+  stats.plan_us = plan_us_;
+  stats.replays = replays_;
+  return stats;
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "guards/input_guard.h"
+#include "live/ambient.h"
+#include "replayer/cpu/executor.h"
+#include "replayer/player/player_state.h"
+#include "steptape/stats.h"
+#include "steptape/verdict.h"
+
+namespace steptape::replayer {
+
+/// One trusted recording of a trace, planned over a player's memory.
+class PlayerVariant {
+ public:
+  /// Plans it. Throws Error (unsupported) that names state which the trace does not hold.
+  PlayerVariant(std::shared_ptr<const trace::Recording> recording, PlayerState& state);
+
+  Verdict check(std::span<const live::Argument> arguments);
+  /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
+  std::vector<at::Tensor> run(std::span<const live::Argument> arguments);
+
+  const trace::Recording& recording() const { return *recording_; }
+  PlanStats stats() const;
+
+ private:
+  void find_memory();
+  Verdict check_ambient();
+  void settle_gradients(const cpu::Outcome& outcome);
+  at::Tensor result_of(std::size_t index, const cpu::Outcome& outcome,
+                       std::span<const live::Argument> arguments) const;
+
+  std::shared_ptr<const trace::Recording> recording_;
+  PlayerState& state_;
+  double plan_us_ = 0;
+  cpu::Executor executor_;
+  std::unique_ptr<guards::InputGuard> inputs_;
+  std::vector<c10::Storage> outside_;  ///< by position in the executor's bound list; null elsewhere
+  std::vector<void*> memory_;
+  bool ambient_known_ = false;
+  live::Ambient ambient_{};  ///< the newest that was found to agree
+  std::uint64_t replays_ = 0;
+};
+
+}  // namespace steptape::replayer

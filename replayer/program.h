@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::replayer {
+
+/// Where the bytes of a buffer are while a plan runs.
+enum class Placement : std::uint8_t {
+  kBound,  ///< the caller's: parameters, state, inputs, gradients at entry; given anew to each run
+  kConstant,  ///< the plan's own copy of bytes that the trace holds
+  kAdopted,   ///< allocated by the op that makes them, kept until their last use
+  kArena,     ///< planned memory, shared by buffers that do not live at the same time
+};
+
+/// What a run does for an op.
+enum class Treatment : std::uint8_t {
+  kCall,      ///< calls the recorded operator; new results are adopted
+  kOut,       ///< calls its out variant; results land in the arena
+  kGeometry,  ///< nothing: its results are known tensors on known buffers
+};
+
+struct Instruction {
+  Treatment treatment = Treatment::kCall;
+  c10::OperatorHandle callee;  ///< the recorded operator, or its out variant
+};
+
+struct BufferPlan {
+  Placement placement = Placement::kAdopted;
+  std::uint64_t arena_offset = 0;
+  /// First and last op that touch it, as positions in Recording::ops. A bound or constant buffer is
+  /// defined at -1; what the user sees afterwards lives until ops.size().
+  std::int64_t defined = -1;
+  std::int64_t last_use = -1;
+};
+
+/// A recording on its way to a plan: valid after lowering and after each pass, so that any pass can
+/// be left out.
+struct Program {
+  std::shared_ptr<const trace::Recording> recording;
+  std::vector<Instruction> instructions;  ///< one for each op, in the recorded order
+  std::vector<BufferPlan> buffers;        ///< one for each buffer
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t temporary_bytes = 0;  ///< of all arena buffers without sharing
+  std::uint64_t max_live_bytes = 0;   ///< of arena buffers at the op where most are alive
+};
+
+/// The program that calls every op as it was recorded and plans no memory. `recording` must have no
+/// refusals (see analysis). Ops that only change geometry in place are never calls: a call would
+/// change the plan's own tensors.
+Program lower(std::shared_ptr<const trace::Recording> recording);
+
+}  // namespace steptape::replayer

@@ -1,0 +1,129 @@
+#include "session/aftermath.h"
+
+#include <algorithm>
+
+#include "replayer/cpu/tensor_on.h"
+
+namespace steptape::session {
+namespace {
+
+bool is_bound(const replayer::cpu::Executor& executor, trace::BufferId buffer) {
+  return executor.program().buffers[buffer].placement == replayer::Placement::kBound;
+}
+
+/// Position of the input that lies on `buffer`, or -1.
+std::int64_t input_on(const trace::Recording& recording, trace::BufferId buffer) {
+  for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
+    const auto* input = std::get_if<trace::TensorRef>(&recording.inputs[i].value.data);
+    if (input == nullptr || input->id == trace::kNoTensor) continue;
+    if (recording.tensors[input->id].buffer == buffer) return static_cast<std::int64_t>(i);
+  }
+  return -1;
+}
+
+trace::TensorId tracked_on(const trace::Recording& recording, trace::BufferId buffer) {
+  for (const trace::Tracked& tracked : recording.tracked) {
+    if (tracked.tensor != trace::kNoTensor && recording.tensors[tracked.tensor].buffer == buffer) {
+      return tracked.tensor;
+    }
+  }
+  return trace::kNoTensor;
+}
+
+void bump(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace
+
+std::string Aftermath::unreachable_result(const trace::Recording& recording,
+                                          const replayer::cpu::Executor& executor,
+                                          const guards::GuardSet& guards) {
+  for (std::size_t i = 0; i < recording.results.size(); ++i) {
+    const trace::TensorId id = recording.results[i];
+    if (id == trace::kNoTensor) continue;
+    const trace::BufferId buffer = recording.tensors[id].buffer;
+    if (!is_bound(executor, buffer) || input_on(recording, buffer) >= 0) continue;
+    if (!guards.tracked().live_tensor(buffer).defined())
+      return "results[" + std::to_string(i) + "]";
+  }
+  return "";
+}
+
+Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
+                     const guards::GuardSet& guards)
+    : recording_(recording) {
+  for (const trace::ExitGradient& gradient : recording.exit_gradients) {
+    Gradient slot{guards.tracked().parameter(gradient.parameter), Gradient::Exit::kNone};
+    if (gradient.tensor != trace::kNoTensor) {
+      slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
+                      ? Gradient::Exit::kInPlace
+                      : Gradient::Exit::kNew;
+    }
+    gradients_.push_back(std::move(slot));
+  }
+  for (const std::size_t position : executor.written()) {
+    const trace::BufferId buffer = executor.bound()[position];
+    if (const at::Tensor live = guards.tracked().live_tensor(buffer); live.defined()) {
+      // a gradient is another tensor object in every step; its version counter is settled in place
+      if (recording.buffers[buffer].role != trace::Role::kGradient) written_.push_back(live);
+    } else if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
+      written_inputs_.push_back(static_cast<std::size_t>(input));
+    }
+  }
+  for (const trace::TensorId id : recording.results) {
+    Result result;
+    result.tensor = id;
+    if (id != trace::kNoTensor && is_bound(executor, recording.tensors[id].buffer)) {
+      const trace::BufferId buffer = recording.tensors[id].buffer;
+      if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
+        result.source = Result::Source::kInput;
+        result.input = static_cast<std::size_t>(input);
+        result.base = std::get<trace::TensorRef>(recording.inputs[result.input].value.data).id;
+      } else {
+        result.source = Result::Source::kTracked;
+        result.live = guards.tracked().live_tensor(buffer);
+        result.base = tracked_on(recording, buffer);
+      }
+    }
+    results_.push_back(std::move(result));
+  }
+}
+
+std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
+                                          std::span<const live::Argument> arguments) const {
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    at::Tensor& gradient = gradients_[i].parameter.mutable_grad();
+    switch (gradients_[i].exit) {
+      case Gradient::Exit::kNone:
+        gradient.reset();
+        break;
+      case Gradient::Exit::kNew:
+        gradient = std::move(outcome.gradients[i]);
+        break;
+      case Gradient::Exit::kInPlace:
+        bump(gradient);
+        break;
+    }
+  }
+  for (const at::Tensor& tensor : written_) bump(tensor);
+  for (const std::size_t input : written_inputs_) bump(arguments[input].tensor);
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    if (results_[i].source == Result::Source::kPlan) continue;
+    const bool input = results_[i].source == Result::Source::kInput;
+    outcome.results[i] =
+        alias_of(input ? arguments[results_[i].input].tensor : results_[i].live, results_[i]);
+  }
+  return std::move(outcome.results);
+}
+
+at::Tensor Aftermath::alias_of(const at::Tensor& base, const Result& result) const {
+  if (result.tensor == result.base) return base;
+  const trace::Tensor& geometry = recording_.tensors[result.tensor];
+  // an input's buffer starts where its memory is guarded, not where its storage does
+  const std::int64_t first_byte = static_cast<std::int64_t>(base.element_size()) *
+                                  (base.storage_offset() - recording_.tensors[result.base].offset);
+  return replayer::cpu::tensor_on(base.storage(), geometry, first_byte);
+}
+
+}  // namespace steptape::session

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "guards/guard_set.h"
+#include "live/argument.h"
+#include "replayer/cpu/executor.h"
+
+namespace steptape::session {
+
+/// Makes what a user can see after a replay what the eager step would have left: `.grad` of every
+/// parameter, version counters of everything written, results that are the user's alone.
+class Aftermath {
+ public:
+  /// Whether every result lies in memory that Aftermath can hand out; if not, the path of the first
+  /// that does not.
+  static std::string unreachable_result(const trace::Recording& recording,
+                                        const replayer::cpu::Executor& executor,
+                                        const guards::GuardSet& guards);
+
+  Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
+            const guards::GuardSet& guards);
+
+  /// Results of the replay, in order, without graphs.
+  std::vector<at::Tensor> settle(replayer::cpu::Outcome outcome,
+                                 std::span<const live::Argument> arguments) const;
+
+ private:
+  struct Gradient {
+    at::Tensor parameter;
+    enum class Exit { kNone, kNew, kInPlace } exit;
+  };
+  struct Result {
+    enum class Source { kPlan, kInput, kTracked } source = Source::kPlan;
+    std::size_t input = 0;  ///< the argument in whose memory it lies
+    at::Tensor live;        ///< the tracked tensor in whose memory it lies
+    trace::TensorId tensor = trace::kNoTensor;
+    trace::TensorId base = trace::kNoTensor;  ///< what the input or live tensor is in the recording
+  };
+
+  at::Tensor alias_of(const at::Tensor& base, const Result& result) const;
+
+  const trace::Recording& recording_;
+  std::vector<Gradient> gradients_;
+  std::vector<at::Tensor> written_;
+  std::vector<std::size_t> written_inputs_;
+  std::vector<Result> results_;
+};
+
+}  // namespace steptape::session

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "recorder/recorder.h"
+#include "steptape/refusal.h"
+#include "trace/model.h"
+
+namespace steptape::session {
+
+/// When a step without a plan is recorded, and when two recordings agree. A warm-up is left out; at
+/// most 8 attempts in a row, then a pause of 100, 1,000, ... calls.
+class Probing {
+ public:
+  /// Whether the next call without a plan is to be recorded. Counts the call.
+  bool wants_recording();
+
+  /// Takes a recording. Gives it back, of standing kAgreed, when it agrees with the one before and
+  /// nothing in it is refused; else keeps it. `refusals()` then says what stood against it.
+  std::optional<recorder::Recorded> take(recorder::Recorded recorded);
+
+  /// Why the newest attempts led to nothing; empty when they did or are still under way.
+  const std::vector<Refusal>& refusals() const { return refusals_; }
+  /// Pauses, because the plan of an agreed recording was refused.
+  void pause(std::vector<Refusal> refusals);
+  /// Starts afresh, pauses forgotten.
+  void restart();
+  /// A plan was found: the next pause is short again.
+  void succeed();
+
+ private:
+  void give_up();
+
+  std::optional<recorder::Recorded> previous_;
+  std::vector<Refusal> refusals_;
+  std::uint32_t attempts_ = 0;
+  std::uint64_t calls_to_skip_ = 0;
+  std::uint64_t pause_ = 100;
+};
+
+}  // namespace steptape::session

@@ -1,0 +1,105 @@
+#include "steptape/session.h"
+
+#include <algorithm>
+
+#include "session/session_state.h"
+#include "session/step_life.h"
+#include "storage/writer.h"
+
+namespace steptape {
+
+struct Session::Impl {
+  session::SessionState state;
+
+  void must_not_have_started(const std::string& name) const {
+    if (!state.started) return;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        "track(\"" + name + "\") came after the first call of a step; track everything before");
+  }
+};
+
+Session::Session(Options options) : impl_(std::make_unique<Impl>()) {
+  impl_->state.options = std::move(options);
+}
+
+Session::~Session() {
+  for (const auto& step : impl_->state.steps) step->orphan();
+}
+
+Session& Session::track(const std::string& name, torch::nn::Module& module) {
+  impl_->must_not_have_started(name);
+  impl_->state.objects.track(name, module);
+  return *this;
+}
+
+Session& Session::track(const std::string& name, std::shared_ptr<torch::nn::Module> module) {
+  impl_->must_not_have_started(name);
+  impl_->state.objects.track(name, std::move(module));
+  return *this;
+}
+
+Session& Session::track(const std::string& name, torch::optim::Optimizer& optimizer) {
+  impl_->must_not_have_started(name);
+  impl_->state.objects.track(name, optimizer);
+  return *this;
+}
+
+Session& Session::track(const std::string& name,
+                        std::shared_ptr<torch::optim::Optimizer> optimizer) {
+  impl_->must_not_have_started(name);
+  impl_->state.objects.track(name, std::move(optimizer));
+  return *this;
+}
+
+Session& Session::track(const std::string& name, at::Tensor tensor) {
+  impl_->must_not_have_started(name);
+  impl_->state.objects.track(name, std::move(tensor));
+  return *this;
+}
+
+Session& Session::track(const std::string& name, at::Generator generator) {
+  impl_->must_not_have_started(name);
+  impl_->state.objects.track(name, std::move(generator));
+  return *this;
+}
+
+std::shared_ptr<StepCore> Session::make_step(const std::string& name,
+                                             const std::source_location& location) {
+  auto& steps = impl_->state.steps;
+  const bool taken = std::any_of(steps.begin(), steps.end(),
+                                 [&](const auto& step) { return step->name() == name; });
+  if (name.empty() || taken) {
+    throw Error(ErrorCode::kInvalidArgument, name.empty()
+                                                 ? "wrap: a step needs a name"
+                                                 : "wrap: there is a step \"" + name +
+                                                       "\" already; names are unique in a session");
+  }
+  const std::string file = location.file_name();
+  const std::string place =
+      file.substr(file.find_last_of('/') + 1) + ":" + std::to_string(location.line());
+  steps.push_back(std::make_shared<session::StepLife>(impl_->state, name, place));
+  return steps.back();
+}
+
+void Session::invalidate(const std::string& why) {
+  impl_->state.invalidations.push_back(why);
+  for (const auto& step : impl_->state.steps) step->invalidate();
+}
+
+void Session::save(const std::string& path, State state) const {
+  storage::write(impl_->state.to_trace(state == State::kWith), path);
+}
+
+std::string Session::explain() const {
+  std::string text;
+  for (const auto& step : impl_->state.steps) text += step->explain();
+  for (const std::string& why : impl_->state.invalidations)
+    text += "plans dropped by invalidate(): " + why + "\n";
+  if (!impl_->state.trace_problem.empty()) {
+    text += "trace not written: " + impl_->state.trace_problem + "\n";
+  }
+  return text;
+}
+
+}  // namespace steptape

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "live/objects.h"
+#include "steptape/options.h"
+#include "trace/model.h"
+
+namespace steptape::session {
+
+class StepLife;
+
+/// What the steps of one session share.
+struct SessionState {
+  Options options;
+  live::Objects objects;
+  std::vector<std::shared_ptr<StepLife>> steps;
+  std::vector<std::string> invalidations;  ///< why, in order
+  std::string trace_problem;               ///< why the trace could not be written
+  bool started = false;                    ///< a step was called: nothing more may be tracked
+
+  /// Everything recorded so far as a trace; with the bytes of all persistent tensors when
+  /// `with_state`.
+  trace::Trace to_trace(bool with_state) const;
+  /// Writes Options::trace, if there is one. A failure is kept in `trace_problem`: it must not stop
+  /// the training.
+  void write_trace();
+};
+
+}  // namespace steptape::session

@@ -1,0 +1,67 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <set>
+
+#include "live/ambient.h"
+#include "live/tensors.h"
+#include "replayer/cpu/undo.h"
+#include "session/session_state.h"
+#include "session/step_life.h"
+#include "storage/writer.h"
+
+namespace steptape::session {
+namespace {
+
+std::vector<trace::Fact> run_facts() {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return {
+      {"host", host}, {"pid", std::to_string(getpid())}, {"saved_unix_s", std::to_string(seconds)}};
+}
+
+/// Whole storages, each once, under the path of the first tensor on it: as recordings name buffers.
+std::vector<trace::Saved> state_of(const live::Objects& objects) {
+  std::vector<trace::Saved> saved;
+  std::set<const c10::StorageImpl*> seen;
+  for (const live::TensorAt& at : objects.snapshot().tensors) {
+    if (!at.tensor.defined() || live::unplannable_kind(at.tensor) || !at.tensor.device().is_cpu())
+      continue;
+    const c10::StorageImpl* storage = at.tensor.storage().unsafeGetStorageImpl();
+    if (!seen.insert(storage).second) continue;
+    saved.push_back({at.path, live::address_mod_64(*storage),
+                     trace::make_blob(storage->data(), storage->nbytes())});
+  }
+  for (const auto& [path, generator] : objects.generators()) {
+    const at::Tensor state = replayer::cpu::state_of(generator);
+    saved.push_back(
+        {"generator." + path, 0, trace::make_blob(state.const_data_ptr(), state.nbytes())});
+  }
+  return saved;
+}
+
+}  // namespace
+
+trace::Trace SessionState::to_trace(bool with_state) const {
+  trace::Trace trace;
+  trace.producer = live::producer();
+  trace.run = run_facts();
+  trace.environment = live::environment();
+  for (const auto& step : steps) trace.steps.push_back(step->to_trace());
+  if (with_state) trace.state = state_of(objects);
+  return trace;
+}
+
+void SessionState::write_trace() {
+  if (options.trace.empty()) return;
+  try {
+    storage::write(to_trace(/*with_state=*/false), options.trace);
+    trace_problem.clear();
+  } catch (const std::exception& error) {
+    trace_problem = error.what();
+  }
+}
+
+}  // namespace steptape::session

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "guards/guard_set.h"
+#include "replayer/cpu/executor.h"
+#include "session/aftermath.h"
+#include "session/audit_schedule.h"
+#include "steptape/stats.h"
+#include "trace/model.h"
+
+namespace steptape::session {
+
+/// One specialization of a step: a recording, its plan, and the guards under which it may run.
+struct Variant {
+  std::shared_ptr<trace::Recording> recording;
+  std::unique_ptr<replayer::cpu::Executor> executor;
+  std::unique_ptr<guards::GuardSet> guards;
+  std::unique_ptr<Aftermath> aftermath;
+  AuditSchedule audits;
+  bool trusted = false;
+  double plan_us = 0;
+  std::uint64_t replays = 0;
+
+  PlanStats stats() const;
+};
+
+}  // namespace steptape::session

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "replayer/cpu/executor.h"
+#include "session/variant.h"
+#include "trace/digest.h"
+
+namespace steptape::session {
+
+/// The first thing that a plan and the eager step left with other bits.
+struct Divergence {
+  std::string path;  ///< "results[0]", "model.fc1.weight", "generator.default"
+  std::string text;  ///< both digests
+};
+
+struct Verified {
+  std::vector<at::Tensor> results;  ///< of the eager step
+  std::optional<Divergence> divergence;
+  /// Why the plan could not be run; empty when it was.
+  std::string failure;
+};
+
+/// Runs the plan of `variant` and the eager step from the same state, and compares what they leave:
+/// results, written memory, gradients, generators. What the plan wrote is undone before the eager
+/// step runs, so the program goes on from the eager step whatever the outcome. Costs one copy of
+/// what the plan writes, while it lasts. An exception of the eager step passes through.
+Verified verify(Variant& variant, std::span<void* const> memory,
+                const std::function<std::vector<at::Tensor>()>& eager);
+
+}  // namespace steptape::session
