@@ -5,9 +5,15 @@
 # The parts are static libraries, so that a program holds what it calls and nothing else.
 include(CMakePackageConfigHelpers)
 
-if(NOT TARGET steptape_session)
-  return()
-endif()
+set(parts)
+foreach(part trace storage live recorder guards replayer session)
+  if(NOT TARGET steptape_${part})
+    message(STATUS "steptape: nothing to install without ${part}")
+    return()
+  endif()
+  set_target_properties(steptape_${part} PROPERTIES EXPORT_NAME ${part})
+  list(APPEND parts steptape_${part})
+endforeach()
 
 foreach(surface "steptape session" "player replayer")
   separate_arguments(surface)
@@ -23,11 +29,6 @@ foreach(surface "steptape session" "player replayer")
 endforeach()
 
 set(STEPTAPE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/steptape)
-set(parts)
-foreach(part trace storage live recorder guards replayer session)
-  set_target_properties(steptape_${part} PROPERTIES EXPORT_NAME ${part})
-  list(APPEND parts steptape_${part})
-endforeach()
 install(TARGETS ${parts} steptape_options steptape_surface_steptape steptape_surface_player
         EXPORT steptapeTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "dataset.h"
+#include "../digits/dataset.h"
 
 /// The digits as LibTorch's MNIST example wants them: a torch::data data set of single images of
 /// 1 × 28 × 28, so that the example's model and loop stay as they are.

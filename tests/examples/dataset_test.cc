@@ -97,8 +97,7 @@ TEST_F(DatasetTest, RefusesAShortLine) {
 }
 
 TEST_F(DatasetTest, RefusesALongLine) {
-  EXPECT_THAT(problem_with(line("1", "2,3")),
-              HasSubstr("expected the end of the line, found '3'"));
+  EXPECT_THAT(problem_with(line("1", "2,3")), HasSubstr("expected the end of the line, found '3'"));
 }
 
 TEST_F(DatasetTest, SplitsFourToOneWithoutOverlap) {

@@ -1,0 +1,66 @@
+# What a newcomer types. Every target prepares the machine first (scripts/setup.sh), which is quick when
+# nothing is missing.
+PRESET ?= release
+JOBS ?= $(shell nproc)
+TEST_JOBS ?= 2
+BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
+TRACE ?= out/digits.tape
+SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
+
+.DEFAULT_GOAL := help
+.PHONY: help setup configure build demo test bench format lint asan tsan install clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup:
+	@scripts/setup.sh
+
+configure: setup
+	@echo "configure: preset $(PRESET), in $(BUILD)/"
+	@cmake --preset $(PRESET) --log-level=WARNING
+
+build: configure ## build everything
+	@echo "build: $(BUILD)/ with $(JOBS) jobs"
+	@cmake --build $(BUILD) -j $(JOBS)
+
+demo: configure ## train on digits, replay, and go on in a second process without the model's code
+	@echo "build: the demo, in $(BUILD)/"
+	@cmake --build $(BUILD) -j $(JOBS) --target digits_train digits_continue
+	@echo; echo "== first process: digits_train $(TRACE)"
+	@$(BUILD)/examples/digits/digits_train $(TRACE)
+	@echo; echo "== second process, without the model's code: digits_continue $(TRACE)"
+	@$(BUILD)/examples/digits/digits_continue $(TRACE)
+
+test: build ## build and run every test
+	@echo "test: $(BUILD)/"
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(TEST_JOBS)
+
+bench: demo ## print eager, recorded and replayed steps side by side
+	@echo "build: the benchmarks, in $(BUILD)/"
+	@cmake --build $(BUILD) -j $(JOBS) --target step_bench steptape
+	@echo; echo "== step_bench"
+	@STEPTAPE_BENCH_TRACE=$(TRACE) $(BUILD)/bench/step_bench $(BENCH_FLAGS)
+
+format: setup ## format all sources
+	@echo "format: clang-format -i"
+	@$(SOURCES) | xargs clang-format -i
+
+lint: configure ## check includes, format and, with clang-tidy, the files changed since main
+	@echo "lint: includes, format, clang-tidy"
+	@scripts/check_includes.py
+	@$(SOURCES) | xargs clang-format --dry-run -Werror
+	@cmake --build $(BUILD) -j $(JOBS)
+	@scripts/lint_changed.sh $(BUILD)
+
+asan: ## build and run every test with the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory test PRESET=asan
+
+tsan: ## build and run every test with the thread sanitizer
+	@$(MAKE) --no-print-directory test PRESET=tsan
+
+install: build ## install to PREFIX (default /usr/local)
+	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+
+clean: ## remove what was built
+	rm -rf build build-* out

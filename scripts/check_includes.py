@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Checks who includes and links whom, against the table in ARCHITECTURE.md.
+
+usage: check_includes.py [ROOT]
+
+Reads every .h and .cc of the parts and every CMakeLists.txt beside them. Prints `file:line: rule` for
+each violation. Exit 0: none, 1: some, 2: nothing to check was found.
+"""
+import pathlib
+import re
+import sys
+from dataclasses import dataclass, field
+
+ALL = frozenset({"trace", "storage", "live", "recorder", "guards", "replayer", "session"})
+VALUE_HEADERS = frozenset({"error.h", "refusal.h", "verdict.h", "stats.h", "options.h"})
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What a folder may include: other parts, outside libraries, public headers."""
+    parts: frozenset = frozenset()
+    libraries: frozenset = frozenset()
+    sources_only: frozenset = frozenset()  # libraries that no header of the folder may show
+    public: frozenset = field(default=VALUE_HEADERS)  # headers of include/steptape; None: all
+    torch_prefixes: tuple = ("torch/", "ATen/", "c10/")
+
+
+def rights(parts="", libraries="", sources_only="", public=VALUE_HEADERS, **more):
+    return Rights(frozenset(parts.split()), frozenset(libraries.split()),
+                  frozenset(sources_only.split()), public, **more)
+
+
+# Longest folder wins. Every folder with sources has a row; FREE folders may include anything.
+TABLE = {
+    "include/steptape": rights(libraries="torch", public=None, torch_prefixes=("ATen/core/",)),
+    "trace": rights(libraries="fmt xxhash"),
+    "storage": rights("trace", "posix fmt", sources_only="protobuf zstd tbb xxhash"),
+    "live": rights("trace", "torch fmt"),
+    "recorder": rights("trace live", "torch fmt"),
+    "guards": rights("trace live", "torch fmt"),
+    "replayer": rights("trace storage live guards", "torch fmt",
+                       public=VALUE_HEADERS | {"player.h"}),
+    "session": rights(" ".join(ALL), "posix torch fmt", public=None),
+    "tools": rights("trace storage", "posix fmt cli json"),
+    "tools/torch": rights("trace storage replayer", "posix fmt cli json torch", public=None),
+    "examples": rights(libraries="torch json", public=None),
+}
+FREE = ("tests", "bench")
+
+LIBRARY_OF_HEADER = (
+    ("torch", r"(torch|ATen|c10|caffe2)/"),
+    ("protobuf", r"google/protobuf/|.*\.pb\.h$"),
+    ("zstd", r"zstd\w*\.h$"),
+    ("tbb", r"(oneapi/)?tbb/"),
+    ("fmt", r"fmt/"),
+    ("xxhash", r"xxhash\.h$|xxh3\.h$"),
+    ("cli", r"CLI/"),
+    ("json", r"nlohmann/"),
+    ("posix", r"(sys|arpa|linux)/|(unistd|fcntl|dlfcn|pthread|poll|signal)\.h$"),
+    ("cuda", r"cuda|cublas|cudnn"),
+    ("std", r"[a-z_0-9]+$|\w*(intrin|cpuid)\.h$"),
+)
+LIBRARY_OF_TARGET = (
+    ("torch", r"steptape_libtorch$"),
+    ("protobuf", r"protobuf::"),
+    ("zstd", r"PkgConfig::ZSTD$|zstd::"),
+    ("tbb", r"TBB::"),
+    ("fmt", r"fmt::"),
+    ("xxhash", r"PkgConfig::XXHASH$"),
+    ("cli", r"CLI11::"),
+    ("json", r"nlohmann_json::"),
+)
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+TARGET = re.compile(r"[\w.-]+::[\w.-]+|steptape_\w+")
+
+
+def library_of(name, table):
+    return next((library for library, pattern in table if re.match(pattern, name)), None)
+
+
+def row_of(folder):
+    """The table's folder that holds `folder`, or None."""
+    found = [row for row in TABLE if folder == row or folder.startswith(row + "/")]
+    return max(found, key=len, default=None)
+
+
+def check_include(root, path, row, name, quoted):
+    """The rule that this include breaks, or None."""
+    allowed = TABLE[row]
+    if quoted and (path.parent / name).is_file():
+        name = (path.parent / name).resolve().relative_to(root.resolve()).as_posix()
+    if name.startswith("include/steptape/"):
+        name = name.removeprefix("include/")
+    if name.startswith("steptape/"):
+        header = name.removeprefix("steptape/")
+        if allowed.public is not None and header not in allowed.public:
+            return f"{row} may include of include/steptape only {', '.join(sorted(allowed.public))}"
+        return None
+    target = row_of(name.rpartition("/")[0])
+    if target is not None or (root / name.split("/")[0] / "CMakeLists.txt").is_file():
+        if target is None:
+            return f"nobody includes {name.split('/')[0]}/"
+        if target == row or target in allowed.parts:
+            return None if not name.endswith(".pb.h") or path.suffix == ".cc" else (
+                f"{row} may show protobuf in .cc files only")
+        return f"{row} may not include {target}; it may include {names(allowed.parts)}"
+    library = library_of(name, LIBRARY_OF_HEADER)
+    if library == "std":
+        return None
+    if quoted and "/" not in name and library is None:
+        return f"'{name}' is not beside the file: write its path from the repository's root"
+    if library in allowed.sources_only:
+        return None if path.suffix == ".cc" else f"{row} may show {library} in .cc files only"
+    if library not in allowed.libraries:
+        return (f"{row} may not include {library or 'the unknown library of'} <{name}>; "
+                f"it may include {names(allowed.libraries | allowed.sources_only)}")
+    if library == "torch" and not name.startswith(allowed.torch_prefixes):
+        return f"{row} may include of torch only {', '.join(allowed.torch_prefixes)}"
+    return None
+
+
+def check_link(row, name):
+    """The rule that linking `name` breaks, or None."""
+    allowed = TABLE[row]
+    part = re.sub(r"^steptape(::|_)", "", name)
+    if name.startswith("steptape") and part in ALL:
+        if part == row or part in allowed.parts:
+            return None
+        return f"{row} may not link {part}; it may link {names(allowed.parts)}"
+    library = library_of(name, LIBRARY_OF_TARGET)
+    if library is None or library in allowed.libraries | allowed.sources_only:
+        return None
+    return f"{row} may not link {library}"
+
+
+def names(items):
+    return ", ".join(sorted(items)) or "nothing"
+
+
+def sources(root):
+    """Sources and build files of every folder but hidden ones, build trees and FREE ones."""
+    for path in sorted(root.rglob("*")):
+        folder = path.relative_to(root).parts[:-1]
+        if not folder or folder[0].startswith((".", "build", "out")) or folder[0] in FREE:
+            continue
+        if path.suffix in (".h", ".cc", ".cpp") or path.name == "CMakeLists.txt":
+            yield path
+
+
+def violations(root):
+    """(file, line, rule) of each violation under `root`, and how many files were read."""
+    found, count = [], 0
+    for path in sources(root):
+        count += 1
+        relative = path.relative_to(root)
+        row = row_of(relative.parent.as_posix())
+        if row is None:
+            found.append((relative, 1, f"{relative.parts[0]}/ has no row in the table"))
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if path.name == "CMakeLists.txt":
+                if row in ("examples", "include/steptape"):
+                    break
+                line = line.split("#")[0]
+                broken = [check_link(row, name) for name in TARGET.findall(line)]
+                if re.search(r"\bTORCH\b", line):
+                    broken.append(check_link(row, "steptape_libtorch"))
+            else:
+                include = INCLUDE.match(line)
+                broken = include and [
+                    check_include(root, path, row, include[1] or include[2], include[1] is not None)]
+            found += [(relative, number, rule) for rule in broken or () if rule]
+    return found, count
+
+
+def main(arguments):
+    if len(arguments) > 1 or arguments[:1] in (["-h"], ["--help"]):
+        print(__doc__, file=sys.stderr)
+        return 0 if arguments[0] in ("-h", "--help") else 2
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent)
+    found, count = violations(root)
+    for path, line, rule in found:
+        print(f"{path}:{line}: {rule}")
+    if count == 0:
+        print(f"check_includes: no sources under {root}", file=sys.stderr)
+        return 2
+    print(f"check_includes: {count} files, {len(found)} violations", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# lint_changed.sh BUILD: clang-tidy over the .cc files changed since the merge base with main; on main
+# itself, in the last commit.
+#
+# A file that includes LibTorch takes 10 to 60 s, so at most STEPTAPE_LINT_LIMIT files (default 24) are
+# checked, those changed most first; the others are named. STEPTAPE_LINT_BASE sets another base, and
+# STEPTAPE_LINT_BASE=all checks every file.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+limit=${STEPTAPE_LINT_LIMIT:-24}
+
+base=${STEPTAPE_LINT_BASE:-}
+if [[ -z $base ]]; then
+  base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
+  [[ $base != "$(git rev-parse HEAD)" ]] || base=$(git rev-parse --verify --quiet HEAD~1 || true)
+fi
+if [[ -z $base || $base == all ]]; then
+  base=$(git hash-object -t tree /dev/null)
+fi
+
+# Adapted text keeps the style of its source.
+mapfile -t files < <(git diff --numstat --diff-filter=d "$base" -- '*.cc' ':!examples/mnist_port' \
+                       ':!tests/package' | sort -rn | cut -f3)
+if ((${#files[@]} == 0)); then
+  echo "lint: no .cc file changed since ${base:0:12}"
+  exit 0
+fi
+if ((${#files[@]} > limit)); then
+  printf 'lint: not checked, over the limit of %s: %s\n' "$limit" "${files[*]:limit}"
+  files=("${files[@]:0:limit}")
+fi
+echo "lint: clang-tidy over ${#files[@]} files changed since ${base:0:12}"
+printf '%s\0' "${files[@]}" |
+  xargs -0 -n 1 -P "$(nproc)" sh -c 'echo "  $1"; clang-tidy --quiet -p "$0" "$1" 2>/dev/null' "$build"

@@ -1,0 +1,52 @@
+"""Holds the pages and the code together."""
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def text_of(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def codes():
+    """The stable names in the order of the enum: kHostRead is host_read."""
+    body = re.search(r"enum class RefusalCode[^{]*\{(.*?)\n\};",
+                     text_of("include/steptape/refusal.h"), re.S)[1]
+    enumerators = re.findall(r"^\s*k(\w+)\s*(?:=\s*\d+)?\s*,", body, re.M)
+    return [re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in enumerators]
+
+
+def sections():
+    """Heading and text of each code's section."""
+    parts = re.split(r"^### (.*)$", text_of("docs/refusals.md"), flags=re.M)[1:]
+    return dict(zip(parts[::2], parts[1::2]))
+
+
+class RefusalsPageTest(unittest.TestCase):
+    def test_every_code_has_an_anchor_in_the_order_of_the_enum(self):
+        self.assertGreater(len(codes()), 20)
+        self.assertEqual(list(sections()), codes())
+
+    def test_every_section_tells_cause_example_and_remedy(self):
+        for code, section in sections().items():
+            with self.subTest(code):
+                marks = re.findall(r"^\*\*(\w+)\.\*\*", section, re.M)
+                self.assertEqual(marks, ["Cause", "Example", "Remedy"])
+
+
+class LinksTest(unittest.TestCase):
+    def test_relative_links_lead_somewhere(self):
+        pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")]
+        self.assertTrue(pages)
+        for page in pages:
+            for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+                if "://" in target or target.startswith("#"):
+                    continue
+                with self.subTest(f"{page.relative_to(ROOT)}: {target}"):
+                    self.assertTrue((page.parent / target.split("#")[0]).exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

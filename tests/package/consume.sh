@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# consume.sh BUILD CONSUMER [SANITIZERS]: installs BUILD into a scratch folder, builds CONSUMER against
+# what lies there, and runs it.
+set -euo pipefail
+build=$1 consumer=$2 sanitizers=${3:-}
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+
+cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.txt" ||
+  { cat "$scratch/install.txt"; exit 1; }
+flags=()
+[[ -z $sanitizers ]] || flags=("-DCMAKE_CXX_FLAGS=-fsanitize=$sanitizers")
+cmake -S "$consumer" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_PREFIX_PATH="$scratch/prefix" "${flags[@]}"
+cmake --build "$scratch/build"
+cd "$scratch"
+echo "recording" && build/record
+echo "playing" && build/play
+[[ -z $(nm --demangle build/play | grep -m 1 -E 'steptape::(recorder::|Session)') ]] ||
+  { echo "steptape::player brings the recorder along"; exit 1; }
+prefix/bin/steptape info consumer.tape
