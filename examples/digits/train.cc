@@ -124,8 +124,9 @@ void print_table(const Run& eager, const Run& replayed, const steptape::Stats& s
   const double eager_us = median(eager.microseconds);
   const double replay_us = median(replayed.microseconds);
   std::printf("  %-22s %10s %10s %8s\n", "", "eager", "replay", "ratio");
-  std::printf("  %-23s %10.1f %10.1f %7.2fx\n", "µs a step (median)", eager_us, replay_us,
-              eager_us / replay_us);
+  std::printf("  %-23s %10.1f", "µs a step (median)", eager_us);
+  if (replay_us > 0) std::printf(" %10.1f %7.2fx", replay_us, eager_us / replay_us);
+  std::printf("\n");
   std::printf("  %-22s %9.1f%% %9.1f%%\n", "test accuracy", 100 * eager.accuracy,
               100 * replayed.accuracy);
   for (const auto& plan : stats.variants) {
