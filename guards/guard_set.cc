@@ -52,15 +52,15 @@ Verdict GuardSet::check_outside(std::span<void*> memory) const {
     const c10::StorageImpl* storage = outside.tensor.storage._unsafe_get_target();
     if (storage->nbytes() < outside.buffer->bytes) {
       return failed(outside.tensor.path + ".nbytes",
-                      static_cast<std::int64_t>(outside.buffer->bytes),
-                      static_cast<std::int64_t>(storage->nbytes()));
+                    static_cast<std::int64_t>(outside.buffer->bytes),
+                    static_cast<std::int64_t>(storage->nbytes()));
     }
     auto* address = const_cast<void*>(storage->data());
     const auto remainder =
         static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
     if (outside.buffer->bytes != 0 && remainder != outside.buffer->address_mod_64) {
       return failed(outside.tensor.path + ".data_ptr modulo 64", outside.buffer->address_mod_64,
-                      remainder);
+                    remainder);
     }
     memory[outside.position] = address;
   }

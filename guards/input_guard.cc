@@ -35,7 +35,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
                           std::span<void*> memory) const {
   if (arguments.size() != recording_.inputs.size()) {
     return failed("inputs.size", static_cast<std::int64_t>(recording_.inputs.size()),
-                    static_cast<std::int64_t>(arguments.size()));
+                  static_cast<std::int64_t>(arguments.size()));
   }
   for (const TensorInput& input : tensors_) {
     const live::Argument& argument = arguments[input.argument];
@@ -43,7 +43,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
     if (!argument.is_tensor) return failed(path, "a tensor", trace::print_value(argument.fact));
     if (argument.tensor.defined() != (input.geometry != nullptr)) {
       return failed(path, input.geometry != nullptr ? "a tensor" : "undefined",
-                      argument.tensor.defined() ? "a tensor" : "undefined");
+                    argument.tensor.defined() ? "a tensor" : "undefined");
     }
     if (input.geometry == nullptr) continue;
     if (Verdict verdict = check_tensor(input, argument.tensor, memory); !verdict) return verdict;
@@ -54,7 +54,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
       return failed(expected.path, trace::print_value(expected.value), "a tensor");
     if (arguments[i].fact != expected.value) {
       return failed(expected.path, trace::print_value(expected.value),
-                      trace::print_value(arguments[i].fact));
+                    trace::print_value(arguments[i].fact));
     }
   }
   return writes_inputs_ ? check_overlap(memory) : Verdict{};
@@ -74,7 +74,7 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   }
   if (tensor.requires_grad() != expected.requires_grad) {
     return failed(expected.path + ".requires_grad", expected.requires_grad ? "true" : "false",
-                    tensor.requires_grad() ? "true" : "false");
+                  tensor.requires_grad() ? "true" : "false");
   }
   if (input.position < 0) return {};
   const auto data = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
@@ -84,11 +84,11 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   auto* address = reinterpret_cast<void*>(first);
   if (slot != nullptr && slot != address && input.buffer->bytes != 0) {
     return failed(expected.path + ".data_ptr", "within the memory of " + input.buffer->path,
-                    "elsewhere");
+                  "elsewhere");
   }
   if (input.buffer->bytes != 0 && first % 64 != input.buffer->address_mod_64) {
     return failed(expected.path + ".data_ptr modulo 64", input.buffer->address_mod_64,
-                    static_cast<std::int64_t>(first % 64));
+                  static_cast<std::int64_t>(first % 64));
   }
   slot = address;
   return {};
@@ -105,8 +105,8 @@ Verdict InputGuard::check_overlap(std::span<void*> memory) const {
           reinterpret_cast<std::uintptr_t>(memory[static_cast<std::size_t>(b.position)]);
       if (begin < other + b.buffer->bytes && other < begin + a.buffer->bytes) {
         return failed(recording_.inputs[b.argument].path, "memory of its own",
-                        "memory that it shares with " + recording_.inputs[a.argument].path +
-                            ", which the step writes");
+                      "memory that it shares with " + recording_.inputs[a.argument].path +
+                          ", which the step writes");
       }
     }
   }

@@ -35,7 +35,7 @@ Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected
   const auto dtype = live::scalar_type_of(expected.dtype);
   if (tensor.scalar_type() != dtype) {
     return failed(path + ".dtype", std::string(name_of(expected.dtype)),
-                    std::string(name_of(live::dtype_of(tensor.scalar_type()))));
+                  std::string(name_of(live::dtype_of(tensor.scalar_type()))));
   }
   const auto dims = static_cast<std::int64_t>(expected.sizes.size());
   if (tensor.dim() != dims) return failed(path + ".dim", dims, tensor.dim());

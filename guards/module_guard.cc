@@ -41,7 +41,7 @@ Verdict ModuleGuard::check() const {
 Verdict ModuleGuard::check_node(const Node& node) {
   if (node.module->is_training() != node.training) {
     return failed(node.path + ".training", node.training ? "true" : "false",
-                    node.training ? "false" : "true");
+                  node.training ? "false" : "true");
   }
   if (Verdict verdict = check_parameters(node); !verdict) return verdict;
   const std::vector<at::Tensor> buffers = node.module->buffers(/*recurse=*/false);
@@ -50,7 +50,7 @@ Verdict ModuleGuard::check_node(const Node& node) {
       [](const at::Tensor& a, const c10::TensorImpl* b) { return a.unsafeGetTensorImpl() == b; });
   if (!same_buffers) {
     return failed(node.path + " (buffers)", "the tensors registered when it was recorded",
-                    "others");
+                  "others");
   }
   const auto children = node.module->children();
   const bool same_children =
@@ -58,7 +58,7 @@ Verdict ModuleGuard::check_node(const Node& node) {
                  [](const auto& a, const torch::nn::Module* b) { return a.get() == b; });
   if (!same_children) {
     return failed(node.path + " (sub-modules)", "the modules registered when it was recorded",
-                    "others");
+                  "others");
   }
   return {};
 }
@@ -67,15 +67,14 @@ Verdict ModuleGuard::check_parameters(const Node& node) {
   const auto& registered = Registered::parameters_of(*node.module);
   if (registered.size() != node.parameters.size()) {
     return failed(node.path + " (number of parameters)",
-                    static_cast<std::int64_t>(node.parameters.size()),
-                    static_cast<std::int64_t>(registered.size()));
+                  static_cast<std::int64_t>(node.parameters.size()),
+                  static_cast<std::int64_t>(registered.size()));
   }
   for (std::size_t i = 0; i < node.parameters.size(); ++i) {
     const auto& item = registered[i];
     const auto& [name, impl] = node.parameters[i];
     if (item.value().unsafeGetTensorImpl() == impl && item.key() == name) continue;
-    return failed(node.path + "." + name, "the tensor registered when it was recorded",
-                    "another");
+    return failed(node.path + "." + name, "the tensor registered when it was recorded", "another");
   }
   return {};
 }

@@ -64,8 +64,8 @@ Verdict OptimizerGuard::check() const {
     const auto& groups = watched.optimizer->param_groups();
     if (groups.size() != watched.groups.size()) {
       return failed(watched.path + ".param_groups.size",
-                      static_cast<std::int64_t>(watched.groups.size()),
-                      static_cast<std::int64_t>(groups.size()));
+                    static_cast<std::int64_t>(watched.groups.size()),
+                    static_cast<std::int64_t>(groups.size()));
     }
     for (std::size_t g = 0; g < groups.size(); ++g) {
       if (Verdict verdict = check_group(watched, watched.groups[g], groups[g]); !verdict)
@@ -79,15 +79,14 @@ Verdict OptimizerGuard::check() const {
 Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
                                     const torch::optim::OptimizerParamGroup& now) {
   if (!same_tensors(now.params(), group.parameters)) {
-    return failed(group.path + ".params", "the parameters it held when it was recorded",
-                    "others");
+    return failed(group.path + ".params", "the parameters it held when it was recorded", "others");
   }
   const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
   for (std::size_t i = 0; i < group.hyperparameters.size(); ++i) {
     const trace::NamedValue& expected = group.hyperparameters[i];
     if (found[i] == expected) continue;
     return failed(group.path + "." + expected.name, trace::print_value(expected.value),
-                    trace::print_value(found[i].value));
+                  trace::print_value(found[i].value));
   }
   return {};
 }
@@ -96,7 +95,7 @@ Verdict OptimizerGuard::check_states(const Watched& watched) {
   const auto& states = watched.optimizer->state();
   if (states.size() != watched.state_size) {
     return failed(watched.path + ".state.size", static_cast<std::int64_t>(watched.state_size),
-                    static_cast<std::int64_t>(states.size()));
+                  static_cast<std::int64_t>(states.size()));
   }
   for (const State& state : watched.states) {
     const auto found = states.find(state.key);

@@ -58,7 +58,7 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   const at::Tensor& tensor = watched.is_gradient ? watched.tensor.grad() : watched.tensor;
   if (tensor.defined() != (watched.geometry != nullptr)) {
     return failed(watched.path, tensor.defined() ? "None" : "defined",
-                    tensor.defined() ? "defined" : "None");
+                  tensor.defined() ? "defined" : "None");
   }
   if (watched.geometry == nullptr) return {};
   if (!has_geometry(tensor, *watched.geometry, watched.dtype) || !tensor.device().is_cpu()) {
@@ -66,29 +66,28 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   }
   if (tensor.storage_offset() != watched.geometry->offset) {
     return failed(watched.path + ".storage_offset", watched.geometry->offset,
-                    tensor.storage_offset());
+                  tensor.storage_offset());
   }
   if (tensor.requires_grad() != watched.requires_grad) {
     return failed(watched.path + ".requires_grad", watched.requires_grad ? "true" : "false",
-                    tensor.requires_grad() ? "true" : "false");
+                  tensor.requires_grad() ? "true" : "false");
   }
   if (watched.position < 0) return {};
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   auto* address = const_cast<void*>(storage->data());
   if (storage->nbytes() < watched.buffer->bytes) {
     return failed(watched.path + ".storage().nbytes",
-                    static_cast<std::int64_t>(watched.buffer->bytes),
-                    static_cast<std::int64_t>(storage->nbytes()));
+                  static_cast<std::int64_t>(watched.buffer->bytes),
+                  static_cast<std::int64_t>(storage->nbytes()));
   }
   const auto remainder = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
   if (watched.buffer->bytes != 0 && remainder != watched.buffer->address_mod_64) {
-    return failed(watched.path + ".data_ptr modulo 64", watched.buffer->address_mod_64,
-                    remainder);
+    return failed(watched.path + ".data_ptr modulo 64", watched.buffer->address_mod_64, remainder);
   }
   void*& slot = memory[static_cast<std::size_t>(watched.position)];
   if (slot != nullptr && slot != address && watched.buffer->bytes != 0) {
     return failed(watched.path, "in one memory with " + watched.buffer->path,
-                    "in memory of its own");
+                  "in memory of its own");
   }
   slot = address;
   return {};

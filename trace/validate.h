@@ -5,8 +5,9 @@
 
 namespace steptape::trace {
 
-/// How deep lists may lie in lists. Recursion over a value stays far from the end of the stack.
-inline constexpr int kMaxValueDepth = 64;
+/// How deep lists may lie in lists. Recursion over a value stays far from the end of
+/// the stack, and a value fits the 100 levels to which protobuf reads messages in messages.
+inline constexpr int kMaxValueDepth = 32;
 
 /// `validate(const Recording&)` with the words that lead to the recording.
 void validate_recording(const Recording& recording, const Place& place);
