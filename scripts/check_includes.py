@@ -3,8 +3,8 @@
 
 usage: check_includes.py [ROOT]
 
-Reads every .h and .cc of the parts and every CMakeLists.txt beside them. Prints `file:line: rule` for
-each violation. Exit 0: none, 1: some, 2: nothing to check was found.
+Reads every .h and .cc of the parts and every CMakeLists.txt beside them. Prints `file:line: rule`
+for each violation. Exit 0: none, 1: some, 2: nothing to check was found.
 """
 import pathlib
 import re
@@ -20,7 +20,7 @@ class Rights:
     """What a folder may include: other parts, outside libraries, public headers."""
     parts: frozenset = frozenset()
     libraries: frozenset = frozenset()
-    sources_only: frozenset = frozenset()  # libraries that no header of the folder may show
+    sources_only: frozenset = frozenset()  # libraries that no header seen from outside may show
     public: frozenset = field(default=VALUE_HEADERS)  # headers of include/steptape; None: all
     torch_prefixes: tuple = ("torch/", "ATen/", "c10/")
 
@@ -42,7 +42,7 @@ TABLE = {
                        public=VALUE_HEADERS | {"player.h"}),
     "session": rights(" ".join(ALL), "posix torch fmt", public=None),
     "tools": rights("trace storage", "posix fmt cli json"),
-    "tools/torch": rights("trace storage replayer", "posix fmt cli json torch", public=None),
+    "tools/torch": rights("trace storage live replayer", "posix fmt cli json torch", public=None),
     "examples": rights(libraries="torch json", public=None),
 }
 FREE = ("tests", "bench")
@@ -85,25 +85,21 @@ def row_of(folder):
     return max(found, key=len, default=None)
 
 
-def check_include(root, path, row, name, quoted):
+def check_include(root, path, row, name, quoted, shown):
     """The rule that this include breaks, or None."""
     allowed = TABLE[row]
-    if quoted and (path.parent / name).is_file():
-        name = (path.parent / name).resolve().relative_to(root.resolve()).as_posix()
-    if name.startswith("include/steptape/"):
-        name = name.removeprefix("include/")
+    name = from_root(root, path, name, quoted)
     if name.startswith("steptape/"):
         header = name.removeprefix("steptape/")
         if allowed.public is not None and header not in allowed.public:
             return f"{row} may include of include/steptape only {', '.join(sorted(allowed.public))}"
         return None
-    target = row_of(name.rpartition("/")[0])
+    target = None if name.endswith(".pb.h") else row_of(name.rpartition("/")[0])
     if target is not None or (root / name.split("/")[0] / "CMakeLists.txt").is_file():
         if target is None:
             return f"nobody includes {name.split('/')[0]}/"
         if target == row or target in allowed.parts:
-            return None if not name.endswith(".pb.h") or path.suffix == ".cc" else (
-                f"{row} may show protobuf in .cc files only")
+            return None
         return f"{row} may not include {target}; it may include {names(allowed.parts)}"
     library = library_of(name, LIBRARY_OF_HEADER)
     if library == "std":
@@ -111,13 +107,39 @@ def check_include(root, path, row, name, quoted):
     if quoted and "/" not in name and library is None:
         return f"'{name}' is not beside the file: write its path from the repository's root"
     if library in allowed.sources_only:
-        return None if path.suffix == ".cc" else f"{row} may show {library} in .cc files only"
+        return f"other parts see this header: {row} may not show them {library}" if shown else None
     if library not in allowed.libraries:
         return (f"{row} may not include {library or 'the unknown library of'} <{name}>; "
                 f"it may include {names(allowed.libraries | allowed.sources_only)}")
     if library == "torch" and not name.startswith(allowed.torch_prefixes):
         return f"{row} may include of torch only {', '.join(allowed.torch_prefixes)}"
     return None
+
+
+def from_root(root, path, name, quoted):
+    """An include's path as one writes it from the repository's root."""
+    if quoted and (path.parent / name).is_file():
+        name = (path.parent / name).resolve().relative_to(root.resolve()).as_posix()
+    return name.removeprefix("include/")
+
+
+def includes_of(path):
+    """(line number, name, whether it is quoted) of each include."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if found := INCLUDE.match(line):
+            yield number, found[1] or found[2], found[1] is not None
+
+
+def shown_headers(root):
+    """The headers that a file of another folder includes, directly or through others."""
+    edges = [(path.relative_to(root).as_posix(), from_root(root, path, name, quoted))
+             for path in sources(root) if path.suffix != ".txt"
+             for _, name, quoted in includes_of(path)]
+    shown = {name for path, name in edges
+             if row_of(path.rpartition("/")[0]) != row_of(name.rpartition("/")[0])}
+    while more := {name for path, name in edges if path in shown} - shown:
+        shown |= more
+    return shown
 
 
 def check_link(row, name):
@@ -148,29 +170,32 @@ def sources(root):
             yield path
 
 
+def check_build_file(row, path):
+    """(line, rule) of each link that the table does not allow."""
+    if row in ("examples", "include/steptape"):
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        line = line.split("#")[0]
+        targets = TARGET.findall(line) + ["steptape_libtorch"] * bool(re.search(r"\bTORCH\b", line))
+        yield from ((number, rule) for name in targets if (rule := check_link(row, name)))
+
+
 def violations(root):
     """(file, line, rule) of each violation under `root`, and how many files were read."""
     found, count = [], 0
+    shown = shown_headers(root)
     for path in sources(root):
         count += 1
         relative = path.relative_to(root)
         row = row_of(relative.parent.as_posix())
         if row is None:
             found.append((relative, 1, f"{relative.parts[0]}/ has no row in the table"))
-            continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if path.name == "CMakeLists.txt":
-                if row in ("examples", "include/steptape"):
-                    break
-                line = line.split("#")[0]
-                broken = [check_link(row, name) for name in TARGET.findall(line)]
-                if re.search(r"\bTORCH\b", line):
-                    broken.append(check_link(row, "steptape_libtorch"))
-            else:
-                include = INCLUDE.match(line)
-                broken = include and [
-                    check_include(root, path, row, include[1] or include[2], include[1] is not None)]
-            found += [(relative, number, rule) for rule in broken or () if rule]
+        elif path.name == "CMakeLists.txt":
+            found += [(relative, *broken) for broken in check_build_file(row, path)]
+        else:
+            for number, name, quoted in includes_of(path):
+                rule = check_include(root, path, row, name, quoted, relative.as_posix() in shown)
+                found += [(relative, number, rule)] if rule else []
     return found, count
 
 

@@ -66,10 +66,14 @@ class CheckIncludesTest(unittest.TestCase):
         self.plant("tools/info.cc", "#include <ATen/ATen.h>")
         self.expect("tools may not include torch")
 
-    def test_protobuf_stays_out_of_headers(self):
-        self.plant("storage/reader.h", "#include <google/protobuf/message.h>",
+    def test_protobuf_stays_out_of_headers_that_others_see(self):
+        self.plant("session/save.cc", '#include "storage/reader.h"')
+        self.plant("storage/reader.h", '#include "storage/block.h"')
+        self.plant("storage/block.h", "#include <google/protobuf/message.h>",
                    '#include "trace.pb.h"')
-        self.expect("storage may show protobuf in .cc files only", "storage/reader.h:2: ")
+        self.plant("storage/decode.h", '#include "trace.pb.h"')
+        self.expect("storage/block.h:1: other parts see this header: storage may not show them "
+                    "protobuf", "storage/block.h:2: ")
 
     def test_protobuf_stays_in_storage(self):
         self.plant("live/values.cc", "#include <google/protobuf/message.h>")
