@@ -1,0 +1,90 @@
+#include "replayer/passes/passes.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "replayer/analysis/refusals.h"
+#include "tests/replayer/recorded_steps.h"
+
+namespace steptape::tests {
+namespace {
+
+using replayer::PassOptions;
+
+std::size_t count(const replayer::Program& program, replayer::Treatment treatment) {
+  std::size_t n = 0;
+  for (const auto& instruction : program.instructions)
+    n += instruction.treatment == treatment ? 1 : 0;
+  return n;
+}
+
+/// Every body under every choice of passes: 0 to 7 are the bits elide, out, share.
+class PassesTest : public ::testing::TestWithParam<std::tuple<std::size_t, int>> {};
+
+TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
+  const auto [index, choice] = GetParam();
+  const NamedBody named = bodies()[index];
+  const auto recording = recorded(named.body, named.inputs);
+  ASSERT_TRUE(replayer::refusals_of(*recording).empty())
+      << replayer::refusals_of(*recording)[0].text();
+  const PassOptions options{(choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0};
+  replayer::cpu::Executor executor(replayer::plan(recording, options), default_generator());
+  for (int i = 0; i < 3; ++i) {
+    std::vector<at::Tensor> inputs;
+    for (const at::Tensor& input : named.inputs) inputs.push_back(at::rand_like(input));
+    at::manual_seed(i);
+    const std::vector<at::Tensor> found = run(executor, inputs);
+    const at::Tensor random_found = at::rand({2});
+    at::manual_seed(i);
+    const std::vector<at::Tensor> expected = named.body(inputs);
+    const at::Tensor random_expected = at::rand({2});
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      EXPECT_TRUE(same_bits(found[r], expected[r])) << named.name << " result " << r;
+    }
+    EXPECT_TRUE(same_bits(random_found, random_expected));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Bodies, PassesTest,
+                         ::testing::Combine(::testing::Range<std::size_t>(0, bodies().size()),
+                                            ::testing::Range(0, 8)),
+                         [](const auto& info) {
+                           return bodies()[std::get<0>(info.param)].name + "_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(ElideViewsTest, ViewsCostNoCall) {
+  const auto recording = recorded(
+      [](const auto& x) -> std::vector<at::Tensor> {
+        return {x[0].t().view({8, 6}).unsqueeze(0).expand({2, 8, 6}).sum()};
+      },
+      {at::rand({6, 8}).t().contiguous().t()});
+  replayer::Program program = replayer::lower(recording);
+  EXPECT_EQ(count(program, replayer::Treatment::kGeometry), 0U);
+  replayer::elide_views(program);
+  EXPECT_EQ(count(program, replayer::Treatment::kCall), 1U);
+}
+
+TEST(OutVariantsTest, TemporariesGoToTheArenaAndResultsDoNot) {
+  const auto recording =
+      recorded([](const auto& x) -> std::vector<at::Tensor> { return {x[0].mm(x[0]).mm(x[0])}; },
+               {at::rand({8, 8})});
+  replayer::Program program = replayer::lower(recording);
+  replayer::use_out_variants(program);
+  EXPECT_EQ(count(program, replayer::Treatment::kOut), 1U);
+  EXPECT_EQ(count(program, replayer::Treatment::kCall), 1U);
+}
+
+TEST(OutVariantsTest, GeneratedOutVariantsAreNotUsed) {
+  // relu.out is generated: it calls relu and copies
+  const auto recording =
+      recorded([](const auto& x) -> std::vector<at::Tensor> { return {at::relu(x[0]).mm(x[0])}; },
+               {at::rand({8, 8})});
+  replayer::Program program = replayer::lower(recording);
+  replayer::use_out_variants(program);
+  EXPECT_EQ(count(program, replayer::Treatment::kOut), 0U);
+}
+
+}  // namespace
+}  // namespace steptape::tests

@@ -1,0 +1,195 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "tests/session/training.h"
+
+namespace steptape::tests {
+namespace {
+
+/// A taped training in replay beside an eager twin: whatever a test changes in both, they stay
+/// equal, and the verdict names what changed.
+class GuardsTest : public ::testing::Test {
+ protected:
+  GuardsTest()
+      : eager_({true, 0.25}, torch::optim::SGDOptions(0.1).momentum(0.9)),
+        taped_({true, 0.25}, torch::optim::SGDOptions(0.1).momentum(0.9)),
+        session_(quiet()) {
+    session_.track("model", taped_.model).track("optimizer", taped_.optimizer);
+    for (const Batch& batch : make_batches(7)) step_both(batch);
+    EXPECT_GE(train_.stats().replayed, 1U) << train_.explain();
+  }
+
+  void step_both(const Batch& batch) {
+    at::Tensor images = batch.images.clone(), labels = batch.labels.clone();
+    step_both(batch.images, batch.labels, images, labels);
+  }
+
+  void step_both(const at::Tensor& eager_images, const at::Tensor& eager_labels,
+                 const at::Tensor& images, const at::Tensor& labels) {
+    torch::manual_seed(++seed_);
+    const at::Tensor expected = eager_.step(eager_images, eager_labels);
+    torch::manual_seed(seed_);
+    const at::Tensor found = train_(images, labels);
+    EXPECT_TRUE(same_bits(expected, found));
+    EXPECT_TRUE(all_same_bits(visible_state(*eager_.model), visible_state(*taped_.model)));
+  }
+
+  /// One step in which a guard must fail, at `path`.
+  void expect_mismatch(const std::string& path) {
+    const std::uint64_t replayed = train_.stats().replayed;
+    step_both(make_batches(1)[0]);
+    EXPECT_EQ(train_.stats().replayed, replayed);
+    EXPECT_EQ(train_.stats().last_verdict.path, path) << train_.stats().last_verdict.text();
+  }
+
+  void expect_replay() {
+    const std::uint64_t replayed = train_.stats().replayed;
+    step_both(make_batches(1)[0]);
+    EXPECT_EQ(train_.stats().replayed, replayed + 1) << train_.explain();
+  }
+
+  template <typename Change>
+  void both(Change change) {
+    change(eager_);
+    change(taped_);
+  }
+
+  SgdTraining eager_, taped_;
+  Session session_;
+  std::uint64_t seed_ = 100;
+  Step<at::Tensor(at::Tensor, at::Tensor)> train_ = session_.wrap(
+      "train",
+      [this](at::Tensor images, at::Tensor labels) { return taped_.step(images, labels); });
+};
+
+torch::optim::SGDOptions& options_of(SgdTraining& training) {
+  return static_cast<torch::optim::SGDOptions&>(training.optimizer.param_groups()[0].options());
+}
+
+TEST_F(GuardsTest, ALearningRateThatChangesIsNoticedAndReplaysAgainLater) {
+  both([](SgdTraining& training) { options_of(training).lr(0.05); });
+  expect_mismatch("optimizer.param_groups[0].lr");
+  for (const Batch& batch : make_batches(4)) step_both(batch);
+  EXPECT_EQ(train_.stats().variants.size(), 2U) << train_.explain();
+  both([](SgdTraining& training) { options_of(training).lr(0.1); });
+  expect_replay();
+}
+
+TEST_F(GuardsTest, MomentumThatChangesIsNoticed) {
+  both([](SgdTraining& training) { options_of(training).momentum(0.5); });
+  expect_mismatch("optimizer.param_groups[0].momentum");
+}
+
+TEST_F(GuardsTest, EvalModeIsNoticed) {
+  both([](SgdTraining& training) { training.model->dropout->eval(); });
+  expect_mismatch("model.dropout.training");
+}
+
+TEST_F(GuardsTest, AnotherBatchSizeIsNoticed) {
+  const Batch batch = make_batches(1, 9)[0];
+  step_both(batch);
+  EXPECT_EQ(train_.stats().last_verdict.path, "inputs[0].size(0)");
+  EXPECT_EQ(train_.stats().last_verdict.expected, "16");
+  EXPECT_EQ(train_.stats().last_verdict.found, "9");
+  expect_replay();
+}
+
+TEST_F(GuardsTest, AnotherStrideIsNoticed) {
+  const Batch batch = make_batches(1)[0];
+  const at::Tensor strided = batch.images.t().contiguous().t();
+  step_both(strided, batch.labels, strided.clone(at::MemoryFormat::Preserve), batch.labels);
+  EXPECT_EQ(train_.stats().last_verdict.path, "inputs[0].stride(0)");
+}
+
+TEST_F(GuardsTest, AnotherAddressRemainderIsNoticed) {
+  const Batch batch = make_batches(1)[0];
+  const at::Tensor shifted = at::empty({16 * 64 + 1}).narrow(0, 1, 16 * 64).view({16, 64});
+  shifted.copy_(batch.images);
+  step_both(shifted, batch.labels, shifted, batch.labels);
+  EXPECT_EQ(train_.stats().last_verdict.path, "inputs[0].data_ptr modulo 64");
+}
+
+TEST_F(GuardsTest, AnInputThatRequiresGradIsNoticed) {
+  const Batch batch = make_batches(1)[0];
+  const at::Tensor a = batch.images.clone().requires_grad_(),
+                   b = batch.images.clone().requires_grad_();
+  step_both(a, batch.labels, b, batch.labels);
+  EXPECT_EQ(train_.stats().last_verdict.path, "inputs[0].requires_grad");
+}
+
+TEST_F(GuardsTest, AnUndefinedInputIsNoticed) {
+  EXPECT_THROW(train_(at::Tensor(), at::Tensor()), c10::Error);
+  EXPECT_EQ(train_.stats().last_verdict.path, "inputs[0]");
+  expect_replay();
+}
+
+TEST_F(GuardsTest, AGradientThatIsNoneIsNoticed) {
+  both([](SgdTraining& training) { training.model->fc1->weight.mutable_grad().reset(); });
+  expect_mismatch("model.fc1.weight.grad");
+}
+
+TEST_F(GuardsTest, AFrozenParameterIsNoticed) {
+  both([](SgdTraining& training) { training.model->fc1->bias.set_requires_grad(false); });
+  expect_mismatch("model.fc1.bias.requires_grad");
+}
+
+TEST_F(GuardsTest, AParameterThatMovedIsFollowed) {
+  both([](SgdTraining& training) {
+    const torch::NoGradGuard no_grad;
+    training.model->fc1->weight.set_data(training.model->fc1->weight.clone());
+  });
+  expect_replay();
+}
+
+TEST_F(GuardsTest, AParameterOfAnotherDtypeIsNoticed) {
+  const auto to_double = [](SgdTraining& training) {
+    training.model->fc2->bias.set_data(at::zeros({10}, at::kDouble));
+  };
+  to_double(taped_);
+  const Batch batch = make_batches(1)[0];
+  EXPECT_ANY_THROW(train_(batch.images, batch.labels));
+  EXPECT_EQ(train_.stats().last_verdict.path, "model.fc2.bias.dtype");
+}
+
+TEST_F(GuardsTest, AnotherThreadCountIsNoticed) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(threads == 1 ? 2 : 1);
+  expect_mismatch("ambient.threads");
+  at::set_num_threads(threads);
+  expect_replay();
+}
+
+TEST_F(GuardsTest, GradModeIsNoticed) {
+  const Batch batch = make_batches(1)[0];
+  const torch::NoGradGuard no_grad;
+  EXPECT_ANY_THROW(train_(batch.images, batch.labels));
+  EXPECT_EQ(train_.stats().last_verdict.path, "ambient.grad_mode");
+}
+
+TEST_F(GuardsTest, ARegisteredModuleThatIsReplacedIsNoticed) {
+  both([](SgdTraining& training) {
+    training.model->dropout = training.model->replace_module("dropout", torch::nn::Dropout(0.5));
+  });
+  expect_mismatch("model (sub-modules)");
+}
+
+TEST_F(GuardsTest, InvalidateDropsThePlan) {
+  session_.invalidate("the test says so");
+  const std::uint64_t recorded = train_.stats().recorded;
+  step_both(make_batches(1)[0]);
+  EXPECT_EQ(train_.stats().recorded, recorded + 1);
+  EXPECT_NE(session_.explain().find("the test says so"), std::string::npos);
+}
+
+TEST(GuardsOnFactsTest, AHostArgumentIsGuardedByValue) {
+  Session session(quiet());
+  auto step = session.wrap("scale", [](at::Tensor x, double factor) { return x * factor; });
+  const at::Tensor x = at::rand({8});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(same_bits(step(x, 0.5), x * 0.5));
+  EXPECT_EQ(step.stats().replayed, 2U) << step.explain();
+  EXPECT_TRUE(same_bits(step(x, 0.25), x * 0.25));
+  EXPECT_EQ(step.stats().last_verdict.path, "inputs[1]");
+}
+
+}  // namespace
+}  // namespace steptape::tests

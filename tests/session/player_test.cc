@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "storage/reader.h"
+#include "storage/writer.h"
+#include "tests/session/training.h"
+
+namespace steptape::tests {
+namespace {
+
+/// A training that was taped, saved with its state, and goes on both ways.
+class PlayerTest : public ::testing::Test {
+ protected:
+  PlayerTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("steptape_player_" + std::to_string(getpid()) + "_" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())),
+        taped_({true, 0.25}, torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.01)),
+        session_(quiet()) {
+    std::filesystem::create_directories(folder_);
+    session_.track("model", taped_.model).track("optimizer", taped_.optimizer);
+    torch::manual_seed(3);
+    for (const Batch& batch : make_batches(6)) train_(batch.images, batch.labels);
+    EXPECT_GE(train_.stats().replayed, 1U) << train_.explain();
+  }
+  ~PlayerTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name = "run.tape") const { return folder_ / name; }
+  std::string saved(Session::State state = Session::State::kWith) {
+    session_.save(path(), state);
+    return path();
+  }
+  /// Rewrites the saved trace after `change`.
+  template <typename Change>
+  std::string changed(Change change) {
+    trace::Trace trace = storage::read(saved());
+    change(trace);
+    storage::write(trace, path("changed.tape"));
+    return path("changed.tape");
+  }
+  static trace::Recording& trusted(trace::Trace& trace) {
+    return trace.steps.at(0).recordings.back();
+  }
+
+  void expect_error(const std::string& file, ErrorCode code, const std::string& says) {
+    try {
+      load(file);
+      FAIL() << "loaded";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+
+  std::filesystem::path folder_;
+  SgdTraining taped_;
+  Session session_;
+  Step<at::Tensor(at::Tensor, at::Tensor)> train_ = session_.wrap(
+      "train",
+      [this](at::Tensor images, at::Tensor labels) { return taped_.step(images, labels); });
+};
+
+TEST_F(PlayerTest, GoesOnBitForBit) {
+  Player player = load(saved());
+  PlayerStep step = player.step("train");
+  // the process's own generator must not matter to the player, nor the player's to the process
+  for (const Batch& batch : make_batches(10, 16, 99)) {
+    const at::Tensor expected = train_(batch.images, batch.labels);
+    EXPECT_TRUE(same_bits(expected, step(batch.images, batch.labels)));
+  }
+  for (const auto& item : taped_.model->named_parameters()) {
+    EXPECT_TRUE(same_bits(item.value(), player.tensor("model." + item.key()))) << item.key();
+  }
+  for (const auto& item : taped_.model->named_buffers()) {
+    EXPECT_TRUE(same_bits(item.value(), player.tensor("model." + item.key()))) << item.key();
+  }
+}
+
+TEST_F(PlayerTest, SavedStateOfAPlayerGoesOnBitForBit) {
+  const std::vector<Batch> batches = make_batches(6, 16, 98);
+  Player player = load(saved());
+  for (int i = 0; i < 3; ++i) player.step("train")(batches[i].images, batches[i].labels);
+  player.save(path("later.tape"));
+  Player later = load(path("later.tape"));
+  for (int i = 3; i < 6; ++i) {
+    EXPECT_TRUE(same_bits(player.step("train")(batches[i].images, batches[i].labels),
+                          later.step("train")(batches[i].images, batches[i].labels)));
+  }
+}
+
+TEST_F(PlayerTest, SaysWhatItTakesAndGives) {
+  Player player = load(saved());
+  EXPECT_EQ(player.steps(), std::vector<std::string>{"train"});
+  const std::vector<TensorSpec> inputs = player.step("train").inputs();
+  ASSERT_EQ(inputs.size(), 2U);
+  EXPECT_EQ(inputs[0].dtype, "float32");
+  EXPECT_EQ(inputs[0].sizes, (std::vector<std::int64_t>{16, 64}));
+  EXPECT_EQ(inputs[1].dtype, "int64");
+  EXPECT_GE(inputs[1].low, 0);
+  EXPECT_LE(inputs[1].high, 9);
+  EXPECT_EQ(player.step("train").results().size(), 1U);
+  EXPECT_THROW(player.step("eval"), Error);
+  EXPECT_THROW(player.tensor("model.fc9.weight"), Error);
+}
+
+TEST_F(PlayerTest, WrongInputsThrowTheVerdictAndChangeNothing) {
+  Player player = load(saved());
+  PlayerStep step = player.step("train");
+  const at::Tensor before = player.tensor("model.fc1.weight").clone();
+  const at::Tensor x = at::rand({16, 64}), y = at::zeros({16}, at::kLong);
+  const auto expect_verdict = [&](const std::vector<at::Tensor>& inputs, const std::string& path) {
+    EXPECT_EQ(step.check(inputs).path, path) << step.check(inputs).text();
+    try {
+      step.run(inputs);
+      ADD_FAILURE() << "ran";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition);
+      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+    }
+  };
+  expect_verdict({x}, "inputs.size");
+  expect_verdict({x, y, y}, "inputs.size");
+  expect_verdict({x.to(at::kDouble), y}, "inputs[0].dtype");
+  expect_verdict({at::rand({17, 64}), y}, "inputs[0].size(0)");
+  expect_verdict({x.flatten(), y}, "inputs[0].dim");
+  expect_verdict({x, at::Tensor()}, "inputs[1]");
+  expect_verdict({x.to(at::kMeta), y}, "inputs[0]");
+  EXPECT_TRUE(same_bits(before, player.tensor("model.fc1.weight")));
+  EXPECT_TRUE(step.check({x, y}));
+}
+
+TEST_F(PlayerTest, AnOpThatThrowsChangesNothing) {
+  Player player = load(saved());
+  PlayerStep step = player.step("train");
+  const at::Tensor mean = player.tensor("model.norm.running_mean").clone();
+  EXPECT_ANY_THROW(step.run({at::rand({16, 64}), at::full({16}, 1000, at::kLong)}));
+  EXPECT_TRUE(same_bits(mean, player.tensor("model.norm.running_mean")));
+  const Batch batch = make_batches(1)[0];
+  EXPECT_TRUE(same_bits(train_(batch.images, batch.labels), step(batch.images, batch.labels)));
+}
+
+TEST_F(PlayerTest, ATraceWithoutStateSaysSo) {
+  expect_error(saved(Session::State::kWithout), ErrorCode::kUnsupported, "save it with");
+}
+
+TEST_F(PlayerTest, AnOpThatDoesNotExistIsNamed) {
+  expect_error(
+      changed([](trace::Trace& trace) { trusted(trace).operators[0].name = "aten::no_such_op"; }),
+      ErrorCode::kUnsupported, "aten::no_such_op");
+}
+
+TEST_F(PlayerTest, AnotherSchemaIsNamed) {
+  expect_error(
+      changed([](trace::Trace& trace) { trusted(trace).operators[0].schema += " -> Tensor"; }),
+      ErrorCode::kUnsupported, "was recorded as");
+}
+
+TEST_F(PlayerTest, AnotherEnvironmentIsNamedAndMayBeAccepted) {
+  const std::string file =
+      changed([](trace::Trace& trace) { trace.environment.at(0).value = "other"; });
+  expect_error(file, ErrorCode::kUnsupported, "recorded other");
+  EXPECT_NO_THROW(load(file, {.environment = Environment::kAny}));
+}
+
+TEST_F(PlayerTest, MissingEmptyForeignAndCutFilesAreErrors) {
+  expect_error(path("none.tape"), ErrorCode::kIo, "none.tape");
+  std::ofstream(path("empty.tape"));
+  expect_error(path("empty.tape"), ErrorCode::kDataLoss, "empty.tape");
+  std::ofstream(path("foreign.tape"))
+      << "this is no trace, but it is long enough to look like a file";
+  expect_error(path("foreign.tape"), ErrorCode::kDataLoss, "foreign.tape");
+  std::filesystem::copy_file(saved(), path("cut.tape"));
+  std::filesystem::resize_file(path("cut.tape"), std::filesystem::file_size(path("cut.tape")) / 2);
+  expect_error(path("cut.tape"), ErrorCode::kDataLoss, "cut.tape");
+}
+
+TEST_F(PlayerTest, TheTraceOptionKeepsAReadableTrace) {
+  Options options = quiet();
+  options.trace = path("kept.tape");
+  Session session(options);
+  auto step = session.wrap("double", [](at::Tensor x) { return x * 2; });
+  for (int i = 0; i < 4; ++i) step(at::rand({8}));
+  EXPECT_EQ(step.stats().trace_problem, "");
+  Player player = load(path("kept.tape"));
+  const at::Tensor x = at::rand({8});
+  EXPECT_TRUE(same_bits(player.step("double")(x), x * 2));
+}
+
+}  // namespace
+}  // namespace steptape::tests

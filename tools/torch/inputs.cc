@@ -1,0 +1,89 @@
+#include "tools/torch/inputs.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/serialize.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "live/tensors.h"
+#include "steptape/error.h"
+#include "trace/dtype.h"
+
+namespace steptape::tools {
+namespace {
+
+std::vector<char> read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kIo, path + ": " + std::strerror(errno));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
+  if (value.isTensor()) return {value.toTensor()};
+  if (value.isTensorList()) return value.toTensorVector();
+  std::vector<at::Tensor> tensors;
+  const auto add = [&](const c10::IValue& item) {
+    if (!item.isTensor()) throw Error(ErrorCode::kDataLoss, "it holds something that is no tensor");
+    tensors.push_back(item.toTensor());
+  };
+  if (value.isTuple()) {
+    for (const c10::IValue& item : value.toTupleRef().elements()) add(item);
+  } else if (value.isList()) {
+    for (const c10::IValue& item : value.toListRef()) add(item);
+  } else {
+    throw Error(ErrorCode::kDataLoss, "it holds no tensor, list or tuple of tensors");
+  }
+  return tensors;
+}
+
+std::vector<at::Tensor> load_tensors(const std::string& path) {
+  const std::vector<char> bytes = read_bytes(path);
+  std::string python_problem;
+  try {
+    return tensors_in(torch::jit::pickle_load(bytes));
+  } catch (const std::exception& error) {
+    python_problem = error.what();
+  }
+  try {
+    std::vector<at::Tensor> tensors;
+    torch::load(tensors, path);
+    return tensors;
+  } catch (const std::exception&) {
+    throw Error(ErrorCode::kDataLoss,
+                path + ": not a file of tensors that torch.save or torch::save wrote: " +
+                    python_problem.substr(0, python_problem.find('\n')));
+  }
+}
+
+}  // namespace
+
+Inputs::Inputs(const std::string& source, const std::vector<TensorSpec>& specs, std::uint64_t seed)
+    : specs_(specs), random_(source == "random"), generator_(at::detail::createCPUGenerator(seed)) {
+  if (!random_) loaded_ = load_tensors(source);
+}
+
+std::vector<at::Tensor> Inputs::next() {
+  if (!random_) return loaded_;
+  std::vector<at::Tensor> tensors;
+  for (const TensorSpec& spec : specs_) tensors.push_back(made_up(spec));
+  return tensors;
+}
+
+at::Tensor Inputs::made_up(const TensorSpec& spec) {
+  const at::ScalarType dtype = live::scalar_type_of(trace::dtype_of(spec.dtype));
+  if (c10::isIntegralType(dtype, /*includeBool=*/true)) {
+    const bool known = spec.low <= spec.high;
+    return at::randint(known ? spec.low : 0, known ? spec.high + 1 : 1, spec.sizes, generator_,
+                       at::TensorOptions(dtype));
+  }
+  return at::randn(spec.sizes, generator_, at::TensorOptions(at::kFloat)).to(dtype);
+}
+
+}  // namespace steptape::tools

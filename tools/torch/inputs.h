@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "steptape/player.h"
+
+namespace steptape::tools {
+
+/// Where a step's inputs come from: a file, or made up.
+class Inputs {
+ public:
+  /// `source` is "random", or a file that torch.save (a tensor, or a list or tuple of tensors) or
+  /// C++ torch::save (a vector of tensors) wrote. Made-up floats are normal, integers lie in the
+  /// range seen while recording, all drawn from a generator seeded with `seed`. Throws Error (io,
+  /// data_loss).
+  Inputs(const std::string& source, const std::vector<TensorSpec>& specs, std::uint64_t seed);
+
+  /// The inputs of the next step; those of a file are the same in each.
+  std::vector<at::Tensor> next();
+
+ private:
+  at::Tensor made_up(const TensorSpec& spec);
+
+  std::vector<TensorSpec> specs_;
+  std::vector<at::Tensor> loaded_;
+  bool random_;
+  at::Generator generator_;
+};
+
+}  // namespace steptape::tools

@@ -1,0 +1,145 @@
+#include "tools/torch/replay.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "live/tensors.h"
+#include "steptape/player.h"
+#include "tools/torch/inputs.h"
+
+namespace steptape::tools {
+namespace {
+
+struct ReplayOptions {
+  std::string file, step, inputs = "random", save;
+  std::uint64_t steps = 1;
+  std::uint64_t seed = 0;
+  bool json = false;
+  bool any_environment = false;
+};
+
+struct Run {
+  std::string step;
+  std::vector<double> step_us;
+  std::vector<std::string> digests;  ///< of the last step's results
+  std::vector<double> values;        ///< of one-element results of the last step
+  PlanStats plan;
+};
+
+std::string choose_step(const Player& player, const std::string& wanted) {
+  if (!wanted.empty()) return wanted;
+  const std::vector<std::string> names = player.steps();
+  if (names.size() == 1) return names.front();
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw Error(ErrorCode::kInvalidArgument,
+              "the trace holds several steps; choose one with --step: " + list);
+}
+
+Run run(Player& player, const ReplayOptions& options) {
+  Run result;
+  result.step = choose_step(player, options.step);
+  PlayerStep step = player.step(result.step);
+  Inputs inputs(options.inputs, step.inputs(), options.seed);
+  std::vector<at::Tensor> results;
+  for (std::uint64_t i = 0; i < options.steps; ++i) {
+    const std::vector<at::Tensor> next = inputs.next();
+    const auto start = std::chrono::steady_clock::now();
+    results = step.run(next);
+    const auto end = std::chrono::steady_clock::now();
+    result.step_us.push_back(std::chrono::duration<double, std::micro>(end - start).count());
+  }
+  for (const at::Tensor& tensor : results) {
+    result.digests.push_back(tensor.defined() ? text_of(live::digest_of(tensor)) : "undefined");
+    if (tensor.defined() && tensor.numel() == 1) result.values.push_back(tensor.item().toDouble());
+  }
+  result.plan = step.variants().front();
+  return result;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+void print_json(const ReplayOptions& options, const Run& run) {
+  const nlohmann::json json = {{"file", options.file},
+                               {"step", run.step},
+                               {"steps", run.step_us.size()},
+                               {"median_us", median(run.step_us)},
+                               {"ops", run.plan.ops},
+                               {"calls", run.plan.calls},
+                               {"arena_bytes", run.plan.arena_bytes},
+                               {"result_digests", run.digests},
+                               {"result_values", run.values},
+                               {"saved", options.save}};
+  std::cout << json.dump(2) << "\n";
+}
+
+void print_text(const ReplayOptions& options, const Run& run) {
+  std::printf("%s: step \"%s\" replayed %zu times, median %.1f us\n", options.file.c_str(),
+              run.step.c_str(), run.step_us.size(), median(run.step_us));
+  std::printf("%llu ops in %llu calls, arena %llu bytes\n",
+              static_cast<unsigned long long>(run.plan.ops),
+              static_cast<unsigned long long>(run.plan.calls),
+              static_cast<unsigned long long>(run.plan.arena_bytes));
+  for (std::size_t i = 0; i < run.digests.size(); ++i) {
+    std::printf("results[%zu] of the last step: digest %s\n", i, run.digests[i].c_str());
+  }
+  for (const double value : run.values) std::printf("value of the last step: %.9g\n", value);
+  if (!options.save.empty()) std::printf("state saved to %s\n", options.save.c_str());
+}
+
+int replay(const ReplayOptions& options) {
+  try {
+    LoadOptions load_options;
+    if (options.any_environment) load_options.environment = Environment::kAny;
+    Player player = load(options.file, load_options);
+    const Run done = run(player, options);
+    if (!options.save.empty()) player.save(options.save);
+    options.json ? print_json(options, done) : print_text(options, done);
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "steptape replay: %s\n", error.what());
+    return error.code() == ErrorCode::kFailedPrecondition ? 1 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "steptape replay: an op threw: %s\n", error.what());
+    return 2;
+  }
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<ReplayOptions>();
+  CLI::App* command =
+      app.add_subcommand("replay", "Runs a step of a trace, without the model's code");
+  command->add_option("file", options->file, "The trace; saved with state")->required();
+  command->add_option("--step", options->step,
+                      "The step's name; needed when the trace holds several");
+  command->add_option("--inputs", options->inputs,
+                      "A file of tensors that torch.save wrote, or `random` (the default)");
+  command->add_option("--steps", options->steps, "How many steps to run")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "Seed of random inputs");
+  command->add_option("--save", options->save, "Where to write the trace with its new state");
+  command->add_flag(
+      "--any-environment", options->any_environment,
+      "Accept a trace recorded with another torch, CPU or thread count; bits may differ");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Exit status: 0 all steps ran, 1 a guard refused them, 2 trouble.\n\nExamples:\n"
+      "  steptape replay digits.tape --step train --steps 100\n"
+      "  steptape replay digits.tape --step train --inputs batch.pt --save next.tape --json");
+  command->callback([options, &exit_code] { exit_code = replay(*options); });
+}
+
+}  // namespace steptape::tools
