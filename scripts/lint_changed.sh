@@ -32,4 +32,6 @@ if ((${#files[@]} > limit)); then
 fi
 echo "lint: clang-tidy over ${#files[@]} files changed since ${base:0:12}"
 printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" sh -c 'echo "  $1"; clang-tidy --quiet -p "$0" "$1" 2>/dev/null' "$build"
+  xargs -0 -n 1 -P "$(nproc)" sh -c '
+    echo "  $1"
+    clang-tidy --quiet -p "$0" --extra-arg="-include$PWD/.ci/source_location.h" "$1" 2>/dev/null' "$build"
