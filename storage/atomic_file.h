@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "storage/wire.h"
+
+namespace steptape::storage {
+
+/// A file that appears under its name whole or not at all. It is written under a temporary name in
+/// the same folder, "run.tape.tmp.<pid>.<n>", which goes when the object goes without `commit`. A
+/// process that is killed leaves its temporary file; nothing ever reads or replaces it. Throws
+/// Error: (io) with the path and what the operating system said; (failed_precondition) when the
+/// path holds something that is no trace.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void append(ByteView bytes);
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  /// Syncs file and folder around the rename.
+  void commit();
+
+ private:
+  void open_temporary();
+  void keep_permissions() const;
+  void close_and_unlink() noexcept;
+
+  std::filesystem::path path_;  ///< what a symbolic link points to, not the link
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace steptape::storage

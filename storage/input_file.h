@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "storage/wire.h"
+
+namespace steptape::storage {
+
+/// A regular file open for reading, with the size it had when it was opened. Threads may read at
+/// the same time.
+class InputFile {
+ public:
+  /// Throws Error (io) when there is no regular file or it cannot be opened.
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  /// `length` bytes from `offset`; both must lie within the file. Throws Error (io).
+  std::string read(std::uint64_t offset, std::uint64_t length) const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace steptape::storage

@@ -1,0 +1,156 @@
+#include "storage/loader.h"
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include "steptape/error.h"
+
+namespace steptape::storage {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
+
+}  // namespace
+
+Loader::Loader(const InputFile& file, std::span<const Block> blocks, Loss loss)
+    : file_(file), loss_(loss) {
+  gather_messages(blocks);
+}
+
+void Loader::gather_messages(std::span<const Block> blocks) {
+  for (std::size_t first = 0; first < blocks.size();) {
+    std::size_t last = first;
+    while (blocks[last].continues() && last + 1 < blocks.size() &&
+           blocks[last + 1].type == blocks[first].type) {
+      ++last;
+    }
+    const Block& block = blocks[first];
+    if (blocks[last].continues()) {
+      if (loss_ == Loss::kThrow || last + 1 < blocks.size()) {
+        fail(fmt::format("block {} goes on, and the next one does not", blocks[last].sequence));
+      }
+      lost_.push_back(fmt::format("the message from block {} on has no end", block.sequence));
+    } else if (block.is(BlockType::kBytes)) {
+      if (first != last) fail(fmt::format("block {} of tensor bytes goes on", block.sequence));
+      gather_piece(block);
+    } else if (block.is_known() && !block.is(BlockType::kIndex)) {
+      messages_.push_back(
+          {static_cast<BlockType>(block.type), blocks.subspan(first, last - first + 1)});
+    }
+    first = last + 1;
+  }
+}
+
+void Loader::gather_piece(const Block& block) {
+  const std::string start =
+      file_.read(block.payload_offset(), std::min<std::uint64_t>(block.length, kChunkHeaderBytes));
+  const ChunkHeader header = decode_chunk_header(bytes_of(start), block.length);
+  pieces_[header.id].push_back({block, header});
+}
+
+trace::Trace Loader::load() {
+  if (messages_.empty() || messages_.front().type != BlockType::kHead) {
+    fail("the first block is no head");
+  }
+  for (const Message& message : messages_) load_message(message);
+  trace::validate(trace_);
+  return std::move(trace_);
+}
+
+void Loader::load_message(const Message& message) {
+  switch (message.type) {
+    case BlockType::kHead:
+      if (&message != &messages_.front()) fail("there is more than one head");
+      return decode_head(parse<proto::Head>(message), trace_);
+    case BlockType::kStep:
+      trace_.steps.push_back(decode_step(parse<proto::Step>(message)));
+      return;
+    case BlockType::kRecording:
+      return load_recording(message);
+    case BlockType::kSavedState:
+      return load_saved(message);
+    case BlockType::kBytes:
+    case BlockType::kIndex:
+      break;
+  }
+  throw Error(ErrorCode::kInternal, "a block without a message was taken for one");
+}
+
+void Loader::load_recording(const Message& message) {
+  if (trace_.steps.empty()) fail("a recording stands before the first step");
+  trace::Step& step = trace_.steps.back();
+  guarded(fmt::format("a recording of step {}", step.name), [&] {
+    trace::Recording recording = decode_recording(
+        parse<proto::Recording>(message),
+        [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); });
+    if (loss_ == Loss::kSkip) trace::validate(recording);
+    step.recordings.push_back(std::move(recording));
+  });
+}
+
+void Loader::load_saved(const Message& message) {
+  const auto in = parse<proto::SavedState>(message);
+  guarded(fmt::format("the saved state of {}", in.path()), [&] {
+    trace_.state.push_back(decode_saved(
+        in, [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); }));
+  });
+}
+
+template <typename Parsed>
+Parsed Loader::parse(const Message& message) const {
+  std::string bytes;
+  for (const Block& block : message.blocks) {
+    bytes += file_.read(block.payload_offset(), block.length);
+  }
+  Parsed parsed;
+  if (!parsed.ParseFromString(bytes)) {
+    fail(fmt::format("the message in block {} cannot be read", message.blocks.front().sequence));
+  }
+  return parsed;
+}
+
+trace::Blob Loader::bytes_of_reference(const proto::BytesRef& reference) {
+  if (const auto known = blobs_.find(reference.id()); known != blobs_.end()) {
+    if (known->second->size() != reference.bytes()) {
+      fail(fmt::format("tensor bytes {} are {} long in one place and {} in another", reference.id(),
+                       known->second->size(), reference.bytes()));
+    }
+    return known->second;
+  }
+  trace::Blob blob = unpack(pieces_[reference.id()], reference.bytes());
+  blobs_.emplace(reference.id(), blob);
+  return blob;
+}
+
+trace::Blob Loader::unpack(const std::vector<Piece>& pieces, std::uint64_t bytes) const {
+  std::uint64_t there = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.header.offset != there) {
+      fail(fmt::format("block {} holds tensor bytes from {} on, and {} come next",
+                       piece.block.sequence, piece.header.offset, there));
+    }
+    there += piece.header.raw_bytes;
+  }
+  if (there != bytes) fail(fmt::format("{} of {} tensor bytes are there", there, bytes));
+  auto blob = std::make_shared<std::vector<std::byte>>(there);
+  tbb::parallel_for(std::size_t{0}, pieces.size(), [&](std::size_t i) {
+    const auto& [block, header] = pieces[i];
+    const std::string payload = file_.read(block.payload_offset(), block.length);
+    decode_chunk(header, bytes_of(payload),
+                 std::span(*blob).subspan(header.offset, header.raw_bytes));
+  });
+  return blob;
+}
+
+template <typename Action>
+void Loader::guarded(const std::string& what, Action&& action) {
+  if (loss_ == Loss::kThrow) return action();
+  try {
+    action();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDataLoss) throw;
+    lost_.push_back(fmt::format("{} is left out: {}", what, error.what()));
+  }
+}
+
+}  // namespace steptape::storage

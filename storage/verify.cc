@@ -1,0 +1,98 @@
+#include "storage/verify.h"
+
+#include <fmt/format.h>
+#include <tbb/concurrent_vector.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+
+#include "trace.pb.h"
+
+namespace steptape::storage {
+namespace {
+
+bool is_right(const InputFile& file, const Block& block) {
+  return payload_is_right(block, bytes_of(file.read(block.payload_offset(), block.length)));
+}
+
+/// None where a size overflows or the two lists differ in length.
+std::optional<std::vector<Announced>> lay_out(const proto::Index& index) {
+  if (index.block_bytes_size() != index.block_types_size()) return std::nullopt;
+  std::vector<Announced> announced;
+  std::uint64_t offset = kFileHeaderBytes;
+  for (int i = 0; i < index.block_bytes_size(); ++i) {
+    announced.push_back({offset, index.block_bytes(i), index.block_types(i)});
+    if (__builtin_add_overflow(offset, index.block_bytes(i), &offset)) return std::nullopt;
+  }
+  return announced;
+}
+
+/// The blocks of the index, read from `offset` on without knowing their numbers.
+std::vector<Block> index_blocks_at(const InputFile& file, std::uint64_t offset) {
+  std::vector<Block> blocks;
+  while (offset < file.bytes() && file.bytes() - offset >= kBlockHeaderBytes) {
+    const std::string header = file.read(offset, kBlockHeaderBytes);
+    std::optional<Block> block = decode_header(bytes_of(header));
+    if (!block || !block->is(BlockType::kIndex) || block->length > kMaxPayloadBytes) return {};
+    block->offset = offset;
+    offset = block->end();
+    if (offset > file.bytes() || !is_right(file, *block)) return {};
+    blocks.push_back(*block);
+    if (!block->continues()) return blocks;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::size_t> damaged_blocks(const InputFile& file, std::span<const Block> blocks) {
+  tbb::concurrent_vector<std::size_t> damaged;
+  tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t i) {
+    if (!is_right(file, blocks[i])) damaged.push_back(i);
+  });
+  std::vector<std::size_t> sorted(damaged.begin(), damaged.end());
+  std::ranges::sort(sorted);
+  return sorted;
+}
+
+std::optional<std::vector<Announced>> read_index(const InputFile& file,
+                                                 std::span<const Block> blocks) {
+  std::string bytes;
+  for (const Block& block : blocks) {
+    if (block.is(BlockType::kIndex)) bytes += file.read(block.payload_offset(), block.length);
+  }
+  proto::Index index;
+  return index.ParseFromString(bytes) ? lay_out(index) : std::nullopt;
+}
+
+std::optional<std::vector<Announced>> find_index(const InputFile& file) {
+  if (file.bytes() < kFileHeaderBytes + kFooterBytes) return std::nullopt;
+  const std::string bytes = file.read(file.bytes() - kFooterBytes, kFooterBytes);
+  const std::optional<Footer> footer = decode_footer(bytes_of(bytes));
+  if (!footer || footer->file_bytes != file.bytes()) return std::nullopt;
+  const std::vector<Block> blocks = index_blocks_at(file, footer->index_offset);
+  if (blocks.empty()) return std::nullopt;
+  return read_index(file, blocks);
+}
+
+std::optional<Problem> problem_of_index(const InputFile& file, std::span<const Block> blocks) {
+  const auto announced = read_index(file, blocks);
+  if (!announced) return Problem{ErrorCode::kDataLoss, "the index cannot be read"};
+  std::size_t count = 0;
+  for (const Block& block : blocks) {
+    if (block.is(BlockType::kIndex)) break;
+    if (count >= announced->size() || (*announced)[count].offset != block.offset ||
+        (*announced)[count].bytes != block.bytes() || (*announced)[count].type != block.type) {
+      return Problem{ErrorCode::kDataLoss,
+                     fmt::format("the index does not know block {} at offset {} as it is", count,
+                                 block.offset)};
+    }
+    ++count;
+  }
+  if (count == announced->size()) return std::nullopt;
+  return Problem{
+      ErrorCode::kDataLoss,
+      fmt::format("the index announces {} blocks, and there are {}", announced->size(), count)};
+}
+
+}  // namespace steptape::storage
