@@ -57,7 +57,10 @@ trace::Digest full_digest(const c10::StorageImpl& storage) {
 }
 
 trace::Digest sampled_digest(const c10::StorageImpl& storage) {
-  const auto bytes = bytes_of(storage);
+  return sampled_digest(bytes_of(storage));
+}
+
+trace::Digest sampled_digest(std::span<const std::byte> bytes) {
   if (bytes.size() <= kSampledAbove) return trace::digest_of(bytes);
   std::array<trace::Digest, kBlocks> blocks;
   const std::size_t last = bytes.size() - kBlockBytes;

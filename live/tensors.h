@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "trace/model.h"
@@ -33,6 +35,7 @@ std::uint8_t address_mod_64(const c10::StorageImpl& storage);
 /// Digest of a CPU storage's bytes. Storages above 1 MiB are sampled (64 blocks of 16 KiB, first
 /// and last included): such a digest notices most changes, not all.
 trace::Digest sampled_digest(const c10::StorageImpl& storage);
+trace::Digest sampled_digest(std::span<const std::byte> bytes);
 /// Digest of every byte of a CPU storage.
 trace::Digest full_digest(const c10::StorageImpl& storage);
 /// Digest of a tensor's elements in logical order, whatever its strides.

@@ -1,0 +1,71 @@
+#include "recorder/buffers.h"
+
+#include "live/tensors.h"
+
+namespace steptape::recorder {
+namespace {
+
+constexpr std::size_t kMostOfTemporaries = std::size_t{1} << 20;
+
+}  // namespace
+
+std::optional<trace::BufferId> BufferTable::find(const c10::StorageImpl* storage) const {
+  const auto found = ids_.find(storage);
+  if (found == ids_.end()) return std::nullopt;
+  return found->second;
+}
+
+trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
+  const auto id = static_cast<trace::BufferId>(live_.size());
+  live_.push_back({.weak = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage),
+                   .storage = storage,
+                   .origin = origin,
+                   .first_byte = 0,
+                   .made_by = trace::kNone,
+                   .first_write = trace::kNone,
+                   .written = std::nullopt,
+                   .content = std::nullopt});
+  trace::Buffer& description = buffers_.emplace_back();
+  description.bytes = storage->nbytes();
+  description.device = live::device_of(storage->device());
+  description.address_mod_64 = live::address_mod_64(*storage);
+  ids_.emplace(storage, id);
+  return id;
+}
+
+std::optional<trace::Digest> BufferTable::digest_of(trace::BufferId id) const {
+  const LiveBuffer& live = live_[id];
+  if (!live.is_alive()) return std::nullopt;
+  const c10::StorageImpl& storage = *live.storage;
+  if (storage.device_type() != c10::DeviceType::CPU || storage.nbytes() == 0) return std::nullopt;
+  if (live.origin == Origin::kMade && storage.nbytes() > kMostOfTemporaries) return std::nullopt;
+  if (live.origin != Origin::kInput) return live::sampled_digest(storage);
+  // The rest of an input's storage may be somebody else's: a loader fills the next batch there.
+  const auto* bytes = static_cast<const std::byte*>(storage.data());
+  return live::sampled_digest({bytes + live.first_byte, buffers_[id].bytes});
+}
+
+std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
+  const c10::StorageImpl& storage = *live_[id].storage;
+  if (storage.device_type() != c10::DeviceType::CPU || storage.nbytes() == 0) return std::nullopt;
+  const auto begin = reinterpret_cast<std::uintptr_t>(storage.data());
+  const auto end = begin + storage.nbytes();
+  std::optional<trace::BufferId> other;
+  auto next = ranges_.lower_bound(begin);
+  if (next != ranges_.begin() && std::prev(next)->second.end > begin) --next;
+  while (next != ranges_.end() && next->first < end) {
+    const LiveBuffer& met = live_[next->second.buffer];
+    const bool stands =
+        met.is_alive() && reinterpret_cast<std::uintptr_t>(met.storage->data()) == next->first;
+    if (stands) {
+      other = next->second.buffer;
+      ++next;
+    } else {
+      next = ranges_.erase(next);
+    }
+  }
+  if (!other) ranges_.emplace(begin, Range{end, id});
+  return other;
+}
+
+}  // namespace steptape::recorder

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "recorder/byte_ranges.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// Where a buffer came from.
+enum class Origin {
+  kInput,    ///< an argument of the step
+  kTracked,  ///< reached from a tracked object at entry
+  kForeign,  ///< first seen as an argument of an op
+  kMade,     ///< made by a recorded op
+};
+
+/// A buffer of the running step. The storage is held weakly: its memory is freed when the step
+/// frees it, and the empty StorageImpl stays, so that its address stands for no other.
+struct LiveBuffer {
+  c10::weak_intrusive_ptr<c10::StorageImpl> weak;
+  const c10::StorageImpl* storage;  ///< for reading only while `is_alive`
+  Origin origin = Origin::kMade;
+  std::uint64_t first_byte = 0;  ///< inputs: where the trace's buffer starts in the storage
+  trace::Index made_by = trace::kNone;
+  trace::Index first_write = trace::kNone;
+  std::optional<ByteRanges> written;     ///< of memory that its maker left unwritten
+  std::optional<trace::Digest> content;  ///< when a recorded op was last seen to use it
+
+  bool is_alive() const { return weak.use_count() > 0; }
+};
+
+/// Storages by address. Fills Recording::buffers, whose entries have the same positions.
+class BufferTable {
+ public:
+  explicit BufferTable(std::vector<trace::Buffer>& buffers) : buffers_(buffers) {}
+
+  std::optional<trace::BufferId> find(const c10::StorageImpl* storage) const;
+  trace::BufferId add(c10::StorageImpl* storage, Origin origin);
+
+  LiveBuffer& live(trace::BufferId id) { return live_[id]; }
+  const LiveBuffer& live(trace::BufferId id) const { return live_[id]; }
+  trace::Buffer& description(trace::BufferId id) { return buffers_[id]; }
+  std::size_t size() const { return live_.size(); }
+
+  /// Digest of what a buffer holds now, read straight from memory: no op, no reference. Buffers
+  /// above 1 MiB are sampled, and not looked at when they were made in the step; those off the CPU
+  /// and dead ones have none.
+  std::optional<trace::Digest> digest_of(trace::BufferId id) const;
+
+  /// Another living buffer over some of the same bytes as `id`, if there is one. Asked once for
+  /// each buffer, when it is added.
+  std::optional<trace::BufferId> place(trace::BufferId id);
+
+ private:
+  std::vector<trace::Buffer>& buffers_;
+  std::vector<LiveBuffer> live_;
+  std::unordered_map<const c10::StorageImpl*, trace::BufferId> ids_;
+  struct Range {
+    std::uintptr_t end;
+    trace::BufferId buffer;
+  };
+  std::map<std::uintptr_t, Range> ranges_;  ///< CPU addresses; entries of the dead go when met
+};
+
+}  // namespace steptape::recorder

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// A set of byte positions, as disjoint half-open ranges.
+class ByteRanges {
+ public:
+  void add(std::uint64_t begin, std::uint64_t end);
+  bool covers(std::uint64_t begin, std::uint64_t end) const;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> ranges_;  ///< begin to end; neighbours are merged
+};
+
+/// Calls `visit(begin, end)` for the byte ranges in the buffer that the elements of `tensor` lie
+/// in. Exact up to 4,096 ranges; a tensor scattered more than that counts as one range.
+void for_each_range(const trace::Tensor& tensor,
+                    const std::function<void(std::uint64_t, std::uint64_t)>& visit);
+
+}  // namespace steptape::recorder

@@ -1,0 +1,146 @@
+#include <ATen/TracerMode.h>
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "live/ambient.h"
+#include "live/tensors.h"
+#include "recorder/input_range.h"
+#include "recorder/ledger.h"
+
+namespace steptape::recorder {
+namespace {
+
+using StorageSet = std::unordered_set<const c10::StorageImpl*>;
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || live::unplannable_kind(tensor)) return nullptr;
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+StorageSet storages_of(const live::Snapshot& snapshot) {
+  StorageSet storages;
+  for (const live::TensorAt& at : snapshot.tensors) {
+    if (const auto* storage = storage_of(at.tensor)) storages.insert(storage);
+  }
+  return storages;
+}
+
+/// Bytes of a storage that the elements of a tensor span.
+std::pair<std::uint64_t, std::uint64_t> extent_of(const at::Tensor& tensor) {
+  return live::geometry_of(tensor, 0).byte_range();
+}
+
+/// Narrows the buffer of `storage` to what the arguments reach of it: the caller may pass slices
+/// of one big allocation, at another place in it at each step.
+void narrow(Ledger& ledger, trace::BufferId id, const c10::StorageImpl* storage,
+            const std::vector<Argument>& arguments) {
+  std::uint64_t first = storage->nbytes();
+  std::uint64_t last = 0;
+  for (const Argument& argument : arguments) {
+    if (!argument.is_tensor || storage_of(argument.tensor) != storage) continue;
+    const auto [begin, end] = extent_of(argument.tensor);
+    if (begin == end) continue;
+    first = std::min(first, begin);
+    last = std::max(last, end);
+  }
+  if (first >= last) first = last = 0;
+  ledger.sightings.buffers.live(id).first_byte = first;
+  trace::Buffer& description = ledger.sightings.buffers.description(id);
+  description.bytes = last - first;
+  description.address_mod_64 = static_cast<std::uint8_t>(
+      description.bytes == 0 ? 0 : (live::address_mod_64(*storage) + first) % 64);
+}
+
+trace::TensorId write_input_tensor(Ledger& ledger, const std::string& path,
+                                   const at::Tensor& tensor, const StorageSet& tracked,
+                                   const std::vector<Argument>& arguments) {
+  const c10::StorageImpl* storage = storage_of(tensor);
+  auto& buffers = ledger.sightings.buffers;
+  if (storage == nullptr || tracked.contains(storage) || buffers.find(storage)) {
+    return ledger.sightings.see(tensor, Origin::kTracked, {});
+  }
+  const trace::BufferId id = buffers.add(tensor.storage().unsafeGetStorageImpl(), Origin::kInput);
+  buffers.description(id).role = trace::Role::kInput;
+  buffers.description(id).path = path;
+  narrow(ledger, id, storage, arguments);
+  if (const auto other = buffers.place(id)) {
+    ledger.refusals.add(RefusalCode::kOverlappingMemory, {},
+                        c10::str("`", path, "` lies over the same bytes as `",
+                                 buffers.description(*other).path, "`"));
+  }
+  return ledger.sightings.see(tensor, Origin::kInput, {});
+}
+
+void write_inputs(Ledger& ledger, const std::vector<Argument>& arguments,
+                  const StorageSet& tracked) {
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    const Argument& argument = arguments[k];
+    trace::Input& input = ledger.recording.inputs.emplace_back();
+    input.path = c10::str("inputs[", k, "]");
+    if (!argument.is_tensor) {
+      input.value = argument.fact;
+      continue;
+    }
+    input.value = {trace::TensorRef{
+        write_input_tensor(ledger, input.path, argument.tensor, tracked, arguments)}};
+    input.requires_grad = argument.tensor.defined() && argument.tensor.requires_grad();
+    input.range = range_of(argument.tensor);
+  }
+}
+
+void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
+  std::unordered_set<trace::BufferId> named;
+  for (const live::TensorAt& at : snapshot.tensors) {
+    const trace::TensorId id = ledger.sightings.see(at.tensor, Origin::kTracked, {});
+    const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
+    ledger.recording.tracked.push_back({at.path, at.role, id, requires_grad});
+    ledger.entry.push_back({at.path, at.role, id});
+    if (id == trace::kNoTensor) continue;
+    const trace::BufferId buffer = ledger.sightings.buffer_of(id);
+    if (at.role == trace::Role::kParameter || at.role == trace::Role::kModuleBuffer) {
+      ledger.modules.own(buffer, at.path);
+    }
+    if (!named.insert(buffer).second) continue;
+    ledger.sightings.buffers.description(buffer).role = at.role;
+    ledger.sightings.buffers.description(buffer).path = at.path;
+  }
+}
+
+void write_optimizers(Ledger& ledger, const live::Snapshot& snapshot) {
+  for (trace::OptimizerLayout layout : snapshot.optimizers) {
+    for (trace::OptimizerStateEntry& entry : layout.state) {
+      if (auto* tensor = std::get_if<trace::TensorRef>(&entry.value.data)) {
+        tensor->id = ledger.entry[tensor->id].tensor;
+      }
+    }
+    ledger.recording.optimizers.push_back(std::move(layout));
+  }
+}
+
+void write_ambient(Ledger& ledger) {
+  const live::Ambient ambient = live::Ambient::current();
+  ledger.recording.ambient = ambient.facts();
+  const auto refuse = [&](bool active, const char* what) {
+    if (!active) return;
+    ledger.refusals.add(RefusalCode::kDispatchMode, what, {}, c10::str(what, " is active"));
+  };
+  refuse(ambient.dispatch_mode, "a dispatch mode");
+  refuse(ambient.functorch, "a functorch transform");
+  refuse(ambient.torch_function_mode, "a torch-function mode");
+  refuse(at::tracer::impl::is_dispatch_enabled(), "a tracer");
+}
+
+}  // namespace
+
+void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
+  const live::Snapshot snapshot = ledger.objects.snapshot();
+  ledger.modules.enter(snapshot);
+  write_inputs(ledger, arguments, storages_of(snapshot));
+  write_tracked(ledger, snapshot);
+  write_optimizers(ledger, snapshot);
+  write_ambient(ledger);
+}
+
+}  // namespace steptape::recorder

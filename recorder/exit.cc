@@ -1,0 +1,205 @@
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "live/tensors.h"
+#include "recorder/ledger.h"
+#include "trace/text.h"
+
+namespace steptape::recorder {
+namespace {
+
+constexpr std::string_view kGradientSuffix = ".grad";
+
+/// What the step left behind, compared with what it found.
+class Exit {
+ public:
+  Exit(Ledger& ledger, Recorded& recorded)
+      : ledger_(ledger), recorded_(recorded), snapshot_(ledger.objects.snapshot()) {}
+
+  void write() {
+    compare_tracked();
+    write_gradients();
+    compare_layouts();
+    compare_training();
+    write_results();
+    write_outsiders();
+    refuse_escaped();
+    for (trace::Seek& seek : ledger_.generators.at_end(ops())) refuse_seek(std::move(seek));
+    ledger_.recording.standing =
+        recorded_.created_state ? trace::Standing::kWarmUp : trace::Standing::kProbe;
+  }
+
+ private:
+  void compare_tracked() {
+    std::unordered_map<std::string_view, const live::TensorAt*> now;
+    for (const live::TensorAt& at : snapshot_.tensors) now.emplace(at.path, &at);
+    for (const TensorAtEntry& before : ledger_.entry) {
+      if (before.role == trace::Role::kGradient) continue;
+      const auto found = now.find(before.path);
+      if (found == now.end()) {
+        rebound(before.path, "is gone after the step");
+      } else if (ledger_.sightings.recognise(found->second->tensor) != before.tensor) {
+        rebound(before.path, "has another storage or shape after the step");
+      }
+      if (found != now.end()) now.erase(found);
+    }
+    for (const live::TensorAt& at : snapshot_.tensors) {
+      if (at.role != trace::Role::kGradient && now.contains(at.path)) created(at);
+    }
+  }
+
+  void created(const live::TensorAt& at) {
+    recorded_.created_state = true;
+    const trace::TensorId id = ledger_.sightings.see(at.tensor, Origin::kForeign, {});
+    if (id != trace::kNoTensor) give_role(ledger_.sightings.buffer_of(id), at.role, at.path);
+  }
+
+  void write_gradients() {
+    for (const live::TensorAt& at : snapshot_.tensors) {
+      if (at.role != trace::Role::kGradient) continue;
+      const trace::TensorId id = ledger_.sightings.see(at.tensor, Origin::kForeign, {});
+      ledger_.recording.exit_gradients.push_back(
+          {at.path.substr(0, at.path.size() - kGradientSuffix.size()), id});
+      if (id == trace::kNoTensor) continue;
+      const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
+      if (ledger_.sightings.buffers.live(buffer).origin == Origin::kForeign) {
+        rebound(at.path, "is a tensor that no recorded op made");
+      }
+      give_role(buffer, trace::Role::kGradient, at.path);
+    }
+  }
+
+  void write_results() {
+    bool is_unconsumed = false;
+    for (std::size_t k = 0; k < recorded_.results.size(); ++k) {
+      const at::Tensor& result = recorded_.results[k];
+      const trace::TensorId id = ledger_.sightings.see(result, Origin::kForeign, {});
+      ledger_.recording.results.push_back(id);
+      if (id == trace::kNoTensor) continue;
+      give_role(ledger_.sightings.buffer_of(id), trace::Role::kResult,
+                c10::str("results[", k, "]"));
+      if (!ledger_.graphs.is_unconsumed(result)) continue;
+      is_unconsumed = true;
+      ledger_.refusals.add(RefusalCode::kUnconsumedGraph, {},
+                           c10::str("results[", k, "] carries a graph that no backward consumed"));
+    }
+    has_open_graph_ = is_unconsumed;
+  }
+
+  /// Buffers that ops met and nobody announced: host-made and dead by now, or the user's own.
+  void write_outsiders() {
+    auto& buffers = ledger_.sightings.buffers;
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      const LiveBuffer& live = buffers.live(id);
+      trace::Buffer& description = buffers.description(id);
+      if (live.origin != Origin::kForeign || description.role != trace::Role::kTemporary) continue;
+      description.role = trace::Role::kConstant;
+      if (description.device.kind != trace::DeviceKind::kCpu) {
+        ledger_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
+                             c10::str("buffer ", id, " was made by no recorded op"));
+      }
+      if (!live.is_alive()) continue;
+      description.path = c10::str("outside[", recorded_.outside.size(), "]");
+      recorded_.outside.push_back({description.path, live.weak});
+    }
+  }
+
+  void refuse_escaped() {
+    // What an open graph saved is alive because of the graph, which is refused for itself.
+    if (has_open_graph_) return;
+    auto& buffers = ledger_.sightings.buffers;
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      const LiveBuffer& live = buffers.live(id);
+      const trace::Buffer& description = buffers.description(id);
+      if (live.origin != Origin::kMade || description.role != trace::Role::kTemporary ||
+          description.bytes == 0 || !live.is_alive()) {
+        continue;
+      }
+      const trace::Op& maker = ledger_.recording.ops[live.made_by];
+      const std::string& name = ledger_.recording.operator_of(maker).name;
+      ledger_.refusals.add(RefusalCode::kEscapedBuffer,
+                           {&name, live.made_by, maker.module, maker.scope},
+                           c10::str(description.bytes, " bytes made by `", name, "` op ",
+                                    live.made_by, " stay alive after the step"));
+    }
+  }
+
+  void compare_layouts() {
+    const auto& before = ledger_.recording.optimizers;
+    for (std::size_t k = 0; k < before.size() && k < snapshot_.optimizers.size(); ++k) {
+      compare_groups(before[k], snapshot_.optimizers[k]);
+    }
+  }
+
+  void compare_groups(const trace::OptimizerLayout& before, const trace::OptimizerLayout& now) {
+    if (now.state.size() > before.state.size()) recorded_.created_state = true;
+    if (before.groups.size() != now.groups.size()) {
+      changed(before.path + ".param_groups", std::to_string(before.groups.size()) + " groups",
+              std::to_string(now.groups.size()));
+      return;
+    }
+    for (std::size_t g = 0; g < now.groups.size(); ++g) {
+      const std::string path = c10::str(before.path, ".param_groups[", g, "]");
+      if (before.groups[g].parameters != now.groups[g].parameters) {
+        changed(path + ".params", "the parameters at entry", "others");
+      }
+      const auto& values = before.groups[g].hyperparameters;
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        const trace::Value& value = now.groups[g].hyperparameters.at(k).value;
+        if (value == values[k].value) continue;
+        changed(path + "." + values[k].name, trace::print_value(values[k].value),
+                trace::print_value(value));
+      }
+    }
+  }
+
+  void compare_training() {
+    for (const live::ModuleAt& now : snapshot_.modules) {
+      const auto before =
+          std::ranges::find(ledger_.recording.modules, now.path, &trace::Module::path);
+      if (before == ledger_.recording.modules.end()) continue;
+      const bool training = now.module->is_training();
+      if (before->training == training) continue;
+      changed(now.path + ".training", training ? "off" : "on", training ? "on" : "off");
+    }
+  }
+
+  void rebound(const std::string& path, const char* what) {
+    ledger_.refusals.add(RefusalCode::kReboundTensor, path, {}, "`" + path + "` " + what);
+  }
+
+  void changed(const std::string& path, const std::string& before, const std::string& now) {
+    ledger_.refusals.add(RefusalCode::kHyperparameterChanged, path, {},
+                         "`" + path + "` changed inside the step: " + before + " → " + now);
+  }
+
+  void refuse_seek(trace::Seek seek) {
+    ledger_.refusals.add(RefusalCode::kGeneratorSeek, {},
+                         "generator `" + seek.generator + "` was set after its last draw");
+    ledger_.recording.seeks.push_back(std::move(seek));
+  }
+
+  void give_role(trace::BufferId id, trace::Role role, const std::string& path) {
+    trace::Buffer& description = ledger_.sightings.buffers.description(id);
+    if (description.role != trace::Role::kTemporary) return;
+    if (ledger_.sightings.buffers.live(id).origin != Origin::kMade) return;
+    description.role = role;
+    description.path = path;
+  }
+
+  trace::Index ops() const { return static_cast<trace::Index>(ledger_.recording.ops.size()); }
+
+  Ledger& ledger_;
+  Recorded& recorded_;
+  live::Snapshot snapshot_;
+  bool has_open_graph_ = false;
+};
+
+}  // namespace
+
+void write_exit(Ledger& ledger, Recorded& recorded) { Exit(ledger, recorded).write(); }
+
+}  // namespace steptape::recorder

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "live/objects.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// Watches the states of the tracked generators, because setting one is no op. A state at a random
+/// op that is not the one the last random op left was set in between.
+class GeneratorWatch {
+ public:
+  explicit GeneratorWatch(const live::Objects& objects);
+
+  /// The path of the generator that a random op draws from: `argument`, or LibTorch's CPU
+  /// generator when the call names none.
+  std::string path_of(const std::optional<at::Generator>& argument) const;
+
+  std::optional<trace::Seek> before_draw(const std::string& path, trace::Index op);
+  void after_draw(const std::string& path);
+  /// Generators that were set after their last draw.
+  std::vector<trace::Seek> at_end(trace::Index ops);
+
+ private:
+  struct Watched {
+    std::string path;
+    at::Generator generator;
+    trace::Digest state;
+  };
+  Watched* find(const std::string& path);
+  static std::optional<trace::Seek> compare(Watched& watched, trace::Index op);
+
+  std::vector<Watched> watched_;
+};
+
+}  // namespace steptape::recorder

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+namespace steptape::recorder {
+
+/// The autograd nodes that ran inside the step. A node's address may serve another node later; its
+/// sequence number does not.
+class GraphWatch {
+ public:
+  void on_node(const torch::autograd::Node& node);
+  /// Whether `tensor` carries a graph of which no node ran.
+  bool is_unconsumed(const at::Tensor& tensor) const;
+
+ private:
+  using Identity = std::pair<const torch::autograd::Node*, std::uint64_t>;
+  std::set<Identity> ran_;
+  Identity last_{nullptr, 0};
+};
+
+}  // namespace steptape::recorder

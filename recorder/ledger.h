@@ -1,0 +1,45 @@
+#pragma once
+
+#include "live/objects.h"
+#include "recorder/generators.h"
+#include "recorder/graphs.h"
+#include "recorder/modules.h"
+#include "recorder/operators.h"
+#include "recorder/recorder.h"
+#include "recorder/refusals.h"
+#include "recorder/sightings.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// A tensor of the snapshot at entry: what is compared at exit. Holds no handle, so that gradients
+/// and state die when the step lets go of them.
+struct TensorAtEntry {
+  std::string path;
+  trace::Role role;
+  trace::TensorId tensor;
+};
+
+/// A recording in the making and what is known about it: filled by `write_entry`, then op by op by
+/// the Tape, then by `write_exit`.
+struct Ledger {
+  explicit Ledger(const live::Objects& tracked) : objects(tracked), generators(tracked) {}
+
+  const live::Objects& objects;
+  trace::Recording recording;
+  Refusals refusals{recording};
+  Sightings sightings{recording, refusals};
+  OperatorTable operators{recording.operators};
+  ModuleWatch modules{recording};
+  GeneratorWatch generators;
+  GraphWatch graphs;
+  std::vector<TensorAtEntry> entry;
+};
+
+/// Inputs, then tracked objects, then what is around the step.
+void write_entry(Ledger& ledger, const std::vector<Argument>& arguments);
+
+/// Roles, gradients, results, and what the step left behind.
+void write_exit(Ledger& ledger, Recorded& recorded);
+
+}  // namespace steptape::recorder

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "live/operators.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// What every call of one operator has in common.
+struct KnownOperator {
+  trace::Index id = 0;  ///< in Recording::operators
+  const live::Effects* effects = nullptr;
+  std::string name;            ///< "aten::add_"
+  std::vector<bool> reads;     ///< arguments whose bytes it looks at
+  std::int64_t training = -1;  ///< position of a bool argument that switches training on
+  bool is_ignored = false;     ///< bookkeeping of a profiler, no part of the step
+};
+
+/// Operators by handle. Fills Recording::operators.
+class OperatorTable {
+ public:
+  explicit OperatorTable(std::vector<trace::Operator>& operators) : operators_(operators) {}
+  const KnownOperator& get(const c10::OperatorHandle& op);
+
+ private:
+  std::vector<trace::Operator>& operators_;
+  std::unordered_map<const c10::OperatorName*, KnownOperator> known_;
+};
+
+}  // namespace steptape::recorder

@@ -1,0 +1,50 @@
+#include "recorder/recorder.h"
+
+#include "recorder/active_listener.h"
+#include "recorder/ledger.h"
+#include "recorder/scopes.h"
+#include "recorder/tape.h"
+#include "steptape/error.h"
+
+namespace steptape::recorder {
+namespace {
+
+/// Ends the tape when the step ends, by return or by exception: a thread of the step that goes on
+/// must not write to objects that may be gone.
+class Open {
+ public:
+  explicit Open(Tape& tape) : tape_(tape) {}
+  ~Open() { tape_.close(); }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+
+ private:
+  Tape& tape_;
+};
+
+}  // namespace
+
+bool is_recording() noexcept { return active_listener() != nullptr; }
+
+Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
+                const live::Objects& objects, Interceptor& interceptor) {
+  if (is_recording()) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "a recording is active in this thread: a step cannot be recorded inside another");
+  }
+  objects.check_alive();
+  Recorded recorded;
+  const auto tape = std::make_shared<Tape>(objects);
+  const Open open(*tape);
+  tape->guarded([&] { write_entry(tape->ledger(), arguments); });
+  {
+    const ScopeWatch scopes;
+    const auto listening = interceptor.listen(tape);
+    recorded.results = step();
+  }
+  tape->guarded([&] { write_exit(tape->ledger(), recorded); });
+  recorded.recording = std::move(tape->ledger().recording);
+  return recorded;
+}
+
+}  // namespace steptape::recorder

@@ -1,0 +1,125 @@
+#include "recorder/sightings.h"
+
+#include <c10/util/StringUtil.h>
+
+#include "live/tensors.h"
+
+namespace steptape::recorder {
+namespace {
+
+constexpr std::size_t kMostContent = std::size_t{64} << 20;
+
+std::size_t hash_of(const trace::Tensor& tensor) {
+  std::size_t hash = tensor.buffer * 0x9e3779b97f4a7c15u;
+  const auto mix = [&hash](std::uint64_t value) {
+    hash = (hash ^ value) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  };
+  mix(static_cast<std::uint64_t>(tensor.dtype));
+  mix(static_cast<std::uint64_t>(tensor.offset));
+  for (const auto size : tensor.sizes) mix(static_cast<std::uint64_t>(size));
+  for (const auto stride : tensor.strides) mix(static_cast<std::uint64_t>(stride));
+  return hash;
+}
+
+}  // namespace
+
+trace::TensorId Sightings::see(const at::Tensor& tensor, Origin origin, const Site& site) {
+  if (!tensor.defined() || refuse_kind(tensor, site)) return trace::kNoTensor;
+  const trace::BufferId id = buffer_for(tensor, origin, site);
+  trace::Tensor geometry = live::geometry_of(tensor, id);
+  if (!rebase(geometry)) {
+    refusals_.add(RefusalCode::kOverlappingMemory, site,
+                  "the step reaches memory around `" + recording_.buffers[id].path +
+                      "` that no argument covers");
+    return trace::kNoTensor;
+  }
+  return number(std::move(geometry));
+}
+
+trace::TensorId Sightings::recognise(const at::Tensor& tensor) {
+  if (!tensor.defined() || live::unplannable_kind(tensor)) return trace::kNoTensor;
+  const auto id = buffers.find(tensor.storage().unsafeGetStorageImpl());
+  if (!id) return trace::kNoTensor;
+  trace::Tensor geometry = live::geometry_of(tensor, *id);
+  return rebase(geometry) ? number(std::move(geometry)) : trace::kNoTensor;
+}
+
+bool Sightings::refuse_kind(const at::Tensor& tensor, const Site& site) {
+  if (const auto kind = live::unplannable_kind(tensor)) {
+    refusals_.add(RefusalCode::kTensorKind, site, c10::str("a tensor that is ", *kind));
+    return true;
+  }
+  if (const auto device = live::foreign_device(tensor)) {
+    refusals_.add(RefusalCode::kDevice, site, c10::str("a tensor on device ", *device));
+    return true;
+  }
+  return false;
+}
+
+trace::BufferId Sightings::buffer_for(const at::Tensor& tensor, Origin origin, const Site& site) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  if (const auto known = buffers.find(storage)) {
+    // An `out=` argument of another size makes its storage grow.
+    if (buffers.live(*known).origin == Origin::kMade) {
+      auto& bytes = buffers.description(*known).bytes;
+      bytes = std::max<std::uint64_t>(bytes, storage->nbytes());
+    }
+    return *known;
+  }
+  const trace::BufferId id = buffers.add(storage, origin);
+  if (origin == Origin::kMade) buffers.live(id).made_by = site.index;
+  if (origin == Origin::kForeign) keep_content(id);
+  if (const auto other = buffers.place(id)) {
+    refusals_.add(RefusalCode::kOverlappingMemory, site,
+                  c10::str("buffers ", *other, " and ", id, " lie over the same bytes (",
+                           shape_text(live::geometry_of(tensor, id)), ")"));
+  }
+  return id;
+}
+
+// A tensor that the host made is dead when its op returns: its bytes are taken now or never.
+void Sightings::keep_content(trace::BufferId id) {
+  const c10::StorageImpl& storage = *buffers.live(id).storage;
+  if (storage.device_type() != c10::DeviceType::CPU) return;
+  trace::Buffer& description = buffers.description(id);
+  description.digest = live::full_digest(storage);
+  if (storage.nbytes() <= kMostContent) {
+    description.content = trace::make_blob(storage.data(), storage.nbytes());
+  }
+}
+
+bool Sightings::rebase(trace::Tensor& geometry) const {
+  const LiveBuffer& live = buffers.live(geometry.buffer);
+  if (live.origin != Origin::kInput) return true;
+  if (geometry.numel() == 0) {
+    geometry.offset = 0;
+    return true;
+  }
+  const auto item = static_cast<std::int64_t>(trace::bytes_of(geometry.dtype));
+  const auto first = geometry.offset * item - static_cast<std::int64_t>(live.first_byte);
+  if (first < 0 || first % item != 0) return false;
+  geometry.offset = first / item;
+  return geometry.byte_range().second <= recording_.buffers[geometry.buffer].bytes;
+}
+
+trace::TensorId Sightings::number(trace::Tensor geometry) {
+  const std::size_t hash = hash_of(geometry);
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto candidate = first; candidate != last; ++candidate) {
+    if (recording_.tensors[candidate->second] == geometry) return candidate->second;
+  }
+  const auto id = static_cast<trace::TensorId>(recording_.tensors.size());
+  recording_.tensors.push_back(std::move(geometry));
+  by_hash_.emplace(hash, id);
+  return id;
+}
+
+std::string shape_text(const trace::Tensor& tensor) {
+  std::string text;
+  for (const auto size : tensor.sizes) text += (text.empty() ? "" : "×") + std::to_string(size);
+  if (text.empty()) text = "scalar";
+  return text + " " + std::string(trace::name_of(tensor.dtype));
+}
+
+}  // namespace steptape::recorder

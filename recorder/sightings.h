@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <unordered_map>
+
+#include "recorder/buffers.h"
+#include "recorder/refusals.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// Numbers tensors and buffers by first sight, so that recordings of equal steps are equal. A
+/// tensor that no trace can hold gets no number but a refusal.
+class Sightings {
+ public:
+  Sightings(trace::Recording& recording, Refusals& refusals)
+      : buffers(recording.buffers), recording_(recording), refusals_(refusals) {}
+
+  /// The number of a tensor; a storage not seen before becomes a buffer of this origin.
+  trace::TensorId see(const at::Tensor& tensor, Origin origin, const Site& site);
+  /// The number of a tensor over a buffer seen before, else kNoTensor; refuses nothing.
+  trace::TensorId recognise(const at::Tensor& tensor);
+  /// The buffer under a numbered tensor.
+  trace::BufferId buffer_of(trace::TensorId id) const { return recording_.tensors[id].buffer; }
+
+  BufferTable buffers;
+
+ private:
+  bool refuse_kind(const at::Tensor& tensor, const Site& site);
+  trace::BufferId buffer_for(const at::Tensor& tensor, Origin origin, const Site& site);
+  void keep_content(trace::BufferId id);
+  bool rebase(trace::Tensor& geometry) const;
+  trace::TensorId number(trace::Tensor geometry);
+
+  trace::Recording& recording_;
+  Refusals& refusals_;
+  std::unordered_multimap<std::size_t, trace::TensorId> by_hash_;
+};
+
+/// "64×32 float32": a tensor as refusals name it.
+std::string shape_text(const trace::Tensor& tensor);
+
+}  // namespace steptape::recorder

@@ -1,0 +1,225 @@
+#include "recorder/tape.h"
+
+#include <ATen/SequenceNumber.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/util/StringUtil.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "live/values.h"
+#include "recorder/scopes.h"
+
+namespace steptape::recorder {
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+Arguments as_array(const torch::jit::Stack& stack, std::size_t count) {
+  return Arguments(stack).slice(stack.size() - count, count);
+}
+
+bool is_opaque(const trace::Value& value) {
+  return std::holds_alternative<trace::Opaque>(value.data);
+}
+
+}  // namespace
+
+Tape::Tape(const live::Objects& objects)
+    : ledger_(objects),
+      first_sequence_(at::sequence_number::peek()),
+      next_sequence_(first_sequence_),
+      name_tensor_([this](const at::Tensor& tensor) {
+        const trace::TensorId id = ledger_.sightings.see(tensor, origin_, site_);
+        if (id != trace::kNoTensor) named_.push_back({id, argument_});
+        return id;
+      }),
+      name_generator_([this](const at::Generator& generator) {
+        return ledger_.generators.path_of(generator);
+      }) {}
+
+void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                 const std::function<void()>& run) {
+  Running running;
+  guarded([&] { before(op, as_array(stack, op.schema().arguments().size()), running); });
+  try {
+    run();
+  } catch (...) {
+    guarded([&] { threw(running); });
+    throw;
+  }
+  guarded([&] { after(as_array(stack, op.schema().returns().size()), running); });
+}
+
+void Tape::close() {
+  std::lock_guard lock(mutex_);
+  is_closed_ = true;
+}
+
+void Tape::failed(const char* what) noexcept {
+  is_closed_ = true;
+  ledger_.refusals.add(RefusalCode::kRecordingFailed, site_,
+                       c10::str("the recorder stopped: ", what));
+}
+
+void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& running) {
+  const KnownOperator& known = ledger_.operators.get(op);
+  if (known.is_ignored) return;
+  running.index = static_cast<trace::Index>(ledger_.recording.ops.size());
+  running.op.op = known.id;
+  running.op.scope = scope_index();
+  site_ = {&known.name, running.index, trace::kNone, running.op.scope};
+  if (known.training >= 0 && arguments[known.training].isBool()) {
+    running.is_training = arguments[known.training].toBool();
+  }
+  check_modes();
+  name_arguments(arguments, running);
+  running.known = &known;
+  name_context(running);
+  if (running.op.module != trace::kNone) {
+    ledger_.refusals.set_module(running.index, running.op.module);
+    site_.module = running.op.module;
+  }
+  check_operator(op, arguments, running);
+  check_draw(arguments, running);
+  check_reads(running);
+  // The place is taken now, so that ops stand in the order in which they started.
+  ledger_.recording.ops.push_back(running.op);
+}
+
+void Tape::after(Arguments outputs, Running& running) {
+  if (running.known == nullptr) return;
+  site_ = {&running.known->name, running.index, running.op.module, running.op.scope};
+  name_outputs(outputs, running);
+  compare_measured(running);
+  note_writes(running);
+  if (running.generator) ledger_.generators.after_draw(*running.generator);
+  ledger_.recording.ops[running.index] = std::move(running.op);
+}
+
+void Tape::threw(const Running& running) {
+  if (running.known == nullptr) return;
+  site_ = {&running.known->name, running.index, running.op.module, running.op.scope};
+  // Only a step that catches it gets as far as being judged by this.
+  ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
+                       "an op threw and the step caught the exception");
+}
+
+void Tape::name_arguments(Arguments arguments, Running& running) {
+  origin_ = Origin::kForeign;
+  named_.clear();
+  running.op.inputs.reserve(arguments.size());
+  for (argument_ = 0; argument_ < arguments.size(); ++argument_) {
+    running.op.inputs.push_back(
+        live::value_of(arguments[argument_], name_tensor_, name_generator_));
+  }
+  running.arguments = named_;
+}
+
+void Tape::name_context(Running& running) {
+  const bool is_owner = std::this_thread::get_id() == owner_;
+  const std::uint64_t sequence = is_owner ? at::sequence_number::peek() : next_sequence_;
+  const auto node = torch::autograd::get_current_node();
+  if (node != nullptr) {
+    name_backward(running, *node);
+  } else {
+    // Autograd made a node for this op just before it came here, if it made one.
+    if (sequence != next_sequence_) {
+      running.op.sequence = static_cast<std::int64_t>(sequence - 1 - first_sequence_);
+    }
+    for (const Tensor& tensor : running.arguments) {
+      running.op.module = ledger_.modules.owner(ledger_.sightings.buffer_of(tensor.id));
+      if (running.op.module != trace::kNone) break;
+    }
+    if (running.op.module != trace::kNone) {
+      ledger_.modules.reach(running.op.module, running.index, running.op.sequence);
+    }
+  }
+  next_sequence_ = sequence;
+}
+
+void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
+  running.op.phase = trace::Phase::kBackward;
+  ledger_.graphs.on_node(node);
+  if (const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node)) {
+    const trace::TensorId variable = ledger_.sightings.recognise(accumulate->variable);
+    if (variable != trace::kNoTensor) {
+      running.op.module = ledger_.modules.owner(ledger_.sightings.buffer_of(variable));
+    }
+    return;
+  }
+  const std::uint64_t sequence = node.sequence_nr();
+  if (sequence < first_sequence_) return;
+  running.op.sequence = static_cast<std::int64_t>(sequence - first_sequence_);
+  running.op.module = ledger_.modules.of_sequence(running.op.sequence);
+}
+
+trace::Index Tape::scope_index() {
+  const std::string& scope = ScopeWatch::current();
+  if (scope.empty()) return trace::kNone;
+  const auto next = static_cast<trace::Index>(ledger_.recording.scopes.size());
+  const auto [entry, is_new] = scopes_.try_emplace(scope, next);
+  if (is_new) ledger_.recording.scopes.push_back(scope);
+  return entry->second;
+}
+
+void Tape::check_modes() {
+  if (std::this_thread::get_id() != owner_) return;
+  const std::int64_t modes = c10::impl::TorchDispatchModeTLS::stack_len();
+  if (modes_ < 0) modes_ = modes;
+  if (modes > modes_) {
+    ledger_.refusals.add(RefusalCode::kDispatchMode, "a dispatch mode", site_,
+                         "the step runs under a dispatch mode of its own");
+  }
+  if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerBackMode)) {
+    ledger_.refusals.add(RefusalCode::kDispatchMode, "a functorch transform", site_,
+                         "the step runs under a functorch transform");
+  }
+}
+
+void Tape::check_operator(const c10::OperatorHandle& op, Arguments arguments,
+                          const Running& running) {
+  const live::Effects& effects = *running.known->effects;
+  if (effects.is_host_read) {
+    ledger_.refusals.add(RefusalCode::kHostRead, site_,
+                         "the host reads a value of a tensor inside the step");
+  }
+  if (effects.is_dynamic_shape && live::has_dynamic_shape(op, arguments)) {
+    ledger_.refusals.add(RefusalCode::kDataDependentShape, site_,
+                         "the shape of a result depends on the contents of an argument");
+  }
+  if (!effects.is_replayable || std::ranges::any_of(running.op.inputs, is_opaque)) {
+    ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
+                         "a plan cannot call `" + running.known->name + "`");
+  }
+}
+
+void Tape::check_draw(Arguments arguments, Running& running) {
+  std::optional<at::Generator> generator;
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isGenerator()) generator = argument.toGenerator();
+  }
+  if (!running.known->effects->is_random && !generator) return;
+  running.generator = ledger_.generators.path_of(generator);
+  const auto is_elsewhere = [&](const Tensor& tensor) {
+    const auto buffer = ledger_.sightings.buffer_of(tensor.id);
+    return ledger_.recording.buffers[buffer].device.kind != trace::DeviceKind::kCpu;
+  };
+  // Every device has a default generator of its own; ours is the CPU's.
+  if (!generator && std::ranges::any_of(running.arguments, is_elsewhere)) running.generator = "";
+  if (running.generator->empty()) {
+    ledger_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
+                         "the op draws from a generator that is neither the default nor tracked");
+    return;
+  }
+  if (auto seek = ledger_.generators.before_draw(*running.generator, running.index)) {
+    ledger_.refusals.add(RefusalCode::kGeneratorSeek, site_,
+                         "generator `" + seek->generator + "` was set before the op");
+    ledger_.recording.seeks.push_back(std::move(*seek));
+  }
+}
+
+}  // namespace steptape::recorder

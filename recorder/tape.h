@@ -1,0 +1,106 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "recorder/ledger.h"
+
+namespace steptape::recorder {
+
+/// Writes down each op of one step: its arguments before it runs, its results after. Several
+/// threads of one step may call it. What goes wrong inside becomes a refusal, never an exception.
+class Tape final : public OpListener {
+ public:
+  explicit Tape(const live::Objects& objects);
+
+  void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+             const std::function<void()>& run) override;
+
+  Ledger& ledger() { return ledger_; }
+  /// Ops of threads that outlive the step are let through unseen from here on.
+  void close();
+
+  /// Runs `write` under the lock; what it throws becomes a refusal and ends the recording.
+  template <typename Write>
+  void guarded(Write&& write) noexcept;
+
+ private:
+  struct Tensor {
+    trace::TensorId id;
+    std::uint32_t argument;
+  };
+  /// One op between its start and its end.
+  struct Running {
+    const KnownOperator* known = nullptr;
+    trace::Index index = trace::kNone;
+    trace::Op op;
+    std::vector<Tensor> arguments;
+    std::vector<std::pair<std::size_t, trace::Digest>> measured;  ///< positions in `arguments`
+    std::optional<std::string> generator;
+    bool is_training = true;  ///< no argument of the call says otherwise
+  };
+
+  void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
+  void after(c10::ArrayRef<c10::IValue> stack, Running& running);
+  void threw(const Running& running);
+  bool writes(const Running& running, std::size_t argument) const;
+  void failed(const char* what) noexcept;
+
+  void name_arguments(c10::ArrayRef<c10::IValue> arguments, Running& running);
+  void name_context(Running& running);
+  void name_backward(Running& running, const torch::autograd::Node& node);
+  void check_operator(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                      const Running& running);
+  void check_modes();
+  void check_draw(c10::ArrayRef<c10::IValue> arguments, Running& running);
+  void check_reads(Running& running);
+  void check_written(const trace::Tensor& tensor);
+  std::optional<trace::Digest> check_content(trace::BufferId buffer);
+  void name_outputs(c10::ArrayRef<c10::IValue> outputs, Running& running);
+  void compare_measured(Running& running);
+  void note_writes(Running& running);
+  void note_write(trace::TensorId id, trace::Index op);
+  void note_content(trace::BufferId buffer);
+  trace::Index scope_index();
+
+  Ledger ledger_;
+  std::mutex mutex_;
+  bool is_closed_ = false;  ///< or has failed
+  const std::thread::id owner_ = std::this_thread::get_id();
+  const std::uint64_t first_sequence_;
+  std::uint64_t next_sequence_;  ///< autograd's counter at the op before
+  std::int64_t modes_ = -1;      ///< on the stack at the first op
+  std::unordered_map<std::string, trace::Index> scopes_;
+
+  // Of the op that is being named, under the lock.
+  Site site_;
+  Origin origin_ = Origin::kForeign;
+  std::uint32_t argument_ = 0;
+  std::vector<Tensor> named_;
+  const std::function<trace::TensorId(const at::Tensor&)> name_tensor_;
+  const std::function<std::string(const at::Generator&)> name_generator_;
+};
+
+template <typename Write>
+void Tape::guarded(Write&& write) noexcept {
+  try {
+    std::lock_guard lock(mutex_);
+    if (is_closed_) return;
+    try {
+      write();
+    } catch (const std::exception& error) {
+      failed(error.what());
+    } catch (...) {
+      failed("an unknown exception");
+    }
+  } catch (...) {
+    // The lock itself failed; the step goes on and what this call had to say is lost.
+    is_closed_ = true;
+  }
+}
+
+}  // namespace steptape::recorder

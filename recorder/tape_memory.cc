@@ -1,0 +1,118 @@
+#include <c10/util/StringUtil.h>
+
+#include "live/values.h"
+#include "recorder/tape.h"
+
+/// What an op does to memory: the second half of the Tape.
+namespace steptape::recorder {
+
+bool Tape::writes(const Running& running, std::size_t argument) const {
+  const live::Effects& effects = *running.known->effects;
+  return effects.writes[argument] && (running.is_training || !effects.writes_unannotated[argument]);
+}
+
+void Tape::check_reads(Running& running) {
+  for (std::size_t k = 0; k < running.arguments.size(); ++k) {
+    const Tensor& tensor = running.arguments[k];
+    if (!running.known->reads[tensor.argument]) continue;
+    const trace::Tensor& geometry = ledger_.recording.tensors[tensor.id];
+    check_written(geometry);
+    const auto content = check_content(geometry.buffer);
+    const bool is_made = ledger_.sightings.buffers.live(geometry.buffer).origin == Origin::kMade;
+    if (content && !is_made && !writes(running, tensor.argument)) {
+      running.measured.emplace_back(k, *content);
+    }
+  }
+}
+
+void Tape::check_written(const trace::Tensor& tensor) {
+  const auto& written = ledger_.sightings.buffers.live(tensor.buffer).written;
+  if (!written) return;
+  bool is_covered = true;
+  for_each_range(tensor, [&](std::uint64_t begin, std::uint64_t end) {
+    is_covered = is_covered && written->covers(begin, end);
+  });
+  if (is_covered) return;
+  const trace::Index maker = ledger_.sightings.buffers.live(tensor.buffer).made_by;
+  ledger_.refusals.add(RefusalCode::kUnwrittenRead, site_,
+                       c10::str("reads ", shape_text(tensor), " made by op ", maker,
+                                ", of which no recorded op wrote all bytes"));
+}
+
+std::optional<trace::Digest> Tape::check_content(trace::BufferId buffer) {
+  LiveBuffer& live = ledger_.sightings.buffers.live(buffer);
+  const auto content = ledger_.sightings.buffers.digest_of(buffer);
+  if (content && live.content && *content != *live.content) {
+    const std::string& path = ledger_.recording.buffers[buffer].path;
+    ledger_.refusals.add(RefusalCode::kWrittenOutside, site_,
+                         c10::str("the bytes of ", path.empty() ? "a temporary" : path,
+                                  " changed since the op that wrote or read them last"));
+  }
+  if (content) live.content = content;
+  return content;
+}
+
+void Tape::name_outputs(c10::ArrayRef<c10::IValue> outputs, Running& running) {
+  origin_ = Origin::kMade;
+  argument_ = 0;
+  named_.clear();
+  auto& buffers = ledger_.sightings.buffers;
+  const auto first_new = static_cast<trace::BufferId>(buffers.size());
+  running.op.outputs.reserve(outputs.size());
+  for (const c10::IValue& output : outputs) {
+    running.op.outputs.push_back(live::value_of(output, name_tensor_, name_generator_));
+  }
+  for (trace::BufferId id = first_new; id < buffers.size(); ++id) {
+    if (running.known->effects->makes_unwritten) {
+      buffers.live(id).written.emplace();
+    } else {
+      note_content(id);
+    }
+  }
+}
+
+void Tape::compare_measured(Running& running) {
+  for (const auto& [position, before] : running.measured) {
+    const trace::TensorId id = running.arguments[position].id;
+    const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
+    const auto now = ledger_.sightings.buffers.digest_of(buffer);
+    if (!now || *now == before) continue;
+    running.op.unannotated_writes.push_back(id);
+    note_write(id, running.index);
+    ledger_.refusals.add(RefusalCode::kUnannotatedWrite, site_,
+                         c10::str("writes its argument ", running.arguments[position].argument,
+                                  ", which its schema does not say"));
+  }
+}
+
+void Tape::note_writes(Running& running) {
+  for (const Tensor& tensor : running.arguments) {
+    if (!writes(running, tensor.argument)) continue;
+    if (running.known->effects->writes_unannotated[tensor.argument]) {
+      running.op.unannotated_writes.push_back(tensor.id);
+    }
+    note_write(tensor.id, running.index);
+  }
+}
+
+void Tape::note_write(trace::TensorId id, trace::Index op) {
+  const trace::Tensor& tensor = ledger_.recording.tensors[id];
+  LiveBuffer& live = ledger_.sightings.buffers.live(tensor.buffer);
+  if (live.first_write == trace::kNone) live.first_write = op;
+  if (live.written) {
+    for_each_range(
+        tensor, [&live](std::uint64_t begin, std::uint64_t end) { live.written->add(begin, end); });
+  }
+  note_content(tensor.buffer);
+  if (live.origin != Origin::kForeign) return;
+  ledger_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", tensor.buffer), site_,
+                       c10::str("tracked: ", ledger_.objects.text(), "; written: ",
+                                shape_text(tensor), ", first by `", *site_.op, "` op ", op));
+}
+
+void Tape::note_content(trace::BufferId buffer) {
+  auto& buffers = ledger_.sightings.buffers;
+  buffers.live(buffer).content = buffers.digest_of(buffer);
+}
+
+}  // namespace steptape::recorder
