@@ -120,28 +120,25 @@ Run train_eagerly(const Split& data) {
   return run;
 }
 
+void print_row(const char* what, double eager, double replay) {
+  std::printf("  %-26s %9.0f %9.0f\n", what, eager, replay);
+}
+
 void print_table(const Run& eager, const Run& replayed, const steptape::Stats& stats) {
   const double eager_us = median(eager.microseconds);
   const double replay_us = median(replayed.microseconds);
-  std::printf("  %-22s %10s %10s %8s\n", "", "eager", "replay", "ratio");
-  std::printf("  %-23s %10.1f", "µs a step (median)", eager_us);
-  if (replay_us > 0) std::printf(" %10.1f %7.2fx", replay_us, eager_us / replay_us);
-  std::printf("\n");
-  std::printf("  %-22s %9.1f%% %9.1f%%\n", "test accuracy", 100 * eager.accuracy,
-              100 * replayed.accuracy);
-  for (const auto& plan : stats.variants) {
-    std::printf("  plan: %llu ops, %llu calls, arena %llu of %llu bytes, made in %.0f µs\n",
-                static_cast<unsigned long long>(plan.ops),
-                static_cast<unsigned long long>(plan.calls),
-                static_cast<unsigned long long>(plan.arena_bytes),
-                static_cast<unsigned long long>(plan.temporary_bytes), plan.plan_us);
+  std::printf("  %-26s %9s %9s\n", "", "eager", "replay");
+  print_row("us a step, median", eager_us, replay_us);
+  if (replay_us > 0) std::printf("  %-26s %9s %8.2fx\n", "ratio", "", eager_us / replay_us);
+  if (!stats.variants.empty()) {
+    const auto& plan = stats.variants.front();
+    print_row("ops, calls of a replay", static_cast<double>(plan.ops),
+              static_cast<double>(plan.calls));
+    print_row("bytes of temporaries", static_cast<double>(plan.temporary_bytes),
+              static_cast<double>(plan.arena_bytes));
   }
-  std::printf("  steps: %llu recorded, %llu trial, %llu replayed, %llu audited, %llu eager\n",
-              static_cast<unsigned long long>(stats.recorded),
-              static_cast<unsigned long long>(stats.trials),
-              static_cast<unsigned long long>(stats.replayed),
-              static_cast<unsigned long long>(stats.audits),
-              static_cast<unsigned long long>(stats.eager));
+  std::printf("  %-26s %8.1f%% %8.1f%%\n", "test accuracy", 100 * eager.accuracy,
+              100 * replayed.accuracy);
 }
 
 bool report(const Run& eager, const Run& replayed, const steptape::Stats& stats) {

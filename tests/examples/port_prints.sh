@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# port_prints.sh EAGER PORT: both programs print the same losses and accuracies.
+# port_prints.sh EAGER PORT: both programs print the same losses and accuracies, and the port did not
+# just run eagerly: it left the trace of a trusted plan.
 set -euo pipefail
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
@@ -8,4 +9,5 @@ cd "$scratch"
 "$2" | tr '\r' '\n' >port.txt
 [[ -s eager.txt ]] || { echo "$1 printed nothing"; exit 1; }
 diff eager.txt port.txt
+[[ -s mnist.tape ]] || { echo "$2 trusted no plan"; exit 1; }
 tail -n 1 port.txt
