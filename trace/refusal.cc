@@ -19,8 +19,8 @@ using enum RefusalCode;
 
 constexpr std::array kRows = {
     Row{kHostRead, "host_read",
-        "Move item(), is_nonzero() or the copy to the host behind the step, return the tensor "
-        "instead, or hand it to session.observe()"},
+        "Move item(), is_nonzero() or the copy to the host behind the step: return the tensor "
+        "and read it outside"},
     Row{kDataDependentShape, "data_dependent_shape",
         "Keep shapes fixed: use where() or a mask in place of nonzero(), masked_select() or "
         "boolean indexing, or do that part outside the step"},
@@ -37,16 +37,14 @@ constexpr std::array kRows = {
         "Mark the written argument in the op's schema, as in `Tensor(a!) self`, or call a variant "
         "of the op that returns a new tensor"},
     Row{kHostTensorVaries, "host_tensor_varies",
-        "Make torch.tensor(...) or from_blob() before the step and pass it as an argument, or "
-        "declare the number that it holds with session.host(name, fn)"},
+        "Make torch.tensor(...) or from_blob() before the step and pass it as an argument"},
     Row{kOutsideTensorVaries, "outside_tensor_varies",
         "Pass the tensor as an argument of the step, or track the object that holds it"},
     Row{kOverlappingMemory, "overlapping_memory",
         "Give each storage its own memory: clone() tensors made with from_blob() or from_numpy() "
         "over the same bytes, or make them views of one tensor"},
     Row{kEscapedBuffer, "escaped_buffer",
-        "Return the tensor from the step, hand it to session.observe(), or store detach().clone() "
-        "into a tracked tensor with copy_()"},
+        "Return the tensor from the step, or copy_() its values into a tracked tensor"},
     Row{kReboundTensor, "rebound_tensor",
         "Write the tracked tensor in place with copy_() under NoGradGuard instead of assigning a "
         "new tensor to it, and keep resize_(), set_() and module.to() outside the step"},
@@ -65,17 +63,16 @@ constexpr std::array kRows = {
     Row{kUntrackedGenerator, "untracked_generator",
         "Track the generator with session.track(name, generator), or draw from the default one"},
     Row{kUnreplayableOp, "unreplayable_op",
-        "Replace the op by aten ops, call it outside the step, or allow it by name in "
-        "Options::allow_ops if it is a pure function of its tensors"},
+        "Replace the op by aten ops, or call it outside the step"},
     Row{kUnstableOpStream, "unstable_op_stream",
         "Make the step issue the same ops every time: wrap each branch as a step of its own, and "
         "pass a fixed set of shapes"},
     Row{kScalarVaries, "scalar_varies",
-        "Declare the number with session.host(name, fn), or pass it to the step as a tensor "
-        "argument"},
+        "Pass the number to the step as a 0-dim tensor argument, or keep it constant; as a number "
+        "argument it is guarded by value, one variant for each"},
     Row{kOptimizerUnsupported, "optimizer_unsupported",
-        "Use an optimizer from docs/optimizers.md, or leave optimizer.step() outside the wrapped "
-        "step so that forward and backward replay alone"},
+        "Call optimizer.step() outside the wrapped step, so that forward and backward replay "
+        "alone, or train with SGD"},
     Row{kHyperparameterChanged, "hyperparameter_changed",
         "Move scheduler.step() and other changes of hyperparameters out of the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",
@@ -83,10 +80,10 @@ constexpr std::array kRows = {
         "NoGradGuard"},
     Row{kTrialDiverged, "trial_diverged",
         "Look for state that the step changes behind torch's back and track it; if there is none, "
-        "report this with the trace file, which `steptape verify` checks alone"},
+        "report this with the trace file"},
     Row{kAuditDiverged, "audit_diverged",
-        "Look for host state, such as a counter or a schedule, that only eager steps advance, and "
-        "declare it with session.host(name, fn) or session.guard(name, fn)"},
+        "Look for host state, such as a counter or a captured number, that only eager steps "
+        "advance; pass it as an argument, or move it out of the step"},
     Row{kTooManyVariants, "too_many_variants",
         "Pad inputs to few shapes or drop the last short batch, or raise Options::max_variants"},
     Row{kNestedStep, "nested_step",

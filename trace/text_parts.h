@@ -12,7 +12,7 @@ namespace steptape::trace {
 inline constexpr std::string_view kTextHeader = "steptape trace 1";
 
 /// In double quotes, with control characters, quotes and backslashes escaped.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 /// "x00ff": the bytes in hexadecimal.
 std::string hex_of(const std::vector<std::byte>& bytes);
 /// Whether `word` can stand in an op line without quotes: "aten::add_.Tensor".

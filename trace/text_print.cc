@@ -41,7 +41,7 @@ class Printer {
     for (const Fact& fact : trace.environment) print_fact("environment", fact);
     for (const Step& step : trace.steps) {
       line("");
-      line("step {} at {}", quoted(step.name), quoted(step.place));
+      line("step {} at {}", in_quotes(step.name), in_quotes(step.place));
       for (const Recording& recording : step.recordings) {
         line("");
         print_recording(recording);
@@ -49,7 +49,7 @@ class Printer {
     }
     if (!trace.state.empty()) line("");
     for (const Saved& saved : trace.state) {
-      line("saved {} address {}{}", quoted(saved.path), saved.address_mod_64,
+      line("saved {} address {}{}", in_quotes(saved.path), saved.address_mod_64,
            content_of(saved.content));
     }
   }
@@ -73,7 +73,7 @@ class Printer {
   }
 
   void print_fact(std::string_view word, const Fact& fact) {
-    line("{} {} = {}", word, quoted(fact.name), quoted(fact.value));
+    line("{} {} = {}", word, in_quotes(fact.name), in_quotes(fact.value));
   }
 
   std::string content_of(const Blob& blob) const {
@@ -97,15 +97,16 @@ void Printer::print_around(const Recording& recording) {
   for (const Fact& fact : recording.ambient) print_fact("  ambient", fact);
   for (std::size_t i = 0; i < recording.operators.size(); ++i) {
     const Operator& op = recording.operators[i];
-    line("  operator o{} {} {} {}", i, quoted(op.name), quoted(op.overload), quoted(op.schema));
+    line("  operator o{} {} {} {}", i, in_quotes(op.name), in_quotes(op.overload),
+         in_quotes(op.schema));
   }
   for (std::size_t i = 0; i < recording.modules.size(); ++i) {
     const Module& module = recording.modules[i];
-    line("  module m{} {} {} {}", i, quoted(module.path), quoted(module.type),
+    line("  module m{} {} {} {}", i, in_quotes(module.path), in_quotes(module.type),
          module.training ? "training" : "evaluating");
   }
   for (std::size_t i = 0; i < recording.scopes.size(); ++i) {
-    line("  scope s{} {}", i, quoted(recording.scopes[i]));
+    line("  scope s{} {}", i, in_quotes(recording.scopes[i]));
   }
 }
 
@@ -113,7 +114,7 @@ void Printer::print_memory(const Recording& recording) {
   for (std::size_t i = 0; i < recording.buffers.size(); ++i) {
     const Buffer& buffer = recording.buffers[i];
     line("  buffer b{} {} bytes {} {} {} address {}{}{}", i, buffer.bytes, text_of(buffer.device),
-         name_of(buffer.role), quoted(buffer.path), buffer.address_mod_64,
+         name_of(buffer.role), in_quotes(buffer.path), buffer.address_mod_64,
          buffer.digest ? " digest " + text_of(*buffer.digest) : "", content_of(buffer.content));
   }
   for (std::size_t i = 0; i < recording.tensors.size(); ++i) {
@@ -127,7 +128,7 @@ void Printer::print_memory(const Recording& recording) {
 
 void Printer::print_objects(const Recording& recording) {
   for (const Tracked& tracked : recording.tracked) {
-    line("  tracked {} {} {}{}", quoted(tracked.path), name_of(tracked.role),
+    line("  tracked {} {} {}{}", in_quotes(tracked.path), name_of(tracked.role),
          print_value({TensorRef{tracked.tensor}}),
          word_if(tracked.requires_grad, " requires_grad"));
   }
@@ -135,22 +136,22 @@ void Printer::print_objects(const Recording& recording) {
   for (const Input& input : recording.inputs) {
     const std::string range =
         input.range ? fmt::format(" range {} {}", input.range->first, input.range->second) : "";
-    line("  input {} = {}{}{}", quoted(input.path), print_value(input.value),
+    line("  input {} = {}{}{}", in_quotes(input.path), print_value(input.value),
          word_if(input.requires_grad, " requires_grad"), range);
   }
 }
 
 void Printer::print_optimizer(const OptimizerLayout& optimizer) {
-  line("  optimizer {} {}", quoted(optimizer.path), quoted(optimizer.type));
+  line("  optimizer {} {}", in_quotes(optimizer.path), in_quotes(optimizer.type));
   for (const ParameterGroup& group : optimizer.groups) {
     line("    group");
     for (const NamedValue& named : group.hyperparameters) {
-      line("      hyperparameter {} = {}", quoted(named.name), print_value(named.value));
+      line("      hyperparameter {} = {}", in_quotes(named.name), print_value(named.value));
     }
-    for (const std::string& path : group.parameters) line("      parameter {}", quoted(path));
+    for (const std::string& path : group.parameters) line("      parameter {}", in_quotes(path));
   }
   for (const OptimizerStateEntry& entry : optimizer.state) {
-    line("    state {} {} = {}", quoted(entry.parameter), quoted(entry.key),
+    line("    state {} {} = {}", in_quotes(entry.parameter), in_quotes(entry.key),
          print_value(entry.value));
   }
 }
@@ -165,7 +166,7 @@ void Printer::print_ops(const Recording& recording) {
     if (op.sequence != -1) tail += fmt::format(" sequence {}", op.sequence);
     for (TensorId id : op.unannotated_writes) tail += fmt::format(" writes t{}", id);
     if (op.module < recording.modules.size() && !recording.modules[op.module].path.empty()) {
-      tail += "  # " + quoted(recording.modules[op.module].path);
+      tail += "  # " + in_quotes(recording.modules[op.module].path);
     }
     line("  op {}: {}{}{}{}", i, outputs, outputs.empty() ? "" : " = ", print_op(recording, op),
          tail);
@@ -177,17 +178,18 @@ void Printer::print_outcome(const Recording& recording) {
     line("  access m{} from op {}", access.module, access.first_op);
   }
   for (const Seek& seek : recording.seeks) {
-    line("  seek before op {} {} {}", seek.before_op, quoted(seek.generator), text_of(seek.state));
+    line("  seek before op {} {} {}", seek.before_op, in_quotes(seek.generator),
+         text_of(seek.state));
   }
   for (TensorId result : recording.results) line("  result {}", print_value({TensorRef{result}}));
   for (const ExitGradient& gradient : recording.exit_gradients) {
-    line("  exit_gradient {} = {}", quoted(gradient.parameter),
+    line("  exit_gradient {} = {}", in_quotes(gradient.parameter),
          print_value({TensorRef{gradient.tensor}}));
   }
   for (const Refusal& refusal : recording.refusals) {
     line("  refusal {} {} op {} {} module {} place {}", name_of(refusal.code),
-         quoted(refusal.message), refusal.op_index, quoted(refusal.op), quoted(refusal.module),
-         quoted(refusal.place));
+         in_quotes(refusal.message), refusal.op_index, in_quotes(refusal.op),
+         in_quotes(refusal.module), in_quotes(refusal.place));
   }
 }
 

@@ -259,6 +259,7 @@ Value TextReader::take_numeric_value() {
     column_ += word.size();
     return {integer};
   }
+  if (word.find_first_of(".exi") == std::string_view::npos) fail("an integer of 64 bits");
   return {take_real()};
 }
 

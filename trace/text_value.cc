@@ -40,7 +40,7 @@ struct Printer {
   std::string operator()(const Complex& value) const {
     return fmt::format("complex({}, {})", print_real(value.real), print_real(value.imag));
   }
-  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const std::string& value) const { return in_quotes(value); }
   std::string operator()(const Device& value) const {
     return fmt::format("device({})", text_of(value));
   }
@@ -48,10 +48,10 @@ struct Printer {
     return value.id == kNoTensor ? "undefined" : fmt::format("t{}", value.id);
   }
   std::string operator()(const GeneratorRef& value) const {
-    return fmt::format("generator({})", quoted(value.path));
+    return fmt::format("generator({})", in_quotes(value.path));
   }
   std::string operator()(const Opaque& value) const {
-    return fmt::format("opaque({})", quoted(value.type));
+    return fmt::format("opaque({})", in_quotes(value.type));
   }
   std::string operator()(const IntList& value) const {
     return fmt::format("[{}]", fmt::join(value, ", "));
@@ -61,7 +61,7 @@ struct Printer {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);

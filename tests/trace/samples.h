@@ -1,0 +1,21 @@
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "trace/text.h"
+
+/// Traces that several tests start from.
+namespace steptape::test {
+
+inline std::string golden_text(const std::string& name) {
+  std::ifstream file(std::string(STEPTAPE_SOURCE_DIR) + "/tests/trace/golden/" + name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A step of a linear layer with SGD: every kind of thing that a trace may hold, once.
+inline trace::Trace train_trace() { return trace::parse(golden_text("train.txt")); }
+inline trace::Recording train_recording() { return train_trace().steps[0].recordings[0]; }
+
+}  // namespace steptape::test

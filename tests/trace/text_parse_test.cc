@@ -1,0 +1,121 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "steptape/error.h"
+#include "tests/trace/samples.h"
+
+namespace steptape::trace {
+namespace {
+
+using test::golden_text;
+using testing::HasSubstr;
+
+/// What parsing `text` complains of.
+std::string complaint(const std::string& text) {
+  try {
+    parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "nothing";
+}
+
+std::string recording_with(const std::string& line) {
+  return "steptape trace 1\nstep \"train\" at \"\"\nrecording probe\n" + line + "\n";
+}
+
+/// The golden text with `from` replaced once.
+std::string golden_with(const std::string& from, const std::string& to) {
+  std::string text = golden_text("train.txt");
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ParseTest, SkipsBlankLinesAndComments) {
+  EXPECT_EQ(parse("\n# a comment\nsteptape trace 1  # more\n\n"), Trace());
+}
+
+TEST(ParseTest, TellsLineAndColumnAndBothSides) {
+  EXPECT_EQ(complaint(recording_with("  tensor t0 in b0 float33")),
+            "line 4, column 19: no dtype is called `float33`");
+  EXPECT_EQ(complaint(recording_with("  tensor t0 in 12")),
+            "line 4, column 16: expected a buffer, found `12`");
+  EXPECT_EQ(complaint(recording_with("  tensor t0")),
+            "line 4, column 12: expected `in`, found the end of the line");
+}
+
+TEST(ParseTest, EmptyTextIsNoTrace) {
+  EXPECT_EQ(complaint(""),
+            "line 0, column 1: expected `steptape trace 1`, found the end of the line");
+}
+
+TEST(ParseTest, AnotherVersionIsRefused) {
+  EXPECT_THAT(complaint("steptape trace 2\n"), HasSubstr("line 1, column 16: expected `1`"));
+}
+
+TEST(ParseTest, PositionsCountUp) {
+  EXPECT_THAT(complaint(golden_with("tensor t1 ", "tensor t2 ")),
+              HasSubstr("column 10: expected `t1`, found `t2`"));
+  EXPECT_THAT(complaint(golden_with("op 1:", "op 2:")), HasSubstr("expected op 1"));
+}
+
+TEST(ParseTest, AnOpNamesAnOperatorLine) {
+  EXPECT_THAT(complaint(golden_with("aten::mm(t1, t0)", "aten::bmm(t1, t0)")),
+              HasSubstr("expected an operator of an operator line above, found `aten::bmm`"));
+}
+
+TEST(ParseTest, ARecordingNeedsAStep) {
+  EXPECT_THAT(complaint("steptape trace 1\nrecording probe\n"),
+              HasSubstr("a step line before this one"));
+}
+
+TEST(ParseTest, AGroupNeedsAnOptimizer) {
+  EXPECT_THAT(complaint(recording_with("group")), HasSubstr("an optimizer line before this one"));
+  EXPECT_THAT(complaint(recording_with("optimizer \"o\" \"SGD\"\nparameter \"w\"")),
+              HasSubstr("a group line before this one"));
+}
+
+TEST(ParseTest, WordsBehindTheLineAreRefused) {
+  EXPECT_THAT(complaint(recording_with("result t0 t1")),
+              HasSubstr("expected the end of the line, found `t1`"));
+}
+
+TEST(ParseTest, UnknownLinesAreRefused) {
+  EXPECT_THAT(complaint(recording_with("tensors t0")),
+              HasSubstr("expected a line of a trace or recording, found `tensors`"));
+}
+
+TEST(ParseTest, ATextWithoutItsBytesIsRefused) {
+  EXPECT_THAT(complaint(print(test::train_trace(), Contents::kDigests)),
+              HasSubstr("printed without them"));
+}
+
+TEST(ParseTest, BrokenStringsAreRefused) {
+  EXPECT_THAT(complaint(recording_with("scope s0 \"open")), HasSubstr("expected `\"`"));
+  EXPECT_THAT(complaint(recording_with("scope s0 \"\\q\"")), HasSubstr("an escape"));
+  EXPECT_THAT(complaint(recording_with("scope s0 \"\\x4")), HasSubstr("an escape"));
+}
+
+TEST(ParseTest, NumbersThatDoNotFitAreRefused) {
+  EXPECT_THAT(complaint(recording_with("result t4294967296")), HasSubstr("a tensor"));
+  EXPECT_THAT(complaint(recording_with("input \"i\" = 99999999999999999999")),
+              HasSubstr("an integer of 64 bits"));
+  EXPECT_THAT(complaint(golden_with("address 16", "address 256")),
+              HasSubstr("an address remainder"));
+}
+
+TEST(ParseTest, EveryTruncatedGoldenTextIsReadOrRefused) {
+  const std::string text = golden_text("train.txt");
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    try {
+      parse(text.substr(0, length));
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace steptape::trace
