@@ -1,10 +1,15 @@
-// One run prints, for each model: an eager step, a recorded step and a replayed step, what they
-// keep alive at most, and what planning took; then how long `steptape info` takes on the demo's
-// trace.
+// One run, on one thread, prints for each model: an eager step, a recorded step and a replayed
+// step, what they keep alive at most, and what planning took; then how long `steptape info` takes
+// on the demo's trace.
+#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "learners.h"
 #include "live/objects.h"
@@ -18,57 +23,91 @@ namespace {
 
 constexpr int kWarmUpSteps = 20;
 
-void eager_step(benchmark::State& state, const LearnerKind& kind) {
-  const auto learner = kind.make();
-  const auto step = [&] { benchmark::DoNotOptimize(learner.step(learner.inputs, learner.labels)); };
+using Counters = benchmark::UserCounters;
+
+class EagerStep {
+ public:
+  explicit EagerStep(const LearnerKind& kind) : learner_(kind.make()) {}
+  void operator()() { benchmark::DoNotOptimize(learner_.step(learner_.inputs, learner_.labels)); }
+  std::string report(Counters& /*counters*/) const { return {}; }
+
+ private:
+  Learner learner_;
+};
+
+class RecordedStep {
+ public:
+  explicit RecordedStep(const LearnerKind& kind) : learner_(kind.make()) {
+    objects_.track("model", learner_.model);
+    objects_.track("optimizer", std::shared_ptr<torch::optim::Optimizer>(learner_.optimizer));
+  }
+  void operator()() {
+    const auto recorded = recorder::record(
+        [&] { return std::vector<at::Tensor>{learner_.step(learner_.inputs, learner_.labels)}; },
+        {{.tensor = learner_.inputs, .fact = {}}, {.tensor = learner_.labels, .fact = {}}},
+        objects_, recorder::interceptor(recorder::InterceptorKind::kDispatchMode));
+    ops_ = recorded.recording.ops.size();
+  }
+  std::string report(Counters& counters) const {
+    counters["ops"] = static_cast<double>(ops_);
+    return {};
+  }
+
+ private:
+  Learner learner_;
+  live::Objects objects_;
+  std::size_t ops_ = 0;
+};
+
+class ReplayedStep {
+ public:
+  explicit ReplayedStep(const LearnerKind& kind) : learner_(kind.make()) {
+    session_.track("model", learner_.model).track("optimizer", learner_.optimizer);
+  }
+  void operator()() { benchmark::DoNotOptimize(step_(learner_.inputs, learner_.labels)); }
+  /// What stands against the timing, or nothing.
+  std::string report(Counters& counters) const {
+    const auto stats = step_.stats();
+    if (stats.variants.empty() || stats.steps - stats.replayed >= kWarmUpSteps) {
+      return "not every step was replayed: " + step_.explain();
+    }
+    const auto& plan = stats.variants.front();
+    counters["ops"] = static_cast<double>(plan.ops);
+    counters["calls"] = static_cast<double>(plan.calls);
+    counters["arena_bytes"] = static_cast<double>(plan.arena_bytes);
+    counters["plan_us_an_op"] = plan.plan_us / static_cast<double>(plan.ops);
+    return {};
+  }
+
+ private:
+  Learner learner_;
+  Session session_{{.trace = {}, .verify = {.first = true, .rate = 0}}};
+  Step<at::Tensor(at::Tensor, at::Tensor)> step_ =
+      session_.wrap("train", [this](at::Tensor x, at::Tensor y) { return learner_.step(x, y); });
+};
+
+/// Live tensor bytes at the highest point of one step: parameters, state and all.
+template <typename Kind>
+std::int64_t peak_bytes(const LearnerKind& kind) {
+  LiveBytes bytes;
+  Kind step(kind);
   for (int i = 0; i < kWarmUpSteps; ++i) step();
-  for (auto _ : state) step();
-  state.counters["peak_bytes"] = static_cast<double>(LiveBytes::peak_of(step));
+  bytes.restart();
+  step();
+  return bytes.peak();
 }
 
-void recorded_step(benchmark::State& state, const LearnerKind& kind) {
-  const auto learner = kind.make();
-  live::Objects objects;
-  objects.track("model", learner.model);
-  objects.track("optimizer", std::shared_ptr<torch::optim::Optimizer>(learner.optimizer));
-  auto& interceptor = recorder::interceptor(recorder::InterceptorKind::kDispatchMode);
-  const auto step = [&] {
-    auto recorded = recorder::record(
-        [&] { return std::vector<at::Tensor>{learner.step(learner.inputs, learner.labels)}; },
-        {{.tensor = learner.inputs, .fact = {}}, {.tensor = learner.labels, .fact = {}}}, objects,
-        interceptor);
-    benchmark::DoNotOptimize(recorded.recording.ops.data());
-    return recorded.recording.ops.size();
-  };
+template <typename Kind>
+void time_step(benchmark::State& state, const LearnerKind& kind) {
+  Kind step(kind);
   for (int i = 0; i < kWarmUpSteps; ++i) step();
-  std::size_t ops = 0;
-  for (auto _ : state) ops = step();
-  state.counters["ops"] = static_cast<double>(ops);
-  state.counters["peak_bytes"] = static_cast<double>(LiveBytes::peak_of([&] { step(); }));
-}
-
-void replayed_step(benchmark::State& state, const LearnerKind& kind) {
-  const auto learner = kind.make();
-  Session session({.trace = {}, .verify = {.first = true, .rate = 0}});
-  session.track("model", learner.model).track("optimizer", learner.optimizer);
-  const auto train =
-      session.wrap("train", [&](at::Tensor x, at::Tensor y) { return learner.step(x, y); });
-  const auto step = [&] { benchmark::DoNotOptimize(train(learner.inputs, learner.labels)); };
-  for (int i = 0; i < kWarmUpSteps; ++i) step();
-  const auto before = train.stats();
   for (auto _ : state) step();
-  const auto after = train.stats();
-  if (after.steps - before.steps !=
-      after.replayed - before.replayed + after.audits - before.audits) {
-    state.SkipWithError(("not every step was replayed: " + train.explain()).c_str());
+  const auto problem = step.report(state.counters);
+  if (!problem.empty()) {
+    state.SkipWithError(problem.c_str());
     return;
   }
-  const auto& plan = after.variants.at(0);
-  state.counters["ops"] = static_cast<double>(plan.ops);
-  state.counters["calls"] = static_cast<double>(plan.calls);
-  state.counters["arena_bytes"] = static_cast<double>(plan.arena_bytes);
-  state.counters["plan_us_an_op"] = plan.plan_us / static_cast<double>(plan.ops);
-  state.counters["peak_bytes"] = static_cast<double>(LiveBytes::peak_of(step));
+  state.counters["peak_bytes"] = static_cast<double>(peak_bytes<Kind>(kind));
 }
 
 void info(benchmark::State& state, const std::string& trace) {
@@ -88,9 +127,9 @@ void register_all() {
           ->Unit(benchmark::kMicrosecond)
           ->UseRealTime();
     };
-    add("eager", eager_step);
-    add("recorded", recorded_step);
-    add("replayed", replayed_step);
+    add("eager", time_step<EagerStep>);
+    add("recorded", time_step<RecordedStep>);
+    add("replayed", time_step<ReplayedStep>);
   }
   if (const char* trace = std::getenv("STEPTAPE_BENCH_TRACE")) {
     benchmark::RegisterBenchmark("steptape_info", info, std::string(trace))
@@ -103,6 +142,7 @@ void register_all() {
 }  // namespace steptape::bench
 
 int main(int argc, char** argv) {
+  at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   steptape::bench::register_all();

@@ -1,5 +1,6 @@
 // Trains on from a trace that digits_train saved, without the model's code, and compares what comes
 // out with what came out there.
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdio>
@@ -15,6 +16,7 @@ namespace digits {
 namespace {
 
 bool run(const std::filesystem::path& trace, const std::filesystem::path& csv) {
+  at::set_num_threads(kThreads);
   const auto data = split(read(csv));
   const auto expected = read_outcome(beside(trace));
   auto player = steptape::load(trace.string());

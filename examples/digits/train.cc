@@ -2,6 +2,7 @@
 // for bit, saves the trace with its state and trains on. digits_continue does the last part again
 // without the model code.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
@@ -153,6 +154,7 @@ bool report(const Run& eager, const Run& replayed, const steptape::Stats& stats)
 }
 
 bool run(const std::string& trace, const std::filesystem::path& csv) {
+  at::set_num_threads(kThreads);
   const auto data = split(read(csv));
   std::printf("%lld images to train on, %lld to test; %lld steps of %lld\n",
               static_cast<long long>(data.train.count()), static_cast<long long>(data.test.count()),
