@@ -63,13 +63,10 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::_debug_has_internal_overlap", kGeometryQuestion, "", kShape},
     {"aten::size", kGeometryQuestion, "", kShape},
     {"aten::stride", kGeometryQuestion, "", kShape},
-    {"aten::dim", kGeometryQuestion, "", kShape},
-    {"aten::numel", kGeometryQuestion, "", kShape},
     {"aten::sym_size", kGeometryQuestion, "", kShape},
     {"aten::sym_stride", kGeometryQuestion, "", kShape},
     {"aten::sym_numel", kGeometryQuestion, "", kShape},
     {"aten::sym_storage_offset", kGeometryQuestion, "", kShape},
-    {"aten::is_contiguous", kGeometryQuestion, "", kShape},
     {"aten::is_pinned", kGeometryQuestion, "", kShape},
     {"aten::_scaled_dot_product_flash_attention", kGeometryQuestion, "", kCounts},
     {"aten::_scaled_dot_product_cudnn_attention", kGeometryQuestion, "", kCounts},
@@ -137,9 +134,6 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::_print", kSideEffect, "", "prints"},
     {"aten::from_file", kSideEffect, "", "opens a file"},
     {"aten::record_stream", kSideEffect, "", "tells an allocator about a stream"},
-    {"aten::manual_seed", kSideEffect, "", "sets a generator"},
-    {"aten::seed", kSideEffect, "", "sets a generator"},
-    {"aten::warn", kSideEffect, "", "prints"},
 });
 
 }  // namespace
