@@ -5,6 +5,7 @@
 #include <random>
 
 #include "replayer/analysis/refusals.h"
+#include "replayer/optimizers/optimizers.h"
 #include "replayer/passes/passes.h"
 #include "session/exclusive_use.h"
 #include "session/session_state.h"
@@ -183,6 +184,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments, const Eager&
     warm_up_ = recorded.recording;
     warm_up_->standing = trace::Standing::kWarmUp;
   }
+  replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
   for (const Refusal& refusal : recorded.recording.refusals) count(refusal);
   if (auto agreed = probing_.take(std::move(recorded))) {
     make_plan(*std::move(agreed));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <steptape/steptape.h>
 #include <torch/nn.h>
 #include <torch/optim.h>
