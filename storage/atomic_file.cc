@@ -48,11 +48,14 @@ void require_replaceable(const std::filesystem::path& path) {
                           path.string()));
 }
 
-std::filesystem::path behind_links(const std::filesystem::path& path) {
+/// A link may point to nothing yet, which `canonical` would not follow.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int kMaxLinks = 40;
   std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
-  return error ? path : target;
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, error); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path);
+  }
+  return path;
 }
 
 /// Not every file system can sync a folder; those that cannot say EINVAL.
