@@ -31,7 +31,8 @@ if ((${#files[@]} > limit)); then
   files=("${files[@]:0:limit}")
 fi
 echo "lint: clang-tidy over ${#files[@]} files changed since ${base:0:12}"
+arguments=(--quiet -p "$build" --extra-arg="-include$PWD/.ci/source_location.h"
+           --extra-arg=-Wno-unknown-warning-option)
 printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" sh -c '
-    echo "  $1"
-    clang-tidy --quiet -p "$0" --extra-arg="-include$PWD/.ci/source_location.h" "$1" 2>/dev/null' "$build"
+  xargs -0 -n 1 -P "$(nproc)" bash -c 'echo "  ${*: -1}"; clang-tidy "$@" 2>/dev/null' lint \
+    "${arguments[@]}"
