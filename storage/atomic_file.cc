@@ -53,7 +53,7 @@ std::filesystem::path behind_links(std::filesystem::path path) {
   constexpr int kMaxLinks = 40;
   std::error_code error;
   for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, error); ++i) {
-    path = path.parent_path() / std::filesystem::read_symlink(path);
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
   }
   return path;
 }

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+/// Each adds its subcommand to `app`; when it was asked for, parsing runs it and sets `exit_code`.
+/// Results go to the standard output, everything else to the standard error. Both arguments must
+/// outlive the parsing.
+namespace steptape::tools {
+
+void add_info(CLI::App& app, int& exit_code);
+void add_dump(CLI::App& app, int& exit_code);
+void add_check(CLI::App& app, int& exit_code);
+
+}  // namespace steptape::tools

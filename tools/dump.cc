@@ -1,0 +1,67 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "steptape/error.h"
+#include "tools/commands.h"
+#include "tools/dump_json.h"
+#include "tools/exit_code.h"
+#include "tools/info_json.h"
+#include "tools/open_trace.h"
+#include "tools/output.h"
+
+namespace steptape::tools {
+namespace {
+
+struct Options {
+  std::string path;
+  std::string step;
+  bool bytes = false;
+  bool json = false;
+  bool partial = false;
+};
+
+/// The trace with one step alone and without saved state, which belongs to all steps.
+trace::Trace with_step_alone(trace::Trace trace, const std::string& name) {
+  const trace::Step* step = trace.find_step(name);
+  if (!step) {
+    std::string names;
+    for (const trace::Step& other : trace.steps) {
+      names += (names.empty() ? "" : ", ") + shown(other.name);
+    }
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("no step is called `{}`; there are: {}", name, names));
+  }
+  trace.steps = {trace::Step(*step)};
+  trace.state.clear();
+  return trace;
+}
+
+void dump(const Options& options) {
+  trace::Trace trace = open_trace(options.path, options.partial ? Parts::kWhatIsLeft : Parts::kAll);
+  if (!options.step.empty()) trace = with_step_alone(std::move(trace), options.step);
+  const auto contents = options.bytes ? trace::Contents::kBytes : trace::Contents::kDigests;
+  put(options.json ? json_text(dump_json(trace, contents)) : trace::print(trace, contents));
+}
+
+}  // namespace
+
+void add_dump(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("dump", "Print all of a trace as text, an op a line");
+  auto options = std::make_shared<Options>();
+  command->add_option("FILE", options->path, "A trace")->required();
+  command->add_option("--step", options->step, "Only the step of this name");
+  command->add_flag("--bytes", options->bytes, "Print tensor bytes, not their digests");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--partial", options->partial, "Print what is left of a damaged file");
+  command->footer(
+      "Examples:\n"
+      "  steptape dump run.tape --step train | grep ' op '\n"
+      "  diff <(steptape dump a.tape) <(steptape dump b.tape)");
+  command->callback([options, &exit_code] {
+    dump(*options);
+    exit_code = kGood;
+  });
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,35 @@
+#include "tools/open_trace.h"
+
+#include <fmt/format.h>
+
+#include "steptape/error.h"
+#include "storage/reader.h"
+#include "tools/output.h"
+
+namespace steptape::tools {
+namespace {
+
+trace::Trace read_all(const std::filesystem::path& path) {
+  try {
+    return storage::read(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDataLoss) throw;
+    throw Error(error.code(),
+                fmt::format("{}. `steptape check` lists what is wrong, and --partial shows what is "
+                            "left",
+                            error.what()));
+  }
+}
+
+}  // namespace
+
+trace::Trace open_trace(const std::filesystem::path& path, Parts parts) {
+  if (parts == Parts::kAll) return read_all(path);
+  storage::Report report;
+  std::optional<trace::Trace> trace = storage::recover(path, report);
+  for (const std::string& problem : report.problems) complain(shown(problem));
+  if (trace) return *std::move(trace);
+  throw Error(ErrorCode::kDataLoss, fmt::format("nothing is left of {}", path.string()));
+}
+
+}  // namespace steptape::tools

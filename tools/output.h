@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace steptape::tools {
+
+/// Writes a result, as it is.
+void put(std::string_view text);
+/// False, with a word on the standard error, when some of the results could not be written.
+bool flush_output();
+/// "steptape: <code>: <message>" on the standard error.
+void complain(const std::exception& error);
+void complain(std::string_view message);
+
+enum class Tone { kHeading, kGood, kBad };
+/// Coloured where the standard output is a terminal and NO_COLOR is not set.
+std::string toned(Tone tone, std::string_view text);
+
+/// Without the characters that would move a terminal's cursor: names in a trace are untrusted.
+std::string shown(std::string_view name);
+/// "17 B", "4.0 KiB", "1.5 GiB".
+std::string size_of(std::uint64_t bytes);
+/// "1 op", "2 ops".
+std::string count_of(std::uint64_t count, std::string_view noun);
+
+}  // namespace steptape::tools
