@@ -55,17 +55,22 @@ std::vector<std::size_t> damaged_blocks(const InputFile& file, std::span<const B
   return sorted;
 }
 
-std::optional<std::vector<Announced>> read_index(const InputFile& file,
-                                                 std::span<const Block> blocks) {
+std::optional<Index> read_index(const InputFile& file, std::span<const Block> blocks) {
   std::string bytes;
+  std::size_t own_blocks = 0;
   for (const Block& block : blocks) {
-    if (block.is(BlockType::kIndex)) bytes += file.read(block.payload_offset(), block.length);
+    if (!block.is(BlockType::kIndex)) continue;
+    bytes += file.read(block.payload_offset(), block.length);
+    ++own_blocks;
   }
   proto::Index index;
-  return index.ParseFromString(bytes) ? lay_out(index) : std::nullopt;
+  if (!index.ParseFromString(bytes)) return std::nullopt;
+  std::optional<std::vector<Announced>> announced = lay_out(index);
+  if (!announced) return std::nullopt;
+  return Index{*std::move(announced), own_blocks};
 }
 
-std::optional<std::vector<Announced>> find_index(const InputFile& file) {
+std::optional<Index> find_index(const InputFile& file) {
   if (file.bytes() < kFileHeaderBytes + kFooterBytes) return std::nullopt;
   const std::string bytes = file.read(file.bytes() - kFooterBytes, kFooterBytes);
   const std::optional<Footer> footer = decode_footer(bytes_of(bytes));
@@ -76,23 +81,24 @@ std::optional<std::vector<Announced>> find_index(const InputFile& file) {
 }
 
 std::optional<Problem> problem_of_index(const InputFile& file, std::span<const Block> blocks) {
-  const auto announced = read_index(file, blocks);
-  if (!announced) return Problem{ErrorCode::kDataLoss, "the index cannot be read"};
+  const std::optional<Index> index = read_index(file, blocks);
+  if (!index) return Problem{ErrorCode::kDataLoss, "the index cannot be read"};
+  const std::vector<Announced>& announced = index->announced;
   std::size_t count = 0;
   for (const Block& block : blocks) {
     if (block.is(BlockType::kIndex)) break;
-    if (count >= announced->size() || (*announced)[count].offset != block.offset ||
-        (*announced)[count].bytes != block.bytes() || (*announced)[count].type != block.type) {
+    if (count >= announced.size() || announced[count].offset != block.offset ||
+        announced[count].bytes != block.bytes() || announced[count].type != block.type) {
       return Problem{ErrorCode::kDataLoss,
                      fmt::format("the index does not know block {} at offset {} as it is", count,
                                  block.offset)};
     }
     ++count;
   }
-  if (count == announced->size()) return std::nullopt;
+  if (count == announced.size()) return std::nullopt;
   return Problem{
       ErrorCode::kDataLoss,
-      fmt::format("the index announces {} blocks, and there are {}", announced->size(), count)};
+      fmt::format("the index announces {} blocks, and there are {}", announced.size(), count)};
 }
 
 }  // namespace steptape::storage

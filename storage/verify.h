@@ -21,11 +21,15 @@ struct Announced {
   std::uint32_t type = 0;
 };
 
+struct Index {
+  std::vector<Announced> announced;
+  std::size_t own_blocks = 0;  ///< in which the index itself lies
+};
+
 /// The index in `blocks`, which end with it; none when it cannot be read.
-std::optional<std::vector<Announced>> read_index(const InputFile& file,
-                                                 std::span<const Block> blocks);
+std::optional<Index> read_index(const InputFile& file, std::span<const Block> blocks);
 /// The index, found from the footer alone; none when either is missing or damaged.
-std::optional<std::vector<Announced>> find_index(const InputFile& file);
+std::optional<Index> find_index(const InputFile& file);
 /// What is wrong when the index does not say what a scan found.
 std::optional<Problem> problem_of_index(const InputFile& file, std::span<const Block> blocks);
 

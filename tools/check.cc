@@ -31,9 +31,11 @@ void require_supported(const std::string& path) {
 }
 
 nlohmann::ordered_json report_json(const std::string& path, const storage::Report& report) {
+  nlohmann::ordered_json format;
+  if (report.format.major != 0) format = format_of(report);
   return {{"file", path},
           {"whole", report.whole()},
-          {"format", report.format.major == 0 ? nlohmann::ordered_json() : format_of(report)},
+          {"format", format},
           {"bytes", report.file_bytes},
           {"blocks", report.blocks},
           {"blocks_missing", report.blocks_missing},

@@ -49,6 +49,8 @@ TEST_F(CheckTest, TheIndexLeadsPastADamagedHeader) {
   EXPECT_THAT(found.problems,
               ElementsAre(HasSubstr("the header of block 2"), HasSubstr("block 4 at offset")));
   EXPECT_EQ(found.blocks_missing, 2u);
+  EXPECT_EQ(found.blocks, blocks_.size() - 2);
+  EXPECT_EQ(found.bytes_lost, 0u);
   EXPECT_TRUE(found.has_index);
 }
 
