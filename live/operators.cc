@@ -145,24 +145,34 @@ Effects derive(const c10::OperatorHandle& op) {
   return effects;
 }
 
-/// Derived effects by operator; entries never move and never go.
+trace::Operator print(const c10::OperatorHandle& op) {
+  std::ostringstream schema;
+  schema << op.schema();
+  return {op.schema().name(), op.schema().overload_name(), schema.str()};
+}
+
+/// What was worked out once for each operator; entries never move and never go.
+template <typename Entry>
 class Cache {
  public:
-  const Effects& get(const c10::OperatorHandle& op) {
+  explicit Cache(Entry (*derive)(const c10::OperatorHandle&)) : derive_(derive) {}
+
+  const Entry& get(const c10::OperatorHandle& op) {
     {
       std::shared_lock lock(mutex_);
       if (auto found = entries_.find(op.operator_name()); found != entries_.end()) {
         return *found->second;
       }
     }
-    auto derived = std::make_unique<const Effects>(derive(op));
+    auto derived = std::make_unique<const Entry>(derive_(op));
     std::unique_lock lock(mutex_);
     return *entries_.try_emplace(op.operator_name(), std::move(derived)).first->second;
   }
 
  private:
+  Entry (*derive_)(const c10::OperatorHandle&);
   std::shared_mutex mutex_;
-  std::unordered_map<c10::OperatorName, std::unique_ptr<const Effects>> entries_;
+  std::unordered_map<c10::OperatorName, std::unique_ptr<const Entry>> entries_;
 };
 
 bool is_mask(const c10::IValue& value) {
@@ -174,7 +184,7 @@ bool is_mask(const c10::IValue& value) {
 }  // namespace
 
 const Effects& effects_of(const c10::OperatorHandle& op) {
-  static Cache cache;
+  static Cache<Effects> cache(&derive);
   return cache.get(op);
 }
 
@@ -196,9 +206,9 @@ std::optional<c10::OperatorHandle> find_operator(const trace::Operator& op) {
 }
 
 trace::Operator describe(const c10::OperatorHandle& op) {
-  std::ostringstream schema;
-  schema << op.schema();
-  return {op.schema().name(), op.schema().overload_name(), schema.str()};
+  // Printing a schema costs more than a small op does.
+  static Cache<trace::Operator> cache(&print);
+  return cache.get(op);
 }
 
 }  // namespace steptape::live

@@ -27,6 +27,7 @@ class Exit {
     write_results();
     write_outsiders();
     refuse_escaped();
+    refuse_written_outside();
     for (trace::Seek& seek : ledger_.generators.at_end(ops())) refuse_seek(std::move(seek));
     ledger_.recording.standing =
         recorded_.created_state ? trace::Standing::kWarmUp : trace::Standing::kProbe;
@@ -124,6 +125,20 @@ class Exit {
                            {&name, live.made_by, maker.module, maker.scope},
                            c10::str(description.bytes, " bytes made by `", name, "` op ",
                                     live.made_by, " stay alive after the step"));
+    }
+  }
+
+  /// What changed behind the last op that used it: no later op was there to notice.
+  void refuse_written_outside() {
+    auto& buffers = ledger_.sightings.buffers;
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      const auto& content = buffers.live(id).content;
+      if (!content || buffers.description(id).role == trace::Role::kTemporary) continue;
+      const auto now = buffers.digest_of(id);
+      if (!now || *now == *content) continue;
+      const std::string& path = buffers.description(id).path;
+      ledger_.refusals.add(RefusalCode::kWrittenOutside, path, {},
+                           "the bytes of `" + path + "` changed behind the last op that used it");
     }
   }
 

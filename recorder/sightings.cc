@@ -9,40 +9,55 @@ namespace {
 
 constexpr std::size_t kMostContent = std::size_t{64} << 20;
 
-std::size_t hash_of(const trace::Tensor& tensor) {
-  std::size_t hash = tensor.buffer * 0x9e3779b97f4a7c15u;
-  const auto mix = [&hash](std::uint64_t value) {
-    hash = (hash ^ value) * 0x100000001b3u;
-    hash ^= hash >> 29;
-  };
-  mix(static_cast<std::uint64_t>(tensor.dtype));
-  mix(static_cast<std::uint64_t>(tensor.offset));
-  for (const auto size : tensor.sizes) mix(static_cast<std::uint64_t>(size));
-  for (const auto stride : tensor.strides) mix(static_cast<std::uint64_t>(stride));
-  return hash;
-}
+/// Geometry of a live tensor, to be looked up without copying it.
+struct Shape {
+  trace::BufferId buffer;
+  std::int64_t offset;  ///< in elements from the start of the buffer
+  const at::Tensor& tensor;
+
+  std::size_t hash() const {
+    std::size_t hash = (buffer + 1) * 0x9e3779b97f4a7c15u;
+    const auto mix = [&hash](std::int64_t value) {
+      hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25u;
+      hash ^= hash >> 29;
+    };
+    mix(static_cast<std::int64_t>(tensor.scalar_type()));
+    mix(offset);
+    for (const auto size : tensor.sizes()) mix(size);
+    for (const auto stride : tensor.strides()) mix(stride);
+    return hash;
+  }
+
+  bool is(const trace::Tensor& known) const {
+    return known.buffer == buffer && known.offset == offset && tensor.sizes() == known.sizes &&
+           tensor.strides() == known.strides &&
+           live::scalar_type_of(known.dtype) == tensor.scalar_type() &&
+           known.conj == tensor.is_conj() && known.neg == tensor.is_neg() &&
+           known.wrapped_number == tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  }
+};
 
 }  // namespace
 
 trace::TensorId Sightings::see(const at::Tensor& tensor, Origin origin, const Site& site) {
   if (!tensor.defined() || refuse_kind(tensor, site)) return trace::kNoTensor;
   const trace::BufferId id = buffer_for(tensor, origin, site);
-  trace::Tensor geometry = live::geometry_of(tensor, id);
-  if (!rebase(geometry)) {
+  const auto offset = offset_in(id, tensor);
+  if (!offset) {
     refusals_.add(RefusalCode::kOverlappingMemory, site,
                   "the step reaches memory around `" + recording_.buffers[id].path +
                       "` that no argument covers");
     return trace::kNoTensor;
   }
-  return number(std::move(geometry));
+  return number(tensor, id, *offset);
 }
 
 trace::TensorId Sightings::recognise(const at::Tensor& tensor) {
   if (!tensor.defined() || live::unplannable_kind(tensor)) return trace::kNoTensor;
   const auto id = buffers.find(tensor.storage().unsafeGetStorageImpl());
   if (!id) return trace::kNoTensor;
-  trace::Tensor geometry = live::geometry_of(tensor, *id);
-  return rebase(geometry) ? number(std::move(geometry)) : trace::kNoTensor;
+  const auto offset = offset_in(*id, tensor);
+  return offset ? number(tensor, *id, *offset) : trace::kNoTensor;
 }
 
 bool Sightings::refuse_kind(const at::Tensor& tensor, const Site& site) {
@@ -89,28 +104,31 @@ void Sightings::keep_content(trace::BufferId id) {
   }
 }
 
-bool Sightings::rebase(trace::Tensor& geometry) const {
-  const LiveBuffer& live = buffers.live(geometry.buffer);
-  if (live.origin != Origin::kInput) return true;
-  if (geometry.numel() == 0) {
-    geometry.offset = 0;
-    return true;
-  }
-  const auto item = static_cast<std::int64_t>(trace::bytes_of(geometry.dtype));
-  const auto first = geometry.offset * item - static_cast<std::int64_t>(live.first_byte);
-  if (first < 0 || first % item != 0) return false;
+std::optional<std::int64_t> Sightings::offset_in(trace::BufferId id,
+                                                 const at::Tensor& tensor) const {
+  const LiveBuffer& live = buffers.live(id);
+  if (live.origin != Origin::kInput) return tensor.storage_offset();
+  if (tensor.numel() == 0) return 0;
+  const auto item = static_cast<std::int64_t>(tensor.itemsize());
+  const auto first = tensor.storage_offset() * item - static_cast<std::int64_t>(live.first_byte);
+  if (first < 0 || first % item != 0) return std::nullopt;
+  trace::Tensor geometry = live::geometry_of(tensor, id);
   geometry.offset = first / item;
-  return geometry.byte_range().second <= recording_.buffers[geometry.buffer].bytes;
+  if (geometry.byte_range().second > recording_.buffers[id].bytes) return std::nullopt;
+  return geometry.offset;
 }
 
-trace::TensorId Sightings::number(trace::Tensor geometry) {
-  const std::size_t hash = hash_of(geometry);
+trace::TensorId Sightings::number(const at::Tensor& tensor, trace::BufferId buffer,
+                                  std::int64_t offset) {
+  const Shape shape{buffer, offset, tensor};
+  const std::size_t hash = shape.hash();
   const auto [first, last] = by_hash_.equal_range(hash);
   for (auto candidate = first; candidate != last; ++candidate) {
-    if (recording_.tensors[candidate->second] == geometry) return candidate->second;
+    if (shape.is(recording_.tensors[candidate->second])) return candidate->second;
   }
   const auto id = static_cast<trace::TensorId>(recording_.tensors.size());
-  recording_.tensors.push_back(std::move(geometry));
+  recording_.tensors.push_back(live::geometry_of(tensor, buffer));
+  recording_.tensors.back().offset = offset;
   by_hash_.emplace(hash, id);
   return id;
 }

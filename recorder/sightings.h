@@ -31,8 +31,9 @@ class Sightings {
   bool refuse_kind(const at::Tensor& tensor, const Site& site);
   trace::BufferId buffer_for(const at::Tensor& tensor, Origin origin, const Site& site);
   void keep_content(trace::BufferId id);
-  bool rebase(trace::Tensor& geometry) const;
-  trace::TensorId number(trace::Tensor geometry);
+  /// In elements from the start of the trace's buffer; none for a tensor that leaves it.
+  std::optional<std::int64_t> offset_in(trace::BufferId id, const at::Tensor& tensor) const;
+  trace::TensorId number(const at::Tensor& tensor, trace::BufferId buffer, std::int64_t offset);
 
   trace::Recording& recording_;
   Refusals& refusals_;

@@ -94,10 +94,12 @@ TEST_P(ModelsTest, TiedWeightsAreOneParameter) {
 
 TEST_P(ModelsTest, EightThreadsRecordTheirOwnSteps) {
   std::vector<trace::Recording> recordings(8);
+  std::vector<torch::nn::Linear> layers;
+  for (std::size_t k = 0; k < recordings.size(); ++k) layers.emplace_back(4, 2);
   std::vector<std::thread> threads;
   for (std::size_t k = 0; k < recordings.size(); ++k) {
     threads.emplace_back([&, k] {
-      torch::nn::Linear linear(4, 2);
+      torch::nn::Linear& linear = layers[k];
       live::Objects own;
       own.track("linear", *linear);
       const auto x = at::ones({3, 4});

@@ -137,6 +137,15 @@ TEST_P(RefusalTest, WrittenOutsideIntoAParameter) {
   EXPECT_NE(refusal.message.find("model.fc1.weight"), std::string::npos);
 }
 
+TEST_P(RefusalTest, WrittenOutsideBehindTheLastOp) {
+  Mlp model;
+  objects.track("model", *model);
+  refusal_of(RefusalCode::kWrittenOutside, [&] {
+    model->forward(at::ones({1, 4}));
+    model->fc2->bias.data_ptr<float>()[0] = 41;
+  });
+}
+
 TEST_P(RefusalTest, UnannotatedWriteIsSeen) {
   auto target = at::zeros({4, 6});
   objects.track("target", target);
