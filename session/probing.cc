@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trace/compare.h"
+#include "trace/entry.h"
 
 namespace steptape::session {
 namespace {
@@ -68,30 +69,47 @@ bool Probing::wants_recording() {
   return --calls_to_skip_ == 0;
 }
 
+std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previous,
+                                                const recorder::Recorded& recorded) const {
+  if (const auto difference = trace::first_difference(previous.recording, recorded.recording)) {
+    return refusal_for(*difference, recorded.recording);
+  }
+  return other_outside_tensor(previous, recorded);
+}
+
 std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded) {
   if (recorded.created_state) {
-    previous_.reset();
+    previous_.clear();
     return std::nullopt;
   }
-  ++attempts_;
+  const auto same_entry = [&](const recorder::Recorded& other) {
+    return trace::same_entry(other.recording, recorded.recording);
+  };
+  const auto match = std::find_if(previous_.begin(), previous_.end(), same_entry);
+  const bool clean = recorded.recording.refusals.empty();
   std::vector<Refusal> found = recorded.recording.refusals;
-  if (found.empty() && previous_ && previous_->recording.refusals.empty()) {
-    if (const auto difference = trace::first_difference(previous_->recording, recorded.recording)) {
-      found.push_back(refusal_for(*difference, recorded.recording));
-    } else if (auto refusal = other_outside_tensor(*previous_, recorded)) {
-      found.push_back(*std::move(refusal));
-    } else {
-      previous_.reset();
-      refusals_.clear();
-      attempts_ = 0;
-      recorded.recording.standing = trace::Standing::kAgreed;
-      return recorded;
+  bool seen_before = false;
+  if (match != previous_.end()) {
+    seen_before = !clean && same_codes(match->recording.refusals, recorded.recording.refusals);
+    if (clean && match->recording.refusals.empty()) {
+      if (auto refusal = difference_from(*match, recorded)) {
+        found.push_back(*std::move(refusal));
+      } else {
+        previous_.erase(match);
+        refusals_.clear();
+        attempts_ = 0;
+        recorded.recording.standing = trace::Standing::kAgreed;
+        return recorded;
+      }
     }
+    previous_.erase(match);
+  } else if (clean && !previous_.empty() && previous_.back().recording.refusals.empty()) {
+    // entered in another way each time: what differed last is what a person can change
+    if (auto refusal = difference_from(previous_.back(), recorded))
+      found.push_back(*std::move(refusal));
   }
-  const bool seen_before = !recorded.recording.refusals.empty() && previous_ &&
-                           same_codes(previous_->recording.refusals, recorded.recording.refusals);
-  previous_ = std::move(recorded);
-  if (seen_before || attempts_ >= kAttempts) {
+  previous_.push_back(std::move(recorded));
+  if (seen_before || ++attempts_ >= kAttempts) {
     refusals_ = std::move(found);
     give_up();
   }
@@ -104,7 +122,7 @@ void Probing::pause(std::vector<Refusal> refusals) {
 }
 
 void Probing::give_up() {
-  previous_.reset();
+  previous_.clear();
   attempts_ = 0;
   calls_to_skip_ = pause_;
   pause_ = std::min(pause_ * 10, kLongestPause);

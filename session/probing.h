@@ -10,8 +10,10 @@
 
 namespace steptape::session {
 
-/// When a step without a plan is recorded, and when two recordings agree. A warm-up is left out; at
-/// most 8 attempts in a row, then a pause of 100, 1,000, ... calls.
+/// When a step without a plan is recorded, and when two recordings agree. Recordings are compared
+/// with the newest one that was entered in the same way, so that variants which alternate
+/// (micro-steps and the step that applies them) do not hide each other. A warm-up is left out; at
+/// most 8 attempts that lead to nothing, then a pause of 100, 1,000, ... calls.
 class Probing {
  public:
   /// Whether the next call without a plan is to be recorded. Counts the call.
@@ -33,7 +35,10 @@ class Probing {
  private:
   void give_up();
 
-  std::optional<recorder::Recorded> previous_;
+  std::optional<Refusal> difference_from(const recorder::Recorded& previous,
+                                         const recorder::Recorded& recorded) const;
+
+  std::vector<recorder::Recorded> previous_;  ///< newest last; one for each way of entry
   std::vector<Refusal> refusals_;
   std::uint32_t attempts_ = 0;
   std::uint64_t calls_to_skip_ = 0;

@@ -68,8 +68,8 @@ constexpr std::array kRows = {
         "Make the step issue the same ops every time: wrap each branch as a step of its own, and "
         "pass a fixed set of shapes"},
     Row{kScalarVaries, "scalar_varies",
-        "Pass the number to the step as a 0-dim tensor argument, or keep it constant; as a number "
-        "argument it is guarded by value, one variant for each"},
+        "Pass the number to the step as a 0-dim tensor argument, or keep it for many steps: a "
+        "hyperparameter or number argument is guarded by value, one variant for each"},
     Row{kOptimizerUnsupported, "optimizer_unsupported",
         "Call optimizer.step() outside the wrapped step, so that forward and backward replay "
         "alone, or train with SGD"},

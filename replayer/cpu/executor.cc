@@ -23,6 +23,7 @@ struct Call {
   /// Results of the call that bring new memory, in the order of the op's flattened outputs.
   std::vector<trace::TensorId> outputs;
   bool adopts = false;
+  std::vector<trace::TensorId> placed;   ///< results of an out variant, in the arena
   std::vector<trace::BufferId> release;  ///< adopted buffers last used here
   trace::Index op = 0;
 };
@@ -57,6 +58,7 @@ struct Executor::Impl {
   std::vector<Call> calls;
   bool draws_random = false;
   bool restores_generators = false;
+  bool ran_before = false;
   Undo undo;
   torch::jit::Stack stack;
 
@@ -103,7 +105,7 @@ struct Executor::Impl {
       const Instruction& instruction = program.instructions[i];
       if (instruction.treatment == Treatment::kGeometry) continue;
       const trace::Op& op = recording().ops[i];
-      Call call{instruction.callee, {}, {}, false, {}, static_cast<trace::Index>(i)};
+      Call call{instruction.callee, {}, {}, false, {}, {}, static_cast<trace::Index>(i)};
       const auto& arguments = instruction.callee.schema().arguments();
       for (std::size_t a = 0; a < op.inputs.size(); ++a) {
         call.arguments.push_back(
@@ -111,7 +113,8 @@ struct Executor::Impl {
       }
       if (instruction.treatment == Treatment::kOut) {
         for (const trace::Value& output : op.outputs) {
-          call.arguments.emplace_back(memory.tensor(std::get<trace::TensorRef>(output.data).id));
+          call.placed.push_back(std::get<trace::TensorRef>(output.data).id);
+          call.arguments.emplace_back(memory.tensor(call.placed.back()));
         }
       } else {
         prepare_adoption(call, op);
@@ -194,9 +197,21 @@ struct Executor::Impl {
       stack.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack);
       if (call.adopts) adopt_results(call);
+      if (!ran_before) check_placed(call);
       for (const trace::BufferId id : call.release) memory.release(id);
     }
     stack.clear();
+    ran_before = true;
+  }
+
+  /// An out variant reshapes a result of the wrong shape instead of refusing it.
+  void check_placed(const Call& call) const {
+    for (const trace::TensorId id : call.placed) {
+      const trace::Tensor& expected = recording().tensors[id];
+      if (live::geometry_of(memory.tensor(id), expected.buffer) != expected) {
+        fail(call, "another shape or layout");
+      }
+    }
   }
 
   at::Tensor outcome_of(trace::TensorId id) const {

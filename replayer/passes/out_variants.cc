@@ -60,6 +60,9 @@ bool results_are_plain_temporaries(const Program& program, std::size_t index) {
     if (program.buffers[tensor.buffer].defined != static_cast<std::int64_t>(index)) return false;
     if (buffer.role != trace::Role::kTemporary || tensor.offset != 0) return false;
     if (tensor.conj || tensor.neg || tensor.wrapped_number) return false;
+    // an op that makes more memory than its result needs (mse_loss: one element for each term of
+    // its sum) would have to grow the result, and LibTorch warns
+    if (buffer.bytes > tensor.byte_range().second) return false;
     if (std::find(seen.begin(), seen.end(), tensor.buffer) != seen.end()) return false;
     seen.push_back(tensor.buffer);
   }

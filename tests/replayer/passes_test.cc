@@ -76,6 +76,18 @@ TEST(OutVariantsTest, TemporariesGoToTheArenaAndResultsDoNot) {
   EXPECT_EQ(count(program, replayer::Treatment::kCall), 1U);
 }
 
+TEST(OutVariantsTest, ResultsThatNeedMoreMemoryThanTheyFillAreAdopted) {
+  // mse_loss sums in the memory of its terms
+  const auto recording = recorded(
+      [](const auto& x) -> std::vector<at::Tensor> { return {at::mse_loss(x[0], x[0] + 1) * 2}; },
+      {at::rand({8, 8})});
+  replayer::cpu::Executor executor(replayer::plan(recording, {}), default_generator());
+  for (int i = 0; i < 2; ++i) {
+    const at::Tensor x = at::rand({8, 8});
+    EXPECT_TRUE(same_bits(run(executor, {x})[0], at::mse_loss(x, x + 1) * 2));
+  }
+}
+
 TEST(OutVariantsTest, GeneratedOutVariantsAreNotUsed) {
   // relu.out is generated: it calls relu and copies
   const auto recording =

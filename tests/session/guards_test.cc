@@ -192,5 +192,16 @@ TEST(GuardsOnFactsTest, AHostArgumentIsGuardedByValue) {
   EXPECT_EQ(step.stats().last_verdict.path, "inputs[1]");
 }
 
+TEST(GuardsOnFactsTest, VariantsThatAlternateDoNotHideEachOther) {
+  Session session(quiet());
+  auto step = session.wrap("apply", [](at::Tensor x, bool apply) { return apply ? x * 2 : x + 1; });
+  for (int i = 0; i < 16; ++i) {
+    const at::Tensor x = at::rand({8});
+    EXPECT_TRUE(same_bits(step(x, i % 4 == 3), i % 4 == 3 ? x * 2 : x + 1));
+  }
+  EXPECT_EQ(step.stats().variants.size(), 2U) << step.explain();
+  EXPECT_EQ(step.stats().replayed, 16U - 6U) << step.explain();
+}
+
 }  // namespace
 }  // namespace steptape::tests

@@ -1,0 +1,43 @@
+#include "trace/entry.h"
+
+#include <algorithm>
+
+namespace steptape::trace {
+namespace {
+
+bool same_geometry(const Recording& a, TensorId x, const Recording& b, TensorId y) {
+  if (x == kNoTensor || y == kNoTensor) return x == y;
+  const Tensor& s = a.tensors[x];
+  const Tensor& t = b.tensors[y];
+  return s.dtype == t.dtype && s.sizes == t.sizes && s.strides == t.strides && s.conj == t.conj &&
+         s.neg == t.neg;
+}
+
+bool same_input(const Recording& a, const Input& x, const Recording& b, const Input& y) {
+  if (x.requires_grad != y.requires_grad) return false;
+  const auto* s = std::get_if<TensorRef>(&x.value.data);
+  const auto* t = std::get_if<TensorRef>(&y.value.data);
+  if (s != nullptr && t != nullptr) return same_geometry(a, s->id, b, t->id);
+  return x.value == y.value;
+}
+
+bool same_tracked(const Recording& a, const Tracked& x, const Recording& b, const Tracked& y) {
+  return x.path == y.path && x.role == y.role && x.requires_grad == y.requires_grad &&
+         same_geometry(a, x.tensor, b, y.tensor);
+}
+
+bool same_layout(const OptimizerLayout& a, const OptimizerLayout& b) {
+  return a.path == b.path && a.type == b.type && a.groups == b.groups;
+}
+
+}  // namespace
+
+bool same_entry(const Recording& a, const Recording& b) {
+  const auto inputs = [&](const Input& x, const Input& y) { return same_input(a, x, b, y); };
+  const auto tracked = [&](const Tracked& x, const Tracked& y) { return same_tracked(a, x, b, y); };
+  return std::ranges::equal(a.inputs, b.inputs, inputs) &&
+         std::ranges::equal(a.tracked, b.tracked, tracked) && a.modules == b.modules &&
+         a.ambient == b.ambient && std::ranges::equal(a.optimizers, b.optimizers, same_layout);
+}
+
+}  // namespace steptape::trace
