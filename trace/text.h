@@ -19,11 +19,11 @@ std::string print(const Trace& trace, Contents contents);
 std::string print(const Recording& recording, Contents contents);
 /// "aten::add_.Tensor(t3, t7, 1)": one op as the text form shows it, without its position.
 std::string print_op(const Recording& recording, const Op& op);
-/// A value as the text form shows it: `0x1.999999999999ap-4` and `0.1` for reals, `t3`, `[1, 2]`.
+/// A value as the text form shows it: `0x1.999999999999ap-4 (0.1)` for reals, `t3`, `[1, 2]`.
 std::string print_value(const Value& value);
 
 /// Reads the text form back. Throws Error (invalid_argument) with line, column, what was expected
-/// and what stands there.
+/// and what stands there. What it gives back has not been validated.
 Trace parse(std::string_view text);
 Recording parse_recording(std::string_view text);
 

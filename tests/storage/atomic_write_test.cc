@@ -122,6 +122,7 @@ TEST_F(AtomicWriteTest, AKilledWriterLeavesTheOldFile) {
   ::setenv("STEPTAPE_TEST_PATH", path_.c_str(), /*overwrite=*/0);
   EXPECT_EXIT(
       {
+        std::filesystem::remove_all(folder_);  // the child's own
         const FileSizeLimit limit(1'000'000, SIG_DFL);
         write(large_, std::getenv("STEPTAPE_TEST_PATH"));
       },
