@@ -19,84 +19,86 @@ using enum RefusalCode;
 
 constexpr std::array kRows = {
     Row{kHostRead, "host_read",
-        "Move item(), is_nonzero() or the copy to the host behind the step: return the tensor "
-        "and read it outside"},
+        "Return the tensor and look at it behind the step, and keep decisions on tensors: "
+        "where(), clamp() or a mask instead of item()"},
     Row{kDataDependentShape, "data_dependent_shape",
-        "Keep shapes fixed: use where() or a mask in place of nonzero(), masked_select() or "
-        "boolean indexing, or do that part outside the step"},
+        "Keep shapes fixed with where() or a mask in place of nonzero(), masked_select() or "
+        "boolean indexing, or do that part before the step and pass its result"},
     Row{kUntrackedWrite, "untracked_write",
-        "Track what owns the tensor with session.track(name, object) before the first call, or "
-        "return the value instead of writing it in place"},
+        "Track the tensor or what owns it with session.track(name, object) before the first "
+        "call of a step, or return the new value instead of writing it in place"},
     Row{kUnwrittenRead, "unwritten_read",
-        "Fill the tensor with a torch op inside the step (zeros() in place of empty()), or track "
-        "it or pass it as an argument if it is made outside"},
+        "Fill the tensor with an op inside the step (zeros() in place of empty()), or make "
+        "it before the step and pass it as an argument"},
     Row{kWrittenOutside, "written_outside",
-        "Do not write through NumPy, data_ptr() or an extension inside the step: write with torch "
-        "ops such as copy_(), or fill the tensor before the step and pass it in"},
+        "Write with torch ops such as copy_() instead of data_ptr(), NumPy or an extension, "
+        "or write between steps, where arguments and tracked tensors may change freely"},
     Row{kUnannotatedWrite, "unannotated_write",
-        "Mark the written argument in the op's schema, as in `Tensor(a!) self`, or call a variant "
-        "of the op that returns a new tensor"},
+        "Mark the written argument in the op's schema, as in `Tensor(a!) self`, or let the "
+        "op return a new tensor"},
     Row{kHostTensorVaries, "host_tensor_varies",
-        "Make torch.tensor(...) or from_blob() before the step and pass it as an argument"},
+        "Make the tensor before the step and pass it as an argument; draw random numbers "
+        "with torch's generator"},
     Row{kOutsideTensorVaries, "outside_tensor_varies",
         "Pass the tensor as an argument of the step, or track the object that holds it"},
     Row{kOverlappingMemory, "overlapping_memory",
-        "Give each storage its own memory: clone() tensors made with from_blob() or from_numpy() "
-        "over the same bytes, or make them views of one tensor"},
+        "Use a view of one tensor, or clone() what from_blob() or from_numpy() laid over the "
+        "same bytes"},
     Row{kEscapedBuffer, "escaped_buffer",
-        "Return the tensor from the step, or copy_() its values into a tracked tensor"},
+        "Return the tensor from the step, or make one of its shape before the step, track it "
+        "and copy_() into it"},
     Row{kReboundTensor, "rebound_tensor",
-        "Write the tracked tensor in place with copy_() under NoGradGuard instead of assigning a "
-        "new tensor to it, and keep resize_(), set_() and module.to() outside the step"},
+        "Write the tracked tensor in place with copy_() under NoGradGuard instead of "
+        "assigning a new one, and keep resize_(), set_() and module.to() outside the step"},
     Row{kTensorKind, "tensor_kind",
-        "Use dense strided tensors inside the step: convert with to_dense() or dequantize(), or "
-        "leave this part outside the step"},
+        "Use dense strided tensors inside the step (to_dense(), dequantize()), or leave this "
+        "part outside the step"},
     Row{kDevice, "device",
-        "Move the model and its inputs to the CPU or to a CUDA device that this build of Steptape "
-        "serves"},
+        "Move model and data to the CPU, or call the function without wrapping it"},
     Row{kDispatchMode, "dispatch_mode",
-        "Leave the dispatch mode, functorch transform or tracer before calling the step, or wrap "
-        "the step outside of it"},
+        "Leave the dispatch mode, functorch transform or tracer before calling the step, or "
+        "wrap the function that enters it"},
     Row{kGeneratorSeek, "generator_seek",
-        "Call manual_seed(), set_rng_state() or fork_rng() outside the step, or pass "
-        "preserve_rng_state=False to checkpoint()"},
+        "Call manual_seed(), set_state() or fork_rng() between steps instead of inside one"},
     Row{kUntrackedGenerator, "untracked_generator",
-        "Track the generator with session.track(name, generator), or draw from the default one"},
+        "Track the generator with session.track(name, generator), or draw from the default "
+        "one"},
     Row{kUnreplayableOp, "unreplayable_op",
-        "Replace the op by aten ops, or call it outside the step"},
+        "Call the op outside the step, or compute the same with torch's own ops"},
     Row{kUnstableOpStream, "unstable_op_stream",
-        "Make the step issue the same ops every time: wrap each branch as a step of its own, and "
-        "pass a fixed set of shapes"},
+        "Make the step issue the same ops every time: wrap each branch as a step of its own, "
+        "and pad inputs to few shapes"},
     Row{kScalarVaries, "scalar_varies",
-        "Pass the number to the step as a 0-dim tensor argument, or keep it for many steps: a "
-        "hyperparameter or number argument is guarded by value, one variant for each"},
+        "Pass the number to the step as a 0-dim tensor argument, computed before the call"},
     Row{kOptimizerUnsupported, "optimizer_unsupported",
-        "Call optimizer.step() outside the wrapped step, so that forward and backward replay "
-        "alone, or train with SGD"},
+        "Wrap zero_grad, forward and backward alone, and call optimizer.step() behind the "
+        "step"},
     Row{kHyperparameterChanged, "hyperparameter_changed",
-        "Move scheduler.step() and other changes of hyperparameters out of the step"},
+        "Move scheduler.step() and other changes of hyperparameters behind the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",
-        "Call backward() inside the step, return detach() of the result, or run the step under "
-        "NoGradGuard"},
+        "Call backward() inside the step, return detach() of the result, or run the step "
+        "under NoGradGuard"},
     Row{kTrialDiverged, "trial_diverged",
-        "Look for state that the step changes behind torch's back and track it; if there is none, "
-        "report this with the trace file"},
+        "Look for what the step does besides torch ops (docs/blind_spots.md); if there is "
+        "nothing, please report it with the trace"},
     Row{kAuditDiverged, "audit_diverged",
-        "Look for host state, such as a counter or a captured number, that only eager steps "
-        "advance; pass it as an argument, or move it out of the step"},
+        "Look for state that only eager steps advance, such as a counter or a schedule of "
+        "the step's own, and pass it as an argument (docs/blind_spots.md)"},
     Row{kTooManyVariants, "too_many_variants",
-        "Pad inputs to few shapes or drop the last short batch, or raise Options::max_variants"},
+        "Pad inputs to few shapes, pass changing numbers as tensors, change hyperparameters "
+        "seldom, or raise Options::max_variants"},
     Row{kNestedStep, "nested_step",
-        "Wrap only the outermost function, or call the inner one without its wrapper"},
+        "Wrap only the outermost function and call the inner one without its wrapper, or "
+        "call the two one after the other"},
     Row{kReplayThrew, "replay_threw",
-        "Read the message for what failed, free memory or mend the device if it says so, and call "
-        "session.invalidate() to record the step anew"},
+        "Mend what the message names, and call session.invalidate(why) to record the step "
+        "anew at once"},
     Row{kNoInterceptor, "no_interceptor",
-        "Create the session before another library takes the dispatch key, or choose the other "
-        "interceptor in Options"},
+        "Choose Interception::kDispatchMode in Options::interception, which needs no "
+        "dispatch key"},
     Row{kRecordingFailed, "recording_failed",
-        "Report this with the message and the versions of Steptape and torch; the step itself ran "
-        "eagerly and its results are right"},
+        "Report this with the message and the versions of Steptape and torch; the step "
+        "itself ran eagerly and its results are right"},
 };
 
 const Row* row_of(RefusalCode code) noexcept {

@@ -42,7 +42,8 @@ TEST(RefusalTest, TextSaysWhatAndWhereAndTheRemedy) {
                         "train.cc:41"};
   EXPECT_EQ(refusal.text(),
             "nested_step: `train` runs inside `eval` [op 17 aten::item, model.fc1, train.cc:41]. "
-            "Remedy: Wrap only the outermost function, or call the inner one without its wrapper");
+            "Remedy: " +
+                std::string(remedy_of(RefusalCode::kNestedStep)));
 }
 
 TEST(RefusalTest, TextLeavesOutPlacesThatAreNotKnown) {
