@@ -1,12 +1,12 @@
 #pragma once
 
 #include <c10/core/StorageImpl.h>
+#include <c10/util/flat_hash_map.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "recorder/byte_ranges.h"
@@ -62,7 +62,7 @@ class BufferTable {
  private:
   std::vector<trace::Buffer>& buffers_;
   std::vector<LiveBuffer> live_;
-  std::unordered_map<const c10::StorageImpl*, trace::BufferId> ids_;
+  ska::flat_hash_map<const c10::StorageImpl*, trace::BufferId> ids_;
   struct Range {
     std::uintptr_t end;
     trace::BufferId buffer;

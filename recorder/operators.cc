@@ -30,7 +30,7 @@ KnownOperator describe(const c10::OperatorHandle& op, trace::Index id) {
 
 }  // namespace
 
-const KnownOperator& OperatorTable::get(const c10::OperatorHandle& op) {
+KnownOperator& OperatorTable::get(const c10::OperatorHandle& op) {
   const auto found = known_.find(&op.operator_name());
   if (found != known_.end()) return found->second;
   const auto id = static_cast<trace::Index>(operators_.size());

@@ -17,6 +17,7 @@ struct KnownOperator {
   std::string name;            ///< "aten::add_"
   std::vector<bool> reads;     ///< arguments whose bytes it looks at
   std::int64_t training = -1;  ///< position of a bool argument that switches training on
+  std::uint32_t calls = 0;     ///< in this recording so far
   bool is_ignored = false;     ///< bookkeeping of a profiler, no part of the step
 };
 
@@ -24,7 +25,7 @@ struct KnownOperator {
 class OperatorTable {
  public:
   explicit OperatorTable(std::vector<trace::Operator>& operators) : operators_(operators) {}
-  const KnownOperator& get(const c10::OperatorHandle& op);
+  KnownOperator& get(const c10::OperatorHandle& op);
 
  private:
   std::vector<trace::Operator>& operators_;

@@ -122,14 +122,17 @@ trace::TensorId Sightings::number(const at::Tensor& tensor, trace::BufferId buff
                                   std::int64_t offset) {
   const Shape shape{buffer, offset, tensor};
   const std::size_t hash = shape.hash();
-  const auto [first, last] = by_hash_.equal_range(hash);
-  for (auto candidate = first; candidate != last; ++candidate) {
-    if (shape.is(recording_.tensors[candidate->second])) return candidate->second;
+  const auto newest = by_hash_.find(hash);
+  trace::TensorId candidate = newest == by_hash_.end() ? trace::kNoTensor : newest->second;
+  const trace::TensorId before = candidate;
+  for (; candidate != trace::kNoTensor; candidate = before_[candidate]) {
+    if (shape.is(recording_.tensors[candidate])) return candidate;
   }
   const auto id = static_cast<trace::TensorId>(recording_.tensors.size());
   recording_.tensors.push_back(live::geometry_of(tensor, buffer));
   recording_.tensors.back().offset = offset;
-  by_hash_.emplace(hash, id);
+  by_hash_[hash] = id;
+  before_.push_back(before);
   return id;
 }
 

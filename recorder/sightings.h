@@ -1,9 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
 #include "recorder/buffers.h"
 #include "recorder/refusals.h"
@@ -37,7 +38,9 @@ class Sightings {
 
   trace::Recording& recording_;
   Refusals& refusals_;
-  std::unordered_multimap<std::size_t, trace::TensorId> by_hash_;
+  /// The newest tensor with a hash; `before_` leads to the others, by tensor.
+  ska::flat_hash_map<std::size_t, trace::TensorId> by_hash_;
+  std::vector<trace::TensorId> before_;
 };
 
 /// "64×32 float32": a tensor as refusals name it.

@@ -22,6 +22,11 @@ Arguments as_array(const torch::jit::Stack& stack, std::size_t count) {
   return Arguments(stack).slice(stack.size() - count, count);
 }
 
+/// An operator that wrote no more than its schema says in so many calls is taken at its word after
+/// them: should it write later all the same, the next op that reads, or the end of the step,
+/// notices.
+constexpr std::uint32_t kMeasuredCalls = 4;
+
 bool is_opaque(const trace::Value& value) {
   return std::holds_alternative<trace::Opaque>(value.data);
 }
@@ -66,8 +71,9 @@ void Tape::failed(const char* what) noexcept {
 }
 
 void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& running) {
-  const KnownOperator& known = ledger_.operators.get(op);
+  KnownOperator& known = ledger_.operators.get(op);
   if (known.is_ignored) return;
+  running.is_measured = known.calls++ < kMeasuredCalls;
   running.index = static_cast<trace::Index>(ledger_.recording.ops.size());
   running.op.op = known.id;
   running.op.scope = scope_index();
@@ -86,8 +92,9 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   check_operator(op, arguments, running);
   check_draw(arguments, running);
   check_reads(running);
-  // The place is taken now, so that ops stand in the order in which they started.
-  ledger_.recording.ops.push_back(running.op);
+  // The place is taken now, so that ops stand in the order in which they started; what stands in it
+  // comes when the op ends.
+  ledger_.recording.ops.emplace_back().op = running.op.op;
 }
 
 void Tape::after(Arguments outputs, Running& running) {
@@ -100,12 +107,13 @@ void Tape::after(Arguments outputs, Running& running) {
   ledger_.recording.ops[running.index] = std::move(running.op);
 }
 
-void Tape::threw(const Running& running) {
+void Tape::threw(Running& running) {
   if (running.known == nullptr) return;
   site_ = {&running.known->name, running.index, running.op.module, running.op.scope};
   // Only a step that catches it gets as far as being judged by this.
   ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
                        "an op threw and the step caught the exception");
+  ledger_.recording.ops[running.index] = std::move(running.op);
 }
 
 void Tape::name_arguments(Arguments arguments, Running& running) {

@@ -41,12 +41,13 @@ class Tape final : public OpListener {
     std::vector<Tensor> arguments;
     std::vector<std::pair<std::size_t, trace::Digest>> measured;  ///< positions in `arguments`
     std::optional<std::string> generator;
+    bool is_measured = true;  ///< its writes are compared with what its schema says
     bool is_training = true;  ///< no argument of the call says otherwise
   };
 
   void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
   void after(c10::ArrayRef<c10::IValue> stack, Running& running);
-  void threw(const Running& running);
+  void threw(Running& running);
   bool writes(const Running& running, std::size_t argument) const;
   void failed(const char* what) noexcept;
 

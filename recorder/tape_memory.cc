@@ -19,7 +19,7 @@ void Tape::check_reads(Running& running) {
     check_written(geometry);
     const auto content = check_content(geometry.buffer);
     const bool is_made = ledger_.sightings.buffers.live(geometry.buffer).origin == Origin::kMade;
-    if (content && !is_made && !writes(running, tensor.argument)) {
+    if (running.is_measured && content && !is_made && !writes(running, tensor.argument)) {
       running.measured.emplace_back(k, *content);
     }
   }

@@ -29,6 +29,23 @@ Refusal refusal_of(RefusalCode code, std::string message) {
   return refusal;
 }
 
+recorder::Interceptor& interceptor_of(Interception choice) {
+  if (choice == Interception::kAutomatic) {
+    static const bool key_is_free = [] {
+      try {
+        recorder::interceptor(recorder::InterceptorKind::kFakeKey);
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
+    }();
+    choice = key_is_free ? Interception::kFakeKey : Interception::kDispatchMode;
+  }
+  return recorder::interceptor(choice == Interception::kFakeKey
+                                   ? recorder::InterceptorKind::kFakeKey
+                                   : recorder::InterceptorKind::kDispatchMode);
+}
+
 std::uint64_t audit_seed(const Options& options) {
   return options.audit_seed != 0 ? options.audit_seed : std::random_device{}();
 }
@@ -172,11 +189,8 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
 }
 
 void StepLife::record(const std::vector<live::Argument>& arguments, const Eager& eager) {
-  const auto kind = session_->options.interception == Interception::kFakeKey
-                        ? recorder::InterceptorKind::kFakeKey
-                        : recorder::InterceptorKind::kDispatchMode;
-  recorder::Recorded recorded =
-      recorder::record(eager, arguments, session_->objects, recorder::interceptor(kind));
+  recorder::Recorded recorded = recorder::record(eager, arguments, session_->objects,
+                                                 interceptor_of(session_->options.interception));
   ++stats_.steps;
   ++stats_.recorded;
   recorded.results.clear();

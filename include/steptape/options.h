@@ -25,6 +25,10 @@ enum class OnRefusal {
 
 /// How ops are intercepted while recording.
 enum class Interception {
+  /// The key where it is free, else the mode. (LibTorch leaves autocast when it calls a dispatch
+  /// mode, so
+  /// under autocast an op that calls others may compute with another precision than eagerly.)
+  kAutomatic,
   kDispatchMode,  ///< a torch-dispatch mode written in C++
   kFakeKey,       ///< a fallback on the dispatch key `Fake`, where nobody else has one
 };
@@ -35,7 +39,7 @@ struct Options {
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
-  Interception interception = Interception::kDispatchMode;
+  Interception interception = Interception::kAutomatic;
   std::uint32_t max_variants = 8;
   /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own
   /// generator.
