@@ -69,10 +69,11 @@ constexpr std::array kRows = {
         "Make the step issue the same ops every time: wrap each branch as a step of its own, "
         "and pad inputs to few shapes"},
     Row{kScalarVaries, "scalar_varies",
-        "Pass the number to the step as a 0-dim tensor argument, computed before the call"},
+        "Pass the number to the step as a 0-dim tensor argument, or keep it for many steps: a "
+        "hyperparameter or number argument is guarded by value, one variant for each"},
     Row{kOptimizerUnsupported, "optimizer_unsupported",
-        "Wrap zero_grad, forward and backward alone, and call optimizer.step() behind the "
-        "step"},
+        "Wrap zero_grad, forward and backward alone and call optimizer.step() behind the step, "
+        "or train with SGD"},
     Row{kHyperparameterChanged, "hyperparameter_changed",
         "Move scheduler.step() and other changes of hyperparameters behind the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",
