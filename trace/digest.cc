@@ -1,7 +1,11 @@
 #include "trace/digest.h"
 
 #include <fmt/format.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // names the same functions, by the widest vectors that the processor has
+#else
 #include <xxhash.h>
+#endif
 
 namespace steptape::trace {
 
