@@ -51,6 +51,9 @@ class PlayerStep {
   std::vector<TensorSpec> inputs() const;
   std::vector<TensorSpec> results() const;
   std::vector<PlanStats> variants() const;
+  /// What a switch around the step was set to while recording ("threads", "default_dtype", ...),
+  /// which `run` needs it to be; empty when the trace does not say.
+  std::string ambient(const std::string& name) const;
 
   struct Impl;
 

@@ -129,6 +129,13 @@ std::vector<PlanStats> PlayerStep::variants() const {
   return stats;
 }
 
+std::string PlayerStep::ambient(const std::string& name) const {
+  for (const trace::Fact& fact : impl_->variants.front()->recording().ambient) {
+    if (fact.name == name) return fact.value;
+  }
+  return "";
+}
+
 at::Tensor PlayerStep::single(std::vector<at::Tensor> results) {
   if (results.size() != 1) {
     throw Error(ErrorCode::kInvalidArgument, "the step has " + std::to_string(results.size()) +

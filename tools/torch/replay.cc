@@ -1,5 +1,7 @@
 #include "tools/torch/replay.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -46,6 +48,9 @@ Run run(Player& player, const ReplayOptions& options) {
   Run result;
   result.step = choose_step(player, options.step);
   PlayerStep step = player.step(result.step);
+  if (const std::string threads = step.ambient("threads"); !threads.empty()) {
+    at::set_num_threads(std::stoi(threads));
+  }
   Inputs inputs(options.inputs, step.inputs(), options.seed);
   std::vector<at::Tensor> results;
   for (std::uint64_t i = 0; i < options.steps; ++i) {
