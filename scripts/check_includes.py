@@ -53,7 +53,7 @@ LIBRARY_OF_HEADER = (
     ("zstd", r"zstd\w*\.h$"),
     ("tbb", r"(oneapi/)?tbb/"),
     ("fmt", r"fmt/"),
-    ("xxhash", r"xxhash\.h$|xxh3\.h$"),
+    ("xxhash", r"xxhash\.h$|xxh3\.h$|xxh_x86dispatch\.h$"),
     ("cli", r"CLI/"),
     ("json", r"nlohmann/"),
     ("posix", r"(sys|arpa|linux)/|(unistd|fcntl|dlfcn|pthread|poll|signal)\.h$"),
