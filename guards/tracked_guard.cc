@@ -32,11 +32,13 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
                     nullptr,
                     at::kFloat,
                     tracked.requires_grad,
+                    {},
                     -1};
     if (watched.is_gradient) {
       constexpr std::size_t kSuffix = sizeof(".grad") - 1;
       watched.tensor = parameters.at(tracked.path.substr(0, tracked.path.size() - kSuffix));
     }
+    watched.hooks = live::hooks_of(watched.tensor);
     if (tracked.tensor != trace::kNoTensor) {
       watched.geometry = &recording.tensors[tracked.tensor];
       watched.buffer = &recording.buffers[watched.geometry->buffer];
@@ -71,6 +73,9 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   if (tensor.requires_grad() != watched.requires_grad) {
     return failed(watched.path + ".requires_grad", watched.requires_grad ? "true" : "false",
                   tensor.requires_grad() ? "true" : "false");
+  }
+  if (live::hooks_of(watched.tensor) != watched.hooks) {
+    return failed(watched.path + " (hooks)", "those of the recording", "others");
   }
   if (watched.position < 0) return {};
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();

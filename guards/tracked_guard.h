@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "live/hooks.h"
 #include "live/objects.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
@@ -11,7 +12,7 @@
 namespace steptape::guards {
 
 /// Guards tracked tensors and gradients at entry: geometry, dtype, device, requires_grad, address
-/// remainder, None or defined; and finds their memory, which may have moved.
+/// remainder, hooks, None or defined; and finds their memory, which may have moved.
 class TrackedGuard {
  public:
   /// `snapshot` was taken right after `recording` was made; its tensors are those of
@@ -36,6 +37,7 @@ class TrackedGuard {
     const trace::Buffer* buffer;
     at::ScalarType dtype;
     bool requires_grad;
+    live::Hooks hooks;
     std::int64_t position;
   };
 

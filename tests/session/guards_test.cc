@@ -134,6 +134,21 @@ TEST_F(GuardsTest, AFrozenParameterIsNoticed) {
   expect_mismatch("model.fc1.bias.requires_grad");
 }
 
+TEST_F(GuardsTest, AHookThatIsAddedOrRemovedIsNoticed) {
+  std::vector<unsigned> hooks;
+  both([&](SgdTraining& training) {
+    hooks.push_back(
+        training.model->fc1->weight.register_hook([](at::Tensor g) { return g * 0.5; }));
+  });
+  expect_mismatch("model.fc1.weight (hooks)");
+  for (const Batch& batch : make_batches(3)) step_both(batch);
+  expect_replay();
+  eager_.model->fc1->weight.remove_hook(hooks[0]);
+  taped_.model->fc1->weight.remove_hook(hooks[1]);
+  // not the plan from before the hook: LibTorch keeps the emptied list
+  expect_mismatch("model.fc1.weight (hooks)");
+}
+
 TEST_F(GuardsTest, AParameterThatMovedIsFollowed) {
   both([](SgdTraining& training) {
     const torch::NoGradGuard no_grad;
