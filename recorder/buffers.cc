@@ -45,7 +45,20 @@ std::optional<trace::Digest> BufferTable::digest_of(trace::BufferId id) const {
   return live::sampled_digest({bytes + live.first_byte, buffers_[id].bytes});
 }
 
+std::optional<trace::BufferId> BufferTable::made_within(std::uintptr_t begin,
+                                                        std::uintptr_t end) const {
+  for (trace::BufferId id = 0; id < live_.size(); ++id) {
+    const LiveBuffer& live = live_[id];
+    if (live.origin != Origin::kMade || !live.is_alive()) continue;
+    const auto first = reinterpret_cast<std::uintptr_t>(live.storage->data());
+    if (first < end && begin < first + live.storage->nbytes()) return id;
+  }
+  return std::nullopt;
+}
+
 std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
+  // an op's own allocation lies over nothing that lives
+  if (live_[id].origin == Origin::kMade) return std::nullopt;
   const c10::StorageImpl& storage = *live_[id].storage;
   if (storage.device_type() != c10::DeviceType::CPU || storage.nbytes() == 0) return std::nullopt;
   const auto begin = reinterpret_cast<std::uintptr_t>(storage.data());
@@ -65,7 +78,7 @@ std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
     }
   }
   if (!other) ranges_.emplace(begin, Range{end, id});
-  return other;
+  return other || live_[id].origin != Origin::kForeign ? other : made_within(begin, end);
 }
 
 }  // namespace steptape::recorder

@@ -60,6 +60,8 @@ class BufferTable {
   std::optional<trace::BufferId> place(trace::BufferId id);
 
  private:
+  std::optional<trace::BufferId> made_within(std::uintptr_t begin, std::uintptr_t end) const;
+
   std::vector<trace::Buffer>& buffers_;
   std::vector<LiveBuffer> live_;
   ska::flat_hash_map<const c10::StorageImpl*, trace::BufferId> ids_;
@@ -67,7 +69,8 @@ class BufferTable {
     std::uintptr_t end;
     trace::BufferId buffer;
   };
-  std::map<std::uintptr_t, Range> ranges_;  ///< CPU addresses; entries of the dead go when met
+  /// Memory that the step did not make, by CPU address; entries of the dead go when met.
+  std::map<std::uintptr_t, Range> ranges_;
 };
 
 }  // namespace steptape::recorder

@@ -135,6 +135,8 @@ std::optional<std::vector<at::Tensor>> StepLife::run(Variant& variant,
     ++stats_.steps;
     ++stats_.replayed;
     return results;
+  } catch (const replayer::cpu::Torn&) {
+    throw;
   } catch (const std::exception& error) {
     // everything is as before the call: the eager step throws what the user should see, or shows
     // that only the plan could not
@@ -158,7 +160,10 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   Verified verified = verify(variant, memory_, eager);
   ++stats_.steps;
   ++stats_.trials;
-  if (!verified.failure.empty()) {
+  if (verified.skipped) {
+    drop(variant,
+         refusal_of(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
+  } else if (!verified.failure.empty()) {
     drop(variant, refusal_of(RefusalCode::kTrialDiverged, "the plan threw: " + verified.failure));
   } else if (verified.divergence) {
     drop(variant, refusal_of(RefusalCode::kTrialDiverged,
@@ -174,7 +179,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
 void StepLife::run_audit(Variant& variant, const Eager& eager) {
   Verified verified = verify(variant, memory_, eager);
   ++stats_.steps;
-  ++stats_.audits;
+  ++(verified.skipped ? stats_.eager : stats_.audits);
   if (verified.failure.empty() && !verified.divergence) return;
   const std::string found = verified.divergence
                                 ? verified.divergence->path + ": " + verified.divergence->text

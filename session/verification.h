@@ -23,6 +23,7 @@ struct Divergence {
 struct Verified {
   std::vector<at::Tensor> results;  ///< of the eager step
   std::optional<Divergence> divergence;
+  bool skipped = false;  ///< there was no memory for the copy: only the eager step ran
   /// Why the plan could not be run; empty when it was.
   std::string failure;
 };

@@ -100,6 +100,9 @@ constexpr std::array kRows = {
     Row{kRecordingFailed, "recording_failed",
         "Report this with the message and the versions of Steptape and torch; the step "
         "itself ran eagerly and its results are right"},
+    Row{kTrialSkipped, "trial_skipped",
+        "Free memory, as much as the parameters and state that the step writes take, or set "
+        "Options::verify.first to false to trust plans without a trial"},
 };
 
 const Row* row_of(RefusalCode code) noexcept {

@@ -39,6 +39,7 @@ enum class RefusalCode : std::uint8_t {
   kReplayThrew,            ///< a plan that had passed its trial threw
   kNoInterceptor,          ///< ops cannot be intercepted in this process
   kRecordingFailed,        ///< the recorder met something it does not understand
+  kTrialSkipped,           ///< there was no memory for the copy that a trial takes
 };
 
 /// The stable name of a code: "host_read", "untracked_write", ...

@@ -70,12 +70,12 @@ class Session {
     return track(name, std::shared_ptr<torch::nn::Module>(holder.ptr()));
   }
   template <typename T>
-  requires std::is_base_of_v<torch::nn::Module, T> Session& track(const std::string& name,
-                                                                  std::shared_ptr<T> module) {
+  requires std::is_convertible_v<T*, torch::nn::Module*> Session& track(const std::string& name,
+                                                                        std::shared_ptr<T> module) {
     return track(name, std::shared_ptr<torch::nn::Module>(std::move(module)));
   }
   template <typename T>
-  requires std::is_base_of_v<torch::optim::Optimizer, T> Session& track(
+  requires std::is_convertible_v<T*, torch::optim::Optimizer*> Session& track(
       const std::string& name, std::shared_ptr<T> optimizer) {
     return track(name, std::shared_ptr<torch::optim::Optimizer>(std::move(optimizer)));
   }

@@ -18,9 +18,6 @@ struct Writes {
   /// The last op that may throw because of the bytes it reads; -1 when none may.
   std::int64_t last_throwing_op = -1;
   bool draws_random = false;
-
-  /// Whether `write` may have happened when a later op throws: it must then be undone.
-  bool must_undo(const Write& write) const { return write.first_op <= last_throwing_op; }
 };
 
 /// `recording` must name operators of this process.

@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "live/operators.h"
 #include "live/tensors.h"
@@ -59,6 +60,9 @@ struct Executor::Impl {
   bool draws_random = false;
   bool restores_generators = false;
   bool ran_before = false;
+  std::int64_t running_op = -1;
+  /// The first op that writes bound memory of which no copy is taken: no op behind it should throw.
+  std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
   Undo undo;
   torch::jit::Stack stack;
 
@@ -73,6 +77,7 @@ struct Executor::Impl {
 
   void sort_buffers() {
     const Writes writes = writes_of(recording());
+    const std::int64_t last_throwing_op = std::max(writes.last_throwing_op, last_allocating_op());
     std::vector<std::size_t> position(program.buffers.size(), 0);
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
       if (program.buffers[id].placement != Placement::kBound) continue;
@@ -85,10 +90,24 @@ struct Executor::Impl {
         continue;
       }
       written.push_back(position[write.buffer]);
-      if (writes.must_undo(write)) undone.push_back(position[write.buffer]);
+      if (write.first_op <= last_throwing_op) {
+        undone.push_back(position[write.buffer]);
+      } else {
+        first_lasting_write = std::min(first_lasting_write, write.first_op);
+      }
     }
     draws_random = writes.draws_random;
-    restores_generators = writes.draws_random && writes.last_throwing_op >= 0;
+    restores_generators = writes.draws_random && last_throwing_op >= 0;
+  }
+
+  /// The last op whose results are allocated while it runs, which may fail for want of memory; -1:
+  /// none.
+  std::int64_t last_allocating_op() const {
+    std::int64_t last = -1;
+    for (const BufferPlan& plan : program.buffers) {
+      if (plan.placement == Placement::kAdopted) last = std::max(last, plan.defined);
+    }
+    return last;
   }
 
   void prepare_calls(const GeneratorOf& generator) {
@@ -179,6 +198,8 @@ struct Executor::Impl {
     const trace::Tensor& expected = recording().tensors[id];
     if (program.buffers[expected.buffer].defined != static_cast<std::int64_t>(call.op)) return;
     if (!result.has_storage()) fail(call, "a result without storage");
+    // the plan's own storages cannot be resized: one of them must not reach the user as new memory
+    if (!result.storage().resizable()) fail(call, "memory of another kind");
     if (live::geometry_of(result, expected.buffer) != expected)
       fail(call, "another shape or dtype");
     if (result.storage().nbytes() < recording().buffers[expected.buffer].bytes)
@@ -194,6 +215,7 @@ struct Executor::Impl {
   void run_calls() {
     const BelowAutograd below;
     for (const Call& call : calls) {
+      running_op = call.op;
       stack.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack);
       if (call.adopts) adopt_results(call);
@@ -240,6 +262,7 @@ struct Executor::Impl {
   }
 
   Outcome run(std::span<void* const> addresses) {
+    running_op = -1;
     bind(addresses);
     take_undo();
     try {
@@ -252,10 +275,13 @@ struct Executor::Impl {
       }
       let_go();
       return outcome;
-    } catch (...) {
+    } catch (const std::exception& error) {
       let_go_of_all();
       undo.restore();
-      throw;
+      if (running_op < first_lasting_write) throw;
+      throw Torn("op " + std::to_string(running_op) +
+                 " threw behind a write that cannot be undone; " +
+                 "parameters and state may be half updated: " + error.what());
     }
   }
 };

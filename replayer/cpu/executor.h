@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "replayer/program.h"
+#include "steptape/error.h"
 #include "steptape/stats.h"
 
 namespace steptape::replayer::cpu {
@@ -27,6 +28,12 @@ struct Outcome {
 /// An op returned another shape, dtype or layout than the plan holds.
 struct ShapeChanged : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+/// A run threw where nothing should be able to, behind a write of which no copy was taken: the
+/// state may be half updated, and running the eager step on top of it would be wrong.
+struct Torn : Error {
+  explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
 };
 
 /// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
@@ -54,7 +61,8 @@ class Executor {
 
   /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
   /// the same address modulo 64 as the recording says. When an op throws, everything written so far
-  /// and the generators are put back before the exception goes on; ShapeChanged likewise.
+  /// and the generators are put back before the exception goes on; ShapeChanged likewise. Throws
+  /// Torn when that could not be done.
   Outcome run(std::span<void* const> memory);
 
   const Program& program() const;
