@@ -1,5 +1,7 @@
 #include "guards/guard_set.h"
 
+#include <algorithm>
+
 #include "guards/mismatch.h"
 
 namespace steptape::guards {
@@ -24,6 +26,13 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       optimizers_(objects, snapshot),
       tracked_(recording, positions(recording, bound), snapshot),
       inputs_(recording, positions(recording, bound), written) {
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    const trace::Buffer* buffer = &recording.buffers[bound[i]];
+    if (buffer->role == trace::Role::kInput) input_memory_.push_back({buffer, i});
+    if (std::find(written.begin(), written.end(), bound[i]) != written.end()) {
+      written_memory_.push_back({buffer, i});
+    }
+  }
   for (OutsideTensor& tensor : outside) {
     for (std::size_t i = 0; i < bound.size(); ++i) {
       const trace::Buffer& buffer = recording.buffers[bound[i]];
@@ -40,7 +49,23 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments,
   if (Verdict verdict = inputs_.check(arguments, memory); !verdict) return verdict;
   if (Verdict verdict = ambient_.check(); !verdict) return verdict;
   if (Verdict verdict = optimizers_.check(); !verdict) return verdict;
-  return check_outside(memory);
+  if (Verdict verdict = check_outside(memory); !verdict) return verdict;
+  return check_overlap(memory);
+}
+
+Verdict GuardSet::check_overlap(std::span<void* const> memory) const {
+  for (const Bound& input : input_memory_) {
+    const auto first = reinterpret_cast<std::uintptr_t>(memory[input.position]);
+    for (const Bound& written : written_memory_) {
+      const auto other = reinterpret_cast<std::uintptr_t>(memory[written.position]);
+      const bool apart =
+          first + input.buffer->bytes <= other || other + written.buffer->bytes <= first;
+      if (apart || input.position == written.position) continue;
+      return failed(input.buffer->path, "memory of its own",
+                    "memory of " + written.buffer->path + ", which the step writes");
+    }
+  }
+  return {};
 }
 
 Verdict GuardSet::check_outside(std::span<void*> memory) const {

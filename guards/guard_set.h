@@ -37,6 +37,9 @@ class GuardSet {
 
  private:
   Verdict check_outside(std::span<void*> memory) const;
+  /// Ops that write assert that they do not overlap what they read by looking at storages, which a
+  /// plan splits: an input that lies in written memory must have done so while recording.
+  Verdict check_overlap(std::span<void* const> memory) const;
 
   struct BoundOutside {
     OutsideTensor tensor;
@@ -52,6 +55,12 @@ class GuardSet {
   TrackedGuard tracked_;
   InputGuard inputs_;
   std::vector<BoundOutside> outside_;
+  struct Bound {
+    const trace::Buffer* buffer;
+    std::size_t position;
+  };
+  std::vector<Bound> input_memory_;
+  std::vector<Bound> written_memory_;
 };
 
 }  // namespace steptape::guards

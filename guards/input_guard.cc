@@ -1,5 +1,7 @@
 #include "guards/input_guard.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -75,6 +77,12 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   if (tensor.requires_grad() != expected.requires_grad) {
     return failed(expected.path + ".requires_grad", expected.requires_grad ? "true" : "false",
                   tensor.requires_grad() ? "true" : "false");
+  }
+  if (expected.requires_grad && tensor.is_leaf() && tensor.grad().defined()) {
+    return failed(expected.path + ".grad", "None", "defined");
+  }
+  if (tensor.is_inference() && !c10::InferenceMode::is_enabled()) {
+    return failed(expected.path + ".is_inference", "false", "true");
   }
   if (input.position < 0) return {};
   const auto data = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());

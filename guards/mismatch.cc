@@ -21,7 +21,8 @@ bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::S
   return tensor.layout() == at::kStrided && tensor.scalar_type() == dtype &&
          tensor.sizes() == at::IntArrayRef(expected.sizes) &&
          tensor.strides() == at::IntArrayRef(expected.strides) &&
-         tensor.is_conj() == expected.conj && tensor.is_neg() == expected.neg;
+         tensor.is_conj() == expected.conj && tensor.is_neg() == expected.neg &&
+         tensor.unsafeGetTensorImpl()->is_wrapped_number() == expected.wrapped_number;
 }
 
 Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected,
@@ -56,6 +57,10 @@ Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected
   }
   if (tensor.is_neg() != expected.neg) {
     return failed(path + ".is_neg", on_or_off(expected.neg), on_or_off(tensor.is_neg()));
+  }
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() != expected.wrapped_number) {
+    return failed(path + ".is_wrapped_number", on_or_off(expected.wrapped_number),
+                  on_or_off(!expected.wrapped_number));
   }
   return {};
 }

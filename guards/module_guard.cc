@@ -26,7 +26,7 @@ ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
     for (const at::Tensor& buffer : at.module->buffers(/*recurse=*/false)) {
       node.buffers.push_back(buffer.unsafeGetTensorImpl());
     }
-    for (const auto& child : at.module->children()) node.children.push_back(child.get());
+    for (const auto& child : at.module->children()) node.children.emplace_back(child);
     nodes_.push_back(std::move(node));
   }
 }
@@ -53,9 +53,9 @@ Verdict ModuleGuard::check_node(const Node& node) {
                   "others");
   }
   const auto children = node.module->children();
-  const bool same_children =
-      std::equal(children.begin(), children.end(), node.children.begin(), node.children.end(),
-                 [](const auto& a, const torch::nn::Module* b) { return a.get() == b; });
+  const bool same_children = std::equal(
+      children.begin(), children.end(), node.children.begin(), node.children.end(),
+      [](const auto& a, const auto& b) { return !a.owner_before(b) && !b.owner_before(a); });
   if (!same_children) {
     return failed(node.path + " (sub-modules)", "the modules registered when it was recorded",
                   "others");

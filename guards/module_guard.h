@@ -23,7 +23,8 @@ class ModuleGuard {
     bool training;
     std::vector<std::pair<std::string, const c10::TensorImpl*>> parameters;
     std::vector<const c10::TensorImpl*> buffers;
-    std::vector<const torch::nn::Module*> children;
+    /// Weakly, so that another module at the address of a dead one is not taken for it.
+    std::vector<std::weak_ptr<torch::nn::Module>> children;
   };
 
   static Verdict check_node(const Node& node);

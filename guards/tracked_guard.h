@@ -25,6 +25,8 @@ class TrackedGuard {
   /// The live tensor that lies on a buffer, for results that are that tensor; undefined when none
   /// does.
   at::Tensor live_tensor(trace::BufferId buffer) const;
+  /// The tensor of Recording::tracked at `position`; of a gradient, its parameter.
+  const at::Tensor& tensor(std::size_t position) const { return watched_[position].tensor; }
   /// The parameter of a path; undefined when there is none.
   at::Tensor parameter(const std::string& path) const;
 

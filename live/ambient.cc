@@ -41,6 +41,17 @@ std::uint8_t autocast_dtype(bool cpu, bool cuda) {
   return static_cast<std::uint8_t>(at::autocast::get_autocast_dtype(cpu ? at::kCPU : at::kCUDA));
 }
 
+constexpr std::uint8_t kMixedPrecision = 0xff;
+
+/// LibTorch throws here once the switches by backend, which this one cannot express, were used.
+std::uint8_t matmul_precision(const at::Context& context) {
+  try {
+    return static_cast<std::uint8_t>(context.float32MatmulPrecision());
+  } catch (const c10::Error&) {
+    return kMixedPrecision;
+  }
+}
+
 void set_context(Ambient& ambient) {
   const at::Context& context = at::globalContext();
   ambient.deterministic = context.deterministicAlgorithms();
@@ -55,7 +66,7 @@ void set_context(Ambient& ambient) {
   ambient.sdp_flash = context.userEnabledFlashSDP();
   ambient.sdp_mem_efficient = context.userEnabledMemEfficientSDP();
   ambient.sdp_math = context.userEnabledMathSDP();
-  ambient.matmul_precision = static_cast<std::uint8_t>(context.float32MatmulPrecision());
+  ambient.matmul_precision = matmul_precision(context);
 }
 
 void set_thread(Ambient& ambient) {

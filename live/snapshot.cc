@@ -96,7 +96,6 @@ class SnapshotBuilder {
 
   void add_gradient(std::size_t parameter) {
     const at::Tensor& tensor = snapshot_.tensors[parameter].tensor;
-    if (!tensor.requires_grad()) return;
     snapshot_.tensors.push_back(
         {snapshot_.tensors[parameter].path + ".grad", trace::Role::kGradient, tensor.grad()});
     if (tensor.grad().defined()) index(snapshot_.tensors.size() - 1);

@@ -109,6 +109,7 @@ std::optional<std::string> unplannable_kind(const at::Tensor& tensor) {
   if (tensor.is_meta()) return "meta";
   if (keys.has(c10::DispatchKey::ZeroTensor)) return "a zero tensor";
   if (impl.has_symbolic_sizes_strides()) return "of symbolic sizes";
+  if (tensor.has_names()) return "of named dimensions";
   if (!tensor.has_storage()) return "without storage";
   if (!has_trace_dtype(tensor.scalar_type())) {
     return c10::str("of dtype ", c10::toString(tensor.scalar_type()));

@@ -16,14 +16,18 @@ constexpr std::string_view kGradientSuffix = ".grad";
 /// What the step left behind, compared with what it found.
 class Exit {
  public:
-  Exit(Ledger& ledger, Recorded& recorded)
-      : ledger_(ledger), recorded_(recorded), snapshot_(ledger.objects.snapshot()) {}
+  Exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded)
+      : ledger_(ledger),
+        arguments_(arguments),
+        recorded_(recorded),
+        snapshot_(ledger.objects.snapshot()) {}
 
   void write() {
     compare_tracked();
     write_gradients();
     compare_layouts();
     compare_training();
+    compare_arguments();
     write_results();
     write_outsiders();
     refuse_escaped();
@@ -73,13 +77,53 @@ class Exit {
     }
   }
 
+  void compare_arguments() {
+    for (std::size_t k = 0; k < arguments_.size(); ++k) {
+      const at::Tensor& tensor = arguments_[k].tensor;
+      const trace::Input& input = ledger_.recording.inputs[k];
+      const auto* before = std::get_if<trace::TensorRef>(&input.value.data);
+      if (before == nullptr || !tensor.defined()) continue;
+      if (ledger_.sightings.recognise(tensor) != before->id) {
+        rebound(input.path, "has another storage or shape after the step");
+      } else if (input.requires_grad && tensor.is_leaf() && tensor.grad().defined()) {
+        rebound(input.path + ".grad",
+                "is written by the step: an argument's gradient is not tracked");
+      }
+    }
+  }
+
+  Identity identity_of(std::size_t k) const {
+    const at::Tensor& result = recorded_.results[k];
+    for (std::size_t i = 0; i < k; ++i) {
+      if (result.is_same(recorded_.results[i])) return {Identity::Of::kResult, i};
+    }
+    for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      if (result.is_same(arguments_[i].tensor)) return {Identity::Of::kArgument, i};
+    }
+    for (std::size_t i = 0; i < ledger_.recording.tracked.size(); ++i) {
+      const trace::Tracked& tracked = ledger_.recording.tracked[i];
+      if (tracked.role == trace::Role::kGradient) continue;
+      const auto now = std::ranges::find(snapshot_.tensors, tracked.path, &live::TensorAt::path);
+      if (now != snapshot_.tensors.end() && result.is_same(now->tensor)) {
+        return {Identity::Of::kTracked, i};
+      }
+    }
+    return {};
+  }
+
   void write_results() {
     bool is_unconsumed = false;
     for (std::size_t k = 0; k < recorded_.results.size(); ++k) {
       const at::Tensor& result = recorded_.results[k];
       const trace::TensorId id = ledger_.sightings.see(result, Origin::kForeign, {});
       ledger_.recording.results.push_back(id);
+      recorded_.identities.push_back(result.defined() ? identity_of(k) : Identity{});
       if (id == trace::kNoTensor) continue;
+      if (recorded_.identities.back().of == Identity::Of::kNothing && result.requires_grad() &&
+          result.is_leaf()) {
+        ledger_.refusals.add(RefusalCode::kUnconsumedGraph, {},
+                             c10::str("results[", k, "] is a new leaf that requires a gradient"));
+      }
       give_role(ledger_.sightings.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
       if (!ledger_.graphs.is_unconsumed(result)) continue;
@@ -208,6 +252,7 @@ class Exit {
   trace::Index ops() const { return static_cast<trace::Index>(ledger_.recording.ops.size()); }
 
   Ledger& ledger_;
+  const std::vector<Argument>& arguments_;
   Recorded& recorded_;
   live::Snapshot snapshot_;
   bool has_open_graph_ = false;
@@ -215,6 +260,8 @@ class Exit {
 
 }  // namespace
 
-void write_exit(Ledger& ledger, Recorded& recorded) { Exit(ledger, recorded).write(); }
+void write_exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded) {
+  Exit(ledger, arguments, recorded).write();
+}
 
 }  // namespace steptape::recorder

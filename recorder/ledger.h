@@ -40,6 +40,6 @@ struct Ledger {
 void write_entry(Ledger& ledger, const std::vector<Argument>& arguments);
 
 /// Roles, gradients, results, and what the step left behind.
-void write_exit(Ledger& ledger, Recorded& recorded);
+void write_exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded);
 
 }  // namespace steptape::recorder

@@ -42,7 +42,7 @@ Recorded record(const StepFunction& step, const std::vector<Argument>& arguments
     const auto listening = interceptor.listen(tape);
     recorded.results = step();
   }
-  tape->guarded([&] { write_exit(tape->ledger(), recorded); });
+  tape->guarded([&] { write_exit(tape->ledger(), arguments, recorded); });
   recorded.recording = std::move(tape->ledger().recording);
   return recorded;
 }

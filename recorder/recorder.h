@@ -22,10 +22,19 @@ struct Outside {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
 };
 
+/// A result that is the very tensor object of an argument, of a tracked tensor or of an earlier
+/// result, not a view of it.
+struct Identity {
+  enum class Of { kNothing, kArgument, kTracked, kResult } of = Of::kNothing;
+  std::size_t position = 0;  ///< in the arguments, Recording::tracked or the results
+};
+
 struct Recorded {
   trace::Recording recording;
   std::vector<at::Tensor> results;  ///< as the step function returned them
   std::vector<Outside> outside;
+  /// For each result: which object it is, where it is one that the caller has already.
+  std::vector<Identity> identities;
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;
 };

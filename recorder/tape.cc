@@ -160,7 +160,11 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
     return;
   }
   const std::uint64_t sequence = node.sequence_nr();
-  if (sequence < first_sequence_) return;
+  if (sequence < first_sequence_) {
+    ledger_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,
+                         "backward runs through a graph that was built before the step");
+    return;
+  }
   running.op.sequence = static_cast<std::int64_t>(sequence - first_sequence_);
   running.op.module = ledger_.modules.of_sequence(running.op.sequence);
 }

@@ -51,8 +51,8 @@ std::string Aftermath::unreachable_result(const trace::Recording& recording,
 }
 
 Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
-                     const guards::GuardSet& guards)
-    : recording_(recording) {
+                     const guards::GuardSet& guards, std::vector<recorder::Identity> identities)
+    : recording_(recording), identities_(std::move(identities)) {
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
     Gradient slot{guards.tracked().parameter(gradient.parameter), Gradient::Exit::kNone};
     if (gradient.tensor != trace::kNoTensor) {
@@ -88,6 +88,10 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
     }
     results_.push_back(std::move(result));
   }
+  for (const recorder::Identity& identity : identities_) {
+    const bool tracked = identity.of == recorder::Identity::Of::kTracked;
+    tracked_results_.push_back(tracked ? guards.tracked().tensor(identity.position) : at::Tensor());
+  }
 }
 
 std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
@@ -96,7 +100,7 @@ std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
     at::Tensor& gradient = gradients_[i].parameter.mutable_grad();
     switch (gradients_[i].exit) {
       case Gradient::Exit::kNone:
-        gradient.reset();
+        if (gradient.defined()) gradient.reset();
         break;
       case Gradient::Exit::kNew:
         gradient = std::move(outcome.gradients[i]);
@@ -109,21 +113,41 @@ std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
   for (const at::Tensor& tensor : written_) bump(tensor);
   for (const std::size_t input : written_inputs_) bump(arguments[input].tensor);
   for (std::size_t i = 0; i < results_.size(); ++i) {
-    if (results_[i].source == Result::Source::kPlan) continue;
-    const bool input = results_[i].source == Result::Source::kInput;
-    outcome.results[i] =
-        alias_of(input ? arguments[results_[i].input].tensor : results_[i].live, results_[i]);
+    outcome.results[i] = result_of(i, outcome.results, arguments);
   }
   return std::move(outcome.results);
 }
 
+at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& results,
+                                std::span<const live::Argument> arguments) const {
+  const Result& result = results_[index];
+  switch (identities_[index].of) {
+    case recorder::Identity::Of::kArgument:
+      return arguments[identities_[index].position].tensor;
+    case recorder::Identity::Of::kTracked:
+      return tracked_results_[index];
+    case recorder::Identity::Of::kResult:
+      return results[identities_[index].position];
+    case recorder::Identity::Of::kNothing:
+      break;
+  }
+  if (result.source == Result::Source::kPlan) return std::move(results[index]);
+  return alias_of(
+      result.source == Result::Source::kInput ? arguments[result.input].tensor : result.live,
+      result);
+}
+
 at::Tensor Aftermath::alias_of(const at::Tensor& base, const Result& result) const {
-  if (result.tensor == result.base) return base;
   const trace::Tensor& geometry = recording_.tensors[result.tensor];
   // an input's buffer starts where its memory is guarded, not where its storage does
   const std::int64_t first_byte = static_cast<std::int64_t>(base.element_size()) *
                                   (base.storage_offset() - recording_.tensors[result.base].offset);
-  return replayer::cpu::tensor_on(base.storage(), geometry, first_byte);
+  at::Tensor alias = replayer::cpu::tensor_on(base.storage(), geometry, first_byte);
+  if (!alias.is_inference() && !base.is_inference()) {
+    // as a view's: a write through one is a write to the other
+    alias.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());
+  }
+  return alias;
 }
 
 }  // namespace steptape::session

@@ -7,6 +7,7 @@
 
 #include "guards/guard_set.h"
 #include "live/argument.h"
+#include "recorder/recorder.h"
 #include "replayer/cpu/executor.h"
 
 namespace steptape::session {
@@ -21,8 +22,9 @@ class Aftermath {
                                         const replayer::cpu::Executor& executor,
                                         const guards::GuardSet& guards);
 
+  /// `identities` says which results are objects that the caller has already.
   Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
-            const guards::GuardSet& guards);
+            const guards::GuardSet& guards, std::vector<recorder::Identity> identities);
 
   /// Results of the replay, in order, without graphs.
   std::vector<at::Tensor> settle(replayer::cpu::Outcome outcome,
@@ -41,6 +43,8 @@ class Aftermath {
     trace::TensorId base = trace::kNoTensor;  ///< what the input or live tensor is in the recording
   };
 
+  at::Tensor result_of(std::size_t index, std::vector<at::Tensor>& results,
+                       std::span<const live::Argument> arguments) const;
   at::Tensor alias_of(const at::Tensor& base, const Result& result) const;
 
   const trace::Recording& recording_;
@@ -48,6 +52,8 @@ class Aftermath {
   std::vector<at::Tensor> written_;
   std::vector<std::size_t> written_inputs_;
   std::vector<Result> results_;
+  std::vector<recorder::Identity> identities_;
+  std::vector<at::Tensor> tracked_results_;  ///< by result; the tracked tensor that it is
 };
 
 }  // namespace steptape::session

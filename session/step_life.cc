@@ -30,17 +30,6 @@ Refusal refusal_of(RefusalCode code, std::string message) {
 }
 
 recorder::Interceptor& interceptor_of(Interception choice) {
-  if (choice == Interception::kAutomatic) {
-    static const bool key_is_free = [] {
-      try {
-        recorder::interceptor(recorder::InterceptorKind::kFakeKey);
-        return true;
-      } catch (const Error&) {
-        return false;
-      }
-    }();
-    choice = key_is_free ? Interception::kFakeKey : Interception::kDispatchMode;
-  }
   return recorder::interceptor(choice == Interception::kFakeKey
                                    ? recorder::InterceptorKind::kFakeKey
                                    : recorder::InterceptorKind::kDispatchMode);
@@ -194,8 +183,17 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
 }
 
 void StepLife::record(const std::vector<live::Argument>& arguments, const Eager& eager) {
-  recorder::Recorded recorded = recorder::record(eager, arguments, session_->objects,
-                                                 interceptor_of(session_->options.interception));
+  recorder::Interceptor* interceptor = nullptr;
+  try {
+    interceptor = &interceptor_of(session_->options.interception);
+  } catch (const Error& error) {
+    eager();
+    ++stats_.steps;
+    ++stats_.eager;
+    refuse({refusal_of(RefusalCode::kNoInterceptor, error.what())});
+    return;
+  }
+  recorder::Recorded recorded = recorder::record(eager, arguments, session_->objects, *interceptor);
   ++stats_.steps;
   ++stats_.recorded;
   recorded.results.clear();
@@ -260,7 +258,8 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
   auto guards =
       std::make_unique<guards::GuardSet>(*recording, executor->bound(), written, session_->objects,
                                          session_->objects.snapshot(), std::move(outside));
-  auto aftermath = std::make_unique<Aftermath>(*recording, *executor, *guards);
+  auto aftermath =
+      std::make_unique<Aftermath>(*recording, *executor, *guards, std::move(recorded.identities));
   auto variant = std::make_unique<Variant>(
       Variant{std::move(recording), std::move(executor), std::move(guards), std::move(aftermath),
               AuditSchedule(options.verify.rate, audit_seed(options) + variants_made_++),

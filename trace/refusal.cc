@@ -77,8 +77,8 @@ constexpr std::array kRows = {
     Row{kHyperparameterChanged, "hyperparameter_changed",
         "Move scheduler.step() and other changes of hyperparameters behind the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",
-        "Call backward() inside the step, return detach() of the result, or run the step "
-        "under NoGradGuard"},
+        "Call backward() inside the step, detach() arguments and results, or run the step under "
+        "NoGradGuard"},
     Row{kTrialDiverged, "trial_diverged",
         "Look for what the step does besides torch ops (docs/blind_spots.md); if there is "
         "nothing, please report it with the trace"},

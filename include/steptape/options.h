@@ -25,12 +25,17 @@ enum class OnRefusal {
 
 /// How ops are intercepted while recording.
 enum class Interception {
-  /// The key where it is free, else the mode. (LibTorch leaves autocast when it calls a dispatch
-  /// mode, so
-  /// under autocast an op that calls others may compute with another precision than eagerly.)
-  kAutomatic,
-  kDispatchMode,  ///< a torch-dispatch mode written in C++
-  kFakeKey,       ///< a fallback on the dispatch key `Fake`, where nobody else has one
+  /// A fallback on the dispatch key `Fake`. Where another library, or a later torch, has one, steps
+  /// are
+  /// refused (no_interceptor) and run eagerly.
+  kFakeKey,
+  /// A torch-dispatch mode written in C++, which needs no key. LibTorch itself looks at whether a
+  /// mode is
+  /// active: some backward formulas (prod, cumprod, std) then take another branch, and autocast is
+  /// left, so
+  /// recorded steps may differ from eager ones in their last bits. For steps known to hold none of
+  /// these.
+  kDispatchMode,
 };
 
 struct Options {
@@ -39,7 +44,7 @@ struct Options {
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
-  Interception interception = Interception::kAutomatic;
+  Interception interception = Interception::kFakeKey;
   std::uint32_t max_variants = 8;
   /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own
   /// generator.

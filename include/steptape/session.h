@@ -173,6 +173,10 @@ auto Session::wrap(const std::string& name, Function function, std::source_locat
 template <typename R, typename... A>
 Step<R(A...)> Session::bind(const std::string& name, std::function<R(A...)> function,
                             const std::source_location& location) {
+  static_assert(
+      ((!std::is_lvalue_reference_v<A> || std::is_const_v<std::remove_reference_t<A>>)&&...),
+      "steptape: a step takes its arguments by value or const reference; a replay does not run the "
+      "function, so what it assigns to a reference would be lost: return it instead");
   return Step<R(A...)>(make_step(name, location), std::move(function));
 }
 

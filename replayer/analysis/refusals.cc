@@ -90,6 +90,20 @@ void refuse_devices(const trace::Recording& recording, std::vector<Refusal>& ref
   }
 }
 
+/// Bytes that the host made inside the step must be in the recording: nobody makes them again.
+void refuse_missing_constants(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  for (const trace::Buffer& buffer : recording.buffers) {
+    const bool host_made = buffer.role == trace::Role::kConstant && buffer.path.empty();
+    if (!host_made || buffer.bytes == 0 || buffer.content) continue;
+    Refusal refusal;
+    refusal.code = RefusalCode::kHostTensorVaries;
+    refusal.message = "a tensor of " + std::to_string(buffer.bytes) +
+                      " bytes that the host made inside the step is too large to be kept";
+    refusals.push_back(std::move(refusal));
+    return;
+  }
+}
+
 /// A gradient that ends up in memory of another tracked tensor would be bound twice.
 void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
@@ -115,6 +129,7 @@ std::vector<Refusal> refusals_of(const trace::Recording& recording) {
   std::vector<Refusal> refusals = recording.refusals;
   refuse_optimizers(recording, refusals);
   refuse_devices(recording, refusals);
+  refuse_missing_constants(recording, refusals);
   const std::size_t before = refusals.size();
   refuse_operators(recording, refusals);
   if (refusals.size() != before || !recording.refusals.empty()) return refusals;
