@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <mutex>
 #include <optional>
@@ -33,13 +34,16 @@ class Tape final : public OpListener {
     trace::TensorId id;
     std::uint32_t argument;
   };
+  using Tensors = c10::SmallVector<Tensor, 8>;  ///< of one op: most have few
+
   /// One op between its start and its end.
   struct Running {
     const KnownOperator* known = nullptr;
     trace::Index index = trace::kNone;
     trace::Op op;
-    std::vector<Tensor> arguments;
-    std::vector<std::pair<std::size_t, trace::Digest>> measured;  ///< positions in `arguments`
+    Tensors arguments;
+    c10::SmallVector<std::pair<std::size_t, trace::Digest>, 4>
+        measured;  ///< positions in `arguments`
     std::optional<std::string> generator;
     bool is_measured = true;  ///< its writes are compared with what its schema says
     bool is_training = true;  ///< no argument of the call says otherwise
@@ -81,7 +85,7 @@ class Tape final : public OpListener {
   Site site_;
   Origin origin_ = Origin::kForeign;
   std::uint32_t argument_ = 0;
-  std::vector<Tensor> named_;
+  Tensors named_;
   const std::function<trace::TensorId(const at::Tensor&)> name_tensor_;
   const std::function<std::string(const at::Generator&)> name_generator_;
 };
