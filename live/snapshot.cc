@@ -95,7 +95,7 @@ class SnapshotBuilder {
   }
 
   void add_gradient(std::size_t parameter) {
-    const at::Tensor& tensor = snapshot_.tensors[parameter].tensor;
+    const at::Tensor tensor = snapshot_.tensors[parameter].tensor;
     snapshot_.tensors.push_back(
         {snapshot_.tensors[parameter].path + ".grad", trace::Role::kGradient, tensor.grad()});
     if (tensor.grad().defined()) index(snapshot_.tensors.size() - 1);
