@@ -3,19 +3,9 @@
 #include <algorithm>
 
 #include "guards/mismatch.h"
+#include "guards/positions.h"
 
 namespace steptape::guards {
-namespace {
-
-std::vector<std::int64_t> positions(const trace::Recording& recording,
-                                    const std::vector<trace::BufferId>& bound) {
-  std::vector<std::int64_t> position(recording.buffers.size(), -1);
-  for (std::size_t i = 0; i < bound.size(); ++i) position[bound[i]] = static_cast<std::int64_t>(i);
-  return position;
-}
-
-}  // namespace
-
 GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::BufferId>& bound,
                    const std::vector<trace::BufferId>& written, const live::Objects& objects,
                    const live::Snapshot& snapshot, std::vector<OutsideTensor> outside)
@@ -24,8 +14,8 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       ambient_(live::Ambient::current()),
       modules_(snapshot),
       optimizers_(objects, snapshot),
-      tracked_(recording, positions(recording, bound), snapshot),
-      inputs_(recording, positions(recording, bound), written) {
+      tracked_(recording, positions_of(recording, bound), snapshot),
+      inputs_(recording, positions_of(recording, bound), written) {
   for (std::size_t i = 0; i < bound.size(); ++i) {
     const trace::Buffer* buffer = &recording.buffers[bound[i]];
     if (buffer->role == trace::Role::kInput) input_memory_.push_back({buffer, i});

@@ -7,6 +7,7 @@
 
 #include "guards/ambient_guard.h"
 #include "guards/mismatch.h"
+#include "guards/positions.h"
 #include "replayer/cpu/tensor_on.h"
 #include "replayer/passes/passes.h"
 #include "steptape/error.h"
@@ -17,13 +18,6 @@ namespace {
 /// Switches of autograd: the ops of a trace lie below it.
 const std::set<std::string> kAboveTheTrace = {"grad_mode", "inference_mode", "anomaly_mode",
                                               "saved_tensor_hooks"};
-
-std::vector<std::int64_t> positions(const trace::Recording& recording,
-                                    const std::vector<trace::BufferId>& bound) {
-  std::vector<std::int64_t> position(recording.buffers.size(), -1);
-  for (std::size_t i = 0; i < bound.size(); ++i) position[bound[i]] = static_cast<std::int64_t>(i);
-  return position;
-}
 
 std::vector<trace::BufferId> written_buffers(const cpu::Executor& executor) {
   std::vector<trace::BufferId> written;
@@ -48,7 +42,8 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording, 
                     .count()),
       executor_(plan(recording_, {}), generators_of(state)) {
   inputs_ = std::make_unique<guards::InputGuard>(
-      *recording_, positions(*recording_, executor_.bound()), written_buffers(executor_));
+      *recording_, guards::positions_of(*recording_, executor_.bound()),
+      written_buffers(executor_));
   find_memory();
   plan_us_ +=
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
