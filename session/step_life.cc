@@ -249,15 +249,12 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
   };
   auto executor =
       std::make_unique<replayer::cpu::Executor>(replayer::plan(recording, {}), generator);
-  std::vector<trace::BufferId> written;
-  for (const std::size_t position : executor->written())
-    written.push_back(executor->bound()[position]);
   std::vector<guards::OutsideTensor> outside;
   for (recorder::Outside& tensor : recorded.outside)
     outside.push_back({tensor.path, tensor.storage});
-  auto guards =
-      std::make_unique<guards::GuardSet>(*recording, executor->bound(), written, session_->objects,
-                                         session_->objects.snapshot(), std::move(outside));
+  auto guards = std::make_unique<guards::GuardSet>(
+      *recording, executor->bound(), executor->written_buffers(), session_->objects,
+      session_->objects.snapshot(), std::move(outside));
   auto aftermath =
       std::make_unique<Aftermath>(*recording, *executor, *guards, std::move(recorded.identities));
   auto variant = std::make_unique<Variant>(

@@ -292,6 +292,13 @@ Executor::~Executor() = default;
 
 const std::vector<trace::BufferId>& Executor::bound() const { return impl_->bound; }
 const std::vector<std::size_t>& Executor::written() const { return impl_->written; }
+
+std::vector<trace::BufferId> Executor::written_buffers() const {
+  std::vector<trace::BufferId> buffers;
+  for (const std::size_t position : impl_->written) buffers.push_back(impl_->bound[position]);
+  return buffers;
+}
+
 bool Executor::draws_random() const { return impl_->draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
 Outcome Executor::run(std::span<void* const> memory) { return impl_->run(memory); }

@@ -55,6 +55,8 @@ class Executor {
   const std::vector<trace::BufferId>& bound() const;
   /// Bound buffers that a run writes, as positions in `bound()`.
   const std::vector<std::size_t>& written() const;
+  /// The same as buffers.
+  std::vector<trace::BufferId> written_buffers() const;
   bool draws_random() const;
   /// The generators it may draw from: the default one, then tracked ones that ops name.
   const std::vector<at::Generator>& generators() const;

@@ -19,13 +19,6 @@ namespace {
 const std::set<std::string> kAboveTheTrace = {"grad_mode", "inference_mode", "anomaly_mode",
                                               "saved_tensor_hooks"};
 
-std::vector<trace::BufferId> written_buffers(const cpu::Executor& executor) {
-  std::vector<trace::BufferId> written;
-  for (const std::size_t position : executor.written())
-    written.push_back(executor.bound()[position]);
-  return written;
-}
-
 cpu::GeneratorOf generators_of(PlayerState& state) {
   return [&state](const std::string& path) { return state.generator(path); };
 }
@@ -43,7 +36,7 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording, 
       executor_(plan(recording_, {}), generators_of(state)) {
   inputs_ = std::make_unique<guards::InputGuard>(
       *recording_, guards::positions_of(*recording_, executor_.bound()),
-      written_buffers(executor_));
+      executor_.written_buffers());
   find_memory();
   plan_us_ +=
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
