@@ -4,8 +4,11 @@
 
 #include "guards/mismatch.h"
 #include "guards/positions.h"
+#include "guards/predicates.h"
+#include "trace/text.h"
 
 namespace steptape::guards {
+
 GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::BufferId>& bound,
                    const std::vector<trace::BufferId>& written, const live::Objects& objects,
                    const live::Snapshot& snapshot, std::vector<OutsideTensor> outside)
@@ -13,7 +16,7 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       bound_(bound.size()),
       ambient_(live::Ambient::current()),
       modules_(snapshot),
-      optimizers_(objects, snapshot),
+      optimizers_(recording, objects, snapshot),
       tracked_(recording, positions_of(recording, bound), snapshot),
       inputs_(recording, positions_of(recording, bound), written) {
   for (std::size_t i = 0; i < bound.size(); ++i) {
@@ -23,6 +26,13 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       written_memory_.push_back({buffer, i});
     }
   }
+  for (const trace::NamedValue& value : recording.host_values) {
+    const trace::Leaf leaf{trace::LeafKind::kHostValue, value.name};
+    const auto found = std::ranges::find(recording.leaves, leaf);
+    host_value_leaves_.push_back(found == recording.leaves.end()
+                                     ? trace::kNone
+                                     : static_cast<trace::Index>(found - recording.leaves.begin()));
+  }
   for (OutsideTensor& tensor : outside) {
     for (std::size_t i = 0; i < bound.size(); ++i) {
       const trace::Buffer& buffer = recording.buffers[bound[i]];
@@ -31,16 +41,42 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
   }
 }
 
-Verdict GuardSet::check(std::span<const live::Argument> arguments,
-                        std::vector<void*>& memory) const {
-  memory.assign(bound_, nullptr);
+Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declared& declared,
+                        Entry& entry) const {
+  entry.memory.assign(bound_, nullptr);
+  entry.leaves.assign(recording_.leaves.size(), 0);
+  entry.has_unseen_hyperparameter = false;
   if (Verdict verdict = modules_.check(); !verdict) return verdict;
-  if (Verdict verdict = tracked_.check(memory); !verdict) return verdict;
-  if (Verdict verdict = inputs_.check(arguments, memory); !verdict) return verdict;
+  if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
+  if (Verdict verdict = inputs_.check(arguments, entry.memory, entry.leaves); !verdict) {
+    return verdict;
+  }
   if (Verdict verdict = ambient_.check(); !verdict) return verdict;
-  if (Verdict verdict = optimizers_.check(); !verdict) return verdict;
-  if (Verdict verdict = check_outside(memory); !verdict) return verdict;
-  return check_overlap(memory);
+  if (Verdict verdict = check_declared(declared, entry); !verdict) return verdict;
+  if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
+  if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
+  if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
+  return check_overlap(entry.memory);
+}
+
+Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {
+  for (std::size_t i = 0; i < recording_.host_values.size(); ++i) {
+    const trace::NamedValue& expected = recording_.host_values[i];
+    const trace::Value& found = declared.host_values[i];
+    if (host_value_leaves_[i] != trace::kNone &&
+        found.data.index() == expected.value.data.index()) {
+      entry.leaves[host_value_leaves_[i]] = trace::number_of(found);
+    } else if (found != expected.value) {
+      return failed(expected.name, trace::print_value(expected.value), trace::print_value(found));
+    }
+  }
+  for (std::size_t i = 0; i < recording_.facts.size(); ++i) {
+    const trace::NamedValue& expected = recording_.facts[i];
+    if (declared.facts[i] == expected.value) continue;
+    return failed(expected.name, trace::print_value(expected.value),
+                  trace::print_value(declared.facts[i]));
+  }
+  return {};
 }
 
 Verdict GuardSet::check_overlap(std::span<void* const> memory) const {

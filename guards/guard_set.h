@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "guards/ambient_guard.h"
+#include "guards/entry.h"
 #include "guards/input_guard.h"
 #include "guards/module_guard.h"
 #include "guards/optimizer_guard.h"
@@ -29,13 +30,17 @@ class GuardSet {
            const std::vector<trace::BufferId>& written, const live::Objects& objects,
            const live::Snapshot& snapshot, std::vector<OutsideTensor> outside);
 
-  /// Whether the plan may run now. When it may, `memory` holds an address for each bound buffer.
-  /// The tracked objects must be alive (Objects::check_alive).
-  Verdict check(std::span<const live::Argument> arguments, std::vector<void*>& memory) const;
+  /// Whether the plan may run now. When it may, `entry` holds all that the run needs. The tracked
+  /// objects must be alive (Objects::check_alive).
+  Verdict check(std::span<const live::Argument> arguments, const Declared& declared,
+                Entry& entry) const;
 
   const TrackedGuard& tracked() const { return tracked_; }
+  const OptimizerGuard& optimizers() const { return optimizers_; }
+  OptimizerGuard& optimizers() { return optimizers_; }
 
  private:
+  Verdict check_declared(const Declared& declared, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
   /// Ops that write assert that they do not overlap what they read by looking at storages, which a
   /// plan splits: an input that lies in written memory must have done so while recording.
@@ -55,6 +60,7 @@ class GuardSet {
   TrackedGuard tracked_;
   InputGuard inputs_;
   std::vector<BoundOutside> outside_;
+  std::vector<trace::Index> host_value_leaves_;  ///< kNone: must be the recorded one
   struct Bound {
     const trace::Buffer* buffer;
     std::size_t position;

@@ -16,7 +16,11 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
   for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
     const auto* input = std::get_if<trace::TensorRef>(&recording.inputs[i].value.data);
     if (input == nullptr) {
-      facts_.push_back(i);
+      const trace::Leaf leaf{trace::LeafKind::kArgument, recording.inputs[i].path};
+      const auto found = std::ranges::find(recording.leaves, leaf);
+      facts_.push_back({i, found == recording.leaves.end()
+                               ? trace::kNone
+                               : static_cast<trace::Index>(found - recording.leaves.begin())});
       continue;
     }
     TensorInput tensor{i, nullptr, nullptr, at::kFloat, -1, false};
@@ -33,8 +37,8 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
   }
 }
 
-Verdict InputGuard::check(std::span<const live::Argument> arguments,
-                          std::span<void*> memory) const {
+Verdict InputGuard::check(std::span<const live::Argument> arguments, std::span<void*> memory,
+                          std::span<double> leaves) const {
   if (arguments.size() != recording_.inputs.size()) {
     return failed("inputs.size", static_cast<std::int64_t>(recording_.inputs.size()),
                   static_cast<std::int64_t>(arguments.size()));
@@ -50,10 +54,14 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
     if (input.geometry == nullptr) continue;
     if (Verdict verdict = check_tensor(input, argument.tensor, memory); !verdict) return verdict;
   }
-  for (const std::size_t i : facts_) {
+  for (const auto& [i, leaf] : facts_) {
     const trace::Input& expected = recording_.inputs[i];
     if (arguments[i].is_tensor)
       return failed(expected.path, trace::print_value(expected.value), "a tensor");
+    if (leaf != trace::kNone && arguments[i].fact.data.index() == expected.value.data.index()) {
+      leaves[leaf] = trace::number_of(arguments[i].fact);
+      continue;
+    }
     if (arguments[i].fact != expected.value) {
       return failed(expected.path, trace::print_value(expected.value),
                     trace::print_value(arguments[i].fact));

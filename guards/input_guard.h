@@ -21,7 +21,9 @@ class InputGuard {
 
   /// Checks all and writes the addresses of input buffers into `memory`. An entry that is not null
   /// is known already (an input that lies in a tracked tensor): the input must agree with it.
-  Verdict check(std::span<const live::Argument> arguments, std::span<void*> memory) const;
+  /// Numbers that formulas read go into `leaves` and may be any.
+  Verdict check(std::span<const live::Argument> arguments, std::span<void*> memory,
+                std::span<double> leaves = {}) const;
 
  private:
   struct TensorInput {
@@ -39,7 +41,11 @@ class InputGuard {
 
   const trace::Recording& recording_;
   std::vector<TensorInput> tensors_;
-  std::vector<std::size_t> facts_;
+  struct Fact {
+    std::size_t argument;
+    trace::Index leaf;  ///< kNone: it must be the recorded one
+  };
+  std::vector<Fact> facts_;
   bool writes_inputs_ = false;
 };
 

@@ -1,6 +1,8 @@
 #include "guards/optimizer_guard.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "guards/mismatch.h"
 #include "live/optimizer_layout.h"
@@ -9,19 +11,18 @@
 namespace steptape::guards {
 namespace {
 
+/// More than any options class has.
+constexpr std::size_t kMostNumbers = 16;
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
+
 bool same_tensors(const std::vector<at::Tensor>& now,
                   const std::vector<const c10::TensorImpl*>& then) {
   return std::equal(
       now.begin(), now.end(), then.begin(), then.end(),
       [](const at::Tensor& a, const c10::TensorImpl* b) { return a.unsafeGetTensorImpl() == b; });
-}
-
-std::vector<at::Tensor> tensors_of(const torch::optim::OptimizerParamState& state) {
-  std::vector<at::Tensor> tensors;
-  for (live::StateItem& item : live::state_items(state)) {
-    if (auto* tensor = std::get_if<at::Tensor>(&item.value)) tensors.push_back(std::move(*tensor));
-  }
-  return tensors;
 }
 
 std::vector<const c10::TensorImpl*> impls_of(const std::vector<at::Tensor>& tensors) {
@@ -31,35 +32,79 @@ std::vector<const c10::TensorImpl*> impls_of(const std::vector<at::Tensor>& tens
   return impls;
 }
 
+std::vector<const c10::TensorImpl*> impls_of(const torch::optim::OptimizerParamState& state) {
+  std::vector<const c10::TensorImpl*> impls;
+  for (const live::StateItem& item : live::state_items(state)) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&item.value)) {
+      impls.push_back(tensor->unsafeGetTensorImpl());
+    }
+  }
+  return impls;
+}
+
+trace::Index leaf_of(const trace::Recording& recording, trace::LeafKind kind,
+                     const std::string& path) {
+  const auto found = std::ranges::find(recording.leaves, trace::Leaf{kind, path});
+  return found == recording.leaves.end()
+             ? trace::kNone
+             : static_cast<trace::Index>(found - recording.leaves.begin());
+}
+
 }  // namespace
 
-OptimizerGuard::OptimizerGuard(const live::Objects& objects, const live::Snapshot& snapshot) {
+OptimizerGuard::OptimizerGuard(const trace::Recording& recording, const live::Objects& objects,
+                               const live::Snapshot& snapshot) {
   for (const auto& [path, optimizer] : objects.optimizers()) {
-    const auto layout = std::find_if(snapshot.optimizers.begin(), snapshot.optimizers.end(),
-                                     [&](const auto& candidate) { return candidate.path == path; });
-    Watched watched{path, layout->type, optimizer, {}, {}, optimizer->state().size()};
-    const auto& groups = optimizer->param_groups();
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      watched.groups.push_back({path + ".param_groups[" + std::to_string(g) + "]",
-                                live::hyperparameters_of(groups[g], watched.type),
-                                impls_of(groups[g].params())});
-      for (const at::Tensor& parameter : groups[g].params()) {
-        void* key = parameter.unsafeGetTensorImpl();
-        const auto found = optimizer->state().find(key);
-        if (found == optimizer->state().end()) continue;
-        const std::int64_t at = snapshot.find(parameter);
-        watched.states.push_back(
-            {key,
-             path + ".state[" +
-                 (at < 0 ? "?" : snapshot.tensors[static_cast<std::size_t>(at)].path) + "]",
-             impls_of(tensors_of(*found->second))});
-      }
+    const auto layout =
+        std::ranges::find(recording.optimizers, path, &trace::OptimizerLayout::path);
+    optimizers_.push_back(watch(recording, path, *optimizer, *layout, snapshot));
+  }
+  for (const Watched& watched : optimizers_) {
+    for (const State& state : watched.states) {
+      if (state.advance != 0) advances_.push_back(state.advance);
     }
-    optimizers_.push_back(std::move(watched));
   }
 }
 
-Verdict OptimizerGuard::check() const {
+OptimizerGuard::Watched OptimizerGuard::watch(const trace::Recording& recording,
+                                              const std::string& path,
+                                              torch::optim::Optimizer& optimizer,
+                                              const trace::OptimizerLayout& layout,
+                                              const live::Snapshot& snapshot) {
+  Watched watched{path, layout.type, &optimizer, {}, {}, optimizer.state().size()};
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    Group group{
+        path + ".param_groups[" + std::to_string(g) + "]", {}, {}, impls_of(groups[g].params())};
+    const std::vector<std::string> names = live::number_names(groups[g]);
+    std::array<double, kMostNumbers> values{};
+    live::read_numbers(groups[g], values);
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      group.numbers.push_back(
+          {names[k], values[k],
+           leaf_of(recording, trace::LeafKind::kHyperparameter, group.path + "." + names[k]),
+           !layout.has_formulas, false});
+    }
+    if (names.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
+    watched.groups.push_back(std::move(group));
+    for (const at::Tensor& parameter : groups[g].params()) {
+      void* key = parameter.unsafeGetTensorImpl();
+      const auto found = optimizer.state().find(key);
+      if (found == optimizer.state().end()) continue;
+      const std::int64_t at = snapshot.find(parameter);
+      const std::string name = at < 0 ? "?" : snapshot.tensors[static_cast<std::size_t>(at)].path;
+      State state{key, path + ".state[" + name + "]", impls_of(*found->second), trace::kNone, 0};
+      state.counter_leaf = leaf_of(recording, trace::LeafKind::kStateNumber, state.path + ".step");
+      for (const trace::Advance& advance : recording.advances) {
+        if (advance.path == state.path + ".step") state.advance = advance.by;
+      }
+      watched.states.push_back(std::move(state));
+    }
+  }
+  return watched;
+}
+
+Verdict OptimizerGuard::check(Entry& entry) const {
   for (const Watched& watched : optimizers_) {
     const auto& groups = watched.optimizer->param_groups();
     if (groups.size() != watched.groups.size()) {
@@ -68,22 +113,36 @@ Verdict OptimizerGuard::check() const {
                     static_cast<std::int64_t>(groups.size()));
     }
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (Verdict verdict = check_group(watched, watched.groups[g], groups[g]); !verdict)
+      if (Verdict verdict = check_group(watched, watched.groups[g], groups[g], entry); !verdict)
         return verdict;
     }
-    if (Verdict verdict = check_states(watched); !verdict) return verdict;
+    if (Verdict verdict = check_states(watched, entry); !verdict) return verdict;
   }
   return {};
 }
 
 Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
-                                    const torch::optim::OptimizerParamGroup& now) {
+                                    const torch::optim::OptimizerParamGroup& now, Entry& entry) {
   if (!same_tensors(now.params(), group.parameters)) {
     return failed(group.path + ".params", "the parameters it held when it was recorded", "others");
   }
+  std::array<double, kMostNumbers> values{};
+  live::read_numbers(now, values);
+  for (std::size_t k = 0; k < group.numbers.size(); ++k) {
+    const Number& number = group.numbers[k];
+    if (number.leaf != trace::kNone) entry.leaves[number.leaf] = values[k];
+    if (same_bits(values[k], number.recorded)) continue;
+    if (number.is_literal) {
+      return failed(group.path + "." + number.name,
+                    trace::print_value({trace::Real{number.recorded}}),
+                    trace::print_value({trace::Real{values[k]}}));
+    }
+    entry.has_unseen_hyperparameter |= !number.is_seen;
+  }
+  if (group.literals.empty()) return {};
   const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
-  for (std::size_t i = 0; i < group.hyperparameters.size(); ++i) {
-    const trace::NamedValue& expected = group.hyperparameters[i];
+  for (std::size_t i = 0; i < group.literals.size(); ++i) {
+    const trace::NamedValue& expected = group.literals[i];
     if (found[i] == expected) continue;
     return failed(group.path + "." + expected.name, trace::print_value(expected.value),
                   trace::print_value(found[i].value));
@@ -91,7 +150,7 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
   return {};
 }
 
-Verdict OptimizerGuard::check_states(const Watched& watched) {
+Verdict OptimizerGuard::check_states(const Watched& watched, Entry& entry) {
   const auto& states = watched.optimizer->state();
   if (states.size() != watched.state_size) {
     return failed(watched.path + ".state.size", static_cast<std::int64_t>(watched.state_size),
@@ -100,11 +159,65 @@ Verdict OptimizerGuard::check_states(const Watched& watched) {
   for (const State& state : watched.states) {
     const auto found = states.find(state.key);
     if (found == states.end()) return failed(state.path, "there", "gone");
-    if (!same_tensors(tensors_of(*found->second), state.tensors)) {
+    if (!live::holds_tensors(*found->second, state.tensors)) {
       return failed(state.path, "the tensors it held when it was recorded", "others");
     }
+    if (state.counter_leaf == trace::kNone) continue;
+    const std::int64_t* counter = live::step_counter(*found->second);
+    if (counter == nullptr) return failed(state.path, "of the class it had", "of another");
+    entry.leaves[state.counter_leaf] = static_cast<double>(*counter);
   }
   return {};
+}
+
+template <typename Visit>
+void OptimizerGuard::for_each_number(Visit&& visit) {
+  for (Watched& watched : optimizers_) {
+    const auto& groups = watched.optimizer->param_groups();
+    for (std::size_t g = 0; g < std::min(groups.size(), watched.groups.size()); ++g) {
+      std::array<double, kMostNumbers> values{};
+      live::read_numbers(groups[g], values);
+      for (std::size_t k = 0; k < watched.groups[g].numbers.size(); ++k) {
+        Number& number = watched.groups[g].numbers[k];
+        if (!same_bits(number.recorded, values[k])) visit(number);
+      }
+    }
+  }
+}
+
+void OptimizerGuard::settle() {
+  for_each_number([](Number& number) { number.is_seen = true; });
+}
+
+void OptimizerGuard::pin() {
+  for_each_number([](Number& number) { number.is_literal |= !number.is_seen; });
+}
+
+std::int64_t* OptimizerGuard::counter_of(const Watched& watched, const State& state) const {
+  auto& states = watched.optimizer->state();
+  const auto found = states.find(state.key);
+  return found == states.end() ? nullptr : live::step_counter(*found->second);
+}
+
+std::vector<std::int64_t> OptimizerGuard::counters() const {
+  std::vector<std::int64_t> counters;
+  for (const Watched& watched : optimizers_) {
+    for (const State& state : watched.states) {
+      if (state.advance == 0) continue;
+      const std::int64_t* counter = counter_of(watched, state);
+      counters.push_back(counter == nullptr ? 0 : *counter);
+    }
+  }
+  return counters;
+}
+
+void OptimizerGuard::advance() const {
+  for (const Watched& watched : optimizers_) {
+    for (const State& state : watched.states) {
+      if (state.advance == 0) continue;
+      if (std::int64_t* counter = counter_of(watched, state)) *counter += state.advance;
+    }
+  }
 }
 
 }  // namespace steptape::guards

@@ -124,6 +124,7 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::bernoulli", kThrowsOnData, "", "raises for a probability outside [0, 1]"},
     {"aten::bernoulli_", kThrowsOnData, "", "raises for a probability outside [0, 1]"},
 
+    {"aten::_local_scalar_dense", kNeverThrows, "", "reads one element"},
     {"aten::mm", kNeverThrows, "", kAlgebra},
     {"aten::addmm", kNeverThrows, "", kAlgebra},
     {"aten::bmm", kNeverThrows, "", kAlgebra},

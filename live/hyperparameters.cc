@@ -56,6 +56,72 @@ Named names_of(const torch::optim::AdagradOptions& o) {
           {"eps", real(o.eps())}};
 }
 
+/// One pass over the numbers of an options class, for names and for values alike.
+template <typename Visit>
+void numbers_of(const torch::optim::SGDOptions& o, Visit&& visit) {
+  visit("lr", o.lr());
+  visit("momentum", o.momentum());
+  visit("dampening", o.dampening());
+  visit("weight_decay", o.weight_decay());
+  visit("nesterov", o.nesterov());
+}
+
+template <typename AdamLike, typename Visit>
+void numbers_of_adam(const AdamLike& o, Visit&& visit) {
+  visit("lr", o.lr());
+  visit("betas[0]", std::get<0>(o.betas()));
+  visit("betas[1]", std::get<1>(o.betas()));
+  visit("eps", o.eps());
+  visit("weight_decay", o.weight_decay());
+  visit("amsgrad", o.amsgrad());
+}
+
+template <typename Visit>
+void numbers_of(const torch::optim::AdamOptions& o, Visit&& visit) {
+  numbers_of_adam(o, visit);
+}
+
+template <typename Visit>
+void numbers_of(const torch::optim::AdamWOptions& o, Visit&& visit) {
+  numbers_of_adam(o, visit);
+}
+
+template <typename Visit>
+void numbers_of(const torch::optim::RMSpropOptions& o, Visit&& visit) {
+  visit("lr", o.lr());
+  visit("alpha", o.alpha());
+  visit("eps", o.eps());
+  visit("weight_decay", o.weight_decay());
+  visit("momentum", o.momentum());
+  visit("centered", o.centered());
+}
+
+template <typename Visit>
+void numbers_of(const torch::optim::AdagradOptions& o, Visit&& visit) {
+  visit("lr", o.lr());
+  visit("lr_decay", o.lr_decay());
+  visit("weight_decay", o.weight_decay());
+  visit("initial_accumulator_value", o.initial_accumulator_value());
+  visit("eps", o.eps());
+}
+
+template <typename Options, typename Visit>
+bool visit_if(const torch::optim::OptimizerOptions& options, Visit&& visit) {
+  if (typeid(options) != typeid(Options)) return false;
+  numbers_of(static_cast<const Options&>(options), visit);
+  return true;
+}
+
+template <typename Visit>
+void for_each_number(const torch::optim::OptimizerParamGroup& group, Visit&& visit) {
+  using namespace torch::optim;
+  if (!group.has_options()) return;
+  const OptimizerOptions& options = group.options();
+  (void)(visit_if<AdamOptions>(options, visit) || visit_if<AdamWOptions>(options, visit) ||
+         visit_if<SGDOptions>(options, visit) || visit_if<RMSpropOptions>(options, visit) ||
+         visit_if<AdagradOptions>(options, visit));
+}
+
 Named names_of(const torch::optim::LBFGSOptions& o) {
   const auto evaluations = o.max_eval();
   const auto search = o.line_search_fn();
@@ -69,6 +135,19 @@ Named names_of(const torch::optim::LBFGSOptions& o) {
 }
 
 }  // namespace
+
+std::vector<std::string> number_names(const torch::optim::OptimizerParamGroup& group) {
+  std::vector<std::string> names;
+  for_each_number(group, [&](const char* name, double) { names.emplace_back(name); });
+  return names;
+}
+
+void read_numbers(const torch::optim::OptimizerParamGroup& group, std::span<double> values) {
+  std::size_t next = 0;
+  for_each_number(group, [&](const char*, double value) {
+    if (next < values.size()) values[next++] = value;
+  });
+}
 
 // The options' own class decides, not the optimizer's name: a subclass of SGD keeps SGDOptions.
 Named hyperparameters_of(const torch::optim::OptimizerParamGroup& group, const std::string&) {

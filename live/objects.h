@@ -6,6 +6,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -82,6 +83,13 @@ class Objects {
  private:
   std::unique_ptr<Impl> impl_;
 };
+
+/// The hyperparameters of one group that are numbers, flat and in a fixed order that depends on the
+/// class of its options alone: a pair counts as two ("betas[0]", "betas[1]"), a flag as 0 or 1.
+/// None for an options class that this build does not know.
+std::vector<std::string> number_names(const torch::optim::OptimizerParamGroup& group);
+/// Their values; `values` has room for as many as there are names. Allocates nothing.
+void read_numbers(const torch::optim::OptimizerParamGroup& group, std::span<double> values);
 
 /// The hyperparameters of one group by name, in declaration order; empty for an optimizer whose
 /// options class is unknown. `type` is OptimizerLayout::type.

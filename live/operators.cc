@@ -175,30 +175,11 @@ class Cache {
   std::unordered_map<c10::OperatorName, std::unique_ptr<const Entry>> entries_;
 };
 
-bool is_mask(const c10::IValue& value) {
-  if (!value.isTensor() || !value.toTensor().defined()) return false;
-  const auto type = value.toTensor().scalar_type();
-  return type == at::kBool || type == at::kByte;
-}
-
 }  // namespace
 
 const Effects& effects_of(const c10::OperatorHandle& op) {
   static Cache<Effects> cache(&derive);
   return cache.get(op);
-}
-
-bool has_dynamic_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-  const auto& schema = op.schema();
-  if (schema.name() == "aten::index") {
-    // `index.Tensor` is tagged for its masks; integer indices give a shape that geometry tells.
-    return arguments.size() > 1 && arguments[1].isList() &&
-           std::ranges::any_of(arguments[1].toListRef(), is_mask);
-  }
-  if (!effects_of(op).is_dynamic_shape) return false;
-  if (schema.name() != "aten::repeat_interleave") return true;
-  // With output_size given, the repeats' values no longer decide the shape.
-  return arguments.empty() || arguments.back().isNone();
 }
 
 std::optional<c10::OperatorHandle> find_operator(const trace::Operator& op) {

@@ -34,19 +34,14 @@ struct Effects {
   bool overwrites = false;
   bool is_random = false;     ///< draws from a generator: tag nondeterministic_seeded
   bool is_host_read = false;  ///< a value of a tensor reaches the host: tag data_dependent_output
-  bool is_dynamic_shape = false;  ///< tag dynamic_output_shape; `index` with integer indices is
-                                  ///< not, see has_dynamic_shape
+  bool is_dynamic_shape =
+      false;  ///< the shape of a result may depend on bytes: tag dynamic_output_shape
   bool may_throw_on_data =
       true;  ///< may raise depending on the bytes it reads; false for pointwise arithmetic
   bool is_replayable = false;  ///< a plan may call it: of aten, with arguments a trace can hold
 };
 
 const Effects& effects_of(const c10::OperatorHandle& op);
-
-/// Whether this call gives a tensor whose shape depends on bytes: the tag, less the table's
-/// exceptions that look at the arguments (`index.Tensor` without boolean masks). `arguments` are
-/// the call's.
-bool has_dynamic_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
 /// The operator of this process, or none.
 std::optional<c10::OperatorHandle> find_operator(const trace::Operator& op);

@@ -21,13 +21,8 @@ class Items {
   }
   void add(const char* key, std::int64_t number) { items_.push_back({key, number}); }
   void add(const char* key, double number) { items_.push_back({key, number}); }
-  template <typename Tensors>
-  void add_all(const char* key, const Tensors& tensors) {
-    std::size_t position = 0;
-    for (const at::Tensor& tensor : tensors) {
-      const std::size_t k = position++;
-      if (tensor.defined()) items_.push_back({c10::str(key, "[", k, "]"), tensor});
-    }
+  void add(const char* key, std::size_t position, const at::Tensor& tensor) {
+    if (tensor.defined()) items_.push_back({c10::str(key, "[", position, "]"), tensor});
   }
   std::vector<StateItem> take() { return std::move(items_); }
 
@@ -35,11 +30,38 @@ class Items {
   std::vector<StateItem> items_;
 };
 
+/// Compares the tensors of a state with those it held before; allocates nothing.
+class SameTensors {
+ public:
+  explicit SameTensors(std::span<const c10::TensorImpl* const> before) : before_(before) {}
+  void add(const char*, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    same_ = same_ && next_ < before_.size() && before_[next_] == tensor.unsafeGetTensorImpl();
+    ++next_;
+  }
+  void add(const char*, std::int64_t) {}
+  void add(const char*, double) {}
+  void add(const char* key, std::size_t, const at::Tensor& tensor) { add(key, tensor); }
+  bool holds() const { return same_ && next_ == before_.size(); }
+
+ private:
+  std::span<const c10::TensorImpl* const> before_;
+  std::size_t next_ = 0;
+  bool same_ = true;
+};
+
+template <typename Items, typename Tensors>
+void add_all(Items& items, const char* key, const Tensors& tensors) {
+  std::size_t position = 0;
+  for (const at::Tensor& tensor : tensors) items.add(key, position++, tensor);
+}
+
+template <typename Items>
 void fill(Items& items, const torch::optim::SGDParamState& s) {
   items.add("momentum_buffer", s.momentum_buffer());
 }
 
-template <typename AdamLike>
+template <typename Items, typename AdamLike>
 void fill_adam(Items& items, const AdamLike& s) {
   items.add("step", s.step());
   items.add("exp_avg", s.exp_avg());
@@ -47,6 +69,17 @@ void fill_adam(Items& items, const AdamLike& s) {
   items.add("max_exp_avg_sq", s.max_exp_avg_sq());
 }
 
+template <typename Items>
+void fill(Items& items, const torch::optim::AdamParamState& s) {
+  fill_adam(items, s);
+}
+
+template <typename Items>
+void fill(Items& items, const torch::optim::AdamWParamState& s) {
+  fill_adam(items, s);
+}
+
+template <typename Items>
 void fill(Items& items, const torch::optim::RMSpropParamState& s) {
   items.add("step", s.step());
   items.add("square_avg", s.square_avg());
@@ -54,11 +87,13 @@ void fill(Items& items, const torch::optim::RMSpropParamState& s) {
   items.add("grad_avg", s.grad_avg());
 }
 
+template <typename Items>
 void fill(Items& items, const torch::optim::AdagradParamState& s) {
   items.add("sum", s.sum());
   items.add("step", s.step());
 }
 
+template <typename Items>
 void fill(Items& items, const torch::optim::LBFGSParamState& s) {
   items.add("func_evals", s.func_evals());
   items.add("n_iter", s.n_iter());
@@ -67,30 +102,53 @@ void fill(Items& items, const torch::optim::LBFGSParamState& s) {
   items.add("d", s.d());
   items.add("H_diag", s.H_diag());
   items.add("prev_flat_grad", s.prev_flat_grad());
-  items.add_all("old_dirs", s.old_dirs());
-  items.add_all("old_stps", s.old_stps());
-  items.add_all("ro", s.ro());
-  if (const auto& al = s.al()) items.add_all("al", *al);
+  add_all(items, "old_dirs", s.old_dirs());
+  add_all(items, "old_stps", s.old_stps());
+  add_all(items, "ro", s.ro());
+  if (const auto& al = s.al()) add_all(items, "al", *al);
+}
+
+template <typename State, typename Items>
+bool fill_if(Items& items, const torch::optim::OptimizerParamState& state) {
+  if (typeid(state) != typeid(State)) return false;
+  fill(items, static_cast<const State&>(state));
+  return true;
+}
+
+template <typename Items>
+void visit(Items& items, const torch::optim::OptimizerParamState& state) {
+  using namespace torch::optim;
+  (void)(fill_if<SGDParamState>(items, state) || fill_if<AdamParamState>(items, state) ||
+         fill_if<AdamWParamState>(items, state) || fill_if<RMSpropParamState>(items, state) ||
+         fill_if<AdagradParamState>(items, state) || fill_if<LBFGSParamState>(items, state));
+}
+
+template <typename State>
+std::int64_t* step_if(torch::optim::OptimizerParamState& state) {
+  return typeid(state) == typeid(State) ? &static_cast<State&>(state).step() : nullptr;
 }
 
 }  // namespace
 
 std::vector<StateItem> state_items(const torch::optim::OptimizerParamState& state) {
   Items items;
-  if (auto* sgd = dynamic_cast<const torch::optim::SGDParamState*>(&state)) {
-    fill(items, *sgd);
-  } else if (auto* adam = dynamic_cast<const torch::optim::AdamParamState*>(&state)) {
-    fill_adam(items, *adam);
-  } else if (auto* adamw = dynamic_cast<const torch::optim::AdamWParamState*>(&state)) {
-    fill_adam(items, *adamw);
-  } else if (auto* rmsprop = dynamic_cast<const torch::optim::RMSpropParamState*>(&state)) {
-    fill(items, *rmsprop);
-  } else if (auto* adagrad = dynamic_cast<const torch::optim::AdagradParamState*>(&state)) {
-    fill(items, *adagrad);
-  } else if (auto* lbfgs = dynamic_cast<const torch::optim::LBFGSParamState*>(&state)) {
-    fill(items, *lbfgs);
-  }
+  visit(items, state);
   return items.take();
+}
+
+bool holds_tensors(const torch::optim::OptimizerParamState& state,
+                   std::span<const c10::TensorImpl* const> tensors) {
+  SameTensors same(tensors);
+  visit(same, state);
+  return same.holds();
+}
+
+std::int64_t* step_counter(torch::optim::OptimizerParamState& state) {
+  using namespace torch::optim;
+  if (std::int64_t* step = step_if<AdamParamState>(state)) return step;
+  if (std::int64_t* step = step_if<AdamWParamState>(state)) return step;
+  if (std::int64_t* step = step_if<RMSpropParamState>(state)) return step;
+  return step_if<AdagradParamState>(state);
 }
 
 std::string type_name(const torch::optim::Optimizer& optimizer) {

@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,13 @@ struct StateItem {
 /// What `state` holds, in declaration order, undefined tensors left out; empty for a class this
 /// build does not know.
 std::vector<StateItem> state_items(const torch::optim::OptimizerParamState& state);
+
+/// Whether its defined tensors are `tensors`, in declaration order. Allocates nothing.
+bool holds_tensors(const torch::optim::OptimizerParamState& state,
+                   std::span<const c10::TensorImpl* const> tensors);
+
+/// The counter that `step()` of the state's class shows users; null for a class without one.
+std::int64_t* step_counter(torch::optim::OptimizerParamState& state);
 
 /// "torch::optim::SGD": the demangled dynamic type.
 std::string type_name(const torch::optim::Optimizer& optimizer);

@@ -61,7 +61,7 @@ class SnapshotBuilder {
   }
 
   void add_layout(const std::string& path, const Optimizer& optimizer) {
-    trace::OptimizerLayout layout{path, type_name(optimizer), {}, {}};
+    trace::OptimizerLayout layout{path, type_name(optimizer), false, {}, {}};
     for (const auto& group : optimizer.param_groups()) {
       trace::ParameterGroup& description = layout.groups.emplace_back();
       description.hyperparameters = hyperparameters_of(group, layout.type);

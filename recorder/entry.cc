@@ -96,7 +96,7 @@ void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
     const trace::TensorId id = ledger.sightings.see(at.tensor, Origin::kTracked, {});
     const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
     ledger.recording.tracked.push_back({at.path, at.role, id, requires_grad});
-    ledger.entry.push_back({at.path, at.role, id});
+    ledger.entry.push_back({at.path, at.role, id, version_of(at.tensor)});
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = ledger.sightings.buffer_of(id);
     if (at.role == trace::Role::kParameter || at.role == trace::Role::kModuleBuffer) {
@@ -134,6 +134,11 @@ void write_ambient(Ledger& ledger) {
 
 }  // namespace
 
+std::optional<std::uint32_t> version_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_inference()) return std::nullopt;
+  return tensor._version();
+}
+
 void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
   const live::Snapshot snapshot = ledger.objects.snapshot();
   ledger.modules.enter(snapshot);
@@ -141,6 +146,9 @@ void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
   write_tracked(ledger, snapshot);
   write_optimizers(ledger, snapshot);
   write_ambient(ledger);
+  for (const Argument& argument : arguments) {
+    ledger.argument_versions.push_back(version_of(argument.tensor));
+  }
 }
 
 }  // namespace steptape::recorder

@@ -24,6 +24,7 @@ class Exit {
 
   void write() {
     compare_tracked();
+    note_versions();
     write_gradients();
     compare_layouts();
     compare_training();
@@ -33,6 +34,8 @@ class Exit {
     refuse_escaped();
     refuse_written_outside();
     for (trace::Seek& seek : ledger_.generators.at_end(ops())) refuse_seek(std::move(seek));
+    // ops of several threads may end in another order than they began
+    std::ranges::sort(ledger_.recording.reads, {}, &trace::HostRead::op);
     ledger_.recording.standing =
         recorded_.created_state ? trace::Standing::kWarmUp : trace::Standing::kProbe;
   }
@@ -54,6 +57,27 @@ class Exit {
     for (const live::TensorAt& at : snapshot_.tensors) {
       if (at.role != trace::Role::kGradient && now.contains(at.path)) created(at);
     }
+  }
+
+  void note_versions() {
+    std::unordered_map<std::string_view, const live::TensorAt*> now;
+    for (const live::TensorAt& at : snapshot_.tensors) now.emplace(at.path, &at);
+    for (const TensorAtEntry& before : ledger_.entry) {
+      const auto found = now.find(before.path);
+      if (found == now.end()) continue;
+      note_version(before.tensor, before.version, found->second->tensor);
+    }
+    for (std::size_t k = 0; k < arguments_.size(); ++k) {
+      const auto* input = std::get_if<trace::TensorRef>(&ledger_.recording.inputs[k].value.data);
+      if (input == nullptr) continue;
+      note_version(input->id, ledger_.argument_versions[k], arguments_[k].tensor);
+    }
+  }
+
+  void note_version(trace::TensorId id, std::optional<std::uint32_t> before,
+                    const at::Tensor& now) {
+    if (id == trace::kNoTensor || version_of(now) == before) return;
+    recorded_.moved_versions.push_back(ledger_.sightings.buffer_of(id));
   }
 
   void created(const live::TensorAt& at) {

@@ -1,5 +1,12 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "live/objects.h"
 #include "recorder/generators.h"
 #include "recorder/graphs.h"
@@ -18,7 +25,11 @@ struct TensorAtEntry {
   std::string path;
   trace::Role role;
   trace::TensorId tensor;
+  std::optional<std::uint32_t> version;  ///< of its version counter; none for one without
 };
+
+/// The version counter of a tensor, where it has one.
+std::optional<std::uint32_t> version_of(const at::Tensor& tensor);
 
 /// A recording in the making and what is known about it: filled by `write_entry`, then op by op by
 /// the Tape, then by `write_exit`.
@@ -34,6 +45,7 @@ struct Ledger {
   GeneratorWatch generators;
   GraphWatch graphs;
   std::vector<TensorAtEntry> entry;
+  std::vector<std::optional<std::uint32_t>> argument_versions;
 };
 
 /// Inputs, then tracked objects, then what is around the step.

@@ -22,6 +22,13 @@ class Open {
   Tape& tape_;
 };
 
+void write_returned(trace::Recording& recording, const Returned& returned) {
+  for (const trace::Value& number : returned.numbers) {
+    recording.numbers.push_back({number, trace::kNone});
+  }
+  recording.observed = static_cast<trace::Index>(returned.observed);
+}
+
 }  // namespace
 
 bool is_recording() noexcept { return active_listener() != nullptr; }
@@ -40,7 +47,9 @@ Recorded record(const StepFunction& step, const std::vector<Argument>& arguments
   {
     const ScopeWatch scopes;
     const auto listening = interceptor.listen(tape);
-    recorded.results = step();
+    Returned returned = step();
+    recorded.results = std::move(returned.results);
+    tape->guarded([&] { write_returned(tape->ledger().recording, returned); });
   }
   tape->guarded([&] { write_exit(tape->ledger(), arguments, recorded); });
   recorded.recording = std::move(tape->ledger().recording);

@@ -14,7 +14,18 @@
 namespace steptape::recorder {
 
 using Argument = live::Argument;
-using StepFunction = std::function<std::vector<at::Tensor>()>;
+
+/// What a step function returned.
+struct Returned {
+  Returned() = default;
+  /// Tensors alone.
+  Returned(std::vector<at::Tensor> tensors) : results(std::move(tensors)) {}
+
+  std::vector<at::Tensor> results;
+  std::vector<trace::Value> numbers;
+  std::size_t observed = 0;  ///< so many of the last results are for Session::observe
+};
+using StepFunction = std::function<Returned()>;
 
 /// An outside tensor that the step reads and nobody tracked, held weakly until the plan binds it.
 struct Outside {
@@ -35,6 +46,9 @@ struct Recorded {
   std::vector<Outside> outside;
   /// For each result: which object it is, where it is one that the caller has already.
   std::vector<Identity> identities;
+  /// Buffers of tracked tensors and arguments whose version counters the step moved. An op that
+  /// writes through `.data()` moves none.
+  std::vector<trace::BufferId> moved_versions;
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;
 };

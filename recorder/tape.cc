@@ -89,7 +89,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
     ledger_.refusals.set_module(running.index, running.op.module);
     site_.module = running.op.module;
   }
-  check_operator(op, arguments, running);
+  check_operator(running);
   check_draw(arguments, running);
   check_reads(running);
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
@@ -103,6 +103,7 @@ void Tape::after(Arguments outputs, Running& running) {
   name_outputs(outputs, running);
   compare_measured(running);
   note_writes(running);
+  note_read(running);
   if (running.generator) ledger_.generators.after_draw(*running.generator);
   ledger_.recording.ops[running.index] = std::move(running.op);
 }
@@ -192,17 +193,8 @@ void Tape::check_modes() {
   }
 }
 
-void Tape::check_operator(const c10::OperatorHandle& op, Arguments arguments,
-                          const Running& running) {
+void Tape::check_operator(const Running& running) {
   const live::Effects& effects = *running.known->effects;
-  if (effects.is_host_read) {
-    ledger_.refusals.add(RefusalCode::kHostRead, site_,
-                         "the host reads a value of a tensor inside the step");
-  }
-  if (effects.is_dynamic_shape && live::has_dynamic_shape(op, arguments)) {
-    ledger_.refusals.add(RefusalCode::kDataDependentShape, site_,
-                         "the shape of a result depends on the contents of an argument");
-  }
   if (!effects.is_replayable || std::ranges::any_of(running.op.inputs, is_opaque)) {
     ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
                          "a plan cannot call `" + running.known->name + "`");

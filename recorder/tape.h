@@ -58,8 +58,7 @@ class Tape final : public OpListener {
   void name_arguments(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void name_context(Running& running);
   void name_backward(Running& running, const torch::autograd::Node& node);
-  void check_operator(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
-                      const Running& running);
+  void check_operator(const Running& running);
   void check_modes();
   void check_draw(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void check_reads(Running& running);
@@ -69,6 +68,7 @@ class Tape final : public OpListener {
   void compare_measured(Running& running);
   void note_writes(Running& running);
   void note_write(trace::TensorId id, trace::Index op);
+  void note_read(const Running& running);
   void note_content(trace::BufferId buffer);
   trace::Index scope_index();
 

@@ -1,5 +1,7 @@
 #include <c10/util/StringUtil.h>
 
+#include <algorithm>
+
 #include "live/values.h"
 #include "recorder/tape.h"
 
@@ -19,7 +21,11 @@ void Tape::check_reads(Running& running) {
     check_written(geometry);
     const auto content = check_content(geometry.buffer);
     const bool is_made = ledger_.sightings.buffers.live(geometry.buffer).origin == Origin::kMade;
-    if (running.is_measured && content && !is_made && !writes(running, tensor.argument)) {
+    const bool is_written = std::ranges::any_of(running.arguments, [&](const Tensor& other) {
+      return ledger_.sightings.buffer_of(other.id) == geometry.buffer &&
+             writes(running, other.argument);
+    });
+    if (running.is_measured && content && !is_made && !is_written) {
       running.measured.emplace_back(k, *content);
     }
   }
@@ -93,6 +99,16 @@ void Tape::note_writes(Running& running) {
     }
     note_write(tensor.id, running.index);
   }
+}
+
+void Tape::note_read(const Running& running) {
+  if (!running.known->effects->is_host_read) return;
+  if (running.op.outputs.size() == 1 && trace::is_number(running.op.outputs[0])) {
+    ledger_.recording.reads.push_back({running.index, trace::ReadUse::kChecked});
+    return;
+  }
+  ledger_.refusals.add(RefusalCode::kHostRead, site_,
+                       "the host reads something that is no real number inside the step");
 }
 
 void Tape::note_write(trace::TensorId id, trace::Index op) {

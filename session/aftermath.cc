@@ -51,19 +51,25 @@ std::string Aftermath::unreachable_result(const trace::Recording& recording,
 }
 
 Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
-                     const guards::GuardSet& guards, std::vector<recorder::Identity> identities)
-    : recording_(recording), identities_(std::move(identities)) {
+                     const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
+                     const std::vector<trace::BufferId>& moved_versions)
+    : recording_(recording), guards_(guards), identities_(std::move(identities)) {
+  const auto moves = [&](trace::BufferId buffer) {
+    return std::ranges::find(moved_versions, buffer) != moved_versions.end();
+  };
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
     Gradient slot{guards.tracked().parameter(gradient.parameter), Gradient::Exit::kNone};
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
                       ? Gradient::Exit::kInPlace
                       : Gradient::Exit::kNew;
+      slot.moves_version = moves(recording.tensors[gradient.tensor].buffer);
     }
     gradients_.push_back(std::move(slot));
   }
   for (const std::size_t position : executor.written()) {
     const trace::BufferId buffer = executor.bound()[position];
+    if (!moves(buffer)) continue;
     if (const at::Tensor live = guards.tracked().live_tensor(buffer); live.defined()) {
       // a gradient is another tensor object in every step; its version counter is settled in place
       if (recording.buffers[buffer].role != trace::Role::kGradient) written_.push_back(live);
@@ -106,10 +112,11 @@ std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
         gradient = std::move(outcome.gradients[i]);
         break;
       case Gradient::Exit::kInPlace:
-        bump(gradient);
+        if (gradients_[i].moves_version) bump(gradient);
         break;
     }
   }
+  guards_.optimizers().advance();
   for (const at::Tensor& tensor : written_) bump(tensor);
   for (const std::size_t input : written_inputs_) bump(arguments[input].tensor);
   for (std::size_t i = 0; i < results_.size(); ++i) {

@@ -22,11 +22,13 @@ class Aftermath {
                                         const replayer::cpu::Executor& executor,
                                         const guards::GuardSet& guards);
 
-  /// `identities` says which results are objects that the caller has already.
+  /// `identities` says which results are objects that the caller has already, `moved_versions` on
+  /// which buffers version counters move.
   Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
-            const guards::GuardSet& guards, std::vector<recorder::Identity> identities);
+            const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
+            const std::vector<trace::BufferId>& moved_versions);
 
-  /// Results of the replay, in order, without graphs.
+  /// Results of the replay, in order, without graphs; those that are observed last.
   std::vector<at::Tensor> settle(replayer::cpu::Outcome outcome,
                                  std::span<const live::Argument> arguments) const;
 
@@ -34,6 +36,7 @@ class Aftermath {
   struct Gradient {
     at::Tensor parameter;
     enum class Exit { kNone, kNew, kInPlace } exit;
+    bool moves_version = false;
   };
   struct Result {
     enum class Source { kPlan, kInput, kTracked } source = Source::kPlan;
@@ -48,6 +51,7 @@ class Aftermath {
   at::Tensor alias_of(const at::Tensor& base, const Result& result) const;
 
   const trace::Recording& recording_;
+  const guards::GuardSet& guards_;
   std::vector<Gradient> gradients_;
   std::vector<at::Tensor> written_;
   std::vector<std::size_t> written_inputs_;

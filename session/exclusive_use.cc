@@ -1,7 +1,9 @@
 #include "session/exclusive_use.h"
 
 #include <mutex>
-#include <unordered_set>
+#include <thread>
+#include <unordered_map>
+#include <utility>
 
 #include "steptape/error.h"
 
@@ -13,37 +15,41 @@ std::mutex& mutex() {
   return instance;
 }
 
-std::unordered_set<const void*>& in_use() {
-  static std::unordered_set<const void*> instance;
+/// Objects that steps hold, and the thread of each.
+std::unordered_map<const void*, std::thread::id>& in_use() {
+  static std::unordered_map<const void*, std::thread::id> instance;
   return instance;
 }
 
-thread_local bool inside = false;
+thread_local InsideStep::Depth depth = InsideStep::Depth::kOutside;
 
 }  // namespace
 
 ExclusiveUse::ExclusiveUse(const std::vector<const void*>& objects, const std::string& step,
-                           const std::string& names)
-    : objects_(objects) {
+                           const std::string& names) {
   const std::lock_guard<std::mutex> lock(mutex());
+  const auto self = std::this_thread::get_id();
   for (const void* object : objects) {
-    if (!in_use().contains(object)) continue;
+    const auto holder = in_use().find(object);
+    if (holder == in_use().end() || holder->second == self) continue;
     throw Error(
         ErrorCode::kFailedPrecondition,
         "step \"" + step + "\": another thread is inside a step over the same objects (" + names +
             "). Steps over one object take turns: call them from one thread, or guard them with a "
             "mutex. Nothing was changed");
   }
-  in_use().insert(objects.begin(), objects.end());
+  for (const void* object : objects) {
+    if (in_use().try_emplace(object, self).second) taken_.push_back(object);
+  }
 }
 
 ExclusiveUse::~ExclusiveUse() {
   const std::lock_guard<std::mutex> lock(mutex());
-  for (const void* object : objects_) in_use().erase(object);
+  for (const void* object : taken_) in_use().erase(object);
 }
 
-InsideStep::InsideStep() { inside = true; }
-InsideStep::~InsideStep() { inside = false; }
-bool InsideStep::now() noexcept { return inside; }
+InsideStep::InsideStep(Depth now) : before_(std::exchange(depth, now)) {}
+InsideStep::~InsideStep() { depth = before_; }
+InsideStep::Depth InsideStep::now() noexcept { return depth; }
 
 }  // namespace steptape::session

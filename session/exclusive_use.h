@@ -10,7 +10,7 @@ namespace steptape::session {
 class ExclusiveUse {
  public:
   /// Throws Error (failed_precondition) that names `step` when another thread's step holds one of
-  /// them; nothing is held then.
+  /// them; nothing is held then. What this thread's own step holds, it may hold again.
   ExclusiveUse(const std::vector<const void*>& objects, const std::string& step,
                const std::string& names);
   ~ExclusiveUse();
@@ -18,17 +18,22 @@ class ExclusiveUse {
   ExclusiveUse& operator=(const ExclusiveUse&) = delete;
 
  private:
-  const std::vector<const void*>& objects_;
+  std::vector<const void*> taken_;
 };
 
-/// Marks this thread as inside a step.
+/// Marks this thread as inside a step. A step called inside another lives its own life while the
+/// outer one only runs eagerly; while the outer one is recorded or verified it is a part of that.
 class InsideStep {
  public:
-  InsideStep();
+  enum class Depth { kOutside, kEager, kWatched };
+  explicit InsideStep(Depth now);
   ~InsideStep();
   InsideStep(const InsideStep&) = delete;
   InsideStep& operator=(const InsideStep&) = delete;
-  static bool now() noexcept;
+  static Depth now() noexcept;
+
+ private:
+  Depth before_;
 };
 
 }  // namespace steptape::session

@@ -3,14 +3,23 @@
 #include <algorithm>
 #include <string>
 
+#include "live/operators.h"
 #include "trace/compare.h"
 #include "trace/entry.h"
+#include "trace/text.h"
 
 namespace steptape::session {
 namespace {
 
 constexpr std::uint32_t kAttempts = 8;
 constexpr std::uint64_t kLongestPause = 1'000'000;
+
+bool has_dynamic_shapes(const trace::Recording& recording) {
+  return std::ranges::any_of(recording.operators, [](const trace::Operator& op) {
+    const auto handle = live::find_operator(op);
+    return handle && live::effects_of(*handle).is_dynamic_shape;
+  });
+}
 
 RefusalCode code_for(trace::DifferenceKind kind) {
   switch (kind) {
@@ -20,6 +29,8 @@ RefusalCode code_for(trace::DifferenceKind kind) {
       return RefusalCode::kHostTensorVaries;
     case trace::DifferenceKind::kOutsideTensor:
       return RefusalCode::kOutsideTensorVaries;
+    case trace::DifferenceKind::kHostRead:
+      return RefusalCode::kHostRead;
     case trace::DifferenceKind::kSeek:
       return RefusalCode::kGeneratorSeek;
     default:
@@ -30,6 +41,9 @@ RefusalCode code_for(trace::DifferenceKind kind) {
 Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording) {
   Refusal refusal;
   refusal.code = code_for(difference.kind);
+  if (difference.kind == trace::DifferenceKind::kGeometry && has_dynamic_shapes(recording)) {
+    refusal.code = RefusalCode::kDataDependentShape;
+  }
   refusal.message = "between two probes " + difference.path + " went " + difference.expected +
                     " → " + difference.found;
   if (difference.op != trace::kNone && difference.op < recording.ops.size()) {
@@ -56,6 +70,20 @@ std::optional<Refusal> other_outside_tensor(const recorder::Recorded& a,
   return std::nullopt;
 }
 
+/// A number that the step returned and read from no tensor: a replay could not work it out.
+std::optional<Refusal> unexplained_number(const trace::Recording& recording) {
+  for (std::size_t i = 0; i < recording.numbers.size(); ++i) {
+    if (recording.numbers[i].op != trace::kNone) continue;
+    Refusal refusal;
+    refusal.code = RefusalCode::kHostRead;
+    refusal.message = "numbers[" + std::to_string(i) + "], which the step returned, is " +
+                      trace::print_value(recording.numbers[i].value) +
+                      ": no value that it read from a tensor";
+    return refusal;
+  }
+  return std::nullopt;
+}
+
 bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Refusal& x, const Refusal& y) {
     return x.code == y.code && x.op == y.op;
@@ -70,23 +98,63 @@ bool Probing::wants_recording() {
 }
 
 std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previous,
-                                                const recorder::Recorded& recorded) const {
-  if (const auto difference = trace::first_difference(previous.recording, recorded.recording)) {
-    return refusal_for(*difference, recorded.recording);
+                                                recorder::Recorded& recorded) const {
+  trace::Recording explained = recorded.recording;
+  replayer::explain_numbers(previous.recording, explained, reads_);
+  if (const auto difference = trace::first_difference(previous.recording, explained)) {
+    return refusal_for(*difference, explained);
   }
-  return other_outside_tensor(previous, recorded);
+  if (auto refusal = other_outside_tensor(previous, recorded)) return refusal;
+  if (auto refusal = unexplained_number(explained)) return refusal;
+  recorded.recording = std::move(explained);
+  return std::nullopt;
 }
 
-std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded) {
+bool Probing::repeats(const trace::Recording& known, recorder::Recorded& recorded) const {
+  if (!recorded.outside.empty()) return false;
+  if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
+    // the same shape: its numbers alone can be new
+    trace::Recording explained = recorded.recording;
+    replayer::explain_numbers(known, explained, reads_);
+    replayer::take_over_numbers(known, explained);
+    if (trace::first_difference(known, explained) || unexplained_number(explained)) return false;
+    recorded.recording = std::move(explained);
+    return true;
+  }
+  if (!trace::same_op_stream(known, recorded.recording)) return false;
+  trace::Recording explained = recorded.recording;
+  replayer::take_over_numbers(known, explained);
+  if (unexplained_number(explained)) return false;
+  recorded.recording = std::move(explained);
+  return true;
+}
+
+recorder::Recorded Probing::agreed(recorder::Recorded recorded) {
+  refusals_.clear();
+  attempts_ = 0;
+  recorded.recording.standing = trace::Standing::kAgreed;
+  return recorded;
+}
+
+std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
+                                                std::span<const trace::Recording* const> known) {
   if (recorded.created_state) {
     previous_.clear();
     return std::nullopt;
   }
-  const auto same_entry = [&](const recorder::Recorded& other) {
-    return trace::same_entry(other.recording, recorded.recording);
-  };
-  const auto match = std::find_if(previous_.begin(), previous_.end(), same_entry);
   const bool clean = recorded.recording.refusals.empty();
+  if (clean && std::ranges::any_of(known, [&](const trace::Recording* recording) {
+        return repeats(*recording, recorded);
+      })) {
+    return agreed(std::move(recorded));
+  }
+  const auto find = [&](trace::Numbers numbers) {
+    return std::ranges::find_if(previous_, [&](const recorder::Recorded& other) {
+      return trace::same_entry(other.recording, recorded.recording, numbers);
+    });
+  };
+  auto match = find(trace::Numbers::kEqual);
+  if (match == previous_.end()) match = find(trace::Numbers::kAny);
   std::vector<Refusal> found = recorded.recording.refusals;
   bool seen_before = false;
   if (match != previous_.end()) {
@@ -96,10 +164,7 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded) {
         found.push_back(*std::move(refusal));
       } else {
         previous_.erase(match);
-        refusals_.clear();
-        attempts_ = 0;
-        recorded.recording.standing = trace::Standing::kAgreed;
-        return recorded;
+        return agreed(std::move(recorded));
       }
     }
     previous_.erase(match);
@@ -128,7 +193,7 @@ void Probing::give_up() {
   pause_ = std::min(pause_ * 10, kLongestPause);
 }
 
-void Probing::restart() { *this = Probing(); }
+void Probing::restart() { *this = Probing(reads_); }
 
 void Probing::succeed() { pause_ = 100; }
 

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "recorder/recorder.h"
+#include "replayer/numbers/explain.h"
 #include "steptape/refusal.h"
 #include "trace/model.h"
 
@@ -19,9 +21,14 @@ class Probing {
   /// Whether the next call without a plan is to be recorded. Counts the call.
   bool wants_recording();
 
-  /// Takes a recording. Gives it back, of standing kAgreed, when it agrees with the one before and
-  /// nothing in it is refused; else keeps it. `refusals()` then says what stood against it.
-  std::optional<recorder::Recorded> take(recorder::Recorded recorded);
+  explicit Probing(replayer::Reads reads) : reads_(reads) {}
+
+  /// Takes a recording. Gives it back, of standing kAgreed, when nothing in it is refused and it
+  /// agrees with the one before, or with a `known` one, of a plan, whose stream of ops it repeats
+  /// in another shape or with other numbers; else keeps it. `refusals()` then says what stood
+  /// against it.
+  std::optional<recorder::Recorded> take(recorder::Recorded recorded,
+                                         std::span<const trace::Recording* const> known);
 
   /// Why the newest attempts led to nothing; empty when they did or are still under way.
   const std::vector<Refusal>& refusals() const { return refusals_; }
@@ -34,10 +41,14 @@ class Probing {
 
  private:
   void give_up();
-
+  recorder::Recorded agreed(recorder::Recorded recorded);
+  /// Finds out what the numbers of `recorded` follow from. Nothing is written down unless the two
+  /// agree then.
   std::optional<Refusal> difference_from(const recorder::Recorded& previous,
-                                         const recorder::Recorded& recorded) const;
+                                         recorder::Recorded& recorded) const;
+  bool repeats(const trace::Recording& known, recorder::Recorded& recorded) const;
 
+  replayer::Reads reads_;
   std::vector<recorder::Recorded> previous_;  ///< newest last; one for each way of entry
   std::vector<Refusal> refusals_;
   std::uint32_t attempts_ = 0;

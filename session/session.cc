@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "session/observations.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/writer.h"
@@ -13,9 +14,21 @@ struct Session::Impl {
 
   void must_not_have_started(const std::string& name) const {
     if (!state.started) return;
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        "track(\"" + name + "\") came after the first call of a step; track everything before");
+    throw Error(ErrorCode::kFailedPrecondition,
+                "\"" + name +
+                    "\" came after the first call of a step; track and declare everything before");
+  }
+
+  void declare(std::vector<session::SessionState::Declaration>& declarations,
+               const std::string& name, std::function<pack::Leaf()> function) {
+    const auto taken = [&](const auto& declaration) { return declaration.name == name; };
+    if (name.empty() || std::ranges::any_of(state.host_values, taken) ||
+        std::ranges::any_of(state.facts, taken)) {
+      throw Error(ErrorCode::kInvalidArgument, name.empty()
+                                                   ? "a declared value needs a name"
+                                                   : "\"" + name + "\" is declared already");
+    }
+    declarations.push_back({name, std::move(function)});
   }
 };
 
@@ -62,6 +75,26 @@ Session& Session::track(const std::string& name, at::Generator generator) {
   impl_->must_not_have_started(name);
   impl_->state.objects.track(name, std::move(generator));
   return *this;
+}
+
+Session& Session::declare_host(const std::string& name, std::function<pack::Leaf()> function) {
+  impl_->must_not_have_started(name);
+  impl_->declare(impl_->state.host_values, name, std::move(function));
+  return *this;
+}
+
+Session& Session::declare_fact(const std::string& name, std::function<pack::Leaf()> function) {
+  impl_->must_not_have_started(name);
+  impl_->declare(impl_->state.facts, name, std::move(function));
+  return *this;
+}
+
+void Session::observe(const at::Tensor& tensor, std::function<void(const at::Tensor&)> function) {
+  if (session::Observations* observations = session::Observations::current()) {
+    observations->add(tensor, std::move(function));
+  } else {
+    function(tensor);
+  }
 }
 
 std::shared_ptr<StepCore> Session::make_step(const std::string& name,

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "guards/entry.h"
 #include "live/objects.h"
 #include "steptape/options.h"
+#include "steptape/pack.h"
 #include "trace/model.h"
 
 namespace steptape::session {
@@ -16,10 +19,21 @@ class StepLife;
 struct SessionState {
   Options options;
   live::Objects objects;
+  struct Declaration {
+    std::string name;
+    std::function<pack::Leaf()> function;
+  };
+  std::vector<Declaration> host_values;
+  std::vector<Declaration> facts;
   std::vector<std::shared_ptr<StepLife>> steps;
   std::vector<std::string> invalidations;  ///< why, in order
   std::string trace_problem;               ///< why the trace could not be written
   bool started = false;                    ///< a step was called: nothing more may be tracked
+
+  /// Calls all declared functions once.
+  guards::Declared declared() const;
+  /// Writes their names and values into a recording.
+  void describe(const guards::Declared& declared, trace::Recording& recording) const;
 
   /// Everything recorded so far as a trace; with the bytes of all persistent tensors when
   /// `with_state`.

@@ -7,20 +7,13 @@
 #include "replayer/analysis/refusals.h"
 #include "replayer/optimizers/optimizers.h"
 #include "replayer/passes/passes.h"
+#include "session/arguments.h"
 #include "session/exclusive_use.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
 
 namespace steptape::session {
 namespace {
-
-struct ToArgument {
-  live::Argument operator()(at::Tensor& tensor) const { return {std::move(tensor), {}, true}; }
-  live::Argument operator()(bool value) const { return {{}, {value}, false}; }
-  live::Argument operator()(std::int64_t value) const { return {{}, {value}, false}; }
-  live::Argument operator()(double value) const { return {{}, {trace::Real{value}}, false}; }
-  live::Argument operator()(std::string& value) const { return {{}, {std::move(value)}, false}; }
-};
 
 Refusal refusal_of(RefusalCode code, std::string message) {
   Refusal refusal;
@@ -49,17 +42,20 @@ PlanStats Variant::stats() const {
 }
 
 StepLife::StepLife(SessionState& session, std::string name, std::string place)
-    : session_(&session), name_(std::move(name)), place_(std::move(place)) {}
+    : session_(&session),
+      name_(std::move(name)),
+      place_(std::move(place)),
+      probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
+                                                                 : replayer::Reads::kMayDecide) {}
 
-std::optional<std::vector<at::Tensor>> StepLife::call(std::vector<pack::Leaf> leaves,
-                                                      const Eager& eager) {
+std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, const Eager& eager) {
   if (session_ == nullptr) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "step \"" + name_ +
                     "\" was called after its session was destroyed; keep the session alive "
                     "as long as its steps");
   }
-  if (InsideStep::now()) {
+  if (InsideStep::now() == InsideStep::Depth::kWatched) {
     ++stats_.steps;
     ++stats_.eager;
     count(refusal_of(RefusalCode::kNestedStep,
@@ -71,36 +67,55 @@ std::optional<std::vector<at::Tensor>> StepLife::call(std::vector<pack::Leaf> le
   std::vector<const void*> objects = session_->objects.identities();
   objects.push_back(this);
   const ExclusiveUse use(objects, name_, session_->objects.text());
-  const InsideStep inside;
   session_->started = true;
-  std::vector<live::Argument> arguments;
-  arguments.reserve(leaves.size());
-  for (pack::Leaf& leaf : leaves) arguments.push_back(std::visit(ToArgument{}, leaf));
-  return call_alone(arguments, eager);
+  std::optional<pack::Results> results =
+      call_alone(arguments_of(std::move(leaves)), session_->declared(), eager);
+  Observations::show(looks_, looked_at_);
+  looked_at_.clear();
+  return results;
 }
 
-std::optional<std::vector<at::Tensor>> StepLife::call_alone(
-    const std::vector<live::Argument>& arguments, const Eager& eager) {
+recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth depth) {
+  const InsideStep inside(depth);
+  Observations observations;
+  recorder::Returned returned;
+  {
+    const Observations::Scope scope(observations);
+    pack::Results results = eager();
+    returned.results = std::move(results.tensors);
+    for (const pack::Number& number : results.numbers) returned.numbers.push_back(value_of(number));
+  }
+  looked_at_ = observations.tensors();
+  looks_ = observations.take_looks();
+  returned.observed = looked_at_.size();
+  returned.results.insert(returned.results.end(), looked_at_.begin(), looked_at_.end());
+  return returned;
+}
+
+std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argument>& arguments,
+                                                  const guards::Declared& declared,
+                                                  const Eager& eager) {
   if (session_->options.on_refusal == OnRefusal::kThrow && !probing_.refusals().empty()) {
     throw Error(ErrorCode::kUnsupported,
                 "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
   }
-  if (Variant* variant = find_variant(arguments)) return run(*variant, arguments, eager);
-  if (probing_.wants_recording()) {
-    record(arguments, eager);
-  } else {
-    eager();
-    ++stats_.steps;
-    ++stats_.eager;
-    for (const Refusal& refusal : probing_.refusals()) count(refusal);
+  std::vector<const Variant*> tried;
+  while (Variant* variant = find_variant(arguments, declared, tried)) {
+    Run outcome = run(*variant, arguments, eager);
+    if (outcome.is_done) return std::move(outcome.results);
+    tried.push_back(variant);
   }
+  record_or_run(arguments, declared, eager);
   return std::nullopt;
 }
 
-Variant* StepLife::find_variant(const std::vector<live::Argument>& arguments) {
-  Verdict newest;
+Variant* StepLife::find_variant(const std::vector<live::Argument>& arguments,
+                                const guards::Declared& declared,
+                                const std::vector<const Variant*>& tried) {
+  Verdict newest = tried.empty() ? Verdict() : stats_.last_verdict;
   for (const auto& variant : variants_) {
-    Verdict verdict = variant->guards->check(arguments, memory_);
+    if (std::ranges::find(tried, variant.get()) != tried.end()) continue;
+    Verdict verdict = variant->guards->check(arguments, declared, entry_);
     if (verdict) return variant.get();
     newest = std::move(verdict);
   }
@@ -108,50 +123,100 @@ Variant* StepLife::find_variant(const std::vector<live::Argument>& arguments) {
   return nullptr;
 }
 
-std::optional<std::vector<at::Tensor>> StepLife::run(Variant& variant,
-                                                     const std::vector<live::Argument>& arguments,
-                                                     const Eager& eager) {
+StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>& arguments,
+                            const Eager& eager) {
   if (!variant.trusted) {
     run_trial(variant, eager);
-    return std::nullopt;
+    return {true, std::nullopt};
   }
-  if (variant.audits.draw()) {
+  const bool must_audit = entry_.has_unseen_hyperparameter && session_->options.verify.first;
+  if (must_audit || variant.audits.draw()) {
     run_audit(variant, eager);
-    return std::nullopt;
+    return {true, std::nullopt};
   }
   try {
-    std::vector<at::Tensor> results = replay(variant, arguments);
+    Run outcome{true, replay(variant, arguments)};
     ++stats_.steps;
     ++stats_.replayed;
-    return results;
+    return outcome;
   } catch (const replayer::cpu::Torn&) {
     throw;
+  } catch (const replayer::cpu::Changed& changed) {
+    // everything is as before the call: another plan may fit
+    note_change(variant, changed);
+    return {false, std::nullopt};
   } catch (const std::exception& error) {
     // everything is as before the call: the eager step throws what the user should see, or shows
     // that only the plan could not
     const std::string what = error.what();
-    eager();
-    ++stats_.steps;
-    ++stats_.eager;
+    run_eagerly(eager);
     drop(variant, refusal_of(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
   }
-  return std::nullopt;
+  return {true, std::nullopt};
 }
 
-std::vector<at::Tensor> StepLife::replay(Variant& variant,
-                                         const std::vector<live::Argument>& arguments) {
-  replayer::cpu::Outcome outcome = variant.executor->run(memory_);
+pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argument>& arguments) {
+  replayer::cpu::Outcome outcome = variant.executor->run(entry_.memory, entry_.leaves);
   ++variant.replays;
-  return variant.aftermath->settle(std::move(outcome), arguments);
+  pack::Results results;
+  for (std::size_t i = 0; i < outcome.numbers.size(); ++i) {
+    results.numbers.push_back(number_of(outcome.numbers[i], variant.recording->numbers[i].value));
+  }
+  results.tensors = variant.aftermath->settle(std::move(outcome), arguments);
+  const auto observed = static_cast<std::ptrdiff_t>(variant.recording->observed);
+  looks_ = variant.looks;
+  looked_at_.assign(results.tensors.end() - observed, results.tensors.end());
+  results.tensors.erase(results.tensors.end() - observed, results.tensors.end());
+  return results;
+}
+
+// The run was undone: the program took another way. The plan that was right most often comes first.
+void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& changed) {
+  constexpr std::uint64_t kPatience = 8;
+  ++variant.changes;
+  stats_.last_verdict = {"op", "as in the recording", changed.what()};
+  if (variant.changes > std::max(kPatience, variant.replays / 4)) {
+    drop(variant, refusal_of(changed.code, std::string(changed.what()) + "; " +
+                                               std::to_string(variant.changes) +
+                                               " runs were undone for it"));
+    return;
+  }
+  std::ranges::stable_sort(variants_, std::greater<>(),
+                           [](const auto& other) { return other->replays; });
+}
+
+void StepLife::run_eagerly(const Eager& eager) {
+  run_function(eager, InsideStep::Depth::kEager);
+  ++stats_.steps;
+  ++stats_.eager;
+}
+
+void StepLife::record_or_run(const std::vector<live::Argument>& arguments,
+                             const guards::Declared& declared, const Eager& eager) {
+  if (probing_.wants_recording()) {
+    record(arguments, declared, eager);
+    return;
+  }
+  run_eagerly(eager);
+  for (const Refusal& refusal : probing_.refusals()) count(refusal);
+}
+
+Verified StepLife::verify(Variant& variant, const Eager& eager) {
+  Verified verified = session::verify(
+      variant, entry_, [&] { return run_function(eager, InsideStep::Depth::kWatched); });
+  variant.looks = looks_;
+  ++stats_.steps;
+  return verified;
 }
 
 void StepLife::run_trial(Variant& variant, const Eager& eager) {
-  Verified verified = verify(variant, memory_, eager);
-  ++stats_.steps;
+  const Verified verified = verify(variant, eager);
   ++stats_.trials;
   if (verified.skipped) {
     drop(variant,
          refusal_of(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
+  } else if (verified.changed) {
+    note_change(variant, *verified.changed);
   } else if (!verified.failure.empty()) {
     drop(variant, refusal_of(RefusalCode::kTrialDiverged, "the plan threw: " + verified.failure));
   } else if (verified.divergence) {
@@ -159,6 +224,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
                              verified.divergence->path + ": " + verified.divergence->text));
   } else {
     variant.trusted = true;
+    variant.guards->optimizers().settle();
     variant.recording->standing = trace::Standing::kTrusted;
     probing_.succeed();
     session_->write_trace();
@@ -166,13 +232,27 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
 }
 
 void StepLife::run_audit(Variant& variant, const Eager& eager) {
-  Verified verified = verify(variant, memory_, eager);
-  ++stats_.steps;
+  const bool is_new = entry_.has_unseen_hyperparameter;
+  const Verified verified = verify(variant, eager);
   ++(verified.skipped ? stats_.eager : stats_.audits);
-  if (verified.failure.empty() && !verified.divergence) return;
+  if (verified.changed) {
+    note_change(variant, *verified.changed);
+    return;
+  }
+  if (verified.failure.empty() && !verified.divergence) {
+    if (!verified.skipped) variant.guards->optimizers().settle();
+    return;
+  }
   const std::string found = verified.divergence
                                 ? verified.divergence->path + ": " + verified.divergence->text
                                 : "the plan threw: " + verified.failure;
+  if (is_new) {
+    // no replay has used the new value: the plan stays, for the values it was verified with
+    count(refusal_of(RefusalCode::kScalarVaries,
+                     "a hyperparameter enters the step in a way that no formula covers; " + found));
+    variant.guards->optimizers().pin();
+    return;
+  }
   const Refusal refusal =
       refusal_of(RefusalCode::kAuditDiverged,
                  found + "; " + std::to_string(variant.replays) + " replays before it");
@@ -182,28 +262,37 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   }
 }
 
-void StepLife::record(const std::vector<live::Argument>& arguments, const Eager& eager) {
+void StepLife::record(const std::vector<live::Argument>& arguments,
+                      const guards::Declared& declared, const Eager& eager) {
   recorder::Interceptor* interceptor = nullptr;
   try {
     interceptor = &interceptor_of(session_->options.interception);
   } catch (const Error& error) {
-    eager();
-    ++stats_.steps;
-    ++stats_.eager;
-    refuse({refusal_of(RefusalCode::kNoInterceptor, error.what())});
+    const std::string what = error.what();
+    run_eagerly(eager);
+    refuse({refusal_of(RefusalCode::kNoInterceptor, what)});
     return;
   }
-  recorder::Recorded recorded = recorder::record(eager, arguments, session_->objects, *interceptor);
+  recorder::Recorded recorded =
+      recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
+                       session_->objects, *interceptor);
   ++stats_.steps;
   ++stats_.recorded;
   recorded.results.clear();
-  if (recorded.created_state && !warm_up_) {
-    warm_up_ = recorded.recording;
-    warm_up_->standing = trace::Standing::kWarmUp;
+  session_->describe(declared, recorded.recording);
+  if (recorded.created_state) {
+    if (!warm_up_) {
+      warm_up_ = recorded.recording;
+      warm_up_->standing = trace::Standing::kWarmUp;
+    }
+  } else {
+    replayer::bind_optimizers(recorded.recording);
+    replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
   }
-  replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
   for (const Refusal& refusal : recorded.recording.refusals) count(refusal);
-  if (auto agreed = probing_.take(std::move(recorded))) {
+  std::vector<const trace::Recording*> known;
+  for (const auto& variant : variants_) known.push_back(variant->recording.get());
+  if (auto agreed = probing_.take(std::move(recorded), known)) {
     make_plan(*std::move(agreed));
   } else if (!probing_.refusals().empty()) {
     for (const Refusal& refusal : probing_.refusals()) count(refusal);
@@ -255,12 +344,12 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
   auto guards = std::make_unique<guards::GuardSet>(
       *recording, executor->bound(), executor->written_buffers(), session_->objects,
       session_->objects.snapshot(), std::move(outside));
-  auto aftermath =
-      std::make_unique<Aftermath>(*recording, *executor, *guards, std::move(recorded.identities));
+  auto aftermath = std::make_unique<Aftermath>(
+      *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   auto variant = std::make_unique<Variant>(
       Variant{std::move(recording), std::move(executor), std::move(guards), std::move(aftermath),
               AuditSchedule(options.verify.rate, audit_seed(options) + variants_made_++),
-              !options.verify.first, 0, 0});
+              !options.verify.first, 0, 0, 0, looks_});
   if (variant->trusted) variant->recording->standing = trace::Standing::kTrusted;
   variant->plan_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();

@@ -8,6 +8,8 @@
 
 #include "live/argument.h"
 #include "recorder/recorder.h"
+#include "session/exclusive_use.h"
+#include "session/observations.h"
 #include "session/probing.h"
 #include "session/variant.h"
 #include "session/verification.h"
@@ -22,12 +24,11 @@ struct SessionState;
 /// a guard fails (the design's "a step's life"). The one place that decides what a call does.
 class StepLife final : public StepCore {
  public:
-  using Eager = std::function<std::vector<at::Tensor>()>;
+  using Eager = std::function<pack::Results()>;
 
   StepLife(SessionState& session, std::string name, std::string place);
 
-  std::optional<std::vector<at::Tensor>> call(std::vector<pack::Leaf> leaves,
-                                              const Eager& eager) override;
+  std::optional<pack::Results> call(std::vector<pack::Leaf> leaves, const Eager& eager) override;
   Stats stats() const override;
   std::string explain() const override;
 
@@ -38,16 +39,28 @@ class StepLife final : public StepCore {
   trace::Step to_trace() const;
 
  private:
-  std::optional<std::vector<at::Tensor>> call_alone(const std::vector<live::Argument>& arguments,
-                                                    const Eager& eager);
-  Variant* find_variant(const std::vector<live::Argument>& arguments);
-  std::optional<std::vector<at::Tensor>> run(Variant& variant,
-                                             const std::vector<live::Argument>& arguments,
-                                             const Eager& eager);
+  std::optional<pack::Results> call_alone(const std::vector<live::Argument>& arguments,
+                                          const guards::Declared& declared, const Eager& eager);
+  /// A variant whose guards hold, but for those that were tried in this call.
+  Variant* find_variant(const std::vector<live::Argument>& arguments,
+                        const guards::Declared& declared, const std::vector<const Variant*>& tried);
+  struct Run {
+    bool is_done;  ///< false: nothing happened, everything is as before
+    std::optional<pack::Results> results;
+  };
+  Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
+  void note_change(Variant& variant, const replayer::cpu::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);
-  std::vector<at::Tensor> replay(Variant& variant, const std::vector<live::Argument>& arguments);
-  void record(const std::vector<live::Argument>& arguments, const Eager& eager);
+  Verified verify(Variant& variant, const Eager& eager);
+  pack::Results replay(Variant& variant, const std::vector<live::Argument>& arguments);
+  /// The one place where the user's function runs.
+  recorder::Returned run_function(const Eager& eager, InsideStep::Depth depth);
+  void run_eagerly(const Eager& eager);
+  void record_or_run(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
+                     const Eager& eager);
+  void record(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
+              const Eager& eager);
   void make_plan(recorder::Recorded recorded);
   std::unique_ptr<Variant> planned(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
@@ -60,7 +73,9 @@ class StepLife final : public StepCore {
   Probing probing_;
   std::optional<trace::Recording> warm_up_;
   std::vector<std::unique_ptr<Variant>> variants_;
-  std::vector<void*> memory_;
+  guards::Entry entry_;  ///< of the call that is under way
+  std::vector<Observations::Look> looks_;
+  std::vector<at::Tensor> looked_at_;
   Stats stats_;
   std::uint64_t variants_made_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "replayer/cpu/executor.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
+#include "session/observations.h"
 #include "steptape/stats.h"
 #include "trace/model.h"
 
@@ -23,6 +24,8 @@ struct Variant {
   bool trusted = false;
   double plan_us = 0;
   std::uint64_t replays = 0;
+  std::uint64_t changes = 0;  ///< runs that were undone in the middle, because something differed
+  std::vector<Observations::Look> looks = {};
 
   PlanStats stats() const;
 };

@@ -4,6 +4,7 @@
 
 #include "live/tensors.h"
 #include "replayer/cpu/undo.h"
+#include "trace/text.h"
 
 namespace steptape::session {
 namespace {
@@ -14,6 +15,7 @@ struct Left {
   std::vector<trace::Digest> written;
   std::vector<std::optional<trace::Digest>> gradients;
   std::vector<trace::Digest> generators;
+  std::vector<double> numbers;
 };
 
 /// Bits and geometry in one digest: equal bytes in another shape are another result.
@@ -30,14 +32,14 @@ std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
 
 class Verification {
  public:
-  Verification(Variant& variant, std::span<void* const> memory)
+  Verification(Variant& variant, const guards::Entry& entry)
       : variant_(variant),
         recording_(*variant.recording),
         executor_(*variant.executor),
-        memory_(memory) {
+        entry_(entry) {
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
-      regions_.push_back({memory[position], recording_.buffers[id].bytes});
+      regions_.push_back({entry.memory[position], recording_.buffers[id].bytes});
       // the eager step may drop a gradient that the plan wrote in place
       if (recording_.buffers[id].role == trace::Role::kGradient) {
         kept_.push_back(variant_.guards->tracked().live_tensor(id).storage());
@@ -45,24 +47,28 @@ class Verification {
     }
   }
 
-  Verified run(const std::function<std::vector<at::Tensor>()>& eager) {
+  Verified run(const recorder::StepFunction& eager) {
     Verified verified;
     std::optional<Left> planned;
     try {
       undo_.take(regions_, generators());
     } catch (const std::bad_alloc&) {
       verified.skipped = true;
-      verified.results = eager();
+      eager();
       return verified;
     }
     try {
       planned = left_by_plan();
+    } catch (const replayer::cpu::Changed& changed) {
+      verified.changed = changed;
     } catch (const std::exception& error) {
       verified.failure = error.what();
     }
     undo_.restore();
-    verified.results = eager();
-    if (planned) verified.divergence = compare(*planned, left_by_eager(verified.results));
+    const std::vector<std::int64_t> counters = variant_.guards->optimizers().counters();
+    const recorder::Returned returned = eager();
+    if (planned) verified.divergence = compare(*planned, left_by_eager(returned));
+    if (planned && !verified.divergence) verified.divergence = compare_counters(counters);
     return verified;
   }
 
@@ -91,7 +97,8 @@ class Verification {
 
   Left left_by_plan() {
     Left left;
-    const replayer::cpu::Outcome outcome = executor_.run(memory_);
+    const replayer::cpu::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
+    left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
     for (const at::Tensor& gradient : outcome.gradients)
       left.gradients.push_back(digest_of(gradient));
@@ -99,8 +106,12 @@ class Verification {
     return left;
   }
 
-  Left left_by_eager(const std::vector<at::Tensor>& results) const {
+  Left left_by_eager(const recorder::Returned& returned) const {
     Left left;
+    const std::vector<at::Tensor>& results = returned.results;
+    for (const trace::Value& number : returned.numbers) {
+      left.numbers.push_back(trace::number_of(number));
+    }
     for (std::size_t i = 0; i < results.size(); ++i) {
       const bool bound = i < recording_.results.size() && is_bound(recording_.results[i]);
       left.results.push_back(bound ? std::nullopt : digest_of(results[i]));
@@ -132,6 +143,13 @@ class Verification {
         return differ("results[" + std::to_string(i) + "]", plan.results[i], eager.results[i]);
       }
     }
+    for (std::size_t i = 0; i < plan.numbers.size(); ++i) {
+      const trace::Value a{trace::Real{plan.numbers[i]}};
+      const trace::Value b{trace::Real{i < eager.numbers.size() ? eager.numbers[i] : 0}};
+      if (a == b) continue;
+      return Divergence{"numbers[" + std::to_string(i) + "]",
+                        "plan " + trace::print_value(a) + ", eager " + trace::print_value(b)};
+    }
     for (std::size_t i = 0; i < plan.gradients.size(); ++i) {
       if (plan.gradients[i] != eager.gradients[i]) {
         return differ(recording_.exit_gradients[i].parameter + ".grad", plan.gradients[i],
@@ -152,10 +170,23 @@ class Verification {
     return std::nullopt;
   }
 
+  /// The plan leaves step counters alone; Aftermath advances them as the eager step has just done.
+  std::optional<Divergence> compare_counters(const std::vector<std::int64_t>& before) const {
+    const std::vector<std::int64_t> now = variant_.guards->optimizers().counters();
+    const std::vector<std::int64_t>& advances = variant_.guards->optimizers().advances();
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i] == before[i] + advances[i]) continue;
+      return Divergence{
+          recording_.advances[i].path,
+          "plan " + std::to_string(before[i] + advances[i]) + ", eager " + std::to_string(now[i])};
+    }
+    return std::nullopt;
+  }
+
   Variant& variant_;
   const trace::Recording& recording_;
   replayer::cpu::Executor& executor_;
-  std::span<void* const> memory_;
+  const guards::Entry& entry_;
   std::vector<replayer::cpu::Region> regions_;
   std::vector<c10::Storage> kept_;
   replayer::cpu::Undo undo_;
@@ -163,9 +194,8 @@ class Verification {
 
 }  // namespace
 
-Verified verify(Variant& variant, std::span<void* const> memory,
-                const std::function<std::vector<at::Tensor>()>& eager) {
-  return Verification(variant, memory).run(eager);
+Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager) {
+  return Verification(variant, entry).run(eager);
 }
 
 }  // namespace steptape::session

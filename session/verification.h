@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "guards/entry.h"
+#include "recorder/recorder.h"
 #include "replayer/cpu/executor.h"
 #include "session/variant.h"
 #include "trace/digest.h"
@@ -21,18 +23,19 @@ struct Divergence {
 };
 
 struct Verified {
-  std::vector<at::Tensor> results;  ///< of the eager step
   std::optional<Divergence> divergence;
   bool skipped = false;  ///< there was no memory for the copy: only the eager step ran
   /// Why the plan could not be run; empty when it was.
   std::string failure;
+  /// The plan was not for this call after all, which it found out in mid-run.
+  std::optional<replayer::cpu::Changed> changed;
 };
 
 /// Runs the plan of `variant` and the eager step from the same state, and compares what they leave:
-/// results, written memory, gradients, generators. What the plan wrote is undone before the eager
-/// step runs, so the program goes on from the eager step whatever the outcome. Costs one copy of
-/// what the plan writes, while it lasts. An exception of the eager step passes through.
-Verified verify(Variant& variant, std::span<void* const> memory,
-                const std::function<std::vector<at::Tensor>()>& eager);
+/// results, numbers, written memory, gradients, generators, step counters. What the plan wrote is
+/// undone before the eager step runs, so the program goes on from the eager step whatever the
+/// outcome. Costs one copy of what the plan writes, while it lasts. An exception of the eager step
+/// passes through.
+Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager);
 
 }  // namespace steptape::session

@@ -1,5 +1,7 @@
 #include "storage/decode.h"
 
+#include <bit>
+
 #include "storage/value_codec.h"
 
 namespace steptape::storage {
@@ -72,17 +74,62 @@ trace::Module decode(const proto::Module& in) { return {in.path(), in.type(), in
 
 trace::ModuleAccess decode(const proto::ModuleAccess& in) { return {in.module(), in.first_op()}; }
 
+trace::NamedValue decode(const proto::NamedValue& in) { return {in.name(), decode(in.value())}; }
+
+trace::Leaf decode(const proto::Leaf& in) {
+  return {decode_small<trace::LeafKind>("kind of leaf", in.kind()), in.path()};
+}
+
+trace::Formula decode(const proto::Formula& in) {
+  trace::Formula formula;
+  int constants = 0;
+  int leaves = 0;
+  for (const std::uint32_t number : in.operations()) {
+    trace::Node& node = formula.nodes.emplace_back();
+    node.operation = decode_small<trace::Operation>("operation", number);
+    if (node.operation == trace::Operation::kConstant && constants < in.constants_size()) {
+      node.constant.value = std::bit_cast<double>(in.constants(constants++));
+    } else if (node.operation == trace::Operation::kLeaf && leaves < in.leaves_size()) {
+      node.leaf = in.leaves(leaves++);
+    }
+  }
+  return formula;
+}
+
+trace::ScalarSite decode(const proto::ScalarSite& in) {
+  trace::ScalarSite site;
+  site.op = minus_one(in.op());
+  site.formula = in.formula();
+  if (site.op == trace::kNone) {
+    site.buffer = in.buffer();
+  } else {
+    site.argument = in.argument();
+    site.item = minus_one(in.item());
+  }
+  return site;
+}
+
+trace::Predicate decode(const proto::Predicate& in) { return {in.formula(), in.is_nonzero()}; }
+
+trace::Advance decode(const proto::Advance& in) { return {in.path(), in.by()}; }
+
+trace::HostRead decode(const proto::HostRead& in) {
+  return {in.op(), decode_small<trace::ReadUse>("use of a read", in.use())};
+}
+
+trace::Number decode(const proto::Number& in) { return {decode(in.value()), minus_one(in.op())}; }
+
 trace::ParameterGroup decode(const proto::ParameterGroup& in) {
   trace::ParameterGroup group;
   for (const proto::NamedValue& named : in.hyperparameters()) {
-    group.hyperparameters.push_back({named.name(), decode(named.value())});
+    group.hyperparameters.push_back(decode(named));
   }
   group.parameters.assign(in.parameters().begin(), in.parameters().end());
   return group;
 }
 
 trace::OptimizerLayout decode(const proto::Optimizer& in) {
-  trace::OptimizerLayout optimizer{in.path(), in.type(), {}, {}};
+  trace::OptimizerLayout optimizer{in.path(), in.type(), in.has_formulas(), {}, {}};
   for (const proto::ParameterGroup& group : in.groups()) optimizer.groups.push_back(decode(group));
   for (const proto::OptimizerState& entry : in.state()) {
     optimizer.state.push_back({entry.parameter(), entry.key(), decode(entry.value())});
@@ -133,6 +180,16 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   recording.scopes.assign(in.scopes().begin(), in.scopes().end());
   decode_each(recording.ambient, in.ambient());
   decode_each(recording.refusals, in.refusals());
+  decode_each(recording.host_values, in.host_values());
+  decode_each(recording.facts, in.facts());
+  decode_each(recording.leaves, in.leaves());
+  decode_each(recording.formulas, in.formulas());
+  decode_each(recording.scalars, in.scalars());
+  decode_each(recording.predicates, in.predicates());
+  decode_each(recording.advances, in.advances());
+  decode_each(recording.reads, in.reads());
+  decode_each(recording.numbers, in.numbers());
+  recording.observed = in.observed();
   return recording;
 }
 
@@ -141,6 +198,7 @@ trace::Saved decode_saved(const proto::SavedState& in, const DecodeBytes& bytes)
   saved.path = in.path();
   saved.address_mod_64 = decode_small<std::uint8_t>("address remainder", in.address_mod_64());
   if (in.has_content()) saved.content = bytes(in.content());
+  if (in.has_number()) saved.number = decode(in.number());
   return saved;
 }
 

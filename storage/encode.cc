@@ -1,5 +1,7 @@
 #include "storage/encode.h"
 
+#include <bit>
+
 #include "storage/value_codec.h"
 
 namespace steptape::storage {
@@ -73,11 +75,14 @@ void encode(const trace::Module& module, proto::Module& out) {
   out.set_training(module.training);
 }
 
+void encode(const trace::NamedValue& named, proto::NamedValue& out) {
+  out.set_name(named.name);
+  encode(named.value, *out.mutable_value());
+}
+
 void encode(const trace::ParameterGroup& group, proto::ParameterGroup& out) {
   for (const trace::NamedValue& named : group.hyperparameters) {
-    proto::NamedValue& added = *out.add_hyperparameters();
-    added.set_name(named.name);
-    encode(named.value, *added.mutable_value());
+    encode(named, *out.add_hyperparameters());
   }
   for (const std::string& path : group.parameters) out.add_parameters(path);
 }
@@ -85,6 +90,7 @@ void encode(const trace::ParameterGroup& group, proto::ParameterGroup& out) {
 void encode(const trace::OptimizerLayout& optimizer, proto::Optimizer& out) {
   out.set_path(optimizer.path);
   out.set_type(optimizer.type);
+  out.set_has_formulas(optimizer.has_formulas);
   for (const trace::ParameterGroup& group : optimizer.groups) encode(group, *out.add_groups());
   for (const trace::OptimizerStateEntry& entry : optimizer.state) {
     proto::OptimizerState& added = *out.add_state();
@@ -101,6 +107,61 @@ void encode(const Refusal& refusal, proto::Refusal& out) {
   out.set_op_index(plus_one(refusal.op_index));
   out.set_module(refusal.module);
   out.set_place(refusal.place);
+}
+
+void encode(const trace::Formula& formula, proto::Formula& out) {
+  for (const trace::Node& node : formula.nodes) {
+    out.add_operations(static_cast<std::uint32_t>(node.operation));
+    if (node.operation == trace::Operation::kConstant) {
+      out.add_constants(std::bit_cast<std::uint64_t>(node.constant.value));
+    } else if (node.operation == trace::Operation::kLeaf) {
+      out.add_leaves(node.leaf);
+    }
+  }
+}
+
+void encode(const trace::ScalarSite& site, proto::ScalarSite& out) {
+  out.set_op(plus_one(site.op));
+  out.set_formula(site.formula);
+  if (site.op == trace::kNone) {
+    out.set_buffer(site.buffer);
+  } else {
+    out.set_argument(site.argument);
+    out.set_item(plus_one(site.item));
+  }
+}
+
+void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
+  for (const auto& value : recording.host_values) encode(value, *out.add_host_values());
+  for (const auto& fact : recording.facts) encode(fact, *out.add_facts());
+  for (const trace::Leaf& leaf : recording.leaves) {
+    proto::Leaf& added = *out.add_leaves();
+    added.set_kind(static_cast<std::uint32_t>(leaf.kind));
+    added.set_path(leaf.path);
+  }
+  for (const auto& formula : recording.formulas) encode(formula, *out.add_formulas());
+  for (const auto& site : recording.scalars) encode(site, *out.add_scalars());
+  for (const trace::Predicate& predicate : recording.predicates) {
+    proto::Predicate& added = *out.add_predicates();
+    added.set_formula(predicate.formula);
+    added.set_is_nonzero(predicate.is_nonzero);
+  }
+  for (const trace::Advance& advance : recording.advances) {
+    proto::Advance& added = *out.add_advances();
+    added.set_path(advance.path);
+    added.set_by(advance.by);
+  }
+  for (const trace::HostRead& read : recording.reads) {
+    proto::HostRead& added = *out.add_reads();
+    added.set_op(read.op);
+    added.set_use(static_cast<std::uint32_t>(read.use));
+  }
+  for (const trace::Number& number : recording.numbers) {
+    proto::Number& added = *out.add_numbers();
+    encode(number.value, *added.mutable_value());
+    added.set_op(plus_one(number.op));
+  }
+  out.set_observed(recording.observed);
 }
 
 void encode_outcome(const trace::Recording& recording, proto::Recording& out) {
@@ -149,6 +210,7 @@ proto::Recording encode_recording(const trace::Recording& recording, const Encod
   for (const auto& optimizer : recording.optimizers) encode(optimizer, *out.add_optimizers());
   for (const auto& scope : recording.scopes) out.add_scopes(scope);
   for (const auto& fact : recording.ambient) encode(fact, *out.add_ambient());
+  encode_numbers(recording, out);
   encode_outcome(recording, out);
   return out;
 }
@@ -158,6 +220,7 @@ proto::SavedState encode_saved(const trace::Saved& saved, const EncodeBytes& byt
   out.set_path(saved.path);
   out.set_address_mod_64(saved.address_mod_64);
   if (saved.content) bytes(saved.content, *out.mutable_content());
+  if (trace::is_number(saved.number)) encode(saved.number, *out.mutable_number());
   return out;
 }
 

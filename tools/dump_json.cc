@@ -67,7 +67,11 @@ Json optimizer_json(const trace::OptimizerLayout& optimizer) {
                      {"key", entry.key},
                      {"value", trace::print_value(entry.value)}});
   }
-  return {{"path", optimizer.path}, {"type", optimizer.type}, {"groups", groups}, {"state", state}};
+  return {{"path", optimizer.path},
+          {"type", optimizer.type},
+          {"has_formulas", optimizer.has_formulas},
+          {"groups", groups},
+          {"state", state}};
 }
 
 template <typename Item, typename Convert>
@@ -84,6 +88,43 @@ Json input_json(const trace::Input& input) {
                {"range", nullptr}};
   if (input.range) json["range"] = {input.range->first, input.range->second};
   return json;
+}
+
+Json named_json(const trace::NamedValue& named) {
+  return {{"name", named.name}, {"value", trace::print_value(named.value)}};
+}
+
+Json site_json(const trace::ScalarSite& site) {
+  if (site.op == trace::kNone) return {{"buffer", site.buffer}, {"formula", site.formula}};
+  return {{"op", site.op},
+          {"argument", site.argument},
+          {"item", index_json(site.item)},
+          {"formula", site.formula}};
+}
+
+void add_numbers(Json& json, const trace::Recording& recording) {
+  json["host_values"] = each(recording.host_values, named_json);
+  json["facts"] = each(recording.facts, named_json);
+  json["leaves"] = each(recording.leaves, [](const trace::Leaf& leaf) {
+    return Json{{"kind", name_of(leaf.kind)}, {"path", leaf.path}};
+  });
+  json["formulas"] = each(recording.formulas, [&](const trace::Formula& formula) {
+    return text_of(formula, recording.leaves);
+  });
+  json["scalars"] = each(recording.scalars, site_json);
+  json["predicates"] = each(recording.predicates, [](const trace::Predicate& predicate) {
+    return Json{{"formula", predicate.formula}, {"is_nonzero", predicate.is_nonzero}};
+  });
+  json["advances"] = each(recording.advances, [](const trace::Advance& advance) {
+    return Json{{"path", advance.path}, {"by", advance.by}};
+  });
+  json["reads"] = each(recording.reads, [](const trace::HostRead& read) {
+    return Json{{"op", read.op}, {"use", name_of(read.use)}};
+  });
+  json["numbers"] = each(recording.numbers, [](const trace::Number& number) {
+    return Json{{"value", trace::print_value(number.value)}, {"op", index_json(number.op)}};
+  });
+  json["observed"] = recording.observed;
 }
 
 void add_objects(Json& json, const trace::Recording& recording) {
@@ -105,6 +146,7 @@ void add_objects(Json& json, const trace::Recording& recording) {
     return Json{{"module", access.module}, {"first_op", access.first_op}};
   });
   json["optimizers"] = each(recording.optimizers, optimizer_json);
+  add_numbers(json, recording);
   json["scopes"] = recording.scopes;
   json["ambient"] = facts_json(recording.ambient);
   json["refusals"] = refusals_json(recording.refusals);
@@ -147,6 +189,9 @@ Json dump_json(const trace::Trace& trace, trace::Contents contents) {
           {"environment", facts_json(trace.environment)},
           {"steps", steps},
           {"state", each(trace.state, [contents](const trace::Saved& saved) {
+             if (trace::is_number(saved.number)) {
+               return Json{{"path", saved.path}, {"number", trace::print_value(saved.number)}};
+             }
              return Json{{"path", saved.path},
                          {"address_mod_64", saved.address_mod_64},
                          {"content", content_json(saved.content, contents)}};

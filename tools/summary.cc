@@ -73,7 +73,9 @@ Summary summarize(const trace::Recording& recording) {
 
 std::uint64_t bytes_of_state(const trace::Trace& trace) {
   std::uint64_t bytes = 0;
-  for (const trace::Saved& saved : trace.state) bytes += saved.content->size();
+  for (const trace::Saved& saved : trace.state) {
+    if (saved.content) bytes += saved.content->size();
+  }
   return bytes;
 }
 

@@ -7,14 +7,15 @@
 namespace steptape::trace {
 namespace {
 
-Found differ_in_group(const std::string& path, const ParameterGroup& a, const ParameterGroup& b) {
+Found differ_in_group(const std::string& path, bool has_formulas, const ParameterGroup& a,
+                      const ParameterGroup& b) {
   constexpr auto kKind = DifferenceKind::kHyperparameter;
   Found found = differ_in_each(
       kKind, path + ".hyperparameters", a.hyperparameters, b.hyperparameters,
-      [&path](std::size_t i, const NamedValue& x, const NamedValue& y) {
+      [&path, has_formulas](std::size_t i, const NamedValue& x, const NamedValue& y) {
         Found name = differ(kKind, x.name, y.name,
                             [&] { return fmt::format("{}.hyperparameters[{}]", path, i); });
-        if (name) return name;
+        if (name || has_formulas) return name;
         return differ(kKind, x.value, y.value, [&] { return fmt::format("{}.{}", path, x.name); });
       });
   if (found) return found;
@@ -41,11 +42,12 @@ Found differ_in_optimizer(std::size_t i, const OptimizerLayout& a, const Optimiz
   auto place = [i] { return fmt::format("optimizers[{}]", i); };
   if (Found found = differ(kKind, a.path, b.path, place)) return found;
   if (Found found = differ(kKind, a.type, b.type, [&a] { return a.path + ".type"; })) return found;
-  Found found =
-      differ_in_each(kKind, a.path + ".param_groups", a.groups, b.groups,
-                     [&a](std::size_t k, const ParameterGroup& x, const ParameterGroup& y) {
-                       return differ_in_group(fmt::format("{}.param_groups[{}]", a.path, k), x, y);
-                     });
+  const bool has_formulas = a.has_formulas && b.has_formulas;
+  Found found = differ_in_each(
+      kKind, a.path + ".param_groups", a.groups, b.groups,
+      [&](std::size_t k, const ParameterGroup& x, const ParameterGroup& y) {
+        return differ_in_group(fmt::format("{}.param_groups[{}]", a.path, k), has_formulas, x, y);
+      });
   if (found) return found;
   return differ_in_each(
       kKind, a.path + ".state", a.state, b.state,
@@ -89,6 +91,14 @@ Found differ_in_module(std::size_t i, const Module& a, const Module& b) {
   return differ(kKind, a.training, b.training, path("training"));
 }
 
+Found differ_in_fact(std::size_t i, const NamedValue& a, const NamedValue& b) {
+  constexpr auto kKind = DifferenceKind::kTracked;
+  if (auto found = differ(kKind, a.name, b.name, [i] { return fmt::format("facts[{}]", i); })) {
+    return found;
+  }
+  return differ(kKind, a.value, b.value, [&a] { return a.name; });
+}
+
 Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {
   return differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
                 [&a] { return a.path + ".requires_grad"; });
@@ -114,6 +124,7 @@ Found differ_in_tracked(const Recording& a, const Recording& b) {
   if (auto found = differ_in_each(kKind, "modules", a.modules, b.modules, differ_in_module)) {
     return found;
   }
+  if (auto found = differ_in_each(kKind, "facts", a.facts, b.facts, differ_in_fact)) return found;
   return differ_in_each(kKind, "inputs", a.inputs, b.inputs, differ_in_input_flags);
 }
 
@@ -129,12 +140,16 @@ Found differ_in_ambient(const Recording& a, const Recording& b) {
       });
 }
 
+bool same_op_stream(const Recording& a, const Recording& b) {
+  return !differ_in_op_stream(a, b) && !differ_in_roles(a, b);
+}
+
 std::optional<Difference> first_difference(const Recording& a, const Recording& b) {
   constexpr std::array kRespects = {
-      differ_in_op_stream,       differ_in_geometry,     differ_in_roles,
-      differ_in_scalars,         differ_in_host_tensors, differ_in_outside_tensors,
-      differ_in_hyperparameters, differ_in_tracked,      differ_in_ambient,
-      differ_in_seeks,
+      differ_in_op_stream,       differ_in_geometry,        differ_in_roles,
+      differ_in_host_reads,      differ_in_scalars,         differ_in_host_tensors,
+      differ_in_outside_tensors, differ_in_hyperparameters, differ_in_tracked,
+      differ_in_ambient,         differ_in_seeks,
   };
   for (const auto respect : kRespects) {
     if (Found found = respect(a, b)) return found;

@@ -13,6 +13,7 @@ enum class DifferenceKind {
   kGeometry,        ///< another buffer size, shape, stride, dtype or device
   kRole,            ///< another role or path of a buffer
   kScalar,          ///< another literal
+  kHostRead,        ///< an op gave the host another value
   kHostTensor,      ///< other bytes in a tensor that the host made inside the step
   kOutsideTensor,   ///< other bytes in an outside tensor of role constant
   kHyperparameter,  ///< another hyperparameter or optimizer layout
@@ -28,6 +29,10 @@ struct Difference {
   std::string expected;  ///< in the first recording
   std::string found;     ///< in the second
 };
+
+/// Whether two recordings call the same operators on the same tensors, whatever their shapes and
+/// scalars.
+bool same_op_stream(const Recording& a, const Recording& b);
 
 /// The first difference between two recordings of one step, op streams first; none when they agree.
 /// They agree when a plan made from one does what the other did: `standing`, `refusals`, bytes of

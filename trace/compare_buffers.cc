@@ -1,4 +1,6 @@
 
+#include <set>
+
 #include "trace/compare_parts.h"
 
 namespace steptape::trace {
@@ -38,9 +40,14 @@ std::string bytes_in_words(const Buffer& buffer) {
 
 Found differ_in_constants(DifferenceKind kind, const Recording& a, const Recording& b) {
   const bool host_made = kind == DifferenceKind::kHostTensor;
+  std::set<BufferId> bound;
+  for (const ScalarSite& site : b.scalars) {
+    if (site.op == kNone) bound.insert(site.buffer);
+  }
   for (std::size_t i = 0; i < a.buffers.size(); ++i) {
     const Buffer& x = a.buffers[i];
     if (x.role != Role::kConstant || x.path.empty() != host_made) continue;
+    if (bound.contains(static_cast<BufferId>(i))) continue;
     Found found = differ(kind, bytes_in_words(x), bytes_in_words(b.buffers[i]), [&] {
       return host_made ? fmt::format("buffers[{}]", i) : fmt::format("buffers[{}] {}", i, x.path);
     });

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <set>
 
 #include "trace/compare_parts.h"
 
@@ -58,15 +60,75 @@ Found differ_in_length(const Recording& a, const Recording& b) {
                     words(a), words(b)};
 }
 
-Found differ_in_op_scalars(Index i, std::string_view name, const std::vector<Value>& a,
-                           const std::vector<Value>& b) {
-  for (std::size_t k = 0; k < a.size(); ++k) {
+/// Where `recording` has a formula instead of a literal.
+class Bound {
+ public:
+  explicit Bound(const Recording& recording) {
+    for (const ScalarSite& site : recording.scalars) {
+      if (site.op != kNone) sites_.insert({site.op, site.argument, site.item});
+    }
+    for (const Leaf& leaf : recording.leaves) names_.insert(leaf.path);
+    for (const HostRead& read : recording.reads) reads_.insert(read.op);
+  }
+  bool holds(Index op, Index argument, Index item) const {
+    return sites_.contains({op, argument, item});
+  }
+  bool holds(const std::string& name) const { return names_.contains(name); }
+  bool is_read(Index op) const { return reads_.contains(op); }
+
+ private:
+  std::set<std::array<Index, 3>> sites_;
+  std::set<std::string_view> names_;
+  std::set<Index> reads_;
+};
+
+Found differ_in_argument(const Bound& bound, Index op, Index k, const Value& a, const Value& b) {
+  if (a == b || bound.holds(op, k, kNone)) return std::nullopt;
+  const auto path = [&] { return fmt::format("ops[{}].inputs[{}]", op, k); };
+  const auto* x = std::get_if<List>(&a.data);
+  const auto* y = std::get_if<List>(&b.data);
+  if (x == nullptr || y == nullptr || x->size() != y->size()) {
+    return differ(DifferenceKind::kScalar, a, b, path, op);
+  }
+  for (Index i = 0; i < x->size(); ++i) {
+    if ((*x)[i] == (*y)[i] || bound.holds(op, k, i)) continue;
+    return differ(
+        DifferenceKind::kScalar, (*x)[i], (*y)[i],
+        [&] { return fmt::format("ops[{}].inputs[{}][{}]", op, k, i); }, op);
+  }
+  return std::nullopt;
+}
+
+Found differ_in_arguments(const Bound& bound, Index i, const Op& a, const Op& b) {
+  for (std::size_t k = 0; k < a.inputs.size(); ++k) {
+    const auto argument = static_cast<Index>(k);
+    if (Found found = differ_in_argument(bound, i, argument, a.inputs[k], b.inputs[k])) {
+      return found;
+    }
+  }
+  if (bound.is_read(i)) return std::nullopt;
+  for (std::size_t k = 0; k < a.outputs.size(); ++k) {
     Found found = differ(
-        DifferenceKind::kScalar, a[k], b[k],
-        [&] { return fmt::format("ops[{}].{}[{}]", i, name, k); }, i);
+        DifferenceKind::kScalar, a.outputs[k], b.outputs[k],
+        [&] { return fmt::format("ops[{}].outputs[{}]", i, k); }, i);
     if (found) return found;
   }
   return std::nullopt;
+}
+
+Found differ_in_host_value(const Bound& bound, std::size_t i, const NamedValue& a,
+                           const NamedValue& b) {
+  constexpr auto kKind = DifferenceKind::kScalar;
+  const auto place = [i] { return fmt::format("host_values[{}]", i); };
+  if (Found found = differ(kKind, a.name, b.name, place)) return found;
+  if (bound.holds(a.name)) return std::nullopt;
+  return differ(kKind, a.value, b.value, [&a] { return a.name; });
+}
+
+Found differ_in_number(std::size_t i, const Number& a, const Number& b) {
+  constexpr auto kKind = DifferenceKind::kHostRead;
+  if (b.op != kNone) return std::nullopt;
+  return differ(kKind, a.value, b.value, [i] { return fmt::format("numbers[{}]", i); });
 }
 
 }  // namespace
@@ -87,16 +149,37 @@ Found differ_in_op_stream(const Recording& a, const Recording& b) {
   return differ(kKind, a.results, b.results, [] { return std::string("results"); });
 }
 
-Found differ_in_scalars(const Recording& a, const Recording& b) {
-  for (std::size_t i = 0; i < a.ops.size(); ++i) {
-    const auto op = static_cast<Index>(i);
-    const Op& x = a.ops[i];
-    const Op& y = b.ops[i];
-    if (Found found = differ_in_op_scalars(op, "inputs", x.inputs, y.inputs)) return found;
-    if (Found found = differ_in_op_scalars(op, "outputs", x.outputs, y.outputs)) return found;
+Found differ_in_host_reads(const Recording& a, const Recording& b) {
+  constexpr auto kKind = DifferenceKind::kHostRead;
+  if (Found found =
+          differ(kKind, a.reads.size(), b.reads.size(), [] { return std::string("reads.size"); })) {
+    return found;
   }
+  for (const HostRead& read : b.reads) {
+    if (read.use == ReadUse::kFree) continue;
+    Found found = differ(
+        kKind, a.ops[read.op].outputs, b.ops[read.op].outputs,
+        [&] { return fmt::format("ops[{}].outputs[0]", read.op); }, read.op);
+    if (found) return found;
+  }
+  return differ_in_each(kKind, "numbers", a.numbers, b.numbers, differ_in_number);
+}
+
+Found differ_in_scalars(const Recording& a, const Recording& b) {
+  const Bound bound(b);
+  for (std::size_t i = 0; i < a.ops.size(); ++i) {
+    if (Found found = differ_in_arguments(bound, static_cast<Index>(i), a.ops[i], b.ops[i])) {
+      return found;
+    }
+  }
+  Found found = differ_in_each(DifferenceKind::kScalar, "host_values", a.host_values, b.host_values,
+                               [&](std::size_t i, const NamedValue& x, const NamedValue& y) {
+                                 return differ_in_host_value(bound, i, x, y);
+                               });
+  if (found) return found;
   return differ_in_each(DifferenceKind::kScalar, "inputs", a.inputs, b.inputs,
-                        [](std::size_t i, const Input& x, const Input& y) {
+                        [&](std::size_t i, const Input& x, const Input& y) {
+                          if (bound.holds(x.path)) return Found();
                           return differ(DifferenceKind::kScalar, x.value, y.value,
                                         [i] { return fmt::format("inputs[{}]", i); });
                         });

@@ -21,6 +21,9 @@ using Found = std::optional<Difference>;
 Found differ_in_op_stream(const Recording& a, const Recording& b);
 Found differ_in_geometry(const Recording& a, const Recording& b);
 Found differ_in_roles(const Recording& a, const Recording& b);
+/// What ops gave the host, but for reads that `b` calls free.
+Found differ_in_host_reads(const Recording& a, const Recording& b);
+/// Literals alone: numbers that `b` has a formula for may differ.
 Found differ_in_scalars(const Recording& a, const Recording& b);
 /// Bytes of constants: those without a path were made by the host inside the step.
 Found differ_in_host_tensors(const Recording& a, const Recording& b);
@@ -41,6 +44,9 @@ inline std::string words_of(const Digest& digest) { return text_of(digest); }
 template <std::integral Integer>
 std::string words_of(Integer value) {
   return std::to_string(value);
+}
+inline std::string words_of(const std::vector<Value>& values) {
+  return values.size() == 1 ? print_value(values.front()) : fmt::format("{} values", values.size());
 }
 template <typename Item>
 std::string words_of(const std::vector<Item>& values) {

@@ -32,6 +32,11 @@ constexpr std::array kStandings = {
     Named{Standing::kTrusted, "trusted"},
 };
 
+constexpr std::array kReadUses = {
+    Named{ReadUse::kChecked, "checked"},
+    Named{ReadUse::kFree, "free"},
+};
+
 template <typename Enum, std::size_t N>
 std::string_view find_name(const std::array<Named<Enum>, N>& table, Enum value) noexcept {
   for (const auto& row : table) {
@@ -106,6 +111,9 @@ bool is_persistent(Role role) noexcept {
 std::string_view name_of(Standing standing) noexcept { return find_name(kStandings, standing); }
 Standing standing_of(std::string_view name) { return find_value(kStandings, "standing", name); }
 
+std::string_view name_of(ReadUse use) noexcept { return find_name(kReadUses, use); }
+ReadUse read_use_of(std::string_view name) { return find_value(kReadUses, "use of a read", name); }
+
 bool operator==(const Buffer& a, const Buffer& b) {
   return a.bytes == b.bytes && a.device == b.device && a.address_mod_64 == b.address_mod_64 &&
          a.role == b.role && a.path == b.path && a.digest == b.digest &&
@@ -114,7 +122,7 @@ bool operator==(const Buffer& a, const Buffer& b) {
 
 bool operator==(const Saved& a, const Saved& b) {
   return a.path == b.path && a.address_mod_64 == b.address_mod_64 &&
-         equal_blobs(a.content, b.content);
+         equal_blobs(a.content, b.content) && a.number == b.number;
 }
 
 std::int64_t Tensor::numel() const noexcept {

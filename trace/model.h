@@ -10,6 +10,7 @@
 
 #include "steptape/refusal.h"
 #include "trace/digest.h"
+#include "trace/formula.h"
 #include "trace/value.h"
 
 /// The model of a trace: plain values that any part may hold, compare and copy. While recording,
@@ -19,8 +20,6 @@
 namespace steptape::trace {
 
 using BufferId = std::uint32_t;
-using Index = std::uint32_t;
-inline constexpr Index kNone = 0xffffffff;
 
 /// Bytes shared between copies of a value; null means "not kept".
 using Blob = std::shared_ptr<const std::vector<std::byte>>;
@@ -177,9 +176,59 @@ struct OptimizerStateEntry {
 struct OptimizerLayout {
   std::string path;  ///< "optimizer"
   std::string type;  ///< "torch::optim::SGD"
+  /// Its hyperparameters enter the step through formulas and predicates alone, so that a plan holds
+  /// for any values of them; else a plan holds for the recorded ones.
+  bool has_formulas = false;
   std::vector<ParameterGroup> groups;
   std::vector<OptimizerStateEntry> state;
   friend bool operator==(const OptimizerLayout&, const OptimizerLayout&) = default;
+};
+
+/// A host number of an op that a replay computes anew: a scalar argument, or the one element of a
+/// tensor that the host made inside the step.
+struct ScalarSite {
+  Index op = kNone;        ///< kNone: it is the content of `buffer`
+  Index argument = kNone;  ///< of the op
+  Index item = kNone;      ///< of that argument, where it is a list
+  BufferId buffer = kNone;
+  Index formula = kNone;  ///< in Recording::formulas
+  friend bool operator==(const ScalarSite&, const ScalarSite&) = default;
+};
+
+/// The recording holds while `formula` is not zero, or while it is zero.
+struct Predicate {
+  Index formula = kNone;  ///< in Recording::formulas
+  bool is_nonzero = false;
+  friend bool operator==(const Predicate&, const Predicate&) = default;
+};
+
+/// The step advances a host number of optimizer state.
+struct Advance {
+  std::string path;  ///< "optimizer.state[model.fc1.weight].step"
+  std::int64_t by = 1;
+  friend bool operator==(const Advance&, const Advance&) = default;
+};
+
+/// What a replay does with a value that an op gives the host. Numbers are those of the trace file.
+enum class ReadUse : std::uint8_t {
+  kChecked = 1,  ///< it must be the recorded one: the program may have decided by it
+  kFree,         ///< returned, bound to scalars, or declared to be for looking at
+};
+
+std::string_view name_of(ReadUse use) noexcept;
+ReadUse read_use_of(std::string_view name);
+
+struct HostRead {
+  Index op = kNone;
+  ReadUse use = ReadUse::kChecked;
+  friend bool operator==(const HostRead&, const HostRead&) = default;
+};
+
+/// A number that the step returned.
+struct Number {
+  Value value;
+  Index op = kNone;  ///< the host read that gave it
+  friend bool operator==(const Number&, const Number&) = default;
 };
 
 /// "threads" = "2", "grad_mode" = "on": something around the step that its ops depend on.
@@ -219,7 +268,19 @@ struct Recording {
   std::vector<OptimizerLayout> optimizers;
   std::vector<std::string> scopes;  ///< user scopes, outermost first, joined by " > "
   std::vector<Fact> ambient;        ///< switches a program may change from step to step
-  std::vector<Refusal> refusals;    ///< what the recorder saw that no plan may hold
+
+  std::vector<NamedValue> host_values;  ///< of Session::host, at entry
+  std::vector<NamedValue> facts;        ///< of Session::guard, at entry
+  std::vector<Leaf> leaves;
+  std::vector<Formula> formulas;
+  std::vector<ScalarSite> scalars;  ///< host numbers that are not literals
+  std::vector<Predicate> predicates;
+  std::vector<Advance> advances;
+  std::vector<HostRead> reads;  ///< one for each op that gives the host a value, in order
+  std::vector<Number> numbers;  ///< that the step returned
+  Index observed = 0;           ///< so many of the last results are for Session::observe
+
+  std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold
 
   friend bool operator==(const Recording&, const Recording&) = default;
 
@@ -234,11 +295,13 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-/// The bytes of one persistent buffer, or of a generator's state, when the trace was saved.
+/// The bytes of one persistent buffer or of a generator's state, or a host number, when the trace
+/// was saved.
 struct Saved {
-  std::string path;  ///< Buffer::path, or "generator.default"
+  std::string path;  ///< Buffer::path, "generator.default", or the path of a leaf
   std::uint8_t address_mod_64 = 0;
   Blob content;
+  Value number = {};  ///< of a hyperparameter or step count, which has no content
   friend bool operator==(const Saved& a, const Saved& b);
 };
 

@@ -19,8 +19,9 @@ using enum RefusalCode;
 
 constexpr std::array kRows = {
     Row{kHostRead, "host_read",
-        "Return the tensor and look at it behind the step, and keep decisions on tensors: "
-        "where(), clamp() or a mask instead of item()"},
+        "Return the value from the step or look at it with session.observe(); keep decisions on "
+        "tensors: where(), clamp() or a mask; or set Options::host_reads to kObserve if the step "
+        "only looks"},
     Row{kDataDependentShape, "data_dependent_shape",
         "Keep shapes fixed with where() or a mask in place of nonzero(), masked_select() or "
         "boolean indexing, or do that part before the step and pass its result"},
@@ -69,11 +70,11 @@ constexpr std::array kRows = {
         "Make the step issue the same ops every time: wrap each branch as a step of its own, "
         "and pad inputs to few shapes"},
     Row{kScalarVaries, "scalar_varies",
-        "Pass the number to the step as a 0-dim tensor argument, or keep it for many steps: a "
-        "hyperparameter or number argument is guarded by value, one variant for each"},
+        "Declare the number with session.host(name, function), or pass it to the step as an "
+        "argument; it must enter the op as it is, or as a 0-dim tensor"},
     Row{kOptimizerUnsupported, "optimizer_unsupported",
         "Wrap zero_grad, forward and backward alone and call optimizer.step() behind the step, "
-        "or train with SGD"},
+        "or train with an optimizer of torch::optim other than LBFGS"},
     Row{kHyperparameterChanged, "hyperparameter_changed",
         "Move scheduler.step() and other changes of hyperparameters behind the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",
@@ -86,11 +87,11 @@ constexpr std::array kRows = {
         "Look for state that only eager steps advance, such as a counter or a schedule of "
         "the step's own, and pass it as an argument (docs/blind_spots.md)"},
     Row{kTooManyVariants, "too_many_variants",
-        "Pad inputs to few shapes, pass changing numbers as tensors, change hyperparameters "
-        "seldom, or raise Options::max_variants"},
+        "Pad inputs to few shapes, pass changing numbers as tensors, or raise "
+        "Options::max_variants"},
     Row{kNestedStep, "nested_step",
-        "Wrap only the outermost function and call the inner one without its wrapper, or "
-        "call the two one after the other"},
+        "Nothing, if the outer step replays; where it runs eagerly, the inner one has a life of "
+        "its own"},
     Row{kReplayThrew, "replay_threw",
         "Mend what the message names, and call session.invalidate(why) to record the step "
         "anew at once"},

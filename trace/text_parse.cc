@@ -17,6 +17,10 @@ Fact take_fact(TextReader& in) {
 Saved take_saved(TextReader& in) {
   Saved saved;
   saved.path = in.take_string();
+  if (in.accept("=")) {
+    saved.number = in.take_value();
+    return saved;
+  }
   in.expect("address");
   saved.address_mod_64 = static_cast<std::uint8_t>(in.take_number("an address remainder", 255));
   if (in.accept("content")) saved.content = in.take_bytes();

@@ -39,6 +39,16 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"result", &RecordingParser::parse_result},
       Row{"exit_gradient", &RecordingParser::parse_exit_gradient},
       Row{"refusal", &RecordingParser::parse_refusal},
+      Row{"host_value", &RecordingParser::parse_host_value},
+      Row{"fact", &RecordingParser::parse_fact},
+      Row{"leaf", &RecordingParser::parse_leaf},
+      Row{"formula", &RecordingParser::parse_formula},
+      Row{"scalar", &RecordingParser::parse_scalar},
+      Row{"predicate", &RecordingParser::parse_predicate},
+      Row{"advance", &RecordingParser::parse_advance},
+      Row{"read", &RecordingParser::parse_read},
+      Row{"number", &RecordingParser::parse_number},
+      Row{"observed", &RecordingParser::parse_observed},
   };
   for (const Row& row : kRows) {
     if (row.word == word) return row.parse;
@@ -155,6 +165,7 @@ void RecordingParser::parse_optimizer() {
   OptimizerLayout& optimizer = recording_.optimizers.emplace_back();
   optimizer.path = in_.take_string();
   optimizer.type = in_.take_string();
+  optimizer.has_formulas = in_.accept("formulas");
 }
 
 void RecordingParser::parse_group() { last_optimizer().groups.emplace_back(); }

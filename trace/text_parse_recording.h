@@ -43,6 +43,19 @@ class RecordingParser {
   void parse_result();
   void parse_exit_gradient();
   void parse_refusal();
+  void parse_host_value();
+  void parse_fact();
+  void parse_leaf();
+  void parse_formula();
+  void parse_scalar();
+  void parse_predicate();
+  void parse_advance();
+  void parse_read();
+  void parse_number();
+  void parse_observed();
+
+  Index take_op(std::string_view expected);
+  void take_named_value(std::vector<NamedValue>& values);
 
   Index take_operator();
   void expect_position(char prefix, std::size_t position);

@@ -49,6 +49,10 @@ class Printer {
     }
     if (!trace.state.empty()) line("");
     for (const Saved& saved : trace.state) {
+      if (!std::holds_alternative<None>(saved.number.data)) {
+        line("saved {} = {}", in_quotes(saved.path), print_value(saved.number));
+        continue;
+      }
       line("saved {} address {}{}", in_quotes(saved.path), saved.address_mod_64,
            content_of(saved.content));
     }
@@ -60,6 +64,7 @@ class Printer {
     print_memory(recording);
     print_objects(recording);
     print_ops(recording);
+    print_numbers(recording);
     print_outcome(recording);
   }
 
@@ -87,6 +92,7 @@ class Printer {
   void print_objects(const Recording& recording);
   void print_optimizer(const OptimizerLayout& optimizer);
   void print_ops(const Recording& recording);
+  void print_numbers(const Recording& recording);
   void print_outcome(const Recording& recording);
 
   Contents contents_;
@@ -142,7 +148,8 @@ void Printer::print_objects(const Recording& recording) {
 }
 
 void Printer::print_optimizer(const OptimizerLayout& optimizer) {
-  line("  optimizer {} {}", in_quotes(optimizer.path), in_quotes(optimizer.type));
+  line("  optimizer {} {}{}", in_quotes(optimizer.path), in_quotes(optimizer.type),
+       word_if(optimizer.has_formulas, " formulas"));
   for (const ParameterGroup& group : optimizer.groups) {
     line("    group");
     for (const NamedValue& named : group.hyperparameters) {
@@ -173,6 +180,52 @@ void Printer::print_ops(const Recording& recording) {
   }
 }
 
+std::string node_word(const Node& node) {
+  switch (node.operation) {
+    case Operation::kConstant:
+      return print_value({node.constant});
+    case Operation::kLeaf:
+      return fmt::format("l{}", node.leaf);
+    default:
+      return std::string(name_of(node.operation));
+  }
+}
+
+void Printer::print_numbers(const Recording& recording) {
+  for (const NamedValue& value : recording.host_values) {
+    line("  host_value {} = {}", in_quotes(value.name), print_value(value.value));
+  }
+  for (const NamedValue& fact : recording.facts) {
+    line("  fact {} = {}", in_quotes(fact.name), print_value(fact.value));
+  }
+  for (std::size_t i = 0; i < recording.leaves.size(); ++i) {
+    const Leaf& leaf = recording.leaves[i];
+    line("  leaf l{} {} {}", i, name_of(leaf.kind), in_quotes(leaf.path));
+  }
+  for (std::size_t i = 0; i < recording.formulas.size(); ++i) {
+    std::string words;
+    for (const Node& node : recording.formulas[i].nodes) words += " " + node_word(node);
+    line("  formula f{}{}  # {}", i, words, text_of(recording.formulas[i], recording.leaves));
+  }
+  for (const ScalarSite& site : recording.scalars) {
+    if (site.op == kNone) {
+      line("  scalar buffer b{} = f{}", site.buffer, site.formula);
+    } else {
+      line("  scalar op {} argument {}{} = f{}", site.op, site.argument,
+           site.item == kNone ? "" : fmt::format(" item {}", site.item), site.formula);
+    }
+  }
+  for (const Predicate& predicate : recording.predicates) {
+    line("  predicate f{} {}", predicate.formula, predicate.is_nonzero ? "nonzero" : "zero");
+  }
+  for (const Advance& advance : recording.advances) {
+    line("  advance {} by {}", in_quotes(advance.path), advance.by);
+  }
+  for (const HostRead& read : recording.reads) {
+    line("  read op {} {}", read.op, name_of(read.use));
+  }
+}
+
 void Printer::print_outcome(const Recording& recording) {
   for (const ModuleAccess& access : recording.module_access) {
     line("  access m{} from op {}", access.module, access.first_op);
@@ -182,6 +235,11 @@ void Printer::print_outcome(const Recording& recording) {
          text_of(seek.state));
   }
   for (TensorId result : recording.results) line("  result {}", print_value({TensorRef{result}}));
+  for (const Number& number : recording.numbers) {
+    line("  number = {}{}", print_value(number.value),
+         number.op == kNone ? "" : fmt::format(" from op {}", number.op));
+  }
+  if (recording.observed != 0) line("  observed {}", recording.observed);
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  exit_gradient {} = {}", in_quotes(gradient.parameter),
          print_value({TensorRef{gradient.tensor}}));

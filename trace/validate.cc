@@ -30,7 +30,11 @@ void check_state(const Trace& trace, const Place& place) {
     if (saved.address_mod_64 >= 64) {
       here.fail(fmt::format("address remainder {}, but it is below 64", saved.address_mod_64));
     }
-    if (!saved.content) here.fail(fmt::format("`{}` has no bytes", saved.path));
+    const bool is_number = std::holds_alternative<std::int64_t>(saved.number.data) ||
+                           std::holds_alternative<Real>(saved.number.data) ||
+                           std::holds_alternative<bool>(saved.number.data);
+    if (!is_number && !saved.content) here.fail(fmt::format("`{}` has no bytes", saved.path));
+    if (is_number && saved.content) here.fail(fmt::format("`{}` has two values", saved.path));
   }
 }
 

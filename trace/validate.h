@@ -10,6 +10,8 @@ namespace steptape::trace {
 inline constexpr int kMaxValueDepth = 32;
 
 /// `validate(const Recording&)` with the words that lead to the recording.
+/// Leaves, formulas and the places where they enter.
+void validate_numbers(const Recording& recording, const Place& place);
 void validate_recording(const Recording& recording, const Place& place);
 
 }  // namespace steptape::trace

@@ -222,6 +222,7 @@ void Checker::check_refusal(const Refusal& refusal, const Place& place) const {
 
 void validate_recording(const Recording& recording, const Place& place) {
   Checker(recording).check(place);
+  validate_numbers(recording, place);
 }
 
 }  // namespace steptape::trace

@@ -63,6 +63,22 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
+/// Whether it is one number: bool, integer or real.
+inline bool is_number(const Value& value) noexcept {
+  return std::holds_alternative<bool>(value.data) ||
+         std::holds_alternative<std::int64_t>(value.data) ||
+         std::holds_alternative<Real>(value.data);
+}
+/// The number as a double; 0 for what is none.
+inline double number_of(const Value& value) noexcept {
+  if (const auto* flag = std::get_if<bool>(&value.data)) return *flag ? 1 : 0;
+  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) {
+    return static_cast<double>(*integer);
+  }
+  const auto* real = std::get_if<Real>(&value.data);
+  return real == nullptr ? 0 : real->value;
+}
+
 /// Calls `visit(TensorId)` for every tensor in `value`, kNoTensor included, in order.
 template <typename Visit>
 void for_each_tensor(const Value& value, Visit&& visit) {

@@ -23,6 +23,16 @@ enum class OnRefusal {
   kThrow,  ///< the call after the one that was refused throws Error (unsupported), nothing changed
 };
 
+/// What a value that the step reads from a tensor (`item`, a comparison on the host) is for.
+enum class HostReads {
+  /// It may decide something: a read that nothing explains must stay as it was in the probes, or
+  /// the
+  /// step is refused (host_read).
+  kRefuse,
+  /// The step only looks at what it reads (logging, a norm that nobody uses): any value will do.
+  kObserve,
+};
+
 /// How ops are intercepted while recording.
 enum class Interception {
   /// A fallback on the dispatch key `Fake`. Where another library, or a later torch, has one, steps
@@ -44,6 +54,7 @@ struct Options {
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
+  HostReads host_reads = HostReads::kRefuse;
   Interception interception = Interception::kFakeKey;
   std::uint32_t max_variants = 8;
   /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own

@@ -90,65 +90,102 @@ struct Argument<std::pair<A, B>> {
   }
 };
 
-/// A result: tensors alone, since a replay computes nothing else. A host value that a step returns
-/// would be yesterday's.
+/// A number that a step returns.
+using Number = std::variant<bool, std::int64_t, double>;
+
+/// The results of a step, flat: tensors and numbers each in their order.
+struct Results {
+  std::vector<at::Tensor> tensors;
+  std::vector<Number> numbers;
+};
+
+/// Takes flat results apart again, in the order in which they were put in.
+class Unpacking {
+ public:
+  explicit Unpacking(Results results) : results_(std::move(results)) {}
+  at::Tensor tensor() { return std::move(results_.tensors.at(next_tensor_++)); }
+  std::vector<at::Tensor> all_tensors() { return std::move(results_.tensors); }
+  template <typename T>
+  T number() {
+    return std::visit([](auto value) { return static_cast<T>(value); },
+                      results_.numbers.at(next_number_++));
+  }
+
+ private:
+  Results results_;
+  std::size_t next_tensor_ = 0;
+  std::size_t next_number_ = 0;
+};
+
+/// A result: tensors, and numbers that the step read from tensors (`loss.item<double>()`), which a
+/// replay reads again. A number that the host worked out is refused: a replay could not.
 template <typename R>
 struct Result {
-  static_assert(kNever<R>,
-                "steptape: a step returns void, a tensor, or a vector, array, pair or tuple of "
-                "tensors; return "
-                "the tensor and read its value outside the step");
+  static_assert(std::is_arithmetic_v<R>,
+                "steptape: a step returns void, tensors, numbers, or an array, pair or tuple of "
+                "these, or a vector of tensors");
+  static void flatten(const R& value, Results& results) {
+    if constexpr (std::is_same_v<R, bool>) {
+      results.numbers.emplace_back(value);
+    } else if constexpr (std::is_floating_point_v<R>) {
+      results.numbers.emplace_back(static_cast<double>(value));
+    } else {
+      results.numbers.emplace_back(static_cast<std::int64_t>(value));
+    }
+  }
+  static R unflatten(Unpacking& results) { return results.template number<R>(); }
 };
 
 template <>
 struct Result<at::Tensor> {
-  static std::vector<at::Tensor> flatten(const at::Tensor& value) { return {value}; }
-  static at::Tensor unflatten(std::vector<at::Tensor> tensors) { return std::move(tensors.at(0)); }
+  static void flatten(const at::Tensor& value, Results& results) {
+    results.tensors.push_back(value);
+  }
+  static at::Tensor unflatten(Unpacking& results) { return results.tensor(); }
 };
 
 template <>
 struct Result<std::vector<at::Tensor>> {
-  static std::vector<at::Tensor> flatten(const std::vector<at::Tensor>& value) { return value; }
-  static std::vector<at::Tensor> unflatten(std::vector<at::Tensor> tensors) { return tensors; }
+  static void flatten(const std::vector<at::Tensor>& value, Results& results) {
+    results.tensors = value;
+  }
+  static std::vector<at::Tensor> unflatten(Unpacking& results) { return results.all_tensors(); }
 };
 
-template <std::size_t N>
-struct Result<std::array<at::Tensor, N>> {
-  static std::vector<at::Tensor> flatten(const std::array<at::Tensor, N>& value) {
-    return {value.begin(), value.end()};
+template <typename T, std::size_t N>
+struct Result<std::array<T, N>> {
+  static void flatten(const std::array<T, N>& values, Results& results) {
+    for (const auto& value : values) Result<T>::flatten(value, results);
   }
-  static std::array<at::Tensor, N> unflatten(std::vector<at::Tensor> tensors) {
-    std::array<at::Tensor, N> value;
-    for (std::size_t i = 0; i < N; ++i) value[i] = std::move(tensors.at(i));
-    return value;
+  static std::array<T, N> unflatten(Unpacking& results) {
+    std::array<T, N> values{};
+    for (auto& value : values) value = Result<T>::unflatten(results);
+    return values;
   }
 };
 
 template <typename... T>
 struct Result<std::tuple<T...>> {
-  static_assert((std::is_same_v<T, at::Tensor> && ...), "steptape: a step returns tensors alone");
-  static std::vector<at::Tensor> flatten(const std::tuple<T...>& value) {
-    return std::apply([](const auto&... tensor) { return std::vector<at::Tensor>{tensor...}; },
-                      value);
+  static_assert((!std::is_same_v<T, std::vector<at::Tensor>> && ...),
+                "steptape: a vector of tensors is a step's only result");
+  static void flatten(const std::tuple<T...>& values, Results& results) {
+    std::apply([&](const auto&... value) { (Result<T>::flatten(value, results), ...); }, values);
   }
-  static std::tuple<T...> unflatten(std::vector<at::Tensor> tensors) {
-    return from(std::move(tensors), std::index_sequence_for<T...>{});
-  }
-
- private:
-  template <std::size_t... I>
-  static std::tuple<T...> from(std::vector<at::Tensor> tensors, std::index_sequence<I...>) {
-    return {std::move(tensors.at(I))...};
+  static std::tuple<T...> unflatten(Unpacking& results) {
+    // braces: from left to right
+    return std::tuple<T...>{Result<T>::unflatten(results)...};
   }
 };
 
-template <>
-struct Result<std::pair<at::Tensor, at::Tensor>> {
-  static std::vector<at::Tensor> flatten(const std::pair<at::Tensor, at::Tensor>& value) {
-    return {value.first, value.second};
+template <typename A, typename B>
+struct Result<std::pair<A, B>> {
+  static void flatten(const std::pair<A, B>& value, Results& results) {
+    Result<A>::flatten(value.first, results);
+    Result<B>::flatten(value.second, results);
   }
-  static std::pair<at::Tensor, at::Tensor> unflatten(std::vector<at::Tensor> tensors) {
-    return {std::move(tensors.at(0)), std::move(tensors.at(1))};
+  static std::pair<A, B> unflatten(Unpacking& results) {
+    A first = Result<A>::unflatten(results);
+    return {std::move(first), Result<B>::unflatten(results)};
   }
 };
 

@@ -38,6 +38,8 @@ class PlayerStep {
   /// (failed_precondition) with the verdict when a guard does not hold; every byte of state is then
   /// as it was, as it is when an op throws.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
+  /// The numbers that the step returned in the last `run`.
+  const std::vector<double>& numbers() const;
   /// The same for a step with exactly one result.
   template <typename... Tensors>
   at::Tensor operator()(const Tensors&... inputs) {
@@ -79,6 +81,13 @@ class Player {
   /// Parameters, module buffers and optimizer state by path. The tensors share the player's memory.
   std::vector<TensorSpec> state() const;
   at::Tensor tensor(const std::string& path) const;
+  /// Hyperparameters, step counters and declared values that can be set:
+  /// "optimizer.param_groups[0].lr", "optimizer.state[model.fc1.weight].step", "tau".
+  std::vector<std::string> scalars() const;
+  double scalar(const std::string& path) const;
+  /// For the steps from now on. Throws Error (invalid_argument) when there is no such number. A
+  /// value that no variant of a step was recorded for makes that step throw its verdict.
+  void set(const std::string& path, double value);
   /// Writes the trace with the state as it is now, atomically. Throws Error (io).
   void save(const std::string& path) const;
 

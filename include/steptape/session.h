@@ -37,9 +37,10 @@ class Step;
 ///
 /// A replay does not run the step function: whatever the function does besides computing on its
 /// arguments and on tracked objects (counting, logging, stepping a scheduler, appending to a list)
-/// happens only in the first, recorded calls and in audits. C++ closures cannot be inspected, so a
-/// captured number that changes later is not noticed either: pass it as an argument.
-/// docs/blind_spots.md lists what Steptape cannot see.
+/// happens only in the first, recorded calls and in audits; `observe` is for looking. C++ closures
+/// cannot be inspected, so a captured number that changes later is not noticed either: pass it as
+/// an argument, or declare it with `host` or `guard`. docs/blind_spots.md lists what Steptape
+/// cannot see.
 ///
 /// While recording, ops of the calling thread (and of the threads autograd runs for it) are written
 /// down; while replaying, a plan made of them runs on the live tensors. Not thread-safe: one thread
@@ -88,6 +89,39 @@ class Session {
   auto wrap(const std::string& name, Function function,
             std::source_location location = std::source_location::current());
 
+  /// Declares a number of the program's own that steps use: `function` is called once a step,
+  /// before anything else, in eager and replayed steps alike, and gives a bool, an integer or a
+  /// floating-point number. Scalars that have its bits in every probe, while it changes, follow it
+  /// from then on; a step that uses it in another way holds for its recorded value alone. This is
+  /// how a schedule, a clock or a random number of the host enters. Must precede the first call of
+  /// a step. Throws Error (invalid_argument) when the name is taken.
+  template <typename Function>
+  Session& host(const std::string& name, Function function) {
+    return declare_host(name, [function = std::move(function)]() mutable {
+      std::vector<pack::Leaf> leaves;
+      pack::Argument<std::decay_t<decltype(function())>>::flatten(function(), leaves);
+      return std::move(leaves.at(0));
+    });
+  }
+
+  /// Declares a fact that plans depend on and that Steptape cannot see, such as the probability of
+  /// a dropout: `function` is called once a step and gives a number, an enum or a string; a plan
+  /// holds for the value it was recorded with. Must precede the first call of a step.
+  template <typename Function>
+  Session& guard(const std::string& name, Function function) {
+    return declare_fact(name, [function = std::move(function)]() mutable {
+      std::vector<pack::Leaf> leaves;
+      pack::Argument<std::decay_t<decltype(function())>>::flatten(function(), leaves);
+      return std::move(leaves.at(0));
+    });
+  }
+
+  /// Called inside a step function: `function` gets the value of `tensor` after the step, in eager
+  /// and replayed steps alike. For logging and assertions: what it throws reaches the caller of the
+  /// step, which has been done. It is kept for replays, so what it refers to must outlive the
+  /// session. Outside a step it is called at once.
+  void observe(const at::Tensor& tensor, std::function<void(const at::Tensor&)> function);
+
   /// Drops all plans; the next calls are recorded again. `why` appears in explain(). For changes
   /// that guards cannot see, such as another captured object.
   void invalidate(const std::string& why);
@@ -104,6 +138,8 @@ class Session {
  private:
   template <typename Signature>
   friend class Step;
+  Session& declare_host(const std::string& name, std::function<pack::Leaf()> function);
+  Session& declare_fact(const std::string& name, std::function<pack::Leaf()> function);
   std::shared_ptr<StepCore> make_step(const std::string& name,
                                       const std::source_location& location);
   template <typename R, typename... A>
@@ -120,8 +156,8 @@ class StepCore {
   virtual ~StepCore() = default;
   /// Runs one step. `eager` runs the user's function and gives its results flat; it is called at
   /// most once. Returns the results of a replay, or none when `eager` ran and its results stand.
-  virtual std::optional<std::vector<at::Tensor>> call(
-      std::vector<pack::Leaf> arguments, const std::function<std::vector<at::Tensor>()>& eager) = 0;
+  virtual std::optional<pack::Results> call(std::vector<pack::Leaf> arguments,
+                                            const std::function<pack::Results()>& eager) = 0;
   virtual Stats stats() const = 0;
   virtual std::string explain() const = 0;
 };
@@ -136,7 +172,7 @@ class Step<R(A...)> {
     leaves.reserve(sizeof...(A));
     (pack::Argument<std::decay_t<A>>::flatten(arguments, leaves), ...);
     if constexpr (std::is_void_v<R>) {
-      core_->call(std::move(leaves), [&]() -> std::vector<at::Tensor> {
+      core_->call(std::move(leaves), [&]() -> pack::Results {
         function_(arguments...);
         return {};
       });
@@ -144,9 +180,13 @@ class Step<R(A...)> {
       std::optional<R> result;
       auto replayed = core_->call(std::move(leaves), [&] {
         result.emplace(function_(arguments...));
-        return pack::Result<R>::flatten(*result);
+        pack::Results results;
+        pack::Result<R>::flatten(*result, results);
+        return results;
       });
-      return replayed ? pack::Result<R>::unflatten(*std::move(replayed)) : *std::move(result);
+      if (!replayed) return *std::move(result);
+      pack::Unpacking unpacking(*std::move(replayed));
+      return pack::Result<R>::unflatten(unpacking);
     }
   }
 

@@ -133,7 +133,6 @@ std::vector<Refusal> refusals_of(const trace::Recording& recording) {
   const std::size_t before = refusals.size();
   refuse_operators(recording, refusals);
   if (refusals.size() != before || !recording.refusals.empty()) return refusals;
-  refuse_unowned_updates(recording, refusals);
   refuse_hidden_aliases(recording, refusals);
   refuse_shared_gradients(recording, refusals);
   return refusals;

@@ -1,5 +1,7 @@
 #include "replayer/analysis/writes.h"
 
+#include <algorithm>
+
 #include "live/operators.h"
 #include "replayer/analysis/lifetimes.h"
 
@@ -27,6 +29,10 @@ Writes writes_of(const trace::Recording& recording) {
     for (const trace::TensorId id : op.unannotated_writes) write(id);
     if (effects.may_throw_on_data) result.last_throwing_op = at;
     result.draws_random |= effects.is_random;
+  }
+  for (const trace::HostRead& read : recording.reads) {
+    if (read.use != trace::ReadUse::kChecked) continue;
+    result.last_throwing_op = std::max(result.last_throwing_op, static_cast<std::int64_t>(read.op));
   }
   for (trace::BufferId buffer = 0; buffer < first.size(); ++buffer) {
     if (first[buffer] >= 0) result.writes.push_back({buffer, first[buffer]});

@@ -15,7 +15,8 @@ struct Writes {
     std::int64_t first_op;
   };
   std::vector<Write> writes;
-  /// The last op that may throw because of the bytes it reads; -1 when none may.
+  /// The last op that may throw because of the bytes it reads, or whose value for the host is
+  /// checked; -1 when there is none.
   std::int64_t last_throwing_op = -1;
   bool draws_random = false;
 };

@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "live/operators.h"
@@ -13,6 +14,9 @@
 #include "replayer/analysis/writes.h"
 #include "replayer/cpu/memory.h"
 #include "replayer/cpu/undo.h"
+#include "replayer/numbers/bindings.h"
+#include "replayer/numbers/evaluator.h"
+#include "trace/element.h"
 
 namespace steptape::replayer::cpu {
 namespace {
@@ -27,6 +31,15 @@ struct Call {
   std::vector<trace::TensorId> placed;   ///< results of an out variant, in the arena
   std::vector<trace::BufferId> release;  ///< adopted buffers last used here
   trace::Index op = 0;
+  /// Position in Recording::reads of an op that gives the host a value, or kNone.
+  trace::Index read = trace::kNone;
+};
+
+/// Where a number goes that is computed anew in each run.
+struct Patch {
+  std::size_t call = 0;  ///< of an argument
+  trace::ScalarSite site;
+  trace::Value recorded;  ///< its kind stays; its value is the one that stands there now
 };
 
 /// Ops are called as they were below autograd: autograd, in-place bookkeeping and autocast have had
@@ -65,11 +78,16 @@ struct Executor::Impl {
   std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
   Undo undo;
   torch::jit::Stack stack;
+  Evaluator evaluator;
+  std::vector<Patch> patches;                       ///< known when the run begins
+  std::vector<std::vector<Patch>> patches_of_read;  ///< by position in Recording::reads
+  std::vector<double> read_values;
 
   Impl(Program lowered, const GeneratorOf& generator)
-      : program(std::move(lowered)), memory(program) {
+      : program(std::move(lowered)), memory(program), evaluator(*program.recording) {
     sort_buffers();
     prepare_calls(generator);
+    prepare_patches();
     plan_releases();
   }
 
@@ -153,6 +171,83 @@ struct Executor::Impl {
     }
   }
 
+  void prepare_patches() {
+    const auto& reads = recording().reads;
+    patches_of_read.resize(reads.size());
+    read_values.resize(reads.size());
+    std::vector<trace::Index> read_of(recording().ops.size(), trace::kNone);
+    for (trace::Index i = 0; i < reads.size(); ++i) read_of[reads[i].op] = i;
+    for (Call& call : calls) call.read = read_of[call.op];
+    for (const trace::ScalarSite& site : recording().scalars) {
+      Patch patch{0, site, recorded_number(recording(), site)};
+      if (site.op != trace::kNone) {
+        const auto at = std::ranges::lower_bound(calls, site.op, {}, &Call::op);
+        if (at == calls.end() || at->op != site.op) continue;
+        patch.call = static_cast<std::size_t>(at - calls.begin());
+      } else if (program.buffers[site.buffer].placement != Placement::kConstant) {
+        continue;
+      }
+      const trace::Index awaited = evaluator.waits_for(site.formula);
+      (awaited == trace::kNone ? patches : patches_of_read[read_of[awaited]])
+          .push_back(std::move(patch));
+    }
+  }
+
+  static c10::IValue ivalue_like(const trace::Value& recorded, double number) {
+    if (std::holds_alternative<bool>(recorded.data)) return number != 0;
+    if (std::holds_alternative<std::int64_t>(recorded.data)) {
+      return static_cast<std::int64_t>(number);
+    }
+    return number;
+  }
+
+  void apply(const Patch& patch) {
+    const double number = evaluator.value(patch.site.formula);
+    if (patch.site.op == trace::kNone) {
+      const trace::Tensor& tensor = recording().tensors[memory.first_on(patch.site.buffer)];
+      trace::put_element(number, tensor.dtype,
+                         static_cast<std::byte*>(memory.address(patch.site.buffer)));
+      return;
+    }
+    c10::IValue& argument = calls[patch.call].arguments[patch.site.argument];
+    if (patch.site.item == trace::kNone) {
+      argument = ivalue_like(patch.recorded, number);
+    } else {
+      apply_item(argument, patch, number);
+    }
+  }
+
+  static void apply_item(c10::IValue& argument, const Patch& patch, double number) {
+    if (argument.isDoubleList()) {
+      argument.toDoubleList().set(patch.site.item, number);
+    } else if (argument.isIntList()) {
+      argument.toIntList().set(patch.site.item, static_cast<std::int64_t>(number));
+    } else {
+      argument.toList().set(patch.site.item, ivalue_like(patch.recorded, number));
+    }
+  }
+
+  /// What op `call` has just given the host.
+  void take_read(const Call& call) {
+    const trace::HostRead& read = recording().reads[call.read];
+    const c10::IValue& value = stack.back();
+    const double number = value.isDouble() ? value.toDouble()
+                          : value.isBool() ? static_cast<double>(value.toBool())
+                                           : static_cast<double>(value.toInt());
+    const double recorded = trace::number_of(recording().ops[call.op].outputs[0]);
+    if (read.use == trace::ReadUse::kChecked &&
+        std::bit_cast<std::uint64_t>(number) != std::bit_cast<std::uint64_t>(recorded)) {
+      throw Changed(RefusalCode::kHostRead, "op " + std::to_string(call.op) + " `" +
+                                                call.callee.schema().name() + "` gave the host " +
+                                                std::to_string(number) + ", in the recording " +
+                                                std::to_string(recorded));
+    }
+    read_values[call.read] = number;
+    if (patches_of_read[call.read].empty()) return;
+    evaluator.read(call.op, number);
+    for (const Patch& patch : patches_of_read[call.read]) apply(patch);
+  }
+
   void plan_releases() {
     const auto end = static_cast<std::int64_t>(recording().ops.size());
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
@@ -208,8 +303,9 @@ struct Executor::Impl {
   }
 
   [[noreturn]] void fail(const Call& call, const char* what) const {
-    throw ShapeChanged("op " + std::to_string(call.op) + " `" + call.callee.schema().name() +
-                       "` gave " + what + " than in the recording");
+    throw Changed(RefusalCode::kDataDependentShape, "op " + std::to_string(call.op) + " `" +
+                                                        call.callee.schema().name() + "` gave " +
+                                                        what + " than in the recording");
   }
 
   void run_calls() {
@@ -219,6 +315,7 @@ struct Executor::Impl {
       stack.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack);
       if (call.adopts) adopt_results(call);
+      if (call.read != trace::kNone) take_read(call);
       if (!ran_before) check_placed(call);
       for (const trace::BufferId id : call.release) memory.release(id);
     }
@@ -250,6 +347,13 @@ struct Executor::Impl {
     return {};
   }
 
+  double number_of(const trace::Number& number) const {
+    for (std::size_t i = 0; i < recording().reads.size(); ++i) {
+      if (recording().reads[i].op == number.op) return read_values[i];
+    }
+    return trace::number_of(number.value);
+  }
+
   void let_go() {
     for (const trace::BufferId id : leftover) memory.release(id);
   }
@@ -261,9 +365,11 @@ struct Executor::Impl {
     }
   }
 
-  Outcome run(std::span<void* const> addresses) {
+  Outcome run(std::span<void* const> addresses, std::span<const double> leaves) {
     running_op = -1;
     bind(addresses);
+    evaluator.begin(leaves);
+    for (const Patch& patch : patches) apply(patch);
     take_undo();
     try {
       run_calls();
@@ -272,6 +378,9 @@ struct Executor::Impl {
         outcome.results.push_back(outcome_of(id));
       for (const trace::ExitGradient& gradient : recording().exit_gradients) {
         outcome.gradients.push_back(outcome_of(gradient.tensor));
+      }
+      for (const trace::Number& number : recording().numbers) {
+        outcome.numbers.push_back(number_of(number));
       }
       let_go();
       return outcome;
@@ -301,7 +410,9 @@ std::vector<trace::BufferId> Executor::written_buffers() const {
 
 bool Executor::draws_random() const { return impl_->draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
-Outcome Executor::run(std::span<void* const> memory) { return impl_->run(memory); }
+Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves) {
+  return impl_->run(memory, leaves);
+}
 const Program& Executor::program() const { return impl_->program; }
 
 PlanStats Executor::stats() const {

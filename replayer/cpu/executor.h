@@ -21,13 +21,18 @@ struct Outcome {
   /// One for each of Recording::results. Undefined where the result is undefined, or where it lies
   /// in bound memory: the caller has the tensor it was given.
   std::vector<at::Tensor> results;
+  /// One for each of Recording::numbers.
+  std::vector<double> numbers;
   /// One for each of Recording::exit_gradients, in the same way.
   std::vector<at::Tensor> gradients;
 };
 
-/// An op returned another shape, dtype or layout than the plan holds.
-struct ShapeChanged : std::runtime_error {
-  using std::runtime_error::runtime_error;
+/// What the plan takes for given turned out otherwise in mid-run: an op returned another shape,
+/// dtype or layout, or gave the host another value. Everything is as it was before the run.
+struct Changed : std::runtime_error {
+  Changed(RefusalCode refusal, const std::string& message)
+      : std::runtime_error(message), code(refusal) {}
+  RefusalCode code;
 };
 
 /// A run threw where nothing should be able to, behind a write of which no copy was taken: the
@@ -63,9 +68,10 @@ class Executor {
 
   /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
   /// the same address modulo 64 as the recording says. When an op throws, everything written so far
-  /// and the generators are put back before the exception goes on; ShapeChanged likewise. Throws
-  /// Torn when that could not be done.
-  Outcome run(std::span<void* const> memory);
+  /// and the generators are put back before the exception goes on; Changed likewise. Throws
+  /// Torn when that could not be done. `leaves` has a value for each of Recording::leaves; those of
+  /// host reads come from the run itself.
+  Outcome run(std::span<void* const> memory, std::span<const double> leaves = {});
 
   const Program& program() const;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.

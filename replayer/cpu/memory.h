@@ -27,6 +27,8 @@ class Memory {
 
   void point_at(trace::BufferId buffer, void* address);
   void* address(trace::BufferId buffer) const;
+  /// The first tensor on a buffer.
+  trace::TensorId first_on(trace::BufferId buffer) const { return tensors_on_[buffer].front(); }
   void adopt(trace::BufferId buffer, const c10::Storage& storage);
   /// Lets go of an adopted storage.
   void release(trace::BufferId buffer);

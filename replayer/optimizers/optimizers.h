@@ -1,33 +1,36 @@
 #pragma once
 
-#include <vector>
+#include <span>
 
-#include "steptape/refusal.h"
+#include "replayer/optimizers/update.h"
 #include "trace/model.h"
 
-/// What is known about how each optimizer type computes the scalars of its ops. One file an
-/// optimizer.
+/// What is known about how each optimizer type computes the numbers of its ops: one file an
+/// optimizer. The order of operations is that of the eager code, since it decides the last bits.
 namespace steptape::replayer {
 
-/// Why the scalars of an optimizer of this type may not stand in a plan as they were recorded;
-/// empty text when they may, because each of them is a hyperparameter, which a guard holds.
-struct OptimizerKnowledge {
-  const char* type;  ///< OptimizerLayout::type
-  const char* why_not;
+struct Lowering {
+  const char* type;          ///< OptimizerLayout::type
+  void (*match)(Update&);    ///< the update of one parameter
+  bool counts_steps = true;  ///< whether each update advances a counter that users see
 };
 
-/// sgd.cc: lr, momentum, dampening and weight decay enter the ops as they stand (`-lr`, `1 -
-/// dampening`); nothing depends on the step count once momentum buffers exist.
-extern const OptimizerKnowledge kSgd;
-/// varying.cc: optimizers whose scalars follow the step count or tensor values.
-extern const std::vector<OptimizerKnowledge> kVarying;
+extern const Lowering kSgd;
+extern const Lowering kAdam;
+extern const Lowering kAdamW;
+extern const Lowering kRmsprop;
+extern const Lowering kAdagrad;
 
-/// Refuses every tracked optimizer that wrote something and whose scalars are not all
-/// hyperparameters.
+std::span<const Lowering* const> lowerings() noexcept;
+
+/// Finds the updates of every tracked optimizer in `recording` and writes down what their numbers
+/// follow from: leaves, formulas, scalars, predicates, advances. What cannot be accounted for
+/// becomes a refusal (optimizer_unsupported): an optimizer without a lowering that wrote something,
+/// an update that is not the one of its type, a formula that does not give the recorded bits.
+void bind_optimizers(trace::Recording& recording);
+
+/// What a plan from this recording would freeze: an optimizer that wrote and has no formulas; a
+/// parameter with a gradient that is updated while no tracked optimizer holds it.
 void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& refusals);
-
-/// Refuses a step that updates a parameter with a gradient while no tracked optimizer holds it: the
-/// update's scalars would be frozen without a guard.
-void refuse_unowned_updates(const trace::Recording& recording, std::vector<Refusal>& refusals);
 
 }  // namespace steptape::replayer

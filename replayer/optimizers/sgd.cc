@@ -1,10 +1,32 @@
 #include "replayer/optimizers/optimizers.h"
 
 namespace steptape::replayer {
+namespace {
 
-// torch/csrc/api/src/optim/sgd.cpp: `grad.add(p, wd)`, `buf.mul_(momentum).add_(grad, 1 -
-// dampening)`, `p.add_(grad, -lr)`. The first step with momentum clones the gradient instead; it
-// creates state, so it is a warm-up and never planned from.
-const OptimizerKnowledge kSgd = {"torch::optim::SGD", ""};
+// torch/csrc/api/src/optim/sgd.cpp. The first step with momentum clones the gradient into the
+// buffer instead; it creates state, so it is a warm-up and never planned from.
+void match(Update& update) {
+  const trace::Formula momentum = update.hyperparameter("momentum");
+  Slot change = update.gradient();
+  if (update.when(update.hyperparameter("weight_decay"))) {
+    change = update.call("aten::add.Tensor",
+                         {change, update.parameter(), update.hyperparameter("weight_decay")});
+  }
+  if (update.when(momentum)) {
+    Slot buffer = update.state("momentum_buffer");
+    buffer = update.call("aten::mul_.Scalar", {buffer, momentum});
+    buffer = update.call("aten::add_.Tensor",
+                         {buffer, change, trace::constant(1) - update.hyperparameter("dampening")});
+    change = update.when(update.hyperparameter("nesterov"))
+                 ? update.call("aten::add.Tensor", {change, buffer, momentum})
+                 : buffer;
+  }
+  update.call("aten::add_.Tensor",
+              {update.parameter(), change, trace::constant(-1) * update.hyperparameter("lr")});
+}
+
+}  // namespace
+
+const Lowering kSgd = {"torch::optim::SGD", &match, false};
 
 }  // namespace steptape::replayer

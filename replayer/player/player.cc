@@ -15,6 +15,7 @@ namespace steptape {
 struct PlayerStep::Impl {
   std::string name;
   std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
+  std::vector<double> numbers;  ///< of the last run
 };
 
 struct Player::Impl {
@@ -81,7 +82,10 @@ std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
   for (const auto& variant : impl_->variants) {
     const std::vector<live::Argument> arguments = arguments_of(inputs, variant->recording());
     newest = variant->check(arguments);
-    if (newest) return variant->run(arguments);
+    if (!newest) continue;
+    replayer::Results results = variant->run(arguments);
+    impl_->numbers = std::move(results.numbers);
+    return std::move(results.tensors);
   }
   throw Error(ErrorCode::kFailedPrecondition,
               "step \"" + impl_->name + "\" was not run: " + newest.text() +
@@ -98,6 +102,8 @@ Verdict PlayerStep::check(const std::vector<at::Tensor>& inputs) const {
   }
   return newest;
 }
+
+const std::vector<double>& PlayerStep::numbers() const { return impl_->numbers; }
 
 const std::string& PlayerStep::name() const { return impl_->name; }
 
@@ -117,7 +123,7 @@ std::vector<TensorSpec> PlayerStep::inputs() const {
 std::vector<TensorSpec> PlayerStep::results() const {
   const trace::Recording& recording = impl_->variants.front()->recording();
   std::vector<TensorSpec> specs;
-  for (std::size_t i = 0; i < recording.results.size(); ++i) {
+  for (std::size_t i = 0; i < recording.results.size() - recording.observed; ++i) {
     specs.push_back(spec_of(recording, recording.results[i], "results[" + std::to_string(i) + "]"));
   }
   return specs;
@@ -191,6 +197,19 @@ at::Tensor Player::tensor(const std::string& path) const {
     }
   }
   throw Error(ErrorCode::kInvalidArgument, "the trace holds no tensor \"" + path + "\"");
+}
+
+std::vector<std::string> Player::scalars() const { return impl_->state.numbers(); }
+
+double Player::scalar(const std::string& path) const {
+  if (const auto number = impl_->state.number(path)) return *number;
+  throw Error(ErrorCode::kInvalidArgument, "the trace holds no number \"" + path + "\"");
+}
+
+void Player::set(const std::string& path, double value) {
+  if (impl_->state.set_number(path, value)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "the trace holds no number \"" + path + "\"; there are: " + join(scalars(), ", "));
 }
 
 void Player::save(const std::string& path) const {

@@ -38,7 +38,9 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
   const at::Tensor like = cpu::state_of(at::detail::getDefaultCPUGenerator());
   for (const trace::Saved& entry : saved) {
-    if (entry.path == "generator.default") {
+    if (trace::is_number(entry.number)) {
+      numbers_.emplace(entry.path, entry.number);
+    } else if (entry.path == "generator.default") {
       default_generator_ = bytes_as_tensor(entry, like);
     } else if (entry.path.starts_with(kGenerator)) {
       at::Generator generator = at::detail::createCPUGenerator();
@@ -59,6 +61,38 @@ void PlayerState::put(const std::string& path, const c10::Storage& storage) {
   buffers_.insert_or_assign(path, storage);
 }
 
+std::optional<double> PlayerState::number(const std::string& path) const {
+  const auto found = numbers_.find(path);
+  if (found == numbers_.end()) return std::nullopt;
+  return trace::number_of(found->second);
+}
+
+std::vector<std::string> PlayerState::numbers() const {
+  std::vector<std::string> paths;
+  for (const auto& [path, number] : numbers_) paths.push_back(path);
+  return paths;
+}
+
+bool PlayerState::set_number(const std::string& path, double value) {
+  const auto found = numbers_.find(path);
+  if (found == numbers_.end()) return false;
+  trace::Value& number = found->second;
+  if (std::holds_alternative<bool>(number.data)) {
+    number = {value != 0};
+  } else if (std::holds_alternative<std::int64_t>(number.data)) {
+    number = {static_cast<std::int64_t>(value)};
+  } else {
+    number = {trace::Real{value}};
+  }
+  return true;
+}
+
+void PlayerState::advance(const trace::Advance& advance) {
+  const auto found = numbers_.find(advance.path);
+  if (found == numbers_.end()) return;
+  found->second = {static_cast<std::int64_t>(trace::number_of(found->second)) + advance.by};
+}
+
 at::Generator PlayerState::generator(const std::string& path) {
   if (path == "default") return at::detail::getDefaultCPUGenerator();
   const auto found = generators_.find(path);
@@ -76,6 +110,7 @@ std::vector<trace::Saved> PlayerState::save() const {
     saved.push_back({path, static_cast<std::uint8_t>(storage.nbytes() == 0 ? 0 : remainder),
                      trace::make_blob(storage.data(), storage.nbytes())});
   }
+  for (const auto& [path, number] : numbers_) saved.push_back({path, 0, nullptr, number});
   saved.push_back(saved_state("default", default_generator_));
   for (const auto& [path, generator] : generators_) {
     saved.push_back(saved_state(path, cpu::state_of(generator)));

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,17 @@ class PlayerState {
   const c10::Storage& storage(const std::string& path) const { return buffers_.at(path); }
   void put(const std::string& path, const c10::Storage& storage);
   void erase(const std::string& path) { buffers_.erase(path); }
+
+  /// A hyperparameter, step counter or declared value; none where the trace saved none.
+  std::optional<double> number(const std::string& path) const;
+  std::vector<std::string> numbers() const;
+  /// Sets one that exists, keeping its kind. False where there is none of this path.
+  bool set_number(const std::string& path, double value);
+  void advance(const trace::Advance& advance);
+  /// A value of Session::host: stays as recorded until it is set.
+  void declare(const std::string& name, const trace::Value& recorded) {
+    numbers_.try_emplace(name, recorded);
+  }
 
   /// A tracked generator of the trace, the player's own. Throws Error (unsupported) when the trace
   /// holds no state for it.
@@ -46,6 +58,7 @@ class PlayerState {
 
  private:
   std::map<std::string, c10::Storage> buffers_;
+  std::map<std::string, trace::Value> numbers_;
   std::map<std::string, at::Generator> generators_;
   at::Tensor default_generator_;
 };

@@ -1,5 +1,6 @@
 #include "replayer/player/player_variant.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -8,9 +9,12 @@
 #include "guards/ambient_guard.h"
 #include "guards/mismatch.h"
 #include "guards/positions.h"
+#include "guards/predicates.h"
 #include "replayer/cpu/tensor_on.h"
+#include "replayer/numbers/bindings.h"
 #include "replayer/passes/passes.h"
 #include "steptape/error.h"
+#include "trace/text.h"
 
 namespace steptape::replayer {
 namespace {
@@ -38,6 +42,7 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording, 
       *recording_, guards::positions_of(*recording_, executor_.bound()),
       executor_.written_buffers());
   find_memory();
+  find_numbers();
   plan_us_ +=
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
           .count();
@@ -75,6 +80,36 @@ void PlayerVariant::find_memory() {
                                            "; save it with Session::save(path, State::kWith)");
 }
 
+/// Every number that a formula starts from must be in the trace; hyperparameters without formulas
+/// must stay as they were recorded.
+void PlayerVariant::find_numbers() {
+  leaves_ = recorded_leaves(*recording_);
+  for (const trace::Leaf& leaf : recording_->leaves) {
+    const bool saved =
+        leaf.kind == trace::LeafKind::kHyperparameter || leaf.kind == trace::LeafKind::kStateNumber;
+    if (!saved || state_.number(leaf.path)) continue;
+    throw Error(ErrorCode::kUnsupported, "the trace holds no value of " + leaf.path +
+                                             "; save it with Session::save(path, State::kWith)");
+  }
+  for (const trace::NamedValue& value : recording_->host_values) {
+    state_.declare(value.name, value.value);
+  }
+}
+
+Verdict PlayerVariant::check_numbers() {
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    if (const auto number = state_.number(recording_->leaves[i].path)) leaves_[i] = *number;
+  }
+  for (const trace::NamedValue& value : recording_->host_values) {
+    const auto found = state_.number(value.name);
+    const trace::Leaf leaf{trace::LeafKind::kHostValue, value.name};
+    const bool is_leaf = std::ranges::find(recording_->leaves, leaf) != recording_->leaves.end();
+    if (is_leaf || !found || *found == trace::number_of(value.value)) continue;
+    return guards::failed(value.name, trace::print_value(value.value), std::to_string(*found));
+  }
+  return guards::check_predicates(*recording_, leaves_);
+}
+
 Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   memory_.assign(executor_.bound().size(), nullptr);
   for (std::size_t i = 0; i < memory_.size(); ++i) {
@@ -92,7 +127,8 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
       return guards::failed(tracked.path, there ? "None" : "defined", there ? "defined" : "None");
     }
   }
-  if (Verdict verdict = inputs_->check(arguments, memory_); !verdict) return verdict;
+  if (Verdict verdict = check_numbers(); !verdict) return verdict;
+  if (Verdict verdict = inputs_->check(arguments, memory_, leaves_); !verdict) return verdict;
   return check_ambient();
 }
 
@@ -110,16 +146,18 @@ Verdict PlayerVariant::check_ambient() {
   return {};
 }
 
-std::vector<at::Tensor> PlayerVariant::run(std::span<const live::Argument> arguments) {
+Results PlayerVariant::run(std::span<const live::Argument> arguments) {
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_.draws_random()) generator.emplace(state_);
-  const cpu::Outcome outcome = executor_.run(memory_);
+  const cpu::Outcome outcome = executor_.run(memory_, leaves_);
   generator.reset();
-  std::vector<at::Tensor> results;
-  for (std::size_t i = 0; i < recording_->results.size(); ++i) {
-    results.push_back(result_of(i, outcome, arguments));
+  Results results;
+  results.numbers = outcome.numbers;
+  for (std::size_t i = 0; i < recording_->results.size() - recording_->observed; ++i) {
+    results.tensors.push_back(result_of(i, outcome, arguments));
   }
   settle_gradients(outcome);
+  for (const trace::Advance& advance : recording_->advances) state_.advance(advance);
   ++replays_;
   return results;
 }

@@ -14,6 +14,12 @@
 
 namespace steptape::replayer {
 
+/// What one run gives, flat.
+struct Results {
+  std::vector<at::Tensor> tensors;
+  std::vector<double> numbers;
+};
+
 /// One trusted recording of a trace, planned over a player's memory.
 class PlayerVariant {
  public:
@@ -22,13 +28,15 @@ class PlayerVariant {
 
   Verdict check(std::span<const live::Argument> arguments);
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
-  std::vector<at::Tensor> run(std::span<const live::Argument> arguments);
+  Results run(std::span<const live::Argument> arguments);
 
   const trace::Recording& recording() const { return *recording_; }
   PlanStats stats() const;
 
  private:
   void find_memory();
+  void find_numbers();
+  Verdict check_numbers();
   Verdict check_ambient();
   void settle_gradients(const cpu::Outcome& outcome);
   at::Tensor result_of(std::size_t index, const cpu::Outcome& outcome,
@@ -41,6 +49,7 @@ class PlayerVariant {
   std::unique_ptr<guards::InputGuard> inputs_;
   std::vector<c10::Storage> outside_;  ///< by position in the executor's bound list; null elsewhere
   std::vector<void*> memory_;
+  std::vector<double> leaves_;
   bool ambient_known_ = false;
   live::Ambient ambient_{};  ///< the newest that was found to agree
   std::uint64_t replays_ = 0;

@@ -64,17 +64,6 @@ TEST(EffectsTest, ArithmeticCannotThrowOnData) {
   EXPECT_TRUE(effects_of(op("aten::linalg_cholesky_ex")).may_throw_on_data);
 }
 
-TEST(EffectsTest, IndexHasADynamicShapeForMasksOnly) {
-  const auto index = op("aten::index", "Tensor");
-  const auto call = [&](const at::Tensor& by) {
-    const c10::List<std::optional<at::Tensor>> list({std::nullopt, by});
-    return has_dynamic_shape(index, std::vector<c10::IValue>{at::zeros({2, 3}), list});
-  };
-  EXPECT_TRUE(call(at::ones({3}, at::kBool)));
-  EXPECT_TRUE(call(at::ones({3}, at::kByte)));
-  EXPECT_FALSE(call(at::ones({3}, at::kLong)));
-}
-
 TEST(EffectsTest, EveryRowNamesAnOperatorAndAReason) {
   std::set<std::string> names;
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) names.insert(name.name);

@@ -66,18 +66,22 @@ torch::optim::SGDOptions& options_of(SgdTraining& training) {
   return static_cast<torch::optim::SGDOptions&>(training.optimizer.param_groups()[0].options());
 }
 
-TEST_F(GuardsTest, ALearningRateThatChangesIsNoticedAndReplaysAgainLater) {
-  both([](SgdTraining& training) { options_of(training).lr(0.05); });
-  expect_mismatch("optimizer.param_groups[0].lr");
-  for (const Batch& batch : make_batches(4)) step_both(batch);
-  EXPECT_EQ(train_.stats().variants.size(), 2U) << train_.explain();
-  both([](SgdTraining& training) { options_of(training).lr(0.1); });
+TEST_F(GuardsTest, AHyperparameterTakesANewValueAfterOneAudit) {
+  both([](SgdTraining& training) { options_of(training).lr(0.05).momentum(0.5); });
+  step_both(make_batches(1)[0]);
+  EXPECT_EQ(train_.stats().audits, 1U);
+  both([](SgdTraining& training) { options_of(training).lr(0.2).momentum(0.7); });
   expect_replay();
+  EXPECT_EQ(train_.stats().variants.size(), 1U) << train_.explain();
 }
 
-TEST_F(GuardsTest, MomentumThatChangesIsNoticed) {
-  both([](SgdTraining& training) { options_of(training).momentum(0.5); });
-  expect_mismatch("optimizer.param_groups[0].momentum");
+TEST_F(GuardsTest, AHyperparameterThatSwitchesABranchIsNoticed) {
+  both([](SgdTraining& training) { options_of(training).weight_decay(0.1); });
+  expect_mismatch("optimizer.param_groups[0].weight_decay");
+  for (const Batch& batch : make_batches(4)) step_both(batch);
+  EXPECT_EQ(train_.stats().variants.size(), 2U) << train_.explain();
+  both([](SgdTraining& training) { options_of(training).weight_decay(0); });
+  expect_replay();
 }
 
 TEST_F(GuardsTest, EvalModeIsNoticed) {

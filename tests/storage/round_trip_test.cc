@@ -13,6 +13,12 @@ TEST_F(RoundTripTest, EveryKindOfThingComesBack) {
   EXPECT_EQ(read(path_), trace);
 }
 
+TEST_F(RoundTripTest, HostNumbersComeBack) {
+  const trace::Trace trace = test::numbers_trace();
+  written(trace);
+  EXPECT_EQ(read(path_), trace);
+}
+
 TEST_F(RoundTripTest, AnEmptyTraceComesBack) {
   written({});
   EXPECT_EQ(read(path_), trace::Trace());

@@ -16,6 +16,8 @@ inline std::string golden_text(const std::string& name) {
 
 /// A step of a linear layer with SGD: every kind of thing that a trace may hold, once.
 inline trace::Trace train_trace() { return trace::parse(golden_text("train.txt")); }
+/// Host numbers of every kind and where they enter.
+inline trace::Trace numbers_trace() { return trace::parse(golden_text("numbers.txt")); }
 inline trace::Recording train_recording() { return train_trace().steps[0].recordings[0]; }
 
 }  // namespace steptape::test

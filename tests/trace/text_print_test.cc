@@ -11,6 +11,7 @@ using test::train_trace;
 
 TEST(PrintTest, GoldenTextComesBackAsItWas) {
   EXPECT_EQ(print(train_trace(), Contents::kBytes), golden_text("train.txt"));
+  EXPECT_EQ(print(test::numbers_trace(), Contents::kBytes), golden_text("numbers.txt"));
 }
 
 TEST(PrintTest, TextOfARecordingComesBack) {

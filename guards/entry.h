@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trace/value.h"
+
+namespace steptape::guards {
+
+/// What checking the guards of a plan finds out for its run. Reused from step to step, so that
+/// nothing is allocated.
+struct Entry {
+  std::vector<void*> memory;   ///< an address for each bound buffer
+  std::vector<double> leaves;  ///< a value for each of Recording::leaves
+  /// A hyperparameter with formulas has a value that no verified run of this plan has seen.
+  bool has_unseen_hyperparameter = false;
+};
+
+/// What the program declares beside the arguments of a step, as it stands when the step begins.
+struct Declared {
+  std::vector<trace::Value> host_values;  ///< of Session::host, in the order of declaration
+  std::vector<trace::Value> facts;        ///< of Session::guard
+};
+
+}  // namespace steptape::guards

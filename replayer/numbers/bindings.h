@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::replayer {
+
+/// Fills the leaves, formulas and scalars of a recording, each leaf and formula once.
+class Bindings {
+ public:
+  explicit Bindings(trace::Recording& recording);
+
+  trace::Index leaf(trace::LeafKind kind, const std::string& path);
+  trace::Index formula(const trace::Formula& formula);
+  /// The number at this place of the recording is what `formula` gives. A place is bound once.
+  void bind(trace::ScalarSite site, const trace::Formula& formula);
+  bool is_bound(const trace::ScalarSite& site) const;
+  void require(const trace::Formula& formula, bool is_nonzero);
+  void advance(const std::string& path);
+  /// What `formula` gave when the recording was made.
+  double recorded(const trace::Formula& formula) const;
+
+ private:
+  using Place = std::vector<trace::Index>;
+  static Place place_of(const trace::ScalarSite& site);
+
+  trace::Recording& recording_;
+  std::unordered_map<std::string, double> numbers_;  ///< everything that a leaf may stand for
+  std::vector<double> values_;                       ///< of the leaves
+  std::map<std::pair<trace::LeafKind, std::string>, trace::Index> leaves_;
+  std::map<std::vector<std::uint64_t>, trace::Index> formulas_;
+  std::map<Place, std::size_t> places_;
+};
+
+/// What each leaf was when the recording was made: hyperparameters, counters, arguments and host
+/// values at entry, host reads as they came.
+std::vector<double> recorded_leaves(const trace::Recording& recording);
+
+/// The number at `site`, as recorded: of an op's argument, or the element of a host-made tensor.
+trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site);
+
+}  // namespace steptape::replayer

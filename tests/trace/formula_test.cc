@@ -1,0 +1,52 @@
+#include "trace/formula.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace steptape::trace {
+namespace {
+
+const std::vector<Leaf> kLeaves = {{LeafKind::kHyperparameter, "lr"},
+                                   {LeafKind::kHyperparameter, "beta"},
+                                   {LeafKind::kStateNumber, "step"}};
+
+Formula bias_correction() { return constant(1) - power(leaf(1), leaf(2) + constant(1)); }
+
+TEST(FormulaTest, GivesTheBitsOfTheExpression) {
+  const std::vector<double> values = {3e-4, 0.999, 1269};
+  EXPECT_EQ(evaluate(bias_correction(), values), 1 - std::pow(0.999, 1270));
+  EXPECT_EQ(evaluate(square_root(bias_correction()), values), std::sqrt(1 - std::pow(0.999, 1270)));
+  EXPECT_EQ(evaluate(-(leaf(0) / bias_correction()), values),
+            -(3e-4 / (1 - std::pow(0.999, 1270))));
+  EXPECT_EQ(evaluate(maximum(leaf(0), constant(0)), values), 3e-4);
+  EXPECT_EQ(evaluate(leaf(0) * leaf(1) + constant(2), values), 3e-4 * 0.999 + 2);
+}
+
+TEST(FormulaTest, NegativeZeroKeepsItsSign) {
+  EXPECT_TRUE(std::signbit(evaluate(constant(-1) * constant(0), {})));
+  EXPECT_TRUE(std::signbit(evaluate(-constant(0), {})));
+}
+
+TEST(FormulaTest, ReadsAsAPersonWritesIt) {
+  EXPECT_EQ(text_of(-(leaf(0) / bias_correction()), kLeaves),
+            "-(lr ÷ (1 - pow(beta, (step + 1))))");
+}
+
+TEST(FormulaTest, OnlyWellFormedOnesAreTaken) {
+  EXPECT_TRUE(is_well_formed(bias_correction(), 3));
+  EXPECT_FALSE(is_well_formed(bias_correction(), 2)) << "a leaf that does not exist";
+  EXPECT_FALSE(is_well_formed({}, 3)) << "no value";
+  EXPECT_FALSE(is_well_formed({{{Operation::kNegate, {}, kNone}}}, 3)) << "nothing to negate";
+  Formula two = constant(1);
+  two.nodes.push_back(two.nodes[0]);
+  EXPECT_FALSE(is_well_formed(two, 3)) << "two values";
+  Formula deep = constant(1);
+  deep.nodes.resize(kMaxFormulaDepth + 1, deep.nodes[0]);
+  deep.nodes.resize(2 * kMaxFormulaDepth + 1, {Operation::kAdd, {}, kNone});
+  EXPECT_FALSE(is_well_formed(deep, 3)) << "too deep";
+  EXPECT_FALSE(is_well_formed({{{static_cast<Operation>(99), {}, kNone}}}, 3));
+}
+
+}  // namespace
+}  // namespace steptape::trace

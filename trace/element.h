@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+
+#include "trace/dtype.h"
+#include "trace/value.h"
+
+/// Single elements of tensors as host numbers.
+namespace steptape::trace {
+
+/// The element at `bytes`; None for a dtype that no host number stands for (16-bit floats,
+/// complex).
+Value element_of(const std::byte* bytes, DType dtype) noexcept;
+
+/// Writes `number` as an element, rounded as a C++ conversion rounds. False, with nothing written,
+/// for a dtype that element_of gives None for.
+bool put_element(double number, DType dtype, std::byte* bytes) noexcept;
+
+}  // namespace steptape::trace

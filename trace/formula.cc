@@ -1,0 +1,212 @@
+#include "trace/formula.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "steptape/error.h"
+
+namespace steptape::trace {
+namespace {
+
+struct OperationRow {
+  Operation operation;
+  std::string_view name;
+  int operands;
+};
+
+constexpr std::array kOperations = {
+    OperationRow{Operation::kConstant, "constant", 0}, OperationRow{Operation::kLeaf, "leaf", 0},
+    OperationRow{Operation::kAdd, "add", 2},           OperationRow{Operation::kSubtract, "sub", 2},
+    OperationRow{Operation::kMultiply, "mul", 2},      OperationRow{Operation::kDivide, "div", 2},
+    OperationRow{Operation::kPower, "pow", 2},         OperationRow{Operation::kMaximum, "max", 2},
+    OperationRow{Operation::kSquareRoot, "sqrt", 1},   OperationRow{Operation::kNegate, "neg", 1},
+};
+
+struct LeafRow {
+  LeafKind kind;
+  std::string_view name;
+};
+
+constexpr std::array kLeafKinds = {
+    LeafRow{LeafKind::kHyperparameter, "hyperparameter"},
+    LeafRow{LeafKind::kStateNumber, "state_number"},
+    LeafRow{LeafKind::kArgument, "argument"},
+    LeafRow{LeafKind::kHostValue, "host_value"},
+    LeafRow{LeafKind::kHostRead, "host_read"},
+};
+
+const OperationRow* row_of(Operation operation) noexcept {
+  for (const OperationRow& row : kOperations) {
+    if (row.operation == operation) return &row;
+  }
+  return nullptr;
+}
+
+Formula joined(const Formula& a, const Formula& b, Operation operation) {
+  Formula formula = a;
+  formula.nodes.insert(formula.nodes.end(), b.nodes.begin(), b.nodes.end());
+  formula.nodes.push_back({operation, {}, kNone});
+  return formula;
+}
+
+Formula applied(const Formula& a, Operation operation) {
+  Formula formula = a;
+  formula.nodes.push_back({operation, {}, kNone});
+  return formula;
+}
+
+double apply(Operation operation, double a, double b) noexcept {
+  switch (operation) {
+    case Operation::kAdd:
+      return a + b;
+    case Operation::kSubtract:
+      return a - b;
+    case Operation::kMultiply:
+      return a * b;
+    case Operation::kDivide:
+      return a / b;
+    case Operation::kPower:
+      return std::pow(a, b);
+    case Operation::kMaximum:
+      return a > b ? a : b;
+    case Operation::kSquareRoot:
+      return std::sqrt(a);
+    case Operation::kNegate:
+      return -a;
+    case Operation::kConstant:
+    case Operation::kLeaf:
+      break;
+  }
+  return a;
+}
+
+std::string_view sign_of(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::kAdd:
+      return " + ";
+    case Operation::kSubtract:
+      return " - ";
+    case Operation::kMultiply:
+      return " × ";
+    case Operation::kDivide:
+      return " ÷ ";
+    default:
+      return "";
+  }
+}
+
+std::string words_of(const Node& node, std::span<const Leaf> leaves) {
+  if (node.operation == Operation::kConstant) return fmt::format("{}", node.constant.value);
+  return node.leaf < leaves.size() ? leaves[node.leaf].path : fmt::format("l{}", node.leaf);
+}
+
+}  // namespace
+
+std::string_view name_of(LeafKind kind) noexcept {
+  for (const LeafRow& row : kLeafKinds) {
+    if (row.kind == kind) return row.name;
+  }
+  return "unknown";
+}
+
+LeafKind leaf_kind_of(std::string_view name) {
+  for (const LeafRow& row : kLeafKinds) {
+    if (row.name == name) return row.kind;
+  }
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("no kind of leaf is called `{}`", name));
+}
+
+std::string_view name_of(Operation operation) noexcept {
+  const OperationRow* row = row_of(operation);
+  return row == nullptr ? "unknown" : row->name;
+}
+
+Operation operation_of(std::string_view name) {
+  for (const OperationRow& row : kOperations) {
+    if (row.name == name) return row.operation;
+  }
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("no operation is called `{}`", name));
+}
+
+int operands_of(Operation operation) noexcept {
+  const OperationRow* row = row_of(operation);
+  return row == nullptr ? 0 : row->operands;
+}
+
+Formula constant(double value) { return {{{Operation::kConstant, {value}, kNone}}}; }
+Formula leaf(Index leaf) { return {{{Operation::kLeaf, {}, leaf}}}; }
+Formula operator+(const Formula& a, const Formula& b) { return joined(a, b, Operation::kAdd); }
+Formula operator-(const Formula& a, const Formula& b) { return joined(a, b, Operation::kSubtract); }
+Formula operator*(const Formula& a, const Formula& b) { return joined(a, b, Operation::kMultiply); }
+Formula operator/(const Formula& a, const Formula& b) { return joined(a, b, Operation::kDivide); }
+Formula operator-(const Formula& a) { return applied(a, Operation::kNegate); }
+Formula power(const Formula& base, const Formula& exponent) {
+  return joined(base, exponent, Operation::kPower);
+}
+Formula maximum(const Formula& a, const Formula& b) { return joined(a, b, Operation::kMaximum); }
+Formula square_root(const Formula& a) { return applied(a, Operation::kSquareRoot); }
+
+bool is_well_formed(const Formula& formula, std::size_t leaves) noexcept {
+  std::size_t depth = 0;
+  for (const Node& node : formula.nodes) {
+    if (row_of(node.operation) == nullptr) return false;
+    if (node.operation == Operation::kLeaf && node.leaf >= leaves) return false;
+    const auto operands = static_cast<std::size_t>(operands_of(node.operation));
+    if (depth < operands) return false;
+    depth += 1 - operands;
+    if (depth > kMaxFormulaDepth) return false;
+  }
+  return depth == 1;
+}
+
+double evaluate(const Formula& formula, std::span<const double> leaves) noexcept {
+  std::array<double, kMaxFormulaDepth> stack{};
+  std::size_t depth = 0;
+  for (const Node& node : formula.nodes) {
+    switch (operands_of(node.operation)) {
+      case 0:
+        stack[depth++] =
+            node.operation == Operation::kLeaf ? leaves[node.leaf] : node.constant.value;
+        break;
+      case 1:
+        stack[depth - 1] = apply(node.operation, stack[depth - 1], 0);
+        break;
+      default:
+        --depth;
+        stack[depth - 1] = apply(node.operation, stack[depth - 1], stack[depth]);
+    }
+  }
+  return stack[0];
+}
+
+std::string text_of(const Formula& formula, std::span<const Leaf> leaves) {
+  std::vector<std::string> stack;
+  const auto take = [&stack] {
+    std::string top = stack.empty() ? "?" : std::move(stack.back());
+    if (!stack.empty()) stack.pop_back();
+    return top;
+  };
+  for (const Node& node : formula.nodes) {
+    const int operands = operands_of(node.operation);
+    if (operands == 0) {
+      stack.push_back(words_of(node, leaves));
+      continue;
+    }
+    const std::string b = take();
+    const std::string_view sign = sign_of(node.operation);
+    if (operands == 1) {
+      stack.push_back(node.operation == Operation::kNegate
+                          ? fmt::format("-{}", b)
+                          : fmt::format("{}({})", name_of(node.operation), b));
+    } else if (const std::string a = take(); sign.empty()) {
+      stack.push_back(fmt::format("{}({}, {})", name_of(node.operation), a, b));
+    } else {
+      stack.push_back(fmt::format("({}{}{})", a, sign, b));
+    }
+  }
+  return take();
+}
+
+}  // namespace steptape::trace

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/value.h"
+
+/// How a host number that an op uses follows from numbers outside the tensors: data, stored in the
+/// trace and evaluated before each replay. Everything is computed in double precision, in the order
+/// in which the program computes it, so that the bits are the program's.
+namespace steptape::trace {
+
+using Index = std::uint32_t;
+inline constexpr Index kNone = 0xffffffff;
+
+/// Where a number comes from. Numbers are those of the trace file.
+enum class LeafKind : std::uint8_t {
+  kHyperparameter = 1,  ///< "optimizer.param_groups[0].betas[1]", as it stands when the step begins
+  kStateNumber,         ///< "optimizer.state[model.fc1.weight].step", when the step begins
+  kArgument,            ///< "inputs[1]", a number that the caller passes
+  kHostValue,           ///< a name of Session::host
+  kHostRead,            ///< "ops[17]": what that op of the same run gave the host
+};
+
+std::string_view name_of(LeafKind kind) noexcept;
+LeafKind leaf_kind_of(std::string_view name);
+
+struct Leaf {
+  LeafKind kind = LeafKind::kHyperparameter;
+  std::string path;
+  friend bool operator==(const Leaf&, const Leaf&) = default;
+};
+
+enum class Operation : std::uint8_t {
+  kConstant = 1,
+  kLeaf,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kPower,
+  kMaximum,
+  kSquareRoot,
+  kNegate,
+};
+
+std::string_view name_of(Operation operation) noexcept;
+Operation operation_of(std::string_view name);
+/// How many values it takes from the stack: 0, 1 or 2.
+int operands_of(Operation operation) noexcept;
+
+struct Node {
+  Operation operation = Operation::kConstant;
+  Real constant;       ///< of kConstant
+  Index leaf = kNone;  ///< of kLeaf: in Recording::leaves
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+/// An expression in reverse Polish order: `l0 neg`, `1 l1 l2 pow sub`.
+struct Formula {
+  std::vector<Node> nodes;
+  friend bool operator==(const Formula&, const Formula&) = default;
+};
+
+Formula constant(double value);
+Formula leaf(Index leaf);
+Formula operator+(const Formula& a, const Formula& b);
+Formula operator-(const Formula& a, const Formula& b);
+Formula operator*(const Formula& a, const Formula& b);
+Formula operator/(const Formula& a, const Formula& b);
+Formula operator-(const Formula& a);
+Formula power(const Formula& base, const Formula& exponent);
+Formula maximum(const Formula& a, const Formula& b);
+Formula square_root(const Formula& a);
+
+/// At most so many values are on the stack of a well-formed formula at a time.
+inline constexpr std::size_t kMaxFormulaDepth = 16;
+
+/// Whether it leaves exactly one value, never takes from an empty stack, stays within
+/// kMaxFormulaDepth, and reads only leaves below `leaves`.
+bool is_well_formed(const Formula& formula, std::size_t leaves) noexcept;
+
+/// The value of a well-formed formula; `leaves` has one for each of Recording::leaves.
+double evaluate(const Formula& formula, std::span<const double> leaves) noexcept;
+
+/// "-(optimizer.param_groups[0].lr / (1 - pow(..., ...)))": for people.
+std::string text_of(const Formula& formula, std::span<const Leaf> leaves);
+
+}  // namespace steptape::trace

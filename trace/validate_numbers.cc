@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include "trace/validate.h"
+
+namespace steptape::trace {
+namespace {
+
+class NumberChecker {
+ public:
+  explicit NumberChecker(const Recording& recording) : recording_(recording) {}
+
+  void check(const Place& place) const {
+    check_each(recording_.leaves, place, "leaf", &NumberChecker::check_leaf);
+    check_each(recording_.formulas, place, "formula", &NumberChecker::check_formula);
+    check_each(recording_.scalars, place, "scalar", &NumberChecker::check_site);
+    check_each(recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
+    check_each(recording_.reads, place, "host read", &NumberChecker::check_read);
+    check_each(recording_.numbers, place, "number", &NumberChecker::check_number);
+    if (recording_.observed > recording_.results.size()) {
+      place.fail(fmt::format("{} results are observed, but there are {}", recording_.observed,
+                             recording_.results.size()));
+    }
+    for (std::size_t i = 1; i < recording_.reads.size(); ++i) {
+      if (recording_.reads[i].op <= recording_.reads[i - 1].op) {
+        Place(place, "host read", i).fail("is out of order");
+      }
+    }
+  }
+
+ private:
+  template <typename Item>
+  void check_each(const std::vector<Item>& items, const Place& place, std::string_view word,
+                  void (NumberChecker::*check_one)(const Item&, const Place&) const) const {
+    for (std::size_t i = 0; i < items.size(); ++i) (this->*check_one)(items[i], {place, word, i});
+  }
+
+  static void check_index(std::size_t index, std::size_t count, std::string_view what,
+                          const Place& place) {
+    if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
+  }
+
+  void check_leaf(const Leaf& leaf, const Place& place) const {
+    if (name_of(leaf.kind) == "unknown") {
+      place.fail(fmt::format("kind {} is none that exists", static_cast<unsigned>(leaf.kind)));
+    }
+    if (leaf.path.empty()) place.fail("has no path");
+  }
+
+  void check_formula(const Formula& formula, const Place& place) const {
+    if (!is_well_formed(formula, recording_.leaves.size())) place.fail("is not well formed");
+  }
+
+  void check_site(const ScalarSite& site, const Place& place) const {
+    check_index(site.formula, recording_.formulas.size(), "formula", place);
+    if (site.op == kNone) return check_content_site(site, place);
+    check_index(site.op, recording_.ops.size(), "op", place);
+    const Op& op = recording_.ops[site.op];
+    check_index(site.argument, op.inputs.size(), "argument", place);
+    const Value* value = &op.inputs[site.argument];
+    if (site.item != kNone) {
+      const auto* list = std::get_if<List>(&value->data);
+      if (list == nullptr) place.fail(fmt::format("argument {} is no list", site.argument));
+      check_index(site.item, list->size(), "item", place);
+      value = &(*list)[site.item];
+    }
+    if (!is_number(*value)) place.fail("stands where no number is");
+  }
+
+  void check_content_site(const ScalarSite& site, const Place& place) const {
+    check_index(site.buffer, recording_.buffers.size(), "buffer", place);
+    const Buffer& buffer = recording_.buffers[site.buffer];
+    if (!buffer.content || buffer.role != Role::kConstant) {
+      place.fail(fmt::format("buffer {} is no constant whose bytes are kept", site.buffer));
+    }
+    for (const Tensor& tensor : recording_.tensors) {
+      if (tensor.buffer == site.buffer && bytes_of(tensor.dtype) != buffer.bytes) {
+        place.fail(fmt::format("buffer {} holds more than one element", site.buffer));
+      }
+    }
+  }
+
+  void check_predicate(const Predicate& predicate, const Place& place) const {
+    check_index(predicate.formula, recording_.formulas.size(), "formula", place);
+  }
+
+  void check_read(const HostRead& read, const Place& place) const {
+    check_index(read.op, recording_.ops.size(), "op", place);
+    if (name_of(read.use) == "unknown") {
+      place.fail(fmt::format("use {} is none that exists", static_cast<unsigned>(read.use)));
+    }
+    const Op& op = recording_.ops[read.op];
+    if (op.outputs.size() != 1 || !is_number(op.outputs[0])) {
+      place.fail(fmt::format("op {} gives no number", read.op));
+    }
+  }
+
+  void check_number(const Number& number, const Place& place) const {
+    if (!is_number(number.value)) place.fail("is no number");
+    if (number.op == kNone) return;
+    for (const HostRead& read : recording_.reads) {
+      if (read.op == number.op) return;
+    }
+    place.fail(fmt::format("op {} is no host read", number.op));
+  }
+
+  const Recording& recording_;
+};
+
+}  // namespace
+
+void validate_numbers(const Recording& recording, const Place& place) {
+  NumberChecker(recording).check(place);
+}
+
+}  // namespace steptape::trace
