@@ -1,12 +1,13 @@
-// Trains on from a trace that digits_train saved, without the model's code, and compares what comes
-// out with what came out there.
+// Trains on from a trace that digits_train saved, without the model's code, and
+// compares what comes out with what came out there.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 
+#include "../comparison.h"
+#include "../program.h"
 #include "dataset.h"
 #include "outcome.h"
 #include "schedule.h"
@@ -36,23 +37,12 @@ bool run(const std::filesystem::path& trace, const std::filesystem::path& csv) {
   const auto right = evaluate(data.test.pixels, data.test.labels).item<std::int64_t>();
   std::printf("%lld more steps, test accuracy %.1f%%\n", static_cast<long long>(kContinuedSteps),
               100.0 * static_cast<double>(right) / static_cast<double>(data.test.count()));
-  const auto mismatch = difference(expected, found);
-  std::printf("bit-identical to the first process: %s (%zu losses, %zu tensors)\n",
-              mismatch.empty() ? "yes" : "no", found.losses.size(), found.digests.size());
-  if (!mismatch.empty()) std::printf("  %s\n", mismatch.c_str());
-  return mismatch.empty();
+  return examples::report_identity("the first process", expected, found);
 }
 
 }  // namespace
 }  // namespace digits
 
-int main(int argc, char** argv) try {
-  if (argc > 3 || (argc > 1 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "usage: digits_continue [TRACE=digits.tape [DIGITS.csv]]\n");
-    return 2;
-  }
-  return digits::run(argc > 1 ? argv[1] : "digits.tape", argc > 2 ? argv[2] : DIGITS_CSV) ? 0 : 1;
-} catch (const std::exception& problem) {
-  std::fprintf(stderr, "digits_continue: %s\n", problem.what());
-  return 2;
+int main(int argc, char** argv) {
+  return examples::run_program(argc, argv, "digits", DIGITS_CSV, digits::run);
 }

@@ -67,7 +67,8 @@ void write(const Outcome& outcome, const std::filesystem::path& path) {
 Outcome read_outcome(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) {
-    throw std::runtime_error(path.string() + ": cannot be opened; digits_train writes it");
+    throw std::runtime_error(path.string() +
+                             ": cannot be opened; the program that trains writes it");
   }
   try {
     const auto json = nlohmann::json::parse(file);
@@ -75,7 +76,7 @@ Outcome read_outcome(const std::filesystem::path& path) {
             json.at("digests").get<std::map<std::string, std::string>>()};
   } catch (const nlohmann::json::exception& problem) {
     throw std::runtime_error(path.string() +
-                             ": is not what digits_train writes: " + problem.what());
+                             ": is not what the program that trains writes: " + problem.what());
   }
 }
 

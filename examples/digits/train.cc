@@ -1,20 +1,16 @@
-// Trains a digit classifier eagerly, then through Steptape from the same seed, compares the two bit
-// for bit, saves the trace with its state and trains on. digits_continue does the last part again
-// without the model code.
+// Trains a digit classifier eagerly, then through Steptape from the same seed,
+// compares the two bit for bit, saves the trace with its state and trains on.
+// digits_continue does the last part again without the model code.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <torch/optim/sgd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <functional>
-#include <string>
-#include <utility>
-#include <vector>
 
+#include "../comparison.h"
+#include "../program.h"
 #include "dataset.h"
 #include "model.h"
 #include "outcome.h"
@@ -24,7 +20,6 @@
 namespace digits {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using StepFunction = std::function<at::Tensor(at::Tensor, at::Tensor)>;
 
 /// A model and its optimizer, the same in every Learner.
@@ -67,33 +62,21 @@ struct Learner {
   }
 };
 
-struct Run {
-  Outcome outcome;
-  std::vector<double> microseconds;  ///< of each step that counts
+struct Run : examples::Run {
   double accuracy = 0;
 };
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-/// Trains steps `first` to `last`, evaluating after each epoch. A step's time is kept when `counts`
-/// says so after it.
+/// Trains steps `first` to `last`, evaluating after each epoch. A step's time
+/// is kept when `counts` says so after it.
 Run train(Learner& learner, const Split& data, std::int64_t first, std::int64_t last,
           const StepFunction& step, const StepFunction& evaluate,
           const std::function<bool()>& counts) {
   Run run;
+  run.counts = counts;
   Batches batches(data.train, kBatchSize, kSeed);
   for (std::int64_t i = first; i < last; ++i) {
     const auto batch = batches.at(i);
-    const auto begin = Clock::now();
-    const auto loss = step(batch.pixels, batch.labels);
-    const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
-    if (counts()) run.microseconds.push_back(took.count());
-    run.outcome.add_loss(loss);
+    run.outcome.add_loss(run.timed([&] { return step(batch.pixels, batch.labels); }));
     if ((i + 1) % batches.per_epoch() != 0) continue;
     learner.model->eval();
     const auto right = evaluate(data.test.pixels, data.test.labels).item<std::int64_t>();
@@ -121,39 +104,15 @@ Run train_eagerly(const Split& data) {
   return run;
 }
 
-void print_row(const char* what, double eager, double replay) {
-  std::printf("  %-26s %9.0f %9.0f\n", what, eager, replay);
-}
-
-void print_table(const Run& eager, const Run& replayed, const steptape::Stats& stats) {
-  const double eager_us = median(eager.microseconds);
-  const double replay_us = median(replayed.microseconds);
-  std::printf("  %-26s %9s %9s\n", "", "eager", "replay");
-  print_row("us a step, median", eager_us, replay_us);
-  if (replay_us > 0) std::printf("  %-26s %9s %8.2fx\n", "ratio", "", eager_us / replay_us);
-  if (!stats.variants.empty()) {
-    const auto& plan = stats.variants.front();
-    print_row("ops, calls of a replay", static_cast<double>(plan.ops),
-              static_cast<double>(plan.calls));
-    print_row("bytes of temporaries", static_cast<double>(plan.temporary_bytes),
-              static_cast<double>(plan.arena_bytes));
-  }
-  std::printf("  %-26s %8.1f%% %8.1f%%\n", "test accuracy", 100 * eager.accuracy,
-              100 * replayed.accuracy);
-}
-
 bool report(const Run& eager, const Run& replayed, const steptape::Stats& stats) {
-  const auto mismatch = difference(eager.outcome, replayed.outcome);
-  std::printf("bit-identical to eager: %s (%zu losses, %zu tensors)\n",
-              mismatch.empty() ? "yes" : "no", replayed.outcome.losses.size(),
-              replayed.outcome.digests.size());
-  if (!mismatch.empty()) std::printf("  %s\n", mismatch.c_str());
-  if (stats.replayed == 0) std::printf("no step was replayed\n");
+  const bool identical = examples::report_identity("eager", eager.outcome, replayed.outcome);
+  const bool replays = examples::report_replays(stats);
   if (eager.accuracy < 0.95) std::printf("test accuracy is under 95 %%\n");
-  return mismatch.empty() && stats.replayed > 0 && eager.accuracy >= 0.95;
+  return identical && replays && eager.accuracy >= 0.95;
 }
 
-bool run(const std::string& trace, const std::filesystem::path& csv) {
+bool run(const std::filesystem::path& trace, const std::filesystem::path& csv) {
+  if (trace.has_parent_path()) std::filesystem::create_directories(trace.parent_path());
   at::set_num_threads(kThreads);
   const auto data = split(read(csv));
   std::printf("%lld images to train on, %lld to test; %lld steps of %lld\n",
@@ -162,25 +121,24 @@ bool run(const std::string& trace, const std::filesystem::path& csv) {
   const auto eager = train_eagerly(data);
 
   Learner learner;
-  steptape::Session session({.trace = trace});
+  steptape::Session session({.trace = trace.string()});
   session.track("model", learner.model).track("optimizer", learner.optimizer);
   auto train_step = session.wrap(
       "train", [&](at::Tensor pixels, at::Tensor labels) { return learner.train(pixels, labels); });
   auto evaluate = session.wrap("eval", [&](at::Tensor pixels, at::Tensor labels) {
     return learner.evaluate(pixels, labels);
   });
-  std::uint64_t replays = 0;
-  const auto counts = [&] {
-    return std::exchange(replays, train_step.stats().replayed) != train_step.stats().replayed;
-  };
+  const auto counts = examples::was_replayed(train_step);
   auto replayed = train(learner, data, 0, kSteps, train_step, evaluate, counts);
   replayed.outcome.add_tensor("generator.default", generator_state());
 
-  print_table(eager, replayed, train_step.stats());
+  examples::print_table(eager, replayed, train_step.stats());
+  examples::print_row("test accuracy", examples::text_of(100 * eager.accuracy, 1, "%"),
+                      examples::text_of(100 * replayed.accuracy, 1, "%"));
   std::printf("\n%s\n", session.explain().c_str());
   const bool good = report(eager, replayed, train_step.stats());
 
-  session.save(trace, steptape::Session::State::kWith);
+  session.save(trace.string(), steptape::Session::State::kWith);
   const auto continued =
       train(learner, data, kSteps, kSteps + kContinuedSteps, train_step, evaluate, counts);
   write(continued.outcome, beside(trace));
@@ -192,15 +150,6 @@ bool run(const std::string& trace, const std::filesystem::path& csv) {
 }  // namespace
 }  // namespace digits
 
-int main(int argc, char** argv) try {
-  if (argc > 3 || (argc > 1 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "usage: digits_train [TRACE=digits.tape [DIGITS.csv]]\n");
-    return 2;
-  }
-  const std::filesystem::path trace = argc > 1 ? argv[1] : "digits.tape";
-  if (trace.has_parent_path()) std::filesystem::create_directories(trace.parent_path());
-  return digits::run(trace.string(), argc > 2 ? argv[2] : DIGITS_CSV) ? 0 : 1;
-} catch (const std::exception& problem) {
-  std::fprintf(stderr, "digits_train: %s\n", problem.what());
-  return 2;
+int main(int argc, char** argv) {
+  return examples::run_program(argc, argv, "digits", DIGITS_CSV, digits::run);
 }
