@@ -1,8 +1,10 @@
 #include "steptape/session.h"
 
+#include <torch/optim/optimizer.h>
+
 #include <algorithm>
 
-#include "session/observations.h"
+#include "session/deferred.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/writer.h"
@@ -90,10 +92,18 @@ Session& Session::declare_fact(const std::string& name, std::function<pack::Leaf
 }
 
 void Session::observe(const at::Tensor& tensor, std::function<void(const at::Tensor&)> function) {
-  if (session::Observations* observations = session::Observations::current()) {
-    observations->add(tensor, std::move(function));
+  if (session::Deferred* deferred = session::Deferred::current()) {
+    deferred->observe(tensor, std::move(function));
   } else {
     function(tensor);
+  }
+}
+
+void Session::update(torch::optim::Optimizer& optimizer) {
+  if (session::Deferred* deferred = session::Deferred::current()) {
+    deferred->updates.push_back(&optimizer);
+  } else {
+    optimizer.step();
   }
 }
 

@@ -28,6 +28,24 @@ recorder::Interceptor& interceptor_of(Interception choice) {
                                    : recorder::InterceptorKind::kDispatchMode);
 }
 
+/// The dispatch mode perturbs some eager steps, so that a verification under it would compare with
+/// another step; an interceptor that another library has is none.
+recorder::Interceptor* listener_of(Interception choice) {
+  if (choice != Interception::kFakeKey) return nullptr;
+  try {
+    return &interceptor_of(choice);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+Refusal refusal_of(RefusalCode code, const Divergence& divergence, const std::string& more = "") {
+  Refusal refusal = refusal_of(code, divergence.path + ": " + divergence.text + more);
+  refusal.op = divergence.op;
+  refusal.op_index = divergence.op_index;
+  return refusal;
+}
+
 std::uint64_t audit_seed(const Options& options) {
   return options.audit_seed != 0 ? options.audit_seed : std::random_device{}();
 }
@@ -70,25 +88,22 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   session_->started = true;
   std::optional<pack::Results> results =
       call_alone(arguments_of(std::move(leaves)), session_->declared(), eager);
-  Observations::show(looks_, looked_at_);
-  looked_at_.clear();
+  const Deferred deferred = std::exchange(deferred_, {});
+  deferred.run();
   return results;
 }
 
 recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth depth) {
   const InsideStep inside(depth);
-  Observations observations;
   recorder::Returned returned;
-  {
-    const Observations::Scope scope(observations);
-    pack::Results results = eager();
-    returned.results = std::move(results.tensors);
-    for (const pack::Number& number : results.numbers) returned.numbers.push_back(value_of(number));
-  }
-  looked_at_ = observations.tensors();
-  looks_ = observations.take_looks();
-  returned.observed = looked_at_.size();
-  returned.results.insert(returned.results.end(), looked_at_.begin(), looked_at_.end());
+  deferred_ = {};
+  const Deferred::Scope scope(deferred_);
+  pack::Results results = eager();
+  returned.results = std::move(results.tensors);
+  for (const pack::Number& number : results.numbers) returned.numbers.push_back(value_of(number));
+  const std::vector<at::Tensor>& observed = deferred_.tensors;
+  returned.observed = observed.size();
+  returned.results.insert(returned.results.end(), observed.begin(), observed.end());
   return returned;
 }
 
@@ -164,8 +179,8 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
   }
   results.tensors = variant.aftermath->settle(std::move(outcome), arguments);
   const auto observed = static_cast<std::ptrdiff_t>(variant.recording->observed);
-  looks_ = variant.looks;
-  looked_at_.assign(results.tensors.end() - observed, results.tensors.end());
+  deferred_ = variant.deferred;
+  deferred_.tensors.assign(results.tensors.end() - observed, results.tensors.end());
   results.tensors.erase(results.tensors.end() - observed, results.tensors.end());
   return results;
 }
@@ -203,8 +218,10 @@ void StepLife::record_or_run(const std::vector<live::Argument>& arguments,
 
 Verified StepLife::verify(Variant& variant, const Eager& eager) {
   Verified verified = session::verify(
-      variant, entry_, [&] { return run_function(eager, InsideStep::Depth::kWatched); });
-  variant.looks = looks_;
+      variant, entry_, [&] { return run_function(eager, InsideStep::Depth::kWatched); },
+      listener_of(session_->options.interception));
+  variant.deferred = deferred_;
+  variant.deferred.tensors.clear();
   ++stats_.steps;
   return verified;
 }
@@ -220,8 +237,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   } else if (!verified.failure.empty()) {
     drop(variant, refusal_of(RefusalCode::kTrialDiverged, "the plan threw: " + verified.failure));
   } else if (verified.divergence) {
-    drop(variant, refusal_of(RefusalCode::kTrialDiverged,
-                             verified.divergence->path + ": " + verified.divergence->text));
+    drop(variant, refusal_of(RefusalCode::kTrialDiverged, *verified.divergence));
   } else {
     variant.trusted = true;
     variant.guards->optimizers().settle();
@@ -253,9 +269,10 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
     variant.guards->optimizers().pin();
     return;
   }
-  const Refusal refusal =
-      refusal_of(RefusalCode::kAuditDiverged,
-                 found + "; " + std::to_string(variant.replays) + " replays before it");
+  const std::string more = "; " + std::to_string(variant.replays) + " replays before it";
+  const Refusal refusal = verified.divergence
+                              ? refusal_of(RefusalCode::kAuditDiverged, *verified.divergence, more)
+                              : refusal_of(RefusalCode::kAuditDiverged, found + more);
   drop(variant, refusal);
   if (session_->options.on_divergence == OnDivergence::kThrow) {
     throw Error(ErrorCode::kInternal, "step \"" + name_ + "\": " + refusal.text());
@@ -349,7 +366,8 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
   auto variant = std::make_unique<Variant>(
       Variant{std::move(recording), std::move(executor), std::move(guards), std::move(aftermath),
               AuditSchedule(options.verify.rate, audit_seed(options) + variants_made_++),
-              !options.verify.first, 0, 0, 0, looks_});
+              !options.verify.first, 0, 0, 0, deferred_});
+  variant->deferred.tensors.clear();
   if (variant->trusted) variant->recording->standing = trace::Standing::kTrusted;
   variant->plan_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();

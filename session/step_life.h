@@ -8,8 +8,8 @@
 
 #include "live/argument.h"
 #include "recorder/recorder.h"
+#include "session/deferred.h"
 #include "session/exclusive_use.h"
-#include "session/observations.h"
 #include "session/probing.h"
 #include "session/variant.h"
 #include "session/verification.h"
@@ -74,8 +74,7 @@ class StepLife final : public StepCore {
   std::optional<trace::Recording> warm_up_;
   std::vector<std::unique_ptr<Variant>> variants_;
   guards::Entry entry_;  ///< of the call that is under way
-  std::vector<Observations::Look> looks_;
-  std::vector<at::Tensor> looked_at_;
+  Deferred deferred_;    ///< of the call that is under way
   Stats stats_;
   std::uint64_t variants_made_ = 0;
 };

@@ -8,7 +8,7 @@
 #include "replayer/cpu/executor.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
-#include "session/observations.h"
+#include "session/deferred.h"
 #include "steptape/stats.h"
 #include "trace/model.h"
 
@@ -25,7 +25,7 @@ struct Variant {
   double plan_us = 0;
   std::uint64_t replays = 0;
   std::uint64_t changes = 0;  ///< runs that were undone in the middle, because something differed
-  std::vector<Observations::Look> looks = {};
+  Deferred deferred = {};     ///< of the newest call that ran the function
 
   PlanStats stats() const;
 };

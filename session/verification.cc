@@ -1,8 +1,10 @@
 #include "session/verification.h"
 
+#include <algorithm>
 #include <new>
 
 #include "live/tensors.h"
+#include "recorder/op_digests.h"
 #include "replayer/cpu/undo.h"
 #include "trace/text.h"
 
@@ -32,11 +34,12 @@ std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
 
 class Verification {
  public:
-  Verification(Variant& variant, const guards::Entry& entry)
+  Verification(Variant& variant, const guards::Entry& entry, recorder::Interceptor* interceptor)
       : variant_(variant),
         recording_(*variant.recording),
         executor_(*variant.executor),
-        entry_(entry) {
+        entry_(entry),
+        interceptor_(interceptor) {
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
       regions_.push_back({entry.memory[position], recording_.buffers[id].bytes});
@@ -66,9 +69,13 @@ class Verification {
     }
     undo_.restore();
     const std::vector<std::int64_t> counters = variant_.guards->optimizers().counters();
-    const recorder::Returned returned = eager();
+    std::vector<recorder::OpDigest> eager_digests;
+    const recorder::Returned returned =
+        interceptor_ != nullptr ? recorder::run_with_digests(eager, *interceptor_, eager_digests)
+                                : eager();
     if (planned) verified.divergence = compare(*planned, left_by_eager(returned));
     if (planned && !verified.divergence) verified.divergence = compare_counters(counters);
+    if (verified.divergence) name_first_op(*verified.divergence, eager_digests);
     return verified;
   }
 
@@ -97,6 +104,7 @@ class Verification {
 
   Left left_by_plan() {
     Left left;
+    if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
     const replayer::cpu::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
@@ -170,6 +178,20 @@ class Verification {
     return std::nullopt;
   }
 
+  void name_first_op(Divergence& divergence, const std::vector<recorder::OpDigest>& eager) const {
+    for (std::size_t i = 0; i < std::min(eager.size(), recording_.ops.size()); ++i) {
+      const std::string name = recording_.operator_of(recording_.ops[i]).full_name();
+      if (eager[i].op != name) {
+        divergence.text += "; the eager step does `" + eager[i].op + "` there";
+      } else if (!plan_digests_[i] || *plan_digests_[i] == eager[i].digest) {
+        continue;
+      }
+      divergence.op_index = static_cast<std::int64_t>(i);
+      divergence.op = name;
+      return;
+    }
+  }
+
   /// The plan leaves step counters alone; Aftermath advances them as the eager step has just done.
   std::optional<Divergence> compare_counters(const std::vector<std::int64_t>& before) const {
     const std::vector<std::int64_t> now = variant_.guards->optimizers().counters();
@@ -187,6 +209,8 @@ class Verification {
   const trace::Recording& recording_;
   replayer::cpu::Executor& executor_;
   const guards::Entry& entry_;
+  recorder::Interceptor* interceptor_;
+  std::vector<std::optional<trace::Digest>> plan_digests_;
   std::vector<replayer::cpu::Region> regions_;
   std::vector<c10::Storage> kept_;
   replayer::cpu::Undo undo_;
@@ -194,8 +218,9 @@ class Verification {
 
 }  // namespace
 
-Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager) {
-  return Verification(variant, entry).run(eager);
+Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
+                recorder::Interceptor* interceptor) {
+  return Verification(variant, entry, interceptor).run(eager);
 }
 
 }  // namespace steptape::session

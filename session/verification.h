@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +20,9 @@ namespace steptape::session {
 struct Divergence {
   std::string path;  ///< "results[0]", "model.fc1.weight", "generator.default"
   std::string text;  ///< both digests
+  /// The first op that gave another result, or that the other way did not take; -1: none was found.
+  std::int64_t op_index = -1;
+  std::string op = {};
 };
 
 struct Verified {
@@ -35,7 +38,8 @@ struct Verified {
 /// results, numbers, written memory, gradients, generators, step counters. What the plan wrote is
 /// undone before the eager step runs, so the program goes on from the eager step whatever the
 /// outcome. Costs one copy of what the plan writes, while it lasts. An exception of the eager step
-/// passes through.
-Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager);
+/// passes through. With an `interceptor`, the first op in which the two part is named.
+Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
+                recorder::Interceptor* interceptor);
 
 }  // namespace steptape::session

@@ -73,8 +73,8 @@ constexpr std::array kRows = {
         "Declare the number with session.host(name, function), or pass it to the step as an "
         "argument; it must enter the op as it is, or as a 0-dim tensor"},
     Row{kOptimizerUnsupported, "optimizer_unsupported",
-        "Wrap zero_grad, forward and backward alone and call optimizer.step() behind the step, "
-        "or train with an optimizer of torch::optim other than LBFGS"},
+        "Call session.update(optimizer) in place of optimizer.step(), or train with an optimizer "
+        "of torch::optim other than LBFGS"},
     Row{kHyperparameterChanged, "hyperparameter_changed",
         "Move scheduler.step() and other changes of hyperparameters behind the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",

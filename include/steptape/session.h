@@ -122,6 +122,12 @@ class Session {
   /// session. Outside a step it is called at once.
   void observe(const at::Tensor& tensor, std::function<void(const at::Tensor&)> function);
 
+  /// Called inside a step function in place of `optimizer.step()`, for an optimizer whose class
+  /// Steptape has no formulas for: its step() is called when the function has returned, in eager
+  /// and replayed steps alike. All before it replays; `optimizer` must outlive the session. Outside
+  /// a step it is stepped at once.
+  void update(torch::optim::Optimizer& optimizer);
+
   /// Drops all plans; the next calls are recorded again. `why` appears in explain(). For changes
   /// that guards cannot see, such as another captured object.
   void invalidate(const std::string& why);

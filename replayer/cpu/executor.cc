@@ -8,6 +8,7 @@
 #include <bit>
 #include <limits>
 
+#include "live/op_digest.h"
 #include "live/operators.h"
 #include "live/tensors.h"
 #include "live/values.h"
@@ -82,6 +83,7 @@ struct Executor::Impl {
   std::vector<Patch> patches;                       ///< known when the run begins
   std::vector<std::vector<Patch>> patches_of_read;  ///< by position in Recording::reads
   std::vector<double> read_values;
+  std::vector<std::optional<trace::Digest>>* digests = nullptr;  ///< of the next run
 
   Impl(Program lowered, const GeneratorOf& generator)
       : program(std::move(lowered)), memory(program), evaluator(*program.recording) {
@@ -314,6 +316,7 @@ struct Executor::Impl {
       running_op = call.op;
       stack.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack);
+      if (digests != nullptr) log_digest(call);
       if (call.adopts) adopt_results(call);
       if (call.read != trace::kNone) take_read(call);
       if (!ran_before) check_placed(call);
@@ -321,6 +324,14 @@ struct Executor::Impl {
     }
     stack.clear();
     ran_before = true;
+  }
+
+  void log_digest(const Call& call) {
+    // the results of an out variant are arguments that it writes: told apart, they are results
+    // again
+    std::vector<at::Tensor> written = live::written_tensors(call.callee, call.arguments);
+    written.resize(written.size() - std::min(written.size(), call.placed.size()));
+    (*digests)[call.op] = live::op_digest(stack, written);
   }
 
   /// An out variant reshapes a result of the wrong shape instead of refusing it.
@@ -373,6 +384,7 @@ struct Executor::Impl {
     take_undo();
     try {
       run_calls();
+      digests = nullptr;
       Outcome outcome;
       for (const trace::TensorId id : recording().results)
         outcome.results.push_back(outcome_of(id));
@@ -385,6 +397,7 @@ struct Executor::Impl {
       let_go();
       return outcome;
     } catch (const std::exception& error) {
+      digests = nullptr;
       let_go_of_all();
       undo.restore();
       if (running_op < first_lasting_write) throw;
@@ -414,6 +427,11 @@ Outcome Executor::run(std::span<void* const> memory, std::span<const double> lea
   return impl_->run(memory, leaves);
 }
 const Program& Executor::program() const { return impl_->program; }
+
+void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
+  digests.assign(impl_->recording().ops.size(), std::nullopt);
+  impl_->digests = &digests;
+}
 
 PlanStats Executor::stats() const {
   const Impl& impl = *impl_;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -72,6 +73,11 @@ class Executor {
   /// Torn when that could not be done. `leaves` has a value for each of Recording::leaves; those of
   /// host reads come from the run itself.
   Outcome run(std::span<void* const> memory, std::span<const double> leaves = {});
+
+  /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
+  /// and ops behind one that threw, leave none. `digests` must outlive that run. See
+  /// live::op_digest.
+  void log_digests(std::vector<std::optional<trace::Digest>>& digests);
 
   const Program& program() const;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.

@@ -84,14 +84,34 @@ Refusal unsupported(const trace::Recording& recording, std::size_t op, std::stri
   return refusal;
 }
 
+std::set<std::string> written_parameters(const trace::Recording& recording) {
+  std::set<std::string> paths;
+  for (const trace::Op& op : recording.ops) {
+    for (const trace::BufferId id : written_by(recording, op)) {
+      const trace::Buffer& buffer = recording.buffers[id];
+      if (buffer.role == trace::Role::kParameter) paths.insert(buffer.path);
+    }
+  }
+  return paths;
+}
+
+bool holds_any(const trace::OptimizerLayout& layout, const std::set<std::string>& paths) {
+  return std::ranges::any_of(layout.groups, [&](const trace::ParameterGroup& group) {
+    return std::ranges::any_of(group.parameters,
+                               [&](const std::string& path) { return paths.contains(path); });
+  });
+}
+
 class Binder {
  public:
   explicit Binder(trace::Recording& recording)
       : recording_(recording), bindings_(recording), owners_(owners_of(recording)) {}
 
   void bind() {
+    const std::set<std::string> written = written_parameters(recording_);
     for (trace::OptimizerLayout& layout : recording_.optimizers) {
-      layout.has_formulas = lowering_of(layout.type) != nullptr;
+      // one that updates nothing here has no numbers to enter the step with
+      layout.has_formulas = lowering_of(layout.type) != nullptr || !holds_any(layout, written);
     }
     for (std::size_t i = 0; i < recording_.ops.size(); ++i) {
       if (const std::size_t end = match_at(i); end > i) i = end - 1;
@@ -184,24 +204,6 @@ class Binder {
   std::map<std::pair<std::size_t, std::string>, std::int64_t> updates_;
   std::size_t end_ = 0;  ///< of the update matched last
 };
-
-std::set<std::string> written_parameters(const trace::Recording& recording) {
-  std::set<std::string> paths;
-  for (const trace::Op& op : recording.ops) {
-    for (const trace::BufferId id : written_by(recording, op)) {
-      const trace::Buffer& buffer = recording.buffers[id];
-      if (buffer.role == trace::Role::kParameter) paths.insert(buffer.path);
-    }
-  }
-  return paths;
-}
-
-bool holds_any(const trace::OptimizerLayout& layout, const std::set<std::string>& paths) {
-  return std::ranges::any_of(layout.groups, [&](const trace::ParameterGroup& group) {
-    return std::ranges::any_of(group.parameters,
-                               [&](const std::string& path) { return paths.contains(path); });
-  });
-}
 
 void refuse_unowned_updates(const trace::Recording& recording, std::set<std::string> written,
                             std::vector<Refusal>& refusals) {

@@ -1,0 +1,61 @@
+#include "live/op_digest.h"
+
+#include <bit>
+
+#include "live/operators.h"
+#include "live/tensors.h"
+
+namespace steptape::live {
+namespace {
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  }
+}
+
+class Sum {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (!tensor.defined() || unplannable_kind(tensor) || !tensor.device().is_cpu()) return;
+    const trace::Digest digest = digest_of(tensor);
+    std::uint64_t shape = static_cast<std::uint64_t>(tensor.scalar_type()) + 1;
+    for (const std::int64_t size : tensor.sizes()) {
+      shape = shape * 1000003 + static_cast<std::uint64_t>(size);
+    }
+    sum_.low = std::rotl(sum_.low, 7) ^ digest.low;
+    sum_.high = std::rotl(sum_.high, 7) ^ digest.high ^ shape;
+  }
+  trace::Digest take() const { return sum_; }
+
+ private:
+  trace::Digest sum_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> written_tensors(const c10::OperatorHandle& op,
+                                        c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<at::Tensor> written;
+  const Effects& effects = effects_of(op);
+  for (std::size_t a = 0; a < arguments.size(); ++a) {
+    if (!effects.writes[a]) continue;
+    for_each_tensor(arguments[a], [&](const at::Tensor& tensor) { written.push_back(tensor); });
+  }
+  return written;
+}
+
+trace::Digest op_digest(c10::ArrayRef<c10::IValue> results,
+                        const std::vector<at::Tensor>& written) {
+  Sum sum;
+  for (const c10::IValue& result : results) {
+    for_each_tensor(result, [&](const at::Tensor& tensor) { sum.add(tensor); });
+  }
+  for (const at::Tensor& tensor : written) sum.add(tensor);
+  return sum.take();
+}
+
+}  // namespace steptape::live

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+#include "trace/digest.h"
+
+/// What one call of an operator left, as one digest: to find the first op in which two runs of a
+/// step part.
+namespace steptape::live {
+
+/// The arguments that a call of `op` writes.
+std::vector<at::Tensor> written_tensors(const c10::OperatorHandle& op,
+                                        c10::ArrayRef<c10::IValue> arguments);
+
+/// Of its results and of what it wrote, bits and shapes, in order. Tensors that are not plain count
+/// as nothing.
+trace::Digest op_digest(c10::ArrayRef<c10::IValue> results, const std::vector<at::Tensor>& written);
+
+}  // namespace steptape::live

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "live/op_digest.h"
+#include "recorder/interceptor.h"
+#include "recorder/operators.h"
+#include "recorder/recorder.h"
+
+namespace steptape::recorder {
+
+/// One op that ran, and what it left: its results and the arguments it wrote.
+struct OpDigest {
+  std::string op;  ///< "aten::add_.Tensor"
+  trace::Digest digest;
+};
+
+/// Runs `step` and writes down what each op left, in the order in which ops started. Like `record`,
+/// it adds no op and keeps nothing alive; unlike it, it knows nothing about the step.
+Returned run_with_digests(const StepFunction& step, Interceptor& interceptor,
+                          std::vector<OpDigest>& digests);
+
+}  // namespace steptape::recorder

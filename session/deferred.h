@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace steptape::session {
+
+/// What a step function puts off until it has returned, in order: optimizers to step, tensors to
+/// look at. Kept from the call that ran the function to the replays that do not.
+struct Deferred {
+  using Look = std::function<void(const at::Tensor&)>;
+
+  std::vector<torch::optim::Optimizer*> updates;
+  std::vector<Look> looks;
+  /// What the looks are for: the tensors themselves, since their value after the step counts,
+  /// without their graphs.
+  std::vector<at::Tensor> tensors;
+
+  void observe(const at::Tensor& tensor, Look look);
+  /// Steps the optimizers, then shows the tensors. What one of them throws passes through.
+  void run() const;
+
+  /// Of the step that this thread is in, or null.
+  static Deferred* current() noexcept;
+
+  /// Makes `deferred` the current one while it lives.
+  class Scope {
+   public:
+    explicit Scope(Deferred& deferred);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Deferred* previous_;
+  };
+};
+
+}  // namespace steptape::session
