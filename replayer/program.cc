@@ -7,7 +7,7 @@ namespace steptape::replayer {
 namespace {
 
 Placement first_placement(const trace::Buffer& buffer, const Lifetime& lifetime) {
-  if (lifetime.made_inside) return Placement::kAdopted;
+  if (lifetime.made_inside || !lifetime.is_used) return Placement::kAdopted;
   const bool host_made = buffer.role == trace::Role::kConstant && buffer.path.empty();
   return host_made ? Placement::kConstant : Placement::kBound;
 }

@@ -23,6 +23,12 @@ std::string variant_line(std::size_t index, const PlanStats& plan) {
                    plan.temporary_bytes, plan.plan_us);
 }
 
+std::string fused_line(const PlanStats& plan) {
+  if (plan.largest_ulps < 0) return "";
+  return formatted("    fused updates: at most %.1f units in the last place from the eager ones\n",
+                   plan.largest_ulps);
+}
+
 }  // namespace
 
 std::string explain(const std::string& name, const std::string& place, const Stats& stats) {
@@ -32,7 +38,7 @@ std::string explain(const std::string& name, const std::string& place, const Sta
                 name.c_str(), place.c_str(), stats.steps, stats.recorded, stats.trials,
                 stats.audits, stats.replayed, stats.eager);
   for (std::size_t i = 0; i < stats.variants.size(); ++i)
-    text += variant_line(i, stats.variants[i]);
+    text += variant_line(i, stats.variants[i]) + fused_line(stats.variants[i]);
   for (const CountedRefusal& counted : stats.refusals) {
     text += formatted("  refused %" PRIu64 "×: ", counted.times) + counted.refusal.text() + "\n";
   }

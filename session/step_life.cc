@@ -5,6 +5,7 @@
 #include <random>
 
 #include "replayer/analysis/refusals.h"
+#include "replayer/optimizers/fused.h"
 #include "replayer/optimizers/optimizers.h"
 #include "replayer/passes/passes.h"
 #include "session/arguments.h"
@@ -56,6 +57,7 @@ PlanStats Variant::stats() const {
   PlanStats stats = executor->stats();
   stats.plan_us = plan_us;
   stats.replays = replays;
+  stats.largest_ulps = largest_ulps;
   return stats;
 }
 
@@ -308,7 +310,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   }
   for (const Refusal& refusal : recorded.recording.refusals) count(refusal);
   std::vector<const trace::Recording*> known;
-  for (const auto& variant : variants_) known.push_back(variant->recording.get());
+  for (const auto& variant : variants_) known.push_back(variant->eager_recording.get());
   if (auto agreed = probing_.take(std::move(recorded), known)) {
     make_plan(*std::move(agreed));
   } else if (!probing_.refusals().empty()) {
@@ -347,6 +349,14 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
   const auto start = std::chrono::steady_clock::now();
   const Options& options = session_->options;
   auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
+  std::shared_ptr<const trace::Recording> eager_recording = recording;
+  std::vector<trace::BufferId> approximate;
+  if (options.numerics == Numerics::kFused) {
+    if (auto fused = replayer::fuse(*recording)) {
+      recording = std::make_shared<trace::Recording>(std::move(fused->recording));
+      approximate = std::move(fused->approximate);
+    }
+  }
   const auto generator = [this](const std::string& path) {
     for (auto& [name, found] : session_->objects.generators()) {
       if (name == path) return found;
@@ -364,9 +374,10 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
   auto aftermath = std::make_unique<Aftermath>(
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   auto variant = std::make_unique<Variant>(
-      Variant{std::move(recording), std::move(executor), std::move(guards), std::move(aftermath),
+      Variant{std::move(recording), std::move(eager_recording), std::move(executor),
+              std::move(guards), std::move(aftermath),
               AuditSchedule(options.verify.rate, audit_seed(options) + variants_made_++),
-              !options.verify.first, 0, 0, 0, deferred_});
+              !options.verify.first, 0, 0, 0, std::move(approximate), -1, deferred_});
   variant->deferred.tensors.clear();
   if (variant->trusted) variant->recording->standing = trace::Standing::kTrusted;
   variant->plan_us =

@@ -17,6 +17,8 @@ namespace steptape::session {
 /// One specialization of a step: a recording, its plan, and the guards under which it may run.
 struct Variant {
   std::shared_ptr<trace::Recording> recording;
+  /// As the eager step did it, where `recording` has fused updates; else the same.
+  std::shared_ptr<const trace::Recording> eager_recording;
   std::unique_ptr<replayer::cpu::Executor> executor;
   std::unique_ptr<guards::GuardSet> guards;
   std::unique_ptr<Aftermath> aftermath;
@@ -25,7 +27,9 @@ struct Variant {
   double plan_us = 0;
   std::uint64_t replays = 0;
   std::uint64_t changes = 0;  ///< runs that were undone in the middle, because something differed
-  Deferred deferred = {};     ///< of the newest call that ran the function
+  std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
+  double largest_ulps = -1;
+  Deferred deferred = {};  ///< of the newest call that ran the function
 
   PlanStats stats() const;
 };

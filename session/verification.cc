@@ -6,6 +6,7 @@
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
 #include "replayer/cpu/undo.h"
+#include "session/ulps.h"
 #include "trace/text.h"
 
 namespace steptape::session {
@@ -68,6 +69,7 @@ class Verification {
       verified.failure = error.what();
     }
     undo_.restore();
+    keep(entry_, before_);
     const std::vector<std::int64_t> counters = variant_.guards->optimizers().counters();
     std::vector<recorder::OpDigest> eager_digests;
     const recorder::Returned returned =
@@ -111,6 +113,7 @@ class Verification {
     for (const at::Tensor& gradient : outcome.gradients)
       left.gradients.push_back(digest_of(gradient));
     look_at_memory(left);
+    keep(entry_, after_plan_);
     return left;
   }
 
@@ -165,8 +168,12 @@ class Verification {
       }
     }
     for (std::size_t i = 0; i < plan.written.size(); ++i) {
-      if (plan.written[i] == eager.written[i]) continue;
       const trace::BufferId id = executor_.bound()[executor_.written()[i]];
+      if (is_approximate(id)) {
+        if (auto divergence = compare_ulps(i, id)) return divergence;
+        continue;
+      }
+      if (plan.written[i] == eager.written[i]) continue;
       return differ(recording_.buffers[id].path, std::optional(plan.written[i]),
                     std::optional(eager.written[i]));
     }
@@ -178,8 +185,41 @@ class Verification {
     return std::nullopt;
   }
 
+  bool is_approximate(trace::BufferId id) const {
+    return std::ranges::find(variant_.approximate, id) != variant_.approximate.end();
+  }
+
+  /// The bytes of what fused kernels write, by position in `regions_`; empty for the rest.
+  using Kept = std::vector<std::vector<std::byte>>;
+  void keep(const guards::Entry& entry, Kept& kept) const {
+    if (variant_.approximate.empty()) return;
+    kept.clear();
+    for (const std::size_t position : executor_.written()) {
+      const trace::BufferId id = executor_.bound()[position];
+      const auto* first = static_cast<const std::byte*>(entry.memory[position]);
+      const std::uint64_t bytes = is_approximate(id) ? recording_.buffers[id].bytes : 0;
+      kept.emplace_back(first, first + bytes);
+    }
+  }
+
+  std::optional<Divergence> compare_ulps(std::size_t i, trace::BufferId id) const {
+    const auto tensor = std::ranges::find(recording_.tensors, id, &trace::Tensor::buffer);
+    const std::span<const std::byte> now(static_cast<const std::byte*>(regions_[i].address),
+                                         regions_[i].bytes);
+    const double ulps = distance_in_ulps(before_[i], after_plan_[i], now, tensor->dtype);
+    variant_.largest_ulps = std::max(variant_.largest_ulps, ulps);
+    if (ulps <= kMostUlps) return std::nullopt;
+    return Divergence{recording_.buffers[id].path,
+                      std::to_string(ulps) +
+                          " units in the last place between the fused and the "
+                          "eager update; at most " +
+                          std::to_string(static_cast<int>(kMostUlps)) + " are taken"};
+  }
+
   void name_first_op(Divergence& divergence, const std::vector<recorder::OpDigest>& eager) const {
-    for (std::size_t i = 0; i < std::min(eager.size(), recording_.ops.size()); ++i) {
+    // fused updates are other ops than the eager step's
+    const std::size_t ops = variant_.approximate.empty() ? recording_.ops.size() : 0;
+    for (std::size_t i = 0; i < std::min(eager.size(), ops); ++i) {
       const std::string name = recording_.operator_of(recording_.ops[i]).full_name();
       if (eager[i].op != name) {
         divergence.text += "; the eager step does `" + eager[i].op + "` there";
@@ -210,6 +250,7 @@ class Verification {
   replayer::cpu::Executor& executor_;
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
+  Kept before_, after_plan_;
   std::vector<std::optional<trace::Digest>> plan_digests_;
   std::vector<replayer::cpu::Region> regions_;
   std::vector<c10::Storage> kept_;

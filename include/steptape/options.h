@@ -23,6 +23,17 @@ enum class OnRefusal {
   kThrow,  ///< the call after the one that was refused throws Error (unsupported), nothing changed
 };
 
+/// What a replay's arithmetic is held to.
+enum class Numerics {
+  kExact,  ///< the recorded ops: the bits of the eager step
+  /// Updates by LibTorch's fused kernels (Adam, AdamW, SGD, Adagrad on float32 and float64), which
+  /// round in another order. Every trial and audit compares what they wrote with the eager step,
+  /// element by element, and refuses the plan above 16 units in the last place (docs/numerics.md);
+  /// everything else is compared bit for bit. Over many steps the difference grows as differences
+  /// in training do.
+  kFused,
+};
+
 /// What a value that the step reads from a tensor (`item`, a comparison on the host) is for.
 enum class HostReads {
   /// It may decide something: a read that nothing explains must stay as it was in the probes, or
@@ -54,6 +65,7 @@ struct Options {
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
+  Numerics numerics = Numerics::kExact;
   HostReads host_reads = HostReads::kRefuse;
   Interception interception = Interception::kFakeKey;
   std::uint32_t max_variants = 8;

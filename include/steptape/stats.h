@@ -25,6 +25,9 @@ struct PlanStats {
   std::uint64_t adopted = 0;          ///< calls whose results stay in memory that the op allocates
   double plan_us = 0;                 ///< time it took to make the plan
   std::uint64_t replays = 0;
+  /// Numerics::kFused: the largest difference that a trial or audit of this plan found, in units in
+  /// the last place; below 0 for a plan of the recorded ops.
+  double largest_ulps = -1;
 };
 
 /// Counts by outcome; every call of a step is in exactly one of `recorded`, `trials`, `audits`,

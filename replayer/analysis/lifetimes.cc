@@ -13,6 +13,7 @@ std::vector<Lifetime> lifetimes_of(const trace::Recording& recording) {
     Lifetime& lifetime = lifetimes[buffer];
     if (!seen[buffer]) {
       seen[buffer] = true;
+      lifetime.is_used = true;
       lifetime.made_inside = as_output;
       lifetime.defined = as_output ? at : -1;
     }

@@ -140,6 +140,13 @@ std::vector<double> recorded_leaves(const trace::Recording& recording) {
   return values_of(recording.leaves, numbers_of(recording));
 }
 
+RecordedNumbers::RecordedNumbers(const trace::Recording& recording)
+    : numbers_(numbers_of(recording)) {}
+
+double RecordedNumbers::operator[](const std::string& path) const {
+  return value_of(path, numbers_);
+}
+
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site) {
   if (site.op == trace::kNone) {
     const trace::Buffer& buffer = recording.buffers[site.buffer];

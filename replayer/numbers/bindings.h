@@ -40,6 +40,17 @@ class Bindings {
 /// values at entry, host reads as they came.
 std::vector<double> recorded_leaves(const trace::Recording& recording);
 
+/// A hyperparameter, counter, argument, host value or host read by the path that a leaf of it has;
+/// 0 for none.
+class RecordedNumbers {
+ public:
+  explicit RecordedNumbers(const trace::Recording& recording);
+  double operator[](const std::string& path) const;
+
+ private:
+  std::unordered_map<std::string, double> numbers_;
+};
+
 /// The number at `site`, as recorded: of an op's argument, or the element of a host-made tensor.
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site);
 

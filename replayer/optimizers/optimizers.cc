@@ -119,6 +119,8 @@ class Binder {
     check_bits();
   }
 
+  std::vector<MatchedUpdate> take_matched() { return std::move(matched_); }
+
  private:
   /// The end of the update that op `i` belongs to, or `i` when it belongs to none.
   std::size_t match_at(std::size_t i) {
@@ -153,6 +155,8 @@ class Binder {
         if (lowering.counts_steps) {
           bindings_.advance(layout.path + ".state[" + *owner.parameter + "].step");
         }
+        matched_.push_back({owner.layout, owner.group, *owner.parameter, i - back, update.end(),
+                            update.gradient_tensor(), earlier});
         ++earlier;
         end_ = update.end();
         return end_;
@@ -203,6 +207,7 @@ class Binder {
   Owners owners_;
   std::map<std::pair<std::size_t, std::string>, std::int64_t> updates_;
   std::size_t end_ = 0;  ///< of the update matched last
+  std::vector<MatchedUpdate> matched_;
 };
 
 void refuse_unowned_updates(const trace::Recording& recording, std::set<std::string> written,
@@ -230,6 +235,12 @@ void refuse_unowned_updates(const trace::Recording& recording, std::set<std::str
 std::span<const Lowering* const> lowerings() noexcept { return kLowerings; }
 
 void bind_optimizers(trace::Recording& recording) { Binder(recording).bind(); }
+
+std::vector<MatchedUpdate> updates_of(trace::Recording recording) {
+  Binder binder(recording);
+  binder.bind();
+  return binder.take_matched();
+}
 
 void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   const std::set<std::string> written = written_parameters(recording);

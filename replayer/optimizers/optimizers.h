@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "replayer/optimizers/update.h"
 #include "trace/model.h"
@@ -28,6 +31,19 @@ std::span<const Lowering* const> lowerings() noexcept;
 /// becomes a refusal (optimizer_unsupported): an optimizer without a lowering that wrote something,
 /// an update that is not the one of its type, a formula that does not give the recorded bits.
 void bind_optimizers(trace::Recording& recording);
+
+/// One update of one parameter: ops from `first` up to `end`.
+struct MatchedUpdate {
+  std::size_t layout;  ///< in Recording::optimizers
+  std::size_t group;
+  std::string parameter;
+  std::size_t first, end;
+  trace::TensorId gradient;
+  std::int64_t earlier;  ///< updates of the same parameter before it in the step
+};
+
+/// The updates that bind_optimizers finds, in order.
+std::vector<MatchedUpdate> updates_of(trace::Recording recording);
 
 /// What a plan from this recording would freeze: an optimizer that wrote and has no formulas; a
 /// parameter with a gradient that is updated while no tracked optimizer holds it.
