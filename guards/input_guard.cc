@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "guards/mismatch.h"
+#include "guards/predicates.h"
 #include "trace/text.h"
 
 namespace steptape::guards {
@@ -58,7 +59,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments, std::span<v
     const trace::Input& expected = recording_.inputs[i];
     if (arguments[i].is_tensor)
       return failed(expected.path, trace::print_value(expected.value), "a tensor");
-    if (leaf != trace::kNone && arguments[i].fact.data.index() == expected.value.data.index()) {
+    if (leaf != trace::kNone && may_follow(expected.value, arguments[i].fact)) {
       leaves[leaf] = trace::number_of(arguments[i].fact);
       continue;
     }

@@ -61,7 +61,7 @@ OptimizerGuard::OptimizerGuard(const trace::Recording& recording, const live::Ob
   }
   for (const Watched& watched : optimizers_) {
     for (const State& state : watched.states) {
-      if (state.advance != 0) advances_.push_back(state.advance);
+      if (state.advance != 0) advances_.push_back({state.path + ".step", state.advance});
     }
   }
 }
@@ -91,6 +91,8 @@ OptimizerGuard::Watched OptimizerGuard::watch(const trace::Recording& recording,
       void* key = parameter.unsafeGetTensorImpl();
       const auto found = optimizer.state().find(key);
       if (found == optimizer.state().end()) continue;
+      // a parameter that two groups hold has one state
+      if (std::ranges::find(watched.states, key, &State::key) != watched.states.end()) continue;
       const std::int64_t at = snapshot.find(parameter);
       const std::string name = at < 0 ? "?" : snapshot.tensors[static_cast<std::size_t>(at)].path;
       State state{key, path + ".state[" + name + "]", impls_of(*found->second), trace::kNone, 0};

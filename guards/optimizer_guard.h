@@ -32,8 +32,8 @@ class OptimizerGuard {
   std::vector<std::int64_t> counters() const;
   /// Advances them as the step does.
   void advance() const;
-  /// How far the step advances them.
-  const std::vector<std::int64_t>& advances() const { return advances_; }
+  /// How far the step advances them, one for each of `counters`.
+  const std::vector<trace::Advance>& advances() const { return advances_; }
 
  private:
   struct Number {
@@ -76,7 +76,7 @@ class OptimizerGuard {
   void for_each_number(Visit&& visit);
 
   std::vector<Watched> optimizers_;
-  std::vector<std::int64_t> advances_;
+  std::vector<trace::Advance> advances_;
 };
 
 }  // namespace steptape::guards

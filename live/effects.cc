@@ -152,6 +152,9 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::max_pool2d_with_indices", kNeverThrows, "", kAlgebra},
     {"aten::threshold_backward", kNeverThrows, "", kAlgebra},
 
+    {"aten::arange", kSizesByScalar, "", "as many elements as steps fit between start and end"},
+    {"aten::range", kSizesByScalar, "", "as many elements as steps fit between start and end"},
+
     {"aten::_print", kSideEffect, "", "prints"},
     {"aten::from_file", kSideEffect, "", "opens a file"},
     {"aten::record_stream", kSideEffect, "", "tells an allocator about a stream"},

@@ -18,6 +18,7 @@ enum class ExceptionKind {
   kDynamicShape,      ///< the shape of a result depends on bytes though no tag says so
   kThrowsOnData,      ///< pointwise, but may raise depending on the bytes
   kNeverThrows,       ///< not pointwise, and what it checks is geometry alone
+  kSizesByScalar,     ///< a Scalar argument decides the shape of a result
   kSideEffect,        ///< acts on something that is no tensor: a file, a stream, the console
 };
 

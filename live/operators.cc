@@ -182,6 +182,23 @@ const Effects& effects_of(const c10::OperatorHandle& op) {
   return cache.get(op);
 }
 
+std::vector<bool> arguments_that_may_follow(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  const Effects& effects = effects_of(op);
+  const auto holds = [](const c10::TypePtr& type, c10::TypeKind kind) {
+    if (type->kind() == kind) return true;
+    const auto contained = type->containedTypes();
+    return !contained.empty() && contained[0]->kind() == kind;
+  };
+  const bool keeps_shapes = !effects.is_view && !effects.is_inplace_view &&
+                            !find_exception(op.schema().name(), ExceptionKind::kSizesByScalar);
+  std::vector<bool> result;
+  for (const c10::Argument& argument : arguments) {
+    result.push_back(keeps_shapes && holds(argument.type(), c10::TypeKind::NumberType));
+  }
+  return result;
+}
+
 std::optional<c10::OperatorHandle> find_operator(const trace::Operator& op) {
   return c10::Dispatcher::singleton().findSchema({op.name, op.overload});
 }

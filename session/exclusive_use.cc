@@ -22,6 +22,7 @@ std::unordered_map<const void*, std::thread::id>& in_use() {
 }
 
 thread_local InsideStep::Depth depth = InsideStep::Depth::kOutside;
+thread_local bool foreign_values = false;
 
 }  // namespace
 
@@ -51,5 +52,7 @@ ExclusiveUse::~ExclusiveUse() {
 InsideStep::InsideStep(Depth now) : before_(std::exchange(depth, now)) {}
 InsideStep::~InsideStep() { depth = before_; }
 InsideStep::Depth InsideStep::now() noexcept { return depth; }
+void InsideStep::note_foreign_values() noexcept { foreign_values = true; }
+bool InsideStep::take_foreign_values() noexcept { return std::exchange(foreign_values, false); }
 
 }  // namespace steptape::session

@@ -32,6 +32,11 @@ class InsideStep {
   InsideStep& operator=(const InsideStep&) = delete;
   static Depth now() noexcept;
 
+  /// A step of a session with declared values ran inside a watched step of another: a replay of
+  /// that would not call its functions.
+  static void note_foreign_values() noexcept;
+  static bool take_foreign_values() noexcept;
+
  private:
   Depth before_;
 };

@@ -12,6 +12,7 @@ namespace steptape::session {
 namespace {
 
 constexpr std::uint32_t kAttempts = 8;
+constexpr std::uint32_t kMostWarmUps = 16;
 constexpr std::uint64_t kLongestPause = 1'000'000;
 
 bool has_dynamic_shapes(const trace::Recording& recording) {
@@ -112,18 +113,18 @@ std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previo
 
 bool Probing::repeats(const trace::Recording& known, recorder::Recorded& recorded) const {
   if (!recorded.outside.empty()) return false;
+  if (!trace::same_op_stream(known, recorded.recording)) return false;
   if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
     // the same shape: its numbers alone can be new
     trace::Recording explained = recorded.recording;
     replayer::explain_numbers(known, explained, reads_);
-    replayer::take_over_numbers(known, explained);
+    if (!replayer::take_over_numbers(known, explained)) return false;
     if (trace::first_difference(known, explained) || unexplained_number(explained)) return false;
     recorded.recording = std::move(explained);
     return true;
   }
-  if (!trace::same_op_stream(known, recorded.recording)) return false;
   trace::Recording explained = recorded.recording;
-  replayer::take_over_numbers(known, explained);
+  if (!replayer::take_over_numbers(known, explained)) return false;
   if (unexplained_number(explained)) return false;
   recorded.recording = std::move(explained);
   return true;
@@ -140,8 +141,16 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
                                                 std::span<const trace::Recording* const> known) {
   if (recorded.created_state) {
     previous_.clear();
+    if (++warm_ups_ >= kMostWarmUps) {
+      Refusal refusal;
+      refusal.code = RefusalCode::kUnstableOpStream;
+      refusal.message = std::to_string(warm_ups_) + " calls in a row created optimizer state";
+      warm_ups_ = 0;
+      pause({std::move(refusal)});
+    }
     return std::nullopt;
   }
+  warm_ups_ = 0;
   const bool clean = recorded.recording.refusals.empty();
   if (clean && std::ranges::any_of(known, [&](const trace::Recording* recording) {
         return repeats(*recording, recorded);

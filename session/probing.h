@@ -52,6 +52,7 @@ class Probing {
   std::vector<recorder::Recorded> previous_;  ///< newest last; one for each way of entry
   std::vector<Refusal> refusals_;
   std::uint32_t attempts_ = 0;
+  std::uint32_t warm_ups_ = 0;  ///< in a row
   std::uint64_t calls_to_skip_ = 0;
   std::uint64_t pause_ = 100;
 };

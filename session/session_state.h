@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,12 @@ struct SessionState {
   std::string trace_problem;               ///< why the trace could not be written
   bool started = false;                    ///< a step was called: nothing more may be tracked
 
-  /// Calls all declared functions once.
+  /// Calls all declared functions.
   guards::Declared declared() const;
+  /// What they gave in the outermost call that is under way: they are called once in it, whatever
+  /// steps it contains.
+  std::optional<guards::Declared> declared_now;
+  guards::Declared declared_last;  ///< in the newest call, for a trace that is saved after it
   /// Writes their names and values into a recording.
   void describe(const guards::Declared& declared, trace::Recording& recording) const;
 

@@ -61,6 +61,26 @@ PlanStats Variant::stats() const {
   return stats;
 }
 
+/// Calls the declared functions, unless an outer step of the session has.
+class StepLife::Outermost {
+ public:
+  explicit Outermost(SessionState& session)
+      : session_(session), is_outermost_(!session.declared_now) {
+    if (is_outermost_) session_.declared_now = session_.declared();
+  }
+  ~Outermost() {
+    if (!is_outermost_) return;
+    session_.declared_last = *std::move(session_.declared_now);
+    session_.declared_now.reset();
+  }
+  Outermost(const Outermost&) = delete;
+  Outermost& operator=(const Outermost&) = delete;
+
+ private:
+  SessionState& session_;
+  bool is_outermost_;
+};
+
 StepLife::StepLife(SessionState& session, std::string name, std::string place)
     : session_(&session),
       name_(std::move(name)),
@@ -80,6 +100,10 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
     ++stats_.eager;
     count(refusal_of(RefusalCode::kNestedStep,
                      "step \"" + name_ + "\" was called inside another step"));
+    if (!session_->declared_now && !session_->host_values.empty()) {
+      InsideStep::note_foreign_values();
+      session_->declared();
+    }
     eager();
     return std::nullopt;
   }
@@ -88,8 +112,11 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   objects.push_back(this);
   const ExclusiveUse use(objects, name_, session_->objects.text());
   session_->started = true;
+  const Outermost outermost(*session_);
+  const std::shared_ptr<StepLife> alive = shared_from_this();
   std::optional<pack::Results> results =
-      call_alone(arguments_of(std::move(leaves)), session_->declared(), eager);
+      call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
+  if (std::exchange(must_restart_, false)) restart();
   const Deferred deferred = std::exchange(deferred_, {});
   deferred.run();
   return results;
@@ -112,15 +139,15 @@ recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth 
 std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argument>& arguments,
                                                   const guards::Declared& declared,
                                                   const Eager& eager) {
-  if (session_->options.on_refusal == OnRefusal::kThrow && !probing_.refusals().empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
-  }
   std::vector<const Variant*> tried;
   while (Variant* variant = find_variant(arguments, declared, tried)) {
     Run outcome = run(*variant, arguments, eager);
     if (outcome.is_done) return std::move(outcome.results);
     tried.push_back(variant);
+  }
+  if (session_->options.on_refusal == OnRefusal::kThrow && !probing_.refusals().empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
   }
   record_or_run(arguments, declared, eager);
   return std::nullopt;
@@ -152,6 +179,7 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     return {true, std::nullopt};
   }
   try {
+    variant.last_use = stats_.steps;
     Run outcome{true, replay(variant, arguments)};
     ++stats_.steps;
     ++stats_.replayed;
@@ -292,6 +320,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
     refuse({refusal_of(RefusalCode::kNoInterceptor, what)});
     return;
   }
+  InsideStep::take_foreign_values();
   recorder::Recorded recorded =
       recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
                        session_->objects, *interceptor);
@@ -299,6 +328,11 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   ++stats_.recorded;
   recorded.results.clear();
   session_->describe(declared, recorded.recording);
+  if (InsideStep::take_foreign_values()) {
+    recorded.recording.refusals.push_back(refusal_of(
+        RefusalCode::kNestedStep,
+        "a step of another session, which declares host values, was called inside this one"));
+  }
   if (recorded.created_state) {
     if (!warm_up_) {
       warm_up_ = recorded.recording;
@@ -320,6 +354,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
 
 void StepLife::make_plan(recorder::Recorded recorded) {
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
+  if (refusals.empty() && variants_.size() >= session_->options.max_variants) drop_oldest();
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
     refusals.push_back(
         refusal_of(RefusalCode::kTooManyVariants, "there are " + std::to_string(variants_.size()) +
@@ -377,8 +412,9 @@ std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
       Variant{std::move(recording), std::move(eager_recording), std::move(executor),
               std::move(guards), std::move(aftermath),
               AuditSchedule(options.verify.rate, audit_seed(options) + variants_made_++),
-              !options.verify.first, 0, 0, 0, std::move(approximate), -1, deferred_});
+              !options.verify.first, 0, 0, 0, 0, std::move(approximate), -1, deferred_});
   variant->deferred.tensors.clear();
+  variant->last_use = stats_.steps;
   if (variant->trusted) variant->recording->standing = trace::Standing::kTrusted;
   variant->plan_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
@@ -405,7 +441,27 @@ void StepLife::count(const Refusal& refusal) {
   stats_.refusals.push_back({refusal, 1});
 }
 
+// A step of a model whose state was replaced, or whose shapes moved on, leaves variants behind that
+// no call will fit again.
+void StepLife::drop_oldest() {
+  constexpr std::uint64_t kLongUnused = 64;
+  const auto oldest = std::ranges::min_element(
+      variants_, {}, [](const auto& variant) { return variant->last_use; });
+  if (oldest != variants_.end() && (*oldest)->last_use + kLongUnused < stats_.steps) {
+    variants_.erase(oldest);
+  }
+}
+
+// The step that is under way may be the one that says so.
 void StepLife::invalidate() {
+  if (session_->declared_now) {
+    must_restart_ = true;
+  } else {
+    restart();
+  }
+}
+
+void StepLife::restart() {
   variants_.clear();
   probing_.restart();
 }

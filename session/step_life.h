@@ -22,7 +22,7 @@ struct SessionState;
 
 /// One step's way from warm-up over probes and trial to replay, and back to the eager step whenever
 /// a guard fails (the design's "a step's life"). The one place that decides what a call does.
-class StepLife final : public StepCore {
+class StepLife final : public StepCore, public std::enable_shared_from_this<StepLife> {
  public:
   using Eager = std::function<pack::Results()>;
 
@@ -39,6 +39,8 @@ class StepLife final : public StepCore {
   trace::Step to_trace() const;
 
  private:
+  class Outermost;
+
   std::optional<pack::Results> call_alone(const std::vector<live::Argument>& arguments,
                                           const guards::Declared& declared, const Eager& eager);
   /// A variant whose guards hold, but for those that were tried in this call.
@@ -64,6 +66,8 @@ class StepLife final : public StepCore {
   void make_plan(recorder::Recorded recorded);
   std::unique_ptr<Variant> planned(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
+  void drop_oldest();
+  void restart();
   void refuse(std::vector<Refusal> refusals);
   void count(const Refusal& refusal);
 
@@ -73,8 +77,9 @@ class StepLife final : public StepCore {
   Probing probing_;
   std::optional<trace::Recording> warm_up_;
   std::vector<std::unique_ptr<Variant>> variants_;
-  guards::Entry entry_;  ///< of the call that is under way
-  Deferred deferred_;    ///< of the call that is under way
+  guards::Entry entry_;        ///< of the call that is under way
+  bool must_restart_ = false;  ///< invalidate() was called inside the call that is under way
+  Deferred deferred_;          ///< of the call that is under way
   Stats stats_;
   std::uint64_t variants_made_ = 0;
 };

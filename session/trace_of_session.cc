@@ -34,9 +34,13 @@ void add_number(std::vector<trace::Saved>& saved, const std::string& path,
   }
 }
 
-/// Hyperparameters and step counters, by the paths that leaves have.
+/// Hyperparameters and step counters, by the paths that leaves have, and training flags.
 void add_numbers(const live::Objects& objects, std::vector<trace::Saved>& saved) {
-  for (const trace::OptimizerLayout& layout : objects.snapshot().optimizers) {
+  const live::Snapshot snapshot = objects.snapshot();
+  for (const live::ModuleAt& module : snapshot.modules) {
+    add_number(saved, module.path + ".training", {module.module->is_training()});
+  }
+  for (const trace::OptimizerLayout& layout : snapshot.optimizers) {
     for (std::size_t g = 0; g < layout.groups.size(); ++g) {
       const std::string group = layout.path + ".param_groups[" + std::to_string(g) + "].";
       for (const trace::NamedValue& named : layout.groups[g].hyperparameters) {
@@ -96,7 +100,14 @@ trace::Trace SessionState::to_trace(bool with_state) const {
   trace.run = run_facts();
   trace.environment = live::environment();
   for (const auto& step : steps) trace.steps.push_back(step->to_trace());
-  if (with_state) trace.state = state_of(objects);
+  if (!with_state) return trace;
+  trace.state = state_of(objects);
+  for (std::size_t i = 0; i < declared_last.host_values.size(); ++i) {
+    add_number(trace.state, host_values[i].name, declared_last.host_values[i]);
+  }
+  for (std::size_t i = 0; i < declared_last.facts.size(); ++i) {
+    add_number(trace.state, facts[i].name, declared_last.facts[i]);
+  }
   return trace;
 }
 

@@ -26,7 +26,8 @@ struct Variant {
   bool trusted = false;
   double plan_us = 0;
   std::uint64_t replays = 0;
-  std::uint64_t changes = 0;  ///< runs that were undone in the middle, because something differed
+  std::uint64_t last_use = 0;  ///< the call of the step that replayed it last, counted
+  std::uint64_t changes = 0;   ///< runs that were undone in the middle, because something differed
   std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
   double largest_ulps = -1;
   Deferred deferred = {};  ///< of the newest call that ran the function

@@ -235,12 +235,12 @@ class Verification {
   /// The plan leaves step counters alone; Aftermath advances them as the eager step has just done.
   std::optional<Divergence> compare_counters(const std::vector<std::int64_t>& before) const {
     const std::vector<std::int64_t> now = variant_.guards->optimizers().counters();
-    const std::vector<std::int64_t>& advances = variant_.guards->optimizers().advances();
+    const std::vector<trace::Advance>& advances = variant_.guards->optimizers().advances();
     for (std::size_t i = 0; i < now.size(); ++i) {
-      if (now[i] == before[i] + advances[i]) continue;
-      return Divergence{
-          recording_.advances[i].path,
-          "plan " + std::to_string(before[i] + advances[i]) + ", eager " + std::to_string(now[i])};
+      const std::int64_t expected = before[i] + advances[i].by;
+      if (now[i] == expected) continue;
+      return Divergence{advances[i].path,
+                        "plan " + std::to_string(expected) + ", eager " + std::to_string(now[i])};
     }
     return std::nullopt;
   }

@@ -156,7 +156,7 @@ Found differ_in_host_reads(const Recording& a, const Recording& b) {
     return found;
   }
   for (const HostRead& read : b.reads) {
-    if (read.use == ReadUse::kFree) continue;
+    if (read.use != ReadUse::kChecked) continue;
     Found found = differ(
         kKind, a.ops[read.op].outputs, b.ops[read.op].outputs,
         [&] { return fmt::format("ops[{}].outputs[0]", read.op); }, read.op);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "steptape/error.h"
@@ -22,6 +23,7 @@ constexpr std::array kOperations = {
     OperationRow{Operation::kMultiply, "mul", 2},      OperationRow{Operation::kDivide, "div", 2},
     OperationRow{Operation::kPower, "pow", 2},         OperationRow{Operation::kMaximum, "max", 2},
     OperationRow{Operation::kSquareRoot, "sqrt", 1},   OperationRow{Operation::kNegate, "neg", 1},
+    OperationRow{Operation::kSameBits, "same", 2},
 };
 
 struct LeafRow {
@@ -75,6 +77,8 @@ double apply(Operation operation, double a, double b) noexcept {
       return std::sqrt(a);
     case Operation::kNegate:
       return -a;
+    case Operation::kSameBits:
+      return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) ? 1 : 0;
     case Operation::kConstant:
     case Operation::kLeaf:
       break;
@@ -146,6 +150,7 @@ Formula power(const Formula& base, const Formula& exponent) {
   return joined(base, exponent, Operation::kPower);
 }
 Formula maximum(const Formula& a, const Formula& b) { return joined(a, b, Operation::kMaximum); }
+Formula same_bits(const Formula& a, const Formula& b) { return joined(a, b, Operation::kSameBits); }
 Formula square_root(const Formula& a) { return applied(a, Operation::kSquareRoot); }
 
 bool is_well_formed(const Formula& formula, std::size_t leaves) noexcept {

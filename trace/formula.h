@@ -46,6 +46,7 @@ enum class Operation : std::uint8_t {
   kMaximum,
   kSquareRoot,
   kNegate,
+  kSameBits,  ///< 1 where both have the same bits, else 0: 0.0 and -0.0 differ
 };
 
 std::string_view name_of(Operation operation) noexcept;
@@ -76,6 +77,7 @@ Formula operator-(const Formula& a);
 Formula power(const Formula& base, const Formula& exponent);
 Formula maximum(const Formula& a, const Formula& b);
 Formula square_root(const Formula& a);
+Formula same_bits(const Formula& a, const Formula& b);
 
 /// At most so many values are on the stack of a well-formed formula at a time.
 inline constexpr std::size_t kMaxFormulaDepth = 16;

@@ -35,6 +35,7 @@ constexpr std::array kStandings = {
 constexpr std::array kReadUses = {
     Named{ReadUse::kChecked, "checked"},
     Named{ReadUse::kFree, "free"},
+    Named{ReadUse::kLookedAt, "looked_at"},
 };
 
 template <typename Enum, std::size_t N>

@@ -212,7 +212,8 @@ struct Advance {
 /// What a replay does with a value that an op gives the host. Numbers are those of the trace file.
 enum class ReadUse : std::uint8_t {
   kChecked = 1,  ///< it must be the recorded one: the program may have decided by it
-  kFree,         ///< returned, bound to scalars, or declared to be for looking at
+  kFree,         ///< returned, or bound to scalars: any value, finite if the recorded one is
+  kLookedAt,     ///< declared to be for looking at: any value
 };
 
 std::string_view name_of(ReadUse use) noexcept;

@@ -97,6 +97,8 @@ class Session {
   /// a step. Throws Error (invalid_argument) when the name is taken.
   template <typename Function>
   Session& host(const std::string& name, Function function) {
+    static_assert(std::is_arithmetic_v<std::decay_t<decltype(function())>>,
+                  "steptape: a host value is one number; declare each by a name of its own");
     return declare_host(name, [function = std::move(function)]() mutable {
       std::vector<pack::Leaf> leaves;
       pack::Argument<std::decay_t<decltype(function())>>::flatten(function(), leaves);
@@ -109,6 +111,10 @@ class Session {
   /// holds for the value it was recorded with. Must precede the first call of a step.
   template <typename Function>
   Session& guard(const std::string& name, Function function) {
+    using Fact = std::decay_t<decltype(function())>;
+    static_assert(
+        std::is_arithmetic_v<Fact> || std::is_enum_v<Fact> || std::is_same_v<Fact, std::string>,
+        "steptape: a fact is one number, enum or string; declare each by its own name");
     return declare_fact(name, [function = std::move(function)]() mutable {
       std::vector<pack::Leaf> leaves;
       pack::Argument<std::decay_t<decltype(function())>>::flatten(function(), leaves);

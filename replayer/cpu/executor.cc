@@ -5,7 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "live/op_digest.h"
@@ -18,6 +18,7 @@
 #include "replayer/numbers/bindings.h"
 #include "replayer/numbers/evaluator.h"
 #include "trace/element.h"
+#include "trace/text.h"
 
 namespace steptape::replayer::cpu {
 namespace {
@@ -215,16 +216,6 @@ struct Executor::Impl {
     if (patch.site.item == trace::kNone) {
       argument = ivalue_like(patch.recorded, number);
     } else {
-      apply_item(argument, patch, number);
-    }
-  }
-
-  static void apply_item(c10::IValue& argument, const Patch& patch, double number) {
-    if (argument.isDoubleList()) {
-      argument.toDoubleList().set(patch.site.item, number);
-    } else if (argument.isIntList()) {
-      argument.toIntList().set(patch.site.item, static_cast<std::int64_t>(number));
-    } else {
       argument.toList().set(patch.site.item, ivalue_like(patch.recorded, number));
     }
   }
@@ -232,22 +223,45 @@ struct Executor::Impl {
   /// What op `call` has just given the host.
   void take_read(const Call& call) {
     const trace::HostRead& read = recording().reads[call.read];
-    const c10::IValue& value = stack.back();
-    const double number = value.isDouble() ? value.toDouble()
-                          : value.isBool() ? static_cast<double>(value.toBool())
-                                           : static_cast<double>(value.toInt());
-    const double recorded = trace::number_of(recording().ops[call.op].outputs[0]);
-    if (read.use == trace::ReadUse::kChecked &&
-        std::bit_cast<std::uint64_t>(number) != std::bit_cast<std::uint64_t>(recorded)) {
+    const trace::Value found = number_of(stack.back());
+    const trace::Value& recorded = recording().ops[call.op].outputs[0];
+    if (!may_go_on(read.use, found, recorded)) {
       throw Changed(RefusalCode::kHostRead, "op " + std::to_string(call.op) + " `" +
                                                 call.callee.schema().name() + "` gave the host " +
-                                                std::to_string(number) + ", in the recording " +
-                                                std::to_string(recorded));
+                                                trace::print_value(found) + ", in the recording " +
+                                                trace::print_value(recorded));
     }
-    read_values[call.read] = number;
-    if (patches_of_read[call.read].empty()) return;
-    evaluator.read(call.op, number);
+    read_values[call.read] = trace::number_of(found);
+    if (!evaluator.read(call.op, read_values[call.read])) return;
+    for (const trace::Predicate& predicate : recording().predicates) {
+      if (evaluator.waits_for(predicate.formula) != call.op) continue;
+      if ((evaluator.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
+      throw Changed(RefusalCode::kHostRead,
+                    "op " + std::to_string(call.op) + " `" + call.callee.schema().name() +
+                        "` gave the host another value than one that it was equal to");
+    }
     for (const Patch& patch : patches_of_read[call.read]) apply(patch);
+  }
+
+  static trace::Value number_of(const c10::IValue& value) {
+    if (value.isDouble()) return {trace::Real{value.toDouble()}};
+    if (value.isBool()) return {value.toBool()};
+    return {value.toInt()};
+  }
+
+  static bool may_go_on(trace::ReadUse use, const trace::Value& found,
+                        const trace::Value& recorded) {
+    switch (use) {
+      case trace::ReadUse::kChecked:
+        return found == recorded;
+      case trace::ReadUse::kFree:
+        // what is not finite is what programs ask for
+        return trace::is_exact_number(found) &&
+               std::isfinite(trace::number_of(found)) == std::isfinite(trace::number_of(recorded));
+      case trace::ReadUse::kLookedAt:
+        return trace::is_exact_number(found);
+    }
+    return false;
   }
 
   void plan_releases() {

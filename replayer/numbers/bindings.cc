@@ -1,5 +1,6 @@
 #include "replayer/numbers/bindings.h"
 
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 
@@ -158,6 +159,21 @@ trace::Value recorded_number(const trace::Recording& recording, const trace::Sca
   }
   const trace::Value& value = recording.ops[site.op].inputs[site.argument];
   return site.item == trace::kNone ? value : std::get<trace::List>(value.data)[site.item];
+}
+
+bool gives_recorded(const trace::Recording& recording, const Bindings& bindings,
+                    const trace::Formula& formula, const trace::ScalarSite& site) {
+  const double value = bindings.recorded(formula);
+  if (site.op != trace::kNone) {
+    const double found = trace::number_of(recorded_number(recording, site));
+    return std::bit_cast<std::uint64_t>(found) == std::bit_cast<std::uint64_t>(value);
+  }
+  const trace::Buffer& buffer = recording.buffers[site.buffer];
+  const auto tensor = std::ranges::find(recording.tensors, site.buffer, &trace::Tensor::buffer);
+  std::vector<std::byte> bytes(buffer.bytes);
+  return buffer.content && tensor != recording.tensors.end() &&
+         trace::bytes_of(tensor->dtype) == buffer.bytes &&
+         trace::put_element(value, tensor->dtype, bytes.data()) && bytes == *buffer.content;
 }
 
 }  // namespace steptape::replayer

@@ -54,4 +54,8 @@ class RecordedNumbers {
 /// The number at `site`, as recorded: of an op's argument, or the element of a host-made tensor.
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site);
 
+/// Whether `formula` gives the very number that stands at `site`.
+bool gives_recorded(const trace::Recording& recording, const Bindings& bindings,
+                    const trace::Formula& formula, const trace::ScalarSite& site);
+
 }  // namespace steptape::replayer

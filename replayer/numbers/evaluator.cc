@@ -87,11 +87,13 @@ void Evaluator::begin(std::span<const double> leaves) {
   }
 }
 
-void Evaluator::read(trace::Index op, double value) {
+bool Evaluator::read(trace::Index op, double value) {
+  if (leaf_of_op_[op].empty()) return false;
   for (const trace::Index leaf : leaf_of_op_[op]) leaves_[leaf] = value;
   for (trace::Index i = 0; i < values_.size(); ++i) {
     if (waits_for_[i] == op) evaluate(i);
   }
+  return true;
 }
 
 void Evaluator::evaluate(trace::Index formula) {

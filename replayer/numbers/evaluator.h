@@ -18,8 +18,8 @@ class Evaluator {
   /// Begins a run. `leaves` has one value for each leaf; those of host reads are ignored. Evaluates
   /// every formula that reads none of them.
   void begin(std::span<const double> leaves);
-  /// Op `op` gave the host `value`: evaluates the formulas that wait for it.
-  void read(trace::Index op, double value);
+  /// Op `op` gave the host `value`: evaluates the formulas that wait for it. False when none does.
+  bool read(trace::Index op, double value);
 
   double value(trace::Index formula) const { return values_[formula]; }
   /// The op whose host read a formula waits for, the last if there are several; kNone: it waits for

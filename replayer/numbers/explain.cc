@@ -2,26 +2,38 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <optional>
 #include <vector>
 
+#include "live/operators.h"
 #include "replayer/numbers/bindings.h"
 #include "trace/element.h"
 
 namespace steptape::replayer {
 namespace {
 
-bool same_number(const trace::Value& a, const trace::Value& b) {
-  return trace::is_number(a) && trace::is_number(b) &&
-         std::bit_cast<std::uint64_t>(trace::number_of(a)) ==
-             std::bit_cast<std::uint64_t>(trace::number_of(b));
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
+
+/// What a number may follow: a number of its own kind, and a real number an integer as well. A flag
+/// that stands for "not zero", or an integer that was rounded, is a decision of the program.
+bool may_follow(const trace::Value& number, const trace::Value& leaf) {
+  if (number.data.index() == leaf.data.index()) return true;
+  return std::holds_alternative<trace::Real>(number.data) &&
+         std::holds_alternative<std::int64_t>(leaf.data);
+}
+
+bool may_follow(trace::DType dtype, const trace::Value& leaf) {
+  return may_follow(trace::element_of(std::vector<std::byte>(16).data(), dtype), leaf);
 }
 
 /// A number that may explain others: it differs between the two recordings.
 struct Candidate {
   trace::LeafKind kind;
   std::string path;
-  double before, now;
+  trace::Value before, now;
   std::int64_t known_at = -1;  ///< the op that gave it; -1: known when the step begins
 };
 
@@ -63,16 +75,21 @@ class Explanation {
 
   void offer(trace::LeafKind kind, const std::string& path, const trace::Value& before,
              const trace::Value& now, std::int64_t known_at = -1) {
-    if (!trace::is_number(before) || !trace::is_number(now) || same_number(before, now)) return;
-    candidates_.push_back({kind, path, trace::number_of(before), trace::number_of(now), known_at});
+    if (before == now || before.data.index() != now.data.index()) return;
+    if (!trace::is_exact_number(before) || !trace::is_exact_number(now)) return;
+    candidates_.push_back({kind, path, before, now, known_at});
   }
 
   void explain_arguments() {
     for (trace::Index op = 0; op < now_.ops.size(); ++op) {
+      const auto handle = live::find_operator(now_.operator_of(now_.ops[op]));
       const auto& before = before_.ops[op].inputs;
       const auto& now = now_.ops[op].inputs;
-      if (before.size() != now.size()) return;
-      for (trace::Index k = 0; k < now.size(); ++k) explain_argument(op, k, before[k], now[k]);
+      if (!handle || before.size() != now.size()) return;
+      const std::vector<bool> follow = live::arguments_that_may_follow(*handle);
+      for (trace::Index k = 0; k < std::min(now.size(), follow.size()); ++k) {
+        if (follow[k]) explain_argument(op, k, before[k], now[k]);
+      }
     }
   }
 
@@ -92,10 +109,11 @@ class Explanation {
   void explain_site(const trace::ScalarSite& site, const trace::Value& before,
                     const trace::Value& now, std::int64_t used_at) {
     if (!trace::is_number(before) || !trace::is_number(now) || before == now) return;
-    if (bindings_.is_bound(site)) return;
-    bind(site, used_at, [&](double x, double y) {
-      return same_number({trace::Real{x}}, {trace::Real{trace::number_of(before)}}) &&
-             same_number({trace::Real{y}}, {trace::Real{trace::number_of(now)}});
+    if (before.data.index() != now.data.index() || bindings_.is_bound(site)) return;
+    bind(site, used_at, [&](const Candidate& candidate) {
+      return may_follow(now, candidate.now) &&
+             same_bits(trace::number_of(candidate.before), trace::number_of(before)) &&
+             same_bits(trace::number_of(candidate.now), trace::number_of(now));
     });
   }
 
@@ -121,58 +139,87 @@ class Explanation {
       const trace::ScalarSite site{trace::kNone, trace::kNone, trace::kNone, tensor.buffer,
                                    trace::kNone};
       if (bindings_.is_bound(site)) continue;
-      bind(site, first_use[tensor.buffer], [&](double x, double y) {
-        return holds(x, tensor.dtype, *before.content) && holds(y, tensor.dtype, *now.content);
+      bind(site, first_use[tensor.buffer], [&](const Candidate& candidate) {
+        return may_follow(tensor.dtype, candidate.now) &&
+               holds(candidate.before, tensor.dtype, *before.content) &&
+               holds(candidate.now, tensor.dtype, *now.content);
       });
     }
   }
 
-  static bool holds(double number, trace::DType dtype, const std::vector<std::byte>& content) {
+  static bool holds(const trace::Value& number, trace::DType dtype,
+                    const std::vector<std::byte>& content) {
     std::vector<std::byte> bytes(content.size());
-    return trace::put_element(number, dtype, bytes.data()) && bytes == content;
+    return trace::put_element(trace::number_of(number), dtype, bytes.data()) && bytes == content;
   }
 
+  /// Binds the place to the first candidate that fits. Which of several it follows cannot be told
+  /// while they are equal: the plan holds while they stay so.
   template <typename Fits>
   void bind(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
     std::optional<trace::Formula> bound;
     for (const Candidate& candidate : candidates_) {
       if (candidate.known_at >= used_at && candidate.known_at >= 0) continue;
-      if (!fits(candidate.before, candidate.now)) continue;
-      const trace::Formula leaf = trace::leaf(bindings_.leaf(candidate.kind, candidate.path));
+      if (!fits(candidate)) continue;
+      const trace::Formula leaf = leaf_of(candidate);
       if (!bound) {
         bindings_.bind(site, leaf);
         bound = leaf;
-      } else if (candidate.known_at < 0) {
-        // which of the two it follows cannot be told while they are equal
-        bindings_.require(*bound - leaf, false);
-      }
-      if (candidate.kind == trace::LeafKind::kHostRead) {
-        bound_reads_.push_back(static_cast<trace::Index>(candidate.known_at));
+      } else {
+        bindings_.require(trace::same_bits(*bound, leaf), true);
       }
     }
   }
 
+  trace::Formula leaf_of(const Candidate& candidate) {
+    if (candidate.kind == trace::LeafKind::kHostRead) {
+      free_reads_.push_back(static_cast<trace::Index>(candidate.known_at));
+    }
+    return trace::leaf(bindings_.leaf(candidate.kind, candidate.path));
+  }
+
+  /// A number that differs is a read that differs in the same way. One that does not differ stays
+  /// what it was, and so does the read that gave it, which is checked.
   void explain_returned() {
     if (before_.numbers.size() != now_.numbers.size()) return;
     for (std::size_t i = 0; i < now_.numbers.size(); ++i) {
       trace::Number& number = now_.numbers[i];
-      for (const trace::HostRead& read : now_.reads) {
-        if (!same_number(number.value, now_.ops[read.op].outputs[0])) continue;
-        if (before_.ops[read.op].outputs.size() != 1 ||
-            !same_number(before_.numbers[i].value, before_.ops[read.op].outputs[0])) {
-          continue;
+      const trace::Value& before = before_.numbers[i].value;
+      if (before == number.value) {
+        number.op = equal_read(number.value);
+        continue;
+      }
+      std::optional<trace::Formula> bound;
+      for (const Candidate& candidate : candidates_) {
+        if (candidate.kind != trace::LeafKind::kHostRead) continue;
+        if (candidate.before != before || candidate.now != number.value) continue;
+        const trace::Formula leaf = leaf_of(candidate);
+        if (!bound) {
+          number.op = static_cast<trace::Index>(candidate.known_at);
+          bound = leaf;
+        } else {
+          bindings_.require(trace::same_bits(*bound, leaf), true);
         }
-        number.op = read.op;
-        bound_reads_.push_back(read.op);
-        break;
       }
     }
   }
 
+  /// A read that gave `value` in both recordings; kNone where there is none.
+  trace::Index equal_read(const trace::Value& value) const {
+    for (const trace::HostRead& read : now_.reads) {
+      const auto& outputs = before_.ops[read.op].outputs;
+      if (outputs.size() == 1 && outputs[0] == value && now_.ops[read.op].outputs[0] == value) {
+        return read.op;
+      }
+    }
+    return trace::kNone;
+  }
+
   void settle_reads(Reads reads) {
     for (trace::HostRead& read : now_.reads) {
-      const bool bound = std::ranges::find(bound_reads_, read.op) != bound_reads_.end();
-      if (bound || reads == Reads::kForLooking) read.use = trace::ReadUse::kFree;
+      const bool bound = std::ranges::find(free_reads_, read.op) != free_reads_.end();
+      if (bound) read.use = trace::ReadUse::kFree;
+      if (!bound && reads == Reads::kForLooking) read.use = trace::ReadUse::kLookedAt;
     }
   }
 
@@ -180,7 +227,7 @@ class Explanation {
   trace::Recording& now_;
   Bindings bindings_;
   std::vector<Candidate> candidates_;
-  std::vector<trace::Index> bound_reads_;
+  std::vector<trace::Index> free_reads_;
 };
 
 }  // namespace
@@ -189,7 +236,7 @@ void explain_numbers(const trace::Recording& before, trace::Recording& now, Read
   Explanation(before, now).explain(reads);
 }
 
-void take_over_numbers(const trace::Recording& known, trace::Recording& now) {
+bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
   Bindings bindings(now);
   const auto renumbered = [&](trace::Index formula) {
     trace::Formula result = known.formulas[formula];
@@ -200,19 +247,25 @@ void take_over_numbers(const trace::Recording& known, trace::Recording& now) {
     }
     return result;
   };
+  for (std::size_t i = 0; i < std::min(known.reads.size(), now.reads.size()); ++i) {
+    if (known.reads[i].op == now.reads[i].op) now.reads[i].use = known.reads[i].use;
+  }
   for (const trace::ScalarSite& site : known.scalars) {
-    if (!bindings.is_bound(site)) bindings.bind(site, renumbered(site.formula));
+    if (bindings.is_bound(site)) continue;
+    const trace::Formula formula = renumbered(site.formula);
+    if (!gives_recorded(now, bindings, formula, site)) return false;
+    bindings.bind(site, formula);
   }
   for (const trace::Predicate& predicate : known.predicates) {
     const trace::Formula formula = renumbered(predicate.formula);
     bindings.require(formula, bindings.recorded(formula) != 0);
   }
-  for (std::size_t i = 0; i < std::min(known.reads.size(), now.reads.size()); ++i) {
-    if (known.reads[i].op == now.reads[i].op) now.reads[i].use = known.reads[i].use;
-  }
   for (std::size_t i = 0; i < std::min(known.numbers.size(), now.numbers.size()); ++i) {
-    now.numbers[i].op = known.numbers[i].op;
+    trace::Number& number = now.numbers[i];
+    number.op = known.numbers[i].op;
+    if (number.op != trace::kNone && now.ops[number.op].outputs[0] != number.value) return false;
   }
+  return true;
 }
 
 }  // namespace steptape::replayer

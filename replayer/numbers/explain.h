@@ -18,7 +18,8 @@ enum class Reads {
 void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads);
 
 /// Binds the numbers of `now` as those of `known`, whose ops it repeats in another shape, are
-/// bound.
-void take_over_numbers(const trace::Recording& known, trace::Recording& now);
+/// bound. Both have the same stream of ops (trace::same_op_stream). False when one of them is not
+/// what its formula gives: then `known` explains it no longer.
+bool take_over_numbers(const trace::Recording& known, trace::Recording& now);
 
 }  // namespace steptape::replayer

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -57,7 +57,7 @@ Owners owners_of(const trace::Recording& recording) {
   for (std::size_t l = 0; l < recording.optimizers.size(); ++l) {
     const trace::OptimizerLayout& layout = recording.optimizers[l];
     if (lowering_of(layout.type) == nullptr) continue;
-    std::map<std::string_view, Owner> by_parameter;
+    std::multimap<std::string_view, Owner> by_parameter;
     for (std::size_t g = 0; g < layout.groups.size(); ++g) {
       for (const std::string& parameter : layout.groups[g].parameters) {
         const Owner owner{l, g, &parameter, false};
@@ -67,9 +67,11 @@ Owners owners_of(const trace::Recording& recording) {
     }
     for (const trace::OptimizerStateEntry& entry : layout.state) {
       const auto* tensor = std::get_if<trace::TensorRef>(&entry.value.data);
-      const auto owner = by_parameter.find(entry.parameter);
-      if (tensor == nullptr || owner == by_parameter.end()) continue;
-      add(tensor->id, {l, owner->second.group, owner->second.parameter, true});
+      if (tensor == nullptr) continue;
+      const auto [first, last] = by_parameter.equal_range(entry.parameter);
+      for (auto owner = first; owner != last; ++owner) {
+        add(tensor->id, {l, owner->second.group, owner->second.parameter, true});
+      }
     }
   }
   return owners;
@@ -116,90 +118,79 @@ class Binder {
     for (std::size_t i = 0; i < recording_.ops.size(); ++i) {
       if (const std::size_t end = match_at(i); end > i) i = end - 1;
     }
-    check_bits();
   }
 
   std::vector<MatchedUpdate> take_matched() { return std::move(matched_); }
 
  private:
-  /// The end of the update that op `i` belongs to, or `i` when it belongs to none.
+  /// The end of the update that op `i` belongs to, or `i` when it belongs to none. Updates by
+  /// optimizers without state look alike: of several that fit, those whose formulas give the
+  /// recorded bits count, and the plan holds while these stay equal.
   std::size_t match_at(std::size_t i) {
+    std::vector<Match> matches;
     std::string problem;
     for (const trace::BufferId buffer : written_by(recording_, recording_.ops[i])) {
       const auto [first, last] = owners_.equal_range(buffer);
-      for (auto at = first; at != last; ++at) {
-        if (const std::size_t end = match(at->second, i, problem); end > i) return end;
-        if (!at->second.is_state && !reads_gradient(i, *at->second.parameter)) problem.clear();
-      }
+      for (auto at = first; at != last; ++at) match(at->second, i, matches, problem);
     }
-    if (!problem.empty()) {
-      recording_.refusals.push_back(unsupported(recording_, i, std::move(problem)));
+    const auto fits = [](const Match& match) { return match.update.gives_recorded(); };
+    const auto best = std::ranges::find_if(matches, fits);
+    if (best == matches.end()) {
+      if (!matches.empty()) problem = matches.front().update.bits_problem();
+      if (!problem.empty()) refuse(i, std::move(problem));
+      return i;
     }
-    return i;
+    for (auto other = best + 1; other != matches.end(); ++other) {
+      if (fits(*other)) best->update.require_same(other->update);
+    }
+    take(*best);
+    return end_;
   }
+
+  struct Match {
+    Owner owner;
+    std::size_t first;
+    Update update;
+  };
 
   /// An update starts with the op that writes first, or with the one before it, which adds the
   /// weight decay to the gradient.
-  std::size_t match(const Owner& owner, std::size_t i, std::string& problem) {
+  void match(const Owner& owner, std::size_t i, std::vector<Match>& matches, std::string& problem) {
     const trace::OptimizerLayout& layout = recording_.optimizers[owner.layout];
-    const Lowering& lowering = *lowering_of(layout.type);
     std::size_t farthest = 0;
-    std::int64_t& earlier = updates_[{owner.layout, *owner.parameter}];
     for (const std::size_t back : {0U, 1U}) {
       if (i < back + end_) continue;
       Update update(recording_, bindings_, layout, owner.group, *owner.parameter, i - back,
-                    earlier);
-      lowering.match(update);
+                    updates_[{owner.layout, *owner.parameter}]);
+      lowering_of(layout.type)->match(update);
       if (update.matched() && update.end() > i) {
-        update.commit();
-        if (lowering.counts_steps) {
-          bindings_.advance(layout.path + ".state[" + *owner.parameter + "].step");
-        }
-        matched_.push_back({owner.layout, owner.group, *owner.parameter, i - back, update.end(),
-                            update.gradient_tensor(), earlier});
-        ++earlier;
-        end_ = update.end();
-        return end_;
+        matches.push_back({owner, i - back, std::move(update)});
+        return;
       }
-      if (problem.empty() || update.end() > farthest) {
+      // a parameter may be written by others, which is looked into later; state may not
+      if (owner.is_state && (problem.empty() || update.end() > farthest)) {
         problem = "`" + layout.path + "`: " + update.problem();
         farthest = update.end();
       }
     }
-    return i;
   }
 
-  bool reads_gradient(std::size_t i, const std::string& parameter) const {
-    trace::TensorId gradient = trace::kNoTensor;
-    for (const trace::ExitGradient& exit : recording_.exit_gradients) {
-      if (exit.parameter == parameter) gradient = exit.tensor;
+  void take(Match& match) {
+    const trace::OptimizerLayout& layout = recording_.optimizers[match.owner.layout];
+    const std::string& parameter = *match.owner.parameter;
+    std::int64_t& earlier = updates_[{match.owner.layout, parameter}];
+    match.update.commit();
+    if (lowering_of(layout.type)->counts_steps) {
+      bindings_.advance(layout.path + ".state[" + parameter + "].step");
     }
-    bool reads = false;
-    for (const trace::Value& value : recording_.ops[i].inputs) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id == trace::kNoTensor || gradient == trace::kNoTensor) return;
-        reads |= recording_.tensors[id].buffer == recording_.tensors[gradient].buffer;
-      });
-    }
-    return reads;
+    end_ = match.update.end();
+    matched_.push_back({match.owner.layout, match.owner.group, parameter, match.first, end_,
+                        match.update.gradient_tensor(), earlier});
+    ++earlier;
   }
 
-  /// A formula must give the very bits that the eager step used.
-  void check_bits() {
-    const std::vector<double> leaves = recorded_leaves(recording_);
-    for (const trace::ScalarSite& site : recording_.scalars) {
-      const trace::Value found = recorded_number(recording_, site);
-      const double value = trace::evaluate(recording_.formulas[site.formula], leaves);
-      if (std::bit_cast<std::uint64_t>(trace::number_of(found)) ==
-          std::bit_cast<std::uint64_t>(value)) {
-        continue;
-      }
-      recording_.refusals.push_back(unsupported(
-          recording_, site.op,
-          "argument " + std::to_string(site.argument) + " is not what " +
-              text_of(recording_.formulas[site.formula], recording_.leaves) + " gives"));
-      return;
-    }
+  void refuse(std::size_t op, std::string problem) {
+    recording_.refusals.push_back(unsupported(recording_, op, std::move(problem)));
   }
 
   trace::Recording& recording_;
@@ -210,31 +201,95 @@ class Binder {
   std::vector<MatchedUpdate> matched_;
 };
 
-void refuse_unowned_updates(const trace::Recording& recording, std::set<std::string> written,
-                            std::vector<Refusal>& refusals) {
-  for (const trace::OptimizerLayout& layout : recording.optimizers) {
-    for (const trace::ParameterGroup& group : layout.groups) {
-      for (const std::string& parameter : group.parameters) written.erase(parameter);
+/// Follows what comes from gradients through the ops behind backward, to find parameters that are
+/// updated by ops which no lowering has matched: the numbers in them would be frozen.
+class UnownedUpdates {
+ public:
+  explicit UnownedUpdates(const trace::Recording& recording)
+      : recording_(recording), comes_from_gradient_(recording.buffers.size(), false) {
+    for (trace::BufferId id = 0; id < recording.buffers.size(); ++id) {
+      comes_from_gradient_[id] = recording.buffers[id].role == trace::Role::kGradient;
     }
   }
-  for (const trace::ExitGradient& gradient : recording.exit_gradients) {
-    if (gradient.tensor == trace::kNoTensor || !written.contains(gradient.parameter)) continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kUntrackedWrite;
-    refusal.message =
-        "parameter " + gradient.parameter +
-        " has a gradient and is updated, and no tracked optimizer holds it: the numbers in "
-        "its update would be frozen";
-    refusals.push_back(std::move(refusal));
-    return;
+
+  std::optional<Refusal> find() {
+    for (std::size_t i = 0; i < recording_.ops.size(); ++i) {
+      const trace::Op& op = recording_.ops[i];
+      const bool from_gradient = op.phase == trace::Phase::kBackward || reads_gradient(op);
+      if (!from_gradient) continue;
+      for (const trace::BufferId id : written_by(recording_, op)) {
+        const trace::Buffer& buffer = recording_.buffers[id];
+        if (buffer.role == trace::Role::kParameter) {
+          if (!is_matched(i) && !is_refused(buffer.path)) return refusal(i, buffer.path);
+        } else if (buffer.role != trace::Role::kOptimizerState) {
+          comes_from_gradient_[id] = true;
+        }
+      }
+      for (const trace::Value& value : op.outputs) {
+        for_each_tensor(value, [&](trace::TensorId id) {
+          if (id == trace::kNoTensor) return;
+          const trace::BufferId buffer = recording_.tensors[id].buffer;
+          const trace::Role role = recording_.buffers[buffer].role;
+          if (role == trace::Role::kTemporary || role == trace::Role::kResult) {
+            comes_from_gradient_[buffer] = true;
+          }
+        });
+      }
+    }
+    return std::nullopt;
   }
-}
+
+  void add_matched(const MatchedUpdate& update) { ranges_.push_back({update.first, update.end}); }
+
+ private:
+  bool is_matched(std::size_t op) const {
+    return std::ranges::any_of(
+        ranges_, [op](const auto& range) { return op >= range.first && op < range.second; });
+  }
+
+  /// Its optimizer is one that nobody knows, which is refused by name.
+  bool is_refused(const std::string& parameter) const {
+    return std::ranges::any_of(recording_.optimizers, [&](const trace::OptimizerLayout& layout) {
+      return !layout.has_formulas && holds_any(layout, {parameter});
+    });
+  }
+
+  bool reads_gradient(const trace::Op& op) const {
+    bool reads = false;
+    for (const trace::Value& value : op.inputs) {
+      for_each_tensor(value, [&](trace::TensorId id) {
+        if (id != trace::kNoTensor) reads |= comes_from_gradient_[recording_.tensors[id].buffer];
+      });
+    }
+    return reads;
+  }
+
+  Refusal refusal(std::size_t i, const std::string& parameter) const {
+    Refusal refusal = unsupported(
+        recording_, i,
+        "parameter " + parameter +
+            " is updated from its gradient, and not as any tracked optimizer that is known does "
+            "it: the numbers in its update would be frozen");
+    refusal.code = RefusalCode::kUntrackedWrite;
+    return refusal;
+  }
+
+  const trace::Recording& recording_;
+  std::vector<bool> comes_from_gradient_;
+  std::vector<std::pair<std::size_t, std::size_t>> ranges_;
+};
 
 }  // namespace
 
 std::span<const Lowering* const> lowerings() noexcept { return kLowerings; }
 
-void bind_optimizers(trace::Recording& recording) { Binder(recording).bind(); }
+void bind_optimizers(trace::Recording& recording) {
+  Binder binder(recording);
+  binder.bind();
+  UnownedUpdates unowned(recording);
+  for (const MatchedUpdate& update : binder.take_matched()) unowned.add_matched(update);
+  if (auto refusal = unowned.find()) recording.refusals.push_back(*std::move(refusal));
+}
 
 std::vector<MatchedUpdate> updates_of(trace::Recording recording) {
   Binder binder(recording);
@@ -252,7 +307,6 @@ void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& 
                       ", and how it computes the numbers of its ops is not known";
     refusals.push_back(std::move(refusal));
   }
-  refuse_unowned_updates(recording, written, refusals);
 }
 
 }  // namespace steptape::replayer

@@ -28,8 +28,9 @@ std::span<const Lowering* const> lowerings() noexcept;
 
 /// Finds the updates of every tracked optimizer in `recording` and writes down what their numbers
 /// follow from: leaves, formulas, scalars, predicates, advances. What cannot be accounted for
-/// becomes a refusal (optimizer_unsupported): an optimizer without a lowering that wrote something,
-/// an update that is not the one of its type, a formula that does not give the recorded bits.
+/// becomes a refusal: an update that is not the one of its type, or whose formulas do not give the
+/// recorded bits (optimizer_unsupported); a parameter that other ops update from its gradient
+/// (untracked_write).
 void bind_optimizers(trace::Recording& recording);
 
 /// One update of one parameter: ops from `first` up to `end`.
@@ -45,8 +46,7 @@ struct MatchedUpdate {
 /// The updates that bind_optimizers finds, in order.
 std::vector<MatchedUpdate> updates_of(trace::Recording recording);
 
-/// What a plan from this recording would freeze: an optimizer that wrote and has no formulas; a
-/// parameter with a gradient that is updated while no tracked optimizer holds it.
+/// What a plan from this recording would freeze: an optimizer that wrote and has no formulas.
 void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& refusals);
 
 }  // namespace steptape::replayer

@@ -115,6 +115,25 @@ void Update::fail(std::string problem) {
   if (problem_.empty()) problem_ = std::move(problem);
 }
 
+std::string Update::bits_problem() const {
+  for (const Found& found : found_) {
+    trace::ScalarSite site;
+    site.op = found.op;
+    site.argument = found.argument;
+    if (replayer::gives_recorded(recording_, bindings_, found.formula, site)) continue;
+    return "op " + std::to_string(found.op) + ", argument " + std::to_string(found.argument) +
+           " is not what " + text_of(found.formula, recording_.leaves) + " gives";
+  }
+  return "";
+}
+
+void Update::require_same(const Update& other) {
+  for (std::size_t i = 0; i < std::min(found_.size(), other.found_.size()); ++i) {
+    if (found_[i].formula == other.found_[i].formula) continue;
+    bindings_.require(trace::same_bits(found_[i].formula, other.found_[i].formula), true);
+  }
+}
+
 void Update::commit() {
   for (const Branch& branch : branches_) bindings_.require(branch.condition, branch.taken);
   for (const Found& found : found_) {

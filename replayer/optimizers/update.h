@@ -53,6 +53,12 @@ class Update {
   std::size_t end() const { return next_; }
   /// The gradient that it found; kNoTensor before it met one.
   trace::TensorId gradient_tensor() const { return slots_[0].value_or(trace::kNoTensor); }
+  /// Whether its formulas give the very numbers of the recording.
+  bool gives_recorded() const { return bits_problem().empty(); }
+  /// The first that does not: "op 12, argument 2 is not what lr gives".
+  std::string bits_problem() const;
+  /// The plan holds while the formulas of `other`, which matches the same ops, give the same.
+  void require_same(const Update& other);
   /// Writes down what was matched.
   void commit();
 

@@ -28,23 +28,6 @@ struct Player::Impl {
 
 namespace {
 
-std::vector<live::Argument> arguments_of(const std::vector<at::Tensor>& inputs,
-                                         const trace::Recording& recording) {
-  // host values are part of the recording: callers pass tensors alone
-  std::vector<live::Argument> arguments;
-  std::size_t next = 0;
-  for (const trace::Input& input : recording.inputs) {
-    if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
-      if (next == inputs.size()) break;
-      arguments.push_back({inputs[next++], {}, true});
-    } else {
-      arguments.push_back({{}, input.value, false});
-    }
-  }
-  for (; next < inputs.size(); ++next) arguments.push_back({inputs[next], {}, true});
-  return arguments;
-}
-
 TensorSpec spec_of(const trace::Recording& recording, trace::TensorId id, std::string path) {
   TensorSpec spec;
   spec.path = std::move(path);
@@ -75,32 +58,48 @@ std::vector<std::string> environment_differences(const trace::Trace& trace) {
   return differences;
 }
 
+/// The one variant that holds for these inputs. Two that hold were told apart by something that the
+/// player does not know, such as a string: neither is run.
+std::pair<Verdict, replayer::PlayerVariant*> find_variant(const PlayerStep::Impl& step,
+                                                          const std::vector<at::Tensor>& inputs) {
+  Verdict newest;
+  replayer::PlayerVariant* found = nullptr;
+  for (const auto& variant : step.variants) {
+    Verdict verdict = variant->check(variant->arguments_of(inputs));
+    if (!verdict) {
+      newest = std::move(verdict);
+    } else if (found == nullptr) {
+      found = variant.get();
+    } else {
+      return {{"variant", "one that holds",
+               "several, told apart by a string or another fact that "
+               "the player does not hold"},
+              nullptr};
+    }
+  }
+  if (found == nullptr) return {newest, nullptr};
+  // the check of another variant came after it
+  return {found->check(found->arguments_of(inputs)), found};
+}
+
 }  // namespace
 
 std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
-  Verdict newest;
-  for (const auto& variant : impl_->variants) {
-    const std::vector<live::Argument> arguments = arguments_of(inputs, variant->recording());
-    newest = variant->check(arguments);
-    if (!newest) continue;
-    replayer::Results results = variant->run(arguments);
-    impl_->numbers = std::move(results.numbers);
-    return std::move(results.tensors);
+  const auto [verdict, variant] = find_variant(*impl_, inputs);
+  if (variant == nullptr) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "step \"" + impl_->name + "\" was not run: " + verdict.text() +
+                    (impl_->variants.size() > 1
+                         ? " (the last of " + std::to_string(impl_->variants.size()) + " variants)"
+                         : ""));
   }
-  throw Error(ErrorCode::kFailedPrecondition,
-              "step \"" + impl_->name + "\" was not run: " + newest.text() +
-                  (impl_->variants.size() > 1
-                       ? " (the last of " + std::to_string(impl_->variants.size()) + " variants)"
-                       : ""));
+  replayer::Results results = variant->run(variant->arguments_of(inputs));
+  impl_->numbers = std::move(results.numbers);
+  return std::move(results.tensors);
 }
 
 Verdict PlayerStep::check(const std::vector<at::Tensor>& inputs) const {
-  Verdict newest;
-  for (const auto& variant : impl_->variants) {
-    newest = variant->check(arguments_of(inputs, variant->recording()));
-    if (newest) return newest;
-  }
-  return newest;
+  return find_variant(*impl_, inputs).first;
 }
 
 const std::vector<double>& PlayerStep::numbers() const { return impl_->numbers; }
@@ -233,10 +232,16 @@ Player load(const std::string& path, const LoadOptions& options) {
       if (!refusals.empty() || !problems.empty()) continue;
       try {
         loaded->variants.push_back(std::make_unique<replayer::PlayerVariant>(
-            std::make_shared<const trace::Recording>(recording), impl->state));
+            std::make_shared<const trace::Recording>(recording), step.name, impl->state));
       } catch (const Error& error) {
         problems.push_back("step \"" + step.name + "\": " + error.what());
       }
+    }
+    const auto differs = [&](const auto& variant) {
+      return variant->recording().modules != loaded->variants.front()->recording().modules;
+    };
+    if (std::ranges::any_of(loaded->variants, differs)) {
+      for (const auto& variant : loaded->variants) variant->check_training();
     }
     if (!loaded->variants.empty()) impl->steps.push_back(std::move(loaded));
   }

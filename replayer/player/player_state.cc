@@ -61,6 +61,11 @@ void PlayerState::put(const std::string& path, const c10::Storage& storage) {
   buffers_.insert_or_assign(path, storage);
 }
 
+const trace::Value* PlayerState::value(const std::string& path) const {
+  const auto found = numbers_.find(path);
+  return found == numbers_.end() ? nullptr : &found->second;
+}
+
 std::optional<double> PlayerState::number(const std::string& path) const {
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return std::nullopt;

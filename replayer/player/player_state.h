@@ -27,11 +27,13 @@ class PlayerState {
 
   /// A hyperparameter, step counter or declared value; none where the trace saved none.
   std::optional<double> number(const std::string& path) const;
+  /// The same with its kind; null for none.
+  const trace::Value* value(const std::string& path) const;
   std::vector<std::string> numbers() const;
   /// Sets one that exists, keeping its kind. False where there is none of this path.
   bool set_number(const std::string& path, double value);
   void advance(const trace::Advance& advance);
-  /// A value of Session::host: stays as recorded until it is set.
+  /// A declared value or an argument: stays as recorded until it is set.
   void declare(const std::string& name, const trace::Value& recorded) {
     numbers_.try_emplace(name, recorded);
   }

@@ -31,9 +31,11 @@ bool is_outside(const trace::Buffer& buffer) { return buffer.path.starts_with("o
 
 }  // namespace
 
-PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording, PlayerState& state)
+PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
+                             const std::string& step, PlayerState& state)
     : recording_(std::move(recording)),
       state_(state),
+      step_(step),
       plan_us_(-std::chrono::duration<double, std::micro>(
                     std::chrono::steady_clock::now().time_since_epoch())
                     .count()),
@@ -92,8 +94,37 @@ void PlayerVariant::find_numbers() {
                                              "; save it with Session::save(path, State::kWith)");
   }
   for (const trace::NamedValue& value : recording_->host_values) {
-    state_.declare(value.name, value.value);
+    if (trace::is_number(value.value)) state_.declare(value.name, value.value);
   }
+  for (const trace::NamedValue& fact : recording_->facts) {
+    if (trace::is_number(fact.value)) state_.declare(fact.name, fact.value);
+  }
+  for (const trace::Input& input : recording_->inputs) {
+    if (trace::is_number(input.value)) state_.declare(step_ + "." + input.path, input.value);
+  }
+}
+
+std::vector<live::Argument> PlayerVariant::arguments_of(
+    const std::vector<at::Tensor>& inputs) const {
+  std::vector<live::Argument> arguments;
+  std::size_t next = 0;
+  for (const trace::Input& input : recording_->inputs) {
+    if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
+      if (next == inputs.size()) break;
+      arguments.push_back({inputs[next++], {}, true});
+    } else {
+      const trace::Value* set = state_.value(step_ + "." + input.path);
+      arguments.push_back({{}, set != nullptr ? *set : input.value, false});
+    }
+  }
+  for (; next < inputs.size(); ++next) arguments.push_back({inputs[next], {}, true});
+  return arguments;
+}
+
+Verdict PlayerVariant::check_fact(const std::string& name, const trace::Value& expected) const {
+  const trace::Value* found = state_.value(name);
+  if (found == nullptr || *found == expected) return {};
+  return guards::failed(name, trace::print_value(expected), trace::print_value(*found));
 }
 
 Verdict PlayerVariant::check_numbers() {
@@ -101,11 +132,19 @@ Verdict PlayerVariant::check_numbers() {
     if (const auto number = state_.number(recording_->leaves[i].path)) leaves_[i] = *number;
   }
   for (const trace::NamedValue& value : recording_->host_values) {
-    const auto found = state_.number(value.name);
     const trace::Leaf leaf{trace::LeafKind::kHostValue, value.name};
     const bool is_leaf = std::ranges::find(recording_->leaves, leaf) != recording_->leaves.end();
-    if (is_leaf || !found || *found == trace::number_of(value.value)) continue;
-    return guards::failed(value.name, trace::print_value(value.value), std::to_string(*found));
+    if (is_leaf) continue;
+    if (Verdict verdict = check_fact(value.name, value.value); !verdict) return verdict;
+  }
+  for (const trace::NamedValue& fact : recording_->facts) {
+    if (Verdict verdict = check_fact(fact.name, fact.value); !verdict) return verdict;
+  }
+  for (const trace::Module& module : recording_->modules) {
+    if (!checks_training_) break;
+    if (Verdict verdict = check_fact(module.path + ".training", {module.training}); !verdict) {
+      return verdict;
+    }
   }
   return guards::check_predicates(*recording_, leaves_);
 }

@@ -189,5 +189,57 @@ TEST_F(PlayerTest, TheTraceOptionKeepsAReadableTrace) {
   EXPECT_TRUE(same_bits(player.step("double")(x), x * 2));
 }
 
+TEST(PlayerNumbersTest, AScheduleFactsAndCountersGoOnWhereTheyWere) {
+  const std::string path = ::testing::TempDir() + "/numbers.tape";
+  AdamTraining training({false, 0}, torch::optim::AdamOptions(1e-2));
+  double tau = 1;
+  bool doubled = false;
+  Session session(quiet());
+  session.track("model", training.model).track("optimizer", training.optimizer);
+  session.host("tau", [&] { return tau; }).guard("doubled", [&] { return doubled; });
+  auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y, int scale) {
+    training.optimizer.zero_grad();
+    auto loss =
+        torch::nn::functional::cross_entropy(training.model->forward(x) * tau, y) * scale;
+    if (doubled) loss = loss * 2;
+    loss.backward();
+    training.optimizer.step();
+    return std::make_pair(loss, loss.item<double>());
+  });
+  const auto rate = [](int i) { return 1e-2 / (i + 1); };
+  const std::vector<Batch> batches = make_batches(60);
+  const auto set = [&](int i) {
+    training.optimizer.param_groups()[0].options().set_lr(rate(i));
+    tau = 1 + 0.01 * i;
+    doubled = i >= 20;
+  };
+  for (int i = 0; i < 40; ++i) {
+    set(i);
+    train(batches[i].images, batches[i].labels, 1);
+  }
+  ASSERT_EQ(train.stats().variants.size(), 2U) << train.explain();
+  session.save(path);
+  Player player = load(path);
+  PlayerStep step = player.step("train");
+  EXPECT_EQ(player.scalar("tau"), tau);
+  EXPECT_EQ(player.scalar("doubled"), 1);
+  EXPECT_EQ(player.scalar("optimizer.state[model.fc1.weight].step"), 40);
+  for (int i = 40; i < 60; ++i) {
+    set(i);
+    player.set("optimizer.param_groups[0].lr", rate(i));
+    player.set("tau", tau);
+    const auto [expected, value] = train(batches[i].images, batches[i].labels, 1);
+    ASSERT_TRUE(same_bits(expected, step(batches[i].images, batches[i].labels))) << i;
+    ASSERT_EQ(step.numbers(), std::vector<double>{value});
+  }
+  EXPECT_TRUE(same_bits(training.model->fc1->weight, player.tensor("model.fc1.weight")));
+  EXPECT_EQ(player.scalar("optimizer.state[model.fc1.weight].step"), 60);
+  player.set("doubled", 0);
+  EXPECT_TRUE(step.check({batches[0].images, batches[0].labels}));
+  player.set("train.inputs[2]", 7);
+  EXPECT_FALSE(step.check({batches[0].images, batches[0].labels}));
+  EXPECT_THROW(player.set("no.such", 1), Error);
+}
+
 }  // namespace
 }  // namespace steptape::tests
