@@ -7,6 +7,8 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 
 #include <utility>
 
@@ -45,6 +47,14 @@ Learner mlp(std::int64_t layers, std::int64_t width) {
 Learner small_mlp() { return mlp(4, 32); }
 Learner deep_mlp() { return mlp(50, 16); }
 
+Learner with_adam(Learner learner) {
+  learner.optimizer = std::make_shared<torch::optim::Adam>(learner.model->parameters(), 1e-3);
+  return learner;
+}
+
+Learner small_adam() { return with_adam(small_mlp()); }
+Learner deep_adam() { return with_adam(deep_mlp()); }
+
 Learner conv_net() {
   at::manual_seed(1);
   nn::Sequential model(nn::Conv2d(nn::Conv2dOptions(1, 8, 3).padding(1)), nn::BatchNorm2d(8),
@@ -63,10 +73,9 @@ at::Tensor Learner::step(const at::Tensor& x, const at::Tensor& y) const {
 }
 
 const std::vector<LearnerKind>& learner_kinds() {
-  static const std::vector<LearnerKind> kinds = {{"digits", digits_learner},
-                                                 {"mlp_4x32", small_mlp},
-                                                 {"mlp_50x16", deep_mlp},
-                                                 {"conv_batchnorm", conv_net}};
+  static const std::vector<LearnerKind> kinds = {
+      {"digits", digits_learner},   {"mlp_4x32", small_mlp},       {"mlp_50x16", deep_mlp},
+      {"conv_batchnorm", conv_net}, {"mlp_4x32_adam", small_adam}, {"mlp_50x16_adam", deep_adam}};
   return kinds;
 }
 

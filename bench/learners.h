@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
-#include <torch/optim/sgd.h>
+#include <torch/optim/optimizer.h>
 
 #include <functional>
 #include <memory>
@@ -15,7 +15,7 @@ namespace steptape::bench {
 struct Learner {
   std::shared_ptr<torch::nn::Module> model;
   std::function<at::Tensor(const at::Tensor&)> forward;
-  std::shared_ptr<torch::optim::SGD> optimizer;
+  std::shared_ptr<torch::optim::Optimizer> optimizer;
   at::Tensor inputs;
   at::Tensor labels;
 
@@ -27,7 +27,8 @@ struct LearnerKind {
   Learner (*make)();
 };
 
-/// The demo's classifier, an MLP that is all overhead, a deep one, and a small convolution net.
+/// The demo's classifier, an MLP that is all overhead, a deep one, and a small convolution net,
+/// with SGD with momentum; the two MLPs with Adam.
 const std::vector<LearnerKind>& learner_kinds();
 
 }  // namespace steptape::bench

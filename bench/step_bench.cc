@@ -1,6 +1,6 @@
-// One run, on one thread, prints for each model: an eager step, a recorded step and a replayed
-// step, what they keep alive at most, and what planning took; then how long `steptape info` takes
-// on the demo's trace.
+// One run, on one thread, prints for each model: an eager, a recorded, a replayed and an audited
+// step (a trial costs the same), what they keep alive at most, and what planning took; then how
+// long formulas take, and `steptape info` on the demo's trace.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
@@ -16,6 +16,7 @@
 #include "live_bytes.h"
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
+#include "replayer/numbers/evaluator.h"
 #include "steptape/session.h"
 
 namespace steptape::bench {
@@ -59,16 +60,25 @@ class RecordedStep {
   std::size_t ops_ = 0;
 };
 
+Options options_of(Numerics numerics, double rate) {
+  Options options;
+  options.numerics = numerics;
+  options.verify.rate = rate;
+  return options;
+}
+
 class ReplayedStep {
  public:
-  explicit ReplayedStep(const LearnerKind& kind) : learner_(kind.make()) {
+  explicit ReplayedStep(const LearnerKind& kind, Numerics numerics = Numerics::kExact,
+                        double rate = 0)
+      : learner_(kind.make()), session_(options_of(numerics, rate)) {
     session_.track("model", learner_.model).track("optimizer", learner_.optimizer);
   }
   void operator()() { benchmark::DoNotOptimize(step_(learner_.inputs, learner_.labels)); }
   /// What stands against the timing, or nothing.
   std::string report(Counters& counters) const {
     const auto stats = step_.stats();
-    if (stats.variants.empty() || stats.steps - stats.replayed >= kWarmUpSteps) {
+    if (stats.variants.empty() || stats.steps - stats.replayed - stats.audits >= kWarmUpSteps) {
       return "not every step was replayed: " + step_.explain();
     }
     const auto& plan = stats.variants.front();
@@ -81,10 +91,46 @@ class ReplayedStep {
 
  private:
   Learner learner_;
-  Session session_{{.trace = {}, .verify = {.first = true, .rate = 0}}};
+  Session session_;
   Step<at::Tensor(at::Tensor, at::Tensor)> step_ =
       session_.wrap("train", [this](at::Tensor x, at::Tensor y) { return learner_.step(x, y); });
 };
+
+class FusedStep : public ReplayedStep {
+ public:
+  explicit FusedStep(const LearnerKind& kind) : ReplayedStep(kind, Numerics::kFused) {}
+};
+
+/// Every step is an audit: what a trial costs.
+class AuditedStep : public ReplayedStep {
+ public:
+  explicit AuditedStep(const LearnerKind& kind) : ReplayedStep(kind, Numerics::kExact, 1) {}
+};
+
+/// The two bias corrections of Adam for so many parameters, each with a counter of its own.
+void evaluate_formulas(benchmark::State& state) {
+  using namespace trace;
+  Recording recording;
+  recording.leaves = {{LeafKind::kHyperparameter, "lr"},
+                      {LeafKind::kHyperparameter, "beta1"},
+                      {LeafKind::kHyperparameter, "beta2"}};
+  std::vector<double> values = {1e-3, 0.9, 0.999};
+  for (Index i = 0; i < static_cast<Index>(state.range(0)); ++i) {
+    const Formula t = leaf(3 + i) + constant(1);
+    recording.leaves.push_back({LeafKind::kStateNumber, "step" + std::to_string(i)});
+    recording.formulas.push_back(square_root(constant(1) - power(leaf(2), t)));
+    recording.formulas.push_back(-(leaf(0) / (constant(1) - power(leaf(1), t))));
+    values.push_back(0);
+  }
+  replayer::Evaluator evaluator(recording);
+  for (auto _ : state) {
+    for (std::size_t i = 3; i < values.size(); ++i) values[i] += 1;
+    evaluator.begin(values);
+  }
+  state.counters["ns_a_parameter"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * state.range(0)) * 1e-9,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
 
 /// Live tensor bytes at the highest point of one step: parameters, state and all.
 template <typename Kind>
@@ -130,7 +176,10 @@ void register_all() {
     add("eager", time_step<EagerStep>);
     add("recorded", time_step<RecordedStep>);
     add("replayed", time_step<ReplayedStep>);
+    add("audited", time_step<AuditedStep>);
+    if (kind.name.ends_with("adam")) add("fused", time_step<FusedStep>);
   }
+  benchmark::RegisterBenchmark("formulas", evaluate_formulas)->Arg(1000);
   if (const char* trace = std::getenv("STEPTAPE_BENCH_TRACE")) {
     benchmark::RegisterBenchmark("steptape_info", info, std::string(trace))
         ->Unit(benchmark::kMillisecond)
