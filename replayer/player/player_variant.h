@@ -34,7 +34,8 @@ class PlayerVariant {
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
   Results run(std::span<const live::Argument> arguments);
 
-  /// Variants of one step differ in training flags: the saved flags, or those that were set, decide.
+  /// Variants of one step differ in training flags: the saved flags, or those that were set,
+  /// decide.
   void check_training() { checks_training_ = true; }
 
   const trace::Recording& recording() const { return *recording_; }

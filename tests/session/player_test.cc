@@ -199,8 +199,7 @@ TEST(PlayerNumbersTest, AScheduleFactsAndCountersGoOnWhereTheyWere) {
   session.host("tau", [&] { return tau; }).guard("doubled", [&] { return doubled; });
   auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y, int scale) {
     training.optimizer.zero_grad();
-    auto loss =
-        torch::nn::functional::cross_entropy(training.model->forward(x) * tau, y) * scale;
+    auto loss = torch::nn::functional::cross_entropy(training.model->forward(x) * tau, y) * scale;
     if (doubled) loss = loss * 2;
     loss.backward();
     training.optimizer.step();
