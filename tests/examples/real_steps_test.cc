@@ -24,7 +24,7 @@ struct Pair {
   const char* train;
   const char* go_on;
 };
-void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }
+std::ostream& operator<<(std::ostream& out, const Pair& pair) { return out << pair.name; }
 
 struct Ended {
   int status = -1;

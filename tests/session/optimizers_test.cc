@@ -216,7 +216,8 @@ TEST(OptimizersTest, ARateThatTheStepReadsForItselfIsNeverFrozen) {
   session.track("model", b).track("optimizer", other);
   auto train = session.wrap("train", [&](at::Tensor x) { return step(b, other, x).detach(); });
   for (int i = 0; i < 30; ++i) {
-    const double rate = 0.1 / (1 + i / 10);
+    const int epoch = i / 10;
+    const double rate = 0.1 / (1 + epoch);
     mine.param_groups()[0].options().set_lr(rate);
     other.param_groups()[0].options().set_lr(rate);
     const at::Tensor x = at::randn({4, 3});
