@@ -167,7 +167,8 @@ TEST_F(PlayerTest, AnotherEnvironmentIsNamedAndMayBeAccepted) {
 
 TEST_F(PlayerTest, MissingEmptyForeignAndCutFilesAreErrors) {
   expect_error(path("none.tape"), ErrorCode::kIo, "none.tape");
-  std::ofstream(path("empty.tape"));
+  std::ofstream empty(path("empty.tape"));
+  empty.close();
   expect_error(path("empty.tape"), ErrorCode::kDataLoss, "empty.tape");
   std::ofstream(path("foreign.tape"))
       << "this is no trace, but it is long enough to look like a file";
