@@ -1,10 +1,9 @@
 #include "guards/guard_set.h"
 
-#include <algorithm>
-
 #include "guards/mismatch.h"
 #include "guards/positions.h"
 #include "guards/predicates.h"
+#include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::guards {
@@ -18,20 +17,11 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       modules_(snapshot),
       optimizers_(recording, objects, snapshot),
       tracked_(recording, positions_of(recording, bound), snapshot),
-      inputs_(recording, positions_of(recording, bound), written) {
-  for (std::size_t i = 0; i < bound.size(); ++i) {
-    const trace::Buffer* buffer = &recording.buffers[bound[i]];
-    if (buffer->role == trace::Role::kInput) input_memory_.push_back({buffer, i});
-    if (std::find(written.begin(), written.end(), bound[i]) != written.end()) {
-      written_memory_.push_back({buffer, i});
-    }
-  }
+      inputs_(recording, positions_of(recording, bound)),
+      overlap_(recording, bound, written) {
   for (const trace::NamedValue& value : recording.host_values) {
-    const trace::Leaf leaf{trace::LeafKind::kHostValue, value.name};
-    const auto found = std::ranges::find(recording.leaves, leaf);
-    host_value_leaves_.push_back(found == recording.leaves.end()
-                                     ? trace::kNone
-                                     : static_cast<trace::Index>(found - recording.leaves.begin()));
+    host_value_leaves_.push_back(
+        trace::find_leaf(recording, trace::LeafKind::kHostValue, value.name));
   }
   for (OutsideTensor& tensor : outside) {
     for (std::size_t i = 0; i < bound.size(); ++i) {
@@ -56,7 +46,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
-  return check_overlap(entry.memory);
+  return overlap_.check(entry.memory);
 }
 
 Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {
@@ -74,21 +64,6 @@ Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {
     if (declared.facts[i] == expected.value) continue;
     return failed(expected.name, trace::print_value(expected.value),
                   trace::print_value(declared.facts[i]));
-  }
-  return {};
-}
-
-Verdict GuardSet::check_overlap(std::span<void* const> memory) const {
-  for (const Bound& input : input_memory_) {
-    const auto first = reinterpret_cast<std::uintptr_t>(memory[input.position]);
-    for (const Bound& written : written_memory_) {
-      const auto other = reinterpret_cast<std::uintptr_t>(memory[written.position]);
-      const bool apart =
-          first + input.buffer->bytes <= other || other + written.buffer->bytes <= first;
-      if (apart || input.position == written.position) continue;
-      return failed(input.buffer->path, "memory of its own",
-                    "memory of " + written.buffer->path + ", which the step writes");
-    }
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include "guards/input_guard.h"
 #include "guards/module_guard.h"
 #include "guards/optimizer_guard.h"
+#include "guards/overlap_guard.h"
 #include "guards/tracked_guard.h"
 
 namespace steptape::guards {
@@ -42,9 +43,6 @@ class GuardSet {
  private:
   Verdict check_declared(const Declared& declared, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
-  /// Ops that write assert that they do not overlap what they read by looking at storages, which a
-  /// plan splits: an input that lies in written memory must have done so while recording.
-  Verdict check_overlap(std::span<void* const> memory) const;
 
   struct BoundOutside {
     OutsideTensor tensor;
@@ -59,14 +57,9 @@ class GuardSet {
   OptimizerGuard optimizers_;
   TrackedGuard tracked_;
   InputGuard inputs_;
+  OverlapGuard overlap_;
   std::vector<BoundOutside> outside_;
   std::vector<trace::Index> host_value_leaves_;  ///< kNone: must be the recorded one
-  struct Bound {
-    const trace::Buffer* buffer;
-    std::size_t position;
-  };
-  std::vector<Bound> input_memory_;
-  std::vector<Bound> written_memory_;
 };
 
 }  // namespace steptape::guards

@@ -2,38 +2,31 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "guards/mismatch.h"
 #include "guards/predicates.h"
+#include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::guards {
 
-InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position,
-                       const std::vector<trace::BufferId>& written)
+InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position)
     : recording_(recording) {
   for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
     const auto* input = std::get_if<trace::TensorRef>(&recording.inputs[i].value.data);
     if (input == nullptr) {
-      const trace::Leaf leaf{trace::LeafKind::kArgument, recording.inputs[i].path};
-      const auto found = std::ranges::find(recording.leaves, leaf);
-      facts_.push_back({i, found == recording.leaves.end()
-                               ? trace::kNone
-                               : static_cast<trace::Index>(found - recording.leaves.begin())});
+      facts_.push_back(
+          {i, trace::find_leaf(recording, trace::LeafKind::kArgument, recording.inputs[i].path)});
       continue;
     }
-    TensorInput tensor{i, nullptr, nullptr, at::kFloat, -1, false};
+    TensorInput tensor{i, nullptr, nullptr, at::kFloat, -1};
     if (input->id != trace::kNoTensor) {
       tensor.geometry = &recording.tensors[input->id];
       tensor.buffer = &recording.buffers[tensor.geometry->buffer];
       tensor.dtype = live::scalar_type_of(tensor.geometry->dtype);
       tensor.position = position[tensor.geometry->buffer];
-      tensor.written =
-          std::find(written.begin(), written.end(), tensor.geometry->buffer) != written.end();
     }
-    writes_inputs_ |= tensor.written;
     tensors_.push_back(tensor);
   }
 }
@@ -68,7 +61,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments, std::span<v
                     trace::print_value(arguments[i].fact));
     }
   }
-  return writes_inputs_ ? check_overlap(memory) : Verdict{};
+  return {};
 }
 
 Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& tensor,
@@ -108,25 +101,6 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
                   static_cast<std::int64_t>(first % 64));
   }
   slot = address;
-  return {};
-}
-
-Verdict InputGuard::check_overlap(std::span<void*> memory) const {
-  for (const TensorInput& a : tensors_) {
-    if (!a.written || a.position < 0) continue;
-    const auto begin =
-        reinterpret_cast<std::uintptr_t>(memory[static_cast<std::size_t>(a.position)]);
-    for (const TensorInput& b : tensors_) {
-      if (b.position < 0 || b.position == a.position) continue;
-      const auto other =
-          reinterpret_cast<std::uintptr_t>(memory[static_cast<std::size_t>(b.position)]);
-      if (begin < other + b.buffer->bytes && other < begin + a.buffer->bytes) {
-        return failed(recording_.inputs[b.argument].path, "memory of its own",
-                      "memory that it shares with " + recording_.inputs[a.argument].path +
-                          ", which the step writes");
-      }
-    }
-  }
   return {};
 }
 

@@ -15,9 +15,8 @@ namespace steptape::guards {
 class InputGuard {
  public:
   /// `position[b]` is where the address of buffer `b` belongs in the memory list of a run, or -1.
-  /// `written` are the buffers that the step writes. The recording must outlive the guard.
-  InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position,
-             const std::vector<trace::BufferId>& written);
+  /// The recording must outlive the guard.
+  InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position);
 
   /// Checks all and writes the addresses of input buffers into `memory`. An entry that is not null
   /// is known already (an input that lies in a tracked tensor): the input must agree with it.
@@ -32,12 +31,10 @@ class InputGuard {
     const trace::Buffer* buffer;
     at::ScalarType dtype;
     std::int64_t position;
-    bool written;
   };
 
   Verdict check_tensor(const TensorInput& input, const at::Tensor& tensor,
                        std::span<void*> memory) const;
-  Verdict check_overlap(std::span<void*> memory) const;
 
   const trace::Recording& recording_;
   std::vector<TensorInput> tensors_;
@@ -46,7 +43,6 @@ class InputGuard {
     trace::Index leaf;  ///< kNone: it must be the recorded one
   };
   std::vector<Fact> facts_;
-  bool writes_inputs_ = false;
 };
 
 }  // namespace steptape::guards

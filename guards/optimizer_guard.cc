@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
 #include "guards/mismatch.h"
 #include "live/optimizer_layout.h"
+#include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::guards {
@@ -13,10 +13,6 @@ namespace {
 
 /// More than any options class has.
 constexpr std::size_t kMostNumbers = 16;
-
-bool same_bits(double a, double b) {
-  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
-}
 
 bool same_tensors(const std::vector<at::Tensor>& now,
                   const std::vector<const c10::TensorImpl*>& then) {
@@ -40,14 +36,6 @@ std::vector<const c10::TensorImpl*> impls_of(const torch::optim::OptimizerParamS
     }
   }
   return impls;
-}
-
-trace::Index leaf_of(const trace::Recording& recording, trace::LeafKind kind,
-                     const std::string& path) {
-  const auto found = std::ranges::find(recording.leaves, trace::Leaf{kind, path});
-  return found == recording.leaves.end()
-             ? trace::kNone
-             : static_cast<trace::Index>(found - recording.leaves.begin());
 }
 
 }  // namespace
@@ -74,16 +62,15 @@ OptimizerGuard::Watched OptimizerGuard::watch(const trace::Recording& recording,
   Watched watched{path, layout.type, &optimizer, {}, {}, optimizer.state().size()};
   const auto& groups = optimizer.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    Group group{
-        path + ".param_groups[" + std::to_string(g) + "]", {}, {}, impls_of(groups[g].params())};
+    Group group{trace::group_path(path, g), {}, {}, impls_of(groups[g].params())};
     const std::vector<std::string> names = live::number_names(groups[g]);
     std::array<double, kMostNumbers> values{};
     live::read_numbers(groups[g], values);
     for (std::size_t k = 0; k < names.size(); ++k) {
-      group.numbers.push_back(
-          {names[k], values[k],
-           leaf_of(recording, trace::LeafKind::kHyperparameter, group.path + "." + names[k]),
-           !layout.has_formulas, false});
+      group.numbers.push_back({names[k], values[k],
+                               trace::find_leaf(recording, trace::LeafKind::kHyperparameter,
+                                                group.path + "." + names[k]),
+                               !layout.has_formulas, false});
     }
     if (names.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
     watched.groups.push_back(std::move(group));
@@ -95,8 +82,9 @@ OptimizerGuard::Watched OptimizerGuard::watch(const trace::Recording& recording,
       if (std::ranges::find(watched.states, key, &State::key) != watched.states.end()) continue;
       const std::int64_t at = snapshot.find(parameter);
       const std::string name = at < 0 ? "?" : snapshot.tensors[static_cast<std::size_t>(at)].path;
-      State state{key, path + ".state[" + name + "]", impls_of(*found->second), trace::kNone, 0};
-      state.counter_leaf = leaf_of(recording, trace::LeafKind::kStateNumber, state.path + ".step");
+      State state{key, trace::state_path(path, name), impls_of(*found->second), trace::kNone, 0};
+      state.counter_leaf =
+          trace::find_leaf(recording, trace::LeafKind::kStateNumber, state.path + ".step");
       for (const trace::Advance& advance : recording.advances) {
         if (advance.path == state.path + ".step") state.advance = advance.by;
       }
@@ -133,7 +121,7 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
   for (std::size_t k = 0; k < group.numbers.size(); ++k) {
     const Number& number = group.numbers[k];
     if (number.leaf != trace::kNone) entry.leaves[number.leaf] = values[k];
-    if (same_bits(values[k], number.recorded)) continue;
+    if (trace::Real{values[k]} == trace::Real{number.recorded}) continue;
     if (number.is_literal) {
       return failed(group.path + "." + number.name,
                     trace::print_value({trace::Real{number.recorded}}),
@@ -181,7 +169,7 @@ void OptimizerGuard::for_each_number(Visit&& visit) {
       live::read_numbers(groups[g], values);
       for (std::size_t k = 0; k < watched.groups[g].numbers.size(); ++k) {
         Number& number = watched.groups[g].numbers[k];
-        if (!same_bits(number.recorded, values[k])) visit(number);
+        if (trace::Real{number.recorded} != trace::Real{values[k]}) visit(number);
       }
     }
   }

@@ -4,30 +4,18 @@
 
 #include "live/operators.h"
 #include "live/tensors.h"
+#include "live/values.h"
 
 namespace steptape::live {
 namespace {
-
-template <typename Visit>
-void for_each_tensor(const c10::IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  }
-}
 
 class Sum {
  public:
   void add(const at::Tensor& tensor) {
     if (!tensor.defined() || unplannable_kind(tensor) || !tensor.device().is_cpu()) return;
-    const trace::Digest digest = digest_of(tensor);
-    std::uint64_t shape = static_cast<std::uint64_t>(tensor.scalar_type()) + 1;
-    for (const std::int64_t size : tensor.sizes()) {
-      shape = shape * 1000003 + static_cast<std::uint64_t>(size);
-    }
+    const trace::Digest digest = digest_with_shape(tensor);
     sum_.low = std::rotl(sum_.low, 7) ^ digest.low;
-    sum_.high = std::rotl(sum_.high, 7) ^ digest.high ^ shape;
+    sum_.high = std::rotl(sum_.high, 7) ^ digest.high;
   }
   trace::Digest take() const { return sum_; }
 

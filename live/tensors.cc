@@ -140,4 +140,14 @@ std::uint8_t address_mod_64(const c10::StorageImpl& storage) {
   return static_cast<std::uint8_t>(reinterpret_cast<std::uintptr_t>(storage.data()) % 64);
 }
 
+trace::Digest digest_with_shape(const at::Tensor& tensor) {
+  trace::Digest digest = digest_of(tensor);
+  std::uint64_t shape = static_cast<std::uint64_t>(tensor.scalar_type()) + 1;
+  for (const std::int64_t size : tensor.sizes()) {
+    shape = shape * 1000003 + static_cast<std::uint64_t>(size);
+  }
+  digest.high ^= shape;
+  return digest;
+}
+
 }  // namespace steptape::live

@@ -40,5 +40,7 @@ trace::Digest sampled_digest(std::span<const std::byte> bytes);
 trace::Digest full_digest(const c10::StorageImpl& storage);
 /// Digest of a tensor's elements in logical order, whatever its strides.
 trace::Digest digest_of(const at::Tensor& tensor);
+/// The same with dtype and sizes: equal bytes in another shape are another result.
+trace::Digest digest_with_shape(const at::Tensor& tensor);
 
 }  // namespace steptape::live

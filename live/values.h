@@ -9,6 +9,16 @@
 
 namespace steptape::live {
 
+/// Calls `visit(at::Tensor)` for a tensor, or each of a list of tensors, undefined ones included.
+template <typename Visit>
+void for_each_tensor(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  }
+}
+
 /// `value` in trace's words; `tensor_id` names its tensors (undefined ones included),
 /// `generator_path` its generators.
 trace::Value value_of(const c10::IValue& value,

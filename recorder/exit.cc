@@ -6,6 +6,7 @@
 
 #include "live/tensors.h"
 #include "recorder/ledger.h"
+#include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::recorder {
@@ -24,7 +25,7 @@ class Exit {
 
   void write() {
     compare_tracked();
-    note_versions();
+    note_argument_versions();
     write_gradients();
     compare_layouts();
     compare_training();
@@ -45,8 +46,9 @@ class Exit {
     std::unordered_map<std::string_view, const live::TensorAt*> now;
     for (const live::TensorAt& at : snapshot_.tensors) now.emplace(at.path, &at);
     for (const TensorAtEntry& before : ledger_.entry) {
-      if (before.role == trace::Role::kGradient) continue;
       const auto found = now.find(before.path);
+      if (found != now.end()) note_version(before.tensor, before.version, found->second->tensor);
+      if (before.role == trace::Role::kGradient) continue;
       if (found == now.end()) {
         rebound(before.path, "is gone after the step");
       } else if (ledger_.sightings.recognise(found->second->tensor) != before.tensor) {
@@ -59,14 +61,7 @@ class Exit {
     }
   }
 
-  void note_versions() {
-    std::unordered_map<std::string_view, const live::TensorAt*> now;
-    for (const live::TensorAt& at : snapshot_.tensors) now.emplace(at.path, &at);
-    for (const TensorAtEntry& before : ledger_.entry) {
-      const auto found = now.find(before.path);
-      if (found == now.end()) continue;
-      note_version(before.tensor, before.version, found->second->tensor);
-    }
+  void note_argument_versions() {
     for (std::size_t k = 0; k < arguments_.size(); ++k) {
       const auto* input = std::get_if<trace::TensorRef>(&ledger_.recording.inputs[k].value.data);
       if (input == nullptr) continue;
@@ -225,7 +220,7 @@ class Exit {
       return;
     }
     for (std::size_t g = 0; g < now.groups.size(); ++g) {
-      const std::string path = c10::str(before.path, ".param_groups[", g, "]");
+      const std::string path = trace::group_path(before.path, g);
       if (before.groups[g].parameters != now.groups[g].parameters) {
         changed(path + ".params", "the parameters at entry", "others");
       }

@@ -1,13 +1,10 @@
 #include "recorder/op_digests.h"
 
 #include "live/operators.h"
+#include "recorder/closing.h"
 
 namespace steptape::recorder {
 namespace {
-
-c10::ArrayRef<c10::IValue> last(const torch::jit::Stack& stack, std::size_t count) {
-  return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count, count);
-}
 
 class Log final : public OpListener {
  public:
@@ -25,13 +22,13 @@ class Log final : public OpListener {
         index = digests_.size();
         digests_.push_back({live::describe(op).full_name(), {}});
         const std::size_t count = op.schema().arguments().size();
-        written = live::written_tensors(op, last(stack, count));
+        written = live::written_tensors(op, torch::jit::last(stack, count));
       }
     }
     run();
     if (!is_open) return;
     const std::size_t count = op.schema().returns().size();
-    const auto digest = live::op_digest(last(stack, count), written);
+    const auto digest = live::op_digest(torch::jit::last(stack, count), written);
     const std::lock_guard lock(mutex_);
     if (!is_closed_) digests_[index].digest = digest;
   }
@@ -49,24 +46,12 @@ class Log final : public OpListener {
   bool is_closed_ = false;
 };
 
-/// Threads that outlive the step must not write to what is gone.
-class Open {
- public:
-  explicit Open(Log& log) : log_(log) {}
-  ~Open() { log_.close(); }
-  Open(const Open&) = delete;
-  Open& operator=(const Open&) = delete;
-
- private:
-  Log& log_;
-};
-
 }  // namespace
 
 Returned run_with_digests(const StepFunction& step, Interceptor& interceptor,
                           std::vector<OpDigest>& digests) {
   const auto log = std::make_shared<Log>(digests);
-  const Open open(*log);
+  const Closing closing(*log);
   const auto listening = interceptor.listen(log);
   return step();
 }

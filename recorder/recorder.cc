@@ -1,6 +1,7 @@
 #include "recorder/recorder.h"
 
 #include "recorder/active_listener.h"
+#include "recorder/closing.h"
 #include "recorder/ledger.h"
 #include "recorder/scopes.h"
 #include "recorder/tape.h"
@@ -8,19 +9,6 @@
 
 namespace steptape::recorder {
 namespace {
-
-/// Ends the tape when the step ends, by return or by exception: a thread of the step that goes on
-/// must not write to objects that may be gone.
-class Open {
- public:
-  explicit Open(Tape& tape) : tape_(tape) {}
-  ~Open() { tape_.close(); }
-  Open(const Open&) = delete;
-  Open& operator=(const Open&) = delete;
-
- private:
-  Tape& tape_;
-};
 
 void write_returned(trace::Recording& recording, const Returned& returned) {
   for (const trace::Value& number : returned.numbers) {
@@ -42,7 +30,7 @@ Recorded record(const StepFunction& step, const std::vector<Argument>& arguments
   objects.check_alive();
   Recorded recorded;
   const auto tape = std::make_shared<Tape>(objects);
-  const Open open(*tape);
+  const Closing closing(*tape);
   tape->guarded([&] { write_entry(tape->ledger(), arguments); });
   {
     const ScopeWatch scopes;

@@ -18,10 +18,6 @@ namespace {
 
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-Arguments as_array(const torch::jit::Stack& stack, std::size_t count) {
-  return Arguments(stack).slice(stack.size() - count, count);
-}
-
 /// An operator that wrote no more than its schema says in so many calls is taken at its word after
 /// them: should it write later all the same, the next op that reads, or the end of the step,
 /// notices.
@@ -49,14 +45,14 @@ Tape::Tape(const live::Objects& objects)
 void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
   Running running;
-  guarded([&] { before(op, as_array(stack, op.schema().arguments().size()), running); });
+  guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
   try {
     run();
   } catch (...) {
     guarded([&] { threw(running); });
     throw;
   }
-  guarded([&] { after(as_array(stack, op.schema().returns().size()), running); });
+  guarded([&] { after(torch::jit::last(stack, op.schema().returns().size()), running); });
 }
 
 void Tape::close() {

@@ -6,6 +6,7 @@
 #include "live/operators.h"
 #include "trace/compare.h"
 #include "trace/entry.h"
+#include "trace/refusals.h"
 #include "trace/text.h"
 
 namespace steptape::session {
@@ -40,21 +41,15 @@ RefusalCode code_for(trace::DifferenceKind kind) {
 }
 
 Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording) {
-  Refusal refusal;
-  refusal.code = code_for(difference.kind);
-  if (difference.kind == trace::DifferenceKind::kGeometry && has_dynamic_shapes(recording)) {
-    refusal.code = RefusalCode::kDataDependentShape;
-  }
-  refusal.message = "between two probes " + difference.path + " went " + difference.expected +
-                    " → " + difference.found;
-  if (difference.op != trace::kNone && difference.op < recording.ops.size()) {
-    const trace::Op& op = recording.ops[difference.op];
-    refusal.op = recording.operator_of(op).full_name();
-    refusal.op_index = difference.op;
-    if (op.module != trace::kNone) refusal.module = recording.modules[op.module].path;
-    if (op.scope != trace::kNone) refusal.place = recording.scopes[op.scope];
-  }
-  return refusal;
+  const bool is_dynamic =
+      difference.kind == trace::DifferenceKind::kGeometry && has_dynamic_shapes(recording);
+  const RefusalCode code =
+      is_dynamic ? RefusalCode::kDataDependentShape : code_for(difference.kind);
+  std::string message = "between two probes " + difference.path + " went " + difference.expected +
+                        " → " + difference.found;
+  return difference.op < recording.ops.size()
+             ? trace::refusal_at(recording, difference.op, code, std::move(message))
+             : trace::make_refusal(code, std::move(message));
 }
 
 std::optional<Refusal> other_outside_tensor(const recorder::Recorded& a,
@@ -62,11 +57,10 @@ std::optional<Refusal> other_outside_tensor(const recorder::Recorded& a,
   for (std::size_t i = 0; i < std::min(a.outside.size(), b.outside.size()); ++i) {
     if (a.outside[i].storage._unsafe_get_target() == b.outside[i].storage._unsafe_get_target())
       continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kOutsideTensorVaries;
-    refusal.message = "between two probes " + b.outside[i].path +
-                      ", a tensor that the step reads and nobody tracked, became another tensor";
-    return refusal;
+    return trace::make_refusal(
+        RefusalCode::kOutsideTensorVaries,
+        "between two probes " + b.outside[i].path +
+            ", a tensor that the step reads and nobody tracked, became another tensor");
   }
   return std::nullopt;
 }
@@ -75,12 +69,10 @@ std::optional<Refusal> other_outside_tensor(const recorder::Recorded& a,
 std::optional<Refusal> unexplained_number(const trace::Recording& recording) {
   for (std::size_t i = 0; i < recording.numbers.size(); ++i) {
     if (recording.numbers[i].op != trace::kNone) continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kHostRead;
-    refusal.message = "numbers[" + std::to_string(i) + "], which the step returned, is " +
-                      trace::print_value(recording.numbers[i].value) +
-                      ": no value that it read from a tensor";
-    return refusal;
+    return trace::make_refusal(RefusalCode::kHostRead,
+                               "numbers[" + std::to_string(i) + "], which the step returned, is " +
+                                   trace::print_value(recording.numbers[i].value) +
+                                   ": no value that it read from a tensor");
   }
   return std::nullopt;
 }
@@ -142,11 +134,10 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
   if (recorded.created_state) {
     previous_.clear();
     if (++warm_ups_ >= kMostWarmUps) {
-      Refusal refusal;
-      refusal.code = RefusalCode::kUnstableOpStream;
-      refusal.message = std::to_string(warm_ups_) + " calls in a row created optimizer state";
+      pause({trace::make_refusal(
+          RefusalCode::kUnstableOpStream,
+          std::to_string(warm_ups_) + " calls in a row created optimizer state")});
       warm_ups_ = 0;
-      pause({std::move(refusal)});
     }
     return std::nullopt;
   }

@@ -36,6 +36,8 @@ struct SessionState {
   /// What they gave in the outermost call that is under way: they are called once in it, whatever
   /// steps it contains.
   std::optional<guards::Declared> declared_now;
+  /// A call of a step: of the session's outermost, `declared_now` is there while this lives.
+  class Call;
   guards::Declared declared_last;  ///< in the newest call, for a trace that is saved after it
   /// Writes their names and values into a recording.
   void describe(const guards::Declared& declared, trace::Recording& recording) const;
@@ -46,6 +48,18 @@ struct SessionState {
   /// Writes Options::trace, if there is one. A failure is kept in `trace_problem`: it must not stop
   /// the training.
   void write_trace();
+};
+
+class SessionState::Call {
+ public:
+  explicit Call(SessionState& session);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  SessionState& session_;
+  bool is_outermost_;
 };
 
 }  // namespace steptape::session

@@ -1,27 +1,19 @@
 #include "session/step_life.h"
 
 #include <algorithm>
-#include <chrono>
-#include <random>
 
 #include "replayer/analysis/refusals.h"
-#include "replayer/optimizers/fused.h"
 #include "replayer/optimizers/optimizers.h"
-#include "replayer/passes/passes.h"
 #include "session/arguments.h"
 #include "session/exclusive_use.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
+#include "trace/refusals.h"
 
 namespace steptape::session {
 namespace {
 
-Refusal refusal_of(RefusalCode code, std::string message) {
-  Refusal refusal;
-  refusal.code = code;
-  refusal.message = std::move(message);
-  return refusal;
-}
+using trace::make_refusal;
 
 recorder::Interceptor& interceptor_of(Interception choice) {
   return recorder::interceptor(choice == Interception::kFakeKey
@@ -40,46 +32,14 @@ recorder::Interceptor* listener_of(Interception choice) {
   }
 }
 
-Refusal refusal_of(RefusalCode code, const Divergence& divergence, const std::string& more = "") {
-  Refusal refusal = refusal_of(code, divergence.path + ": " + divergence.text + more);
+Refusal refusal_for(RefusalCode code, const Divergence& divergence, const std::string& more = "") {
+  Refusal refusal = make_refusal(code, divergence.path + ": " + divergence.text + more);
   refusal.op = divergence.op;
   refusal.op_index = divergence.op_index;
   return refusal;
 }
 
-std::uint64_t audit_seed(const Options& options) {
-  return options.audit_seed != 0 ? options.audit_seed : std::random_device{}();
-}
-
 }  // namespace
-
-PlanStats Variant::stats() const {
-  PlanStats stats = executor->stats();
-  stats.plan_us = plan_us;
-  stats.replays = replays;
-  stats.largest_ulps = largest_ulps;
-  return stats;
-}
-
-/// Calls the declared functions, unless an outer step of the session has.
-class StepLife::Outermost {
- public:
-  explicit Outermost(SessionState& session)
-      : session_(session), is_outermost_(!session.declared_now) {
-    if (is_outermost_) session_.declared_now = session_.declared();
-  }
-  ~Outermost() {
-    if (!is_outermost_) return;
-    session_.declared_last = *std::move(session_.declared_now);
-    session_.declared_now.reset();
-  }
-  Outermost(const Outermost&) = delete;
-  Outermost& operator=(const Outermost&) = delete;
-
- private:
-  SessionState& session_;
-  bool is_outermost_;
-};
 
 StepLife::StepLife(SessionState& session, std::string name, std::string place)
     : session_(&session),
@@ -98,8 +58,8 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   if (InsideStep::now() == InsideStep::Depth::kWatched) {
     ++stats_.steps;
     ++stats_.eager;
-    count(refusal_of(RefusalCode::kNestedStep,
-                     "step \"" + name_ + "\" was called inside another step"));
+    count(make_refusal(RefusalCode::kNestedStep,
+                       "step \"" + name_ + "\" was called inside another step"));
     if (!session_->declared_now && !session_->host_values.empty()) {
       InsideStep::note_foreign_values();
       session_->declared();
@@ -112,7 +72,7 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   objects.push_back(this);
   const ExclusiveUse use(objects, name_, session_->objects.text());
   session_->started = true;
-  const Outermost outermost(*session_);
+  const SessionState::Call call(*session_);
   const std::shared_ptr<StepLife> alive = shared_from_this();
   std::optional<pack::Results> results =
       call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
@@ -195,7 +155,7 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     // that only the plan could not
     const std::string what = error.what();
     run_eagerly(eager);
-    drop(variant, refusal_of(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
+    drop(variant, make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
   }
   return {true, std::nullopt};
 }
@@ -221,9 +181,9 @@ void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& chang
   ++variant.changes;
   stats_.last_verdict = {"op", "as in the recording", changed.what()};
   if (variant.changes > std::max(kPatience, variant.replays / 4)) {
-    drop(variant, refusal_of(changed.code, std::string(changed.what()) + "; " +
-                                               std::to_string(variant.changes) +
-                                               " runs were undone for it"));
+    drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
+                                                 std::to_string(variant.changes) +
+                                                 " runs were undone for it"));
     return;
   }
   std::ranges::stable_sort(variants_, std::greater<>(),
@@ -261,13 +221,13 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   ++stats_.trials;
   if (verified.skipped) {
     drop(variant,
-         refusal_of(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
+         make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
     note_change(variant, *verified.changed);
   } else if (!verified.failure.empty()) {
-    drop(variant, refusal_of(RefusalCode::kTrialDiverged, "the plan threw: " + verified.failure));
+    drop(variant, make_refusal(RefusalCode::kTrialDiverged, "the plan threw: " + verified.failure));
   } else if (verified.divergence) {
-    drop(variant, refusal_of(RefusalCode::kTrialDiverged, *verified.divergence));
+    drop(variant, refusal_for(RefusalCode::kTrialDiverged, *verified.divergence));
   } else {
     variant.trusted = true;
     variant.guards->optimizers().settle();
@@ -294,15 +254,16 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
                                 : "the plan threw: " + verified.failure;
   if (is_new) {
     // no replay has used the new value: the plan stays, for the values it was verified with
-    count(refusal_of(RefusalCode::kScalarVaries,
+    count(
+        make_refusal(RefusalCode::kScalarVaries,
                      "a hyperparameter enters the step in a way that no formula covers; " + found));
     variant.guards->optimizers().pin();
     return;
   }
   const std::string more = "; " + std::to_string(variant.replays) + " replays before it";
   const Refusal refusal = verified.divergence
-                              ? refusal_of(RefusalCode::kAuditDiverged, *verified.divergence, more)
-                              : refusal_of(RefusalCode::kAuditDiverged, found + more);
+                              ? refusal_for(RefusalCode::kAuditDiverged, *verified.divergence, more)
+                              : make_refusal(RefusalCode::kAuditDiverged, found + more);
   drop(variant, refusal);
   if (session_->options.on_divergence == OnDivergence::kThrow) {
     throw Error(ErrorCode::kInternal, "step \"" + name_ + "\": " + refusal.text());
@@ -317,7 +278,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   } catch (const Error& error) {
     const std::string what = error.what();
     run_eagerly(eager);
-    refuse({refusal_of(RefusalCode::kNoInterceptor, what)});
+    refuse({make_refusal(RefusalCode::kNoInterceptor, what)});
     return;
   }
   InsideStep::take_foreign_values();
@@ -329,7 +290,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   recorded.results.clear();
   session_->describe(declared, recorded.recording);
   if (InsideStep::take_foreign_values()) {
-    recorded.recording.refusals.push_back(refusal_of(
+    recorded.recording.refusals.push_back(make_refusal(
         RefusalCode::kNestedStep,
         "a step of another session, which declares host values, was called inside this one"));
   }
@@ -356,69 +317,32 @@ void StepLife::make_plan(recorder::Recorded recorded) {
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) drop_oldest();
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
-    refusals.push_back(
-        refusal_of(RefusalCode::kTooManyVariants, "there are " + std::to_string(variants_.size()) +
-                                                      " variants; the newest failed at " +
-                                                      stats_.last_verdict.text()));
+    refusals.push_back(make_refusal(RefusalCode::kTooManyVariants,
+                                    "there are " + std::to_string(variants_.size()) +
+                                        " variants; the newest failed at " +
+                                        stats_.last_verdict.text()));
   }
   if (!refusals.empty()) {
     refuse(std::move(refusals));
     return;
   }
   try {
-    auto variant = planned(std::move(recorded));
+    auto variant = make_variant(std::move(recorded), *session_, variants_made_++);
+    variant->last_use = stats_.steps;
+    variant->deferred = deferred_;
+    variant->deferred.tensors.clear();
     const std::string path =
         Aftermath::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
     if (!path.empty()) {
-      refuse({refusal_of(RefusalCode::kUnreplayableOp, path + " is a tensor that nobody tracked")});
+      refuse(
+          {make_refusal(RefusalCode::kUnreplayableOp, path + " is a tensor that nobody tracked")});
       return;
     }
     variants_.push_back(std::move(variant));
   } catch (const std::exception& error) {
-    refuse({refusal_of(RefusalCode::kUnreplayableOp,
-                       std::string("no plan could be made: ") + error.what())});
+    refuse({make_refusal(RefusalCode::kUnreplayableOp,
+                         std::string("no plan could be made: ") + error.what())});
   }
-}
-
-std::unique_ptr<Variant> StepLife::planned(recorder::Recorded recorded) {
-  const auto start = std::chrono::steady_clock::now();
-  const Options& options = session_->options;
-  auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
-  std::shared_ptr<const trace::Recording> eager_recording = recording;
-  std::vector<trace::BufferId> approximate;
-  if (options.numerics == Numerics::kFused) {
-    if (auto fused = replayer::fuse(*recording)) {
-      recording = std::make_shared<trace::Recording>(std::move(fused->recording));
-      approximate = std::move(fused->approximate);
-    }
-  }
-  const auto generator = [this](const std::string& path) {
-    for (auto& [name, found] : session_->objects.generators()) {
-      if (name == path) return found;
-    }
-    throw Error(ErrorCode::kInternal, "no generator " + path);
-  };
-  auto executor =
-      std::make_unique<replayer::cpu::Executor>(replayer::plan(recording, {}), generator);
-  std::vector<guards::OutsideTensor> outside;
-  for (recorder::Outside& tensor : recorded.outside)
-    outside.push_back({tensor.path, tensor.storage});
-  auto guards = std::make_unique<guards::GuardSet>(
-      *recording, executor->bound(), executor->written_buffers(), session_->objects,
-      session_->objects.snapshot(), std::move(outside));
-  auto aftermath = std::make_unique<Aftermath>(
-      *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
-  auto variant = std::make_unique<Variant>(
-      Variant{std::move(recording), std::move(eager_recording), std::move(executor),
-              std::move(guards), std::move(aftermath),
-              AuditSchedule(options.verify.rate, audit_seed(options) + variants_made_++),
-              !options.verify.first, 0, 0, 0, 0, std::move(approximate), -1, deferred_});
-  variant->deferred.tensors.clear();
-  variant->last_use = stats_.steps;
-  if (variant->trusted) variant->recording->standing = trace::Standing::kTrusted;
-  variant->plan_us =
-      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  return variant;
 }
 
 void StepLife::drop(const Variant& variant, Refusal refusal) {

@@ -39,8 +39,6 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   trace::Step to_trace() const;
 
  private:
-  class Outermost;
-
   std::optional<pack::Results> call_alone(const std::vector<live::Argument>& arguments,
                                           const guards::Declared& declared, const Eager& eager);
   /// A variant whose guards hold, but for those that were tried in this call.
@@ -64,7 +62,6 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void record(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
               const Eager& eager);
   void make_plan(recorder::Recorded recorded);
-  std::unique_ptr<Variant> planned(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
   void drop_oldest();
   void restart();

@@ -6,10 +6,10 @@
 #include "live/ambient.h"
 #include "live/tensors.h"
 #include "replayer/cpu/undo.h"
-#include "session/arguments.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/writer.h"
+#include "trace/numbers.h"
 
 namespace steptape::session {
 namespace {
@@ -23,33 +23,22 @@ std::vector<trace::Fact> run_facts() {
       {"host", host}, {"pid", std::to_string(getpid())}, {"saved_unix_s", std::to_string(seconds)}};
 }
 
-void add_number(std::vector<trace::Saved>& saved, const std::string& path,
-                const trace::Value& value) {
-  if (const auto* list = std::get_if<trace::List>(&value.data)) {
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      add_number(saved, path + "[" + std::to_string(i) + "]", (*list)[i]);
-    }
-  } else if (trace::is_number(value)) {
+/// Keeps each number under its path.
+auto adding_to(std::vector<trace::Saved>& saved) {
+  return [&saved](const std::string& path, const trace::Value& value) {
     saved.push_back({path, 0, nullptr, value});
-  }
+  };
 }
 
 /// Hyperparameters and step counters, by the paths that leaves have, and training flags.
 void add_numbers(const live::Objects& objects, std::vector<trace::Saved>& saved) {
   const live::Snapshot snapshot = objects.snapshot();
+  const auto add = adding_to(saved);
   for (const live::ModuleAt& module : snapshot.modules) {
-    add_number(saved, module.path + ".training", {module.module->is_training()});
+    add(module.path + ".training", {module.module->is_training()});
   }
   for (const trace::OptimizerLayout& layout : snapshot.optimizers) {
-    for (std::size_t g = 0; g < layout.groups.size(); ++g) {
-      const std::string group = layout.path + ".param_groups[" + std::to_string(g) + "].";
-      for (const trace::NamedValue& named : layout.groups[g].hyperparameters) {
-        add_number(saved, group + named.name, named.value);
-      }
-    }
-    for (const trace::OptimizerStateEntry& entry : layout.state) {
-      add_number(saved, layout.path + ".state[" + entry.parameter + "]." + entry.key, entry.value);
-    }
+    trace::for_each_number(layout, add);
   }
 }
 
@@ -76,24 +65,6 @@ std::vector<trace::Saved> state_of(const live::Objects& objects) {
 
 }  // namespace
 
-guards::Declared SessionState::declared() const {
-  guards::Declared declared;
-  for (const Declaration& value : host_values) {
-    declared.host_values.push_back(argument_of(value.function()).fact);
-  }
-  for (const Declaration& fact : facts) declared.facts.push_back(argument_of(fact.function()).fact);
-  return declared;
-}
-
-void SessionState::describe(const guards::Declared& declared, trace::Recording& recording) const {
-  for (std::size_t i = 0; i < host_values.size(); ++i) {
-    recording.host_values.push_back({host_values[i].name, declared.host_values[i]});
-  }
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    recording.facts.push_back({facts[i].name, declared.facts[i]});
-  }
-}
-
 trace::Trace SessionState::to_trace(bool with_state) const {
   trace::Trace trace;
   trace.producer = live::producer();
@@ -102,11 +73,12 @@ trace::Trace SessionState::to_trace(bool with_state) const {
   for (const auto& step : steps) trace.steps.push_back(step->to_trace());
   if (!with_state) return trace;
   trace.state = state_of(objects);
+  const auto add = adding_to(trace.state);
   for (std::size_t i = 0; i < declared_last.host_values.size(); ++i) {
-    add_number(trace.state, host_values[i].name, declared_last.host_values[i]);
+    trace::for_each_number(host_values[i].name, declared_last.host_values[i], add);
   }
   for (std::size_t i = 0; i < declared_last.facts.size(); ++i) {
-    add_number(trace.state, facts[i].name, declared_last.facts[i]);
+    trace::for_each_number(facts[i].name, declared_last.facts[i], add);
   }
   return trace;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "guards/guard_set.h"
+#include "recorder/recorder.h"
 #include "replayer/cpu/executor.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
@@ -13,6 +14,8 @@
 #include "trace/model.h"
 
 namespace steptape::session {
+
+struct SessionState;
 
 /// One specialization of a step: a recording, its plan, and the guards under which it may run.
 struct Variant {
@@ -34,5 +37,11 @@ struct Variant {
 
   PlanStats stats() const;
 };
+
+/// Plans `recorded` as the session's options say and makes its guards from the live objects as they
+/// are now. `number` counts the variants of a step: each draws its own audits. Throws what planning
+/// and allocation throw.
+std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState& session,
+                                      std::uint64_t number);
 
 }  // namespace steptape::session

@@ -21,16 +21,10 @@ struct Left {
   std::vector<double> numbers;
 };
 
-/// Bits and geometry in one digest: equal bytes in another shape are another result.
 std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return std::nullopt;
   if (live::unplannable_kind(tensor)) return trace::Digest{};
-  trace::Digest digest = live::digest_of(tensor);
-  std::uint64_t shape = static_cast<std::uint64_t>(tensor.scalar_type()) + 1;
-  for (const std::int64_t size : tensor.sizes())
-    shape = shape * 1000003 + static_cast<std::uint64_t>(size);
-  digest.high ^= shape;
-  return digest;
+  return live::digest_with_shape(tensor);
 }
 
 class Verification {

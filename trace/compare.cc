@@ -3,6 +3,7 @@
 #include <array>
 
 #include "trace/compare_parts.h"
+#include "trace/numbers.h"
 
 namespace steptape::trace {
 namespace {
@@ -43,11 +44,11 @@ Found differ_in_optimizer(std::size_t i, const OptimizerLayout& a, const Optimiz
   if (Found found = differ(kKind, a.path, b.path, place)) return found;
   if (Found found = differ(kKind, a.type, b.type, [&a] { return a.path + ".type"; })) return found;
   const bool has_formulas = a.has_formulas && b.has_formulas;
-  Found found = differ_in_each(
-      kKind, a.path + ".param_groups", a.groups, b.groups,
-      [&](std::size_t k, const ParameterGroup& x, const ParameterGroup& y) {
-        return differ_in_group(fmt::format("{}.param_groups[{}]", a.path, k), has_formulas, x, y);
-      });
+  Found found =
+      differ_in_each(kKind, a.path + ".param_groups", a.groups, b.groups,
+                     [&](std::size_t k, const ParameterGroup& x, const ParameterGroup& y) {
+                       return differ_in_group(group_path(a.path, k), has_formulas, x, y);
+                     });
   if (found) return found;
   return differ_in_each(
       kKind, a.path + ".state", a.state, b.state,

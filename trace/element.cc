@@ -1,5 +1,7 @@
 #include "trace/element.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace steptape::trace {
@@ -70,6 +72,12 @@ bool put_element(double number, DType dtype, std::byte* bytes) noexcept {
     default:
       return false;
   }
+}
+
+bool is_element(double number, DType dtype, std::span<const std::byte> content) noexcept {
+  std::array<std::byte, sizeof(double)> element{};
+  return content.size() == bytes_of(dtype) && put_element(number, dtype, element.data()) &&
+         std::equal(content.begin(), content.end(), element.begin());
 }
 
 }  // namespace steptape::trace

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "steptape/error.h"
+#include "trace/named.h"
 
 namespace steptape::trace {
 namespace {
@@ -26,17 +26,12 @@ constexpr std::array kOperations = {
     OperationRow{Operation::kSameBits, "same", 2},
 };
 
-struct LeafRow {
-  LeafKind kind;
-  std::string_view name;
-};
-
 constexpr std::array kLeafKinds = {
-    LeafRow{LeafKind::kHyperparameter, "hyperparameter"},
-    LeafRow{LeafKind::kStateNumber, "state_number"},
-    LeafRow{LeafKind::kArgument, "argument"},
-    LeafRow{LeafKind::kHostValue, "host_value"},
-    LeafRow{LeafKind::kHostRead, "host_read"},
+    Named{LeafKind::kHyperparameter, "hyperparameter"},
+    Named{LeafKind::kStateNumber, "state_number"},
+    Named{LeafKind::kArgument, "argument"},
+    Named{LeafKind::kHostValue, "host_value"},
+    Named{LeafKind::kHostRead, "host_read"},
 };
 
 const OperationRow* row_of(Operation operation) noexcept {
@@ -78,7 +73,7 @@ double apply(Operation operation, double a, double b) noexcept {
     case Operation::kNegate:
       return -a;
     case Operation::kSameBits:
-      return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) ? 1 : 0;
+      return Real{a} == Real{b} ? 1 : 0;
     case Operation::kConstant:
     case Operation::kLeaf:
       break;
@@ -108,18 +103,9 @@ std::string words_of(const Node& node, std::span<const Leaf> leaves) {
 
 }  // namespace
 
-std::string_view name_of(LeafKind kind) noexcept {
-  for (const LeafRow& row : kLeafKinds) {
-    if (row.kind == kind) return row.name;
-  }
-  return "unknown";
-}
-
+std::string_view name_of(LeafKind kind) noexcept { return find_name(kLeafKinds, kind); }
 LeafKind leaf_kind_of(std::string_view name) {
-  for (const LeafRow& row : kLeafKinds) {
-    if (row.name == name) return row.kind;
-  }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("no kind of leaf is called `{}`", name));
+  return find_value(kLeafKinds, "kind of leaf", name);
 }
 
 std::string_view name_of(Operation operation) noexcept {

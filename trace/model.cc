@@ -7,15 +7,10 @@
 #include <limits>
 
 #include "steptape/error.h"
+#include "trace/named.h"
 
 namespace steptape::trace {
 namespace {
-
-template <typename Enum>
-struct Named {
-  Enum value;
-  std::string_view name;
-};
 
 constexpr std::array kRoles = {
     Named{Role::kParameter, "parameter"}, Named{Role::kModuleBuffer, "module_buffer"},
@@ -37,23 +32,6 @@ constexpr std::array kReadUses = {
     Named{ReadUse::kFree, "free"},
     Named{ReadUse::kLookedAt, "looked_at"},
 };
-
-template <typename Enum, std::size_t N>
-std::string_view find_name(const std::array<Named<Enum>, N>& table, Enum value) noexcept {
-  for (const auto& row : table) {
-    if (row.value == value) return row.name;
-  }
-  return "unknown";
-}
-
-template <typename Enum, std::size_t N>
-Enum find_value(const std::array<Named<Enum>, N>& table, std::string_view what,
-                std::string_view name) {
-  for (const auto& row : table) {
-    if (row.name == name) return row.value;
-  }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("no {} is called `{}`", what, name));
-}
 
 bool equal_blobs(const Blob& a, const Blob& b) {
   if (a == b) return true;

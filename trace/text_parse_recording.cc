@@ -170,12 +170,7 @@ void RecordingParser::parse_optimizer() {
 
 void RecordingParser::parse_group() { last_optimizer().groups.emplace_back(); }
 
-void RecordingParser::parse_hyperparameter() {
-  NamedValue& named = last_group().hyperparameters.emplace_back();
-  named.name = in_.take_string();
-  in_.expect("=");
-  named.value = in_.take_value();
-}
+void RecordingParser::parse_hyperparameter() { take_named_value(last_group().hyperparameters); }
 
 void RecordingParser::parse_parameter() { last_group().parameters.push_back(in_.take_string()); }
 

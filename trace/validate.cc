@@ -30,11 +30,9 @@ void check_state(const Trace& trace, const Place& place) {
     if (saved.address_mod_64 >= 64) {
       here.fail(fmt::format("address remainder {}, but it is below 64", saved.address_mod_64));
     }
-    const bool is_number = std::holds_alternative<std::int64_t>(saved.number.data) ||
-                           std::holds_alternative<Real>(saved.number.data) ||
-                           std::holds_alternative<bool>(saved.number.data);
-    if (!is_number && !saved.content) here.fail(fmt::format("`{}` has no bytes", saved.path));
-    if (is_number && saved.content) here.fail(fmt::format("`{}` has two values", saved.path));
+    const bool has_number = is_number(saved.number);
+    if (!has_number && !saved.content) here.fail(fmt::format("`{}` has no bytes", saved.path));
+    if (has_number && saved.content) here.fail(fmt::format("`{}` has two values", saved.path));
   }
 }
 
@@ -53,6 +51,10 @@ std::string Place::text() const {
 void Place::fail(std::string_view what) const {
   const std::string where = text();
   throw Error(ErrorCode::kDataLoss, fmt::format("{}{}{}", where, where.empty() ? "" : ": ", what));
+}
+
+void check_index(std::size_t index, std::size_t count, std::string_view what, const Place& place) {
+  if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
 }
 
 void validate(const Recording& recording) { validate_recording(recording, Place()); }

@@ -10,12 +10,12 @@ class NumberChecker {
   explicit NumberChecker(const Recording& recording) : recording_(recording) {}
 
   void check(const Place& place) const {
-    check_each(recording_.leaves, place, "leaf", &NumberChecker::check_leaf);
-    check_each(recording_.formulas, place, "formula", &NumberChecker::check_formula);
-    check_each(recording_.scalars, place, "scalar", &NumberChecker::check_site);
-    check_each(recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
-    check_each(recording_.reads, place, "host read", &NumberChecker::check_read);
-    check_each(recording_.numbers, place, "number", &NumberChecker::check_number);
+    check_each(*this, recording_.leaves, place, "leaf", &NumberChecker::check_leaf);
+    check_each(*this, recording_.formulas, place, "formula", &NumberChecker::check_formula);
+    check_each(*this, recording_.scalars, place, "scalar", &NumberChecker::check_site);
+    check_each(*this, recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
+    check_each(*this, recording_.reads, place, "host read", &NumberChecker::check_read);
+    check_each(*this, recording_.numbers, place, "number", &NumberChecker::check_number);
     if (recording_.observed > recording_.results.size()) {
       place.fail(fmt::format("{} results are observed, but there are {}", recording_.observed,
                              recording_.results.size()));
@@ -28,17 +28,6 @@ class NumberChecker {
   }
 
  private:
-  template <typename Item>
-  void check_each(const std::vector<Item>& items, const Place& place, std::string_view word,
-                  void (NumberChecker::*check_one)(const Item&, const Place&) const) const {
-    for (std::size_t i = 0; i < items.size(); ++i) (this->*check_one)(items[i], {place, word, i});
-  }
-
-  static void check_index(std::size_t index, std::size_t count, std::string_view what,
-                          const Place& place) {
-    if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
-  }
-
   void check_leaf(const Leaf& leaf, const Place& place) const {
     if (name_of(leaf.kind) == "unknown") {
       place.fail(fmt::format("kind {} is none that exists", static_cast<unsigned>(leaf.kind)));

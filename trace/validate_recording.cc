@@ -18,32 +18,23 @@ class Checker {
       place.fail(fmt::format("standing {} is none that exists",
                              static_cast<unsigned>(recording_.standing)));
     }
-    check_each(recording_.operators, place, "operator", &Checker::check_operator);
-    check_each(recording_.buffers, place, "buffer", &Checker::check_buffer);
-    check_each(recording_.tensors, place, "tensor", &Checker::check_tensor);
-    check_each(recording_.ops, place, "op", &Checker::check_op);
-    check_each(recording_.seeks, place, "seek", &Checker::check_seek);
-    check_each(recording_.inputs, place, "step input", &Checker::check_input);
-    check_each(recording_.results, place, "result", &Checker::check_tensor_or_none);
-    check_each(recording_.tracked, place, "tracked tensor", &Checker::check_tracked);
-    check_each(recording_.exit_gradients, place, "exit gradient", &Checker::check_exit_gradient);
-    check_each(recording_.module_access, place, "module access", &Checker::check_access);
-    check_each(recording_.optimizers, place, "optimizer", &Checker::check_optimizer);
-    check_each(recording_.refusals, place, "refusal", &Checker::check_refusal);
+    check_each(*this, recording_.operators, place, "operator", &Checker::check_operator);
+    check_each(*this, recording_.buffers, place, "buffer", &Checker::check_buffer);
+    check_each(*this, recording_.tensors, place, "tensor", &Checker::check_tensor);
+    check_each(*this, recording_.ops, place, "op", &Checker::check_op);
+    check_each(*this, recording_.seeks, place, "seek", &Checker::check_seek);
+    check_each(*this, recording_.inputs, place, "step input", &Checker::check_input);
+    check_each(*this, recording_.results, place, "result", &Checker::check_tensor_or_none);
+    check_each(*this, recording_.tracked, place, "tracked tensor", &Checker::check_tracked);
+    check_each(*this, recording_.exit_gradients, place, "exit gradient",
+               &Checker::check_exit_gradient);
+    check_each(*this, recording_.module_access, place, "module access", &Checker::check_access);
+    check_each(*this, recording_.optimizers, place, "optimizer", &Checker::check_optimizer);
+    check_each(*this, recording_.refusals, place, "refusal", &Checker::check_refusal);
     check_tracked_paths(place);
   }
 
  private:
-  template <typename Item>
-  void check_each(const std::vector<Item>& items, const Place& place, std::string_view word,
-                  void (Checker::*check_one)(const Item&, const Place&) const) const {
-    for (std::size_t i = 0; i < items.size(); ++i) (this->*check_one)(items[i], {place, word, i});
-  }
-
-  static void check_index(std::size_t index, std::size_t count, std::string_view what,
-                          const Place& place) {
-    if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
-  }
   void check_op_or_end(std::size_t op, const Place& place) const {
     if (op != recording_.ops.size()) check_index(op, recording_.ops.size(), "op", place);
   }
@@ -91,14 +82,15 @@ class Checker {
     check_value(named.value, place);
   }
   void check_group(const ParameterGroup& group, const Place& place) const {
-    check_each(group.hyperparameters, place, "hyperparameter", &Checker::check_hyperparameter);
+    check_each(*this, group.hyperparameters, place, "hyperparameter",
+               &Checker::check_hyperparameter);
   }
   void check_state(const OptimizerStateEntry& entry, const Place& place) const {
     check_value(entry.value, place);
   }
   void check_optimizer(const OptimizerLayout& optimizer, const Place& place) const {
-    check_each(optimizer.groups, place, "group", &Checker::check_group);
-    check_each(optimizer.state, place, "state", &Checker::check_state);
+    check_each(*this, optimizer.groups, place, "group", &Checker::check_group);
+    check_each(*this, optimizer.state, place, "state", &Checker::check_state);
   }
   void check_refusal(const Refusal& refusal, const Place& place) const;
 
@@ -169,9 +161,9 @@ void Checker::check_value(const Value& value, const Place& place, int depth) con
 
 void Checker::check_op(const Op& op, const Place& place) const {
   check_index(op.op, recording_.operators.size(), "operator", place);
-  check_each(op.inputs, place, "input", &Checker::check_value);
-  check_each(op.outputs, place, "output", &Checker::check_value);
-  check_each(op.unannotated_writes, place, "unannotated write", &Checker::check_written);
+  check_each(*this, op.inputs, place, "input", &Checker::check_value);
+  check_each(*this, op.outputs, place, "output", &Checker::check_value);
+  check_each(*this, op.unannotated_writes, place, "unannotated write", &Checker::check_written);
   check_optional(op.module, recording_.modules.size(), "module", place);
   check_optional(op.scope, recording_.scopes.size(), "scope", place);
   if (op.phase != Phase::kForward && op.phase != Phase::kBackward) {

@@ -7,22 +7,10 @@
 #include "live/operators.h"
 #include "replayer/analysis/lifetimes.h"
 #include "replayer/optimizers/optimizers.h"
+#include "trace/refusals.h"
 
 namespace steptape::replayer {
 namespace {
-
-Refusal at_op(const trace::Recording& recording, std::size_t index, RefusalCode code,
-              std::string message) {
-  const trace::Op& op = recording.ops[index];
-  Refusal refusal;
-  refusal.code = code;
-  refusal.message = std::move(message);
-  refusal.op = recording.operator_of(op).full_name();
-  refusal.op_index = static_cast<std::int64_t>(index);
-  if (op.module != trace::kNone) refusal.module = recording.modules[op.module].path;
-  if (op.scope != trace::kNone) refusal.place = recording.scopes[op.scope];
-  return refusal;
-}
 
 /// The first op of each operator that this process lacks, knows by another schema, or may not call.
 void refuse_operators(const trace::Recording& recording, std::vector<Refusal>& refusals) {
@@ -32,7 +20,8 @@ void refuse_operators(const trace::Recording& recording, std::vector<Refusal>& r
     const trace::Operator& recorded = recording.operator_of(recording.ops[i]);
     const auto here = live::find_operator(recorded);
     const auto refuse = [&](std::string message) {
-      refusals.push_back(at_op(recording, i, RefusalCode::kUnreplayableOp, std::move(message)));
+      refusals.push_back(
+          trace::refusal_at(recording, i, RefusalCode::kUnreplayableOp, std::move(message)));
     };
     if (!here) {
       refuse("`" + recorded.full_name() + "` does not exist in this torch");
@@ -68,10 +57,10 @@ void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusa
         hidden |= lifetime.defined < static_cast<std::int64_t>(i);
       });
       if (!hidden) continue;
-      refusals.push_back(
-          at_op(recording, i, RefusalCode::kUnreplayableOp,
-                "`" + recording.operator_of(op).full_name() +
-                    "` returned memory that it was given, which its schema does not say"));
+      refusals.push_back(trace::refusal_at(
+          recording, i, RefusalCode::kUnreplayableOp,
+          "`" + recording.operator_of(op).full_name() +
+              "` returned memory that it was given, which its schema does not say"));
       return;
     }
   }
@@ -80,12 +69,10 @@ void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusa
 void refuse_devices(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   for (const trace::Buffer& buffer : recording.buffers) {
     if (buffer.device.kind == trace::DeviceKind::kCpu) continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kDevice;
-    refusal.message = "a tensor of the step lies on " + text_of(buffer.device) +
-                      (buffer.path.empty() ? "" : " (" + buffer.path + ")") +
-                      "; this build replays steps on the CPU";
-    refusals.push_back(std::move(refusal));
+    refusals.push_back(trace::make_refusal(
+        RefusalCode::kDevice, "a tensor of the step lies on " + text_of(buffer.device) +
+                                  (buffer.path.empty() ? "" : " (" + buffer.path + ")") +
+                                  "; this build replays steps on the CPU"));
     return;
   }
 }
@@ -95,11 +82,10 @@ void refuse_missing_constants(const trace::Recording& recording, std::vector<Ref
   for (const trace::Buffer& buffer : recording.buffers) {
     const bool host_made = buffer.role == trace::Role::kConstant && buffer.path.empty();
     if (!host_made || buffer.bytes == 0 || buffer.content) continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kHostTensorVaries;
-    refusal.message = "a tensor of " + std::to_string(buffer.bytes) +
-                      " bytes that the host made inside the step is too large to be kept";
-    refusals.push_back(std::move(refusal));
+    refusals.push_back(trace::make_refusal(
+        RefusalCode::kHostTensorVaries,
+        "a tensor of " + std::to_string(buffer.bytes) +
+            " bytes that the host made inside the step is too large to be kept"));
     return;
   }
 }
@@ -113,12 +99,10 @@ void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refu
     if (lifetimes[id].made_inside) continue;
     const trace::Buffer& buffer = recording.buffers[id];
     if (buffer.path == gradient.parameter + ".grad") continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kReboundTensor;
-    refusal.message = "the gradient of " + gradient.parameter +
-                      " lies in memory that is not its own" +
-                      (buffer.path.empty() ? "" : ": " + buffer.path);
-    refusals.push_back(std::move(refusal));
+    refusals.push_back(trace::make_refusal(RefusalCode::kReboundTensor,
+                                           "the gradient of " + gradient.parameter +
+                                               " lies in memory that is not its own" +
+                                               (buffer.path.empty() ? "" : ": " + buffer.path)));
     return;
   }
 }

@@ -5,7 +5,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "live/op_digest.h"
@@ -13,36 +12,13 @@
 #include "live/tensors.h"
 #include "live/values.h"
 #include "replayer/analysis/writes.h"
+#include "replayer/cpu/call.h"
+#include "replayer/cpu/host_numbers.h"
 #include "replayer/cpu/memory.h"
 #include "replayer/cpu/undo.h"
-#include "replayer/numbers/bindings.h"
-#include "replayer/numbers/evaluator.h"
-#include "trace/element.h"
-#include "trace/text.h"
 
 namespace steptape::replayer::cpu {
 namespace {
-
-/// One call of a run, everything about it known beforehand.
-struct Call {
-  c10::OperatorHandle callee;
-  std::vector<c10::IValue> arguments;
-  /// Results of the call that bring new memory, in the order of the op's flattened outputs.
-  std::vector<trace::TensorId> outputs;
-  bool adopts = false;
-  std::vector<trace::TensorId> placed;   ///< results of an out variant, in the arena
-  std::vector<trace::BufferId> release;  ///< adopted buffers last used here
-  trace::Index op = 0;
-  /// Position in Recording::reads of an op that gives the host a value, or kNone.
-  trace::Index read = trace::kNone;
-};
-
-/// Where a number goes that is computed anew in each run.
-struct Patch {
-  std::size_t call = 0;  ///< of an argument
-  trace::ScalarSite site;
-  trace::Value recorded;  ///< its kind stays; its value is the one that stands there now
-};
 
 /// Ops are called as they were below autograd: autograd, in-place bookkeeping and autocast have had
 /// their turn when the step was recorded.
@@ -50,14 +26,6 @@ class BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView below_;
   c10::impl::ExcludeDispatchKeyGuard autocast_{c10::autocast_dispatch_keyset};
 };
-
-void flatten(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
-  if (value.isTensor()) {
-    tensors.push_back(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
-  }
-}
 
 }  // namespace
 
@@ -80,17 +48,14 @@ struct Executor::Impl {
   std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
   Undo undo;
   torch::jit::Stack stack;
-  Evaluator evaluator;
-  std::vector<Patch> patches;                       ///< known when the run begins
-  std::vector<std::vector<Patch>> patches_of_read;  ///< by position in Recording::reads
-  std::vector<double> read_values;
+  std::optional<HostNumbers> numbers;
   std::vector<std::optional<trace::Digest>>* digests = nullptr;  ///< of the next run
 
   Impl(Program lowered, const GeneratorOf& generator)
-      : program(std::move(lowered)), memory(program), evaluator(*program.recording) {
+      : program(std::move(lowered)), memory(program) {
     sort_buffers();
     prepare_calls(generator);
-    prepare_patches();
+    numbers.emplace(program, memory, calls);
     plan_releases();
   }
 
@@ -174,96 +139,6 @@ struct Executor::Impl {
     }
   }
 
-  void prepare_patches() {
-    const auto& reads = recording().reads;
-    patches_of_read.resize(reads.size());
-    read_values.resize(reads.size());
-    std::vector<trace::Index> read_of(recording().ops.size(), trace::kNone);
-    for (trace::Index i = 0; i < reads.size(); ++i) read_of[reads[i].op] = i;
-    for (Call& call : calls) call.read = read_of[call.op];
-    for (const trace::ScalarSite& site : recording().scalars) {
-      Patch patch{0, site, recorded_number(recording(), site)};
-      if (site.op != trace::kNone) {
-        const auto at = std::ranges::lower_bound(calls, site.op, {}, &Call::op);
-        if (at == calls.end() || at->op != site.op) continue;
-        patch.call = static_cast<std::size_t>(at - calls.begin());
-      } else if (program.buffers[site.buffer].placement != Placement::kConstant) {
-        continue;
-      }
-      const trace::Index awaited = evaluator.waits_for(site.formula);
-      (awaited == trace::kNone ? patches : patches_of_read[read_of[awaited]])
-          .push_back(std::move(patch));
-    }
-  }
-
-  static c10::IValue ivalue_like(const trace::Value& recorded, double number) {
-    if (std::holds_alternative<bool>(recorded.data)) return number != 0;
-    if (std::holds_alternative<std::int64_t>(recorded.data)) {
-      return static_cast<std::int64_t>(number);
-    }
-    return number;
-  }
-
-  void apply(const Patch& patch) {
-    const double number = evaluator.value(patch.site.formula);
-    if (patch.site.op == trace::kNone) {
-      const trace::Tensor& tensor = recording().tensors[memory.first_on(patch.site.buffer)];
-      trace::put_element(number, tensor.dtype,
-                         static_cast<std::byte*>(memory.address(patch.site.buffer)));
-      return;
-    }
-    c10::IValue& argument = calls[patch.call].arguments[patch.site.argument];
-    if (patch.site.item == trace::kNone) {
-      argument = ivalue_like(patch.recorded, number);
-    } else {
-      argument.toList().set(patch.site.item, ivalue_like(patch.recorded, number));
-    }
-  }
-
-  /// What op `call` has just given the host.
-  void take_read(const Call& call) {
-    const trace::HostRead& read = recording().reads[call.read];
-    const trace::Value found = number_of(stack.back());
-    const trace::Value& recorded = recording().ops[call.op].outputs[0];
-    if (!may_go_on(read.use, found, recorded)) {
-      throw Changed(RefusalCode::kHostRead, "op " + std::to_string(call.op) + " `" +
-                                                call.callee.schema().name() + "` gave the host " +
-                                                trace::print_value(found) + ", in the recording " +
-                                                trace::print_value(recorded));
-    }
-    read_values[call.read] = trace::number_of(found);
-    if (!evaluator.read(call.op, read_values[call.read])) return;
-    for (const trace::Predicate& predicate : recording().predicates) {
-      if (evaluator.waits_for(predicate.formula) != call.op) continue;
-      if ((evaluator.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
-      throw Changed(RefusalCode::kHostRead,
-                    "op " + std::to_string(call.op) + " `" + call.callee.schema().name() +
-                        "` gave the host another value than one that it was equal to");
-    }
-    for (const Patch& patch : patches_of_read[call.read]) apply(patch);
-  }
-
-  static trace::Value number_of(const c10::IValue& value) {
-    if (value.isDouble()) return {trace::Real{value.toDouble()}};
-    if (value.isBool()) return {value.toBool()};
-    return {value.toInt()};
-  }
-
-  static bool may_go_on(trace::ReadUse use, const trace::Value& found,
-                        const trace::Value& recorded) {
-    switch (use) {
-      case trace::ReadUse::kChecked:
-        return found == recorded;
-      case trace::ReadUse::kFree:
-        // what is not finite is what programs ask for
-        return trace::is_exact_number(found) &&
-               std::isfinite(trace::number_of(found)) == std::isfinite(trace::number_of(recorded));
-      case trace::ReadUse::kLookedAt:
-        return trace::is_exact_number(found);
-    }
-    return false;
-  }
-
   void plan_releases() {
     const auto end = static_cast<std::int64_t>(recording().ops.size());
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
@@ -297,7 +172,9 @@ struct Executor::Impl {
 
   void adopt_results(const Call& call) {
     std::vector<at::Tensor> results;
-    for (const c10::IValue& value : stack) flatten(value, results);
+    for (const c10::IValue& value : stack) {
+      live::for_each_tensor(value, [&](const at::Tensor& tensor) { results.push_back(tensor); });
+    }
     if (results.size() != call.outputs.size()) fail(call, "another number of results");
     for (std::size_t i = 0; i < results.size(); ++i)
       adopt_result(call, results[i], call.outputs[i]);
@@ -332,7 +209,7 @@ struct Executor::Impl {
       call.callee.callBoxed(stack);
       if (digests != nullptr) log_digest(call);
       if (call.adopts) adopt_results(call);
-      if (call.read != trace::kNone) take_read(call);
+      if (call.read != trace::kNone) numbers->take_read(call, stack.back());
       if (!ran_before) check_placed(call);
       for (const trace::BufferId id : call.release) memory.release(id);
     }
@@ -372,13 +249,6 @@ struct Executor::Impl {
     return {};
   }
 
-  double number_of(const trace::Number& number) const {
-    for (std::size_t i = 0; i < recording().reads.size(); ++i) {
-      if (recording().reads[i].op == number.op) return read_values[i];
-    }
-    return trace::number_of(number.value);
-  }
-
   void let_go() {
     for (const trace::BufferId id : leftover) memory.release(id);
   }
@@ -393,8 +263,7 @@ struct Executor::Impl {
   Outcome run(std::span<void* const> addresses, std::span<const double> leaves) {
     running_op = -1;
     bind(addresses);
-    evaluator.begin(leaves);
-    for (const Patch& patch : patches) apply(patch);
+    numbers->begin(leaves);
     take_undo();
     try {
       run_calls();
@@ -406,7 +275,7 @@ struct Executor::Impl {
         outcome.gradients.push_back(outcome_of(gradient.tensor));
       }
       for (const trace::Number& number : recording().numbers) {
-        outcome.numbers.push_back(number_of(number));
+        outcome.numbers.push_back(numbers->returned(number));
       }
       let_go();
       return outcome;

@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "replayer/cpu/changed.h"
 #include "replayer/program.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
@@ -26,14 +26,6 @@ struct Outcome {
   std::vector<double> numbers;
   /// One for each of Recording::exit_gradients, in the same way.
   std::vector<at::Tensor> gradients;
-};
-
-/// What the plan takes for given turned out otherwise in mid-run: an op returned another shape,
-/// dtype or layout, or gave the host another value. Everything is as it was before the run.
-struct Changed : std::runtime_error {
-  Changed(RefusalCode refusal, const std::string& message)
-      : std::runtime_error(message), code(refusal) {}
-  RefusalCode code;
 };
 
 /// A run threw where nothing should be able to, behind a write of which no copy was taken: the

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <unordered_map>
 
 #include "trace/element.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 namespace {
@@ -20,59 +20,10 @@ std::vector<std::uint64_t> key_of(const trace::Formula& formula) {
   return key;
 }
 
-using Numbers = std::unordered_map<std::string, double>;
-
-void add_flat(Numbers& numbers, const std::string& path, const trace::Value& value) {
-  if (const auto* list = std::get_if<trace::List>(&value.data)) {
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      add_flat(numbers, path + "[" + std::to_string(i) + "]", (*list)[i]);
-    }
-  } else if (trace::is_number(value)) {
-    numbers.emplace(path, trace::number_of(value));
-  }
-}
-
-Numbers numbers_of(const trace::Recording& recording) {
-  Numbers numbers;
-  for (const trace::OptimizerLayout& layout : recording.optimizers) {
-    for (std::size_t g = 0; g < layout.groups.size(); ++g) {
-      const std::string group = layout.path + ".param_groups[" + std::to_string(g) + "].";
-      for (const trace::NamedValue& named : layout.groups[g].hyperparameters) {
-        add_flat(numbers, group + named.name, named.value);
-      }
-    }
-    for (const trace::OptimizerStateEntry& entry : layout.state) {
-      add_flat(numbers, layout.path + ".state[" + entry.parameter + "]." + entry.key, entry.value);
-    }
-  }
-  for (const trace::Input& input : recording.inputs) add_flat(numbers, input.path, input.value);
-  for (const trace::NamedValue& value : recording.host_values) {
-    add_flat(numbers, value.name, value.value);
-  }
-  for (const trace::HostRead& read : recording.reads) {
-    add_flat(numbers, "ops[" + std::to_string(read.op) + "]", recording.ops[read.op].outputs[0]);
-  }
-  return numbers;
-}
-
-double value_of(const std::string& path, const Numbers& numbers) {
-  const auto found = numbers.find(path);
-  return found == numbers.end() ? 0 : found->second;
-}
-
-std::vector<double> values_of(const std::vector<trace::Leaf>& leaves, const Numbers& numbers) {
-  std::vector<double> values;
-  values.reserve(leaves.size());
-  for (const trace::Leaf& leaf : leaves) values.push_back(value_of(leaf.path, numbers));
-  return values;
-}
-
 }  // namespace
 
 Bindings::Bindings(trace::Recording& recording)
-    : recording_(recording),
-      numbers_(numbers_of(recording)),
-      values_(values_of(recording.leaves, numbers_)) {
+    : recording_(recording), numbers_(recording), values_(numbers_.of(recording.leaves)) {
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
     leaves_.emplace(std::pair(recording.leaves[i].kind, recording.leaves[i].path), i);
   }
@@ -89,7 +40,7 @@ trace::Index Bindings::leaf(trace::LeafKind kind, const std::string& path) {
   const auto [entry, is_new] = leaves_.try_emplace({kind, path}, next);
   if (is_new) {
     recording_.leaves.push_back({kind, path});
-    values_.push_back(value_of(path, numbers_));
+    values_.push_back(numbers_[path]);
   }
   return entry->second;
 }
@@ -137,15 +88,38 @@ double Bindings::recorded(const trace::Formula& formula) const {
   return trace::evaluate(formula, values_);
 }
 
-std::vector<double> recorded_leaves(const trace::Recording& recording) {
-  return values_of(recording.leaves, numbers_of(recording));
+RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
+  const auto add = [this](const std::string& path, const trace::Value& value) {
+    numbers_.emplace(path, trace::number_of(value));
+  };
+  for (const trace::OptimizerLayout& layout : recording.optimizers) {
+    trace::for_each_number(layout, add);
+  }
+  for (const trace::Input& input : recording.inputs) {
+    trace::for_each_number(input.path, input.value, add);
+  }
+  for (const trace::NamedValue& value : recording.host_values) {
+    trace::for_each_number(value.name, value.value, add);
+  }
+  for (const trace::HostRead& read : recording.reads) {
+    trace::for_each_number(trace::read_path(read.op), recording.ops[read.op].outputs[0], add);
+  }
 }
 
-RecordedNumbers::RecordedNumbers(const trace::Recording& recording)
-    : numbers_(numbers_of(recording)) {}
-
 double RecordedNumbers::operator[](const std::string& path) const {
-  return value_of(path, numbers_);
+  const auto found = numbers_.find(path);
+  return found == numbers_.end() ? 0 : found->second;
+}
+
+std::vector<double> RecordedNumbers::of(const std::vector<trace::Leaf>& leaves) const {
+  std::vector<double> values;
+  values.reserve(leaves.size());
+  for (const trace::Leaf& leaf : leaves) values.push_back((*this)[leaf.path]);
+  return values;
+}
+
+std::vector<double> recorded_leaves(const trace::Recording& recording) {
+  return RecordedNumbers(recording).of(recording.leaves);
 }
 
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site) {
@@ -165,15 +139,12 @@ bool gives_recorded(const trace::Recording& recording, const Bindings& bindings,
                     const trace::Formula& formula, const trace::ScalarSite& site) {
   const double value = bindings.recorded(formula);
   if (site.op != trace::kNone) {
-    const double found = trace::number_of(recorded_number(recording, site));
-    return std::bit_cast<std::uint64_t>(found) == std::bit_cast<std::uint64_t>(value);
+    return trace::Real{trace::number_of(recorded_number(recording, site))} == trace::Real{value};
   }
   const trace::Buffer& buffer = recording.buffers[site.buffer];
   const auto tensor = std::ranges::find(recording.tensors, site.buffer, &trace::Tensor::buffer);
-  std::vector<std::byte> bytes(buffer.bytes);
   return buffer.content && tensor != recording.tensors.end() &&
-         trace::bytes_of(tensor->dtype) == buffer.bytes &&
-         trace::put_element(value, tensor->dtype, bytes.data()) && bytes == *buffer.content;
+         trace::is_element(value, tensor->dtype, *buffer.content);
 }
 
 }  // namespace steptape::replayer

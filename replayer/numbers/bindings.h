@@ -9,6 +9,18 @@
 
 namespace steptape::replayer {
 
+/// A hyperparameter, counter, argument, host value or host read by the path that a leaf of it has;
+/// 0 for none.
+class RecordedNumbers {
+ public:
+  explicit RecordedNumbers(const trace::Recording& recording);
+  double operator[](const std::string& path) const;
+  std::vector<double> of(const std::vector<trace::Leaf>& leaves) const;
+
+ private:
+  std::unordered_map<std::string, double> numbers_;
+};
+
 /// Fills the leaves, formulas and scalars of a recording, each leaf and formula once.
 class Bindings {
  public:
@@ -29,8 +41,8 @@ class Bindings {
   static Place place_of(const trace::ScalarSite& site);
 
   trace::Recording& recording_;
-  std::unordered_map<std::string, double> numbers_;  ///< everything that a leaf may stand for
-  std::vector<double> values_;                       ///< of the leaves
+  RecordedNumbers numbers_;
+  std::vector<double> values_;  ///< of the leaves
   std::map<std::pair<trace::LeafKind, std::string>, trace::Index> leaves_;
   std::map<std::vector<std::uint64_t>, trace::Index> formulas_;
   std::map<Place, std::size_t> places_;
@@ -39,17 +51,6 @@ class Bindings {
 /// What each leaf was when the recording was made: hyperparameters, counters, arguments and host
 /// values at entry, host reads as they came.
 std::vector<double> recorded_leaves(const trace::Recording& recording);
-
-/// A hyperparameter, counter, argument, host value or host read by the path that a leaf of it has;
-/// 0 for none.
-class RecordedNumbers {
- public:
-  explicit RecordedNumbers(const trace::Recording& recording);
-  double operator[](const std::string& path) const;
-
- private:
-  std::unordered_map<std::string, double> numbers_;
-};
 
 /// The number at `site`, as recorded: of an op's argument, or the element of a host-made tensor.
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site);

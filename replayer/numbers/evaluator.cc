@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "trace/numbers.h"
+
 namespace steptape::replayer {
 namespace {
 
@@ -48,7 +50,7 @@ Evaluator::Evaluator(const trace::Recording& recording)
       leaf_of_op_(recording.reads.empty() ? 0 : recording.ops.size()) {
   std::unordered_map<std::string, trace::Index> reads;
   for (const trace::HostRead& read : recording.reads) {
-    reads.emplace("ops[" + std::to_string(read.op) + "]", read.op);
+    reads.emplace(trace::read_path(read.op), read.op);
   }
   std::vector<trace::Index> op_of_leaf(recording.leaves.size(), trace::kNone);
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {

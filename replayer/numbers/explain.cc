@@ -1,7 +1,6 @@
 #include "replayer/numbers/explain.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -9,12 +8,14 @@
 #include "live/operators.h"
 #include "replayer/numbers/bindings.h"
 #include "trace/element.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 namespace {
 
-bool same_bits(double a, double b) {
-  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+/// As doubles, by their bits.
+bool same_number(const trace::Value& a, const trace::Value& b) {
+  return trace::Real{trace::number_of(a)} == trace::Real{trace::number_of(b)};
 }
 
 /// What a number may follow: a number of its own kind, and a real number an integer as well. A flag
@@ -68,7 +69,7 @@ class Explanation {
     for (const trace::HostRead& read : now_.reads) {
       const auto& outputs = before_.ops[read.op].outputs;
       if (outputs.size() != 1) continue;
-      offer(trace::LeafKind::kHostRead, "ops[" + std::to_string(read.op) + "]", outputs[0],
+      offer(trace::LeafKind::kHostRead, trace::read_path(read.op), outputs[0],
             now_.ops[read.op].outputs[0], read.op);
     }
   }
@@ -111,9 +112,8 @@ class Explanation {
     if (!trace::is_number(before) || !trace::is_number(now) || before == now) return;
     if (before.data.index() != now.data.index() || bindings_.is_bound(site)) return;
     bind(site, used_at, [&](const Candidate& candidate) {
-      return may_follow(now, candidate.now) &&
-             same_bits(trace::number_of(candidate.before), trace::number_of(before)) &&
-             same_bits(trace::number_of(candidate.now), trace::number_of(now));
+      return may_follow(now, candidate.now) && same_number(candidate.before, before) &&
+             same_number(candidate.now, now);
     });
   }
 
@@ -139,18 +139,14 @@ class Explanation {
       const trace::ScalarSite site{trace::kNone, trace::kNone, trace::kNone, tensor.buffer,
                                    trace::kNone};
       if (bindings_.is_bound(site)) continue;
+      const auto holds = [&](const trace::Buffer& buffer, const trace::Value& number) {
+        return trace::is_element(trace::number_of(number), tensor.dtype, *buffer.content);
+      };
       bind(site, first_use[tensor.buffer], [&](const Candidate& candidate) {
-        return may_follow(tensor.dtype, candidate.now) &&
-               holds(candidate.before, tensor.dtype, *before.content) &&
-               holds(candidate.now, tensor.dtype, *now.content);
+        return may_follow(tensor.dtype, candidate.now) && holds(before, candidate.before) &&
+               holds(now, candidate.now);
       });
     }
-  }
-
-  static bool holds(const trace::Value& number, trace::DType dtype,
-                    const std::vector<std::byte>& content) {
-    std::vector<std::byte> bytes(content.size());
-    return trace::put_element(trace::number_of(number), dtype, bytes.data()) && bytes == content;
   }
 
   /// Binds the place to the first candidate that fits. Which of several it follows cannot be told

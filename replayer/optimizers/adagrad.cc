@@ -7,11 +7,7 @@ using trace::constant;
 
 // torch/csrc/api/src/optim/adagrad.cpp, dense gradients.
 void match(Update& update) {
-  Slot gradient = update.gradient();
-  if (update.when(update.hyperparameter("weight_decay"))) {
-    gradient = update.call("aten::add.Tensor",
-                           {gradient, update.parameter(), update.hyperparameter("weight_decay")});
-  }
+  const Slot gradient = update.decayed_gradient();
   const Slot sum =
       update.call("aten::addcmul_", {update.state("sum"), gradient, gradient, constant(1)});
   Slot root = update.call("aten::sqrt", {sum});

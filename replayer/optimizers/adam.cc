@@ -27,14 +27,7 @@ void match_moments(Update& update, Slot gradient) {
 }
 
 // torch/csrc/api/src/optim/adam.cpp
-void match_adam(Update& update) {
-  Slot gradient = update.gradient();
-  if (update.when(update.hyperparameter("weight_decay"))) {
-    gradient = update.call("aten::add.Tensor",
-                           {gradient, update.parameter(), update.hyperparameter("weight_decay")});
-  }
-  match_moments(update, gradient);
-}
+void match_adam(Update& update) { match_moments(update, update.decayed_gradient()); }
 
 // torch/csrc/api/src/optim/adamw.cpp
 void match_adamw(Update& update) {

@@ -7,6 +7,7 @@
 #include "live/operators.h"
 #include "replayer/numbers/bindings.h"
 #include "replayer/optimizers/optimizers.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 namespace {
@@ -191,7 +192,7 @@ class Fusion {
   }
 
   static std::string hyperparameter_path(const Group& group, const std::string& name) {
-    return group.layout->path + ".param_groups[" + std::to_string(group.group) + "]." + name;
+    return trace::group_path(group.layout->path, group.group) + "." + name;
   }
 
   trace::Value value_of(const Operand& operand, const Group& group) {
@@ -246,7 +247,7 @@ class Fusion {
   /// run.
   trace::TensorId add_step_count(const Group& group, const MatchedUpdate& update) {
     trace::Recording& recording = fused_.recording;
-    const std::string path = group.layout->path + ".state[" + update.parameter + "].step";
+    const std::string path = trace::state_path(group.layout->path, update.parameter) + ".step";
     const auto count = static_cast<float>(recorded(path) + 1);
     trace::Buffer buffer;
     buffer.bytes = sizeof count;
@@ -279,7 +280,7 @@ class Fusion {
     for (trace::Leaf& leaf : recording.leaves) {
       if (leaf.kind != trace::LeafKind::kHostRead) continue;
       const auto op = static_cast<std::size_t>(std::stoull(leaf.path.substr(4)));
-      leaf.path = "ops[" + std::to_string(position[op]) + "]";
+      leaf.path = trace::read_path(position[op]);
     }
     for (trace::ScalarSite site : before_.scalars) {
       if (site.op != trace::kNone) site.op = position[site.op];

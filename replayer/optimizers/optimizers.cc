@@ -8,6 +8,8 @@
 #include <string>
 
 #include "live/operators.h"
+#include "trace/numbers.h"
+#include "trace/refusals.h"
 
 namespace steptape::replayer {
 namespace {
@@ -75,15 +77,6 @@ Owners owners_of(const trace::Recording& recording) {
     }
   }
   return owners;
-}
-
-Refusal unsupported(const trace::Recording& recording, std::size_t op, std::string message) {
-  Refusal refusal;
-  refusal.code = RefusalCode::kOptimizerUnsupported;
-  refusal.message = std::move(message);
-  refusal.op = recording.operator_of(recording.ops[op]).full_name();
-  refusal.op_index = static_cast<std::int64_t>(op);
-  return refusal;
 }
 
 std::set<std::string> written_parameters(const trace::Recording& recording) {
@@ -181,7 +174,7 @@ class Binder {
     std::int64_t& earlier = updates_[{match.owner.layout, parameter}];
     match.update.commit();
     if (lowering_of(layout.type)->counts_steps) {
-      bindings_.advance(layout.path + ".state[" + parameter + "].step");
+      bindings_.advance(trace::state_path(layout.path, parameter) + ".step");
     }
     end_ = match.update.end();
     matched_.push_back({match.owner.layout, match.owner.group, parameter, match.first, end_,
@@ -190,7 +183,8 @@ class Binder {
   }
 
   void refuse(std::size_t op, std::string problem) {
-    recording_.refusals.push_back(unsupported(recording_, op, std::move(problem)));
+    recording_.refusals.push_back(
+        trace::refusal_at(recording_, op, RefusalCode::kOptimizerUnsupported, std::move(problem)));
   }
 
   trace::Recording& recording_;
@@ -265,13 +259,11 @@ class UnownedUpdates {
   }
 
   Refusal refusal(std::size_t i, const std::string& parameter) const {
-    Refusal refusal = unsupported(
-        recording_, i,
+    return trace::refusal_at(
+        recording_, i, RefusalCode::kUntrackedWrite,
         "parameter " + parameter +
             " is updated from its gradient, and not as any tracked optimizer that is known does "
             "it: the numbers in its update would be frozen");
-    refusal.code = RefusalCode::kUntrackedWrite;
-    return refusal;
   }
 
   const trace::Recording& recording_;
@@ -280,8 +272,6 @@ class UnownedUpdates {
 };
 
 }  // namespace
-
-std::span<const Lowering* const> lowerings() noexcept { return kLowerings; }
 
 void bind_optimizers(trace::Recording& recording) {
   Binder binder(recording);
@@ -301,11 +291,10 @@ void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& 
   const std::set<std::string> written = written_parameters(recording);
   for (const trace::OptimizerLayout& layout : recording.optimizers) {
     if (layout.has_formulas || !holds_any(layout, written)) continue;
-    Refusal refusal;
-    refusal.code = RefusalCode::kOptimizerUnsupported;
-    refusal.message = "`" + layout.path + "` is a " + layout.type +
-                      ", and how it computes the numbers of its ops is not known";
-    refusals.push_back(std::move(refusal));
+    refusals.push_back(
+        trace::make_refusal(RefusalCode::kOptimizerUnsupported,
+                            "`" + layout.path + "` is a " + layout.type +
+                                ", and how it computes the numbers of its ops is not known"));
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,8 +22,6 @@ extern const Lowering kAdam;
 extern const Lowering kAdamW;
 extern const Lowering kRmsprop;
 extern const Lowering kAdagrad;
-
-std::span<const Lowering* const> lowerings() noexcept;
 
 /// Finds the updates of every tracked optimizer in `recording` and writes down what their numbers
 /// follow from: leaves, formulas, scalars, predicates, advances. What cannot be accounted for

@@ -10,11 +10,7 @@ void match(Update& update) {
   const trace::Formula alpha = update.hyperparameter("alpha");
   const trace::Formula momentum = update.hyperparameter("momentum");
   const trace::Formula lr = update.hyperparameter("lr");
-  Slot gradient = update.gradient();
-  if (update.when(update.hyperparameter("weight_decay"))) {
-    gradient = update.call("aten::add.Tensor",
-                           {gradient, update.parameter(), update.hyperparameter("weight_decay")});
-  }
+  const Slot gradient = update.decayed_gradient();
   Slot square = update.call("aten::mul_.Scalar", {update.state("square_avg"), alpha});
   square = update.call("aten::addcmul_", {square, gradient, gradient, constant(1) - alpha});
   Slot root = square;

@@ -7,11 +7,7 @@ namespace {
 // buffer instead; it creates state, so it is a warm-up and never planned from.
 void match(Update& update) {
   const trace::Formula momentum = update.hyperparameter("momentum");
-  Slot change = update.gradient();
-  if (update.when(update.hyperparameter("weight_decay"))) {
-    change = update.call("aten::add.Tensor",
-                         {change, update.parameter(), update.hyperparameter("weight_decay")});
-  }
+  Slot change = update.decayed_gradient();
   if (update.when(momentum)) {
     Slot buffer = update.state("momentum_buffer");
     buffer = update.call("aten::mul_.Scalar", {buffer, momentum});

@@ -1,10 +1,10 @@
 #include "replayer/optimizers/update.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "live/operators.h"
 #include "live/values.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 namespace {
@@ -24,21 +24,20 @@ Update::Update(const trace::Recording& recording, Bindings& bindings,
     : recording_(recording),
       bindings_(bindings),
       layout_(layout),
-      group_path_(layout.path + ".param_groups[" + std::to_string(group) + "]."),
+      group_path_(trace::group_path(layout.path, group)),
+      state_path_(trace::state_path(layout.path, parameter)),
       parameter_(parameter),
-      first_(first),
       next_(first),
       earlier_(earlier),
       slots_(1),
       gradient_{0} {}
 
 trace::Formula Update::hyperparameter(const std::string& name) {
-  return trace::leaf(bindings_.leaf(trace::LeafKind::kHyperparameter, group_path_ + name));
+  return trace::leaf(bindings_.leaf(trace::LeafKind::kHyperparameter, group_path_ + "." + name));
 }
 
 trace::Formula Update::step_count() {
-  const std::string path = layout_.path + ".state[" + parameter_ + "].step";
-  return trace::leaf(bindings_.leaf(trace::LeafKind::kStateNumber, path)) +
+  return trace::leaf(bindings_.leaf(trace::LeafKind::kStateNumber, state_path_ + ".step")) +
          trace::constant(static_cast<double>(earlier_ + 1));
 }
 
@@ -65,8 +64,14 @@ Slot Update::state(const std::string& key) {
       return known(tensor->id);
     }
   }
-  fail(layout_.path + ".state[" + parameter_ + "]." + key + " does not exist");
+  fail(state_path_ + "." + key + " does not exist");
   return known(trace::kNoTensor);
+}
+
+Slot Update::decayed_gradient() {
+  const trace::Formula weight_decay = hyperparameter("weight_decay");
+  if (!when(weight_decay)) return gradient();
+  return call("aten::add.Tensor", {gradient(), parameter(), weight_decay});
 }
 
 bool Update::take(Slot slot, const trace::Value& value) {

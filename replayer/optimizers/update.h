@@ -40,6 +40,9 @@ class Update {
   Slot parameter();
   Slot gradient() { return gradient_; }
   Slot state(const std::string& key);
+  /// The gradient, or where there is weight decay what most optimizers then go on with:
+  /// gradient + weight_decay × parameter.
+  Slot decayed_gradient();
 
   using Operand = std::variant<Slot, trace::Formula>;
   /// The next op is `name` ("aten::add_.Tensor") with these tensors and numbers, in the order of
@@ -71,8 +74,8 @@ class Update {
   Bindings& bindings_;
   const trace::OptimizerLayout& layout_;
   std::string group_path_;
+  std::string state_path_;
   std::string parameter_;
-  std::size_t first_;
   std::size_t next_;
   std::int64_t earlier_;
   std::vector<std::optional<trace::TensorId>> slots_;

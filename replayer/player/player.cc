@@ -78,8 +78,7 @@ std::pair<Verdict, replayer::PlayerVariant*> find_variant(const PlayerStep::Impl
     }
   }
   if (found == nullptr) return {newest, nullptr};
-  // the check of another variant came after it
-  return {found->check(found->arguments_of(inputs)), found};
+  return {{}, found};
 }
 
 }  // namespace
@@ -201,7 +200,7 @@ at::Tensor Player::tensor(const std::string& path) const {
 std::vector<std::string> Player::scalars() const { return impl_->state.numbers(); }
 
 double Player::scalar(const std::string& path) const {
-  if (const auto number = impl_->state.number(path)) return *number;
+  if (const trace::Value* number = impl_->state.number(path)) return trace::number_of(*number);
   throw Error(ErrorCode::kInvalidArgument, "the trace holds no number \"" + path + "\"");
 }
 
@@ -240,9 +239,8 @@ Player load(const std::string& path, const LoadOptions& options) {
     const auto differs = [&](const auto& variant) {
       return variant->recording().modules != loaded->variants.front()->recording().modules;
     };
-    if (std::ranges::any_of(loaded->variants, differs)) {
-      for (const auto& variant : loaded->variants) variant->check_training();
-    }
+    const bool checks_training = std::ranges::any_of(loaded->variants, differs);
+    for (const auto& variant : loaded->variants) variant->join(checks_training);
     if (!loaded->variants.empty()) impl->steps.push_back(std::move(loaded));
   }
   if (problems.empty() && impl->steps.empty()) {

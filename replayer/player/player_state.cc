@@ -61,15 +61,9 @@ void PlayerState::put(const std::string& path, const c10::Storage& storage) {
   buffers_.insert_or_assign(path, storage);
 }
 
-const trace::Value* PlayerState::value(const std::string& path) const {
+trace::Value* PlayerState::number(const std::string& path) {
   const auto found = numbers_.find(path);
   return found == numbers_.end() ? nullptr : &found->second;
-}
-
-std::optional<double> PlayerState::number(const std::string& path) const {
-  const auto found = numbers_.find(path);
-  if (found == numbers_.end()) return std::nullopt;
-  return trace::number_of(found->second);
 }
 
 std::vector<std::string> PlayerState::numbers() const {
@@ -90,12 +84,6 @@ bool PlayerState::set_number(const std::string& path, double value) {
     number = {trace::Real{value}};
   }
   return true;
-}
-
-void PlayerState::advance(const trace::Advance& advance) {
-  const auto found = numbers_.find(advance.path);
-  if (found == numbers_.end()) return;
-  found->second = {static_cast<std::int64_t>(trace::number_of(found->second)) + advance.by};
 }
 
 at::Generator PlayerState::generator(const std::string& path) {

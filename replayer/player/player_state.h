@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,14 +24,12 @@ class PlayerState {
   void put(const std::string& path, const c10::Storage& storage);
   void erase(const std::string& path) { buffers_.erase(path); }
 
-  /// A hyperparameter, step counter or declared value; none where the trace saved none.
-  std::optional<double> number(const std::string& path) const;
-  /// The same with its kind; null for none.
-  const trace::Value* value(const std::string& path) const;
+  /// A hyperparameter, step counter, declared value or argument; null where there is none. Stays
+  /// where it is as long as this object.
+  trace::Value* number(const std::string& path);
   std::vector<std::string> numbers() const;
   /// Sets one that exists, keeping its kind. False where there is none of this path.
   bool set_number(const std::string& path, double value);
-  void advance(const trace::Advance& advance);
   /// A declared value or an argument: stays as recorded until it is set.
   void declare(const std::string& name, const trace::Value& recorded) {
     numbers_.try_emplace(name, recorded);

@@ -14,6 +14,7 @@
 #include "replayer/numbers/bindings.h"
 #include "replayer/passes/passes.h"
 #include "steptape/error.h"
+#include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::replayer {
@@ -39,10 +40,9 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
       plan_us_(-std::chrono::duration<double, std::micro>(
                     std::chrono::steady_clock::now().time_since_epoch())
                     .count()),
-      executor_(plan(recording_, {}), generators_of(state)) {
-  inputs_ = std::make_unique<guards::InputGuard>(
-      *recording_, guards::positions_of(*recording_, executor_.bound()),
-      executor_.written_buffers());
+      executor_(plan(recording_, {}), generators_of(state)),
+      inputs_(*recording_, guards::positions_of(*recording_, executor_.bound())),
+      overlap_(*recording_, executor_.bound(), executor_.written_buffers()) {
   find_memory();
   find_numbers();
   plan_us_ +=
@@ -54,20 +54,19 @@ void PlayerVariant::find_memory() {
   std::string missing;
   for (const trace::BufferId id : executor_.bound()) {
     const trace::Buffer& buffer = recording_->buffers[id];
-    outside_.emplace_back();
-    if (buffer.role == trace::Role::kInput || buffer.role == trace::Role::kGradient) continue;
-    if (is_outside(buffer)) {
-      if (buffer.content) {
-        outside_.back() = cpu::allocate(buffer.bytes, buffer.address_mod_64);
-        if (buffer.bytes != 0) {
-          std::memcpy(outside_.back().mutable_data(), buffer.content->data(), buffer.bytes);
-        }
-        continue;
-      }
-    } else if (state_.holds(buffer.path) && state_.storage(buffer.path).nbytes() >= buffer.bytes) {
-      continue;
+    const std::size_t position = lasting_.size();
+    lasting_.push_back(nullptr);
+    if (buffer.role == trace::Role::kInput) continue;
+    if (buffer.role == trace::Role::kGradient) {
+      gradients_.push_back(position);
+    } else if (is_outside(buffer) && buffer.content) {
+      lasting_.back() = copy_outside(buffer);
+    } else if (!is_outside(buffer) && state_.holds(buffer.path) &&
+               state_.storage(buffer.path).nbytes() >= buffer.bytes) {
+      lasting_.back() = state_.storage(buffer.path).mutable_data();
+    } else {
+      missing += (missing.empty() ? "" : ", ") + buffer.path;
     }
-    missing += (missing.empty() ? "" : ", ") + buffer.path;
   }
   for (const trace::TensorId id : recording_->results) {
     if (id == trace::kNoTensor) continue;
@@ -82,10 +81,17 @@ void PlayerVariant::find_memory() {
                                            "; save it with Session::save(path, State::kWith)");
 }
 
+void* PlayerVariant::copy_outside(const trace::Buffer& buffer) {
+  outside_.push_back(cpu::allocate(buffer.bytes, buffer.address_mod_64));
+  if (buffer.bytes != 0) {
+    std::memcpy(outside_.back().mutable_data(), buffer.content->data(), buffer.bytes);
+  }
+  return outside_.back().mutable_data();
+}
+
 /// Every number that a formula starts from must be in the trace; hyperparameters without formulas
 /// must stay as they were recorded.
 void PlayerVariant::find_numbers() {
-  leaves_ = recorded_leaves(*recording_);
   for (const trace::Leaf& leaf : recording_->leaves) {
     const bool saved =
         leaf.kind == trace::LeafKind::kHyperparameter || leaf.kind == trace::LeafKind::kStateNumber;
@@ -104,16 +110,48 @@ void PlayerVariant::find_numbers() {
   }
 }
 
+void PlayerVariant::join(bool checks_training) {
+  leaves_ = recorded_leaves(*recording_);
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const trace::Leaf& leaf = recording_->leaves[i];
+    const bool is_argument = leaf.kind == trace::LeafKind::kArgument;
+    if (const trace::Value* number = state_.number(leaf.path); number != nullptr && !is_argument) {
+      numbers_.push_back({i, number});
+    }
+  }
+  for (const trace::Input& input : recording_->inputs) {
+    argument_numbers_.push_back(state_.number(step_ + "." + input.path));
+  }
+  const auto expect = [this](const std::string& name, const trace::Value& value) {
+    if (const trace::Value* found = state_.number(name)) facts_.push_back({name, value, found});
+  };
+  for (const trace::NamedValue& value : recording_->host_values) {
+    if (trace::find_leaf(*recording_, trace::LeafKind::kHostValue, value.name) == trace::kNone) {
+      expect(value.name, value.value);
+    }
+  }
+  for (const trace::NamedValue& fact : recording_->facts) expect(fact.name, fact.value);
+  for (const trace::Module& module : recording_->modules) {
+    if (checks_training) expect(module.path + ".training", {module.training});
+  }
+  for (const trace::Advance& advance : recording_->advances) {
+    if (trace::Value* counter = state_.number(advance.path)) {
+      advances_.push_back({counter, advance.by});
+    }
+  }
+}
+
 std::vector<live::Argument> PlayerVariant::arguments_of(
     const std::vector<at::Tensor>& inputs) const {
   std::vector<live::Argument> arguments;
   std::size_t next = 0;
-  for (const trace::Input& input : recording_->inputs) {
+  for (std::size_t i = 0; i < recording_->inputs.size(); ++i) {
+    const trace::Input& input = recording_->inputs[i];
     if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
       if (next == inputs.size()) break;
       arguments.push_back({inputs[next++], {}, true});
     } else {
-      const trace::Value* set = state_.value(step_ + "." + input.path);
+      const trace::Value* set = argument_numbers_[i];
       arguments.push_back({{}, set != nullptr ? *set : input.value, false});
     }
   }
@@ -121,43 +159,20 @@ std::vector<live::Argument> PlayerVariant::arguments_of(
   return arguments;
 }
 
-Verdict PlayerVariant::check_fact(const std::string& name, const trace::Value& expected) const {
-  const trace::Value* found = state_.value(name);
-  if (found == nullptr || *found == expected) return {};
-  return guards::failed(name, trace::print_value(expected), trace::print_value(*found));
-}
-
-Verdict PlayerVariant::check_numbers() {
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    if (const auto number = state_.number(recording_->leaves[i].path)) leaves_[i] = *number;
+Verdict PlayerVariant::check_facts() {
+  for (const Fact& fact : facts_) {
+    if (*fact.found == fact.expected) continue;
+    return guards::failed(fact.name, trace::print_value(fact.expected),
+                          trace::print_value(*fact.found));
   }
-  for (const trace::NamedValue& value : recording_->host_values) {
-    const trace::Leaf leaf{trace::LeafKind::kHostValue, value.name};
-    const bool is_leaf = std::ranges::find(recording_->leaves, leaf) != recording_->leaves.end();
-    if (is_leaf) continue;
-    if (Verdict verdict = check_fact(value.name, value.value); !verdict) return verdict;
-  }
-  for (const trace::NamedValue& fact : recording_->facts) {
-    if (Verdict verdict = check_fact(fact.name, fact.value); !verdict) return verdict;
-  }
-  for (const trace::Module& module : recording_->modules) {
-    if (!checks_training_) break;
-    if (Verdict verdict = check_fact(module.path + ".training", {module.training}); !verdict) {
-      return verdict;
-    }
-  }
-  return guards::check_predicates(*recording_, leaves_);
+  return {};
 }
 
 Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
-  memory_.assign(executor_.bound().size(), nullptr);
-  for (std::size_t i = 0; i < memory_.size(); ++i) {
+  memory_ = lasting_;
+  for (const std::size_t i : gradients_) {
     const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
-    if (outside_[i]) {
-      memory_[i] = outside_[i].mutable_data();
-    } else if (buffer.role != trace::Role::kInput && state_.holds(buffer.path)) {
-      memory_[i] = state_.storage(buffer.path).mutable_data();
-    }
+    if (state_.holds(buffer.path)) memory_[i] = state_.storage(buffer.path).mutable_data();
   }
   for (const trace::Tracked& tracked : recording_->tracked) {
     if (tracked.role != trace::Role::kGradient) continue;
@@ -166,8 +181,11 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
       return guards::failed(tracked.path, there ? "None" : "defined", there ? "defined" : "None");
     }
   }
-  if (Verdict verdict = check_numbers(); !verdict) return verdict;
-  if (Verdict verdict = inputs_->check(arguments, memory_, leaves_); !verdict) return verdict;
+  if (Verdict verdict = check_facts(); !verdict) return verdict;
+  for (const auto& [leaf, number] : numbers_) leaves_[leaf] = trace::number_of(*number);
+  if (Verdict verdict = inputs_.check(arguments, memory_, leaves_); !verdict) return verdict;
+  if (Verdict verdict = guards::check_predicates(*recording_, leaves_); !verdict) return verdict;
+  if (Verdict verdict = overlap_.check(memory_); !verdict) return verdict;
   return check_ambient();
 }
 
@@ -196,7 +214,9 @@ Results PlayerVariant::run(std::span<const live::Argument> arguments) {
     results.tensors.push_back(result_of(i, outcome, arguments));
   }
   settle_gradients(outcome);
-  for (const trace::Advance& advance : recording_->advances) state_.advance(advance);
+  for (const auto& [counter, by] : advances_) {
+    *counter = {static_cast<std::int64_t>(trace::number_of(*counter)) + by};
+  }
   ++replays_;
   return results;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "guards/input_guard.h"
+#include "guards/overlap_guard.h"
 #include "live/ambient.h"
 #include "replayer/cpu/executor.h"
 #include "replayer/player/player_state.h"
@@ -28,25 +29,25 @@ class PlayerVariant {
   PlayerVariant(std::shared_ptr<const trace::Recording> recording, const std::string& step,
                 PlayerState& state);
 
+  /// The player has all variants: this one finds its numbers among those that they declare.
+  /// Variants of a step that differ in training flags check the flags that were saved, or set
+  /// since.
+  void join(bool checks_training);
+
   /// The tensors that the caller passes, with the numbers that were set or recorded between them.
   std::vector<live::Argument> arguments_of(const std::vector<at::Tensor>& inputs) const;
   Verdict check(std::span<const live::Argument> arguments);
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
   Results run(std::span<const live::Argument> arguments);
 
-  /// Variants of one step differ in training flags: the saved flags, or those that were set,
-  /// decide.
-  void check_training() { checks_training_ = true; }
-
   const trace::Recording& recording() const { return *recording_; }
   PlanStats stats() const;
 
  private:
   void find_memory();
+  void* copy_outside(const trace::Buffer& buffer);
   void find_numbers();
-  Verdict check_numbers();
-  /// Whether a number of the player is what the recording had; holds where the player has none.
-  Verdict check_fact(const std::string& name, const trace::Value& expected) const;
+  Verdict check_facts();
   Verdict check_ambient();
   void settle_gradients(const cpu::Outcome& outcome);
   at::Tensor result_of(std::size_t index, const cpu::Outcome& outcome,
@@ -57,11 +58,25 @@ class PlayerVariant {
   std::string step_;
   double plan_us_ = 0;
   cpu::Executor executor_;
-  std::unique_ptr<guards::InputGuard> inputs_;
-  std::vector<c10::Storage> outside_;  ///< by position in the executor's bound list; null elsewhere
+  guards::InputGuard inputs_;
+  guards::OverlapGuard overlap_;
+  std::vector<c10::Storage> outside_;
+  /// By position in the executor's bound list: memory that stays as long as the player; null for
+  /// inputs and gradients.
+  std::vector<void*> lasting_;
+  std::vector<std::size_t> gradients_;  ///< positions of the buffers that come and go
   std::vector<void*> memory_;
   std::vector<double> leaves_;
-  bool checks_training_ = false;
+  /// A number of the player that must be what the recording had.
+  struct Fact {
+    std::string name;
+    trace::Value expected;
+    const trace::Value* found;
+  };
+  std::vector<Fact> facts_;
+  std::vector<std::pair<std::size_t, const trace::Value*>> numbers_;  ///< by leaf
+  std::vector<const trace::Value*> argument_numbers_;  ///< by input; null for what is none
+  std::vector<std::pair<trace::Value*, std::int64_t>> advances_;
   bool ambient_known_ = false;
   live::Ambient ambient_{};  ///< the newest that was found to agree
   std::uint64_t replays_ = 0;

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "guards/overlap_guard.h"
+
 namespace steptape::guards {
 namespace {
 
@@ -32,7 +34,7 @@ class InputGuardTest : public testing::Test {
     const std::vector<live::Argument> arguments = {
         {a, {}, true}, {b, {}, true}, {{}, {fact}, false}};
     memory_.assign(1, nullptr);
-    return InputGuard(recording_, {0}, {}).check(arguments, memory_).path;
+    return InputGuard(recording_, {0}).check(arguments, memory_).path;
   }
 
   trace::Recording recording_;
@@ -74,12 +76,15 @@ TEST_F(InputGuardTest, WrittenInputsMustNotOverlapOthers) {
   recording.buffers.push_back(recording.buffers[0]);
   recording.tensors[1].buffer = 1;
   recording.tensors[1].offset = 0;
-  const InputGuard guard(recording, {0, 1}, {0});
+  recording.buffers[1].path = "inputs[1]";
+  const InputGuard guard(recording, {0, 1});
+  const OverlapGuard overlap(recording, {0, 1}, {0});
   const auto check = [&](const at::Tensor& a, const at::Tensor& b) {
     std::vector<void*> memory(2, nullptr);
     const std::vector<live::Argument> arguments = {
         {a, {}, true}, {b, {}, true}, {{}, {std::int64_t{7}}, false}};
-    return guard.check(arguments, memory).path;
+    EXPECT_TRUE(guard.check(arguments, memory));
+    return overlap.check(memory).path;
   };
   EXPECT_EQ(check(at::rand({2, 4}), at::rand({2, 4})), "");
   EXPECT_EQ(check(a_, a_), "inputs[1]");

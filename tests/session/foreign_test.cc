@@ -48,6 +48,7 @@ TEST(ForeignTest, ATensorOnADeviceThatNobodyServesIsNamed) {
   EXPECT_TRUE(was_refused(step.stats(), RefusalCode::kDevice)) << step.explain();
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /// Address space in use, in bytes.
 std::size_t address_space() {
   std::size_t pages = 0;
@@ -55,7 +56,6 @@ std::size_t address_space() {
   return pages * 4096;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ForeignDeathTest, WithoutMemoryForATrialTheStepRunsEagerly) {
   const auto run = [] {
     at::set_num_threads(1);

@@ -241,5 +241,26 @@ TEST(PlayerNumbersTest, AScheduleFactsAndCountersGoOnWhereTheyWere) {
   EXPECT_THROW(player.set("no.such", 1), Error);
 }
 
+TEST(PlayerNumbersTest, NumbersThatWereEqualMustStayEqual) {
+  const std::string path = ::testing::TempDir() + "/equal_numbers.tape";
+  double b = 0;
+  Session session(quiet());
+  session.host("b", [&] { return b; });
+  auto step = session.wrap("step", [&](at::Tensor x, double a) { return x * a; });
+  for (int i = 0; i < 8; ++i) {
+    b = 1.0 / (i + 1);
+    step(at::rand({4}), b);
+  }
+  ASSERT_GT(step.stats().replayed, 0U) << step.explain();
+  session.save(path);
+  Player player = load(path);
+  const at::Tensor x = at::rand({4});
+  player.set("step.inputs[1]", 3);
+  EXPECT_FALSE(player.step("step").check({x}));
+  EXPECT_THROW(player.step("step")(x), Error);
+  player.set("b", 3);
+  EXPECT_TRUE(same_bits(player.step("step")(x), x * 3));
+}
+
 }  // namespace
 }  // namespace steptape::tests

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::replayer::cpu {
+
+/// One call of a run, everything about it known beforehand.
+struct Call {
+  c10::OperatorHandle callee;
+  std::vector<c10::IValue> arguments;
+  /// Results of the call that bring new memory, in the order of the op's flattened outputs.
+  std::vector<trace::TensorId> outputs;
+  bool adopts = false;
+  std::vector<trace::TensorId> placed;   ///< results of an out variant, in the arena
+  std::vector<trace::BufferId> release;  ///< adopted buffers last used here
+  trace::Index op = 0;
+  /// Position in Recording::reads of an op that gives the host a value, or kNone.
+  trace::Index read = trace::kNone;
+};
+
+}  // namespace steptape::replayer::cpu

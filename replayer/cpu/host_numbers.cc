@@ -1,0 +1,121 @@
+#include "replayer/cpu/host_numbers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "replayer/numbers/bindings.h"
+#include "trace/element.h"
+#include "trace/text.h"
+
+namespace steptape::replayer::cpu {
+namespace {
+
+c10::IValue ivalue_like(const trace::Value& recorded, double number) {
+  if (std::holds_alternative<bool>(recorded.data)) return number != 0;
+  if (std::holds_alternative<std::int64_t>(recorded.data)) {
+    return static_cast<std::int64_t>(number);
+  }
+  return number;
+}
+
+trace::Value number_of(const c10::IValue& value) {
+  if (value.isDouble()) return {trace::Real{value.toDouble()}};
+  if (value.isBool()) return {value.toBool()};
+  return {value.toInt()};
+}
+
+bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value& recorded) {
+  switch (use) {
+    case trace::ReadUse::kChecked:
+      return found == recorded;
+    case trace::ReadUse::kFree:
+      // what is not finite is what programs ask for
+      return trace::is_exact_number(found) &&
+             std::isfinite(trace::number_of(found)) == std::isfinite(trace::number_of(recorded));
+    case trace::ReadUse::kLookedAt:
+      return trace::is_exact_number(found);
+  }
+  return false;
+}
+
+[[noreturn]] void gave(const Call& call, const std::string& what) {
+  throw Changed(RefusalCode::kHostRead, "op " + std::to_string(call.op) + " `" +
+                                            call.callee.schema().name() + "` gave the host " +
+                                            what);
+}
+
+}  // namespace
+
+HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Call>& calls)
+    : program_(program),
+      memory_(memory),
+      calls_(calls),
+      evaluator_(*program.recording),
+      read_of_(recording().ops.size(), trace::kNone),
+      patches_of_read_(recording().reads.size()),
+      read_values_(recording().reads.size()) {
+  const auto& reads = recording().reads;
+  for (trace::Index i = 0; i < reads.size(); ++i) read_of_[reads[i].op] = i;
+  for (Call& call : calls_) call.read = read_of_[call.op];
+  for (const trace::ScalarSite& site : recording().scalars) prepare(site);
+}
+
+void HostNumbers::prepare(const trace::ScalarSite& site) {
+  Patch patch{0, site, recorded_number(recording(), site)};
+  if (site.op != trace::kNone) {
+    const auto at = std::ranges::lower_bound(calls_, site.op, {}, &Call::op);
+    if (at == calls_.end() || at->op != site.op) return;
+    patch.call = static_cast<std::size_t>(at - calls_.begin());
+  } else if (program_.buffers[site.buffer].placement != Placement::kConstant) {
+    return;
+  }
+  const trace::Index awaited = evaluator_.waits_for(site.formula);
+  auto& patches = awaited == trace::kNone ? patches_ : patches_of_read_[read_of_[awaited]];
+  patches.push_back(std::move(patch));
+}
+
+void HostNumbers::begin(std::span<const double> leaves) {
+  evaluator_.begin(leaves);
+  for (const Patch& patch : patches_) apply(patch);
+}
+
+void HostNumbers::apply(const Patch& patch) {
+  const double number = evaluator_.value(patch.site.formula);
+  if (patch.site.op == trace::kNone) {
+    const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
+    trace::put_element(number, tensor.dtype,
+                       static_cast<std::byte*>(memory_.address(patch.site.buffer)));
+    return;
+  }
+  c10::IValue& argument = calls_[patch.call].arguments[patch.site.argument];
+  if (patch.site.item == trace::kNone) {
+    argument = ivalue_like(patch.recorded, number);
+  } else {
+    argument.toList().set(patch.site.item, ivalue_like(patch.recorded, number));
+  }
+}
+
+void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
+  const trace::HostRead& read = recording().reads[call.read];
+  const trace::Value found = number_of(given);
+  const trace::Value& recorded = recording().ops[call.op].outputs[0];
+  if (!may_go_on(read.use, found, recorded)) {
+    gave(call, trace::print_value(found) + ", in the recording " + trace::print_value(recorded));
+  }
+  read_values_[call.read] = trace::number_of(found);
+  if (!evaluator_.read(call.op, read_values_[call.read])) return;
+  for (const trace::Predicate& predicate : recording().predicates) {
+    if (evaluator_.waits_for(predicate.formula) != call.op) continue;
+    if ((evaluator_.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
+    gave(call, "another value than one that it was equal to");
+  }
+  for (const Patch& patch : patches_of_read_[call.read]) apply(patch);
+}
+
+double HostNumbers::returned(const trace::Number& number) const {
+  return number.op == trace::kNone ? trace::number_of(number.value)
+                                   : read_values_[read_of_[number.op]];
+}
+
+}  // namespace steptape::replayer::cpu

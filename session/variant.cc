@@ -1,0 +1,75 @@
+#include "session/variant.h"
+
+#include <chrono>
+#include <random>
+
+#include "replayer/optimizers/fused.h"
+#include "replayer/passes/passes.h"
+#include "session/session_state.h"
+#include "steptape/error.h"
+
+namespace steptape::session {
+namespace {
+
+AuditSchedule audits_of(const Options& options, std::uint64_t number) {
+  const std::uint64_t seed = options.audit_seed != 0 ? options.audit_seed : std::random_device{}();
+  return {options.verify.rate, seed + number};
+}
+
+replayer::cpu::GeneratorOf generators_of(const live::Objects& objects) {
+  return [&objects](const std::string& path) {
+    for (const auto& [name, generator] : objects.generators()) {
+      if (name == path) return generator;
+    }
+    throw Error(ErrorCode::kInternal, "no generator " + path);
+  };
+}
+
+}  // namespace
+
+PlanStats Variant::stats() const {
+  PlanStats stats = executor->stats();
+  stats.plan_us = plan_us;
+  stats.replays = replays;
+  stats.largest_ulps = largest_ulps;
+  return stats;
+}
+
+std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState& session,
+                                      std::uint64_t number) {
+  const auto start = std::chrono::steady_clock::now();
+  auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
+  std::shared_ptr<const trace::Recording> eager_recording = recording;
+  std::vector<trace::BufferId> approximate;
+  if (session.options.numerics == Numerics::kFused) {
+    if (auto fused = replayer::fuse(*recording)) {
+      recording = std::make_shared<trace::Recording>(std::move(fused->recording));
+      approximate = std::move(fused->approximate);
+    }
+  }
+  auto executor = std::make_unique<replayer::cpu::Executor>(replayer::plan(recording, {}),
+                                                            generators_of(session.objects));
+  std::vector<guards::OutsideTensor> outside;
+  for (recorder::Outside& tensor : recorded.outside) {
+    outside.push_back({tensor.path, tensor.storage});
+  }
+  auto guards = std::make_unique<guards::GuardSet>(*recording, executor->bound(),
+                                                   executor->written_buffers(), session.objects,
+                                                   session.objects.snapshot(), std::move(outside));
+  auto aftermath = std::make_unique<Aftermath>(
+      *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
+  const bool trusted = !session.options.verify.first;
+  if (trusted) recording->standing = trace::Standing::kTrusted;
+  const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
+  return std::make_unique<Variant>(Variant{.recording = std::move(recording),
+                                           .eager_recording = std::move(eager_recording),
+                                           .executor = std::move(executor),
+                                           .guards = std::move(guards),
+                                           .aftermath = std::move(aftermath),
+                                           .audits = audits_of(session.options, number),
+                                           .trusted = trusted,
+                                           .plan_us = passed.count(),
+                                           .approximate = std::move(approximate)});
+}
+
+}  // namespace steptape::session

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "trace/model.h"
+
+/// The host numbers of a recording by the paths that its leaves have.
+namespace steptape::trace {
+
+/// "optimizer.param_groups[0]"
+std::string group_path(std::string_view optimizer, std::size_t group);
+/// "optimizer.state[model.fc1.weight]"
+std::string state_path(std::string_view optimizer, std::string_view parameter);
+/// "ops[17]": what that op gives the host.
+std::string read_path(Index op);
+
+/// Position in Recording::leaves, or kNone.
+Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept;
+
+/// Calls `visit(path, Value)` for the number that `value` is, or for each that lies in its lists:
+/// "betas[1]".
+template <typename Visit>
+void for_each_number(const std::string& path, const Value& value, Visit&& visit) {
+  if (const auto* list = std::get_if<List>(&value.data)) {
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      for_each_number(path + "[" + std::to_string(i) + "]", (*list)[i], visit);
+    }
+  } else if (is_number(value)) {
+    visit(path, value);
+  }
+}
+
+/// The same for each hyperparameter and each number in the state of an optimizer.
+template <typename Visit>
+void for_each_number(const OptimizerLayout& optimizer, Visit&& visit) {
+  for (std::size_t g = 0; g < optimizer.groups.size(); ++g) {
+    for (const NamedValue& named : optimizer.groups[g].hyperparameters) {
+      for_each_number(group_path(optimizer.path, g) + "." + named.name, named.value, visit);
+    }
+  }
+  for (const OptimizerStateEntry& entry : optimizer.state) {
+    for_each_number(state_path(optimizer.path, entry.parameter) + "." + entry.key, entry.value,
+                    visit);
+  }
+}
+
+}  // namespace steptape::trace
