@@ -2,13 +2,13 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/flat_hash_map.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "trace/model.h"
@@ -38,7 +38,7 @@ struct Snapshot {
   /// TensorRefs in the layouts are positions in `tensors`.
   std::vector<trace::OptimizerLayout> optimizers;
 
-  std::unordered_map<const c10::TensorImpl*, std::size_t> positions;  ///< of `find`
+  ska::flat_hash_map<const c10::TensorImpl*, std::size_t> positions;  ///< of `find`
 
   /// Position in `tensors` of what `tensor` is (same TensorImpl), or -1.
   std::int64_t find(const at::Tensor& tensor) const;

@@ -1,7 +1,7 @@
 #include <c10/util/StringUtil.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <string>
-#include <unordered_set>
 
 #include "live/objects.h"
 #include "live/optimizer_layout.h"
@@ -20,6 +20,8 @@ class SnapshotBuilder {
     for (const auto& optimizer : objects.optimizers)
       add_parameters(optimizer.name, *optimizer.object);
     const std::size_t parameters = snapshot_.tensors.size();
+    // a parameter, its gradient, and the two moments that most optimizers keep
+    snapshot_.tensors.reserve(4 * parameters);
     for (const auto& module : snapshot_.modules) add_buffers(module);
     for (const auto& optimizer : objects.optimizers) add_layout(optimizer.name, *optimizer.object);
     for (const auto& named : objects.tensors) add(named.name, trace::Role::kCarried, named.tensor);
@@ -109,11 +111,11 @@ class SnapshotBuilder {
 
   void index(std::size_t position) {
     const at::Tensor& tensor = snapshot_.tensors[position].tensor;
-    snapshot_.positions.try_emplace(tensor.unsafeGetTensorImpl(), position);
+    snapshot_.positions.emplace(tensor.unsafeGetTensorImpl(), position);
   }
 
   Snapshot snapshot_;
-  std::unordered_set<const torch::nn::Module*> seen_;
+  ska::flat_hash_set<const torch::nn::Module*> seen_;
 };
 
 }  // namespace

@@ -91,7 +91,7 @@ void write_inputs(Ledger& ledger, const std::vector<Argument>& arguments,
 }
 
 void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
-  std::unordered_set<trace::BufferId> named;
+  std::vector<bool> is_named;
   for (const live::TensorAt& at : snapshot.tensors) {
     const trace::TensorId id = ledger.sightings.see(at.tensor, Origin::kTracked, {});
     const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
@@ -102,7 +102,9 @@ void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
     if (at.role == trace::Role::kParameter || at.role == trace::Role::kModuleBuffer) {
       ledger.modules.own(buffer, at.path);
     }
-    if (!named.insert(buffer).second) continue;
+    if (is_named.size() <= buffer) is_named.resize(buffer + 1);
+    if (is_named[buffer]) continue;
+    is_named[buffer] = true;
     ledger.sightings.buffers.description(buffer).role = at.role;
     ledger.sightings.buffers.description(buffer).path = at.path;
   }

@@ -1,6 +1,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
@@ -43,22 +44,46 @@ class Exit {
 
  private:
   void compare_tracked() {
-    std::unordered_map<std::string_view, const live::TensorAt*> now;
-    for (const live::TensorAt& at : snapshot_.tensors) now.emplace(at.path, &at);
-    for (const TensorAtEntry& before : ledger_.entry) {
-      const auto found = now.find(before.path);
-      if (found != now.end()) note_version(before.tensor, before.version, found->second->tensor);
-      if (before.role == trace::Role::kGradient) continue;
-      if (found == now.end()) {
-        rebound(before.path, "is gone after the step");
-      } else if (ledger_.sightings.recognise(found->second->tensor) != before.tensor) {
+    std::vector<bool> is_known(snapshot_.tensors.size(), false);
+    const auto positions = positions_of_entry();
+    for (std::size_t k = 0; k < ledger_.entry.size(); ++k) {
+      const TensorAtEntry& before = ledger_.entry[k];
+      if (positions[k] < 0) {
+        if (before.role != trace::Role::kGradient) rebound(before.path, "is gone after the step");
+        continue;
+      }
+      const auto position = static_cast<std::size_t>(positions[k]);
+      const at::Tensor& now = snapshot_.tensors[position].tensor;
+      is_known[position] = true;
+      note_version(before.tensor, before.version, now);
+      if (before.role != trace::Role::kGradient &&
+          ledger_.sightings.recognise(now) != before.tensor) {
         rebound(before.path, "has another storage or shape after the step");
       }
-      if (found != now.end()) now.erase(found);
     }
-    for (const live::TensorAt& at : snapshot_.tensors) {
-      if (at.role != trace::Role::kGradient && now.contains(at.path)) created(at);
+    for (std::size_t i = 0; i < snapshot_.tensors.size(); ++i) {
+      const live::TensorAt& at = snapshot_.tensors[i];
+      if (at.role != trace::Role::kGradient && !is_known[i]) created(at);
     }
+  }
+
+  /// Where each tensor of the entry is in the snapshot, by its path; -1 where it is gone.
+  std::vector<std::int64_t> positions_of_entry() const {
+    std::vector<std::int64_t> positions(ledger_.entry.size());
+    if (std::ranges::equal(ledger_.entry, snapshot_.tensors, {}, &TensorAtEntry::path,
+                           &live::TensorAt::path)) {
+      std::iota(positions.begin(), positions.end(), 0);
+      return positions;
+    }
+    std::unordered_map<std::string_view, std::int64_t> now;
+    for (std::size_t i = 0; i < snapshot_.tensors.size(); ++i) {
+      now.emplace(snapshot_.tensors[i].path, static_cast<std::int64_t>(i));
+    }
+    for (std::size_t k = 0; k < positions.size(); ++k) {
+      const auto found = now.find(ledger_.entry[k].path);
+      positions[k] = found == now.end() ? -1 : found->second;
+    }
+    return positions;
   }
 
   void note_argument_versions() {

@@ -26,7 +26,7 @@ bool GraphWatch::is_unconsumed(const at::Tensor& tensor) const {
   while (!open.empty()) {
     const torch::autograd::Node* node = open.back();
     open.pop_back();
-    if (ran_.contains({node, node->sequence_nr()})) return false;
+    if (ran_.count({node, node->sequence_nr()}) != 0) return false;
     for (const torch::autograd::Edge& edge : node->next_edges()) {
       const auto* next = edge.function.get();
       if (next != nullptr && seen.insert(next).second) open.push_back(next);

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
-#include <set>
 #include <utility>
 
 namespace steptape::recorder {
@@ -19,7 +19,13 @@ class GraphWatch {
 
  private:
   using Identity = std::pair<const torch::autograd::Node*, std::uint64_t>;
-  std::set<Identity> ran_;
+  struct Hash {
+    std::size_t operator()(const Identity& identity) const noexcept {
+      return reinterpret_cast<std::uintptr_t>(identity.first) ^
+             identity.second * 0x9e3779b97f4a7c15u;
+    }
+  };
+  ska::flat_hash_set<Identity, Hash> ran_;
   Identity last_{nullptr, 0};
 };
 

@@ -121,19 +121,24 @@ std::optional<std::int64_t> Sightings::offset_in(trace::BufferId id,
 trace::TensorId Sightings::number(const at::Tensor& tensor, trace::BufferId buffer,
                                   std::int64_t offset) {
   const Shape shape{buffer, offset, tensor};
+  if (newest_.size() <= buffer) newest_.resize(buffer + 1, trace::kNoTensor);
+  trace::TensorId& newest_here = newest_[buffer];
+  if (newest_here != trace::kNoTensor && shape.is(recording_.tensors[newest_here])) {
+    return newest_here;
+  }
   const std::size_t hash = shape.hash();
   const auto newest = by_hash_.find(hash);
   trace::TensorId candidate = newest == by_hash_.end() ? trace::kNoTensor : newest->second;
   const trace::TensorId before = candidate;
   for (; candidate != trace::kNoTensor; candidate = before_[candidate]) {
-    if (shape.is(recording_.tensors[candidate])) return candidate;
+    if (shape.is(recording_.tensors[candidate])) return newest_here = candidate;
   }
   const auto id = static_cast<trace::TensorId>(recording_.tensors.size());
   recording_.tensors.push_back(live::geometry_of(tensor, buffer));
   recording_.tensors.back().offset = offset;
   by_hash_[hash] = id;
   before_.push_back(before);
-  return id;
+  return newest_here = id;
 }
 
 std::string shape_text(const trace::Tensor& tensor) {

@@ -41,6 +41,7 @@ class Sightings {
   /// The newest tensor with a hash; `before_` leads to the others, by tensor.
   ska::flat_hash_map<std::size_t, trace::TensorId> by_hash_;
   std::vector<trace::TensorId> before_;
+  std::vector<trace::TensorId> newest_;  ///< that was seen, by buffer: most are seen again at once
 };
 
 /// "64×32 float32": a tensor as refusals name it.

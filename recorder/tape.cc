@@ -40,7 +40,13 @@ Tape::Tape(const live::Objects& objects)
       }),
       name_generator_([this](const at::Generator& generator) {
         return ledger_.generators.path_of(generator);
-      }) {}
+      }) {
+  // most steps need no more, and growth moves everything that was recorded
+  constexpr std::size_t kTypicalOps = 256;
+  ledger_.recording.ops.reserve(kTypicalOps);
+  ledger_.recording.tensors.reserve(kTypicalOps);
+  ledger_.recording.buffers.reserve(kTypicalOps);
+}
 
 void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
