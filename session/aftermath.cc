@@ -30,6 +30,14 @@ trace::TensorId tracked_on(const trace::Recording& recording, trace::BufferId bu
   return trace::kNoTensor;
 }
 
+/// Whether anything in the plan needs the bytes of a gradient at entry.
+bool is_read(const trace::Recording& recording, const replayer::cpu::Executor& executor,
+             const std::string& gradient) {
+  const auto found = std::ranges::find(recording.tracked, gradient, &trace::Tracked::path);
+  if (found == recording.tracked.end() || found->tensor == trace::kNoTensor) return false;
+  return executor.program().buffers[recording.tensors[found->tensor].buffer].last_use >= 0;
+}
+
 void bump(const at::Tensor& tensor) {
   if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
@@ -59,6 +67,7 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
   };
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
     Gradient slot{guards.tracked().parameter(gradient.parameter), Gradient::Exit::kNone};
+    slot.is_read = is_read(recording, executor, gradient.parameter + ".grad");
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
                       ? Gradient::Exit::kInPlace
@@ -97,6 +106,13 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
   for (const recorder::Identity& identity : identities_) {
     const bool tracked = identity.of == recorder::Identity::Of::kTracked;
     tracked_results_.push_back(tracked ? guards.tracked().tensor(identity.position) : at::Tensor());
+  }
+}
+
+void Aftermath::drop_gradients() const {
+  for (const Gradient& gradient : gradients_) {
+    if (gradient.exit == Gradient::Exit::kInPlace || gradient.is_read) continue;
+    gradient.parameter.mutable_grad().reset();
   }
 }
 

@@ -28,6 +28,10 @@ class Aftermath {
             const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
             const std::vector<trace::BufferId>& moved_versions);
 
+  /// Lets go of gradients that the step replaces and that no op of the plan touches, as
+  /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
+  void drop_gradients() const;
+
   /// Results of the replay, in order, without graphs; those that are observed last.
   std::vector<at::Tensor> settle(replayer::cpu::Outcome outcome,
                                  std::span<const live::Argument> arguments) const;
@@ -37,6 +41,7 @@ class Aftermath {
     at::Tensor parameter;
     enum class Exit { kNone, kNew, kInPlace } exit;
     bool moves_version = false;
+    bool is_read = false;  ///< by an op of the plan, or by what the user gets
   };
   struct Result {
     enum class Source { kPlan, kInput, kTracked } source = Source::kPlan;

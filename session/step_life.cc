@@ -161,7 +161,8 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
 }
 
 pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argument>& arguments) {
-  replayer::cpu::Outcome outcome = variant.executor->run(entry_.memory, entry_.leaves);
+  replayer::cpu::Outcome outcome = variant.executor->run(
+      entry_.memory, entry_.leaves, [&variant] { variant.aftermath->drop_gradients(); });
   ++variant.replays;
   pack::Results results;
   for (std::size_t i = 0; i < outcome.numbers.size(); ++i) {

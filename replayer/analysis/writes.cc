@@ -4,8 +4,26 @@
 
 #include "live/operators.h"
 #include "replayer/analysis/lifetimes.h"
+#include "replayer/analysis/reads.h"
 
 namespace steptape::replayer {
+
+std::vector<trace::BufferId> written_by(const trace::Recording& recording, const trace::Op& op) {
+  std::vector<trace::BufferId> buffers;
+  const auto write = [&](trace::TensorId id) {
+    if (id != trace::kNoTensor) buffers.push_back(recording.tensors[id].buffer);
+  };
+  const auto handle = live::find_operator(recording.operator_of(op));
+  if (!handle) return buffers;
+  const live::Effects& effects = live::effects_of(*handle);
+  if (!effects.is_inplace_view) {
+    for (std::size_t a = 0; a < std::min(op.inputs.size(), effects.writes.size()); ++a) {
+      if (effects.writes[a]) for_each_tensor(op.inputs[a], write);
+    }
+  }
+  for (const trace::TensorId id : op.unannotated_writes) write(id);
+  return buffers;
+}
 
 Writes writes_of(const trace::Recording& recording) {
   Writes result;
@@ -16,23 +34,17 @@ Writes writes_of(const trace::Recording& recording) {
     const live::Effects& effects =
         live::effects_of(*live::find_operator(recording.operator_of(op)));
     const auto at = static_cast<std::int64_t>(i);
-    const auto write = [&](trace::TensorId id) {
-      if (id == trace::kNoTensor) return;
-      const trace::BufferId buffer = recording.tensors[id].buffer;
+    for (const trace::BufferId buffer : written_by(recording, op)) {
       if (!lifetimes[buffer].made_inside && first[buffer] < 0) first[buffer] = at;
-    };
-    if (!effects.is_inplace_view) {
-      for (std::size_t a = 0; a < op.inputs.size(); ++a) {
-        if (effects.writes[a]) for_each_tensor(op.inputs[a], write);
-      }
     }
-    for (const trace::TensorId id : op.unannotated_writes) write(id);
-    if (effects.may_throw_on_data) result.last_throwing_op = at;
     result.draws_random |= effects.is_random;
+    const bool is_read = std::ranges::binary_search(
+        recording.reads, i, {},
+        [](const trace::HostRead& read) { return static_cast<std::size_t>(read.op); });
+    if (effects.may_throw_on_data && !is_read) result.last_throwing_op = at;
   }
-  for (const trace::HostRead& read : recording.reads) {
-    if (read.use != trace::ReadUse::kChecked) continue;
-    result.last_throwing_op = std::max(result.last_throwing_op, static_cast<std::int64_t>(read.op));
+  for (const std::int64_t earliest : earliest_of_reads(recording)) {
+    result.last_throwing_op = std::max(result.last_throwing_op, earliest);
   }
   for (trace::BufferId buffer = 0; buffer < first.size(); ++buffer) {
     if (first[buffer] >= 0) result.writes.push_back({buffer, first[buffer]});

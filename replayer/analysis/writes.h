@@ -15,11 +15,15 @@ struct Writes {
     std::int64_t first_op;
   };
   std::vector<Write> writes;
-  /// The last op that may throw because of the bytes it reads, or whose value for the host is
-  /// checked; -1 when there is none.
+  /// The last op that may throw because of the bytes it reads, or behind which a plan looks at a
+  /// value for the host (earliest_of_reads); -1 when there is none.
   std::int64_t last_throwing_op = -1;
   bool draws_random = false;
 };
+
+/// Buffers that an op writes, of those that it is given. None for an operator that this process
+/// lacks.
+std::vector<trace::BufferId> written_by(const trace::Recording& recording, const trace::Op& op);
 
 /// `recording` must name operators of this process.
 Writes writes_of(const trace::Recording& recording);

@@ -12,13 +12,15 @@ namespace steptape::replayer::cpu {
 /// One call of a run, everything about it known beforehand.
 struct Call {
   c10::OperatorHandle callee;
-  std::vector<c10::IValue> arguments;
+  std::vector<c10::IValue> arguments = {};
   /// Results of the call that bring new memory, in the order of the op's flattened outputs.
-  std::vector<trace::TensorId> outputs;
+  std::vector<trace::TensorId> outputs = {};
   bool adopts = false;
-  std::vector<trace::TensorId> placed;   ///< results of an out variant, in the arena
-  std::vector<trace::BufferId> release;  ///< adopted buffers last used here
+  std::vector<trace::TensorId> placed = {};   ///< results of an out variant, in the arena
+  std::vector<trace::BufferId> release = {};  ///< adopted buffers last used here
   trace::Index op = 0;
+  /// Its place in the order of the run: `op`, or of a read the op behind which it comes.
+  std::int64_t at = 0;
   /// Position in Recording::reads of an op that gives the host a value, or kNone.
   trace::Index read = trace::kNone;
 };

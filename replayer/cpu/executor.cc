@@ -11,6 +11,7 @@
 #include "live/operators.h"
 #include "live/tensors.h"
 #include "live/values.h"
+#include "replayer/analysis/reads.h"
 #include "replayer/analysis/writes.h"
 #include "replayer/cpu/call.h"
 #include "replayer/cpu/host_numbers.h"
@@ -43,9 +44,13 @@ struct Executor::Impl {
   bool draws_random = false;
   bool restores_generators = false;
   bool ran_before = false;
-  std::int64_t running_op = -1;
+  const Call* running = nullptr;
   /// The first op that writes bound memory of which no copy is taken: no op behind it should throw.
   std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
+  /// Behind it nothing but a want of memory can end a run.
+  std::int64_t last_deciding_op = -1;
+  std::size_t first_decided = 0;  ///< the first call behind it
+  bool is_decided = false;
   Undo undo;
   torch::jit::Stack stack;
   std::optional<HostNumbers> numbers;
@@ -55,14 +60,16 @@ struct Executor::Impl {
       : program(std::move(lowered)), memory(program) {
     sort_buffers();
     prepare_calls(generator);
-    numbers.emplace(program, memory, calls);
+    hoist_reads();
     plan_releases();
+    numbers.emplace(program, memory, calls);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
 
   void sort_buffers() {
     const Writes writes = writes_of(recording());
+    last_deciding_op = writes.last_throwing_op;
     const std::int64_t last_throwing_op = std::max(writes.last_throwing_op, last_allocating_op());
     std::vector<std::size_t> position(program.buffers.size(), 0);
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
@@ -110,7 +117,9 @@ struct Executor::Impl {
       const Instruction& instruction = program.instructions[i];
       if (instruction.treatment == Treatment::kGeometry) continue;
       const trace::Op& op = recording().ops[i];
-      Call call{instruction.callee, {}, {}, false, {}, {}, static_cast<trace::Index>(i)};
+      Call call{.callee = instruction.callee,
+                .op = static_cast<trace::Index>(i),
+                .at = static_cast<std::int64_t>(i)};
       const auto& arguments = instruction.callee.schema().arguments();
       for (std::size_t a = 0; a < op.inputs.size(); ++a) {
         call.arguments.push_back(
@@ -139,18 +148,39 @@ struct Executor::Impl {
     }
   }
 
+  void hoist_reads() {
+    const std::vector<std::int64_t> earliest = earliest_of_reads(recording());
+    for (std::size_t i = 0; i < earliest.size(); ++i) {
+      const auto read = std::ranges::find(calls, recording().reads[i].op, &Call::op);
+      if (read != calls.end()) read->at = earliest[i];
+    }
+    // a read comes behind the call whose place it shares
+    std::ranges::stable_sort(calls, {}, [](const Call& call) {
+      return std::pair(call.at, call.at != static_cast<std::int64_t>(call.op));
+    });
+    const auto decided = std::ranges::find_if(
+        calls, [this](const Call& call) { return call.at > last_deciding_op; });
+    first_decided = static_cast<std::size_t>(decided - calls.begin());
+  }
+
   void plan_releases() {
+    std::vector<Call*> last_call(program.buffers.size(), nullptr);
+    for (Call& call : calls) {
+      const auto use = [&](trace::TensorId id) {
+        if (id != trace::kNoTensor) last_call[recording().tensors[id].buffer] = &call;
+      };
+      const trace::Op& op = recording().ops[call.op];
+      for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
+      for (const trace::Value& value : op.outputs) for_each_tensor(value, use);
+    }
     const auto end = static_cast<std::int64_t>(recording().ops.size());
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
       const BufferPlan& plan = program.buffers[id];
       if (plan.placement != Placement::kAdopted || plan.defined < 0) continue;
-      // the last call at or before the last use: elided ops behind it touch no bytes
-      auto after = std::upper_bound(calls.begin(), calls.end(), plan.last_use,
-                                    [](std::int64_t op, const Call& call) { return op < call.op; });
-      if (plan.last_use == end || after == calls.begin()) {
+      if (plan.last_use == end || last_call[id] == nullptr) {
         leftover.push_back(id);
       } else {
-        std::prev(after)->release.push_back(id);
+        last_call[id]->release.push_back(id);
       }
     }
   }
@@ -201,10 +231,15 @@ struct Executor::Impl {
                                                         what + " than in the recording");
   }
 
-  void run_calls() {
+  void run_calls(const std::function<void()>& decided) {
     const BelowAutograd below;
-    for (const Call& call : calls) {
-      running_op = call.op;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const Call& call = calls[i];
+      if (i == first_decided && decided) {
+        is_decided = true;
+        decided();
+      }
+      running = &call;
       stack.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack);
       if (digests != nullptr) log_digest(call);
@@ -260,13 +295,15 @@ struct Executor::Impl {
     }
   }
 
-  Outcome run(std::span<void* const> addresses, std::span<const double> leaves) {
-    running_op = -1;
+  Outcome run(std::span<void* const> addresses, std::span<const double> leaves,
+              const std::function<void()>& decided) {
+    running = nullptr;
+    is_decided = false;
     bind(addresses);
     numbers->begin(leaves);
     take_undo();
     try {
-      run_calls();
+      run_calls(decided);
       digests = nullptr;
       Outcome outcome;
       for (const trace::TensorId id : recording().results)
@@ -283,8 +320,9 @@ struct Executor::Impl {
       digests = nullptr;
       let_go_of_all();
       undo.restore();
-      if (running_op < first_lasting_write) throw;
-      throw Torn("op " + std::to_string(running_op) +
+      const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
+      if (running == nullptr || (running->at < first_lasting_write && !is_surprise)) throw;
+      throw Torn("op " + std::to_string(running->op) +
                  " threw behind a write that cannot be undone; " +
                  "parameters and state may be half updated: " + error.what());
     }
@@ -306,8 +344,9 @@ std::vector<trace::BufferId> Executor::written_buffers() const {
 
 bool Executor::draws_random() const { return impl_->draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
-Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves) {
-  return impl_->run(memory, leaves);
+Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
+                      const std::function<void()>& decided) {
+  return impl_->run(memory, leaves, decided);
 }
 const Program& Executor::program() const { return impl_->program; }
 

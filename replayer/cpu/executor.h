@@ -64,7 +64,10 @@ class Executor {
   /// and the generators are put back before the exception goes on; Changed likewise. Throws
   /// Torn when that could not be done. `leaves` has a value for each of Recording::leaves; those of
   /// host reads come from the run itself.
-  Outcome run(std::span<void* const> memory, std::span<const double> leaves = {});
+  /// `decided` is called once in mid-run, where nothing but a want of memory can end the run any
+  /// more; what it lets go of is not put back.
+  Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
+              const std::function<void()>& decided = {});
 
   /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
   /// and ops behind one that threw, leave none. `digests` must outlive that run. See

@@ -64,8 +64,8 @@ HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Cal
 void HostNumbers::prepare(const trace::ScalarSite& site) {
   Patch patch{0, site, recorded_number(recording(), site)};
   if (site.op != trace::kNone) {
-    const auto at = std::ranges::lower_bound(calls_, site.op, {}, &Call::op);
-    if (at == calls_.end() || at->op != site.op) return;
+    const auto at = std::ranges::find(calls_, site.op, &Call::op);
+    if (at == calls_.end()) return;
     patch.call = static_cast<std::size_t>(at - calls_.begin());
   } else if (program_.buffers[site.buffer].placement != Placement::kConstant) {
     return;

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "live/operators.h"
+#include "replayer/analysis/writes.h"
 #include "trace/numbers.h"
 #include "trace/refusals.h"
 
@@ -21,23 +21,6 @@ const Lowering* lowering_of(const std::string& type) {
     if (type == lowering->type) return lowering;
   }
   return nullptr;
-}
-
-/// Buffers that an op writes; none for an operator that this process lacks, which is refused on its
-/// own.
-std::vector<trace::BufferId> written_by(const trace::Recording& recording, const trace::Op& op) {
-  std::vector<trace::BufferId> buffers;
-  const auto handle = live::find_operator(recording.operator_of(op));
-  if (!handle) return buffers;
-  const live::Effects& effects = live::effects_of(*handle);
-  if (effects.is_inplace_view) return buffers;
-  for (std::size_t a = 0; a < std::min(op.inputs.size(), effects.writes.size()); ++a) {
-    if (!effects.writes[a]) continue;
-    for_each_tensor(op.inputs[a], [&](trace::TensorId id) {
-      if (id != trace::kNoTensor) buffers.push_back(recording.tensors[id].buffer);
-    });
-  }
-  return buffers;
 }
 
 /// What a buffer is to an optimizer that a lowering knows.

@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/core/op_registration/op_registration.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -46,6 +47,35 @@ TEST(ForeignTest, ATensorOnADeviceThatNobodyServesIsNamed) {
     EXPECT_TRUE(same_bits(step(x, far), x * 2));
   }
   EXPECT_TRUE(was_refused(step.stats(), RefusalCode::kDevice)) << step.explain();
+}
+
+/// A tensor of a class that answers no question.
+struct Mute : c10::TensorImpl {
+  Mute()
+      : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::CPU),
+                        c10::scalarTypeToTypeMeta(at::kFloat), c10::Device(c10::kCPU)) {
+    set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+  }
+  at::IntArrayRef sizes_custom() const override { throw std::runtime_error("no sizes"); }
+};
+
+TEST(ForeignTest, WhatTheRecorderDoesNotUnderstandStopsTheRecordingAlone) {
+  auto library = c10::RegisterOperators().op(
+      "steptape_test::ignore(Tensor mute, Tensor x) -> Tensor",
+      c10::RegisterOperators::options().kernel(
+          c10::DispatchKey::CPU, [](const at::Tensor&, const at::Tensor& x) { return x.clone(); }));
+  const auto ignore = c10::Dispatcher::singleton()
+                          .findSchemaOrThrow("steptape_test::ignore", "")
+                          .typed<at::Tensor(const at::Tensor&, const at::Tensor&)>();
+  const at::Tensor mute = at::detail::make_tensor<Mute>();
+  Session session(quiet());
+  auto step = session.wrap("step", [&](at::Tensor x) { return ignore.call(mute, x) * 2; });
+  for (int i = 0; i < 6; ++i) {
+    const at::Tensor x = at::rand({4});
+    EXPECT_TRUE(same_bits(step(x), x * 2)) << step.explain();
+  }
+  EXPECT_EQ(step.stats().replayed, 0U);
+  EXPECT_FALSE(step.stats().refusals.empty()) << step.explain();
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "tests/session/training.h"
+#include "trace/value.h"
 
 namespace steptape::tests {
 namespace {
@@ -123,6 +124,23 @@ TEST_F(NumbersTest, AReadThatIsReturnedIsReadAgain) {
     ASSERT_EQ(other(x).second, x.sum().item<double>());
   }
   EXPECT_GE(other.stats().replayed, 26U) << other.explain();
+}
+
+TEST_F(NumbersTest, ALossThatIsReturnedBehindTheUpdateMayBeNan) {
+  SgdTraining eager({false, 0}, torch::optim::SGDOptions(0.1));
+  SgdTraining training({false, 0}, torch::optim::SGDOptions(0.1));
+  session_.track("model", training.model).track("optimizer", training.optimizer);
+  auto step = session_.wrap(
+      "train", [&](at::Tensor x, at::Tensor y) { return training.step(x, y).item<double>(); });
+  const std::vector<Batch> batches = make_batches(40);
+  for (int i = 0; i < 40; ++i) {
+    const at::Tensor x = i == 30 ? batches[i].images * INFINITY : batches[i].images;
+    const double expected = eager.step(x, batches[i].labels).item<double>();
+    const double found = step(x, batches[i].labels);
+    ASSERT_EQ(trace::Real{expected}, trace::Real{found}) << i << step.explain();
+    ASSERT_TRUE(all_same_bits(visible_state(*eager.model), visible_state(*training.model))) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 26U) << step.explain();
 }
 
 TEST_F(NumbersTest, AReadThatFeedsAScalarIsBound) {
