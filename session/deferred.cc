@@ -1,7 +1,5 @@
 #include "session/deferred.h"
 
-#include <torch/optim/optimizer.h>
-
 #include <utility>
 
 namespace steptape::session {
@@ -17,8 +15,8 @@ void Deferred::observe(const at::Tensor& tensor, Look look) {
   looks.push_back(std::move(look));
 }
 
-void Deferred::run() const {
-  for (torch::optim::Optimizer* optimizer : updates) optimizer->step();
+void Deferred::run(const std::function<void(torch::optim::Optimizer&)>& step) const {
+  for (torch::optim::Optimizer* optimizer : updates) step(*optimizer);
   for (std::size_t i = 0; i < looks.size() && i < tensors.size(); ++i) looks[i](tensors[i]);
 }
 

@@ -23,8 +23,9 @@ struct Deferred {
   std::vector<at::Tensor> tensors;
 
   void observe(const at::Tensor& tensor, Look look);
-  /// Steps the optimizers, then shows the tensors. What one of them throws passes through.
-  void run() const;
+  /// Steps the optimizers by `step`, then shows the tensors. What one of them throws passes
+  /// through.
+  void run(const std::function<void(torch::optim::Optimizer&)>& step) const;
 
   /// Of the step that this thread is in, or null.
   static Deferred* current() noexcept;

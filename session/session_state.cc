@@ -1,8 +1,12 @@
 #include "session/session_state.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "live/optimizer_layout.h"
+#include "replayer/optimizers/optimizers.h"
 #include "session/arguments.h"
+#include "session/step_life.h"
 
 namespace steptape::session {
 
@@ -22,6 +26,32 @@ void SessionState::describe(const guards::Declared& declared, trace::Recording& 
   for (std::size_t i = 0; i < facts.size(); ++i) {
     recording.facts.push_back({facts[i].name, declared.facts[i]});
   }
+}
+
+std::string SessionState::path_of(const torch::optim::Optimizer& optimizer) const {
+  for (const auto& [path, tracked] : objects.optimizers()) {
+    if (tracked == &optimizer) return path;
+  }
+  return "";
+}
+
+void SessionState::step_optimizer(torch::optim::Optimizer& optimizer) {
+  const std::string path = path_of(optimizer);
+  if (path.empty() || !replayer::is_known_optimizer(live::type_name(optimizer))) {
+    optimizer.step();
+    return;
+  }
+  const std::string name = replayer::update_step_of(path);
+  auto step = std::ranges::find(steps, name, [](const auto& other) { return other->name(); });
+  if (step == steps.end()) {
+    steps.push_back(std::make_shared<StepLife>(*this, name, "Session::update"));
+    step = std::prev(steps.end());
+  }
+  const std::shared_ptr<StepLife> alive = *step;
+  alive->call({}, [&optimizer] {
+    optimizer.step();
+    return pack::Results{};
+  });
 }
 
 SessionState::Call::Call(SessionState& session)

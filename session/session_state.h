@@ -27,6 +27,11 @@ struct SessionState {
   std::vector<Declaration> host_values;
   std::vector<Declaration> facts;
   std::vector<std::shared_ptr<StepLife>> steps;
+  /// The step "optimizer.step()" of an optimizer that a step has put off; made when first needed.
+  /// An optimizer that is not tracked or not known is stepped as it is.
+  void step_optimizer(torch::optim::Optimizer& optimizer);
+  /// The path of a tracked optimizer, or "".
+  std::string path_of(const torch::optim::Optimizer& optimizer) const;
   std::vector<std::string> invalidations;  ///< why, in order
   std::string trace_problem;               ///< why the trace could not be written
   bool started = false;                    ///< a step was called: nothing more may be tracked

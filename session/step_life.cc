@@ -78,8 +78,16 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
       call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
   if (std::exchange(must_restart_, false)) restart();
   const Deferred deferred = std::exchange(deferred_, {});
-  deferred.run();
+  SessionState& session = *session_;
+  deferred.run(
+      [&session](torch::optim::Optimizer& optimizer) { session.step_optimizer(optimizer); });
   return results;
+}
+
+std::vector<std::string> StepLife::paths_of(const Deferred& deferred) const {
+  std::vector<std::string> paths;
+  for (const auto* optimizer : deferred.updates) paths.push_back(session_->path_of(*optimizer));
+  return paths;
 }
 
 recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth depth) {
@@ -213,6 +221,9 @@ Verified StepLife::verify(Variant& variant, const Eager& eager) {
       listener_of(session_->options.interception));
   variant.deferred = deferred_;
   variant.deferred.tensors.clear();
+  if (!verified.divergence && paths_of(deferred_) != variant.recording->updates) {
+    verified.divergence = Divergence{"updates", "the eager step steps other optimizers behind it"};
+  }
   ++stats_.steps;
   return verified;
 }
@@ -290,6 +301,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   ++stats_.recorded;
   recorded.results.clear();
   session_->describe(declared, recorded.recording);
+  recorded.recording.updates = paths_of(deferred_);
   if (InsideStep::take_foreign_values()) {
     recorded.recording.refusals.push_back(make_refusal(
         RefusalCode::kNestedStep,

@@ -54,6 +54,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void run_audit(Variant& variant, const Eager& eager);
   Verified verify(Variant& variant, const Eager& eager);
   pack::Results replay(Variant& variant, const std::vector<live::Argument>& arguments);
+  /// Of the optimizers that it steps.
+  std::vector<std::string> paths_of(const Deferred& deferred) const;
   /// The one place where the user's function runs.
   recorder::Returned run_function(const Eager& eager, InsideStep::Depth depth);
   void run_eagerly(const Eager& eager);

@@ -190,6 +190,7 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.reads, in.reads());
   decode_each(recording.numbers, in.numbers());
   recording.observed = in.observed();
+  recording.updates.assign(in.updates().begin(), in.updates().end());
   return recording;
 }
 

@@ -162,6 +162,7 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
     added.set_op(plus_one(number.op));
   }
   out.set_observed(recording.observed);
+  for (const std::string& path : recording.updates) out.add_updates(path);
 }
 
 void encode_outcome(const trace::Recording& recording, proto::Recording& out) {

@@ -125,6 +125,7 @@ void add_numbers(Json& json, const trace::Recording& recording) {
     return Json{{"value", trace::print_value(number.value)}, {"op", index_json(number.op)}};
   });
   json["observed"] = recording.observed;
+  json["updates"] = recording.updates;
 }
 
 void add_objects(Json& json, const trace::Recording& recording) {

@@ -100,6 +100,10 @@ Found differ_in_fact(std::size_t i, const NamedValue& a, const NamedValue& b) {
   return differ(kKind, a.value, b.value, [&a] { return a.name; });
 }
 
+Found differ_in_update(std::size_t i, const std::string& a, const std::string& b) {
+  return differ(DifferenceKind::kTracked, a, b, [i] { return fmt::format("updates[{}]", i); });
+}
+
 Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {
   return differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
                 [&a] { return a.path + ".requires_grad"; });
@@ -126,6 +130,9 @@ Found differ_in_tracked(const Recording& a, const Recording& b) {
     return found;
   }
   if (auto found = differ_in_each(kKind, "facts", a.facts, b.facts, differ_in_fact)) return found;
+  if (auto found = differ_in_each(kKind, "updates", a.updates, b.updates, differ_in_update)) {
+    return found;
+  }
   return differ_in_each(kKind, "inputs", a.inputs, b.inputs, differ_in_input_flags);
 }
 
@@ -142,7 +149,7 @@ Found differ_in_ambient(const Recording& a, const Recording& b) {
 }
 
 bool same_op_stream(const Recording& a, const Recording& b) {
-  return !differ_in_op_stream(a, b) && !differ_in_roles(a, b);
+  return !differ_in_op_stream(a, b) && !differ_in_roles(a, b) && a.updates == b.updates;
 }
 
 std::optional<Difference> first_difference(const Recording& a, const Recording& b) {

@@ -280,6 +280,9 @@ struct Recording {
   std::vector<HostRead> reads;  ///< one for each op that gives the host a value, in order
   std::vector<Number> numbers;  ///< that the step returned
   Index observed = 0;           ///< so many of the last results are for Session::observe
+  /// Optimizers that are stepped behind the step (Session::update), in order; "" for one that
+  /// nobody tracked.
+  std::vector<std::string> updates;
 
   std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold
 

@@ -95,4 +95,6 @@ void RecordingParser::parse_observed() {
   recording_.observed = static_cast<Index>(in_.take_number("a number of results", UINT32_MAX - 1));
 }
 
+void RecordingParser::parse_update() { recording_.updates.push_back(in_.take_string()); }
+
 }  // namespace steptape::trace

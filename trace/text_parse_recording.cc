@@ -49,6 +49,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"read", &RecordingParser::parse_read},
       Row{"number", &RecordingParser::parse_number},
       Row{"observed", &RecordingParser::parse_observed},
+      Row{"update", &RecordingParser::parse_update},
   };
   for (const Row& row : kRows) {
     if (row.word == word) return row.parse;

@@ -53,6 +53,7 @@ class RecordingParser {
   void parse_read();
   void parse_number();
   void parse_observed();
+  void parse_update();
 
   Index take_op(std::string_view expected);
   void take_named_value(std::vector<NamedValue>& values);

@@ -240,6 +240,7 @@ void Printer::print_outcome(const Recording& recording) {
          number.op == kNone ? "" : fmt::format(" from op {}", number.op));
   }
   if (recording.observed != 0) line("  observed {}", recording.observed);
+  for (const std::string& path : recording.updates) line("  update {}", in_quotes(path));
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  exit_gradient {} = {}", in_quotes(gradient.parameter),
          print_value({TensorRef{gradient.tensor}}));

@@ -36,7 +36,8 @@ class PlayerStep {
  public:
   /// Runs the step: state moves on by one step, the results are returned. Throws Error
   /// (failed_precondition) with the verdict when a guard does not hold; every byte of state is then
-  /// as it was, as it is when an op throws.
+  /// as it was, as it is when an op throws. A step that was recorded with Session::update steps the
+  /// optimizer behind it; what that one throws comes when the step itself has run.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
   /// The numbers that the step returned in the last `run`.
   const std::vector<double>& numbers() const;

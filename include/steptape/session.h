@@ -128,10 +128,12 @@ class Session {
   /// session. Outside a step it is called at once.
   void observe(const at::Tensor& tensor, std::function<void(const at::Tensor&)> function);
 
-  /// Called inside a step function in place of `optimizer.step()`, for an optimizer whose class
-  /// Steptape has no formulas for: its step() is called when the function has returned, in eager
-  /// and replayed steps alike. All before it replays; `optimizer` must outlive the session. Outside
-  /// a step it is stepped at once.
+  /// Called inside a step function in place of `optimizer.step()`: the optimizer is stepped when
+  /// the function has returned, whether that was replayed or not. So both ways of replaying half a
+  /// step: where Steptape has no formulas for the optimizer's class, all before the update replays;
+  /// where the function cannot be replayed, the update of a tracked optimizer replays alone, as the
+  /// step "optimizer.step()". `optimizer` must outlive the session. Outside a step it is stepped at
+  /// once.
   void update(torch::optim::Optimizer& optimizer);
 
   /// Drops all plans; the next calls are recorded again. `why` appears in explain(). For changes

@@ -256,6 +256,10 @@ class UnownedUpdates {
 
 }  // namespace
 
+bool is_known_optimizer(const std::string& type) { return lowering_of(type) != nullptr; }
+
+std::string update_step_of(const std::string& path) { return path + ".step()"; }
+
 void bind_optimizers(trace::Recording& recording) {
   Binder binder(recording);
   binder.bind();

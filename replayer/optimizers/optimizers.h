@@ -23,6 +23,11 @@ extern const Lowering kAdamW;
 extern const Lowering kRmsprop;
 extern const Lowering kAdagrad;
 
+/// Whether the numbers of such an optimizer's updates are known (OptimizerLayout::type).
+bool is_known_optimizer(const std::string& type);
+/// The name of the step that steps the optimizer of this path and does nothing else.
+std::string update_step_of(const std::string& path);
+
 /// Finds the updates of every tracked optimizer in `recording` and writes down what their numbers
 /// follow from: leaves, formulas, scalars, predicates, advances. What cannot be accounted for
 /// becomes a refusal: an update that is not the one of its type, or whose formulas do not give the

@@ -1,10 +1,12 @@
 #include "steptape/player.h"
 
 #include <algorithm>
+#include <map>
 
 #include "live/ambient.h"
 #include "replayer/analysis/refusals.h"
 #include "replayer/cpu/tensor_on.h"
+#include "replayer/optimizers/optimizers.h"
 #include "replayer/player/player_state.h"
 #include "replayer/player/player_variant.h"
 #include "storage/reader.h"
@@ -16,6 +18,8 @@ struct PlayerStep::Impl {
   std::string name;
   std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
   std::vector<double> numbers;  ///< of the last run
+  /// Steps of optimizers that run behind it, by path.
+  std::map<std::string, std::shared_ptr<Impl>> updates;
 };
 
 struct Player::Impl {
@@ -81,6 +85,27 @@ std::pair<Verdict, replayer::PlayerVariant*> find_variant(const PlayerStep::Impl
   return {{}, found};
 }
 
+/// Finds the steps of optimizers that each step is followed by; what is missing goes to `problems`.
+void find_updates(const std::vector<std::shared_ptr<PlayerStep::Impl>>& steps,
+                  std::vector<std::string>& problems) {
+  for (const auto& step : steps) {
+    for (const auto& variant : step->variants) {
+      for (const std::string& path : variant->recording().updates) {
+        const auto found = std::ranges::find(steps, replayer::update_step_of(path),
+                                             [](const auto& other) { return other->name; });
+        if (found != steps.end()) {
+          step->updates.emplace(path, *found);
+        } else {
+          problems.push_back(
+              "step \"" + step->name + "\" is followed by a step of " +
+              (path.empty() ? "an optimizer that nobody tracked" : "`" + path + "`") +
+              ", which the trace does not hold");
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
@@ -94,6 +119,9 @@ std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
   }
   replayer::Results results = variant->run(variant->arguments_of(inputs));
   impl_->numbers = std::move(results.numbers);
+  for (const std::string& path : variant->recording().updates) {
+    PlayerStep(impl_->updates.at(path)).run({});
+  }
   return std::move(results.tensors);
 }
 
@@ -243,6 +271,7 @@ Player load(const std::string& path, const LoadOptions& options) {
     for (const auto& variant : loaded->variants) variant->join(checks_training);
     if (!loaded->variants.empty()) impl->steps.push_back(std::move(loaded));
   }
+  find_updates(impl->steps, problems);
   if (problems.empty() && impl->steps.empty()) {
     problems.push_back("no step in it was verified while recording: run more steps before saving");
   }

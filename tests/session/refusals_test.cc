@@ -53,41 +53,6 @@ TEST(RefusalsTest, AnUnknownOptimizerTrainsEagerlyAndIsNamed) {
   EXPECT_NE(train.explain().find("Remedy"), std::string::npos);
 }
 
-TEST(UpdateTest, AnUnknownOptimizerStepsBehindEveryReplay) {
-  using UnknownTraining = Training<Unknown, torch::optim::SGDOptions>;
-  const torch::optim::SGDOptions options = torch::optim::SGDOptions(0.1).momentum(0.9);
-  UnknownTraining eager({}, options), taped({}, options);
-  Session session(quiet());
-  session.track("model", taped.model).track("optimizer", taped.optimizer);
-  auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
-    taped.optimizer.zero_grad();
-    auto loss = torch::nn::functional::cross_entropy(taped.model->forward(x), y);
-    loss.backward();
-    session.update(taped.optimizer);
-    return loss;
-  });
-  double rate = 0.1;
-  for (const Batch& batch : make_batches(40)) {
-    rate *= 0.95;
-    eager.optimizer.param_groups()[0].options().set_lr(rate);
-    taped.optimizer.param_groups()[0].options().set_lr(rate);
-    ASSERT_TRUE(
-        same_bits(eager.step(batch.images, batch.labels), train(batch.images, batch.labels)));
-    ASSERT_TRUE(all_same_bits(visible_state(*eager.model), visible_state(*taped.model)));
-  }
-  EXPECT_GE(train.stats().replayed, 34U) << train.explain();
-}
-
-TEST(UpdateTest, OutsideAStepItStepsAtOnce) {
-  SgdTraining training({}, torch::optim::SGDOptions(0.1));
-  Session session(quiet());
-  const Batch batch = make_batches(1)[0];
-  training.model->forward(batch.images).sum().backward();
-  const at::Tensor before = training.model->fc1->weight.detach().clone();
-  session.update(training.optimizer);
-  EXPECT_FALSE(same_bits(before, training.model->fc1->weight));
-}
-
 TEST(RefusalsTest, AnOptimizerThatNobodyTrackedIsNoticed) {
   SgdTraining eager({}, torch::optim::SGDOptions(0.1)), taped({}, torch::optim::SGDOptions(0.1));
   Session session(quiet());
