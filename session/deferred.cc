@@ -1,5 +1,7 @@
 #include "session/deferred.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace steptape::session {
@@ -13,6 +15,12 @@ void Deferred::observe(const at::Tensor& tensor, Look look) {
   // a shallow copy made by no op: nothing is recorded, and no graph is kept
   tensors.push_back(tensor.defined() ? tensor.tensor_data() : at::Tensor());
   looks.push_back(std::move(look));
+}
+
+void Deferred::take_over(Deferred&& inner) {
+  std::ranges::move(inner.updates, std::back_inserter(updates));
+  std::ranges::move(inner.looks, std::back_inserter(looks));
+  std::ranges::move(inner.tensors, std::back_inserter(tensors));
 }
 
 void Deferred::run(const std::function<void(torch::optim::Optimizer&)>& step) const {

@@ -5,6 +5,7 @@
 #include "replayer/analysis/refusals.h"
 #include "replayer/optimizers/optimizers.h"
 #include "session/arguments.h"
+#include "session/checkpoint.h"
 #include "session/exclusive_use.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
@@ -73,14 +74,21 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   const ExclusiveUse use(objects, name_, session_->objects.text());
   session_->started = true;
   const SessionState::Call call(*session_);
+  verified_ = nullptr;
+  to_put_back_ = nullptr;
   const std::shared_ptr<StepLife> alive = shared_from_this();
   std::optional<pack::Results> results =
       call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
   if (std::exchange(must_restart_, false)) restart();
-  const Deferred deferred = std::exchange(deferred_, {});
-  SessionState& session = *session_;
-  deferred.run(
-      [&session](torch::optim::Optimizer& optimizer) { session.step_optimizer(optimizer); });
+  Deferred deferred = std::exchange(deferred_, {});
+  if (Deferred* outer = Deferred::current()) {
+    outer->take_over(std::move(deferred));
+  } else {
+    SessionState& session = *session_;
+    deferred.run(
+        [&session](torch::optim::Optimizer& optimizer) { session.step_optimizer(optimizer); });
+  }
+  keep_or_put_back();
   return results;
 }
 
@@ -245,6 +253,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     variant.guards->optimizers().settle();
     variant.recording->standing = trace::Standing::kTrusted;
     probing_.succeed();
+    note_verified(variant);
     session_->write_trace();
   }
 }
@@ -258,7 +267,9 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
     return;
   }
   if (verified.failure.empty() && !verified.divergence) {
-    if (!verified.skipped) variant.guards->optimizers().settle();
+    if (verified.skipped) return;
+    variant.guards->optimizers().settle();
+    note_verified(variant);
     return;
   }
   const std::string found = verified.divergence
@@ -276,9 +287,27 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   const Refusal refusal = verified.divergence
                               ? refusal_for(RefusalCode::kAuditDiverged, *verified.divergence, more)
                               : make_refusal(RefusalCode::kAuditDiverged, found + more);
+  to_put_back_ = variant.verified_state;
   drop(variant, refusal);
   if (session_->options.on_divergence == OnDivergence::kThrow) {
     throw Error(ErrorCode::kInternal, "step \"" + name_ + "\": " + refusal.text());
+  }
+}
+
+void StepLife::note_verified(Variant& variant) {
+  if (session_->options.on_divergence == OnDivergence::kRestore) verified_ = &variant;
+}
+
+void StepLife::keep_or_put_back() {
+  if (const auto saved = std::exchange(to_put_back_, nullptr)) {
+    put_back(*saved, session_->objects);
+  }
+  const Variant* verified = std::exchange(verified_, nullptr);
+  for (const auto& variant : variants_) {
+    if (variant.get() != verified) continue;
+    variant->verified_state = nullptr;
+    variant->verified_state =
+        std::make_shared<const std::vector<trace::Saved>>(saved_state(session_->objects));
   }
 }
 

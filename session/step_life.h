@@ -66,6 +66,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void make_plan(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
   void drop_oldest();
+  void note_verified(Variant& variant);
+  void keep_or_put_back();
   void restart();
   void refuse(std::vector<Refusal> refusals);
   void count(const Refusal& refusal);
@@ -76,9 +78,12 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   Probing probing_;
   std::optional<trace::Recording> warm_up_;
   std::vector<std::unique_ptr<Variant>> variants_;
-  guards::Entry entry_;        ///< of the call that is under way
-  bool must_restart_ = false;  ///< invalidate() was called inside the call that is under way
-  Deferred deferred_;          ///< of the call that is under way
+  guards::Entry entry_;          ///< of the call that is under way
+  bool must_restart_ = false;    ///< invalidate() was called inside the call that is under way
+  Variant* verified_ = nullptr;  ///< by the call that is under way: its state is to be kept
+  /// To be put back when the call that is under way is over.
+  std::shared_ptr<const std::vector<trace::Saved>> to_put_back_;
+  Deferred deferred_;  ///< of the call that is under way
   Stats stats_;
   std::uint64_t variants_made_ = 0;
 };

@@ -34,6 +34,8 @@ struct Variant {
   std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
   double largest_ulps = -1;
   Deferred deferred = {};  ///< of the newest call that ran the function
+  /// OnDivergence::kRestore: the session's state behind the newest call that verified this.
+  std::shared_ptr<const std::vector<trace::Saved>> verified_state = nullptr;
 
   PlanStats stats() const;
 };

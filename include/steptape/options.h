@@ -16,6 +16,10 @@ struct Verify {
 enum class OnDivergence {
   kThrow,   ///< a failed audit throws Error (internal) after the eager step has run
   kReport,  ///< a failed audit is a refusal; the step goes on eagerly
+  /// The same, and tracked tensors, step counters and generators are put back to what they were
+  /// behind the plan's newest call that was verified: replays in doubt are undone, and the calls
+  /// since then with them. Costs a copy of all tracked state a plan.
+  kRestore,
 };
 
 enum class OnRefusal {

@@ -108,6 +108,41 @@ TEST(UpdateTest, AnUpdateInEverySecondCallIsNeverForgottenOrAdded) {
   EXPECT_EQ(train.stats().replayed, 0U) << train.explain();
 }
 
+TEST(UpdateTest, InAStepInsideAStepItComesBehindTheOuterOneHoweverThatRuns) {
+  SgdTraining eager({}, torch::optim::SGDOptions(0.1)), taped({}, torch::optim::SGDOptions(0.1));
+  Session session(quiet());
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  const auto loss_of = [](SgdTraining& training, const Batch& batch) {
+    return torch::nn::functional::cross_entropy(training.model->forward(batch.images),
+                                                batch.labels);
+  };
+  auto inner = session.wrap("inner", [&](at::Tensor x, at::Tensor y) {
+    taped.optimizer.zero_grad();
+    auto loss = loss_of(taped, {x, y});
+    loss.backward();
+    session.update(taped.optimizer);
+    return loss;
+  });
+  double sign = 1;
+  auto outer = session.wrap("outer", [&](at::Tensor x, at::Tensor y) {
+    const at::Tensor loss = inner(x, y);
+    if ((loss * sign).item<double>() < 0) return loss * 2;
+    return loss + loss_of(taped, {x, y}).detach();
+  });
+  int i = 0;
+  for (const Batch& batch : make_batches(40)) {
+    sign = ++i % 3 == 0 ? -1 : 1;
+    eager.optimizer.zero_grad();
+    at::Tensor expected = loss_of(eager, batch);
+    expected.backward();
+    expected = sign < 0 ? expected * 2 : expected + loss_of(eager, batch).detach();
+    eager.optimizer.step();
+    ASSERT_TRUE(same_bits(expected, outer(batch.images, batch.labels))) << session.explain();
+    ASSERT_TRUE(all_same_bits(visible_state(*eager.model), visible_state(*taped.model))) << i;
+  }
+  EXPECT_GT(inner.stats().replayed + outer.stats().replayed, 10U) << session.explain();
+}
+
 template <typename SomeTraining>
 void train_and_save(SomeTraining& training, const std::vector<Batch>& batches,
                     const std::string& path) {

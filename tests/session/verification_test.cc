@@ -1,3 +1,4 @@
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include "tests/session/training.h"
@@ -62,6 +63,46 @@ TEST(VerificationTest, AWholeTrainingStepIsAuditedAgainAndAgain) {
   for (const Batch& batch : make_batches(20)) train(batch.images, batch.labels);
   EXPECT_GE(train.stats().audits, 10U) << train.explain();
   EXPECT_TRUE(train.stats().refusals.empty()) << train.explain();
+}
+
+TEST(VerificationTest, WhatReplaysInDoubtHaveMadeIsPutBack) {
+  AdamTraining taped({true, 0.25}, torch::optim::AdamOptions(1e-2));
+  Options options;
+  options.verify.rate = 0.25;
+  options.audit_seed = 3;
+  options.on_divergence = OnDivergence::kRestore;
+  Session session(options);
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  double hidden = 1;
+  auto train =
+      session.wrap("train", [&](at::Tensor x, at::Tensor y) { return taped.step(x * hidden, y); });
+  const auto state = [&] {
+    std::vector<at::Tensor> tensors = copied(visible_state(*taped.model));
+    for (const auto& [key, held] : taped.optimizer.state()) {
+      const auto& moments = static_cast<torch::optim::AdamParamState&>(*held);
+      tensors.push_back(moments.exp_avg().clone());
+      tensors.push_back(torch::tensor(moments.step()));
+    }
+    tensors.push_back(at::detail::getDefaultCPUGenerator().get_state());
+    return tensors;
+  };
+  std::vector<at::Tensor> verified;
+  std::uint64_t replays_in_doubt = 0;
+  for (const Batch& batch : make_batches(200)) {
+    if (train.stats().steps == 60) hidden = 1.5;
+    const std::uint64_t audits = train.stats().audits + train.stats().trials;
+    train(batch.images, batch.labels);
+    if (!train.stats().refusals.empty()) break;
+    if (train.stats().audits + train.stats().trials > audits) {
+      verified = state();
+      replays_in_doubt = 0;
+    } else {
+      ++replays_in_doubt;
+    }
+  }
+  ASSERT_TRUE(find(train.stats(), RefusalCode::kAuditDiverged)) << train.explain();
+  EXPECT_GT(replays_in_doubt, 0U) << "the seed of the audits gives none between the change and one";
+  EXPECT_TRUE(all_same_bits(verified, state()));
 }
 
 }  // namespace
