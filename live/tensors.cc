@@ -51,6 +51,16 @@ std::optional<std::string> kind_of_layout(const at::Tensor& tensor) {
   return "sparse";
 }
 
+/// Named tensors exist up to torch 2.14.
+template <typename Tensor>
+bool has_names(const Tensor& tensor) {
+  if constexpr (requires { tensor.has_names(); }) {
+    return tensor.has_names();
+  } else {
+    return false;
+  }
+}
+
 }  // namespace
 
 trace::DType dtype_of(at::ScalarType type) {
@@ -109,7 +119,7 @@ std::optional<std::string> unplannable_kind(const at::Tensor& tensor) {
   if (tensor.is_meta()) return "meta";
   if (keys.has(c10::DispatchKey::ZeroTensor)) return "a zero tensor";
   if (impl.has_symbolic_sizes_strides()) return "of symbolic sizes";
-  if (tensor.has_names()) return "of named dimensions";
+  if (has_names(tensor)) return "of named dimensions";
   if (!tensor.has_storage()) return "without storage";
   if (!has_trace_dtype(tensor.scalar_type())) {
     return c10::str("of dtype ", c10::toString(tensor.scalar_type()));

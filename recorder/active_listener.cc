@@ -2,6 +2,7 @@
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <array>
 #include <utility>
 
 namespace steptape::recorder {
@@ -11,7 +12,8 @@ using Kind = c10::DebugInfoKind;
 
 // Kinds are a closed set of LibTorch's. The first is meant for producers like this one; the second
 // is used by LibTorch's own tests alone and stands in where the program uses the first itself.
-constexpr Kind kKinds[] = {Kind::PRODUCER_INFO, Kind::TEST_INFO_2};
+// (No constant: from torch 2.15 on a kind is an object.)
+std::array<Kind, 2> kinds() { return {Kind::PRODUCER_INFO, Kind::TEST_INFO_2}; }
 
 struct ListenerInfo : c10::DebugInfoBase {
   explicit ListenerInfo(std::shared_ptr<OpListener> value) : listener(std::move(value)) {}
@@ -23,7 +25,8 @@ struct ListenerInfo : c10::DebugInfoBase {
 thread_local OpListener* own_listener = nullptr;
 
 Kind free_kind() {
-  return c10::ThreadLocalDebugInfo::get(kKinds[0]) == nullptr ? kKinds[0] : kKinds[1];
+  const auto [usual, other] = kinds();
+  return c10::ThreadLocalDebugInfo::get(usual) == nullptr ? usual : other;
 }
 
 }  // namespace
@@ -34,7 +37,7 @@ struct ActiveListener::Guards {
 
 OpListener* active_listener() noexcept {
   if (own_listener != nullptr) return own_listener;
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kinds()) {
     if (auto* info = dynamic_cast<ListenerInfo*>(c10::ThreadLocalDebugInfo::get(kind))) {
       return info->listener.get();
     }

@@ -14,10 +14,11 @@ struct Drawing {
 
 class RandomTest : public ::testing::TestWithParam<Drawing> {};
 
+at::Tensor state_of(at::Generator generator) { return generator.get_state(); }
+
 /// Both generators as they are now.
-std::vector<at::Tensor> states(at::Generator& own) {
-  at::Generator common = at::detail::getDefaultCPUGenerator();
-  return {common.get_state(), own.get_state()};
+std::vector<at::Tensor> states(const at::Generator& own) {
+  return {state_of(at::detail::getDefaultCPUGenerator()), state_of(own)};
 }
 void set_states(at::Generator& own, const std::vector<at::Tensor>& states) {
   at::Generator common = at::detail::getDefaultCPUGenerator();
