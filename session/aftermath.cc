@@ -96,9 +96,18 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
         result.input = static_cast<std::size_t>(input);
         result.base = std::get<trace::TensorRef>(recording.inputs[result.input].value.data).id;
       } else {
-        result.source = Result::Source::kTracked;
-        result.live = guards.tracked().live_tensor(buffer);
         result.base = tracked_on(recording, buffer);
+        if (recording.buffers[buffer].role == trace::Role::kGradient) {
+          const auto tracked =
+              std::ranges::find(recording.tracked, result.base, &trace::Tracked::tensor);
+          const auto position = static_cast<std::size_t>(tracked - recording.tracked.begin());
+          result.source = Result::Source::kGradient;
+          result.live = guards.tracked().tensor(position);
+          returns_gradients_ = true;
+        } else {
+          result.source = Result::Source::kTracked;
+          result.live = guards.tracked().live_tensor(buffer);
+        }
       }
     }
     results_.push_back(std::move(result));
@@ -116,8 +125,19 @@ void Aftermath::drop_gradients() const {
   }
 }
 
+std::vector<at::Tensor> Aftermath::gradients_at_entry() const {
+  std::vector<at::Tensor> gradients;
+  if (!returns_gradients_) return gradients;
+  for (const Result& result : results_) {
+    gradients.push_back(result.source == Result::Source::kGradient ? result.live.grad()
+                                                                   : at::Tensor());
+  }
+  return gradients;
+}
+
 std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
-                                          std::span<const live::Argument> arguments) const {
+                                          std::span<const live::Argument> arguments,
+                                          const std::vector<at::Tensor>& gradients_at_entry) const {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     at::Tensor& gradient = gradients_[i].parameter.mutable_grad();
     switch (gradients_[i].exit) {
@@ -136,13 +156,14 @@ std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
   for (const at::Tensor& tensor : written_) bump(tensor);
   for (const std::size_t input : written_inputs_) bump(arguments[input].tensor);
   for (std::size_t i = 0; i < results_.size(); ++i) {
-    outcome.results[i] = result_of(i, outcome.results, arguments);
+    outcome.results[i] = result_of(i, outcome.results, arguments, gradients_at_entry);
   }
   return std::move(outcome.results);
 }
 
 at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& results,
-                                std::span<const live::Argument> arguments) const {
+                                std::span<const live::Argument> arguments,
+                                const std::vector<at::Tensor>& gradients_at_entry) const {
   const Result& result = results_[index];
   switch (identities_[index].of) {
     case recorder::Identity::Of::kArgument:
@@ -154,10 +175,17 @@ at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& resu
     case recorder::Identity::Of::kNothing:
       break;
   }
-  if (result.source == Result::Source::kPlan) return std::move(results[index]);
-  return alias_of(
-      result.source == Result::Source::kInput ? arguments[result.input].tensor : result.live,
-      result);
+  switch (result.source) {
+    case Result::Source::kPlan:
+      return std::move(results[index]);
+    case Result::Source::kInput:
+      return alias_of(arguments[result.input].tensor, result);
+    case Result::Source::kTracked:
+      return alias_of(result.live, result);
+    case Result::Source::kGradient:
+      return alias_of(gradients_at_entry[index], result);
+  }
+  return {};
 }
 
 at::Tensor Aftermath::alias_of(const at::Tensor& base, const Result& result) const {

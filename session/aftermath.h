@@ -32,9 +32,14 @@ class Aftermath {
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
   void drop_gradients() const;
 
+  /// By result, the gradient in whose memory it lies, as it is before the replay: gradients are
+  /// other tensors in every call. Empty when no result lies in one.
+  std::vector<at::Tensor> gradients_at_entry() const;
+
   /// Results of the replay, in order, without graphs; those that are observed last.
   std::vector<at::Tensor> settle(replayer::cpu::Outcome outcome,
-                                 std::span<const live::Argument> arguments) const;
+                                 std::span<const live::Argument> arguments,
+                                 const std::vector<at::Tensor>& gradients_at_entry) const;
 
  private:
   struct Gradient {
@@ -44,15 +49,16 @@ class Aftermath {
     bool is_read = false;  ///< by an op of the plan, or by what the user gets
   };
   struct Result {
-    enum class Source { kPlan, kInput, kTracked } source = Source::kPlan;
+    enum class Source { kPlan, kInput, kTracked, kGradient } source = Source::kPlan;
     std::size_t input = 0;  ///< the argument in whose memory it lies
-    at::Tensor live;        ///< the tracked tensor in whose memory it lies
+    at::Tensor live;        ///< the tracked tensor in whose memory it lies; or whose gradient
     trace::TensorId tensor = trace::kNoTensor;
     trace::TensorId base = trace::kNoTensor;  ///< what the input or live tensor is in the recording
   };
 
   at::Tensor result_of(std::size_t index, std::vector<at::Tensor>& results,
-                       std::span<const live::Argument> arguments) const;
+                       std::span<const live::Argument> arguments,
+                       const std::vector<at::Tensor>& gradients_at_entry) const;
   at::Tensor alias_of(const at::Tensor& base, const Result& result) const;
 
   const trace::Recording& recording_;
@@ -61,6 +67,7 @@ class Aftermath {
   std::vector<at::Tensor> written_;
   std::vector<std::size_t> written_inputs_;
   std::vector<Result> results_;
+  bool returns_gradients_ = false;
   std::vector<recorder::Identity> identities_;
   std::vector<at::Tensor> tracked_results_;  ///< by result; the tracked tensor that it is
 };

@@ -1,8 +1,10 @@
 #include "session/checkpoint.h"
 
-#include <cstring>
-#include <unordered_map>
-#include <unordered_set>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/clone.h>
+
+#include <map>
+#include <string_view>
 
 #include "live/optimizer_layout.h"
 #include "live/tensors.h"
@@ -12,94 +14,69 @@
 namespace steptape::session {
 namespace {
 
-constexpr const char* kGenerator = "generator.";
+bool can_be_kept(const at::Tensor& tensor) {
+  return tensor.defined() && !live::unplannable_kind(tensor) && tensor.device().is_cpu();
+}
 
-/// Calls `visit(TensorAt)` for the first tensor on each storage that a trace can hold.
+/// Calls `visit(path, counter)` for each step counter that is known.
 template <typename Visit>
-void for_each_storage(const live::Snapshot& snapshot, Visit&& visit) {
-  std::unordered_set<const c10::StorageImpl*> seen;
-  for (const live::TensorAt& at : snapshot.tensors) {
-    if (!at.tensor.defined() || live::unplannable_kind(at.tensor)) continue;
-    if (!at.tensor.device().is_cpu()) continue;
-    if (seen.insert(at.tensor.storage().unsafeGetStorageImpl()).second) visit(at);
-  }
-}
-
-/// Hyperparameters and step counters, by the paths that leaves have, and training flags.
-void add_numbers(const live::Snapshot& snapshot, std::vector<trace::Saved>& saved) {
-  const auto add = [&saved](const std::string& path, const trace::Value& value) {
-    saved.push_back({path, 0, nullptr, value});
-  };
-  for (const live::ModuleAt& module : snapshot.modules) {
-    add(module.path + ".training", {module.module->is_training()});
-  }
-  for (const trace::OptimizerLayout& layout : snapshot.optimizers) {
-    trace::for_each_number(layout, add);
-  }
-}
-
-using ByPath = std::unordered_map<std::string_view, const trace::Saved*>;
-
-void put_back_counters(const ByPath& saved, const live::Objects& objects,
-                       const live::Snapshot& snapshot) {
+void for_each_counter(const live::Objects& objects, const live::Snapshot& snapshot, Visit&& visit) {
   for (const auto& [path, optimizer] : objects.optimizers()) {
     for (const auto& [key, state] : optimizer->state()) {
       const auto parameter = snapshot.positions.find(static_cast<const c10::TensorImpl*>(key));
-      std::int64_t* counter = live::step_counter(*state);
-      if (parameter == snapshot.positions.end() || counter == nullptr) continue;
-      const auto found =
-          saved.find(trace::state_path(path, snapshot.tensors[parameter->second].path) + ".step");
-      if (found == saved.end()) continue;
-      *counter = static_cast<std::int64_t>(trace::number_of(found->second->number));
+      if (parameter == snapshot.positions.end()) continue;
+      if (std::int64_t* counter = live::step_counter(*state)) {
+        visit(trace::state_path(path, snapshot.tensors[parameter->second].path), *counter);
+      }
     }
-  }
-}
-
-void put_back_generators(const ByPath& saved, const live::Objects& objects) {
-  for (const auto& [path, generator] : objects.generators()) {
-    const auto found = saved.find(kGenerator + path);
-    const at::Tensor state = replayer::cpu::state_of(generator);
-    if (found == saved.end() || found->second->content->size() != state.nbytes()) continue;
-    std::memcpy(state.mutable_data_ptr(), found->second->content->data(), state.nbytes());
-    replayer::cpu::set_state(generator, state);
   }
 }
 
 }  // namespace
 
-std::vector<trace::Saved> saved_state(const live::Objects& objects) {
-  std::vector<trace::Saved> saved;
+Checkpoint::Checkpoint(const live::Objects& objects) {
+  const at::AutoDispatchBelowADInplaceOrView below;
   const live::Snapshot snapshot = objects.snapshot();
-  for_each_storage(snapshot, [&](const live::TensorAt& at) {
-    const c10::StorageImpl& storage = *at.tensor.storage().unsafeGetStorageImpl();
-    saved.push_back({at.path, live::address_mod_64(storage),
-                     trace::make_blob(storage.data(), storage.nbytes())});
-  });
-  add_numbers(snapshot, saved);
-  for (const auto& [path, generator] : objects.generators()) {
-    const at::Tensor state = replayer::cpu::state_of(generator);
-    saved.push_back(
-        {kGenerator + path, 0, trace::make_blob(state.const_data_ptr(), state.nbytes())});
+  for (const live::TensorAt& at : snapshot.tensors) {
+    if (can_be_kept(at.tensor)) tensors_.emplace_back(at.path, at.tensor.clone());
   }
-  return saved;
+  for_each_counter(objects, snapshot, [this](std::string path, std::int64_t counter) {
+    counters_.emplace_back(std::move(path), counter);
+  });
+  for (const auto& [path, generator] : objects.generators()) {
+    generators_.emplace_back(path, replayer::cpu::state_of(generator));
+  }
 }
 
-void put_back(const std::vector<trace::Saved>& saved, const live::Objects& objects) {
-  ByPath by_path;
-  for (const trace::Saved& entry : saved) by_path.emplace(entry.path, &entry);
+std::vector<std::string> Checkpoint::put_back(const live::Objects& objects) const {
+  const at::AutoDispatchBelowADInplaceOrView below;
   const live::Snapshot snapshot = objects.snapshot();
-  for_each_storage(snapshot, [&](const live::TensorAt& at) {
-    const auto found = by_path.find(at.path);
-    if (found == by_path.end() || !found->second->content) return;
-    const std::vector<std::byte>& content = *found->second->content;
-    if (content.size() != at.tensor.storage().nbytes()) return;
-    if (!content.empty()) {
-      std::memcpy(at.tensor.storage().mutable_data(), content.data(), content.size());
+  std::map<std::string_view, const at::Tensor*> now;
+  for (const live::TensorAt& at : snapshot.tensors) now.emplace(at.path, &at.tensor);
+  std::vector<std::string> left;
+  for (const auto& [path, saved] : tensors_) {
+    const auto found = now.find(path);
+    const bool fits = found != now.end() && can_be_kept(*found->second) &&
+                      found->second->sizes() == saved.sizes() &&
+                      found->second->scalar_type() == saved.scalar_type();
+    if (!fits) {
+      left.push_back(path);
+      continue;
     }
-    if (!at.tensor.is_inference()) at.tensor.unsafeGetTensorImpl()->bump_version();
+    const at::Tensor& tensor = *found->second;
+    tensor.copy_(saved);
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+  const std::map<std::string_view, std::int64_t> counters(counters_.begin(), counters_.end());
+  for_each_counter(objects, snapshot, [&](const std::string& path, std::int64_t& counter) {
+    if (const auto found = counters.find(path); found != counters.end()) counter = found->second;
   });
-  put_back_counters(by_path, objects, snapshot);
-  put_back_generators(by_path, objects);
+  for (const auto& [path, generator] : objects.generators()) {
+    for (const auto& [saved, state] : generators_) {
+      if (saved == path) replayer::cpu::set_state(generator, state);
+    }
+  }
+  return left;
 }
 
 }  // namespace steptape::session

@@ -1,19 +1,30 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "live/objects.h"
-#include "trace/model.h"
 
 namespace steptape::session {
 
-/// What the tracked objects hold at this moment: whole storages, each once, under the path of the
-/// first tensor on it, as recordings name buffers; hyperparameters, step counters and training
-/// flags; generator states.
-std::vector<trace::Saved> saved_state(const live::Objects& objects);
+/// What tracked objects held at one moment: the elements of their tensors (gradients too), step
+/// counters and generator states. Hyperparameters and training flags are the program's and stay.
+class Checkpoint {
+ public:
+  explicit Checkpoint(const live::Objects& objects);
 
-/// Writes it back in place: bytes of storages that are there with the size they had, step counters
-/// and generator states. Hyperparameters and training flags stay: they are the program's.
-void put_back(const std::vector<trace::Saved>& saved, const live::Objects& objects);
+  /// Writes everything back in place. Returns the paths of tensors that are gone, undefined or of
+  /// another shape by now: these are as they are.
+  std::vector<std::string> put_back(const live::Objects& objects) const;
+
+ private:
+  std::vector<std::pair<std::string, at::Tensor>> tensors_;
+  std::vector<std::pair<std::string, std::int64_t>> counters_;  ///< by path of the state
+  std::vector<std::pair<std::string, at::Tensor>> generators_;
+};
 
 }  // namespace steptape::session

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "replayer/optimizers/optimizers.h"
 #include "session/deferred.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
@@ -117,6 +118,11 @@ std::shared_ptr<StepCore> Session::make_step(const std::string& name,
                                                  ? "wrap: a step needs a name"
                                                  : "wrap: there is a step \"" + name +
                                                        "\" already; names are unique in a session");
+  }
+  if (name.ends_with(replayer::update_step_of(""))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "wrap: names such as \"" + name +
+                    "\" are for the steps that Session::update makes; take another one");
   }
   const std::string file = location.file_name();
   const std::string place =

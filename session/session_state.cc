@@ -44,7 +44,7 @@ void SessionState::step_optimizer(torch::optim::Optimizer& optimizer) {
   const std::string name = replayer::update_step_of(path);
   auto step = std::ranges::find(steps, name, [](const auto& other) { return other->name(); });
   if (step == steps.end()) {
-    steps.push_back(std::make_shared<StepLife>(*this, name, "Session::update"));
+    steps.push_back(std::make_shared<StepLife>(*this, name, "Session::update", /*is_update=*/true));
     step = std::prev(steps.end());
   }
   const std::shared_ptr<StepLife> alive = *step;

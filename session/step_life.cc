@@ -42,12 +42,13 @@ Refusal refusal_for(RefusalCode code, const Divergence& divergence, const std::s
 
 }  // namespace
 
-StepLife::StepLife(SessionState& session, std::string name, std::string place)
+StepLife::StepLife(SessionState& session, std::string name, std::string place, bool is_update)
     : session_(&session),
       name_(std::move(name)),
       place_(std::move(place)),
       probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
-                                                                 : replayer::Reads::kMayDecide) {}
+                                                                 : replayer::Reads::kMayDecide),
+      is_update_(is_update) {}
 
 std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, const Eager& eager) {
   if (session_ == nullptr) {
@@ -76,20 +77,33 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   const SessionState::Call call(*session_);
   verified_ = nullptr;
   to_put_back_ = nullptr;
+  to_throw_.reset();
+  // said in a step that threw, in a look behind one, or in a call of another step
+  if (std::exchange(must_restart_, false)) restart();
   const std::shared_ptr<StepLife> alive = shared_from_this();
   std::optional<pack::Results> results =
       call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
   if (std::exchange(must_restart_, false)) restart();
+  try {
+    run_deferred();
+  } catch (...) {
+    keep_or_put_back();
+    throw;
+  }
+  keep_or_put_back();
+  if (to_throw_) throw *std::exchange(to_throw_, std::nullopt);
+  return results;
+}
+
+void StepLife::run_deferred() {
   Deferred deferred = std::exchange(deferred_, {});
   if (Deferred* outer = Deferred::current()) {
     outer->take_over(std::move(deferred));
-  } else {
-    SessionState& session = *session_;
-    deferred.run(
-        [&session](torch::optim::Optimizer& optimizer) { session.step_optimizer(optimizer); });
+    return;
   }
-  keep_or_put_back();
-  return results;
+  SessionState& session = *session_;
+  deferred.run(
+      [&session](torch::optim::Optimizer& optimizer) { session.step_optimizer(optimizer); });
 }
 
 std::vector<std::string> StepLife::paths_of(const Deferred& deferred) const {
@@ -121,7 +135,8 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
     if (outcome.is_done) return std::move(outcome.results);
     tried.push_back(variant);
   }
-  if (session_->options.on_refusal == OnRefusal::kThrow && !probing_.refusals().empty()) {
+  const bool may_throw = session_->options.on_refusal == OnRefusal::kThrow && !is_update_;
+  if (may_throw && !probing_.refusals().empty()) {
     throw Error(ErrorCode::kUnsupported,
                 "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
   }
@@ -177,6 +192,7 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
 }
 
 pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argument>& arguments) {
+  const std::vector<at::Tensor> gradients = variant.aftermath->gradients_at_entry();
   replayer::cpu::Outcome outcome = variant.executor->run(
       entry_.memory, entry_.leaves, [&variant] { variant.aftermath->drop_gradients(); });
   ++variant.replays;
@@ -184,7 +200,7 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
   for (std::size_t i = 0; i < outcome.numbers.size(); ++i) {
     results.numbers.push_back(number_of(outcome.numbers[i], variant.recording->numbers[i].value));
   }
-  results.tensors = variant.aftermath->settle(std::move(outcome), arguments);
+  results.tensors = variant.aftermath->settle(std::move(outcome), arguments, gradients);
   const auto observed = static_cast<std::ptrdiff_t>(variant.recording->observed);
   deferred_ = variant.deferred;
   deferred_.tensors.assign(results.tensors.end() - observed, results.tensors.end());
@@ -290,7 +306,7 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   to_put_back_ = variant.verified_state;
   drop(variant, refusal);
   if (session_->options.on_divergence == OnDivergence::kThrow) {
-    throw Error(ErrorCode::kInternal, "step \"" + name_ + "\": " + refusal.text());
+    to_throw_ = Error(ErrorCode::kInternal, "step \"" + name_ + "\": " + refusal.text());
   }
 }
 
@@ -299,15 +315,18 @@ void StepLife::note_verified(Variant& variant) {
 }
 
 void StepLife::keep_or_put_back() {
-  if (const auto saved = std::exchange(to_put_back_, nullptr)) {
-    put_back(*saved, session_->objects);
+  if (const auto checkpoint = std::exchange(to_put_back_, nullptr)) {
+    std::string left;
+    for (const std::string& path : checkpoint->put_back(session_->objects)) left += " " + path;
+    if (!left.empty()) {
+      count(make_refusal(RefusalCode::kAuditDiverged, "not put back, being others now:" + left));
+    }
   }
   const Variant* verified = std::exchange(verified_, nullptr);
   for (const auto& variant : variants_) {
     if (variant.get() != verified) continue;
     variant->verified_state = nullptr;
-    variant->verified_state =
-        std::make_shared<const std::vector<trace::Saved>>(saved_state(session_->objects));
+    variant->verified_state = std::make_shared<const Checkpoint>(session_->objects);
   }
 }
 

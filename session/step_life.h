@@ -13,6 +13,7 @@
 #include "session/probing.h"
 #include "session/variant.h"
 #include "session/verification.h"
+#include "steptape/error.h"
 #include "steptape/session.h"
 #include "trace/model.h"
 
@@ -26,7 +27,9 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
  public:
   using Eager = std::function<pack::Results()>;
 
-  StepLife(SessionState& session, std::string name, std::string place);
+  /// `is_update`: made by Session::update. Such a step never throws for being refused: the step
+  /// before it has run.
+  StepLife(SessionState& session, std::string name, std::string place, bool is_update = false);
 
   std::optional<pack::Results> call(std::vector<pack::Leaf> leaves, const Eager& eager) override;
   Stats stats() const override;
@@ -66,6 +69,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void make_plan(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
   void drop_oldest();
+  void run_deferred();
   void note_verified(Variant& variant);
   void keep_or_put_back();
   void restart();
@@ -82,8 +86,10 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   bool must_restart_ = false;    ///< invalidate() was called inside the call that is under way
   Variant* verified_ = nullptr;  ///< by the call that is under way: its state is to be kept
   /// To be put back when the call that is under way is over.
-  std::shared_ptr<const std::vector<trace::Saved>> to_put_back_;
-  Deferred deferred_;  ///< of the call that is under way
+  std::shared_ptr<const Checkpoint> to_put_back_;
+  std::optional<Error> to_throw_;  ///< a failed audit, when the call that is under way is over
+  bool is_update_;                 ///< of an optimizer, behind a step: part of the user's call
+  Deferred deferred_;              ///< of the call that is under way
   Stats stats_;
   std::uint64_t variants_made_ = 0;
 };

@@ -1,9 +1,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <set>
 
 #include "live/ambient.h"
-#include "session/checkpoint.h"
+#include "live/tensors.h"
+#include "replayer/cpu/undo.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/writer.h"
@@ -28,6 +30,39 @@ auto adding_to(std::vector<trace::Saved>& saved) {
   };
 }
 
+/// Hyperparameters and step counters, by the paths that leaves have, and training flags.
+void add_numbers(const live::Objects& objects, std::vector<trace::Saved>& saved) {
+  const live::Snapshot snapshot = objects.snapshot();
+  const auto add = adding_to(saved);
+  for (const live::ModuleAt& module : snapshot.modules) {
+    add(module.path + ".training", {module.module->is_training()});
+  }
+  for (const trace::OptimizerLayout& layout : snapshot.optimizers) {
+    trace::for_each_number(layout, add);
+  }
+}
+
+/// Whole storages, each once, under the path of the first tensor on it: as recordings name buffers.
+std::vector<trace::Saved> state_of(const live::Objects& objects) {
+  std::vector<trace::Saved> saved;
+  std::set<const c10::StorageImpl*> seen;
+  for (const live::TensorAt& at : objects.snapshot().tensors) {
+    if (!at.tensor.defined() || live::unplannable_kind(at.tensor) || !at.tensor.device().is_cpu())
+      continue;
+    const c10::StorageImpl* storage = at.tensor.storage().unsafeGetStorageImpl();
+    if (!seen.insert(storage).second) continue;
+    saved.push_back({at.path, live::address_mod_64(*storage),
+                     trace::make_blob(storage->data(), storage->nbytes())});
+  }
+  add_numbers(objects, saved);
+  for (const auto& [path, generator] : objects.generators()) {
+    const at::Tensor state = replayer::cpu::state_of(generator);
+    saved.push_back(
+        {"generator." + path, 0, trace::make_blob(state.const_data_ptr(), state.nbytes())});
+  }
+  return saved;
+}
+
 }  // namespace
 
 trace::Trace SessionState::to_trace(bool with_state) const {
@@ -37,7 +72,7 @@ trace::Trace SessionState::to_trace(bool with_state) const {
   trace.environment = live::environment();
   for (const auto& step : steps) trace.steps.push_back(step->to_trace());
   if (!with_state) return trace;
-  trace.state = saved_state(objects);
+  trace.state = state_of(objects);
   const auto add = adding_to(trace.state);
   for (std::size_t i = 0; i < declared_last.host_values.size(); ++i) {
     trace::for_each_number(host_values[i].name, declared_last.host_values[i], add);

@@ -9,6 +9,7 @@
 #include "replayer/cpu/executor.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
+#include "session/checkpoint.h"
 #include "session/deferred.h"
 #include "steptape/stats.h"
 #include "trace/model.h"
@@ -35,7 +36,7 @@ struct Variant {
   double largest_ulps = -1;
   Deferred deferred = {};  ///< of the newest call that ran the function
   /// OnDivergence::kRestore: the session's state behind the newest call that verified this.
-  std::shared_ptr<const std::vector<trace::Saved>> verified_state = nullptr;
+  std::shared_ptr<const Checkpoint> verified_state = nullptr;
 
   PlanStats stats() const;
 };

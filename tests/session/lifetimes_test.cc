@@ -164,5 +164,38 @@ TEST(ThreadsTest, TwoSessionsAlternateInOneThread) {
   EXPECT_GE(train_a.stats().replayed + train_b.stats().replayed, 12U);
 }
 
+TEST(InvalidateTest, FromInsideAStepItEndsThePlansOfAllSteps) {
+  Session session(quiet());
+  double temperature = 1;
+  bool throws = false;
+  auto other = session.wrap("other", [&](at::Tensor x) { return x * temperature; });
+  auto step = session.wrap("step", [&](at::Tensor x) {
+    session.observe(x, [&](const at::Tensor&) {
+      if (temperature == 4) session.invalidate("seen");
+    });
+    if (temperature == 3) session.invalidate("temperature");
+    if (throws) throw std::runtime_error("stop");
+    return x * temperature;
+  });
+  const at::Tensor x = at::rand({4});
+  for (int i = 0; i < 8; ++i) {
+    other(x);
+    step(x);
+  }
+  ASSERT_GT(other.stats().replayed, 0U);
+  for (const double next : {3.0, 4.0}) {
+    temperature = next;
+    session.invalidate("before it");  // so that the function runs
+    step(x);
+    EXPECT_TRUE(same_bits(other(x), x * next)) << next;
+    for (int i = 0; i < 6; ++i) other(x);
+  }
+  temperature = 3;
+  throws = true;
+  session.invalidate("before it");
+  EXPECT_THROW(step(x), std::runtime_error);
+  EXPECT_TRUE(same_bits(other(x), x * 3));
+}
+
 }  // namespace
 }  // namespace steptape::tests

@@ -143,6 +143,70 @@ TEST(UpdateTest, InAStepInsideAStepItComesBehindTheOuterOneHoweverThatRuns) {
   EXPECT_GT(inner.stats().replayed + outer.stats().replayed, 10U) << session.explain();
 }
 
+TEST(UpdateTest, TheNamesOfItsStepsAreItsOwn) {
+  Session session(quiet());
+  EXPECT_THROW(session.wrap("optimizer.step()", [](at::Tensor x) { return x; }), Error);
+}
+
+TEST(UpdateTest, AFailedAuditThrowsBehindTheUpdate) {
+  SgdTraining eager({}, torch::optim::SGDOptions(0.1)), taped({}, torch::optim::SGDOptions(0.1));
+  Options options;
+  options.verify.rate = 1;
+  Session session(options);
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  double hidden = 1;
+  auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
+    taped.optimizer.zero_grad();
+    auto loss = torch::nn::functional::cross_entropy(taped.model->forward(x * hidden), y);
+    loss.backward();
+    session.update(taped.optimizer);
+    return loss;
+  });
+  int thrown = 0;
+  int i = 0;
+  for (const Batch& batch : make_batches(12)) {
+    hidden = ++i < 8 ? 1 : 2;
+    eager.step(batch.images * hidden, batch.labels);
+    try {
+      train(batch.images, batch.labels);
+    } catch (const Error&) {
+      ++thrown;
+    }
+    ASSERT_TRUE(all_same_bits(visible_state(*eager.model), visible_state(*taped.model))) << i;
+  }
+  EXPECT_EQ(thrown, 1) << session.explain();
+}
+
+TEST(UpdateTest, ARefusedUpdateNeverThrowsBehindAStepThatRan) {
+  AdamTraining eager({}, torch::optim::AdamOptions(0.01)),
+      taped({}, torch::optim::AdamOptions(0.01));
+  Options options = quiet();
+  options.on_refusal = OnRefusal::kThrow;
+  Session session(options);
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
+    for (const at::Tensor& parameter : taped.model->parameters()) parameter.mutable_grad().reset();
+    auto loss = torch::nn::functional::cross_entropy(taped.model->forward(x), y);
+    loss.backward();
+    session.update(taped.optimizer);
+    return loss;
+  });
+  for (const Batch& batch : make_batches(40)) {
+    // state that is new in every call: the update is a warm-up for ever
+    eager.optimizer.state().clear();
+    taped.optimizer.state().clear();
+    eager.step(batch.images, batch.labels);
+    try {
+      train(batch.images, batch.labels);
+    } catch (const Error&) {
+      // refused before it ran, which is what was asked for
+      return;
+    }
+    ASSERT_TRUE(all_same_bits(visible_state(*eager.model), visible_state(*taped.model)))
+        << session.explain();
+  }
+}
+
 template <typename SomeTraining>
 void train_and_save(SomeTraining& training, const std::vector<Batch>& batches,
                     const std::string& path) {

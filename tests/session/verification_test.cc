@@ -105,5 +105,36 @@ TEST(VerificationTest, WhatReplaysInDoubtHaveMadeIsPutBack) {
   EXPECT_TRUE(all_same_bits(verified, state()));
 }
 
+TEST(VerificationTest, StateIsPutBackThoughALookThrowsAndStoragesGrew) {
+  SgdTraining taped({}, torch::optim::SGDOptions(0.1));
+  Options options;
+  options.verify.rate = 1;
+  options.on_divergence = OnDivergence::kRestore;
+  Session session(options);
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  double hidden = 1;
+  auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
+    const at::Tensor loss = taped.step(x * hidden, y);
+    session.observe(loss, [&](const at::Tensor&) {
+      if (hidden != 1) throw std::runtime_error("look");
+    });
+    return loss;
+  });
+  const std::vector<Batch> batches = make_batches(12);
+  for (int i = 0; i < 10; ++i) train(batches[i].images, batches[i].labels);
+  const std::vector<at::Tensor> verified = copied(visible_state(*taped.model));
+  {
+    const torch::NoGradGuard no_grad;
+    at::Tensor& weight = taped.model->fc1->weight;
+    const at::Tensor big = at::zeros({weight.size(0) + 4, weight.size(1)});
+    big.slice(0, 0, weight.size(0)).copy_(weight);
+    weight.set_data(big.slice(0, 0, weight.size(0)));
+  }
+  hidden = 1.5;
+  EXPECT_THROW(train(batches[10].images, batches[10].labels), std::runtime_error);
+  ASSERT_TRUE(find(train.stats(), RefusalCode::kAuditDiverged)) << train.explain();
+  EXPECT_TRUE(all_same_bits(verified, visible_state(*taped.model)));
+}
+
 }  // namespace
 }  // namespace steptape::tests

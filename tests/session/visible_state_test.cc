@@ -162,5 +162,45 @@ TEST(VisibleResultTest, ArgumentsMayBeSlicesOfOneStorage) {
   EXPECT_EQ(step.stats().replayed, 5U) << step.explain();
 }
 
+TEST(VisibleGradientTest, AGradientThatIsReturnedIsTheOneOfThisCall) {
+  at::Tensor parameter = at::rand({4}).requires_grad_();
+  torch::optim::SGD optimizer({parameter}, 0.1);
+  Session session(quiet());
+  session.track("optimizer", optimizer);
+  at::Tensor seen;
+  auto step = session.wrap("step", [&](at::Tensor x) {
+    session.observe(parameter.grad(), [&](const at::Tensor& gradient) { seen = gradient; });
+    return std::make_pair(x * 2, parameter.grad());
+  });
+  for (int i = 0; i < 20; ++i) {
+    parameter.mutable_grad() = at::full({4}, i);
+    ASSERT_TRUE(same_bits(step(at::rand({4})).second, at::full({4}, i))) << step.explain();
+    ASSERT_TRUE(same_bits(seen, at::full({4}, i))) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 14U) << step.explain();
+}
+
+TEST(VisibleGradientTest, AGradientThatWasReplacedIsReturnedAndWritten) {
+  at::Tensor eager = at::ones({4}).requires_grad_(), taped = at::ones({4}).requires_grad_();
+  torch::optim::SGD optimizer({taped}, 0.1);
+  Session session(quiet());
+  session.track("optimizer", optimizer);
+  const auto accumulate = [](at::Tensor& parameter, const at::Tensor& x) {
+    (parameter * x).sum().backward();
+    return parameter.grad().slice(0, 1, 3);
+  };
+  auto step = session.wrap("step", [&](at::Tensor x) { return accumulate(taped, x); });
+  for (int i = 0; i < 30; ++i) {
+    if (i % 7 == 6) {
+      eager.mutable_grad() = eager.grad().clone();
+      taped.mutable_grad() = taped.grad().clone();
+    }
+    const at::Tensor x = at::rand({4});
+    ASSERT_TRUE(same_bits(accumulate(eager, x), step(x))) << i << step.explain();
+    ASSERT_TRUE(same_bits(eager.grad(), taped.grad())) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 20U) << step.explain();
+}
+
 }  // namespace
 }  // namespace steptape::tests
