@@ -84,7 +84,7 @@ class Session {
   /// Binds `function` as the step `name`; no other call can replay its plans. `function` is kept by
   /// value and must have one signature (no generic lambda). Arguments are tensors and host values
   /// (which a plan guards by value); results are tensors. Throws Error (invalid_argument) when the
-  /// name is taken.
+  /// name is taken, or ends in ".step()" as those of `update` do.
   template <typename Function>
   auto wrap(const std::string& name, Function function,
             std::source_location location = std::source_location::current());
