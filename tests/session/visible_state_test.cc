@@ -155,7 +155,7 @@ TEST(VisibleResultTest, ArgumentsMayBeSlicesOfOneStorage) {
   const at::Tensor series = at::rand({64, 16});
   Session session(quiet());
   auto step = session.wrap("pair", [](at::Tensor x, at::Tensor y) { return (x * y).sum(0); });
-  for (int i = 0; i < 8; ++i) {
+  for (std::int64_t i = 0; i < 8; ++i) {
     const at::Tensor x = series.narrow(0, 4 * i, 8), y = series.narrow(0, 4 * i + 4, 8);
     EXPECT_TRUE(same_bits(step(x, y), (x * y).sum(0)));
   }
