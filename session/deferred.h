@@ -26,6 +26,8 @@ struct Deferred {
   /// Puts off further what a step inside this one has put off: when this one is recorded the inner
   /// one is a part of it, and all that it puts off comes behind this one as well.
   void take_over(Deferred&& inner);
+  /// What may be kept for replays: they have tensors of their own.
+  Deferred without_tensors() const { return {updates, looks, {}}; }
   /// Steps the optimizers by `step`, then shows the tensors. What one of them throws passes
   /// through.
   void run(const std::function<void(torch::optim::Optimizer&)>& step) const;

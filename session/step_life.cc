@@ -33,13 +33,6 @@ recorder::Interceptor* listener_of(Interception choice) {
   }
 }
 
-Refusal refusal_for(RefusalCode code, const Divergence& divergence, const std::string& more = "") {
-  Refusal refusal = make_refusal(code, divergence.path + ": " + divergence.text + more);
-  refusal.op = divergence.op;
-  refusal.op_index = divergence.op_index;
-  return refusal;
-}
-
 }  // namespace
 
 StepLife::StepLife(SessionState& session, std::string name, std::string place, bool is_update)
@@ -243,9 +236,8 @@ Verified StepLife::verify(Variant& variant, const Eager& eager) {
   Verified verified = session::verify(
       variant, entry_, [&] { return run_function(eager, InsideStep::Depth::kWatched); },
       listener_of(session_->options.interception));
-  variant.deferred = deferred_;
-  variant.deferred.tensors.clear();
-  if (!verified.divergence && paths_of(deferred_) != variant.recording->updates) {
+  variant.deferred = deferred_.without_tensors();
+  if (!verified.is_wrong() && paths_of(deferred_) != variant.recording->updates) {
     verified.divergence = Divergence{"updates", "the eager step steps other optimizers behind it"};
   }
   ++stats_.steps;
@@ -260,10 +252,8 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
          make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
     note_change(variant, *verified.changed);
-  } else if (!verified.failure.empty()) {
-    drop(variant, make_refusal(RefusalCode::kTrialDiverged, "the plan threw: " + verified.failure));
-  } else if (verified.divergence) {
-    drop(variant, refusal_for(RefusalCode::kTrialDiverged, *verified.divergence));
+  } else if (verified.is_wrong()) {
+    drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
   } else {
     variant.trusted = true;
     variant.guards->optimizers().settle();
@@ -282,27 +272,22 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
     note_change(variant, *verified.changed);
     return;
   }
-  if (verified.failure.empty() && !verified.divergence) {
+  if (!verified.is_wrong()) {
     if (verified.skipped) return;
     variant.guards->optimizers().settle();
     note_verified(variant);
     return;
   }
-  const std::string found = verified.divergence
-                                ? verified.divergence->path + ": " + verified.divergence->text
-                                : "the plan threw: " + verified.failure;
   if (is_new) {
     // no replay has used the new value: the plan stays, for the values it was verified with
-    count(
-        make_refusal(RefusalCode::kScalarVaries,
-                     "a hyperparameter enters the step in a way that no formula covers; " + found));
+    count(make_refusal(
+        RefusalCode::kScalarVaries,
+        "a hyperparameter enters the step in a way that no formula covers; " + verified.text()));
     variant.guards->optimizers().pin();
     return;
   }
-  const std::string more = "; " + std::to_string(variant.replays) + " replays before it";
-  const Refusal refusal = verified.divergence
-                              ? refusal_for(RefusalCode::kAuditDiverged, *verified.divergence, more)
-                              : make_refusal(RefusalCode::kAuditDiverged, found + more);
+  const Refusal refusal = verified.refusal(
+      RefusalCode::kAuditDiverged, "; " + std::to_string(variant.replays) + " replays before it");
   to_put_back_ = variant.verified_state;
   drop(variant, refusal);
   if (session_->options.on_divergence == OnDivergence::kThrow) {
@@ -390,8 +375,7 @@ void StepLife::make_plan(recorder::Recorded recorded) {
   try {
     auto variant = make_variant(std::move(recorded), *session_, variants_made_++);
     variant->last_use = stats_.steps;
-    variant->deferred = deferred_;
-    variant->deferred.tensors.clear();
+    variant->deferred = deferred_.without_tensors();
     const std::string path =
         Aftermath::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
     if (!path.empty()) {

@@ -7,6 +7,7 @@
 #include "recorder/op_digests.h"
 #include "replayer/cpu/undo.h"
 #include "session/ulps.h"
+#include "trace/refusals.h"
 #include "trace/text.h"
 
 namespace steptape::session {
@@ -252,6 +253,19 @@ class Verification {
 };
 
 }  // namespace
+
+std::string Verified::text() const {
+  return divergence ? divergence->path + ": " + divergence->text : "the plan threw: " + failure;
+}
+
+Refusal Verified::refusal(RefusalCode code, const std::string& more) const {
+  Refusal refusal = trace::make_refusal(code, text() + more);
+  if (divergence) {
+    refusal.op = divergence->op;
+    refusal.op_index = divergence->op_index;
+  }
+  return refusal;
+}
 
 Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor) {

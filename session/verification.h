@@ -12,6 +12,7 @@
 #include "recorder/recorder.h"
 #include "replayer/cpu/executor.h"
 #include "session/variant.h"
+#include "steptape/refusal.h"
 #include "trace/digest.h"
 
 namespace steptape::session {
@@ -32,6 +33,12 @@ struct Verified {
   std::string failure;
   /// The plan was not for this call after all, which it found out in mid-run.
   std::optional<replayer::cpu::Changed> changed;
+
+  /// The plan is not to be trusted: it left other bits, or threw.
+  bool is_wrong() const { return divergence || !failure.empty(); }
+  /// How it is wrong.
+  std::string text() const;
+  Refusal refusal(RefusalCode code, const std::string& more = "") const;
 };
 
 /// Runs the plan of `variant` and the eager step from the same state, and compares what they leave:

@@ -43,7 +43,8 @@ Writes writes_of(const trace::Recording& recording) {
         [](const trace::HostRead& read) { return static_cast<std::size_t>(read.op); });
     if (effects.may_throw_on_data && !is_read) result.last_throwing_op = at;
   }
-  for (const std::int64_t earliest : earliest_of_reads(recording)) {
+  result.earliest_reads = earliest_of_reads(recording);
+  for (const std::int64_t earliest : result.earliest_reads) {
     result.last_throwing_op = std::max(result.last_throwing_op, earliest);
   }
   for (trace::BufferId buffer = 0; buffer < first.size(); ++buffer) {

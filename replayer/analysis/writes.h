@@ -19,6 +19,7 @@ struct Writes {
   /// value for the host (earliest_of_reads); -1 when there is none.
   std::int64_t last_throwing_op = -1;
   bool draws_random = false;
+  std::vector<std::int64_t> earliest_reads;  ///< see earliest_of_reads
 };
 
 /// Buffers that an op writes, of those that it is given. None for an operator that this process

@@ -11,7 +11,6 @@
 #include "live/operators.h"
 #include "live/tensors.h"
 #include "live/values.h"
-#include "replayer/analysis/reads.h"
 #include "replayer/analysis/writes.h"
 #include "replayer/cpu/call.h"
 #include "replayer/cpu/host_numbers.h"
@@ -58,17 +57,17 @@ struct Executor::Impl {
 
   Impl(Program lowered, const GeneratorOf& generator)
       : program(std::move(lowered)), memory(program) {
-    sort_buffers();
+    const Writes writes = writes_of(recording());
+    sort_buffers(writes);
     prepare_calls(generator);
-    hoist_reads();
+    hoist_reads(writes.earliest_reads);
     plan_releases();
     numbers.emplace(program, memory, calls);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
 
-  void sort_buffers() {
-    const Writes writes = writes_of(recording());
+  void sort_buffers(const Writes& writes) {
     last_deciding_op = writes.last_throwing_op;
     const std::int64_t last_throwing_op = std::max(writes.last_throwing_op, last_allocating_op());
     std::vector<std::size_t> position(program.buffers.size(), 0);
@@ -148,8 +147,7 @@ struct Executor::Impl {
     }
   }
 
-  void hoist_reads() {
-    const std::vector<std::int64_t> earliest = earliest_of_reads(recording());
+  void hoist_reads(const std::vector<std::int64_t>& earliest) {
     for (std::size_t i = 0; i < earliest.size(); ++i) {
       const auto read = std::ranges::find(calls, recording().reads[i].op, &Call::op);
       if (read != calls.end()) read->at = earliest[i];

@@ -1,6 +1,5 @@
 #include "replayer/cpu/host_numbers.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -57,16 +56,19 @@ HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Cal
       read_values_(recording().reads.size()) {
   const auto& reads = recording().reads;
   for (trace::Index i = 0; i < reads.size(); ++i) read_of_[reads[i].op] = i;
-  for (Call& call : calls_) call.read = read_of_[call.op];
-  for (const trace::ScalarSite& site : recording().scalars) prepare(site);
+  std::vector<trace::Index> call_of(recording().ops.size(), trace::kNone);
+  for (trace::Index i = 0; i < calls_.size(); ++i) {
+    calls_[i].read = read_of_[calls_[i].op];
+    call_of[calls_[i].op] = i;
+  }
+  for (const trace::ScalarSite& site : recording().scalars) prepare(site, call_of);
 }
 
-void HostNumbers::prepare(const trace::ScalarSite& site) {
+void HostNumbers::prepare(const trace::ScalarSite& site, const std::vector<trace::Index>& call_of) {
   Patch patch{0, site, recorded_number(recording(), site)};
   if (site.op != trace::kNone) {
-    const auto at = std::ranges::find(calls_, site.op, &Call::op);
-    if (at == calls_.end()) return;
-    patch.call = static_cast<std::size_t>(at - calls_.begin());
+    if (call_of[site.op] == trace::kNone) return;
+    patch.call = call_of[site.op];
   } else if (program_.buffers[site.buffer].placement != Placement::kConstant) {
     return;
   }

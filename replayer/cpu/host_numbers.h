@@ -34,7 +34,8 @@ class HostNumbers {
     trace::Value recorded;  ///< its kind stays; its value is the one that stands there now
   };
   const trace::Recording& recording() const { return *program_.recording; }
-  void prepare(const trace::ScalarSite& site);
+  /// `call_of` has the position in `calls` of each op, or kNone.
+  void prepare(const trace::ScalarSite& site, const std::vector<trace::Index>& call_of);
   void apply(const Patch& patch);
 
   const Program& program_;

@@ -10,6 +10,17 @@ struct Unknown : torch::optim::SGD {
   using SGD::SGD;
 };
 
+/// Training::step with the update put off.
+template <typename SomeTraining>
+at::Tensor deferring_step(Session& session, SomeTraining& training, const Batch& batch) {
+  training.optimizer.zero_grad();
+  auto loss =
+      torch::nn::functional::cross_entropy(training.model->forward(batch.images), batch.labels);
+  loss.backward();
+  session.update(training.optimizer);
+  return loss;
+}
+
 TEST(UpdateTest, AnUnknownOptimizerStepsBehindEveryReplay) {
   using UnknownTraining = Training<Unknown, torch::optim::SGDOptions>;
   const torch::optim::SGDOptions options = torch::optim::SGDOptions(0.1).momentum(0.9);
@@ -17,11 +28,7 @@ TEST(UpdateTest, AnUnknownOptimizerStepsBehindEveryReplay) {
   Session session(quiet());
   session.track("model", taped.model).track("optimizer", taped.optimizer);
   auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
-    taped.optimizer.zero_grad();
-    auto loss = torch::nn::functional::cross_entropy(taped.model->forward(x), y);
-    loss.backward();
-    session.update(taped.optimizer);
-    return loss;
+    return deferring_step(session, taped, {x, y});
   });
   double rate = 0.1;
   for (const Batch& batch : make_batches(40)) {
@@ -117,11 +124,7 @@ TEST(UpdateTest, InAStepInsideAStepItComesBehindTheOuterOneHoweverThatRuns) {
                                                 batch.labels);
   };
   auto inner = session.wrap("inner", [&](at::Tensor x, at::Tensor y) {
-    taped.optimizer.zero_grad();
-    auto loss = loss_of(taped, {x, y});
-    loss.backward();
-    session.update(taped.optimizer);
-    return loss;
+    return deferring_step(session, taped, {x, y});
   });
   double sign = 1;
   auto outer = session.wrap("outer", [&](at::Tensor x, at::Tensor y) {
@@ -156,11 +159,7 @@ TEST(UpdateTest, AFailedAuditThrowsBehindTheUpdate) {
   session.track("model", taped.model).track("optimizer", taped.optimizer);
   double hidden = 1;
   auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
-    taped.optimizer.zero_grad();
-    auto loss = torch::nn::functional::cross_entropy(taped.model->forward(x * hidden), y);
-    loss.backward();
-    session.update(taped.optimizer);
-    return loss;
+    return deferring_step(session, taped, {x * hidden, y});
   });
   int thrown = 0;
   int i = 0;
@@ -213,11 +212,7 @@ void train_and_save(SomeTraining& training, const std::vector<Batch>& batches,
   Session session(quiet());
   session.track("model", training.model).track("optimizer", training.optimizer);
   auto train = session.wrap("train", [&](at::Tensor x, at::Tensor y) {
-    training.optimizer.zero_grad();
-    auto loss = torch::nn::functional::cross_entropy(training.model->forward(x), y);
-    loss.backward();
-    session.update(training.optimizer);
-    return loss;
+    return deferring_step(session, training, {x, y});
   });
   for (const Batch& batch : batches) train(batch.images, batch.labels);
   ASSERT_GT(train.stats().replayed, 0U) << train.explain();
