@@ -8,10 +8,10 @@ TRACE ?= out/digits.tape
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test bench format lint asan tsan install clean
+.PHONY: help setup configure build demo test test-python bench format lint asan tsan install clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup:
 	@scripts/setup.sh
@@ -32,9 +32,15 @@ demo: configure ## train on digits, replay, and go on in a second process withou
 	@echo; echo "== second process, without the model's code: digits_continue $(TRACE)"
 	@$(BUILD)/examples/digits/digits_continue $(TRACE)
 
-test: build ## build and run every test
+test: build ## build and run every test, of C++ and, with the release preset, of Python
 	@echo "test: $(BUILD)/"
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(TEST_JOBS)
+ifeq ($(PRESET),release)
+	@$(MAKE) --no-print-directory test-python
+endif
+
+test-python: setup ## build the wheel into a fresh environment and run the Python tests
+	@scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"

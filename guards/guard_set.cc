@@ -16,6 +16,7 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       ambient_(live::Ambient::current()),
       modules_(snapshot),
       optimizers_(recording, objects, snapshot),
+      foreign_(recording, objects, snapshot),
       tracked_(recording, positions_of(recording, bound), snapshot),
       inputs_(recording, positions_of(recording, bound)),
       overlap_(recording, bound, written) {
@@ -37,6 +38,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   entry.leaves.assign(recording_.leaves.size(), 0);
   entry.has_unseen_hyperparameter = false;
   if (Verdict verdict = modules_.check(); !verdict) return verdict;
+  if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
   if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
   if (Verdict verdict = inputs_.check(arguments, entry.memory, entry.leaves); !verdict) {
     return verdict;
@@ -47,6 +49,16 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
   return overlap_.check(entry.memory);
+}
+
+void GuardSet::settle() {
+  optimizers_.settle();
+  foreign_.settle();
+}
+
+void GuardSet::pin() {
+  optimizers_.pin();
+  foreign_.pin();
 }
 
 Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {

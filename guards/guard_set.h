@@ -6,6 +6,7 @@
 
 #include "guards/ambient_guard.h"
 #include "guards/entry.h"
+#include "guards/foreign_guard.h"
 #include "guards/input_guard.h"
 #include "guards/module_guard.h"
 #include "guards/optimizer_guard.h"
@@ -38,7 +39,11 @@ class GuardSet {
 
   const TrackedGuard& tracked() const { return tracked_; }
   const OptimizerGuard& optimizers() const { return optimizers_; }
-  OptimizerGuard& optimizers() { return optimizers_; }
+
+  /// The plan was verified with the hyperparameters as they are now: they count as seen.
+  void settle();
+  /// The plan went wrong with them: it holds for the recorded ones alone from here on.
+  void pin();
 
  private:
   Verdict check_declared(const Declared& declared, Entry& entry) const;
@@ -55,6 +60,7 @@ class GuardSet {
   AmbientGuard ambient_;
   ModuleGuard modules_;
   OptimizerGuard optimizers_;
+  ForeignGuard foreign_;
   TrackedGuard tracked_;
   InputGuard inputs_;
   OverlapGuard overlap_;

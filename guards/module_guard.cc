@@ -19,7 +19,8 @@ struct Registered : torch::nn::Module {
 
 ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
   for (const live::ModuleAt& at : snapshot.modules) {
-    Node node{at.path, at.module, at.module->is_training(), {}, {}, {}};
+    if (at.module == nullptr) continue;
+    Node node{at.path, at.module, at.training, {}, {}, {}};
     for (const auto& item : Registered::parameters_of(*at.module)) {
       node.parameters.emplace_back(item.key(), item.value().unsafeGetTensorImpl());
     }

@@ -67,10 +67,12 @@ OptimizerGuard::Watched OptimizerGuard::watch(const trace::Recording& recording,
     std::array<double, kMostNumbers> values{};
     live::read_numbers(groups[g], values);
     for (std::size_t k = 0; k < names.size(); ++k) {
-      group.numbers.push_back({names[k], values[k],
-                               trace::find_leaf(recording, trace::LeafKind::kHyperparameter,
-                                                group.path + "." + names[k]),
-                               !layout.has_formulas, false});
+      const std::string number = group.path + "." + names[k];
+      const auto kind =
+          layout.has_formulas ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
+      group.numbers.add(number, values[k],
+                        trace::find_leaf(recording, trace::LeafKind::kHyperparameter, number),
+                        kind);
     }
     if (names.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
     watched.groups.push_back(std::move(group));
@@ -118,17 +120,7 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
   }
   std::array<double, kMostNumbers> values{};
   live::read_numbers(now, values);
-  for (std::size_t k = 0; k < group.numbers.size(); ++k) {
-    const Number& number = group.numbers[k];
-    if (number.leaf != trace::kNone) entry.leaves[number.leaf] = values[k];
-    if (trace::Real{values[k]} == trace::Real{number.recorded}) continue;
-    if (number.is_literal) {
-      return failed(group.path + "." + number.name,
-                    trace::print_value({trace::Real{number.recorded}}),
-                    trace::print_value({trace::Real{values[k]}}));
-    }
-    entry.has_unseen_hyperparameter |= !number.is_seen;
-  }
+  if (Verdict verdict = group.numbers.check(values, entry); !verdict) return verdict;
   if (group.literals.empty()) return {};
   const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
   for (std::size_t i = 0; i < group.literals.size(); ++i) {
@@ -161,26 +153,23 @@ Verdict OptimizerGuard::check_states(const Watched& watched, Entry& entry) {
 }
 
 template <typename Visit>
-void OptimizerGuard::for_each_number(Visit&& visit) {
+void OptimizerGuard::for_each_group(Visit&& visit) {
   for (Watched& watched : optimizers_) {
     const auto& groups = watched.optimizer->param_groups();
     for (std::size_t g = 0; g < std::min(groups.size(), watched.groups.size()); ++g) {
       std::array<double, kMostNumbers> values{};
       live::read_numbers(groups[g], values);
-      for (std::size_t k = 0; k < watched.groups[g].numbers.size(); ++k) {
-        Number& number = watched.groups[g].numbers[k];
-        if (trace::Real{number.recorded} != trace::Real{values[k]}) visit(number);
-      }
+      visit(watched.groups[g].numbers, values);
     }
   }
 }
 
 void OptimizerGuard::settle() {
-  for_each_number([](Number& number) { number.is_seen = true; });
+  for_each_group([](VaryingNumbers& numbers, auto& values) { numbers.settle(values); });
 }
 
 void OptimizerGuard::pin() {
-  for_each_number([](Number& number) { number.is_literal |= !number.is_seen; });
+  for_each_group([](VaryingNumbers& numbers, auto& values) { numbers.pin(values); });
 }
 
 std::int64_t* OptimizerGuard::counter_of(const Watched& watched, const State& state) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "guards/entry.h"
+#include "guards/varying_numbers.h"
 #include "live/objects.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
@@ -36,16 +37,9 @@ class OptimizerGuard {
   const std::vector<trace::Advance>& advances() const { return advances_; }
 
  private:
-  struct Number {
-    std::string name;
-    double recorded;
-    trace::Index leaf;  ///< kNone: no formula reads it
-    bool is_literal;    ///< must be the recorded one
-    bool is_seen;       ///< other values than the recorded one have been verified
-  };
   struct Group {
     std::string path;  ///< "optimizer.param_groups[0]"
-    std::vector<Number> numbers;
+    VaryingNumbers numbers;
     std::vector<trace::NamedValue> literals;  ///< of an options class that has more than numbers
     std::vector<const c10::TensorImpl*> parameters;
   };
@@ -72,8 +66,9 @@ class OptimizerGuard {
                              const torch::optim::OptimizerParamGroup& now, Entry& entry);
   static Verdict check_states(const Watched& watched, Entry& entry);
   std::int64_t* counter_of(const Watched& watched, const State& state) const;
+  /// Calls `visit(numbers, values)` for each group, with its values as they are now.
   template <typename Visit>
-  void for_each_number(Visit&& visit);
+  void for_each_group(Visit&& visit);
 
   std::vector<Watched> optimizers_;
   std::vector<trace::Advance> advances_;

@@ -6,6 +6,27 @@
 #include "steptape/error.h"
 
 namespace steptape::guards {
+namespace {
+
+using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+Weak weakly(const at::Tensor& tensor) { return Weak(tensor.getIntrusivePtr()); }
+
+/// A handle that counts for nothing, of a tensor that is alive while it is looked at.
+class Borrowed {
+ public:
+  explicit Borrowed(c10::TensorImpl* impl)
+      : tensor_(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(impl)) {}
+  ~Borrowed() { tensor_.unsafeReleaseTensorImpl(); }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  const at::Tensor& tensor() const { return tensor_; }
+
+ private:
+  at::Tensor tensor_;
+};
+
+}  // namespace
 
 TrackedGuard::TrackedGuard(const trace::Recording& recording,
                            const std::vector<std::int64_t>& position,
@@ -26,7 +47,7 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
                                             tracked.path + " and is " + snapshot.tensors[i].path);
     }
     Watched watched{tracked.path,
-                    snapshot.tensors[i].tensor,
+                    weakly(snapshot.tensors[i].tensor),
                     tracked.role == trace::Role::kGradient,
                     nullptr,
                     nullptr,
@@ -36,9 +57,9 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
                     -1};
     if (watched.is_gradient) {
       constexpr std::size_t kSuffix = sizeof(".grad") - 1;
-      watched.tensor = parameters.at(tracked.path.substr(0, tracked.path.size() - kSuffix));
+      watched.tensor = weakly(parameters.at(tracked.path.substr(0, tracked.path.size() - kSuffix)));
     }
-    watched.hooks = live::hooks_of(watched.tensor);
+    watched.hooks = live::hooks_of(at::Tensor(watched.tensor.lock()));
     if (tracked.tensor != trace::kNoTensor) {
       watched.geometry = &recording.tensors[tracked.tensor];
       watched.buffer = &recording.buffers[watched.geometry->buffer];
@@ -57,7 +78,9 @@ Verdict TrackedGuard::check(std::span<void*> memory) const {
 }
 
 Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory) {
-  const at::Tensor& tensor = watched.is_gradient ? watched.tensor.grad() : watched.tensor;
+  if (watched.tensor.use_count() == 0) return failed(watched.path, "alive", "freed");
+  const Borrowed owner(watched.tensor._unsafe_get_target());
+  const at::Tensor& tensor = watched.is_gradient ? owner.tensor().grad() : owner.tensor();
   if (tensor.defined() != (watched.geometry != nullptr)) {
     return failed(watched.path, tensor.defined() ? "None" : "defined",
                   tensor.defined() ? "defined" : "None");
@@ -74,7 +97,7 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
     return failed(watched.path + ".requires_grad", watched.requires_grad ? "true" : "false",
                   tensor.requires_grad() ? "true" : "false");
   }
-  if (live::hooks_of(watched.tensor) != watched.hooks) {
+  if (live::hooks_of(owner.tensor()) != watched.hooks) {
     return failed(watched.path + " (hooks)", "those of the recording", "others");
   }
   if (watched.position < 0) return {};
@@ -101,14 +124,22 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
 at::Tensor TrackedGuard::live_tensor(trace::BufferId buffer) const {
   for (const Watched& watched : watched_) {
     if (watched.geometry == nullptr || watched.geometry->buffer != buffer) continue;
-    return watched.is_gradient ? watched.tensor.grad() : watched.tensor;
+    const at::Tensor owner(watched.tensor.lock());
+    return watched.is_gradient ? owner.grad() : owner;
   }
   return {};
 }
 
+std::size_t TrackedGuard::position_of(const std::string& path) const {
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (!watched_[i].is_gradient && watched_[i].path == path) return i;
+  }
+  throw Error(ErrorCode::kInternal, "no tracked tensor has the path " + path);
+}
+
 at::Tensor TrackedGuard::parameter(const std::string& path) const {
   for (const Watched& watched : watched_) {
-    if (!watched.is_gradient && watched.path == path) return watched.tensor;
+    if (!watched.is_gradient && watched.path == path) return at::Tensor(watched.tensor.lock());
   }
   return {};
 }

@@ -26,14 +26,21 @@ class TrackedGuard {
   /// does.
   at::Tensor live_tensor(trace::BufferId buffer) const;
   /// The tensor of Recording::tracked at `position`; of a gradient, its parameter.
-  const at::Tensor& tensor(std::size_t position) const { return watched_[position].tensor; }
+  at::Tensor tensor(std::size_t position) const {
+    return at::Tensor(watched_[position].tensor.lock());
+  }
+  /// Where the parameter of a path stands in Recording::tracked; throws Error (internal) when there
+  /// is none.
+  std::size_t position_of(const std::string& path) const;
   /// The parameter of a path; undefined when there is none.
   at::Tensor parameter(const std::string& path) const;
 
  private:
   struct Watched {
     std::string path;
-    at::Tensor tensor;  ///< of a gradient: the parameter
+    /// Of a gradient: the parameter. Weakly, so that a plan keeps none alive and none seems used by
+    /// others.
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
     bool is_gradient;
     const trace::Tensor* geometry;  ///< null: a gradient that was None
     const trace::Buffer* buffer;

@@ -24,7 +24,8 @@ void check_name(const std::string& name, const Objects::Impl& impl) {
   }
   const auto taken = [&](const auto& named) { return named.name == name; };
   if (std::ranges::any_of(impl.modules, taken) || std::ranges::any_of(impl.optimizers, taken) ||
-      std::ranges::any_of(impl.tensors, taken) || std::ranges::any_of(impl.generators, taken)) {
+      std::ranges::any_of(impl.foreign, taken) || std::ranges::any_of(impl.tensors, taken) ||
+      std::ranges::any_of(impl.generators, taken)) {
     throw Error(ErrorCode::kInvalidArgument,
                 c10::str("the name '", name, "' is tracked already: take another"));
   }
@@ -69,6 +70,25 @@ void Objects::track(std::string name, std::shared_ptr<torch::optim::Optimizer> o
   impl_->order.push_back(optimizer.get());
 }
 
+void Objects::track(std::string name, std::shared_ptr<const ForeignModules> modules) {
+  check_name(name, *impl_);
+  impl_->order.push_back(modules->identity());
+  const ForeignModules* kind = modules.get();
+  impl_->foreign.push_back({std::move(name), std::move(modules), kind, nullptr});
+}
+
+void Objects::track(std::string name, std::shared_ptr<const ForeignOptimizer> optimizer) {
+  check_name(name, *impl_);
+  impl_->order.push_back(optimizer->identity());
+  const ForeignOptimizer* kind = optimizer.get();
+  impl_->foreign.push_back({std::move(name), std::move(optimizer), nullptr, kind});
+}
+
+void Objects::track(std::string name, std::shared_ptr<const Foreign> object) {
+  check_name(name, *impl_);
+  impl_->foreign.push_back({std::move(name), std::move(object), nullptr, nullptr});
+}
+
 void Objects::track(std::string name, at::Tensor tensor) {
   check_name(name, *impl_);
   if (!tensor.defined()) {
@@ -98,6 +118,11 @@ void Objects::check_alive() const {
   };
   check(impl_->modules, "module");
   check(impl_->optimizers, "optimizer");
+  for (const NamedForeign& foreign : impl_->foreign) {
+    if (foreign.object->is_alive()) continue;
+    throw Error(ErrorCode::kFailedPrecondition,
+                c10::str("'", foreign.name, "' was tracked and no longer exists"));
+  }
 }
 
 std::vector<std::pair<std::string, torch::optim::Optimizer*>> Objects::optimizers() const {
@@ -112,6 +137,14 @@ std::vector<std::pair<std::string, at::Generator>> Objects::generators() const {
   std::vector<std::pair<std::string, at::Generator>> result;
   for (const auto& generator : impl_->generators) {
     result.emplace_back(generator.name, generator.generator);
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, std::shared_ptr<const Foreign>>> Objects::foreign() const {
+  std::vector<std::pair<std::string, std::shared_ptr<const Foreign>>> result;
+  for (const NamedForeign& foreign : impl_->foreign) {
+    result.emplace_back(foreign.name, foreign.object);
   }
   return result;
 }
@@ -133,6 +166,10 @@ std::string Objects::text() const {
   for (const auto& module : impl_->modules) add(module.name, "module");
   for (const auto& optimizer : impl_->optimizers) {
     add(optimizer.name, optimizer.is_alive() ? type_name(*optimizer.object) : "dead optimizer");
+  }
+  for (const NamedForeign& foreign : impl_->foreign) {
+    if (foreign.modules != nullptr) add(foreign.name, "module");
+    if (foreign.optimizer != nullptr) add(foreign.name, foreign.optimizer->type());
   }
   for (const auto& tensor : impl_->tensors) add(tensor.name, "tensor");
   for (const auto& generator : impl_->generators) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "live/foreign.h"
 #include "trace/model.h"
 
 /// The objects a user tracked, and what they hold at one moment.
@@ -26,7 +27,12 @@ struct TensorAt {
 
 struct ModuleAt {
   std::string path;
-  const torch::nn::Module* module;
+  const torch::nn::Module* module;  ///< null: one of another language
+  std::string foreign_type;         ///< of such a one
+  bool training;
+
+  /// "torch::nn::LinearImpl"; of another language, as its front end calls it.
+  std::string type() const;
 };
 
 /// What all tracked objects held at one moment, in a fixed order: parameters, module buffers,
@@ -60,6 +66,11 @@ class Objects {
   void track(std::string name, std::shared_ptr<torch::nn::Module> module);
   void track(std::string name, torch::optim::Optimizer& optimizer);
   void track(std::string name, std::shared_ptr<torch::optim::Optimizer> optimizer);
+  /// Objects of another language: a tree of modules, an optimizer, or anything else that plans
+  /// depend on.
+  void track(std::string name, std::shared_ptr<const ForeignModules> modules);
+  void track(std::string name, std::shared_ptr<const ForeignOptimizer> optimizer);
+  void track(std::string name, std::shared_ptr<const Foreign> object);
   void track(std::string name, at::Tensor tensor);
   void track(std::string name, at::Generator generator);
 
@@ -70,6 +81,7 @@ class Objects {
   /// Optimizers by path, for guards; and generators: "default" is LibTorch's CPU generator.
   std::vector<std::pair<std::string, torch::optim::Optimizer*>> optimizers() const;
   std::vector<std::pair<std::string, at::Generator>> generators() const;
+  std::vector<std::pair<std::string, std::shared_ptr<const Foreign>>> foreign() const;
   /// The path of a generator, or "" when it is neither the default nor tracked.
   std::string path_of(const at::Generator& generator) const;
   /// Addresses that identify the tracked modules, optimizers and tensors in this process.

@@ -1,11 +1,14 @@
 #include <c10/util/StringUtil.h>
+#include <c10/util/Type.h>
 #include <c10/util/flat_hash_map.h>
 
 #include <string>
+#include <typeinfo>
 
 #include "live/objects.h"
 #include "live/optimizer_layout.h"
 #include "live/tracked_objects.h"
+#include "trace/numbers.h"
 
 namespace steptape::live {
 namespace {
@@ -17,13 +20,44 @@ class SnapshotBuilder {
   Snapshot build(const Objects::Impl& objects) {
     for (const auto& module : objects.modules) add_module(module.name, *module.object);
     for (const auto& module : snapshot_.modules) add_parameters(module);
+    std::vector<std::pair<std::string, ForeignModule>> foreign;
+    for (const NamedForeign& object : objects.foreign) {
+      if (object.modules == nullptr) continue;
+      for (ForeignModule& module : object.modules->modules()) {
+        foreign.emplace_back(module.path.empty() ? object.name : object.name + "." + module.path,
+                             std::move(module));
+      }
+    }
+    for (const auto& [path, module] : foreign) {
+      snapshot_.modules.push_back({path, nullptr, module.type, module.training});
+      add_all(path, trace::Role::kParameter, module.parameters);
+    }
     for (const auto& optimizer : objects.optimizers)
       add_parameters(optimizer.name, *optimizer.object);
+    std::vector<std::vector<ForeignOptimizer::Group>> groups;
+    for (const NamedForeign& object : objects.foreign) {
+      if (object.optimizer == nullptr) continue;
+      groups.push_back(object.optimizer->groups());
+      for (std::size_t g = 0; g < groups.back().size(); ++g) {
+        add_parameters(object.name, g, groups.back()[g].parameters);
+      }
+    }
     const std::size_t parameters = snapshot_.tensors.size();
     // a parameter, its gradient, and the two moments that most optimizers keep
     snapshot_.tensors.reserve(4 * parameters);
-    for (const auto& module : snapshot_.modules) add_buffers(module);
+    for (const auto& module : snapshot_.modules) {
+      if (module.module != nullptr) add_buffers(module);
+    }
+    for (const auto& [path, module] : foreign) {
+      add_all(path, trace::Role::kModuleBuffer, module.buffers);
+    }
     for (const auto& optimizer : objects.optimizers) add_layout(optimizer.name, *optimizer.object);
+    std::size_t next = 0;
+    for (const NamedForeign& object : objects.foreign) {
+      if (object.optimizer != nullptr) {
+        add_layout(object.name, *object.optimizer, std::move(groups[next++]));
+      }
+    }
     for (const auto& named : objects.tensors) add(named.name, trace::Role::kCarried, named.tensor);
     for (std::size_t k = 0; k < parameters; ++k) add_gradient(k);
     return std::move(snapshot_);
@@ -32,7 +66,7 @@ class SnapshotBuilder {
  private:
   void add_module(const std::string& path, const torch::nn::Module& module) {
     if (!seen_.insert(&module).second) return;
-    snapshot_.modules.push_back({path, &module});
+    snapshot_.modules.push_back({path, &module, {}, module.is_training()});
     for (const auto& child : module.named_children()) {
       add_module(path + "." + child.key(), *child.value());
     }
@@ -46,14 +80,21 @@ class SnapshotBuilder {
 
   void add_parameters(const std::string& path, const Optimizer& optimizer) {
     const auto& groups = optimizer.param_groups();
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      const auto& tensors = groups[g].params();
-      for (std::size_t k = 0; k < tensors.size(); ++k) {
-        if (snapshot_.find(tensors[k]) >= 0) continue;
-        add(c10::str(path, ".param_groups[", g, "].params[", k, "]"), trace::Role::kParameter,
-            tensors[k]);
-      }
+    for (std::size_t g = 0; g < groups.size(); ++g) add_parameters(path, g, groups[g].params());
+  }
+
+  void add_parameters(const std::string& path, std::size_t group,
+                      const std::vector<at::Tensor>& tensors) {
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      if (snapshot_.find(tensors[k]) >= 0) continue;
+      add(c10::str(trace::group_path(path, group), ".params[", k, "]"), trace::Role::kParameter,
+          tensors[k]);
     }
+  }
+
+  void add_all(const std::string& path, trace::Role role,
+               const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+    for (const auto& [name, tensor] : tensors) add(path + "." + name, role, tensor);
   }
 
   void add_buffers(const ModuleAt& module) {
@@ -77,21 +118,54 @@ class SnapshotBuilder {
     snapshot_.optimizers.push_back(std::move(layout));
   }
 
+  std::string path_of(const at::Tensor& tensor) const {
+    const auto position = snapshot_.find(tensor);
+    return position < 0 ? std::string() : snapshot_.tensors[position].path;
+  }
+
+  void add_layout(const std::string& path, const ForeignOptimizer& optimizer,
+                  std::vector<ForeignOptimizer::Group> groups) {
+    // where its numbers come from is known of each op that they enter
+    trace::OptimizerLayout layout{path, optimizer.type(), /*has_formulas=*/true, {}, {}};
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      trace::ParameterGroup& description = layout.groups.emplace_back();
+      description.hyperparameters = std::move(groups[g].hyperparameters);
+      for (const at::Tensor& parameter : groups[g].parameters) {
+        description.parameters.push_back(path_of(parameter));
+      }
+      add_all(trace::group_path(path, g), trace::Role::kOptimizerState, groups[g].tensors);
+    }
+    for (ForeignOptimizer::State& item : optimizer.state()) {
+      layout.state.push_back({path_of(item.parameter), item.key, {}});
+      add_item(layout, std::move(item.value));
+    }
+    snapshot_.optimizers.push_back(std::move(layout));
+  }
+
+  /// The value of the newest entry of a state.
+  void add_item(trace::OptimizerLayout& layout, std::variant<at::Tensor, trace::Value> item) {
+    trace::OptimizerStateEntry& entry = layout.state.back();
+    if (const auto* state = std::get_if<at::Tensor>(&item)) {
+      add(trace::state_path(layout.path, entry.parameter) + "." + entry.key,
+          trace::Role::kOptimizerState, *state);
+      entry.value = {trace::TensorRef{static_cast<trace::TensorId>(snapshot_.find(*state))}};
+    } else {
+      entry.value = std::get<trace::Value>(std::move(item));
+    }
+  }
+
   void add_state(trace::OptimizerLayout& layout, const std::string& parameter,
                  const Optimizer& optimizer, const at::Tensor& tensor) {
     const auto found = optimizer.state().find(tensor.unsafeGetTensorImpl());
     if (found == optimizer.state().end() || found->second == nullptr) return;
     for (StateItem& item : state_items(*found->second)) {
       layout.state.push_back({parameter, item.key, {}});
-      trace::Value& value = layout.state.back().value;
       if (const auto* state = std::get_if<at::Tensor>(&item.value)) {
-        add(layout.path + ".state[" + parameter + "]." + item.key, trace::Role::kOptimizerState,
-            *state);
-        value = {trace::TensorRef{static_cast<trace::TensorId>(snapshot_.find(*state))}};
+        add_item(layout, *state);
       } else if (const auto* integer = std::get_if<std::int64_t>(&item.value)) {
-        value = {*integer};
+        add_item(layout, trace::Value{*integer});
       } else {
-        value = {trace::Real{std::get<double>(item.value)}};
+        add_item(layout, trace::Value{trace::Real{std::get<double>(item.value)}});
       }
     }
   }
@@ -119,6 +193,10 @@ class SnapshotBuilder {
 };
 
 }  // namespace
+
+std::string ModuleAt::type() const {
+  return module == nullptr ? foreign_type : c10::demangle(typeid(*module).name());
+}
 
 std::int64_t Snapshot::find(const at::Tensor& tensor) const {
   if (!tensor.defined()) return -1;

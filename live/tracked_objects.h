@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "live/foreign.h"
 #include "live/objects.h"
 
 namespace steptape::live {
@@ -17,6 +18,14 @@ struct NamedObject {
   std::optional<std::weak_ptr<Object>> owner;  ///< none for an object given by reference
 
   bool is_alive() const { return !owner || !owner->expired(); }
+};
+
+/// An object of another language; which of the three kinds is told by which pointer is set.
+struct NamedForeign {
+  std::string name;
+  std::shared_ptr<const Foreign> object;
+  const ForeignModules* modules = nullptr;
+  const ForeignOptimizer* optimizer = nullptr;
 };
 
 struct NamedTensor {
@@ -33,6 +42,7 @@ struct NamedGenerator {
 struct Objects::Impl {
   std::vector<NamedObject<torch::nn::Module>> modules;
   std::vector<NamedObject<torch::optim::Optimizer>> optimizers;
+  std::vector<NamedForeign> foreign;
   std::vector<NamedTensor> tensors;
   std::vector<NamedGenerator> generators;
   std::vector<const void*> order;  ///< identities, in the order of tracking

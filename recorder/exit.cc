@@ -1,9 +1,12 @@
 #include <c10/util/StringUtil.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "live/tensors.h"
 #include "recorder/ledger.h"
@@ -56,6 +59,12 @@ class Exit {
       const at::Tensor& now = snapshot_.tensors[position].tensor;
       is_known[position] = true;
       note_version(before.tensor, before.version, now);
+      const bool required = ledger_.recording.tracked[k].requires_grad;
+      if (before.role != trace::Role::kGradient && now.requires_grad() != required) {
+        ledger_.refusals.add(RefusalCode::kHostEffect, before.path, {},
+                             c10::str("`", before.path, ".requires_grad` changed inside the step: ",
+                                      required ? "on → off" : "off → on"));
+      }
       if (before.role != trace::Role::kGradient &&
           ledger_.sightings.recognise(now) != before.tensor) {
         rebound(before.path, "has another storage or shape after the step");
@@ -199,14 +208,16 @@ class Exit {
   void refuse_escaped() {
     // What an open graph saved is alive because of the graph, which is refused for itself.
     if (has_open_graph_) return;
+    for (const at::Tensor& result : recorded_.results) note_graph(result);
     auto& buffers = ledger_.sightings.buffers;
+    bool was_collected = false;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      if (!has_escaped(id)) continue;
+      // what only garbage holds has not escaped
+      if (!std::exchange(was_collected, true)) Notes::collect_garbage();
+      if (!has_escaped(id)) continue;
       const LiveBuffer& live = buffers.live(id);
       const trace::Buffer& description = buffers.description(id);
-      if (live.origin != Origin::kMade || description.role != trace::Role::kTemporary ||
-          description.bytes == 0 || !live.is_alive()) {
-        continue;
-      }
       const trace::Op& maker = ledger_.recording.ops[live.made_by];
       const std::string& name = ledger_.recording.operator_of(maker).name;
       ledger_.refusals.add(RefusalCode::kEscapedBuffer,
@@ -214,6 +225,39 @@ class Exit {
                            c10::str(description.bytes, " bytes made by `", name, "` op ",
                                     live.made_by, " stay alive after the step"));
     }
+  }
+
+  /// The nodes of a graph that backward has consumed still hold its leaves and their gradients; a
+  /// result of a replay has no graph.
+  void note_graph(const at::Tensor& result) {
+    if (!result.defined() || result.grad_fn() == nullptr) return;
+    std::vector<const torch::autograd::Node*> pending{result.grad_fn().get()};
+    std::unordered_set<const torch::autograd::Node*> seen(pending.begin(), pending.end());
+    while (!pending.empty()) {
+      const torch::autograd::Node* node = pending.back();
+      pending.pop_back();
+      if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node)) {
+        note_held(leaf->variable);
+        note_held(leaf->variable.grad());
+      }
+      for (const torch::autograd::Edge& edge : node->next_edges()) {
+        if (edge.function && seen.insert(edge.function.get()).second) {
+          pending.push_back(edge.function.get());
+        }
+      }
+    }
+  }
+
+  void note_held(const at::Tensor& tensor) {
+    if (!tensor.defined() || live::unplannable_kind(tensor)) return;
+    held_by_graphs_.insert(tensor.storage().unsafeGetStorageImpl());
+  }
+
+  bool has_escaped(trace::BufferId id) const {
+    const LiveBuffer& live = ledger_.sightings.buffers.live(id);
+    const trace::Buffer& description = ledger_.sightings.buffers.description(id);
+    return live.origin == Origin::kMade && description.role == trace::Role::kTemporary &&
+           description.bytes != 0 && live.is_alive() && !held_by_graphs_.contains(live.storage);
   }
 
   /// What changed behind the last op that used it: no later op was there to notice.
@@ -260,11 +304,13 @@ class Exit {
   }
 
   void compare_training() {
+    // a front end that sees attributes sets this one again
+    if (ledger_.notes.follows_numbers()) return;
     for (const live::ModuleAt& now : snapshot_.modules) {
       const auto before =
           std::ranges::find(ledger_.recording.modules, now.path, &trace::Module::path);
       if (before == ledger_.recording.modules.end()) continue;
-      const bool training = now.module->is_training();
+      const bool training = now.training;
       if (before->training == training) continue;
       changed(now.path + ".training", training ? "off" : "on", training ? "on" : "off");
     }
@@ -280,8 +326,10 @@ class Exit {
   }
 
   void refuse_seek(trace::Seek seek) {
-    ledger_.refusals.add(RefusalCode::kGeneratorSeek, {},
-                         "generator `" + seek.generator + "` was set after its last draw");
+    if (!seek.is_earlier) {
+      ledger_.refusals.add(RefusalCode::kGeneratorSeek, {},
+                           "generator `" + seek.generator + "` was set after its last draw");
+    }
     ledger_.recording.seeks.push_back(std::move(seek));
   }
 
@@ -300,6 +348,7 @@ class Exit {
   Recorded& recorded_;
   live::Snapshot snapshot_;
   bool has_open_graph_ = false;
+  std::unordered_set<const c10::StorageImpl*> held_by_graphs_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "recorder/generators.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "live/tensors.h"
@@ -16,7 +17,8 @@ trace::Digest state_of(at::Generator& generator) {
 
 GeneratorWatch::GeneratorWatch(const live::Objects& objects) {
   for (auto& [path, generator] : objects.generators()) {
-    watched_.push_back({path, generator, state_of(generator)});
+    const trace::Digest state = state_of(generator);
+    watched_.push_back({path, generator, state, {{state, trace::kNone}}});
   }
 }
 
@@ -33,8 +35,11 @@ std::optional<trace::Seek> GeneratorWatch::before_draw(const std::string& path, 
   return watched == nullptr ? std::nullopt : compare(*watched, op);
 }
 
-void GeneratorWatch::after_draw(const std::string& path) {
-  if (Watched* watched = find(path)) watched->state = state_of(watched->generator);
+void GeneratorWatch::after_draw(const std::string& path, trace::Index op) {
+  Watched* watched = find(path);
+  if (watched == nullptr) return;
+  watched->state = state_of(watched->generator);
+  watched->earlier.emplace_back(watched->state, op);
 }
 
 std::vector<trace::Seek> GeneratorWatch::at_end(trace::Index ops) {
@@ -56,7 +61,14 @@ std::optional<trace::Seek> GeneratorWatch::compare(Watched& watched, trace::Inde
   const trace::Digest state = state_of(watched.generator);
   if (state == watched.state) return std::nullopt;
   watched.state = state;
-  return trace::Seek{op, watched.path, state};
+  trace::Seek seek{op, watched.path, state, false, trace::kNone};
+  const auto same = [&state](const auto& earlier) { return earlier.first == state; };
+  const auto found = std::find_if(watched.earlier.rbegin(), watched.earlier.rend(), same);
+  if (found != watched.earlier.rend()) {
+    seek.is_earlier = true;
+    seek.after_op = found->second;
+  }
+  return seek;
 }
 
 }  // namespace steptape::recorder

@@ -22,7 +22,7 @@ class GeneratorWatch {
   std::string path_of(const std::optional<at::Generator>& argument) const;
 
   std::optional<trace::Seek> before_draw(const std::string& path, trace::Index op);
-  void after_draw(const std::string& path);
+  void after_draw(const std::string& path, trace::Index op);
   /// Generators that were set after their last draw.
   std::vector<trace::Seek> at_end(trace::Index ops);
 
@@ -31,6 +31,8 @@ class GeneratorWatch {
     std::string path;
     at::Generator generator;
     trace::Digest state;
+    /// Those it had before, with the op whose draw left them; kNone: when the step began.
+    std::vector<std::pair<trace::Digest, trace::Index>> earlier;
   };
   Watched* find(const std::string& path);
   static std::optional<trace::Seek> compare(Watched& watched, trace::Index op);

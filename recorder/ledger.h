@@ -11,6 +11,7 @@
 #include "recorder/generators.h"
 #include "recorder/graphs.h"
 #include "recorder/modules.h"
+#include "recorder/notes.h"
 #include "recorder/operators.h"
 #include "recorder/recorder.h"
 #include "recorder/refusals.h"
@@ -44,6 +45,7 @@ struct Ledger {
   ModuleWatch modules{recording};
   GeneratorWatch generators;
   GraphWatch graphs;
+  Notes notes;
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;
 };

@@ -1,15 +1,7 @@
 #include "recorder/modules.h"
 
-#include <c10/util/Type.h>
-
-#include <typeinfo>
-
 namespace steptape::recorder {
 namespace {
-
-std::string type_of(const torch::nn::Module& module) {
-  return c10::demangle(typeid(module).name());
-}
 
 template <typename Key>
 trace::Index look_up(const std::unordered_map<Key, trace::Index>& map, const Key& key) {
@@ -22,8 +14,7 @@ trace::Index look_up(const std::unordered_map<Key, trace::Index>& map, const Key
 void ModuleWatch::enter(const live::Snapshot& snapshot) {
   for (const live::ModuleAt& module : snapshot.modules) {
     by_path_.emplace(module.path, static_cast<trace::Index>(recording_.modules.size()));
-    recording_.modules.push_back(
-        {module.path, type_of(*module.module), module.module->is_training()});
+    recording_.modules.push_back({module.path, module.type(), module.training});
   }
   reached_.assign(recording_.modules.size(), false);
 }
@@ -33,6 +24,10 @@ void ModuleWatch::own(trace::BufferId buffer, const std::string& path) {
   if (dot == std::string::npos) return;
   const trace::Index module = look_up(by_path_, path.substr(0, dot));
   if (module != trace::kNone) by_buffer_.try_emplace(buffer, module);
+}
+
+trace::Index ModuleWatch::of_path(const std::string& path) const {
+  return path.empty() ? trace::kNone : look_up(by_path_, path);
 }
 
 trace::Index ModuleWatch::owner(trace::BufferId buffer) const {

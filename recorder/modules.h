@@ -19,6 +19,7 @@ class ModuleWatch {
   /// The buffer of the parameter or module buffer `path` belongs to the module that holds it.
   void own(trace::BufferId buffer, const std::string& path);
 
+  trace::Index of_path(const std::string& path) const;
   trace::Index owner(trace::BufferId buffer) const;
   trace::Index of_sequence(std::int64_t sequence) const;
   /// Op `index` of the forward pass belongs to `module`.

@@ -1,8 +1,9 @@
 #include "recorder/recorder.h"
 
 #include "recorder/active_listener.h"
-#include "recorder/closing.h"
 #include "recorder/ledger.h"
+#include "recorder/notes.h"
+#include "recorder/open_recording.h"
 #include "recorder/scopes.h"
 #include "recorder/tape.h"
 #include "steptape/error.h"
@@ -19,29 +20,56 @@ void write_returned(trace::Recording& recording, const Returned& returned) {
 
 }  // namespace
 
-bool is_recording() noexcept { return active_listener() != nullptr; }
+/// What ends with the step: what listens to the thread, in the order in which it began.
+struct OpenRecording::Listening {
+  Listening(const std::shared_ptr<Tape>& tape, Interceptor& interceptor)
+      : noting(tape->ledger().notes), scope(interceptor.listen(tape)) {}
 
-Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor) {
+  const ScopeWatch scopes;
+  const Notes::Scope noting;
+  const std::unique_ptr<Interceptor::Scope> scope;
+};
+
+OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
+                             Interceptor& interceptor)
+    : arguments_(std::move(arguments)) {
   if (is_recording()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "a recording is active in this thread: a step cannot be recorded inside another");
   }
   objects.check_alive();
+  tape_ = std::make_shared<Tape>(objects);
+  tape_->guarded([&] { write_entry(tape_->ledger(), arguments_); });
+  listening_ = std::make_unique<Listening>(tape_, interceptor);
+}
+
+OpenRecording::~OpenRecording() {
+  listening_.reset();
+  // a thread of the step that goes on must not write to objects that may be gone
+  tape_->close();
+}
+
+Recorded OpenRecording::close(Returned returned) {
   Recorded recorded;
-  const auto tape = std::make_shared<Tape>(objects);
-  const Closing closing(*tape);
-  tape->guarded([&] { write_entry(tape->ledger(), arguments); });
-  {
-    const ScopeWatch scopes;
-    const auto listening = interceptor.listen(tape);
-    Returned returned = step();
-    recorded.results = std::move(returned.results);
-    tape->guarded([&] { write_returned(tape->ledger().recording, returned); });
+  recorded.results = std::move(returned.results);
+  tape_->guarded([&] { write_returned(tape_->ledger().recording, returned); });
+  listening_.reset();
+  tape_->guarded([&] { write_exit(tape_->ledger(), arguments_, recorded); });
+  recorded.notes = std::move(tape_->ledger().notes);
+  recorded.recording = std::move(tape_->ledger().recording);
+  recorded.recording.effects = recorded.notes.take_effects();
+  for (Refusal& refusal : recorded.notes.take_refusals()) {
+    recorded.recording.refusals.push_back(std::move(refusal));
   }
-  tape->guarded([&] { write_exit(tape->ledger(), arguments, recorded); });
-  recorded.recording = std::move(tape->ledger().recording);
   return recorded;
+}
+
+bool is_recording() noexcept { return active_listener() != nullptr; }
+
+Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
+                const live::Objects& objects, Interceptor& interceptor) {
+  OpenRecording recording(arguments, objects, interceptor);
+  return recording.close(step());
 }
 
 }  // namespace steptape::recorder

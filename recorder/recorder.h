@@ -9,6 +9,7 @@
 #include "live/argument.h"
 #include "live/objects.h"
 #include "recorder/interceptor.h"
+#include "recorder/notes.h"
 #include "trace/model.h"
 
 namespace steptape::recorder {
@@ -49,6 +50,7 @@ struct Recorded {
   /// Buffers of tracked tensors and arguments whose version counters the step moved. An op that
   /// writes through `.data()` moves none.
   std::vector<trace::BufferId> moved_versions;
+  Notes notes;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;
 };

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "live/values.h"
+#include "recorder/number_sites.h"
 #include "recorder/scopes.h"
 
 namespace steptape::recorder {
@@ -51,6 +52,8 @@ Tape::Tape(const live::Objects& objects)
 void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
   Running running;
+  // before the lock, since it may wait for one of the program's own
+  if (is_owner() && torch::autograd::get_current_node() == nullptr) running.place = Notes::place();
   guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
   try {
     run();
@@ -78,13 +81,17 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   running.is_measured = known.calls++ < kMeasuredCalls;
   running.index = static_cast<trace::Index>(ledger_.recording.ops.size());
   running.op.op = known.id;
-  running.op.scope = scope_index();
+  running.op.scope = scope_index(running.place);
   site_ = {&known.name, running.index, trace::kNone, running.op.scope};
   if (known.training >= 0 && arguments[known.training].isBool()) {
     running.is_training = arguments[known.training].toBool();
   }
   check_modes();
+  const auto first_new = static_cast<trace::BufferId>(ledger_.sightings.buffers.size());
   name_arguments(arguments, running);
+  if (is_owner() && !ledger_.notes.announced().empty()) {
+    take_announced(ledger_.notes, ledger_.recording, running.op, running.index, first_new);
+  }
   running.known = &known;
   name_context(running);
   if (running.op.module != trace::kNone) {
@@ -106,7 +113,7 @@ void Tape::after(Arguments outputs, Running& running) {
   compare_measured(running);
   note_writes(running);
   note_read(running);
-  if (running.generator) ledger_.generators.after_draw(*running.generator);
+  if (running.generator) ledger_.generators.after_draw(*running.generator, running.index);
   ledger_.recording.ops[running.index] = std::move(running.op);
 }
 
@@ -131,8 +138,7 @@ void Tape::name_arguments(Arguments arguments, Running& running) {
 }
 
 void Tape::name_context(Running& running) {
-  const bool is_owner = std::this_thread::get_id() == owner_;
-  const std::uint64_t sequence = is_owner ? at::sequence_number::peek() : next_sequence_;
+  const std::uint64_t sequence = is_owner() ? at::sequence_number::peek() : next_sequence_;
   const auto node = torch::autograd::get_current_node();
   if (node != nullptr) {
     name_backward(running, *node);
@@ -140,10 +146,14 @@ void Tape::name_context(Running& running) {
     // Autograd made a node for this op just before it came here, if it made one.
     if (sequence != next_sequence_) {
       running.op.sequence = static_cast<std::int64_t>(sequence - 1 - first_sequence_);
+      if (!running.place.empty()) {
+        scope_of_sequence_.try_emplace(running.op.sequence, running.op.scope);
+      }
     }
+    if (is_owner()) running.op.module = ledger_.modules.of_path(ledger_.notes.module());
     for (const Tensor& tensor : running.arguments) {
-      running.op.module = ledger_.modules.owner(ledger_.sightings.buffer_of(tensor.id));
       if (running.op.module != trace::kNone) break;
+      running.op.module = ledger_.modules.owner(ledger_.sightings.buffer_of(tensor.id));
     }
     if (running.op.module != trace::kNone) {
       ledger_.modules.reach(running.op.module, running.index, running.op.sequence);
@@ -170,10 +180,13 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
   }
   running.op.sequence = static_cast<std::int64_t>(sequence - first_sequence_);
   running.op.module = ledger_.modules.of_sequence(running.op.sequence);
+  const auto forward = scope_of_sequence_.find(running.op.sequence);
+  if (forward != scope_of_sequence_.end()) running.op.scope = forward->second;
 }
 
-trace::Index Tape::scope_index() {
-  const std::string& scope = ScopeWatch::current();
+trace::Index Tape::scope_index(const std::string& place) {
+  const std::string& open = ScopeWatch::current();
+  const std::string scope = open.empty() || place.empty() ? open + place : open + " > " + place;
   if (scope.empty()) return trace::kNone;
   const auto next = static_cast<trace::Index>(ledger_.recording.scopes.size());
   const auto [entry, is_new] = scopes_.try_emplace(scope, next);
@@ -182,7 +195,7 @@ trace::Index Tape::scope_index() {
 }
 
 void Tape::check_modes() {
-  if (std::this_thread::get_id() != owner_) return;
+  if (!is_owner()) return;
   const std::int64_t modes = c10::impl::TorchDispatchModeTLS::stack_len();
   if (modes_ < 0) modes_ = modes;
   if (modes > modes_) {
@@ -222,8 +235,10 @@ void Tape::check_draw(Arguments arguments, Running& running) {
     return;
   }
   if (auto seek = ledger_.generators.before_draw(*running.generator, running.index)) {
-    ledger_.refusals.add(RefusalCode::kGeneratorSeek, site_,
-                         "generator `" + seek->generator + "` was set before the op");
+    if (!seek->is_earlier) {
+      ledger_.refusals.add(RefusalCode::kGeneratorSeek, site_,
+                           "generator `" + seek->generator + "` was set before the op");
+    }
     ledger_.recording.seeks.push_back(std::move(*seek));
   }
 }

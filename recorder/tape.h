@@ -39,6 +39,7 @@ class Tape final : public OpListener {
   /// One op between its start and its end.
   struct Running {
     const KnownOperator* known = nullptr;
+    std::string place;  ///< of the program
     trace::Index index = trace::kNone;
     trace::Op op;
     Tensors arguments;
@@ -54,6 +55,7 @@ class Tape final : public OpListener {
   void threw(Running& running);
   bool writes(const Running& running, std::size_t argument) const;
   void failed(const char* what) noexcept;
+  bool is_owner() const { return std::this_thread::get_id() == owner_; }
 
   void name_arguments(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void name_context(Running& running);
@@ -70,7 +72,7 @@ class Tape final : public OpListener {
   void note_write(trace::TensorId id, trace::Index op);
   void note_read(const Running& running);
   void note_content(trace::BufferId buffer);
-  trace::Index scope_index();
+  trace::Index scope_index(const std::string& place);
 
   Ledger ledger_;
   std::mutex mutex_;
@@ -80,6 +82,7 @@ class Tape final : public OpListener {
   std::uint64_t next_sequence_;  ///< autograd's counter at the op before
   std::int64_t modes_ = -1;      ///< on the stack at the first op
   std::unordered_map<std::string, trace::Index> scopes_;
+  std::unordered_map<std::int64_t, trace::Index> scope_of_sequence_;
 
   // Of the op that is being named, under the lock.
   Site site_;

@@ -105,6 +105,7 @@ void Tape::note_read(const Running& running) {
   if (!running.known->effects->is_host_read) return;
   if (running.op.outputs.size() == 1 && trace::is_number(running.op.outputs[0])) {
     ledger_.recording.reads.push_back({running.index, trace::ReadUse::kChecked});
+    if (is_owner()) ledger_.notes.note_read(running.index);
     return;
   }
   ledger_.refusals.add(RefusalCode::kHostRead, site_,

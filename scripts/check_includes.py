@@ -43,12 +43,14 @@ TABLE = {
     "session": rights(" ".join(ALL), "posix torch fmt", public=None),
     "tools": rights("trace storage", "posix fmt cli json"),
     "tools/torch": rights("trace storage live replayer", "posix fmt cli json torch", public=None),
+    "python": rights(" ".join(ALL), "torch python", public=None),
     "examples": rights(libraries="torch json", public=None),
 }
 FREE = ("tests", "bench")
 
 LIBRARY_OF_HEADER = (
     ("torch", r"(torch|ATen|c10|caffe2)/"),
+    ("python", r"pybind11/|Python\.h$"),
     ("protobuf", r"google/protobuf/|.*\.pb\.h$"),
     ("zstd", r"zstd\w*\.h$"),
     ("tbb", r"(oneapi/)?tbb/"),

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
-packages=(g++ cmake ninja-build ccache pkg-config python3-venv libtbb-dev libprotobuf-dev
+packages=(g++ cmake ninja-build ccache pkg-config python3-dev python3-venv libtbb-dev libprotobuf-dev
           protobuf-compiler libzstd-dev libxxhash-dev libcli11-dev libfmt-dev nlohmann-json3-dev
           libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy)
 

@@ -66,7 +66,7 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
     return std::ranges::find(moved_versions, buffer) != moved_versions.end();
   };
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
-    Gradient slot{guards.tracked().parameter(gradient.parameter), Gradient::Exit::kNone};
+    Gradient slot{guards.tracked().position_of(gradient.parameter), Gradient::Exit::kNone};
     slot.is_read = is_read(recording, executor, gradient.parameter + ".grad");
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
@@ -121,7 +121,7 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
 void Aftermath::drop_gradients() const {
   for (const Gradient& gradient : gradients_) {
     if (gradient.exit == Gradient::Exit::kInPlace || gradient.is_read) continue;
-    gradient.parameter.mutable_grad().reset();
+    guards_.tracked().tensor(gradient.parameter).mutable_grad().reset();
   }
 }
 
@@ -139,7 +139,8 @@ std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
                                           std::span<const live::Argument> arguments,
                                           const std::vector<at::Tensor>& gradients_at_entry) const {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    at::Tensor& gradient = gradients_[i].parameter.mutable_grad();
+    const at::Tensor parameter = guards_.tracked().tensor(gradients_[i].parameter);
+    at::Tensor& gradient = parameter.mutable_grad();
     switch (gradients_[i].exit) {
       case Gradient::Exit::kNone:
         if (gradient.defined()) gradient.reset();

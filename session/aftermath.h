@@ -43,7 +43,7 @@ class Aftermath {
 
  private:
   struct Gradient {
-    at::Tensor parameter;
+    std::size_t parameter;  ///< its position in Recording::tracked
     enum class Exit { kNone, kNew, kInPlace } exit;
     bool moves_version = false;
     bool is_read = false;  ///< by an op of the plan, or by what the user gets

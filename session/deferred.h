@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace torch::optim {
@@ -21,13 +22,14 @@ struct Deferred {
   /// What the looks are for: the tensors themselves, since their value after the step counts,
   /// without their graphs.
   std::vector<at::Tensor> tensors;
+  std::shared_ptr<const void> note;  ///< pack::Results::note
 
   void observe(const at::Tensor& tensor, Look look);
   /// Puts off further what a step inside this one has put off: when this one is recorded the inner
   /// one is a part of it, and all that it puts off comes behind this one as well.
   void take_over(Deferred&& inner);
   /// What may be kept for replays: they have tensors of their own.
-  Deferred without_tensors() const { return {updates, looks, {}}; }
+  Deferred without_tensors() const { return {updates, looks, {}, note}; }
   /// Steps the optimizers by `step`, then shows the tensors. What one of them throws passes
   /// through.
   void run(const std::function<void(torch::optim::Optimizer&)>& step) const;

@@ -35,9 +35,44 @@ RefusalCode code_for(trace::DifferenceKind kind) {
       return RefusalCode::kHostRead;
     case trace::DifferenceKind::kSeek:
       return RefusalCode::kGeneratorSeek;
+    case trace::DifferenceKind::kEffect:
+      return RefusalCode::kHostEffect;
     default:
       return RefusalCode::kUnstableOpStream;
   }
+}
+
+/// An effect is told with its value and the place in the program that has it.
+std::pair<std::string, std::string> value_and_place(const trace::Value& value) {
+  const auto* list = std::get_if<trace::List>(&value.data);
+  if (list == nullptr || list->size() != 2) return {trace::print_value(value), ""};
+  const auto text = [list](std::size_t i) {
+    const auto* found = std::get_if<std::string>(&(*list)[i].data);
+    return found == nullptr ? std::string() : *found;
+  };
+  return {text(0), text(1)};
+}
+
+/// The first effect that differs between two recordings that agree in everything before.
+Refusal refusal_for_effect(const trace::Recording& before, const trace::Recording& now) {
+  for (std::size_t i = 0; i < std::max(before.effects.size(), now.effects.size()); ++i) {
+    const trace::NamedValue none{"", {}};
+    const auto& a = i < before.effects.size() ? before.effects[i] : none;
+    const auto& b = i < now.effects.size() ? now.effects[i] : none;
+    if (a == b) continue;
+    const auto& named = b.name.empty() ? a : b;
+    const auto [value, place] = value_and_place(named.value);
+    const std::string what =
+        named.name == "results" ? "what the step returns" : "host state `" + named.name + "`";
+    Refusal refusal = trace::make_refusal(
+        RefusalCode::kHostEffect, a.name == b.name
+                                      ? what + " went " + value_and_place(a.value).first + " → " +
+                                            value + " from one probe to the next"
+                                      : what + " went to " + value + " in one of two probes");
+    refusal.place = place;
+    return refusal;
+  }
+  return trace::make_refusal(RefusalCode::kHostEffect, "the effects on the host differ");
 }
 
 Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording) {
@@ -65,10 +100,18 @@ std::optional<Refusal> other_outside_tensor(const recorder::Recorded& a,
   return std::nullopt;
 }
 
-/// A number that the step returned and read from no tensor: a replay could not work it out.
-std::optional<Refusal> unexplained_number(const trace::Recording& recording) {
+/// A number that the step returned and read from no tensor: a replay could not work it out. Where a
+/// front end sees what the step depends on, one that was the same before as well is a constant.
+std::optional<Refusal> unexplained_number(const trace::Recording& before,
+                                          const trace::Recording& recording, bool sees_all) {
   for (std::size_t i = 0; i < recording.numbers.size(); ++i) {
-    if (recording.numbers[i].op != trace::kNone) continue;
+    if (recording.numbers[i].op != trace::kNone || recording.numbers[i].formula != trace::kNone) {
+      continue;
+    }
+    if (sees_all && i < before.numbers.size() &&
+        before.numbers[i].value == recording.numbers[i].value) {
+      continue;
+    }
     return trace::make_refusal(RefusalCode::kHostRead,
                                "numbers[" + std::to_string(i) + "], which the step returned, is " +
                                    trace::print_value(recording.numbers[i].value) +
@@ -86,6 +129,7 @@ bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
 }  // namespace
 
 bool Probing::wants_recording() {
+  if (is_stopped_) return false;
   if (calls_to_skip_ == 0) return true;
   return --calls_to_skip_ == 0;
 }
@@ -95,10 +139,16 @@ std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previo
   trace::Recording explained = recorded.recording;
   replayer::explain_numbers(previous.recording, explained, reads_);
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
+    if (difference->kind == trace::DifferenceKind::kEffect) {
+      return refusal_for_effect(previous.recording, explained);
+    }
     return refusal_for(*difference, explained);
   }
   if (auto refusal = other_outside_tensor(previous, recorded)) return refusal;
-  if (auto refusal = unexplained_number(explained)) return refusal;
+  if (auto refusal =
+          unexplained_number(previous.recording, explained, recorded.notes.follows_numbers())) {
+    return refusal;
+  }
   recorded.recording = std::move(explained);
   return std::nullopt;
 }
@@ -106,18 +156,22 @@ std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previo
 bool Probing::repeats(const trace::Recording& known, recorder::Recorded& recorded) const {
   if (!recorded.outside.empty()) return false;
   if (!trace::same_op_stream(known, recorded.recording)) return false;
+  const bool sees_all = recorded.notes.follows_numbers();
   if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
     // the same shape: its numbers alone can be new
     trace::Recording explained = recorded.recording;
     replayer::explain_numbers(known, explained, reads_);
     if (!replayer::take_over_numbers(known, explained)) return false;
-    if (trace::first_difference(known, explained) || unexplained_number(explained)) return false;
+    if (trace::first_difference(known, explained) ||
+        unexplained_number(known, explained, sees_all)) {
+      return false;
+    }
     recorded.recording = std::move(explained);
     return true;
   }
   trace::Recording explained = recorded.recording;
   if (!replayer::take_over_numbers(known, explained)) return false;
-  if (unexplained_number(explained)) return false;
+  if (unexplained_number(known, explained, sees_all)) return false;
   recorded.recording = std::move(explained);
   return true;
 }
@@ -134,9 +188,13 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
   if (recorded.created_state) {
     previous_.clear();
     if (++warm_ups_ >= kMostWarmUps) {
-      pause({trace::make_refusal(
-          RefusalCode::kUnstableOpStream,
-          std::to_string(warm_ups_) + " calls in a row created optimizer state")});
+      std::vector<Refusal> found = recorded.recording.refusals;
+      if (found.empty()) {
+        found.push_back(trace::make_refusal(
+            RefusalCode::kUnstableOpStream,
+            std::to_string(warm_ups_) + " calls in a row created optimizer state"));
+      }
+      pause(std::move(found));
       warm_ups_ = 0;
     }
     return std::nullopt;
@@ -154,7 +212,8 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
     });
   };
   auto match = find(trace::Numbers::kEqual);
-  if (match == previous_.end()) match = find(trace::Numbers::kAny);
+  const bool is_equal = match != previous_.end();
+  if (!is_equal) match = find(trace::Numbers::kAny);
   std::vector<Refusal> found = recorded.recording.refusals;
   bool seen_before = false;
   if (match != previous_.end()) {
@@ -167,7 +226,8 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
         return agreed(std::move(recorded));
       }
     }
-    previous_.erase(match);
+    // one that was entered with another number may still agree with one to come
+    if (is_equal) previous_.erase(match);
   } else if (clean && !previous_.empty() && previous_.back().recording.refusals.empty()) {
     // entered in another way each time: what differed last is what a person can change
     if (auto refusal = difference_from(previous_.back(), recorded))
@@ -186,6 +246,11 @@ void Probing::pause(std::vector<Refusal> refusals) {
   give_up();
 }
 
+void Probing::stop(std::vector<Refusal> refusals) {
+  is_stopped_ = true;
+  pause(std::move(refusals));
+}
+
 void Probing::give_up() {
   previous_.clear();
   attempts_ = 0;
@@ -193,7 +258,9 @@ void Probing::give_up() {
   pause_ = std::min(pause_ * 10, kLongestPause);
 }
 
-void Probing::restart() { *this = Probing(reads_); }
+void Probing::restart() {
+  if (!is_stopped_) *this = Probing(reads_);
+}
 
 void Probing::succeed() { pause_ = 100; }
 

@@ -34,6 +34,8 @@ class Probing {
   const std::vector<Refusal>& refusals() const { return refusals_; }
   /// Pauses, because the plan of an agreed recording was refused.
   void pause(std::vector<Refusal> refusals);
+  /// Never asks for a recording again.
+  void stop(std::vector<Refusal> refusals);
   /// Starts afresh, pauses forgotten.
   void restart();
   /// A plan was found: the next pause is short again.
@@ -55,6 +57,7 @@ class Probing {
   std::uint32_t warm_ups_ = 0;  ///< in a row
   std::uint64_t calls_to_skip_ = 0;
   std::uint64_t pause_ = 100;
+  bool is_stopped_ = false;
 };
 
 }  // namespace steptape::session

@@ -7,8 +7,11 @@
 #include "session/arguments.h"
 #include "session/checkpoint.h"
 #include "session/exclusive_use.h"
+#include "session/followed_numbers.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
+#include "trace/compare.h"
+#include "trace/entry.h"
 #include "trace/refusals.h"
 
 namespace steptape::session {
@@ -112,6 +115,7 @@ recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth 
   const Deferred::Scope scope(deferred_);
   pack::Results results = eager();
   returned.results = std::move(results.tensors);
+  deferred_.note = std::move(results.note);
   for (const pack::Number& number : results.numbers) returned.numbers.push_back(value_of(number));
   const std::vector<at::Tensor>& observed = deferred_.tensors;
   returned.observed = observed.size();
@@ -125,7 +129,10 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
   std::vector<const Variant*> tried;
   while (Variant* variant = find_variant(arguments, declared, tried)) {
     Run outcome = run(*variant, arguments, eager);
-    if (outcome.is_done) return std::move(outcome.results);
+    if (outcome.is_done) {
+      forgive(tried);
+      return std::move(outcome.results);
+    }
     tried.push_back(variant);
   }
   const bool may_throw = session_->options.on_refusal == OnRefusal::kThrow && !is_update_;
@@ -143,6 +150,7 @@ Variant* StepLife::find_variant(const std::vector<live::Argument>& arguments,
   Verdict newest = tried.empty() ? Verdict() : stats_.last_verdict;
   for (const auto& variant : variants_) {
     if (std::ranges::find(tried, variant.get()) != tried.end()) continue;
+    if (stats_.steps < variant->resumes_at) continue;
     Verdict verdict = variant->guards->check(arguments, declared, entry_);
     if (verdict) return variant.get();
     newest = std::move(verdict);
@@ -196,9 +204,38 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
   results.tensors = variant.aftermath->settle(std::move(outcome), arguments, gradients);
   const auto observed = static_cast<std::ptrdiff_t>(variant.recording->observed);
   deferred_ = variant.deferred;
+  results.note = deferred_.note;
   deferred_.tensors.assign(results.tensors.end() - observed, results.tensors.end());
   results.tensors.erase(results.tensors.end() - observed, results.tensors.end());
   return results;
+}
+
+// Variants that take turns by what the step reads are undone for each other, and that is well.
+void StepLife::forgive(const std::vector<const Variant*>& tried) {
+  for (const auto& variant : variants_) {
+    if (std::ranges::find(tried, variant.get()) != tried.end() && variant->changes > 0) {
+      --variant->changes;
+    }
+  }
+}
+
+// What the eager step did in place of the plan was not recorded: the next calls may be.
+void StepLife::step_aside(Variant& variant, const replayer::cpu::Changed& changed) {
+  constexpr std::uint64_t kCalls = 4;
+  // another shape is no other way that the program may take again
+  if (changed.code == RefusalCode::kHostRead) variant.resumes_at = stats_.steps + kCalls;
+}
+
+/// A variant that stepped aside does what was recorded since.
+bool StepLife::resumes(const trace::Recording& recording) {
+  for (const auto& variant : variants_) {
+    if (stats_.steps >= variant->resumes_at) continue;
+    if (!trace::same_entry(*variant->eager_recording, recording, trace::Numbers::kAny)) continue;
+    if (trace::first_difference(*variant->eager_recording, recording)) continue;
+    variant->resumes_at = 0;
+    return true;
+  }
+  return false;
 }
 
 // The run was undone: the program took another way. The plan that was right most often comes first.
@@ -236,7 +273,10 @@ Verified StepLife::verify(Variant& variant, const Eager& eager) {
   Verified verified = session::verify(
       variant, entry_, [&] { return run_function(eager, InsideStep::Depth::kWatched); },
       listener_of(session_->options.interception));
+  // what a front end noted is of the call that was recorded: it looks at no other
+  auto note = std::move(variant.deferred.note);
   variant.deferred = deferred_.without_tensors();
+  variant.deferred.note = std::move(note);
   if (!verified.is_wrong() && paths_of(deferred_) != variant.recording->updates) {
     verified.divergence = Divergence{"updates", "the eager step steps other optimizers behind it"};
   }
@@ -251,12 +291,13 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     drop(variant,
          make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
+    step_aside(variant, *verified.changed);
     note_change(variant, *verified.changed);
   } else if (verified.is_wrong()) {
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
   } else {
     variant.trusted = true;
-    variant.guards->optimizers().settle();
+    variant.guards->settle();
     variant.recording->standing = trace::Standing::kTrusted;
     probing_.succeed();
     note_verified(variant);
@@ -269,12 +310,13 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   const Verified verified = verify(variant, eager);
   ++(verified.skipped ? stats_.eager : stats_.audits);
   if (verified.changed) {
+    step_aside(variant, *verified.changed);
     note_change(variant, *verified.changed);
     return;
   }
   if (!verified.is_wrong()) {
     if (verified.skipped) return;
-    variant.guards->optimizers().settle();
+    variant.guards->settle();
     note_verified(variant);
     return;
   }
@@ -283,7 +325,7 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
     count(make_refusal(
         RefusalCode::kScalarVaries,
         "a hyperparameter enters the step in a way that no formula covers; " + verified.text()));
-    variant.guards->optimizers().pin();
+    variant.guards->pin();
     return;
   }
   const Refusal refusal = verified.refusal(
@@ -345,11 +387,15 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
       warm_up_ = recorded.recording;
       warm_up_->standing = trace::Standing::kWarmUp;
     }
+  } else if (recorded.notes.follows_numbers()) {
+    bind_followed_numbers(recorded);
   } else {
     replayer::bind_optimizers(recorded.recording);
     replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
   }
-  for (const Refusal& refusal : recorded.recording.refusals) count(refusal);
+  if (!recorded.created_state) {
+    for (const Refusal& refusal : recorded.recording.refusals) count(refusal);
+  }
   std::vector<const trace::Recording*> known;
   for (const auto& variant : variants_) known.push_back(variant->eager_recording.get());
   if (auto agreed = probing_.take(std::move(recorded), known)) {
@@ -360,6 +406,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
 }
 
 void StepLife::make_plan(recorder::Recorded recorded) {
+  if (resumes(recorded.recording)) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) drop_oldest();
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
@@ -398,6 +445,11 @@ void StepLife::drop(const Variant& variant, Refusal refusal) {
 void StepLife::refuse(std::vector<Refusal> refusals) {
   for (const Refusal& refusal : refusals) count(refusal);
   probing_.pause(std::move(refusals));
+}
+
+void StepLife::refuse_always(Refusal refusal) {
+  variants_.clear();
+  probing_.stop({std::move(refusal)});
 }
 
 void StepLife::count(const Refusal& refusal) {

@@ -39,6 +39,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   /// The session is going away; a later call is an error.
   void orphan() { session_ = nullptr; }
   void invalidate();
+  /// From here on the step is not recorded any more.
+  void refuse_always(Refusal refusal);
   trace::Step to_trace() const;
 
  private:
@@ -52,6 +54,9 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
     std::optional<pack::Results> results;
   };
   Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
+  void forgive(const std::vector<const Variant*>& tried);
+  void step_aside(Variant& variant, const replayer::cpu::Changed& changed);
+  bool resumes(const trace::Recording& recording);
   void note_change(Variant& variant, const replayer::cpu::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);

@@ -35,7 +35,7 @@ void add_numbers(const live::Objects& objects, std::vector<trace::Saved>& saved)
   const live::Snapshot snapshot = objects.snapshot();
   const auto add = adding_to(saved);
   for (const live::ModuleAt& module : snapshot.modules) {
-    add(module.path + ".training", {module.module->is_training()});
+    add(module.path + ".training", {module.training});
   }
   for (const trace::OptimizerLayout& layout : snapshot.optimizers) {
     trace::for_each_number(layout, add);

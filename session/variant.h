@@ -32,6 +32,8 @@ struct Variant {
   std::uint64_t replays = 0;
   std::uint64_t last_use = 0;  ///< the call of the step that replayed it last, counted
   std::uint64_t changes = 0;   ///< runs that were undone in the middle, because something differed
+  /// Not tried before this call: a trial was undone so, and another recording may fit better.
+  std::uint64_t resumes_at = 0;
   std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
   double largest_ulps = -1;
   Deferred deferred = {};  ///< of the newest call that ran the function

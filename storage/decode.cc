@@ -52,7 +52,8 @@ trace::Op decode(const proto::Op& in) {
 }
 
 trace::Seek decode(const proto::Seek& in) {
-  return {in.before_op(), in.generator(), decode(in.state())};
+  return {in.before_op(), in.generator(), decode(in.state()), in.is_earlier(),
+          minus_one(in.after_op())};
 }
 
 trace::Input decode(const proto::Input& in) {
@@ -117,7 +118,9 @@ trace::HostRead decode(const proto::HostRead& in) {
   return {in.op(), decode_small<trace::ReadUse>("use of a read", in.use())};
 }
 
-trace::Number decode(const proto::Number& in) { return {decode(in.value()), minus_one(in.op())}; }
+trace::Number decode(const proto::Number& in) {
+  return {decode(in.value()), minus_one(in.op()), minus_one(in.formula())};
+}
 
 trace::ParameterGroup decode(const proto::ParameterGroup& in) {
   trace::ParameterGroup group;
@@ -182,6 +185,7 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.refusals, in.refusals());
   decode_each(recording.host_values, in.host_values());
   decode_each(recording.facts, in.facts());
+  decode_each(recording.effects, in.effects());
   decode_each(recording.leaves, in.leaves());
   decode_each(recording.formulas, in.formulas());
   decode_each(recording.scalars, in.scalars());

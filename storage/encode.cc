@@ -51,6 +51,8 @@ void encode(const trace::Seek& seek, proto::Seek& out) {
   out.set_before_op(seek.before_op);
   out.set_generator(seek.generator);
   encode(seek.state, *out.mutable_state());
+  out.set_is_earlier(seek.is_earlier);
+  out.set_after_op(plus_one(seek.after_op));
 }
 
 void encode(const trace::Input& input, proto::Input& out) {
@@ -160,9 +162,11 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
     proto::Number& added = *out.add_numbers();
     encode(number.value, *added.mutable_value());
     added.set_op(plus_one(number.op));
+    added.set_formula(plus_one(number.formula));
   }
   out.set_observed(recording.observed);
   for (const std::string& path : recording.updates) out.add_updates(path);
+  for (const auto& effect : recording.effects) encode(effect, *out.add_effects());
 }
 
 void encode_outcome(const trace::Recording& recording, proto::Recording& out) {

@@ -122,10 +122,13 @@ void add_numbers(Json& json, const trace::Recording& recording) {
     return Json{{"op", read.op}, {"use", name_of(read.use)}};
   });
   json["numbers"] = each(recording.numbers, [](const trace::Number& number) {
-    return Json{{"value", trace::print_value(number.value)}, {"op", index_json(number.op)}};
+    return Json{{"value", trace::print_value(number.value)},
+                {"op", index_json(number.op)},
+                {"formula", index_json(number.formula)}};
   });
   json["observed"] = recording.observed;
   json["updates"] = recording.updates;
+  json["effects"] = each(recording.effects, named_json);
 }
 
 void add_objects(Json& json, const trace::Recording& recording) {
@@ -168,7 +171,9 @@ Json recording_json(const trace::Recording& recording, trace::Contents contents)
   json["seeks"] = each(recording.seeks, [](const trace::Seek& seek) {
     return Json{{"before_op", seek.before_op},
                 {"generator", seek.generator},
-                {"state", text_of(seek.state)}};
+                {"state", text_of(seek.state)},
+                {"is_earlier", seek.is_earlier},
+                {"after_op", index_json(seek.after_op)}};
   });
   add_objects(json, recording);
   return json;

@@ -104,6 +104,14 @@ Found differ_in_update(std::size_t i, const std::string& a, const std::string& b
   return differ(DifferenceKind::kTracked, a, b, [i] { return fmt::format("updates[{}]", i); });
 }
 
+Found differ_in_effect(std::size_t i, const NamedValue& a, const NamedValue& b) {
+  constexpr auto kKind = DifferenceKind::kEffect;
+  if (auto found = differ(kKind, a.name, b.name, [i] { return fmt::format("effects[{}]", i); })) {
+    return found;
+  }
+  return differ(kKind, a.value, b.value, [&a] { return a.name; });
+}
+
 Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {
   return differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
                 [&a] { return a.path + ".requires_grad"; });
@@ -136,6 +144,10 @@ Found differ_in_tracked(const Recording& a, const Recording& b) {
   return differ_in_each(kKind, "inputs", a.inputs, b.inputs, differ_in_input_flags);
 }
 
+Found differ_in_effects(const Recording& a, const Recording& b) {
+  return differ_in_each(DifferenceKind::kEffect, "effects", a.effects, b.effects, differ_in_effect);
+}
+
 Found differ_in_ambient(const Recording& a, const Recording& b) {
   constexpr auto kKind = DifferenceKind::kAmbient;
   return differ_in_each(
@@ -154,10 +166,10 @@ bool same_op_stream(const Recording& a, const Recording& b) {
 
 std::optional<Difference> first_difference(const Recording& a, const Recording& b) {
   constexpr std::array kRespects = {
-      differ_in_op_stream,       differ_in_geometry,        differ_in_roles,
-      differ_in_host_reads,      differ_in_scalars,         differ_in_host_tensors,
-      differ_in_outside_tensors, differ_in_hyperparameters, differ_in_tracked,
-      differ_in_ambient,         differ_in_seeks,
+      differ_in_effects,      differ_in_op_stream,       differ_in_geometry,
+      differ_in_roles,        differ_in_host_reads,      differ_in_scalars,
+      differ_in_host_tensors, differ_in_outside_tensors, differ_in_hyperparameters,
+      differ_in_tracked,      differ_in_ambient,         differ_in_seeks,
   };
   for (const auto respect : kRespects) {
     if (Found found = respect(a, b)) return found;

@@ -20,6 +20,7 @@ enum class DifferenceKind {
   kTracked,         ///< other tracked tensors, gradients, modules or training flags
   kAmbient,         ///< another ambient fact
   kSeek,            ///< other generator seeks
+  kEffect,          ///< another effect on the host
 };
 
 struct Difference {

@@ -127,7 +127,7 @@ Found differ_in_host_value(const Bound& bound, std::size_t i, const NamedValue& 
 
 Found differ_in_number(std::size_t i, const Number& a, const Number& b) {
   constexpr auto kKind = DifferenceKind::kHostRead;
-  if (b.op != kNone) return std::nullopt;
+  if (b.op != kNone || b.formula != kNone) return std::nullopt;
   return differ(kKind, a.value, b.value, [i] { return fmt::format("numbers[{}]", i); });
 }
 
@@ -198,6 +198,15 @@ Found differ_in_seeks(const Recording& a, const Recording& b) {
         if (auto found = differ(
                 kKind, x.generator, y.generator, [&] { return path("generator"); }, op)) {
           return found;
+        }
+        if (auto found = differ(
+                kKind, Value{x.is_earlier}, Value{y.is_earlier}, [&] { return path("is_earlier"); },
+                op)) {
+          return found;
+        }
+        if (x.is_earlier) {
+          return differ(
+              kKind, x.after_op, y.after_op, [&] { return path("after_op"); }, op);
         }
         return differ(
             kKind, x.state, y.state, [&] { return path("state"); }, op);

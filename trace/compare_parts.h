@@ -31,6 +31,7 @@ Found differ_in_outside_tensors(const Recording& a, const Recording& b);
 Found differ_in_hyperparameters(const Recording& a, const Recording& b);
 Found differ_in_tracked(const Recording& a, const Recording& b);
 Found differ_in_ambient(const Recording& a, const Recording& b);
+Found differ_in_effects(const Recording& a, const Recording& b);
 Found differ_in_seeks(const Recording& a, const Recording& b);
 
 inline std::string words_of(bool value) { return value ? "true" : "false"; }

@@ -23,7 +23,9 @@ constexpr std::array kOperations = {
     OperationRow{Operation::kMultiply, "mul", 2},      OperationRow{Operation::kDivide, "div", 2},
     OperationRow{Operation::kPower, "pow", 2},         OperationRow{Operation::kMaximum, "max", 2},
     OperationRow{Operation::kSquareRoot, "sqrt", 1},   OperationRow{Operation::kNegate, "neg", 1},
-    OperationRow{Operation::kSameBits, "same", 2},
+    OperationRow{Operation::kSameBits, "same", 2},     OperationRow{Operation::kLess, "lt", 2},
+    OperationRow{Operation::kLessEqual, "le", 2},      OperationRow{Operation::kEqual, "eq", 2},
+    OperationRow{Operation::kMinimum, "min", 2},
 };
 
 constexpr std::array kLeafKinds = {
@@ -68,12 +70,20 @@ double apply(Operation operation, double a, double b) noexcept {
       return std::pow(a, b);
     case Operation::kMaximum:
       return a > b ? a : b;
+    case Operation::kMinimum:
+      return a < b ? a : b;
     case Operation::kSquareRoot:
       return std::sqrt(a);
     case Operation::kNegate:
       return -a;
     case Operation::kSameBits:
       return Real{a} == Real{b} ? 1 : 0;
+    case Operation::kLess:
+      return a < b ? 1 : 0;
+    case Operation::kLessEqual:
+      return a <= b ? 1 : 0;
+    case Operation::kEqual:
+      return a == b ? 1 : 0;
     case Operation::kConstant:
     case Operation::kLeaf:
       break;
@@ -91,6 +101,12 @@ std::string_view sign_of(Operation operation) noexcept {
       return " × ";
     case Operation::kDivide:
       return " ÷ ";
+    case Operation::kLess:
+      return " < ";
+    case Operation::kLessEqual:
+      return " ≤ ";
+    case Operation::kEqual:
+      return " = ";
     default:
       return "";
   }

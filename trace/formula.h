@@ -47,6 +47,10 @@ enum class Operation : std::uint8_t {
   kSquareRoot,
   kNegate,
   kSameBits,  ///< 1 where both have the same bits, else 0: 0.0 and -0.0 differ
+  kLess,      ///< 1 where a < b, else 0; the comparisons are IEEE's, false for NaN
+  kLessEqual,
+  kEqual,
+  kMinimum,
 };
 
 std::string_view name_of(Operation operation) noexcept;

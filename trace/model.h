@@ -112,6 +112,10 @@ struct Seek {
   Index before_op = 0;
   std::string generator;
   Digest state;
+  /// The state is one that the generator had before in the step: behind the draw of op `after_op`,
+  /// or when the step began (kNone). It is that one in each step, whatever its bits are.
+  bool is_earlier = false;
+  Index after_op = kNone;
   friend bool operator==(const Seek&, const Seek&) = default;
 };
 
@@ -228,7 +232,8 @@ struct HostRead {
 /// A number that the step returned.
 struct Number {
   Value value;
-  Index op = kNone;  ///< the host read that gave it
+  Index op = kNone;       ///< the host read that gave it
+  Index formula = kNone;  ///< what it follows from otherwise
   friend bool operator==(const Number&, const Number&) = default;
 };
 
@@ -267,8 +272,10 @@ struct Recording {
   std::vector<Module> modules;
   std::vector<ModuleAccess> module_access;
   std::vector<OptimizerLayout> optimizers;
-  std::vector<std::string> scopes;  ///< user scopes, outermost first, joined by " > "
-  std::vector<Fact> ambient;        ///< switches a program may change from step to step
+  /// Where ops come from: user scopes, outermost first, then the program's own line where it is
+  /// known, joined by " > ": "Optimizer.step#Adam.step > train.py:41".
+  std::vector<std::string> scopes;
+  std::vector<Fact> ambient;  ///< switches a program may change from step to step
 
   std::vector<NamedValue> host_values;  ///< of Session::host, at entry
   std::vector<NamedValue> facts;        ///< of Session::guard, at entry
@@ -283,6 +290,9 @@ struct Recording {
   /// Optimizers that are stepped behind the step (Session::update), in order; "" for one that
   /// nobody tracked.
   std::vector<std::string> updates;
+  /// What the step did to the host besides, as a front end saw it: the same in every probe, and
+  /// done again by it behind each replay.
+  std::vector<NamedValue> effects;
 
   std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold
 

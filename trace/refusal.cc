@@ -104,6 +104,15 @@ constexpr std::array kRows = {
     Row{kTrialSkipped, "trial_skipped",
         "Free memory, as much as the parameters and state that the step writes take, or set "
         "Options::verify.first to false to trust plans without a trial"},
+    Row{kHostEffect, "host_effect",
+        "Do it between steps; or return or observe the value it depends on, and declare numbers "
+        "that the step counts up by itself as host values"},
+    Row{kHostRandom, "host_random",
+        "Draw with torch's generator, or declare the number as a host value, which is called once "
+        "a step in replays too"},
+    Row{kOpaqueArgument, "opaque_argument",
+        "Pass tensors, numbers, strings and containers of them; let the step reach other objects "
+        "by capture"},
 };
 
 const Row* row_of(RefusalCode code) noexcept {

@@ -21,6 +21,8 @@ void RecordingParser::parse_host_value() { take_named_value(recording_.host_valu
 
 void RecordingParser::parse_fact() { take_named_value(recording_.facts); }
 
+void RecordingParser::parse_effect() { take_named_value(recording_.effects); }
+
 void RecordingParser::parse_leaf() {
   expect_position('l', recording_.leaves.size());
   Leaf& leaf = recording_.leaves.emplace_back();
@@ -89,6 +91,7 @@ void RecordingParser::parse_number() {
   in_.expect("=");
   number.value = in_.take_value();
   if (in_.accept("from")) number.op = take_op("a position");
+  if (in_.accept("as")) number.formula = in_.take_index('f', "a formula");
 }
 
 void RecordingParser::parse_observed() {

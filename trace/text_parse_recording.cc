@@ -50,6 +50,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"number", &RecordingParser::parse_number},
       Row{"observed", &RecordingParser::parse_observed},
       Row{"update", &RecordingParser::parse_update},
+      Row{"effect", &RecordingParser::parse_effect},
   };
   for (const Row& row : kRows) {
     if (row.word == word) return row.parse;
@@ -246,6 +247,9 @@ void RecordingParser::parse_seek() {
   seek.before_op = static_cast<Index>(in_.take_number("a position", UINT32_MAX));
   seek.generator = in_.take_string();
   seek.state = in_.take_digest();
+  if (!in_.accept("from")) return;
+  seek.is_earlier = true;
+  if (!in_.accept("entry")) seek.after_op = take_op("a position");
 }
 
 void RecordingParser::parse_result() { recording_.results.push_back(in_.take_tensor()); }

@@ -54,6 +54,7 @@ class RecordingParser {
   void parse_number();
   void parse_observed();
   void parse_update();
+  void parse_effect();
 
   Index take_op(std::string_view expected);
   void take_named_value(std::vector<NamedValue>& values);

@@ -28,6 +28,11 @@ std::string join_values(const std::vector<Value>& values) {
   return text;
 }
 
+std::string origin_of(const Seek& seek) {
+  if (!seek.is_earlier) return "";
+  return seek.after_op == kNone ? " from entry" : fmt::format(" from op {}", seek.after_op);
+}
+
 std::string_view word_if(bool flag, std::string_view word) { return flag ? word : ""; }
 
 class Printer {
@@ -231,16 +236,20 @@ void Printer::print_outcome(const Recording& recording) {
     line("  access m{} from op {}", access.module, access.first_op);
   }
   for (const Seek& seek : recording.seeks) {
-    line("  seek before op {} {} {}", seek.before_op, in_quotes(seek.generator),
-         text_of(seek.state));
+    line("  seek before op {} {} {}{}", seek.before_op, in_quotes(seek.generator),
+         text_of(seek.state), origin_of(seek));
   }
   for (TensorId result : recording.results) line("  result {}", print_value({TensorRef{result}}));
   for (const Number& number : recording.numbers) {
-    line("  number = {}{}", print_value(number.value),
-         number.op == kNone ? "" : fmt::format(" from op {}", number.op));
+    line("  number = {}{}{}", print_value(number.value),
+         number.op == kNone ? "" : fmt::format(" from op {}", number.op),
+         number.formula == kNone ? "" : fmt::format(" as f{}", number.formula));
   }
   if (recording.observed != 0) line("  observed {}", recording.observed);
   for (const std::string& path : recording.updates) line("  update {}", in_quotes(path));
+  for (const NamedValue& effect : recording.effects) {
+    line("  effect {} = {}", in_quotes(effect.name), print_value(effect.value));
+  }
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  exit_gradient {} = {}", in_quotes(gradient.parameter),
          print_value({TensorRef{gradient.tensor}}));

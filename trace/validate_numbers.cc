@@ -85,6 +85,9 @@ class NumberChecker {
 
   void check_number(const Number& number, const Place& place) const {
     if (!is_number(number.value)) place.fail("is no number");
+    if (number.formula != kNone) {
+      check_index(number.formula, recording_.formulas.size(), "formula", place);
+    }
     if (number.op == kNone) return;
     for (const HostRead& read : recording_.reads) {
       if (read.op == number.op) return;

@@ -67,6 +67,7 @@ class Checker {
   void check_op(const Op& op, const Place& place) const;
   void check_seek(const Seek& seek, const Place& place) const {
     check_op_or_end(seek.before_op, place);
+    check_optional(seek.after_op, recording_.ops.size(), "op", place);
   }
   void check_input(const Input& input, const Place& place) const;
   void check_tracked(const Tracked& tracked, const Place& place) const;

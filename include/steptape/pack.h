@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -97,6 +98,9 @@ using Number = std::variant<bool, std::int64_t, double>;
 struct Results {
   std::vector<at::Tensor> tensors;
   std::vector<Number> numbers;
+  /// Whatever a front end wants to know of the results besides. A replay gives back that of the
+  /// newest call of its variant that ran the function.
+  std::shared_ptr<const void> note = nullptr;
 };
 
 /// Takes flat results apart again, in the order in which they were put in.

@@ -40,6 +40,9 @@ enum class RefusalCode : std::uint8_t {
   kNoInterceptor,          ///< ops cannot be intercepted in this process
   kRecordingFailed,        ///< the recorder met something it does not understand
   kTrialSkipped,           ///< there was no memory for the copy that a trial takes
+  kHostEffect,             ///< the step changes host state in a way that a replay cannot do again
+  kHostRandom,             ///< the step draws random numbers on the host
+  kOpaqueArgument,         ///< an argument is an object whose content nobody can guard
 };
 
 /// The stable name of a code: "host_read", "untracked_write", ...
@@ -56,7 +59,8 @@ struct Refusal {
   std::string op;              ///< "aten::item", or empty where no op is to blame
   std::int64_t op_index = -1;  ///< position in the recording, or -1
   std::string module;          ///< path of the module that ran the op, or empty
-  std::string place;           ///< "train.cc:41" and the user scopes, or empty
+  /// The user scopes and the program's own line, joined by " > ": "train.py:41"; or empty.
+  std::string place;
 
   std::string_view remedy() const noexcept { return remedy_of(code); }
   /// "host_read: <message> [op 17 aten::item, model.fc1, train.cc:41]. Remedy: <remedy>"

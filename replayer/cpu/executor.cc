@@ -15,6 +15,7 @@
 #include "replayer/cpu/call.h"
 #include "replayer/cpu/host_numbers.h"
 #include "replayer/cpu/memory.h"
+#include "replayer/cpu/seeks.h"
 #include "replayer/cpu/undo.h"
 
 namespace steptape::replayer::cpu {
@@ -53,6 +54,7 @@ struct Executor::Impl {
   Undo undo;
   torch::jit::Stack stack;
   std::optional<HostNumbers> numbers;
+  std::optional<Seeks> seeks;
   std::vector<std::optional<trace::Digest>>* digests = nullptr;  ///< of the next run
 
   Impl(Program lowered, const GeneratorOf& generator)
@@ -63,6 +65,7 @@ struct Executor::Impl {
     hoist_reads(writes.earliest_reads);
     plan_releases();
     numbers.emplace(program, memory, calls);
+    seeks.emplace(recording(), calls, generator);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
@@ -238,8 +241,10 @@ struct Executor::Impl {
         decided();
       }
       running = &call;
+      if (!seeks->empty()) seeks->before(i);
       stack.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack);
+      if (!seeks->empty()) seeks->after(i);
       if (digests != nullptr) log_digest(call);
       if (call.adopts) adopt_results(call);
       if (call.read != trace::kNone) numbers->take_read(call, stack.back());
@@ -247,6 +252,7 @@ struct Executor::Impl {
       for (const trace::BufferId id : call.release) memory.release(id);
     }
     stack.clear();
+    seeks->end();
     ran_before = true;
   }
 
@@ -300,6 +306,7 @@ struct Executor::Impl {
     bind(addresses);
     numbers->begin(leaves);
     take_undo();
+    seeks->begin();
     try {
       run_calls(decided);
       digests = nullptr;

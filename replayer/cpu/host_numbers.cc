@@ -84,6 +84,12 @@ void HostNumbers::begin(std::span<const double> leaves) {
 
 void HostNumbers::apply(const Patch& patch) {
   const double number = evaluator_.value(patch.site.formula);
+  // where a formula divides by zero or overflows, the program may throw
+  if (!std::isfinite(number) && std::isfinite(trace::number_of(patch.recorded))) {
+    throw Changed(RefusalCode::kScalarVaries,
+                  trace::text_of(recording().formulas[patch.site.formula], recording().leaves) +
+                      " gives " + trace::print_value({trace::Real{number}}));
+  }
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
     trace::put_element(number, tensor.dtype,
@@ -110,12 +116,15 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
   for (const trace::Predicate& predicate : recording().predicates) {
     if (evaluator_.waits_for(predicate.formula) != call.op) continue;
     if ((evaluator_.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
-    gave(call, "another value than one that it was equal to");
+    gave(call, trace::print_value(found) + ", for which " +
+                   trace::text_of(recording().formulas[predicate.formula], recording().leaves) +
+                   " is " + (predicate.is_nonzero ? "no longer" : "now") + " true");
   }
   for (const Patch& patch : patches_of_read_[call.read]) apply(patch);
 }
 
 double HostNumbers::returned(const trace::Number& number) const {
+  if (number.formula != trace::kNone) return evaluator_.value(number.formula);
   return number.op == trace::kNone ? trace::number_of(number.value)
                                    : read_values_[read_of_[number.op]];
 }

@@ -180,6 +180,7 @@ class Explanation {
     if (before_.numbers.size() != now_.numbers.size()) return;
     for (std::size_t i = 0; i < now_.numbers.size(); ++i) {
       trace::Number& number = now_.numbers[i];
+      if (number.formula != trace::kNone) continue;
       const trace::Value& before = before_.numbers[i].value;
       if (before == number.value) {
         number.op = equal_read(number.value);
@@ -258,6 +259,7 @@ bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
   }
   for (std::size_t i = 0; i < std::min(known.numbers.size(), now.numbers.size()); ++i) {
     trace::Number& number = now.numbers[i];
+    if (number.formula != trace::kNone) continue;
     number.op = known.numbers[i].op;
     if (number.op != trace::kNone && now.ops[number.op].outputs[0] != number.value) return false;
   }

@@ -168,6 +168,16 @@ std::string PlayerStep::ambient(const std::string& name) const {
   return "";
 }
 
+std::string PlayerStep::structure() const {
+  for (const trace::NamedValue& effect : impl_->variants.front()->recording().effects) {
+    const auto* list = std::get_if<trace::List>(&effect.value.data);
+    if (effect.name != "results" || list == nullptr || list->empty()) continue;
+    const auto* text = std::get_if<std::string>(&list->front().data);
+    if (text != nullptr) return *text;
+  }
+  return "";
+}
+
 at::Tensor PlayerStep::single(std::vector<at::Tensor> results) {
   if (results.size() != 1) {
     throw Error(ErrorCode::kInvalidArgument, "the step has " + std::to_string(results.size()) +

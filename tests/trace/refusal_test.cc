@@ -9,7 +9,7 @@
 namespace steptape {
 namespace {
 
-constexpr auto kLast = static_cast<unsigned>(RefusalCode::kTrialSkipped);
+constexpr auto kLast = static_cast<unsigned>(RefusalCode::kOpaqueArgument);
 
 TEST(RefusalTest, EveryCodeHasItsOwnNameThatLeadsBack) {
   std::set<std::string_view> names;

@@ -1,0 +1,72 @@
+#include "guards/foreign_guard.h"
+
+#include <algorithm>
+
+#include "guards/mismatch.h"
+#include "trace/numbers.h"
+
+namespace steptape::guards {
+namespace {
+
+/// Numbers of optimizers and their state have leaves of these kinds.
+trace::Index leaf_of(const trace::Recording& recording, const std::string& path) {
+  const trace::Index leaf = trace::find_leaf(recording, trace::LeafKind::kHyperparameter, path);
+  return leaf != trace::kNone ? leaf
+                              : trace::find_leaf(recording, trace::LeafKind::kStateNumber, path);
+}
+
+}  // namespace
+
+ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Objects& objects,
+                           const live::Snapshot& snapshot) {
+  const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {
+    const std::int64_t at = snapshot.find(tensor);
+    return at < 0 ? std::string() : snapshot.tensors[static_cast<std::size_t>(at)].path;
+  };
+  for (const auto& [name, object] : objects.foreign()) {
+    Watched watched{name, object->watch(path_of), {}, {}};
+    const std::vector<std::string> names = watched.watch->names();
+    watched.values.resize(names.size());
+    watched.watch->read(watched.values);
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      const std::string path = name + names[k];
+      const trace::Index leaf = leaf_of(recording, path);
+      const bool is_followed = leaf != trace::kNone || watched.watch->is_complete();
+      const auto kind =
+          is_followed ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
+      watched.numbers.add(path, watched.values[k], leaf, kind);
+    }
+    watched_.push_back(std::move(watched));
+  }
+}
+
+Verdict ForeignGuard::check(Entry& entry) const {
+  for (const Watched& watched : watched_) {
+    if (Verdict verdict = watched.watch->check(); !verdict) {
+      verdict.path = watched.name + verdict.path;
+      return verdict;
+    }
+    if (watched.values.empty()) continue;
+    if (!watched.watch->read(watched.values)) {
+      return failed(watched.name, "numbers of the kinds they had when it was recorded", "others");
+    }
+    if (Verdict verdict = watched.numbers.check(watched.values, entry); !verdict) return verdict;
+  }
+  return {};
+}
+
+void ForeignGuard::settle() {
+  for (Watched& watched : watched_) {
+    watched.watch->read(watched.values);
+    watched.numbers.settle(watched.values);
+  }
+}
+
+void ForeignGuard::pin() {
+  for (Watched& watched : watched_) {
+    watched.watch->read(watched.values);
+    watched.numbers.pin(watched.values);
+  }
+}
+
+}  // namespace steptape::guards

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guards/entry.h"
+#include "guards/varying_numbers.h"
+#include "live/foreign.h"
+#include "live/objects.h"
+#include "steptape/verdict.h"
+#include "trace/model.h"
+
+namespace steptape::guards {
+
+/// Guards the objects of another language through the watches that its front end keeps over them,
+/// and reads the numbers that formulas start from.
+class ForeignGuard {
+ public:
+  ForeignGuard(const trace::Recording& recording, const live::Objects& objects,
+               const live::Snapshot& snapshot);
+
+  /// The objects must be alive (Objects::check_alive). Fills the leaves of `entry`.
+  Verdict check(Entry& entry) const;
+
+  /// As VaryingNumbers::settle and pin, with the numbers as they are now.
+  void settle();
+  void pin();
+
+ private:
+  struct Watched {
+    std::string name;
+    std::unique_ptr<live::ForeignWatch> watch;
+    VaryingNumbers numbers;
+    mutable std::vector<double> values;  ///< of the newest reading
+  };
+  std::vector<Watched> watched_;
+};
+
+}  // namespace steptape::guards

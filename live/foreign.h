@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "steptape/verdict.h"
+#include "trace/model.h"
+
+/// Objects of another language, as its front end shows them: what LibTorch's own modules and
+/// optimizers are to a C++ program. A front end implements these; live/ and guards/ treat both
+/// alike.
+namespace steptape::live {
+
+/// The path of a tensor that is tracked, or "".
+using PathOf = std::function<std::string(const at::Tensor&)>;
+
+/// What a plan depends on in a foreign object, as it was when this was made. Checked before every
+/// replay: cheap, and runs none of the user's code.
+class ForeignWatch {
+ public:
+  virtual ~ForeignWatch() = default;
+  /// Everything but the numbers, with a path below the object's name: ".fc1.training".
+  virtual Verdict check() = 0;
+  /// The numbers that may change while a plan holds, by their path below the object's name:
+  /// ".param_groups[0].lr".
+  virtual std::vector<std::string> names() const { return {}; }
+  /// Whether every use that a step makes of these numbers is known, so that one which it does not
+  /// use may be any.
+  virtual bool is_complete() const { return false; }
+  /// Their values, one for each name; false when one is a number of its kind no longer.
+  virtual bool read(std::span<double>) { return true; }
+};
+
+/// One module of a tree.
+struct ForeignModule {
+  std::string path;  ///< below the root, which is "": "fc1", "blocks.0.attention"
+  std::string type;
+  bool training = true;
+  std::vector<std::pair<std::string, at::Tensor>> parameters;  ///< its own, by name
+  std::vector<std::pair<std::string, at::Tensor>> buffers;
+};
+
+class Foreign {
+ public:
+  virtual ~Foreign() = default;
+  virtual const void* identity() const = 0;
+  virtual bool is_alive() const = 0;
+  virtual std::unique_ptr<ForeignWatch> watch(const PathOf& path_of) const = 0;
+};
+
+class ForeignModules : public Foreign {
+ public:
+  /// The root first, parents before children, each once.
+  virtual std::vector<ForeignModule> modules() const = 0;
+};
+
+class ForeignOptimizer : public Foreign {
+ public:
+  struct Group {
+    std::vector<trace::NamedValue> hyperparameters;
+    std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< hyperparameters that are tensors
+    std::vector<at::Tensor> parameters;
+  };
+  struct State {
+    at::Tensor parameter;
+    std::string key;
+    std::variant<at::Tensor, trace::Value> value;
+  };
+  virtual std::string type() const = 0;
+  virtual std::vector<Group> groups() const = 0;
+  virtual std::vector<State> state() const = 0;
+};
+
+}  // namespace steptape::live

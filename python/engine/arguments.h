@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "python/engine/python.h"
+#include "steptape/pack.h"
+
+namespace steptape::python {
+
+/// The arguments of one call as flat leaves: tensors and numbers one each, and as the last one
+/// their structure, with what a plan must find again as it was (None, strings, other objects).
+struct Arguments {
+  std::vector<pack::Leaf> leaves;
+  std::vector<PyObject*> objects;  ///< those known by their identity, borrowed from the call
+  bool has_subclass = false;       ///< of torch.Tensor, whose own code no op shows
+  std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
+};
+
+enum class Order {
+  kAny,    ///< of keywords means nothing to the function: it is made the same for all calls
+  kGiven,  ///< it takes them as a dict
+};
+
+Arguments flatten(PyObject* positional, PyObject* keywords, Order order);
+
+}  // namespace steptape::python

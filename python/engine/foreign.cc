@@ -1,0 +1,326 @@
+#include "python/engine/foreign.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "steptape/error.h"
+
+namespace steptape::python {
+namespace {
+
+Root weak_reference(Roots& roots, PyObject* object) {
+  const auto weak = py::reinterpret_steal<py::object>(PyWeakref_NewRef(object, nullptr));
+  if (!weak) throw py::error_already_set();
+  return {roots, weak.ptr()};
+}
+
+bool is_referenced(const Root& weak) {
+  return weak.get() != nullptr && PyWeakref_GetObject(weak.get()) != Py_None;
+}
+
+PyObject* dict_entry(PyObject* object, const char* name) {
+  PyObject* dict = dict_of(object);
+  PyObject* entry = dict == nullptr ? nullptr : PyDict_GetItemString(dict, name);
+  return entry != nullptr && PyDict_Check(entry) ? entry : nullptr;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0;) {
+    if (is_tensor(value)) tensors.emplace_back(text_of(key), tensor_of(value));
+  }
+  return tensors;
+}
+
+trace::Value value_of(PyObject* object) {
+  if (object == Py_None) return {trace::None{}};
+  if (PyBool_Check(object)) return {object == Py_True};
+  if (PyFloat_Check(object)) return {trace::Real{PyFloat_AS_DOUBLE(object)}};
+  if (PyLong_CheckExact(object)) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow == 0) return {static_cast<std::int64_t>(value)};
+  }
+  if (PyUnicode_Check(object)) return {text_of(object)};
+  if (is_tensor(object)) return {std::string("a tensor")};
+  if (PyTuple_CheckExact(object)) {
+    trace::List list;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+      list.push_back(value_of(PyTuple_GET_ITEM(object, i)));
+    }
+    return {std::move(list)};
+  }
+  return {type_name(object)};
+}
+
+/// A watch that the front end made.
+template <typename Kept>
+class WatchOf final : public live::ForeignWatch {
+ public:
+  explicit WatchOf(std::shared_ptr<const Kept> kept) : kept_(std::move(kept)) {}
+  ~WatchOf() override {
+    const py::gil_scoped_acquire gil;
+    kept_.reset();
+  }
+  Verdict check() override { return kept_->check(); }
+  std::vector<std::string> names() const override { return kept_->names(); }
+  bool is_complete() const override { return kept_->is_complete(); }
+  bool read(std::span<double> values) override { return kept_->read(values); }
+
+ private:
+  std::shared_ptr<const Kept> kept_;
+};
+
+/// Tensors at the top of a value and in the containers of it.
+void collect(PyObject* value, const std::string& path, int depth, live::ForeignModule& found) {
+  if (value == nullptr) return;
+  if (is_tensor(value)) {
+    const at::Tensor& tensor = tensor_of(value);
+    const bool is_parameter = tensor.requires_grad() && tensor.is_leaf();
+    (is_parameter ? found.parameters : found.buffers).emplace_back(path, tensor);
+    return;
+  }
+  if (depth == 0) return;
+  if (PyList_CheckExact(value) || PyTuple_Check(value)) {
+    const Py_ssize_t size = std::min<Py_ssize_t>(PySequence_Fast_GET_SIZE(value), 1000);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      collect(PySequence_Fast_GET_ITEM(value, i), path + "[" + std::to_string(i) + "]", depth - 1,
+              found);
+    }
+  } else if (PyDict_Check(value) && PyDict_Size(value) <= 1000) {
+    PyObject* key = nullptr;
+    PyObject* item = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;) {
+      collect(item, path + "[" + shown(key) + "]", depth - 1, found);
+    }
+  }
+}
+
+}  // namespace
+
+struct Modules::Captured {
+  Captured(Roots& roots, const std::vector<At>& tree) : types(roots) {
+    modules.reserve(tree.size());
+    for (const At& at : tree) {
+      modules.emplace_back(roots, types, at.path.empty() ? "" : "." + at.path, at.module);
+    }
+  }
+  Verdict check() const {
+    for (const ModuleWatch& module : modules) {
+      if (Verdict verdict = module.check(); !verdict) return verdict;
+    }
+    return {};
+  }
+  static std::vector<std::string> names() { return {}; }
+  static bool is_complete() { return true; }
+  static bool read(std::span<double>) { return true; }
+
+  TypeWatches types;
+  std::vector<ModuleWatch> modules;
+};
+
+Modules::Modules(Roots& roots, PyObject* root)
+    : roots_(roots), root_(root), weak_(weak_reference(roots, root)) {}
+
+bool Modules::is_alive() const { return is_referenced(weak_); }
+
+std::vector<Modules::At> Modules::tree() const {
+  std::vector<At> tree;
+  std::set<PyObject*> seen;
+  const auto add = [&](const auto& self, const std::string& path, PyObject* module) -> void {
+    if (!seen.insert(module).second) return;
+    tree.push_back({path, module});
+    PyObject* key = nullptr;
+    PyObject* child = nullptr;
+    PyObject* children = dict_entry(module, "_modules");
+    for (Py_ssize_t at = 0; children != nullptr && PyDict_Next(children, &at, &key, &child) != 0;) {
+      if (child == Py_None) continue;
+      self(self, path.empty() ? text_of(key) : path + "." + text_of(key), child);
+    }
+  };
+  add(add, "", root_);
+  return tree;
+}
+
+std::vector<live::ForeignModule> Modules::modules() const {
+  std::vector<live::ForeignModule> modules;
+  for (const At& at : tree()) {
+    PyObject* dict = dict_of(at.module);
+    PyObject* training = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "training");
+    modules.push_back({at.path, type_name(at.module), training == Py_True,
+                       tensors_in(dict_entry(at.module, "_parameters")),
+                       tensors_in(dict_entry(at.module, "_buffers"))});
+  }
+  return modules;
+}
+
+void Modules::capture() { captured_ = std::make_shared<const Captured>(roots_, tree()); }
+
+std::unique_ptr<live::ForeignWatch> Modules::watch(const live::PathOf&) const {
+  auto captured =
+      captured_ != nullptr ? captured_ : std::make_shared<const Captured>(roots_, tree());
+  return std::make_unique<WatchOf<Captured>>(std::move(captured));
+}
+
+std::vector<HostChange> Modules::changes(const std::string& name) const {
+  std::vector<HostChange> changes;
+  if (captured_ == nullptr) return changes;
+  for (const ModuleWatch& module : captured_->modules) {
+    for (auto& [entry, key, change] : module.changes()) {
+      changes.push_back({name + module.path() + "." + entry + change.path, change,
+                         py::reinterpret_borrow<py::object>(dict_of(module.module())), key});
+    }
+  }
+  return changes;
+}
+
+struct Optimizer::Captured {
+  Captured(Roots& roots, PyObject* optimizer, const live::PathOf& path_of)
+      : types(roots), watch(roots, types, optimizer, path_of) {}
+  Verdict check() const { return watch.check(); }
+  std::vector<std::string> names() const { return watch.names(); }
+  bool read(std::span<double> values) const { return watch.read(values); }
+  bool is_complete() const { return watch.is_torchs_own(); }
+
+  TypeWatches types;
+  OptimizerWatch watch;
+};
+
+Optimizer::Optimizer(Roots& roots, PyObject* optimizer)
+    : roots_(roots),
+      optimizer_(optimizer),
+      type_(type_name(optimizer)),
+      weak_(weak_reference(roots, optimizer)) {}
+
+bool Optimizer::is_alive() const { return is_referenced(weak_); }
+
+std::string Optimizer::type() const { return type_; }
+
+std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
+  std::vector<Group> groups;
+  PyObject* list = groups_of(optimizer_);
+  for (Py_ssize_t g = 0; list != nullptr && g < PyList_GET_SIZE(list); ++g) {
+    Group& group = groups.emplace_back();
+    PyObject* dict = PyList_GET_ITEM(list, g);
+    if (!PyDict_Check(dict)) continue;
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+      const std::string name = text_of(key);
+      if (name == "params" && PyList_Check(value)) {
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) {
+          PyObject* parameter = PyList_GET_ITEM(value, i);
+          if (is_tensor(parameter)) group.parameters.push_back(tensor_of(parameter));
+        }
+        continue;
+      }
+      if (is_tensor(value)) group.tensors.emplace_back(name, tensor_of(value));
+      group.hyperparameters.push_back({name, value_of(value)});
+    }
+  }
+  return groups;
+}
+
+std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
+  std::vector<State> states;
+  PyObject* all = state_of(optimizer_);
+  PyObject* parameter = nullptr;
+  PyObject* items = nullptr;
+  for (Py_ssize_t at = 0; all != nullptr && PyDict_Next(all, &at, &parameter, &items) != 0;) {
+    if (!PyDict_Check(items)) continue;
+    const at::Tensor owner = is_tensor(parameter) ? tensor_of(parameter) : at::Tensor();
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t i = 0; PyDict_Next(items, &i, &key, &value) != 0;) {
+      if (is_tensor(value)) {
+        states.push_back({owner, text_of(key), tensor_of(value)});
+      } else {
+        states.push_back({owner, text_of(key), value_of(value)});
+      }
+    }
+  }
+  return states;
+}
+
+void Optimizer::capture() {
+  captured_ = std::make_shared<const Captured>(roots_, optimizer_,
+                                               [](const at::Tensor&) { return std::string("…"); });
+}
+
+std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of) const {
+  return std::make_unique<WatchOf<Captured>>(
+      std::make_shared<const Captured>(roots_, optimizer_, path_of));
+}
+
+std::vector<HostChange> Optimizer::changes(const std::string& name) const {
+  std::vector<HostChange> changes;
+  if (captured_ == nullptr) return changes;
+  for (auto& [entry, key, change] : captured_->watch.changes()) {
+    const bool is_attribute = static_cast<bool>(key);
+    changes.push_back(
+        {name + "." + entry + change.path, change,
+         is_attribute ? py::reinterpret_borrow<py::object>(dict_of(optimizer_)) : py::object(),
+         key});
+  }
+  return changes;
+}
+
+namespace {
+
+class SlotGuard final : public live::ForeignWatch {
+ public:
+  explicit SlotGuard(std::shared_ptr<const SlotWatch> watch) : watch_(std::move(watch)) {}
+  Verdict check() override {
+    Verdict verdict = watch_->check();
+    if (!verdict) verdict.path = "." + verdict.path;
+    return verdict;
+  }
+
+ private:
+  std::shared_ptr<const SlotWatch> watch_;
+};
+
+}  // namespace
+
+HostState::HostState(Roots& roots, std::vector<Slot> slots)
+    : roots_(roots), slots_(std::make_shared<std::vector<Slot>>(std::move(slots))) {}
+
+void HostState::guard(const std::vector<bool>& is_guarded) {
+  for (std::size_t i = 0; i < slots_->size() && i < is_guarded.size(); ++i) {
+    (*slots_)[i].is_guarded = is_guarded[i];
+  }
+}
+
+std::vector<live::ForeignModule> HostState::modules() const {
+  live::ForeignModule found{"", "the host", true, {}, {}};
+  constexpr int kDepth = 3;
+  for (const Slot& slot : *slots_) collect(slot.value(), slot.path, kDepth, found);
+  return {std::move(found)};
+}
+
+void HostState::capture() { captured_ = std::make_shared<const SlotWatch>(roots_, slots_); }
+
+std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const {
+  return std::make_unique<SlotGuard>(
+      captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_, slots_));
+}
+
+std::vector<HostChange> HostState::changes(const std::string& name) const {
+  std::vector<HostChange> changes;
+  if (captured_ == nullptr) return changes;
+  for (auto& [slot, change] : captured_->changes()) {
+    changes.push_back({name + "." + slot->path + change.path, change,
+                       py::reinterpret_borrow<py::object>(slot->owner.get()),
+                       slot->key.get() == nullptr
+                           ? py::object()
+                           : py::reinterpret_borrow<py::object>(slot->key.get())});
+  }
+  return changes;
+}
+
+}  // namespace steptape::python

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "live/foreign.h"
+#include "python/engine/module_watch.h"
+#include "python/engine/optimizer_watch.h"
+#include "python/engine/slots.h"
+
+namespace steptape::python {
+
+/// What a step changed on the host, or would have to be told not to.
+struct HostChange {
+  std::string path;  ///< "model.fc1.calls", "host.losses"
+  Change change;
+  py::object owner, key;  ///< where it can be assigned again: a dict and a key, or a cell
+};
+
+/// A Python object that plans depend on. Before a probe it captures what it holds; from that the
+/// guards of a plan are made, and the changes that the step made to it.
+class Watched {
+ public:
+  virtual ~Watched() = default;
+  virtual void capture() = 0;
+  virtual std::vector<HostChange> changes(const std::string& name) const = 0;
+};
+
+/// A torch.nn.Module and all below it. Held weakly by `weakref`, so that its death is noticed.
+class Modules final : public live::ForeignModules, public Watched {
+ public:
+  Modules(Roots& roots, PyObject* root);
+  const void* identity() const override { return root_; }
+  bool is_alive() const override;
+  std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
+  std::vector<live::ForeignModule> modules() const override;
+  void capture() override;
+  std::vector<HostChange> changes(const std::string& name) const override;
+
+  struct At {
+    std::string path;
+    PyObject* module;
+  };
+  /// The tree, parents before children, each module once.
+  std::vector<At> tree() const;
+
+ private:
+  Roots& roots_;
+  PyObject* root_;
+  Root weak_;
+  struct Captured;
+  std::shared_ptr<const Captured> captured_;
+};
+
+/// A torch.optim.Optimizer.
+class Optimizer final : public live::ForeignOptimizer, public Watched {
+ public:
+  Optimizer(Roots& roots, PyObject* optimizer);
+  const void* identity() const override { return optimizer_; }
+  bool is_alive() const override;
+  std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
+  std::string type() const override;
+  std::vector<Group> groups() const override;
+  std::vector<State> state() const override;
+  void capture() override;
+  std::vector<HostChange> changes(const std::string& name) const override;
+
+ private:
+  Roots& roots_;
+  PyObject* optimizer_;
+  std::string type_;  ///< asked for where Python may not be entered
+  Root weak_;
+  struct Captured;
+  std::shared_ptr<const Captured> captured_;
+};
+
+/// Closure cells, globals and attributes that the step reaches: what they hold, and the tensors in
+/// them.
+class HostState final : public live::ForeignModules, public Watched {
+ public:
+  HostState(Roots& roots, std::vector<Slot> slots);
+  /// Which of the slots a plan depends on, of those made from now on.
+  void guard(const std::vector<bool>& is_guarded);
+  const void* identity() const override { return this; }
+  bool is_alive() const override { return true; }
+  std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
+  std::vector<live::ForeignModule> modules() const override;
+  void capture() override;
+  std::vector<HostChange> changes(const std::string& name) const override;
+
+ private:
+  Roots& roots_;
+  std::shared_ptr<std::vector<Slot>> slots_;
+  std::shared_ptr<const SlotWatch> captured_;
+};
+
+}  // namespace steptape::python

@@ -1,0 +1,247 @@
+#include <Python.h>
+#include <pybind11/stl.h>
+
+#include <utility>
+
+#include "python/engine/formulas.h"
+#include "python/engine/locate.h"
+#include "python/engine/recorder.h"
+#include "python/engine/step.h"
+#include "recorder/notes.h"
+#include "session/deferred.h"
+#include "steptape/error.h"
+#include "steptape/player.h"
+
+/// The extension module steptape._engine: what the Python package calls.
+namespace steptape::python {
+namespace {
+
+/// The notes of the recording that is under way; probes run in one.
+recorder::Notes& notes() {
+  recorder::Notes* current = recorder::Notes::current();
+  if (current == nullptr) {
+    throw Error(ErrorCode::kFailedPrecondition, "no step is being recorded in this thread");
+  }
+  return *current;
+}
+
+trace::Value number_of(const py::handle& value) {
+  if (PyBool_Check(value.ptr())) return {value.ptr() == Py_True};
+  if (PyFloat_Check(value.ptr())) return {trace::Real{PyFloat_AS_DOUBLE(value.ptr())}};
+  return {py::cast<std::int64_t>(value)};
+}
+
+/// Numbers as (value, formula, position in a list or -1).
+void announce(const py::list& numbers) {
+  std::vector<recorder::Notes::Number> announced;
+  for (const py::handle& item : numbers) {
+    const auto number = py::reinterpret_borrow<py::tuple>(item);
+    const auto position = py::cast<std::int64_t>(number[2]);
+    announced.push_back({number_of(number[0]), formula_of(notes(), number[1]),
+                         position < 0 ? trace::kNone : static_cast<trace::Index>(position)});
+  }
+  notes().announce(std::move(announced));
+}
+
+void escape(const py::tuple& formula) {
+  for (const trace::Node& node : formula_of(notes(), formula).nodes) {
+    if (node.operation == trace::Operation::kLeaf) notes().escape(node.leaf);
+  }
+}
+
+void refuse(const std::string& code, const std::string& message, const std::string& place) {
+  Refusal refusal;
+  refusal.code = refusal_code_of(code);
+  refusal.message = message;
+  refusal.place = place;
+  notes().refuse(std::move(refusal));
+}
+
+/// Keeps `function` until nobody looks any more; outside a step it is called at once.
+void observe(const py::object& tensor, py::function function) {
+  if (!is_tensor(tensor.ptr())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "observe: the first argument is a " + type_name(tensor.ptr()) + ", not a tensor");
+  }
+  const auto kept = std::shared_ptr<py::function>(new py::function(std::move(function)),
+                                                  [](py::function* let_go) {
+                                                    const py::gil_scoped_acquire gil;
+                                                    delete let_go;
+                                                  });
+  const auto look = [kept](const at::Tensor& value) { (*kept)(object_of(value)); };
+  if (session::Deferred* deferred = session::Deferred::current()) {
+    deferred->observe(tensor_of(tensor.ptr()), look);
+  } else {
+    look(tensor_of(tensor.ptr()).detach());
+  }
+}
+
+std::vector<at::Tensor> tensors_of(const py::list& list) {
+  std::vector<at::Tensor> tensors;
+  for (const py::handle& item : list) {
+    if (!is_tensor(item.ptr())) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a loaded step takes tensors, not a " + type_name(item.ptr()));
+    }
+    tensors.push_back(tensor_of(item.ptr()));
+  }
+  return tensors;
+}
+
+py::list list_of(const std::vector<at::Tensor>& tensors) {
+  py::list list;
+  for (const at::Tensor& tensor : tensors) list.append(object_of(tensor));
+  return list;
+}
+
+py::list list_of(const std::vector<TensorSpec>& specs) {
+  py::list list;
+  for (const TensorSpec& spec : specs) {
+    py::dict dict;
+    dict["path"] = spec.path;
+    dict["dtype"] = spec.dtype;
+    dict["sizes"] = py::cast(spec.sizes);
+    list.append(dict);
+  }
+  return list;
+}
+
+Environment environment_of(const std::string& name) {
+  if (name == "exact") return Environment::kExact;
+  if (name == "any") return Environment::kAny;
+  throw Error(ErrorCode::kInvalidArgument,
+              "environment is '" + name + "'; it must be one of 'exact', 'any'");
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!py::detail::is_holder_constructed(self)) return 0;
+  return py::cast<Tracked&>(py::handle(self)).roots().visit(visit, arg);
+}
+
+int clear(PyObject* self) {
+  if (py::detail::is_holder_constructed(self)) py::cast<Tracked&>(py::handle(self)).roots().clear();
+  return 0;
+}
+
+void make_collectable(PyHeapTypeObject* heap_type) {
+  auto* type = &heap_type->ht_type;
+  type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+  type->tp_traverse = &traverse;
+  type->tp_clear = &clear;
+}
+
+void define(py::module_& m) {
+  recorder::Notes::set_locator(&locate);
+  recorder::Notes::set_collector([] {
+    const py::gil_scoped_acquire gil;
+    PyGC_Collect();
+  });
+  m.def("set_foreign_folders", [](const py::list& folders) {
+    std::vector<std::string> names;
+    for (const py::handle& folder : folders) names.push_back(py::cast<std::string>(folder));
+    set_foreign_folders(std::move(names));
+  });
+  // classes by the stable name of the code; never let go of, since the interpreter ends first
+  static auto* error_types = new py::object();
+  m.def("set_error_types", [](py::dict types) { *error_types = std::move(types); });
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      const std::string code(name_of(error.code()));
+      const py::object type = (*error_types)[py::str(code)];
+      PyErr_SetString(type.ptr(), error.what());
+    }
+  });
+
+  py::class_<Tracked>(m, "Tracked")
+      .def("track_model", &Tracked::track_model)
+      .def("track_optimizer", &Tracked::track_optimizer)
+      .def("track_generator", &Tracked::track_generator)
+      .def("track_host", &Tracked::track_host)
+      .def("capture", &Tracked::capture)
+      .def("changes", &Tracked::changes)
+      .def("assign_again", &Tracked::assign_again)
+      .def("guard_slots", &Tracked::guard_slots);
+  py::class_<Recorder, Tracked>(m, "Recorder", py::custom_type_setup(&make_collectable))
+      .def(py::init<std::string, std::string>())
+      .def("begin", &Recorder::begin)
+      .def("end", &Recorder::end)
+      .def("write", &Recorder::write)
+      .def("refusals", &Recorder::refusals);
+  py::class_<Step, Tracked>(m, "Step", py::custom_type_setup(&make_collectable))
+      .def(py::init<const py::dict&>())
+      .def("add_host_value", &Step::add_host_value)
+      .def("host_value", &Step::host_value)
+      .def("bind", &Step::bind)
+      .def("__call__", &Step::call)
+      .def("stats", &Step::stats)
+      .def("explain", &Step::explain)
+      .def("invalidate", &Step::invalidate)
+      .def("refuse_always", &Step::refuse_always)
+      .def("save", &Step::save);
+
+  py::class_<PlayerStep>(m, "PlayerStep")
+      .def("run",
+           [](PlayerStep& step, const py::list& inputs) {
+             const std::vector<at::Tensor> results = step.run(tensors_of(inputs));
+             return py::make_tuple(list_of(results), py::cast(step.numbers()));
+           })
+      .def("check",
+           [](const PlayerStep& step, const py::list& inputs) -> py::object {
+             const Verdict verdict = step.check(tensors_of(inputs));
+             if (verdict) return py::none();
+             return py::str(verdict.text());
+           })
+      .def("inputs", [](const PlayerStep& step) { return list_of(step.inputs()); })
+      .def("structure", &PlayerStep::structure);
+  py::class_<Player>(m, "Player")
+      .def(py::init([](const std::string& path, const std::string& environment) {
+        return steptape::load(path, {environment_of(environment)});
+      }))
+      .def("steps", [](const Player& player) { return py::cast(player.steps()); })
+      .def("step", &Player::step, py::keep_alive<0, 1>())
+      .def("state", [](const Player& player) { return list_of(player.state()); })
+      .def("tensor", [](const Player& player,
+                        const std::string& path) { return object_of(player.tensor(path)); })
+      .def("scalars", [](const Player& player) { return py::cast(player.scalars()); })
+      .def("scalar", &Player::scalar)
+      .def("set", &Player::set)
+      .def("save", &Player::save);
+
+  m.def("is_recording", [] { return recorder::Notes::current() != nullptr; });
+  m.def("newest_read", [] {
+    const trace::Index read = notes().newest_read();
+    return read == trace::kNone ? std::int64_t{-1} : static_cast<std::int64_t>(read);
+  });
+  m.def("follow_read",
+        [](std::int64_t read) { notes().follow_read(static_cast<trace::Index>(read)); });
+  m.def("announce", &announce);
+  m.def("withdraw", [] { notes().withdraw(); });
+  m.def("require", [](const py::tuple& formula, bool is_nonzero) {
+    notes().require(formula_of(notes(), formula), is_nonzero);
+  });
+  m.def("escape", &escape);
+  m.def("refuse", &refuse);
+  m.def("effect", [](const std::string& name, const std::string& value, const std::string& place) {
+    notes().add_effect(name, {trace::List{{value}, {place}}});
+  });
+  m.def("enter_module", [](std::string path) { notes().enter_module(std::move(path)); });
+  m.def("leave_module", [] { notes().leave_module(); });
+  m.def("locate", &locate);
+  m.def("observe", &observe);
+  m.def("refusal_codes", [] {
+    py::list codes;
+    for (unsigned code = 1; code < 256; ++code) {
+      const std::string_view name = name_of(static_cast<RefusalCode>(code));
+      if (name != "unknown") codes.append(std::string(name));
+    }
+    return codes;
+  });
+}
+
+}  // namespace
+}  // namespace steptape::python
+
+PYBIND11_MODULE(_engine, m) { steptape::python::define(m); }

@@ -1,0 +1,155 @@
+#include "python/engine/module_watch.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace steptape::python {
+namespace {
+
+DictWatch::Rule rule_of_module(const std::string& name) {
+  static constexpr std::array<std::string_view, 3> kMembers = {"_parameters", "_buffers",
+                                                               "_modules"};
+  if (std::ranges::find(kMembers, name) != kMembers.end()) return DictWatch::Rule::kMembers;
+  // torch.nn.Module keeps its hooks in dicts of such names
+  if (name.starts_with('_') && name.find("_hooks") != std::string::npos) {
+    return DictWatch::Rule::kHooks;
+  }
+  return DictWatch::Rule::kPlain;
+}
+
+}  // namespace
+
+Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
+  switch (rule) {
+    case Rule::kMembers:
+      return Plain::members(roots, value);
+    case Rule::kHooks:
+      return Plain::hooks(roots, value);
+    case Rule::kPlain:
+    case Rule::kSkip:
+      break;
+  }
+  return {roots, value};
+}
+
+DictWatch::DictWatch(Roots& roots, PyObject* dict, RuleOf rule_of) : rule_of_(rule_of) {
+  if (dict == nullptr) return;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    const Rule rule = rule_of_(text_of(key));
+    entries_.push_back(
+        {Root(roots, key), rule, made(roots, rule == Rule::kSkip ? nullptr : value, rule)});
+  }
+}
+
+bool DictWatch::same(PyObject* dict) const {
+  if (dict == nullptr) return entries_.empty();
+  if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(entries_.size())) return false;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  std::size_t i = 0;
+  bool in_order = true;
+  for (Py_ssize_t at = 0; in_order && PyDict_Next(dict, &at, &key, &value) != 0; ++i) {
+    const Entry& entry = entries_[i];
+    // names of attributes are interned
+    if (entry.key.get() != key) {
+      in_order = false;
+    } else if (entry.rule != Rule::kSkip && !entry.plain.same(value)) {
+      return false;
+    }
+  }
+  if (in_order) return true;
+  return std::ranges::all_of(entries_, [dict](const Entry& entry) {
+    PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
+    return found != nullptr && (entry.rule == Rule::kSkip || entry.plain.same(found));
+  });
+}
+
+std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
+  std::vector<EntryChange> changes;
+  if (dict == nullptr) return changes;
+  for (const Entry& entry : entries_) {
+    PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
+    if (entry.rule == Rule::kSkip || entry.plain.same(found)) continue;
+    changes.push_back({text_of(entry.key.get()),
+                       py::reinterpret_borrow<py::object>(entry.key.get()),
+                       entry.plain.change(found)});
+  }
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    const bool known = std::ranges::any_of(entries_, [key](const Entry& entry) {
+      return entry.key.get() == key || text_of(entry.key.get()) == text_of(key);
+    });
+    if (known || rule_of_(text_of(key)) == Rule::kSkip) continue;
+    changes.push_back({text_of(key),
+                       py::reinterpret_borrow<py::object>(key),
+                       {"", py::object(), py::reinterpret_borrow<py::object>(value), py::list()}});
+  }
+  return changes;
+}
+
+HookWatch::HookWatch(Roots& roots, PyObject* tensor)
+    : tensor_(tensor),
+      hooks_(Plain::hooks(roots, reinterpret_cast<THPVariable*>(tensor)->backward_hooks)),
+      after_accumulate_(Plain::hooks(
+          roots, reinterpret_cast<THPVariable*>(tensor)->post_accumulate_grad_hooks)) {}
+
+bool HookWatch::same() const {
+  const auto* tensor = reinterpret_cast<THPVariable*>(tensor_);
+  return hooks_.same(tensor->backward_hooks) &&
+         after_accumulate_.same(tensor->post_accumulate_grad_hooks);
+}
+
+ModuleWatch::ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyObject* module)
+    : path_(std::move(path)),
+      module_(roots, module),
+      types_(&types),
+      type_(types.of(Py_TYPE(module))),
+      attributes_(roots, dict_of(module), &rule_of_module) {
+  PyObject* dict = dict_of(module);
+  PyObject* parameters = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_parameters");
+  if (parameters == nullptr || !PyDict_Check(parameters)) return;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &key, &value) != 0;) {
+    if (is_tensor(value)) hooks_.emplace_back(roots, value);
+  }
+}
+
+Verdict ModuleWatch::check() const {
+  PyObject* module = module_.get();
+  if (Py_TYPE(module) != type_->type()) {
+    return {path_ + ".__class__", type_name(type_->type()), type_name(module)};
+  }
+  if (!type_->same()) {
+    return {path_ + ".__class__." + type_->changed_name(), "what it was when it was recorded",
+            "another"};
+  }
+  PyObject* dict = dict_of(module);
+  if (!attributes_.same(dict)) {
+    const auto changes = attributes_.changes(dict);
+    if (!changes.empty()) {
+      const auto& [name, key, change] = changes.front();
+      return {path_ + "." + name + change.path, shown(change.before.ptr()),
+              shown(change.after.ptr())};
+    }
+    return {path_ + ".__dict__", "the attributes it had when it was recorded", "others"};
+  }
+  for (const HookWatch& hooks : hooks_) {
+    if (hooks.same()) continue;
+    return {path_ + " (hooks of a parameter)", "those of the recording", "others"};
+  }
+  return {};
+}
+
+std::vector<DictWatch::EntryChange> ModuleWatch::changes() const {
+  return attributes_.changes(dict_of(module_.get()));
+}
+
+}  // namespace steptape::python

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "live/foreign.h"
+#include "python/engine/plain.h"
+#include "python/engine/type_watch.h"
+
+namespace steptape::python {
+
+/// What the instance dict of an object held: modules, optimizers and plain objects alike.
+class DictWatch {
+ public:
+  /// How an entry is compared.
+  enum class Rule { kPlain, kMembers, kHooks, kSkip };
+  using RuleOf = Rule (*)(const std::string& name);
+
+  DictWatch(Roots& roots, PyObject* dict, RuleOf rule_of);
+
+  bool same(PyObject* dict) const;
+  /// Every entry that differs now, with its key; added and removed ones too.
+  struct EntryChange {
+    std::string name;
+    py::object key;
+    Change change;
+  };
+  std::vector<EntryChange> changes(PyObject* dict) const;
+
+ private:
+  struct Entry {
+    Root key;
+    Rule rule;
+    Plain plain;
+  };
+  static Plain made(Roots& roots, PyObject* value, Rule rule);
+
+  RuleOf rule_of_;
+  std::vector<Entry> entries_;
+};
+
+/// The hooks that autograd keeps for a tensor in Python.
+class HookWatch {
+ public:
+  HookWatch(Roots& roots, PyObject* tensor);
+  bool same() const;
+
+ private:
+  PyObject* tensor_;  ///< borrowed: that it is the one registered is checked before
+  Plain hooks_, after_accumulate_;
+};
+
+/// One module of a tree as it was: class, attributes, hooks, what is registered in it.
+class ModuleWatch {
+ public:
+  ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyObject* module);
+
+  /// The first mismatch, as a verdict with a path below the root.
+  Verdict check() const;
+  /// The attributes that differ now.
+  std::vector<DictWatch::EntryChange> changes() const;
+  const std::string& path() const { return path_; }
+  PyObject* module() const { return module_.get(); }
+
+ private:
+  std::string path_;  ///< ".fc1", or "" for the root
+  Root module_;
+  TypeWatches* types_;
+  const TypeWatch* type_;
+  DictWatch attributes_;
+  std::vector<HookWatch> hooks_;  ///< of its parameters
+};
+
+}  // namespace steptape::python

@@ -1,0 +1,208 @@
+#include "python/engine/optimizer_watch.h"
+
+namespace steptape::python {
+namespace {
+
+DictWatch::Rule rule_of_optimizer(const std::string& name) {
+  if (name == "param_groups" || name == "state") return DictWatch::Rule::kSkip;
+  if (name.ends_with("_hooks")) return DictWatch::Rule::kHooks;
+  return DictWatch::Rule::kPlain;
+}
+
+PyObject* attribute(PyObject* optimizer, const char* name) {
+  PyObject* dict = dict_of(optimizer);
+  return dict == nullptr ? nullptr : PyDict_GetItemString(dict, name);
+}
+
+double number(PyObject* object) {
+  if (PyFloat_CheckExact(object)) return PyFloat_AS_DOUBLE(object);
+  const double value = PyLong_AsDouble(object);
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return value;
+}
+
+}  // namespace
+
+bool is_number(PyObject* object) {
+  return object != nullptr && (PyFloat_CheckExact(object) || PyLong_CheckExact(object));
+}
+
+PyObject* groups_of(PyObject* optimizer) {
+  PyObject* groups = attribute(optimizer, "param_groups");
+  return groups != nullptr && PyList_Check(groups) ? groups : nullptr;
+}
+
+PyObject* state_of(PyObject* optimizer) {
+  PyObject* state = attribute(optimizer, "state");
+  return state != nullptr && PyDict_Check(state) ? state : nullptr;
+}
+
+OptimizerWatch::OptimizerWatch(Roots& roots, TypeWatches& types, PyObject* optimizer,
+                               const live::PathOf& path_of)
+    : optimizer_(roots, optimizer),
+      type_(types.of(Py_TYPE(optimizer))),
+      is_torchs_own_(type_name(optimizer).starts_with("torch.optim.")),
+      attributes_(roots, dict_of(optimizer), &rule_of_optimizer) {
+  if (PyObject* groups = groups_of(optimizer)) {
+    groups_ = PyList_GET_SIZE(groups);
+    for (Py_ssize_t g = 0; g < groups_; ++g) {
+      PyObject* group = PyList_GET_ITEM(groups, g);
+      if (!PyDict_Check(group)) continue;
+      add_dict(roots, {".param_groups[" + std::to_string(g) + "]", {}, g, PyDict_Size(group), {}},
+               group);
+    }
+  }
+  if (PyObject* state = state_of(optimizer)) {
+    state_ = PyDict_Size(state);
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(state, &at, &key, &value) != 0;) {
+      if (!PyDict_Check(value)) continue;
+      const std::string path = is_tensor(key) ? path_of(tensor_of(key)) : shown(key);
+      add_dict(roots, {".state[" + path + "]", Root(roots, key), -1, PyDict_Size(value), {}},
+               value);
+    }
+  }
+  find_dicts();
+  recorded_.resize(numbers_.size());
+  read(recorded_);
+}
+
+void OptimizerWatch::add_dict(Roots& roots, Fixed made, PyObject* dict) {
+  Fixed& fixed = fixed_.emplace_back(std::move(made));
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    const std::string name = fixed.path + "." + text_of(key);
+    if (is_number(value)) {
+      add_number(roots, name, key, -1, value);
+      continue;
+    }
+    constexpr Py_ssize_t kMost = 8;
+    bool all_numbers = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) > 0 &&
+                       PyTuple_GET_SIZE(value) <= kMost;
+    for (Py_ssize_t i = 0; all_numbers && i < PyTuple_GET_SIZE(value); ++i) {
+      all_numbers = is_number(PyTuple_GET_ITEM(value, i));
+    }
+    if (!all_numbers) {
+      fixed.entries.emplace_back(Root(roots, key), Plain(roots, value, 2));
+      continue;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+      add_number(roots, name + "[" + std::to_string(i) + "]", key, i, PyTuple_GET_ITEM(value, i));
+    }
+  }
+}
+
+void OptimizerWatch::add_number(Roots& roots, const std::string& path, PyObject* key,
+                                Py_ssize_t item, PyObject* value) {
+  numbers_.push_back({fixed_.size() - 1, Root(roots, key), item, PyLong_CheckExact(value) != 0});
+  names_.push_back(path);
+}
+
+void OptimizerWatch::find_dicts() const {
+  PyObject* groups = groups_of(optimizer_.get());
+  PyObject* state = state_of(optimizer_.get());
+  dicts_.assign(fixed_.size(), nullptr);
+  std::size_t k = 0;
+  for (; k < fixed_.size() && fixed_[k].key.get() == nullptr; ++k) {
+    if (groups == nullptr || fixed_[k].group >= PyList_GET_SIZE(groups)) continue;
+    PyObject* dict = PyList_GET_ITEM(groups, fixed_[k].group);
+    if (PyDict_Check(dict)) dicts_[k] = dict;
+  }
+  // by its place and not by its key: a look-up would call Tensor.__hash__, which is Python
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; state != nullptr && PyDict_Next(state, &at, &key, &value) != 0;) {
+    if (!PyDict_Check(value)) continue;
+    if (k >= fixed_.size()) return;
+    if (fixed_[k].key.get() == key) dicts_[k] = value;
+    ++k;
+  }
+}
+
+PyObject* OptimizerWatch::value_of(const Number& number) const {
+  PyObject* dict = dicts_[number.dict];
+  PyObject* value = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, number.key.get());
+  if (value == nullptr || number.item < 0) return value;
+  const bool fits = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) > number.item;
+  return fits ? PyTuple_GET_ITEM(value, number.item) : nullptr;
+}
+
+bool OptimizerWatch::read(std::span<double> values) const {
+  for (std::size_t k = 0; k < numbers_.size(); ++k) {
+    PyObject* value = value_of(numbers_[k]);
+    if (!is_number(value) || (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
+      return false;
+    }
+    values[k] = number(value);
+  }
+  return true;
+}
+
+Verdict OptimizerWatch::check() const {
+  PyObject* optimizer = optimizer_.get();
+  if (Py_TYPE(optimizer) != type_->type()) {
+    return {".__class__", type_name(type_->type()), type_name(optimizer)};
+  }
+  if (!type_->same()) {
+    return {".__class__." + type_->changed_name(), "what it was when it was recorded", "another"};
+  }
+  PyObject* dict = dict_of(optimizer);
+  if (!attributes_.same(dict)) {
+    const auto changes = attributes_.changes(dict);
+    if (!changes.empty()) {
+      return {"." + changes.front().name + changes.front().change.path,
+              shown(changes.front().change.before.ptr()),
+              shown(changes.front().change.after.ptr())};
+    }
+    return {".__dict__", "the attributes it had when it was recorded", "others"};
+  }
+  PyObject* groups = groups_of(optimizer);
+  const Py_ssize_t found = groups == nullptr ? 0 : PyList_GET_SIZE(groups);
+  if (found != groups_) {
+    return {".param_groups.size", std::to_string(groups_), std::to_string(found)};
+  }
+  PyObject* state = state_of(optimizer);
+  const Py_ssize_t states = state == nullptr ? 0 : PyDict_Size(state);
+  if (states != state_) return {".state.size", std::to_string(state_), std::to_string(states)};
+  find_dicts();
+  for (std::size_t k = 0; k < fixed_.size(); ++k) {
+    const Fixed& fixed = fixed_[k];
+    PyObject* now = dicts_[k];
+    if (now == nullptr) return {fixed.path, "there", "gone"};
+    if (PyDict_GET_SIZE(now) != fixed.size) {
+      return {fixed.path + ".size", std::to_string(fixed.size), std::to_string(PyDict_Size(now))};
+    }
+    for (const auto& [name, plain] : fixed.entries) {
+      PyObject* item = PyDict_GetItemWithError(now, name.get());
+      if (plain.same(item)) continue;
+      const Change change = plain.change(item);
+      return {fixed.path + "." + text_of(name.get()) + change.path, shown(change.before.ptr()),
+              shown(change.after.ptr())};
+    }
+  }
+  return {};
+}
+
+std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
+  std::vector<DictWatch::EntryChange> changes = attributes_.changes(dict_of(optimizer_.get()));
+  const auto cast = [](const Number& kind, double value) -> py::object {
+    if (kind.is_integer) return py::int_(static_cast<long long>(value));
+    return py::float_(value);
+  };
+  find_dicts();
+  for (std::size_t k = 0; k < numbers_.size(); ++k) {
+    PyObject* value = value_of(numbers_[k]);
+    const bool same = is_number(value) && trace::Real{number(value)} == trace::Real{recorded_[k]};
+    if (same) continue;
+    changes.push_back(
+        {names_[k].substr(1),
+         py::object(),
+         {"", cast(numbers_[k], recorded_[k]),
+          py::reinterpret_borrow<py::object>(value == nullptr ? Py_None : value), py::list()}});
+  }
+  return changes;
+}
+
+}  // namespace steptape::python

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "live/foreign.h"
+#include "python/engine/module_watch.h"
+
+namespace steptape::python {
+
+/// A torch.optim.Optimizer as it was: class, attributes, hooks, groups, the parameters in them, and
+/// which state there is; and where its numbers stand, to be read at each step.
+class OptimizerWatch {
+ public:
+  OptimizerWatch(Roots& roots, TypeWatches& types, PyObject* optimizer,
+                 const live::PathOf& path_of);
+
+  Verdict check() const;
+  const std::vector<std::string>& names() const { return names_; }
+  bool read(std::span<double> values) const;
+  /// Whether the class is one of torch.optim: all that those do with their numbers can be followed.
+  bool is_torchs_own() const { return is_torchs_own_; }
+  /// Attributes, hyperparameters and host numbers of state that differ now.
+  std::vector<DictWatch::EntryChange> changes() const;
+
+ private:
+  /// A number in a dict, or in a tuple or list that stands there.
+  struct Number {
+    std::size_t dict;  ///< in `fixed_`
+    Root key;
+    Py_ssize_t item;  ///< -1: the value itself
+    bool is_integer;
+  };
+  /// The dict of a group, or of one parameter's state: what is no number in it.
+  struct Fixed {
+    std::string path;
+    Root key;  ///< of a state: the parameter; null for a group
+    Py_ssize_t group;
+    Py_ssize_t size;
+    std::vector<std::pair<Root, Plain>> entries;
+  };
+
+  void add_dict(Roots& roots, Fixed fixed, PyObject* dict);
+  void add_number(Roots& roots, const std::string& path, PyObject* key, Py_ssize_t item,
+                  PyObject* value);
+  /// The dicts as they are now; null for one that is gone. They may have been replaced by equal
+  /// ones.
+  void find_dicts() const;
+  PyObject* value_of(const Number& number) const;
+
+  Root optimizer_;
+  const TypeWatch* type_;
+  bool is_torchs_own_;
+  DictWatch attributes_;
+  Py_ssize_t groups_ = 0, state_ = 0;
+  std::vector<Fixed> fixed_;
+  mutable std::vector<PyObject*> dicts_;  ///< one for each of `fixed_`, of the newest look
+  std::vector<Number> numbers_;
+  std::vector<double> recorded_;
+  std::vector<std::string> names_;
+};
+
+/// Borrowed: `param_groups`, a list of dicts, and `state`, a dict of dicts; null where it is no
+/// such.
+PyObject* groups_of(PyObject* optimizer);
+PyObject* state_of(PyObject* optimizer);
+/// Whether it is an exact int or float, which may change while a plan holds.
+bool is_number(PyObject* object);
+
+}  // namespace steptape::python

@@ -1,0 +1,322 @@
+#include "python/engine/plain.h"
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "python/engine/structure.h"
+
+namespace steptape::python {
+namespace {
+
+/// Longer containers are compared by identity and length.
+constexpr Py_ssize_t kMostItems = 1000;
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
+
+bool is_text(PyObject* object) {
+  return PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+}
+
+/// Of two objects of one exact built-in type: no code of the user's runs.
+bool equal(PyObject* a, PyObject* b) {
+  const int result = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (result < 0) PyErr_Clear();
+  return result == 1;
+}
+
+/// Keys are mostly strings, and mostly the very same ones.
+bool same_key(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (Py_TYPE(a) != Py_TYPE(b)) return false;
+  return (is_text(a) || PyLong_CheckExact(a)) && equal(a, b);
+}
+
+/// An OrderedDict keeps an order beside the one that it has as a dict.
+bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict_Size(dict) > 1; }
+
+/// Borrowed keys and values, in the order of the dict.
+std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
+  std::vector<std::pair<PyObject*, PyObject*>> entries;
+  if (has_own_order(dict)) {
+    const auto keys = py::reinterpret_steal<py::object>(PySequence_List(dict));
+    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.ptr()); ++i) {
+      PyObject* key = PyList_GET_ITEM(keys.ptr(), i);
+      entries.emplace_back(key, PyDict_GetItemWithError(dict, key));
+    }
+    return entries;
+  }
+  PyObject* key = nullptr;
+  PyObject* item = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &item) != 0;)
+    entries.emplace_back(key, item);
+  return entries;
+}
+
+/// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes.
+bool is_holder(PyObject* object) {
+  static PyObject* simple =
+      py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr();
+  static PyObject* parsed =
+      py::object(py::module_::import("argparse").attr("Namespace")).release().ptr();
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (dict_of(object) == nullptr) return false;
+  return type == simple || type == parsed || (!PyDict_Check(object) && is_dataclass(object));
+}
+
+/// Borrowed; null when there is none. Finds keys of other types than str and int by their identity,
+/// since their own code says what is equal.
+PyObject* find_entry(PyObject* dict, PyObject* key) {
+  if (is_text(key) || PyLong_CheckExact(key)) return PyDict_GetItemWithError(dict, key);
+  for (const auto& [found, item] : entries_of(dict)) {
+    if (found == key) return item;
+  }
+  return nullptr;
+}
+
+bool is_deque(PyObject* object) {
+  static PyObject* type =
+      py::object(py::module_::import("collections").attr("deque")).release().ptr();
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
+}
+
+py::object list_of(PyObject* sequence) {
+  auto list = py::reinterpret_steal<py::object>(PySequence_List(sequence));
+  if (!list) throw py::error_already_set();
+  return list;
+}
+
+/// Whether comparing the set runs no code of the user's.
+bool holds_plain_items(PyObject* set) {
+  const py::object items = list_of(set);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
+    PyObject* item = PyList_GET_ITEM(items.ptr(), i);
+    const bool plain = is_text(item) || PyLong_CheckExact(item) || PyFloat_CheckExact(item) ||
+                       PyBool_Check(item) || item == Py_None;
+    if (!plain) return false;
+  }
+  return true;
+}
+
+py::object borrowed(PyObject* object) {
+  return object == nullptr ? py::object() : py::reinterpret_borrow<py::object>(object);
+}
+
+}  // namespace
+
+Plain::Plain(Roots& roots, PyObject* value, int depth) {
+  if (value == nullptr) return;
+  if (is_tensor(value)) {
+    kind_ = Kind::kTensor;
+    tensor_ = decltype(tensor_)(tensor_of(value).getIntrusivePtr());
+    return;
+  }
+  value_ = Root(roots, value);
+  if (PyLong_CheckExact(value)) {
+    kind_ = Kind::kInteger;
+  } else if (PyFloat_CheckExact(value)) {
+    kind_ = Kind::kReal;
+    real_ = PyFloat_AS_DOUBLE(value);
+  } else if (is_text(value)) {
+    kind_ = Kind::kText;
+  } else if (PyTuple_Check(value) || PyList_CheckExact(value)) {
+    kind_ = PyList_CheckExact(value) ? Kind::kList : Kind::kTuple;
+    length_ = PySequence_Fast_GET_SIZE(value);
+    if (depth == 0 || length_ > kMostItems) {
+      kind_ = kind_ == Kind::kList ? Kind::kLength : Kind::kIdentity;
+    } else {
+      take_items(roots, value, depth);
+      if (kind_ == Kind::kList) value_.reset();
+    }
+  } else if (PyDict_Check(value)) {
+    length_ = PyDict_Size(value);
+    kind_ = depth == 0 || length_ > kMostItems ? Kind::kLength : Kind::kDict;
+    if (kind_ != Kind::kDict) return;
+    take_dict(roots, value, depth);
+    value_.reset();
+  } else if (depth > 0 && is_holder(value)) {
+    kind_ = Kind::kObject;
+    PyObject* attributes = dict_of(value);
+    length_ = PyDict_Size(attributes);
+    take_dict(roots, attributes, depth);
+    value_ = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+  } else if (is_deque(value)) {
+    kind_ = Kind::kDeque;
+    const py::object items = list_of(value);
+    length_ = PyList_GET_SIZE(items.ptr());
+    take_items(roots, items.ptr(), depth);
+    value_.reset();
+  } else if (PyAnySet_CheckExact(value) && PySet_GET_SIZE(value) <= kMostItems &&
+             holds_plain_items(value)) {
+    kind_ = Kind::kSet;
+    value_ = Root(roots, py::reinterpret_steal<py::object>(PyFrozenSet_New(value)).ptr());
+  } else if (PyAnySet_Check(value) || PyByteArray_Check(value)) {
+    kind_ = Kind::kLength;
+    length_ = PyObject_Size(value);
+  }
+}
+
+Plain Plain::hooks(Roots& roots, PyObject* dict) {
+  Plain plain;
+  plain.kind_ = Kind::kHooks;
+  if (dict == nullptr || !PyDict_Check(dict)) return plain;
+  plain.length_ = PyDict_Size(dict);
+  for (const auto& [key, item] : entries_of(dict)) plain.items_.emplace_back(roots, item, 0);
+  return plain;
+}
+
+Plain Plain::members(Roots& roots, PyObject* dict) { return {roots, dict, 1}; }
+
+void Plain::take_dict(Roots& roots, PyObject* dict, int depth) {
+  for (const auto& [key, item] : entries_of(dict)) {
+    keys_.emplace_back(roots, key);
+    items_.emplace_back(roots, item, depth - 1);
+  }
+}
+
+void Plain::take_items(Roots& roots, PyObject* sequence, int depth) {
+  items_.reserve(static_cast<std::size_t>(length_));
+  for (Py_ssize_t i = 0; i < length_; ++i) {
+    items_.emplace_back(roots, PySequence_Fast_GET_ITEM(sequence, i), depth - 1);
+  }
+}
+
+bool Plain::same(PyObject* now) const {
+  PyObject* before = value_.get();
+  switch (kind_) {
+    case Kind::kIdentity:
+      return now == before;
+    case Kind::kTensor:
+      return now != nullptr && is_tensor(now) &&
+             tensor_of(now).unsafeGetTensorImpl() == tensor_._unsafe_get_target();
+    case Kind::kInteger:
+      return now == before || (now != nullptr && PyLong_CheckExact(now) && equal(before, now));
+    case Kind::kReal:
+      return now == before || (now != nullptr && PyFloat_CheckExact(now) &&
+                               same_bits(real_, PyFloat_AS_DOUBLE(now)));
+    case Kind::kText:
+      return now == before ||
+             (now != nullptr && Py_TYPE(now) == Py_TYPE(before) && equal(before, now));
+    case Kind::kTuple:
+      return now != nullptr && Py_TYPE(now) == Py_TYPE(before) && same_items(now);
+    case Kind::kList:
+      return now != nullptr && PyList_CheckExact(now) && same_items(now);
+    case Kind::kDeque:
+      return now != nullptr && is_deque(now) && same_items(list_of(now).ptr());
+    case Kind::kSet:
+      return now != nullptr && PyAnySet_CheckExact(now) && holds_plain_items(now) &&
+             equal(before, now);
+    case Kind::kDict:
+      return now != nullptr && PyDict_Check(now) && same_dict(now);
+    case Kind::kObject:
+      return now != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(now)) == before &&
+             same_dict(dict_of(now));
+    case Kind::kHooks:
+      return now == nullptr || now == Py_None ? length_ == 0 : PyDict_Check(now) && same_dict(now);
+    case Kind::kLength:
+      return now == before && PyObject_Size(now) == length_;
+  }
+  return false;
+}
+
+bool Plain::same_items(PyObject* now) const {
+  if (PySequence_Fast_GET_SIZE(now) != length_) return false;
+  for (Py_ssize_t i = 0; i < length_; ++i) {
+    if (!items_[static_cast<std::size_t>(i)].same(PySequence_Fast_GET_ITEM(now, i))) return false;
+  }
+  return true;
+}
+
+bool Plain::same_dict(PyObject* now) const {
+  if (PyDict_Size(now) != length_) return false;
+  if (length_ == 0) return true;
+  const auto same_entry = [this](std::size_t i, PyObject* key, PyObject* item) {
+    return (kind_ == Kind::kHooks || same_key(keys_[i].get(), key)) && items_[i].same(item);
+  };
+  std::size_t i = 0;
+  if (has_own_order(now)) {
+    for (const auto& [key, item] : entries_of(now)) {
+      if (!same_entry(i++, key, item)) return false;
+    }
+    return true;
+  }
+  PyObject* key = nullptr;
+  PyObject* item = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(now, &at, &key, &item) != 0; ++i) {
+    if (!same_entry(i, key, item)) return false;
+  }
+  return true;
+}
+
+py::object Plain::before() const {
+  if (kind_ == Kind::kList || kind_ == Kind::kDeque) {
+    py::list list;
+    for (const Plain& item : items_) list.append(item.before());
+    return list;
+  }
+  if (kind_ == Kind::kDict) {
+    py::dict dict;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      dict[py::reinterpret_borrow<py::object>(keys_[i].get())] = items_[i].before();
+    }
+    return dict;
+  }
+  return value_.get() == nullptr ? py::object(py::none()) : borrowed(value_.get());
+}
+
+Change Plain::change(PyObject* now) const {
+  const bool in_list =
+      now != nullptr &&
+      (kind_ == Kind::kList ? PyList_CheckExact(now)
+                            : kind_ == Kind::kTuple && Py_TYPE(now) == Py_TYPE(value_.get())) &&
+      PySequence_Fast_GET_SIZE(now) == length_;
+  if (in_list) {
+    for (Py_ssize_t i = 0; i < length_; ++i) {
+      const Plain& item = items_[static_cast<std::size_t>(i)];
+      PyObject* found = PySequence_Fast_GET_ITEM(now, i);
+      if (item.same(found)) continue;
+      Change change = item.change(found);
+      change.path = "[" + std::to_string(i) + "]" + change.path;
+      change.keys.insert(0, py::int_(i));
+      return change;
+    }
+  }
+  const bool is_object = kind_ == Kind::kObject && now != nullptr &&
+                         reinterpret_cast<PyObject*>(Py_TYPE(now)) == value_.get();
+  if (is_object) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      PyObject* found = find_entry(dict_of(now), keys_[i].get());
+      if (items_[i].same(found)) continue;
+      Change change = items_[i].change(found);
+      change.path = "." + text_of(keys_[i].get()) + change.path;
+      return change;
+    }
+  }
+  if (kind_ == Kind::kDict && now != nullptr && PyDict_Check(now)) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      PyObject* found = find_entry(now, keys_[i].get());
+      if (items_[i].same(found)) continue;
+      Change change = items_[i].change(found);
+      change.path = "[" + shown(keys_[i].get()) + "]" + change.path;
+      change.keys.insert(0, borrowed(keys_[i].get()));
+      return change;
+    }
+  }
+  if (kind_ == Kind::kList || kind_ == Kind::kLength) {
+    // the object may be the same: what it held says more
+    const auto size = [](PyObject* object) { return py::cast(PyObject_Size(object)); };
+    if (now != nullptr && PyObject_Size(now) >= 0) {
+      return {".size", py::cast(length_), size(now), py::list()};
+    }
+    PyErr_Clear();
+  }
+  if (kind_ == Kind::kDict && now != nullptr && PyDict_Check(now)) {
+    return {".size", py::cast(length_), py::cast(PyDict_Size(now)), py::list()};
+  }
+  return {"", before(), borrowed(now), py::list()};
+}
+
+}  // namespace steptape::python

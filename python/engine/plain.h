@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "python/engine/python.h"
+#include "python/engine/roots.h"
+
+namespace steptape::python {
+
+/// Where a value differs from what it was, and how.
+struct Change {
+  std::string path;          ///< below the value: "", "[0]", "['lr']"
+  py::object before, after;  ///< null: there was, or is, none
+  py::list keys;             ///< that lead to it: of dicts, and positions in lists
+};
+
+/// What a Python value was, to be compared with what it is now, running none of the user's code:
+/// numbers, strings and bytes by value, tuples, lists and dicts of them by content up to a depth,
+/// and everything else by identity.
+class Plain {
+ public:
+  static constexpr int kDepth = 3;
+
+  Plain(Roots& roots, PyObject* value, int depth = kDepth);
+  /// A dict of hooks: how many there are and which, whatever their keys.
+  static Plain hooks(Roots& roots, PyObject* dict);
+  /// A dict whose keys, values and order are compared by identity.
+  static Plain members(Roots& roots, PyObject* dict);
+
+  bool same(PyObject* now) const;
+  /// The first place where `now` differs, which it does.
+  Change change(PyObject* now) const;
+
+ private:
+  enum class Kind {
+    kIdentity,
+    kTensor,  ///< by identity, held weakly
+    kInteger,
+    kReal,
+    kText,
+    kTuple,
+    kList,
+    kDeque,
+    kSet,
+    kDict,
+    kObject,  ///< of a class that only holds attributes
+    kHooks,
+    kLength
+  };
+  Plain() = default;
+  void take_items(Roots& roots, PyObject* sequence, int depth);
+  void take_dict(Roots& roots, PyObject* dict, int depth);
+  bool same_items(PyObject* now) const;
+  bool same_dict(PyObject* now) const;
+
+  /// What it was: the value, or a container made of what it held.
+  py::object before() const;
+
+  Kind kind_ = Kind::kIdentity;
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_{
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  Root value_;  ///< none of a list or dict, which the step may fill and drop
+  double real_ = 0;
+  Py_ssize_t length_ = 0;
+  std::vector<Root> keys_;
+  std::vector<Plain> items_;
+};
+
+}  // namespace steptape::python

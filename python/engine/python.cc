@@ -1,0 +1,131 @@
+#include "python/engine/python.h"
+
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstdio>
+
+namespace steptape::python {
+
+// not isinstance(), whose metaclass runs Python code
+bool is_tensor(PyObject* object) {
+  return THPVariable_CheckExact(object) ||
+         (THPVariableClass != nullptr &&
+          PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)) !=
+              0);
+}
+
+bool is_exact_tensor(PyObject* object) { return THPVariable_CheckExact(object); }
+
+const at::Tensor& tensor_of(PyObject* object) { return THPVariable_Unpack(object); }
+
+py::object object_of(const at::Tensor& tensor) {
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+}
+
+bool is_generator(PyObject* object) { return THPGenerator_Check(object); }
+
+at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }
+
+std::string type_name(PyTypeObject* type) {
+  const auto attribute = [type](const char* name) {
+    PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name);
+    if (found == nullptr) {
+      PyErr_Clear();
+      return std::string("?");
+    }
+    std::string text = text_of(found);
+    Py_DECREF(found);
+    return text;
+  };
+  const std::string module = attribute("__module__");
+  const std::string name = attribute("__qualname__");
+  return module == "builtins" ? name : module + "." + name;
+}
+
+std::string text_of(PyObject* object) {
+  if (!PyUnicode_Check(object)) return "?";
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object, &size);
+  if (text == nullptr) {
+    PyErr_Clear();
+    return "?";
+  }
+  return {text, static_cast<std::size_t>(size)};
+}
+
+namespace {
+
+bool is_plain_type(PyTypeObject* type) {
+  return type == Py_TYPE(Py_None) || type == &PyBool_Type || type == &PyLong_Type ||
+         type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type;
+}
+
+std::string shown(PyObject* object, int depth);
+
+std::string shown_items(PyObject* list, char open, char close, int depth) {
+  if (depth == 0) return std::string(1, open) + "…" + close;
+  constexpr Py_ssize_t kMost = 4;
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(list);
+  std::string text(1, open);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (i > 0) text += ", ";
+    if (i == kMost) {
+      text += "… " + std::to_string(size) + " items";
+      break;
+    }
+    text += shown(PySequence_Fast_GET_ITEM(list, i), depth - 1);
+  }
+  return text + close;
+}
+
+std::string shown(PyObject* object, int depth) {
+  if (object == nullptr) return "nothing";
+  if (PyList_CheckExact(object)) return shown_items(object, '[', ']', depth);
+  if (PyTuple_CheckExact(object)) return shown_items(object, '(', ')', depth);
+  if (PyDict_CheckExact(object)) {
+    return "a dict of " + std::to_string(PyDict_Size(object)) + " items";
+  }
+  if (!is_plain_type(Py_TYPE(object))) {
+    char address[32];
+    std::snprintf(address, sizeof address, "%p", static_cast<void*>(object));
+    return "<" + type_name(object) + " at " + address + ">";
+  }
+  PyObject* repr = PyObject_Repr(object);
+  if (repr == nullptr) {
+    PyErr_Clear();
+    return "?";
+  }
+  std::string text = text_of(repr);
+  Py_DECREF(repr);
+  constexpr std::size_t kLongest = 80;
+  if (text.size() > kLongest) {
+    // not in the middle of a character
+    std::size_t end = kLongest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+    text = text.substr(0, end) + "…";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string shown(PyObject* object) {
+  constexpr int kDepth = 2;
+  return shown(object, kDepth);
+}
+
+PyObject* dict_of(PyObject* object) {
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  if (dict != nullptr) return *dict;
+  PyObject* made = PyObject_GenericGetDict(object, nullptr);
+  if (made == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  // the instance holds it
+  Py_DECREF(made);
+  return made;
+}
+
+}  // namespace steptape::python

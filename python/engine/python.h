@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+/// Python objects and tensors: the few conversions that everything here uses. All need the GIL.
+namespace steptape::python {
+
+namespace py = pybind11;
+
+bool is_tensor(PyObject* object);
+/// Whether it is of torch.Tensor or torch.nn.Parameter itself and of no class made of them.
+bool is_exact_tensor(PyObject* object);
+/// Of an object that is_tensor.
+const at::Tensor& tensor_of(PyObject* object);
+/// A new reference to the tensor's Python object; None for an undefined one.
+py::object object_of(const at::Tensor& tensor);
+
+bool is_generator(PyObject* object);
+at::Generator generator_of(PyObject* object);
+
+/// "train.Net": where the type was defined and its name there.
+std::string type_name(PyTypeObject* type);
+inline std::string type_name(PyObject* object) { return type_name(Py_TYPE(object)); }
+
+/// The text of a str; "?" for anything else.
+std::string text_of(PyObject* object);
+/// A short repr for messages; of an object whose class is the user's own only its type and address,
+/// since repr() would run the user's code.
+std::string shown(PyObject* object);
+
+/// A borrowed reference to the instance's `__dict__`; null for an object without one.
+PyObject* dict_of(PyObject* object);
+
+}  // namespace steptape::python

@@ -1,0 +1,42 @@
+#include "python/engine/recorder.h"
+
+#include "session/followed_numbers.h"
+#include "storage/writer.h"
+
+namespace steptape::python {
+
+Recorder::Recorder(std::string name, std::string place)
+    : step_{std::move(name), std::move(place), {}} {}
+
+void Recorder::begin() {
+  open_ = std::make_unique<recorder::OpenRecording>(
+      std::vector<recorder::Argument>(), session_.objects,
+      recorder::interceptor(recorder::InterceptorKind::kFakeKey));
+  recorder::Notes::current()->follow_numbers();
+}
+
+std::size_t Recorder::end() {
+  if (open_ == nullptr) return 0;
+  recorder::Recorded recorded = open_->close({});
+  open_.reset();
+  if (!recorded.created_state) session::bind_followed_numbers(recorded);
+  const std::size_t ops = recorded.recording.ops.size();
+  if (ops != 0) step_.recordings.push_back(std::move(recorded.recording));
+  return ops;
+}
+
+void Recorder::write(const std::string& path, bool with_state) const {
+  trace::Trace trace = session_.to_trace(with_state);
+  trace.steps.push_back(step_);
+  storage::write(trace, path);
+}
+
+py::list Recorder::refusals() const {
+  py::list list;
+  for (const trace::Recording& recording : step_.recordings) {
+    for (const Refusal& refusal : recording.refusals) list.append(refusal.text());
+  }
+  return list;
+}
+
+}  // namespace steptape::python

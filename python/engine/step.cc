@@ -1,0 +1,298 @@
+#include "python/engine/step.h"
+
+#include <algorithm>
+
+#include "python/engine/arguments.h"
+#include "python/engine/formulas.h"
+#include "recorder/notes.h"
+#include "steptape/error.h"
+#include "storage/writer.h"
+#include "trace/refusals.h"
+
+namespace steptape::python {
+namespace {
+
+template <typename Enum>
+struct Choice {
+  const char* name;
+  Enum value;
+};
+
+template <typename Enum, std::size_t N>
+Enum chosen(const py::dict& options, const char* option, const Choice<Enum> (&choices)[N]) {
+  const auto found = py::cast<std::string>(options[option]);
+  std::string names;
+  for (const auto& choice : choices) {
+    if (found == choice.name) return choice.value;
+    names += (names.empty() ? "'" : ", '") + std::string(choice.name) + "'";
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string(option) + " is '" + found + "'; it must be one of " + names);
+}
+
+Options options_of(const py::dict& options) {
+  Options made;
+  made.trace = py::cast<std::string>(options["trace"]);
+  made.verify.first = py::cast<bool>(options["verify_first"]);
+  made.verify.rate = py::cast<double>(options["verify_rate"]);
+  made.on_divergence = chosen<OnDivergence>(options, "on_divergence",
+                                            {{"raise", OnDivergence::kThrow},
+                                             {"report", OnDivergence::kReport},
+                                             {"restore", OnDivergence::kRestore}});
+  made.on_refusal = chosen<OnRefusal>(options, "on_refusal",
+                                      {{"eager", OnRefusal::kEager}, {"raise", OnRefusal::kThrow}});
+  made.numerics = chosen<Numerics>(options, "numerics",
+                                   {{"exact", Numerics::kExact}, {"fused", Numerics::kFused}});
+  made.host_reads = chosen<HostReads>(
+      options, "host_reads", {{"refuse", HostReads::kRefuse}, {"observe", HostReads::kObserve}});
+  made.max_variants = py::cast<std::uint32_t>(options["max_variants"]);
+  made.audit_seed = py::cast<std::uint64_t>(options["audit_seed"]);
+  return made;
+}
+
+pack::Leaf leaf_of(const std::string& name, const py::object& value) {
+  if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
+  if (PyFloat_Check(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
+  if (PyLong_Check(value.ptr())) return py::cast<std::int64_t>(value);
+  throw Error(ErrorCode::kInvalidArgument, "host value \"" + name + "\" is a " +
+                                               type_name(value.ptr()) +
+                                               "; it must be a bool, an int or a float");
+}
+
+py::object object_of_number(const trace::Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value.data)) return py::bool_(*flag);
+  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) return py::int_(*integer);
+  if (const auto* real = std::get_if<trace::Real>(&value.data)) return py::float_(real->value);
+  return py::none();
+}
+
+py::dict dict_of(const PlanStats& plan) {
+  py::dict dict;
+  dict["ops"] = plan.ops;
+  dict["calls"] = plan.calls;
+  dict["replays"] = plan.replays;
+  dict["arena_bytes"] = plan.arena_bytes;
+  dict["temporary_bytes"] = plan.temporary_bytes;
+  dict["max_live_bytes"] = plan.max_live_bytes;
+  dict["plan_us"] = plan.plan_us;
+  return dict;
+}
+
+py::dict dict_of(const CountedRefusal& counted) {
+  const Refusal& refusal = counted.refusal;
+  py::dict dict;
+  dict["code"] = std::string(name_of(refusal.code));
+  dict["reason"] = refusal.message;
+  dict["op"] = refusal.op;
+  dict["op_index"] = refusal.op_index;
+  dict["module"] = refusal.module;
+  dict["place"] = refusal.place;
+  dict["remedy"] = std::string(refusal.remedy());
+  dict["times"] = counted.times;
+  return dict;
+}
+
+PyObject* item_of(PyObject* holder, PyObject* key) {
+  if (PyCell_Check(holder)) return PyCell_GET(holder);
+  if (PyDict_Check(holder)) return PyDict_GetItemWithError(holder, key);
+  const Py_ssize_t position = PyLong_AsSsize_t(key);
+  const bool fits =
+      PyList_CheckExact(holder) && position >= 0 && position < PyList_GET_SIZE(holder);
+  return fits ? PyList_GET_ITEM(holder, position) : nullptr;
+}
+
+/// Assigns to what a cell or dict holds, or to a place inside it that `keys` lead to.
+void assign(const py::object& owner, const py::object& key, const py::list& keys,
+            const py::object& value) {
+  py::object holder = owner;
+  py::object last = key;
+  for (const py::handle& next : keys) {
+    PyObject* found = item_of(holder.ptr(), last.ptr());
+    if (found == nullptr) {
+      throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
+    }
+    holder = py::reinterpret_borrow<py::object>(found);
+    last = py::reinterpret_borrow<py::object>(next);
+  }
+  const int failed = PyCell_Check(holder.ptr()) ? PyCell_Set(holder.ptr(), value.ptr())
+                     : PyDict_Check(holder.ptr())
+                         ? PyDict_SetItem(holder.ptr(), last.ptr(), value.ptr())
+                         : PyObject_SetItem(holder.ptr(), last.ptr(), value.ptr());
+  if (failed != 0) throw py::error_already_set();
+}
+
+}  // namespace
+
+namespace {
+
+bool is_part_of_model(PyObject* object) {
+  PyObject* dict = python::dict_of(object);
+  return dict != nullptr && (PyDict_GetItemString(dict, "_modules") != nullptr ||
+                             PyDict_GetItemString(dict, "param_groups") != nullptr);
+}
+
+}  // namespace
+
+/// What a replay needs to look like the call that was recorded.
+struct Step::Note {
+  Structure structure;
+  Root assignments;  ///< a list of (owner, key, value), or null
+};
+
+Step::Step(const py::dict& options) { session_.options = options_of(options); }
+
+Step::~Step() {
+  if (life_ != nullptr) life_->orphan();
+}
+
+void Step::add_host_value(const std::string& name, const py::function& function) {
+  auto kept = std::make_shared<Root>(roots_, function.ptr());
+  kept_.push_back(kept);
+  session_.host_values.push_back({name, [name, kept] {
+                                    const auto called = py::reinterpret_steal<py::object>(
+                                        PyObject_CallNoArgs(kept->get()));
+                                    if (!called) throw py::error_already_set();
+                                    return leaf_of(name, called);
+                                  }});
+}
+
+py::object Step::host_value(const std::string& name) const {
+  if (!session_.declared_now) return py::none();
+  for (std::size_t i = 0; i < session_.host_values.size(); ++i) {
+    if (session_.host_values[i].name == name) {
+      return object_of_number(session_.declared_now->host_values[i]);
+    }
+  }
+  return py::none();
+}
+
+void Step::bind(const std::string& name, const std::string& place, const py::object& function,
+                const py::object& probe, bool takes_keywords) {
+  takes_keywords_ = takes_keywords;
+  function_ = Root(roots_, function.ptr());
+  probe_ = Root(roots_, probe.ptr());
+  life_ = std::make_shared<session::StepLife>(session_, name, place);
+  session_.steps.push_back(life_);
+}
+
+py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
+  Arguments arguments =
+      flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny);
+  py::object result;
+  std::vector<pack::Leaf> leaves = arguments.leaves;
+  auto replayed =
+      life_->call(std::move(leaves), [&] { return run(arguments, args, kwargs, result); });
+  return replayed ? this->replayed(*replayed) : result;
+}
+
+pack::Results Step::run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
+                        py::object& result) {
+  const auto function = py::reinterpret_borrow<py::object>(function_.get());
+  recorder::Notes* notes = recorder::Notes::current();
+  py::object recorded;
+  assignments_.reset();
+  if (notes == nullptr) {
+    result = function(*args, **kwargs);
+    recorded = result;
+  } else {
+    notes->follow_numbers();
+    for (PyObject* object : arguments.objects) {
+      // kept, so that no other object gets its address
+      kept_.push_back(std::make_shared<Root>(roots_, object));
+      if (is_part_of_model(object) && !is_tracked(object)) {
+        notes->refuse(trace::make_refusal(
+            RefusalCode::kOpaqueArgument,
+            "an argument is a " + type_name(object) + " that the first call was not given"));
+      }
+    }
+    if (!arguments.opaque.empty()) {
+      notes->refuse(trace::make_refusal(
+          RefusalCode::kOpaqueArgument,
+          "an argument is a " + arguments.opaque + ", whose content cannot be guarded"));
+    }
+    if (arguments.has_subclass) {
+      notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
+                                        "an argument is of a subclass of torch.Tensor"));
+    }
+    const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
+    const auto both = py::cast<py::tuple>(probe(function, args, kwargs));
+    result = both[0];
+    recorded = both[1];
+  }
+  pack::Results flat;
+  const auto return_number = [notes](std::size_t position, PyObject* number) {
+    if (notes == nullptr || PyFloat_CheckExact(number) || PyLong_CheckExact(number)) return;
+    const auto value = py::reinterpret_borrow<py::object>(number);
+    if (!py::hasattr(value, "formula")) return;
+    notes->return_number(position, formula_of(*notes, value.attr("formula")));
+  };
+  auto note =
+      std::make_shared<Note>(Note{Structure(roots_, recorded.ptr(), flat, return_number),
+                                  assignments_ ? Root(roots_, assignments_->ptr()) : Root()});
+  if (notes != nullptr) {
+    if (!note->structure.opaque().empty()) {
+      notes->refuse(trace::make_refusal(
+          RefusalCode::kHostEffect,
+          "the step returns a " + note->structure.opaque() + ", which a replay could not make"));
+    }
+    if (note->structure.has_subclass()) {
+      notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
+                                        "a result is of a subclass of torch.Tensor"));
+    }
+    notes->add_effect("results", {trace::List{{note->structure.text()}, {std::string()}}});
+  }
+  flat.note = std::move(note);
+  return flat;
+}
+
+py::object Step::replayed(const pack::Results& results) const {
+  const auto& note = *static_cast<const Note*>(results.note.get());
+  py::object built = note.structure.build(results);
+  if (note.assignments.get() == nullptr) return built;
+  for (const py::handle& item : py::reinterpret_borrow<py::list>(note.assignments.get())) {
+    const auto assignment = py::reinterpret_borrow<py::tuple>(item);
+    assign(assignment[0], assignment[1], assignment[2], assignment[3]);
+  }
+  return built;
+}
+
+py::dict Step::stats() const {
+  const Stats stats = life_->stats();
+  py::dict dict;
+  dict["steps"] = stats.steps;
+  dict["recorded"] = stats.recorded;
+  dict["trials"] = stats.trials;
+  dict["replayed"] = stats.replayed;
+  dict["eager"] = stats.eager;
+  dict["audits"] = stats.audits;
+  py::list variants;
+  for (const PlanStats& plan : stats.variants) variants.append(dict_of(plan));
+  dict["variants"] = variants;
+  py::list refusals;
+  for (const CountedRefusal& counted : stats.refusals) refusals.append(dict_of(counted));
+  dict["refusals"] = refusals;
+  dict["last_verdict"] =
+      stats.last_verdict ? py::object(py::none()) : py::object(py::str(stats.last_verdict.text()));
+  dict["trace_problem"] = stats.trace_problem;
+  return dict;
+}
+
+void Step::invalidate(const std::string& why) {
+  session_.invalidations.push_back(why);
+  life_->invalidate();
+}
+
+void Step::refuse_always(const std::string& code, const std::string& message,
+                         const std::string& place) {
+  Refusal refusal;
+  refusal.code = refusal_code_of(code);
+  refusal.message = message;
+  refusal.place = place;
+  life_->refuse_always(std::move(refusal));
+}
+
+void Step::save(const std::string& path, bool with_state) const {
+  storage::write(session_.to_trace(with_state), path);
+}
+
+}  // namespace steptape::python

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "python/engine/python.h"
+#include "python/engine/roots.h"
+#include "python/engine/structure.h"
+#include "python/engine/tracked.h"
+#include "session/step_life.h"
+
+namespace steptape::python {
+
+struct Arguments;
+
+/// A wrapped step: a session of its own with one step in it. What Python's side decides (which
+/// objects to track, what a probe looks at) is in the package; this runs the call. Needs the GIL
+/// throughout.
+class Step : public Tracked {
+ public:
+  explicit Step(const py::dict& options);
+  ~Step();
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  /// A function that gives a bool, int or float, called once a call.
+  void add_host_value(const std::string& name, const py::function& function);
+  py::object host_value(const std::string& name) const;
+
+  /// `function` is what an eager call runs. `probe(function, args, kwargs)` runs it while it is
+  /// recorded, and returns (result for the caller, result for the recording).
+  void bind(const std::string& name, const std::string& place, const py::object& function,
+            const py::object& probe, bool takes_keywords);
+  py::object call(const py::args& args, const py::kwargs& kwargs);
+
+  py::dict stats() const;
+  std::string explain() const { return life_->explain(); }
+  void invalidate(const std::string& why);
+  /// The step is never recorded: every call runs eagerly.
+  void refuse_always(const std::string& code, const std::string& message, const std::string& place);
+  void save(const std::string& path, bool with_state) const;
+
+ private:
+  struct Note;
+  pack::Results run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
+                    py::object& result);
+  py::object replayed(const pack::Results& results) const;
+  session::SessionState::Declaration declaration(const std::string& name,
+                                                 const py::function& function);
+
+  std::shared_ptr<session::StepLife> life_;
+  Root function_, probe_;
+  bool takes_keywords_ = false;  ///< as a dict
+  std::vector<std::shared_ptr<Root>> kept_;
+};
+
+}  // namespace steptape::python

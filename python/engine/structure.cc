@@ -1,0 +1,221 @@
+#include "python/engine/structure.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/set.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/MemoryFormat.h>
+#include <torch/csrc/Size.h>
+
+#include <unordered_map>
+
+#include "steptape/error.h"
+
+namespace steptape::python {
+namespace {
+
+/// A class by one of its attributes, asked once.
+bool type_has(PyTypeObject* type, const char* attribute) {
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+#if PY_VERSION_HEX >= 0x030C0000
+    const auto dict = py::reinterpret_steal<py::object>(PyType_GetDict(base));
+#else
+    const auto dict = py::reinterpret_borrow<py::object>(base->tp_dict);
+#endif
+    if (dict && PyDict_GetItemString(dict.ptr(), attribute) != nullptr) return true;
+  }
+  return false;
+}
+
+/// A plan makes its tensors outside inference mode.
+at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
+  if (!is_inference || !tensor.defined() || tensor.is_inference()) return tensor;
+  const c10::InferenceMode mode;
+  return at::empty({0}, tensor.options())
+      .set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+}
+
+}  // namespace
+
+bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
+
+bool is_fixed(PyObject* object) {
+  return PyType_Check(object) || PyFunction_Check(object) || PyCFunction_Check(object) ||
+         PyMethod_Check(object) || PyModule_Check(object) || PyBytes_CheckExact(object) ||
+         PyComplex_CheckExact(object) || object == Py_Ellipsis || THPDtype_Check(object) ||
+         THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object) ||
+         is_generator(object) || type_has(Py_TYPE(object), "_member_map_") ||
+         (dict_of(object) != nullptr &&
+          (PyDict_GetItemString(dict_of(object), "_modules") != nullptr ||
+           PyDict_GetItemString(dict_of(object), "param_groups") != nullptr));
+}
+
+Structure::Structure(Roots& roots, PyObject* result, pack::Results& flat,
+                     const OnNumber& on_number) {
+  constexpr int kDepth = 32;
+  root_ = take({roots, flat, on_number}, result, kDepth);
+}
+
+Structure::Node Structure::take(const Taking& into, PyObject* value, int depth) {
+  Roots& roots = into.roots;
+  pack::Results& flat = into.flat;
+  Node node;
+  if (is_tensor(value)) {
+    node.kind = Kind::kTensor;
+    flat.tensors.push_back(tensor_of(value));
+    node.is_inference = tensor_of(value).is_inference();
+    has_subclass_ |= !is_exact_tensor(value);
+    text_ += "tensor";
+    return node;
+  }
+  const auto number = [&](auto found, const char* kind) {
+    node.kind = Kind::kNumber;
+    into.on_number(into.flat.numbers.size(), value);
+    into.flat.numbers.emplace_back(found);
+    text_ += kind;
+  };
+  if (PyBool_Check(value)) {
+    number(value == Py_True, "bool");
+    return node;
+  }
+  if (PyFloat_Check(value)) {
+    number(PyFloat_AS_DOUBLE(value), "float");
+    return node;
+  }
+  if (PyLong_Check(value)) {
+    int overflow = 0;
+    const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow == 0) {
+      number(static_cast<std::int64_t>(integer), "int");
+      return node;
+    }
+  }
+  if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
+    node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
+    node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    text_ += "(";
+    take_items(into, value, node, depth);
+    // as Python writes it
+    text_ += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
+  } else if (depth > 0 && PyList_CheckExact(value)) {
+    node.kind = Kind::kList;
+    text_ += "[";
+    take_items(into, value, node, depth);
+    text_ += "]";
+  } else if (depth > 0 && PyDict_Check(value)) {
+    node.kind = Kind::kDict;
+    node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    if (!PyDict_CheckExact(value) && !is_dataclass(value) &&
+        type_name(value) != "collections.OrderedDict") {
+      opaque_ = type_name(value);
+    }
+    take_dict(into, value, node, depth);
+  } else if (depth > 0 && is_dataclass(value) && dict_of(value) != nullptr) {
+    node.kind = Kind::kObject;
+    node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    text_ += type_name(value) + "(";
+    take_dict(into, dict_of(value), node, depth);
+    text_ += ")";
+  } else {
+    node.kind = Kind::kConstant;
+    node.object = Root(roots, value);
+    const bool is_text = PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
+    if (value != Py_None && !is_text && !PyLong_Check(value) && !THPSize_Check(value) &&
+        !is_fixed(value)) {
+      opaque_ = type_name(value);
+    }
+    if (THPSize_Check(value)) {
+      text_ += text_of(py::repr(value).ptr());
+    } else {
+      text_ += shown(value);
+    }
+  }
+  return node;
+}
+
+void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, int depth) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    if (i > 0) text_ += ", ";
+    node.items.push_back(take(into, PySequence_Fast_GET_ITEM(sequence, i), depth - 1));
+  }
+}
+
+void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int depth) {
+  text_ += "{";
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    if (!node.items.empty()) text_ += ", ";
+    text_ += shown(key) + ": ";
+    node.keys.emplace_back(into.roots, key);
+    node.items.push_back(take(into, value, depth - 1));
+  }
+  text_ += "}";
+}
+
+py::object Structure::build(const pack::Results& flat) const {
+  Next next;
+  return build(root_, flat, next);
+}
+
+py::object Structure::build(const Node& node, const pack::Results& flat, Next& next) const {
+  switch (node.kind) {
+    case Kind::kTensor:
+      return object_of(like_recorded(flat.tensors.at(next.tensor++), node.is_inference));
+    case Kind::kNumber:
+      return std::visit([](auto value) -> py::object { return py::cast(value); },
+                        flat.numbers.at(next.number++));
+    case Kind::kConstant:
+      return py::reinterpret_borrow<py::object>(node.object.get());
+    default:
+      break;
+  }
+  py::list items;
+  for (const Node& item : node.items) items.append(build(item, flat, next));
+  switch (node.kind) {
+    case Kind::kList:
+      return items;
+    case Kind::kTuple:
+      return py::tuple(items);
+    case Kind::kNamedTuple:
+      return build_named(node, items);
+    default:
+      return build_dict(node, items);
+  }
+}
+
+/// Named tuples are made from their items one by one, torch.return_types from a sequence.
+py::object Structure::build_named(const Node& node, const py::list& items) {
+  const auto type = py::reinterpret_borrow<py::object>(node.object.get());
+  if (py::hasattr(type, "_make")) return type.attr("_make")(items);
+  return type(py::tuple(items));
+}
+
+py::object Structure::build_dict(const Node& node, const py::list& items) {
+  const auto type = py::reinterpret_borrow<py::object>(node.object.get());
+  py::dict dict;
+  for (std::size_t i = 0; i < node.keys.size(); ++i) {
+    dict[py::reinterpret_borrow<py::object>(node.keys[i].get())] = items[i];
+  }
+  if (node.kind == Kind::kDict) {
+    if (type.ptr() == reinterpret_cast<PyObject*>(&PyDict_Type)) return dict;
+    // a dataclass that is a dict as well, as the model outputs of transformers, takes its fields
+    if (type_has(reinterpret_cast<PyTypeObject*>(type.ptr()), "__dataclass_fields__")) {
+      return type(**dict);
+    }
+    return type(dict);
+  }
+  // a dataclass: its own constructor may do more than assign
+  py::object made = type.attr("__new__")(type);
+  for (const auto& [key, value] : dict) {
+    if (PyObject_GenericSetAttr(made.ptr(), key.ptr(), value.ptr()) != 0) {
+      throw py::error_already_set();
+    }
+  }
+  return made;
+}
+
+}  // namespace steptape::python

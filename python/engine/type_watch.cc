@@ -1,0 +1,95 @@
+#include "python/engine/type_watch.h"
+
+#include <algorithm>
+#include <string>
+
+namespace steptape::python {
+namespace {
+
+py::object dict_of_type(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return py::reinterpret_steal<py::object>(PyType_GetDict(type));
+#else
+  return py::reinterpret_borrow<py::object>(type->tp_dict);
+#endif
+}
+
+/// A class gets a version when something is looked up in it, and loses it when it is modified.
+unsigned int version_of(PyTypeObject* type) {
+  PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__doc__");
+  Py_XDECREF(found);
+  if (found == nullptr) PyErr_Clear();
+  return type->tp_version_tag;
+}
+
+/// Bookkeeping that changes without a meaning for what the class does.
+bool is_bookkeeping(const std::string& name) {
+  return name == "__abstractmethods__" || name == "_abc_impl" || name == "__static_attributes__" ||
+         name == "__weakref__" || name == "__dict__" || name == "__doc__" ||
+         name == "__annotations__" || name == "__annotations_cache__" || name == "__firstlineno__";
+}
+
+bool is_static(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0; }
+
+}  // namespace
+
+TypeWatch::TypeWatch(Roots& roots, PyTypeObject* type)
+    : type_(roots, reinterpret_cast<PyObject*>(type)), version_(version_of(type)) {
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (is_static(base)) continue;
+    Base& added = bases_.emplace_back();
+    added.type = Root(roots, reinterpret_cast<PyObject*>(base));
+    const py::object dict = dict_of_type(base);
+    added.size = PyDict_Size(dict.ptr());
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
+      if (is_bookkeeping(text_of(key))) continue;
+      added.attributes.push_back({Root(roots, key), Plain(roots, value, 2)});
+    }
+  }
+}
+
+bool TypeWatch::same() const {
+  if (version_ != 0 && type()->tp_version_tag == version_) return true;
+  if (!changed_name().empty()) return false;
+  version_ = version_of(type());
+  return true;
+}
+
+std::string TypeWatch::changed_name() const {
+  for (const Base& base : bases_) {
+    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base.type.get()));
+    for (const Attribute& attribute : base.attributes) {
+      PyObject* found = PyDict_GetItemWithError(dict.ptr(), attribute.key.get());
+      if (!attribute.value.same(found)) return text_of(attribute.key.get());
+    }
+    if (PyDict_Size(dict.ptr()) == base.size) continue;
+    const std::string added = added_name(base, dict.ptr());
+    if (!added.empty()) return added;
+  }
+  return "";
+}
+
+std::string TypeWatch::added_name(const Base& base, PyObject* dict) {
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    const std::string name = text_of(key);
+    const auto is_known = [&name](const Attribute& attribute) {
+      return text_of(attribute.key.get()) == name;
+    };
+    if (!is_bookkeeping(name) && std::ranges::none_of(base.attributes, is_known)) return name;
+  }
+  return "";
+}
+
+const TypeWatch* TypeWatches::of(PyTypeObject* type) {
+  auto& watch = watches_[type];
+  if (watch == nullptr) watch = std::make_unique<TypeWatch>(roots_, type);
+  return watch.get();
+}
+
+}  // namespace steptape::python

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "python/engine/plain.h"
+#include "python/engine/roots.h"
+
+namespace steptape::python {
+
+/// What a class and its bases held, so that a replaced `forward` or a changed class attribute is
+/// noticed. Costs a load and a compare while no class in its hierarchy was modified.
+class TypeWatch {
+ public:
+  TypeWatch(Roots& roots, PyTypeObject* type);
+
+  bool same() const;
+  /// The first attribute that differs: "forward"; "" when none does.
+  std::string changed_name() const;
+  PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(type_.get()); }
+
+ private:
+  struct Attribute {
+    Root key;
+    Plain value;
+  };
+  struct Base {
+    Root type;
+    std::vector<Attribute> attributes;
+    Py_ssize_t size = 0;
+  };
+  static std::string added_name(const Base& base, PyObject* dict);
+
+  Root type_;
+  mutable unsigned int version_;  ///< CPython's: zero when it gave the type none
+  std::vector<Base> bases_;       ///< in the order of resolution; built-in ones cannot change
+};
+
+/// One watch for each class.
+class TypeWatches {
+ public:
+  explicit TypeWatches(Roots& roots) : roots_(roots) {}
+  const TypeWatch* of(PyTypeObject* type);
+
+ private:
+  Roots& roots_;
+  std::map<PyTypeObject*, std::unique_ptr<TypeWatch>> watches_;
+};
+
+}  // namespace steptape::python

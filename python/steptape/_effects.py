@@ -1,0 +1,95 @@
+"""What a recorded step did to the host besides tensors, and what replays are to do again."""
+import random
+import sys
+
+from . import _engine, _follow, _observe
+from ._source import place_of_change, place_of_names
+
+_PLAIN = (type(None), bool, int, float, str, bytes)
+
+
+class Effects:
+    """Compares the state that a step reaches before and after each recorded call.
+
+    An assignment of one plain value is written down, so that two probes can be compared, and done again
+    behind each replay. Everything else is refused, with the place in the program and both values.
+    """
+
+    def __init__(self, reach):
+        self.reach = reach
+        self.observers = set()  # codes of functions that only look
+
+    def enter(self, engine):
+        engine.capture()
+        self.random = [(what, state, state()) for what, state in self._random_states()]
+
+    def leave(self, engine):
+        for what, state, before in self.random:
+            if not _same_state(before, state()):
+                place = place_of_names(self.reach.functions, what.names)
+                _engine.refuse("host_random", f"the step draws from {what.text}", place)
+        assignments = []
+        for path, before, after, owner, key, text_before, text_after, keys in engine.changes():
+            if ".param_groups[" in path or "._global_forward_" in path:
+                continue  # hyperparameters the engine compares; such hooks are those of another thread's probe
+            if owner is not None:
+                _follow.strip(owner, key)
+            if type(after) in (_follow.FollowedFloat, _follow.FollowedInt):
+                after = _follow.plain(after)
+                text_after = repr(after)
+            place = place_of_change(self.reach.functions, path)
+            if owner is None or type(after) not in _PLAIN or not _holds(owner, key, keys, after):
+                _engine.refuse("host_effect",
+                               f"host state `{path}` went {text_before} → {text_after}", place)
+                continue
+            _engine.effect(path, text_after, place)
+            assignments.append((owner, key, keys, after))
+        engine.assign_again(assignments)
+        if observers := _observe.take_observers():
+            if not observers <= self.observers:
+                self.observers |= observers
+                engine.guard_slots(self.reach.guarded_without(self.observers))
+
+    def _random_states(self):
+        states = [(_What("Python's `random`", {"random", "randint", "choice", "shuffle", "uniform",
+                                                "gauss", "sample", "randrange"}), random.getstate)]
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            states.append((_What("NumPy's global generator", {"random", "rand", "randn", "randint",
+                                                              "normal", "uniform", "choice"}),
+                           numpy.random.get_state))
+        for path, generator in self.reach.random_generators.items():
+            name = path.rsplit(".", 1)[-1]
+            what = _What(f"the random generator `{path}`", {name})
+            if isinstance(generator, random.Random):
+                states.append((what, generator.getstate))
+            elif hasattr(generator, "bit_generator"):
+                states.append((what, lambda g=generator: g.bit_generator.state))
+            else:
+                states.append((what, generator.get_state))
+        return states
+
+
+class _What:
+    def __init__(self, text, names):
+        self.text, self.names = text, names
+
+
+def _same_state(a, b):
+    """Of generator states, which hold NumPy arrays."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same_state(a[k], b[k]) for k in a)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(_same_state, a, b))
+    same = a == b
+    return bool(same.all()) if hasattr(same, "all") else bool(same)
+
+
+def _holds(owner, key, keys, value):
+    """Whether the change is an assignment to a cell, an attribute, or an entry of a dict or list."""
+    now = owner.cell_contents if key is None else owner.get(key)
+    for inner in keys:
+        if type(now) not in (dict, list):
+            return False
+        now = now.get(inner) if type(now) is dict else now[inner]
+    return type(now) is type(value) and (now is value or now == value or now != now)

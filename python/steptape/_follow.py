@@ -1,0 +1,258 @@
+"""Numbers that know what they follow from.
+
+While a step is recorded, the hyperparameters, host values, float arguments and values read from
+tensors are such numbers. Arithmetic on them gives the number that Python gives, and a formula beside
+it, in reverse Polish order; a comparison gives Python's answer, and a condition that the recording
+holds for. What goes where it cannot be followed (a string, a C function) is said to have escaped.
+Formulas evaluate in double precision in the same order, so that their bits are Python's.
+"""
+
+import threading
+
+from . import _engine
+
+_LARGEST_EXACT = 2**53
+
+
+_local = threading.local()
+
+
+def new_epoch():
+    """From here on the numbers made before are plain ones: what they followed is of another recording."""
+    _local.epoch = object()
+
+
+def _epoch():
+    """Of the recording that is under way in this thread."""
+    return getattr(_local, "epoch", None)
+
+
+def is_followed(value):
+    """Whether the value is a number with a formula of the recording that is under way."""
+    return type(value) in (FollowedFloat, FollowedInt) and value.epoch is _epoch()
+
+
+def _formula(number):
+    """The formula of an operand, or None for what has none."""
+    kind = type(number)
+    if kind is FollowedFloat or kind is FollowedInt:
+        return number.formula if number.epoch is _epoch() else (float(plain(number)),)
+    if kind is float:
+        return (number,)
+    if kind is int and -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
+        return (float(number),)
+    if kind is bool:
+        return (float(number),)
+    return None
+
+
+def _deepest(formula):
+    """How many values evaluating it keeps at a time."""
+    depth = deepest = 0
+    for node in formula:
+        if isinstance(node, str):
+            depth -= 0 if node in ("neg", "sqrt") else 1
+        else:
+            depth += 1
+            deepest = max(deepest, depth)
+    return deepest
+
+
+_MOST_DEPTH = 16
+_LONGEST = 4096
+
+
+def follow(value, formula):
+    """`value` as a number that follows `formula`; of what is no finite plain number, the value."""
+    if type(value) is float:
+        return FollowedFloat(value, formula)
+    if type(value) is int and -_LARGEST_EXACT <= value <= _LARGEST_EXACT:
+        return FollowedInt(value, formula)
+    return value
+
+
+def plain(number):
+    """The number without its formula."""
+    if type(number) is FollowedFloat:
+        return float.__float__(number)
+    if type(number) is FollowedInt:
+        return int.__int__(number)
+    return number
+
+
+def _escape(*numbers):
+    for number in numbers:
+        if is_followed(number) and _engine.is_recording():
+            _engine.escape(number.formula)
+
+
+def _binary(name, operation, swapped=False):
+    """The method for `self operation other`, or `other operation self`."""
+    def method(self, other):
+        a, b = (plain(other), plain(self)) if swapped else (plain(self), plain(other))
+        if isinstance(other, complex) or not isinstance(other, (int, float)):
+            return NotImplemented
+        value = operation(a, b)
+        fa, fb = _formula(self), _formula(other)
+        if fa is None or fb is None:
+            _escape(self, other)
+            return value
+        if swapped:
+            fa, fb = fb, fa
+        formula = fa + fb + (name,)
+        followed = follow(value, formula)
+        if followed is value or len(formula) > _LONGEST or _deepest(formula) > _MOST_DEPTH:
+            _escape(self, other)
+            return value
+        return followed
+    return method
+
+
+def _comparison(name, operation, swap=False, negate=False):
+    def method(self, other):
+        if not isinstance(other, (int, float)) or isinstance(other, complex):
+            return NotImplemented
+        value = operation(plain(self), plain(other))
+        fa, fb = _formula(self), _formula(other)
+        if fa is None or fb is None:
+            _escape(self, other)
+        elif _engine.is_recording() and (is_followed(self) or is_followed(other)):
+            formula = (fb + fa if swap else fa + fb) + (name,)
+            # a NaN makes every comparison false, so that what was found is required as it is
+            _engine.require(formula, value != negate)
+        return value
+    return method
+
+
+def _escaping(base, name):
+    original = getattr(base, name)
+
+    def method(self, *args):
+        _escape(self)
+        return original(plain(self), *args)
+    return method
+
+
+def without(value, depth=16):
+    """The value without followed numbers, in containers too: the very object where there are none."""
+    kind = type(value)
+    if kind in (FollowedFloat, FollowedInt):
+        return plain(value)
+    if depth == 0:
+        return value
+    if kind in (list, tuple):
+        items = [without(item, depth - 1) for item in value]
+        if any(a is not b for a, b in zip(items, value)):
+            return kind(items)
+    if kind is dict:
+        items = {key: without(item, depth - 1) for key, item in value.items()}
+        if any(items[key] is not value[key] for key in value):
+            return items
+    return value
+
+
+def strip(owner, key):
+    """Takes followed numbers out of what a cell (no key) or a dict holds; lists and dicts in place."""
+    value = owner.cell_contents if key is None else owner.get(key)
+    clean = without(value)
+    if clean is value:
+        return
+    if type(value) is list:
+        value[:] = clean
+    elif type(value) is dict:
+        value.update(clean)
+    elif key is None:
+        owner.cell_contents = clean
+    else:
+        owner[key] = clean
+
+
+def _power(a, b):
+    return a**b
+
+
+def _members(base):
+    import operator
+    members = {}
+    for name, symbol, operation in (("add", "add", operator.add), ("sub", "sub", operator.sub),
+                                    ("mul", "mul", operator.mul), ("truediv", "div", operator.truediv),
+                                    ("pow", "pow", _power)):
+        members[f"__{name}__"] = _binary(symbol, operation)
+        members[f"__r{name}__"] = _binary(symbol, operation, swapped=True)
+    members["__lt__"] = _comparison("lt", operator.lt)
+    members["__le__"] = _comparison("le", operator.le)
+    members["__gt__"] = _comparison("lt", operator.gt, swap=True)
+    members["__ge__"] = _comparison("le", operator.ge, swap=True)
+    members["__eq__"] = _comparison("eq", operator.eq)
+    members["__ne__"] = _comparison("eq", operator.ne, negate=True)
+
+    def negated(self):
+        return follow(-plain(self), self.formula + ("neg",))
+
+    def is_true(self):
+        value = bool(plain(self))
+        if is_followed(self) and _engine.is_recording():
+            _engine.require(self.formula + (0.0, "eq"), not value)
+        return value
+
+    members["__neg__"] = negated
+    members["__pos__"] = lambda self: self
+    members["__bool__"] = is_true
+    members["__hash__"] = _escaping(base, "__hash__")
+    for name in ("__str__", "__repr__", "__format__", "__int__", "__float__", "__round__", "__trunc__",
+                 "__floor__", "__ceil__", "__abs__", "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__",
+                 "__divmod__", "__rdivmod__", "as_integer_ratio", "hex", "is_integer", "__index__",
+                 "__lshift__", "__rshift__", "__and__", "__or__", "__xor__", "__invert__", "bit_length",
+                 "__reduce__", "__reduce_ex__", "__getnewargs__"):
+        if hasattr(base, name):
+            members[name] = _escaping(base, name)
+    members["__copy__"] = lambda self: self
+    members["__deepcopy__"] = lambda self, memo: self
+    return members
+
+
+def followed_extreme(builtin, name):
+    """`max` or `min` that follow: of two numbers of one kind the result has a formula, no condition."""
+    def extreme(*args, **kwargs):
+        if len(args) == 2 and not kwargs and (is_followed(args[0]) or is_followed(args[1])):
+            a, b = args
+            fa, fb = _formula(a), _formula(b)
+            if fa is not None and fb is not None and type(plain(a)) is type(plain(b)):
+                # Python keeps the first unless the second is greater
+                formula = fb + fa + (name,)
+                if _deepest(formula) <= _MOST_DEPTH and len(formula) <= _LONGEST:
+                    return follow(builtin(plain(a), plain(b)), formula)
+        return builtin(*args, **kwargs)
+    return extreme
+
+
+def _make(base, name):
+    def construct(cls, value, formula):
+        self = base.__new__(cls, value)
+        self.formula = formula
+        self.epoch = _epoch()
+        return self
+    members = _members(base)
+    members["__new__"] = construct
+    members["__doc__"] = f"A {base.__name__} that knows its formula."
+    return type(name, (base,), members)
+
+
+FollowedFloat = _make(float, "FollowedFloat")
+FollowedInt = _make(int, "FollowedInt")
+
+
+def numbers_in(value, found, item=-1, depth=3):
+    """Appends (number, formula, item) for each followed number in an argument: its position in the list
+    that it stands in, or -1."""
+    if is_followed(value):
+        found.append((plain(value), value.formula, item))
+    elif depth and type(value) in (list, tuple):
+        for i, element in enumerate(value):
+            numbers_in(element, found, i, depth - 1)
+    elif depth and type(value) is dict:
+        for element in value.values():
+            numbers_in(element, found, -1, depth - 1)
+    return found
+
+

@@ -1,0 +1,109 @@
+"""Traces replayed without the model's code."""
+import ast
+import os
+
+from . import _engine
+
+
+class LoadedStep:
+    """A step of a trace: called with the tensors that the recorded step was called with."""
+
+    def __init__(self, player, name):
+        self._step = player.step(name)
+        self.name = name
+        self._shape = _shape_of(self._step.structure())
+
+    def __call__(self, *inputs):
+        """Runs the step: the player's state moves on, and the results come back as they stood in what the
+        recorded function returned. Raises FailedPrecondition with the verdict, nothing changed, when a
+        guard does not hold."""
+        tensors, numbers = self._step.run(list(inputs))
+        tensors, numbers = iter(tensors), iter(numbers)
+        return _built(self._shape, tensors, numbers)
+
+    def check(self, *inputs):
+        """Why a call with these tensors would not hold: "inputs[0].size(0): 64 → 17"; None when it would."""
+        return self._step.check(list(inputs))
+
+    def inputs(self):
+        """The tensors it takes: a list of dicts (path, dtype, sizes)."""
+        return self._step.inputs()
+
+
+class Player:
+    """A trace opened for replay in a process that holds no model code. Owns parameters, module buffers,
+    optimizer state and generators, filled from the trace. Not for several threads at a time."""
+
+    def __init__(self, path, environment):
+        self._player = _engine.Player(os.fspath(path), environment)
+        self._steps = {}
+
+    def steps(self):
+        """The names of the steps in the trace."""
+        return self._player.steps()
+
+    def __getitem__(self, name):
+        """The step of this name. Raises InvalidArgument, which lists the steps there are."""
+        if name not in self._steps:
+            self._steps[name] = LoadedStep(self._player, name)
+        return self._steps[name]
+
+    def tensor(self, path):
+        """A parameter, module buffer or state tensor by its path; shares the player's memory."""
+        return self._player.tensor(path)
+
+    def state(self):
+        """The tensors there are: a list of dicts (path, dtype, sizes)."""
+        return self._player.state()
+
+    def scalars(self):
+        """Hyperparameters and declared values that can be read and set, by path."""
+        return {path: self._player.scalar(path) for path in self._player.scalars()}
+
+    def set(self, path, value):
+        """Sets one for the steps from now on: player.set("optimizer.param_groups[0].lr", 3e-4)."""
+        self._player.set(path, float(value))
+
+    def save(self, path):
+        """Writes the trace with the state as it is now, atomically. Raises IoError."""
+        self._player.save(os.fspath(path))
+
+
+def load(path, *, environment="exact"):
+    """Opens a trace file that Step.save or record wrote.
+
+    environment: "exact" refuses a trace that was recorded with another torch, CPU capability, BLAS or
+    thread count (Unsupported); "any" accepts it, and results may differ in their last bits.
+    Raises IoError, DataLoss, Unsupported.
+    """
+    return Player(path, environment)
+
+
+_PLACEHOLDERS = {"tensor", "float", "int", "bool"}
+
+
+def _shape_of(text):
+    """The structure of a result, from its text; a list of all tensors where there is none."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _built(node, tensors, numbers):
+    if node is None:
+        return [*tensors, *numbers]
+    if isinstance(node, ast.Name) and node.id in _PLACEHOLDERS:
+        if node.id == "tensor":
+            return next(tensors)
+        return {"float": float, "int": int, "bool": bool}[node.id](next(numbers))
+    if isinstance(node, ast.Tuple):
+        return tuple(_built(item, tensors, numbers) for item in node.elts)
+    if isinstance(node, ast.List):
+        return [_built(item, tensors, numbers) for item in node.elts]
+    if isinstance(node, ast.Dict):
+        return {_built(key, tensors, numbers): _built(value, tensors, numbers)
+                for key, value in zip(node.keys, node.values)}
+    if isinstance(node, ast.Call):  # a class of the program's own: its fields
+        return _built(node.args[0], tensors, numbers)
+    return ast.literal_eval(node)

@@ -1,0 +1,226 @@
+"""One recorded call of a step: what is looked at beside the ops, and what is told to the recorder.
+
+Held while the step runs, and put back however it ends: a torch-function mode, which sees the values
+that the host reads and the numbers that functions are given; forward hooks, which say which module
+runs; and followed numbers in the places of hyperparameters, float arguments and host values.
+"""
+import builtins
+import contextlib
+import os
+import sys
+import threading
+from types import FunctionType
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from . import _engine, _follow
+from ._source import is_program_file
+
+# What torch's own optimizers do with the values they read is arithmetic and comparisons alone.
+_OPTIMIZERS = os.path.dirname(torch.optim.__file__) + os.sep
+_READS = frozenset({torch.Tensor.item})
+# They give the host the values of a tensor, or its memory, and leave no op.
+_UNSEEN_READS = {
+    torch.Tensor.tolist: ("host_read", "`tolist` gives the host values of a tensor, which leaves no op"),
+    torch.Tensor.numpy: ("written_outside", "`numpy` gives the host the memory of a tensor"),
+    torch.Tensor.__array__: ("written_outside", "NumPy is given the memory of a tensor"),
+    torch.Tensor.data_ptr: ("written_outside", "`data_ptr` gives the host the memory of a tensor"),
+    torch.Tensor.__dlpack__: ("written_outside", "`__dlpack__` gives the host the memory of a tensor"),
+    torch.Tensor.untyped_storage: ("written_outside",
+                                   "`untyped_storage` gives the host the memory of a tensor"),
+}
+
+
+# They make tensors of what the host holds.
+_FROM_MEMORY = frozenset({torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray, torch.frombuffer,
+                          torch.Tensor.new_tensor})
+
+
+def _is_memory(value):
+    """Whether it is an object of the buffer protocol, as NumPy arrays are: its content shows in no guard."""
+    if isinstance(value, (torch.Tensor, bytes)):
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(_is_memory(item) for item in value[:64])
+    return hasattr(value, "__array_interface__") or isinstance(value, (bytearray, memoryview))
+
+
+def _original(frame):
+    """The function of torch that has called the mode, where the program has put another in its place: torch
+    names it by its place."""
+    while frame.f_code.co_name == "handle_torch_function":
+        frame = frame.f_back
+    return FunctionType(frame.f_code, frame.f_globals)
+
+
+class _Mode(TorchFunctionMode):
+    def __init__(self, follows):
+        super().__init__()
+        self.follows = follows  # values that the program's own code reads
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in _UNSEEN_READS:
+            code, message = _UNSEEN_READS[func]
+            _engine.refuse(code, message, _engine.locate())
+        if func in _FROM_MEMORY and any(_is_memory(value) for value in (*args, *kwargs.values())):
+            _engine.refuse("host_tensor_varies", f"`{func.__name__}` makes a tensor of memory of the host, "
+                           "which may hold something else in the next step", _engine.locate())
+        if type(func) is FunctionType and is_program_file(func.__code__.co_filename):
+            func = _original(sys._getframe(1))
+        numbers = []
+        for value in args:
+            _follow.numbers_in(value, numbers)
+        for value in kwargs.values():
+            _follow.numbers_in(value, numbers)
+        if not numbers:
+            result = func(*args, **kwargs)
+        else:
+            _engine.announce(numbers)
+            try:
+                result = func(*args, **kwargs)
+            finally:
+                _engine.withdraw()
+        if func in _READS:
+            read = _engine.newest_read()
+            in_torch = sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS)
+            if read >= 0 and (in_torch or self.follows):
+                if in_torch:
+                    _engine.follow_read(read)
+                return _follow.follow(result, (("host_read", f"ops[{read}]"),))
+        return result
+
+
+class _Modules:
+    """Tells the recorder which module runs, by global forward hooks."""
+
+    def __init__(self, models):
+        self.paths = {}
+        for name, model in models.items():
+            for path, module in model.named_modules():
+                self.paths.setdefault(id(module), f"{name}.{path}" if path else name)
+
+    def __enter__(self):
+        self.thread = threading.get_ident()
+        hooks = torch.nn.modules.module
+        self.handles = (
+            hooks.register_module_forward_pre_hook(self.enter),
+            hooks.register_module_forward_hook(self.leave, always_call=True),
+        )
+
+    def __exit__(self, *_):
+        for handle in self.handles:
+            handle.remove()
+
+    def enter(self, module, _):
+        if threading.get_ident() == self.thread:
+            _engine.enter_module(self.paths.get(id(module), ""))
+
+    def leave(self, module, _, __):
+        if threading.get_ident() == self.thread:
+            _engine.leave_module()
+
+
+class _Hyperparameters:
+    """Puts followed numbers in the places of hyperparameters and host numbers of optimizer state."""
+
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+        self.places = []
+
+    def __enter__(self):
+        for name, optimizer in self.optimizers.items():
+            for g, group in enumerate(optimizer.param_groups):
+                self.follow(group, f"{name}.param_groups[{g}]", "hyperparameter")
+
+    def follow(self, holder, path, kind):
+        for key, value in holder.items():
+            followed = self.followed(value, f"{path}.{key}", kind)
+            if followed is not value:
+                holder[key] = followed
+                self.places.append((holder, key, value, followed))
+
+    def followed(self, value, path, kind):
+        if type(value) is tuple and all(type(item) in (int, float) for item in value):
+            return tuple(self.followed(item, f"{path}[{i}]", kind) for i, item in enumerate(value))
+        if type(value) in (int, float):
+            return _follow.follow(value, ((kind, path),))
+        return value
+
+    def __exit__(self, *_):
+        for holder, key, value, followed in self.places:
+            if holder.get(key) is followed:
+                holder[key] = value
+        for optimizer in self.optimizers.values():
+            for holder in (*optimizer.param_groups, *optimizer.state.values()):
+                if isinstance(holder, dict):
+                    for key, value in holder.items():
+                        if type(value) in (_follow.FollowedFloat, _follow.FollowedInt):
+                            holder[key] = _follow.plain(value)
+
+
+class _Extremes:
+    """Python's `max` and `min`, which compare, as functions that follow."""
+
+    def __enter__(self):
+        self.originals = builtins.max, builtins.min
+        builtins.max = _follow.followed_extreme(self.originals[0], "max")
+        builtins.min = _follow.followed_extreme(self.originals[1], "min")
+
+    def __exit__(self, *_):
+        builtins.max, builtins.min = self.originals
+
+
+_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,
+                  torch.nn.UninitializedBuffer, torch.nn.Buffer)
+
+
+def refuse_subclasses(name, model):
+    """What the code of a tensor subclass does shows in no op."""
+    for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
+        for path, tensor in tensors:
+            if type(tensor) not in _PLAIN_TENSORS:
+                _engine.refuse("tensor_kind", f"{kind} `{name}.{path}` is of {type(tensor).__name__}, a "
+                               "subclass of torch.Tensor", "")
+                return
+
+
+class Looking:
+    """Everything that is held while a step is recorded: the mode, the hooks, the followed numbers."""
+
+    def __init__(self, models, optimizers, follows):
+        self.models = models
+        # a followed number is of a class of its own, which code that asks for a class would see
+        self.optimizers = {name: optimizer for name, optimizer in optimizers.items()
+                           if follows or type(optimizer).__module__.startswith("torch.optim.")}
+        self.follows = follows
+
+    def __enter__(self):
+        for name, model in self.models.items():
+            refuse_subclasses(name, model)
+        with contextlib.ExitStack() as stack:
+            for held in (_Hyperparameters(self.optimizers), _Modules(self.models), _Extremes(),
+                         _Mode(self.follows)):
+                stack.enter_context(held)
+            self.stack = stack.pop_all()
+
+    def __exit__(self, *raised):
+        return self.stack.__exit__(*raised)
+
+
+class Probe:
+    """Runs one call of a step while it is recorded. `models` and `optimizers` by name."""
+
+    def __init__(self, engine, models, optimizers, effects):
+        self.engine = engine
+        self.effects = effects
+        self.looking_at = models, optimizers, "type" not in effects.reach.names
+
+    def __call__(self, function, args, kwargs):
+        _follow.new_epoch()
+        self.effects.enter(self.engine)
+        with Looking(*self.looking_at):
+            result = function(*args, **kwargs)
+        self.effects.leave(self.engine)
+        return _follow.without(result), result

@@ -1,0 +1,339 @@
+"""What a step can reach: models, optimizers and generators to track, host values, and the places that
+hold plain values or tensors.
+
+Followed are the closure, the defaults and the globals that the step's code names, through functions
+and classes of the program's own files and through plain objects, up to a depth. Nothing of the user's
+runs: objects are looked at through their instance dicts.
+"""
+import builtins
+import dis
+import functools
+import sys
+import types
+
+import torch
+
+from ._host import Host
+from ._source import is_program_file
+
+_DEPTH = 5
+_MOST_SLOTS = 4096
+
+
+class Reach:
+    """The result; `explore` fills it."""
+
+    def __init__(self, without=frozenset()):
+        self.without = without  # codes of functions that are no part of the step
+        self.models, self.optimizers, self.generators, self.hosts = {}, {}, {}, {}
+        self.random_generators = {}
+        self.functions = []  # of the program's own files, the step's own first
+        self.compiled = None  # the name of a callee that torch.compile made
+        self.names = set()  # that the functions mention
+        self._slots = {}
+        self._seen = set()
+        self._modules = []  # (path, Python module, depth), whose names are known when all else is visited
+        self._methods = []  # (name, path, function, depth) of classes, visited once a name calls for them
+
+    def guarded_without(self, codes):
+        """For each slot, whether the step still names it when functions of these codes are no part of it."""
+        rest = Reach(frozenset(codes))
+        rest.explore(self._function, self._given)
+        named = {(id(owner), key) for path, owner, key, guarded in rest.slots() if guarded}
+        return [(id(owner), key) in named or path.startswith("torch.")
+                for path, owner, key, _ in self.all_slots]
+
+    def slots(self):
+        """(path, cell or dict, key or None, whether the step names it), for the engine."""
+        return [(path, owner, key, key is None or is_global or key in self.names)
+                for path, owner, key, is_global in self._slots.values()]
+
+    def explore(self, function, given=()):
+        self._function, self._given = function, given
+        for name, value in given:
+            self.visit(name, value, _DEPTH)
+        self.visit(getattr(function, "__name__", "step"), function, _DEPTH)
+        self._visit_methods()
+        self._drop_inner_models()
+
+    def _visit_methods(self):
+        """Methods that what was visited so far mentions, or that Python calls by itself."""
+        while True:
+            called = [m for m in self._methods if m[0] in self.names or m[0] in _IMPLICIT]
+            self._methods = [m for m in self._methods if m not in called]
+            for _, path, function, depth in called:
+                self.visit(path, function, depth)
+            known = len(self._slots)
+            for path, module, depth in list(self._modules):
+                self._visit_names_of(path, module, depth)
+            if not called and len(self._slots) == known:
+                return
+
+    def visit(self, path, value, depth):
+        if isinstance(value, _ATOMS) or id(value) in self._seen:
+            return
+        kind = type(value)
+        if issubclass(kind, torch.nn.Module):
+            self._seen.add(id(value))
+            self._visit_model(path, value, depth)
+        elif issubclass(kind, torch.optim.Optimizer):
+            self._seen.add(id(value))
+            self.optimizers[name_for(path, self.optimizers)] = value
+            for name, hooks in vars(value).items():
+                if name.endswith("_hooks") and isinstance(hooks, dict):
+                    self._visit_items(f"{path}.{name}", hooks, depth)
+            self._visit_class(type(value).__name__, type(value), depth)
+        elif issubclass(kind, torch.Generator):
+            self.generators[name_for(path, self.generators)] = value
+        elif kind is Host:
+            self.hosts[name_for(path, self.hosts)] = value
+        elif issubclass(kind, torch.Tensor):
+            return
+        elif _is_random_generator(value):
+            self.random_generators[path] = value
+        elif depth > 0:
+            self._visit_other(path, value, kind, depth)
+
+    def _visit_other(self, path, value, kind, depth):
+        self._seen.add(id(value))
+        if kind is types.FunctionType:
+            self._visit_function(path, value, depth)
+        elif kind is types.MethodType:
+            self.visit("self" if path == value.__name__ else path, value.__self__, depth)
+            self.visit(path, value.__func__, depth)
+        elif kind is functools.partial:
+            self.visit(path, value.func, depth)
+            self._visit_items(path, {**dict(enumerate(value.args)), **value.keywords}, depth)
+        elif issubclass(kind, (list, tuple)):
+            if len(value) <= 1000:
+                self._visit_items(path, dict(enumerate(value)), depth)
+        elif issubclass(kind, dict):
+            if len(value) <= 1000:
+                self._visit_items(path, dict(value), depth)
+        elif issubclass(kind, type):
+            self._visit_class(path, value, depth)
+        elif kind is types.ModuleType:
+            self._modules.append((path, value, depth))
+        elif kind is types.CellType or kind is types.BuiltinFunctionType:
+            return
+        elif kind.__module__ == "steptape._step":
+            self.visit(path, value.__wrapped__, depth)
+        else:
+            self._visit_object(path, value, kind, depth)
+
+    def _visit_items(self, path, items, depth):
+        for key, item in items.items():
+            self.visit(f"{path}[{key!r}]" if isinstance(key, (int, str)) else path, item, depth - 1)
+
+    def _visit_function(self, path, function, depth):
+        original = getattr(function, "_torchdynamo_orig_callable", None)
+        if original is not None:
+            self.compiled = self.compiled or path
+            return
+        if not is_program_file(function.__code__.co_filename):
+            # a decorator of a package may hold the program's function in its closure
+            for cell in function.__closure__ or ():
+                inner = _contents(cell)
+                if isinstance(inner, (types.FunctionType, types.MethodType)):
+                    self.visit(path, inner, depth - 1)
+            return
+        code = function.__code__
+        if code in self.without:
+            return
+        self.functions.append(function)
+        names, used = _names_of(code, self.without)
+        self.names |= names
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+            if name == "__class__" or name not in used:
+                continue
+            self._add_slot(name, cell, None, is_global=False)
+            self.visit(name, _contents(cell), depth - 1)
+        for what in ("__code__", "__defaults__", "__kwdefaults__"):
+            self._add_slot(f"{path}.{what}", function, what, is_global=True)
+        for name in sorted(names):
+            if name in vars(builtins) and name not in function.__globals__:
+                self._add_slot(name, function.__globals__, name, is_global=True)
+            if name in function.__globals__:
+                self._add_slot(name, function.__globals__, name, is_global=True)
+                self.visit(name, function.__globals__[name], depth - 1)
+        for name, value in _defaults_of(function).items():
+            self.visit(name, value, depth - 1)
+
+    def _visit_class(self, path, kind, depth):
+        """Its methods, where it is the program's own."""
+        if is_program_file(_file_of(kind)):
+            self._add_slot(path, kind, None, is_global=True)
+        elif kind.__module__.startswith("torch.nn."):
+            self._add_functions_of_torch(kind)
+        for base in kind.__mro__:
+            for name, member in vars(base).items():
+                function = getattr(member, "__func__", member)
+                if isinstance(function, property):
+                    function = function.fget
+                if isinstance(function, types.FunctionType) and is_program_file(
+                        function.__code__.co_filename):
+                    self._methods.append((name, f"{path}.{name}", function, depth - 1))
+
+    def _visit_names_of(self, path, module, depth):
+        """What a Python module holds under the names that the step mentions; of the program's own ones it
+        leads further."""
+        own = _is_programs(module)
+        for name in sorted(self.names & vars(module).keys()):
+            value = vars(module)[name]
+            if own or isinstance(value, _CALLABLES):
+                self._add_slot(f"{path}.{name}", vars(module), name, is_global=True)
+            if own:
+                self.visit(f"{path}.{name}", value, depth - 1)
+
+    def _add_functions_of_torch(self, kind):
+        """The functions of torch.nn.functional that a module class of torch's calls."""
+        functions = vars(torch.nn.functional)
+        for member in vars(kind).values():
+            if isinstance(member, types.FunctionType):
+                for name in set(member.__code__.co_names) & functions.keys():
+                    if isinstance(functions[name], _CALLABLES):
+                        self._add_slot(f"torch.nn.functional.{name}", functions, name, is_global=True)
+
+    def _visit_model(self, path, model, depth):
+        if type(model).__module__.startswith("torch._dynamo"):
+            self.compiled = self.compiled or path
+            return
+        self.models[name_for(path, self.models)] = model
+        for inner_path, module in model.named_modules():
+            place = f"{path}.{inner_path}" if inner_path else path
+            kind = type(module)
+            if kind.__module__.startswith("torch._dynamo"):
+                self.compiled = self.compiled or place
+            if id(kind) not in self._seen:
+                self._seen.add(id(kind))
+                self._visit_class(kind.__name__, kind, depth)
+            self._visit_attributes(place, module, depth)
+
+    def _visit_attributes(self, place, module, depth):
+        """Hooks of a module and of its parameters, and plain objects that it holds."""
+        for name, value in list(vars(module).items()):
+            if name.endswith("_hooks") and isinstance(value, dict):
+                self._visit_items(f"{place}.{name}", value, depth)
+            elif not isinstance(value, (torch.nn.Module, torch.Tensor, dict)) and depth > 1:
+                self.visit(f"{place}.{name}", value, depth - 2)
+        for tensor in module._parameters.values():
+            for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+                self._visit_items(place, getattr(tensor, hooks, None) or {}, depth)
+
+    def _visit_object(self, path, value, kind, depth):
+        """A plain object: its attributes are slots; those of a package's classes lead no further."""
+        attributes = _dict_of(value)
+        if attributes is None or kind.__module__.split(".")[0] in _OPAQUE_PACKAGES:
+            return
+        own = is_program_file(_file_of(kind)) or kind.__module__ in _CONTAINERS
+        if own and id(kind) not in self._seen:
+            self._seen.add(id(kind))
+            self._visit_class(kind.__name__, kind, depth)
+        for name in {name for base in kind.__mro__ if own for name in vars(base)} - attributes.keys():
+            if not name.startswith("__") and not callable(vars(kind).get(name)):
+                self._add_slot(f"{path}.{name}", attributes, name, is_global=False)  # may be set later
+        for name, attribute in list(attributes.items()):
+            if not isinstance(name, str):
+                continue
+            self._add_slot(f"{path}.{name}", attributes, name, is_global=False)
+            if own or isinstance(attribute, (torch.nn.Module, torch.optim.Optimizer)):
+                self.visit(f"{path}.{name}", attribute, depth - 1)
+
+    def _add_slot(self, path, owner, key, is_global):
+        if len(self._slots) < _MOST_SLOTS:
+            self._slots.setdefault((id(owner), key), (path, owner, key, is_global))
+
+    def _drop_inner_models(self):
+        """A module that is a part of another one is tracked with it."""
+        inner = {id(module) for model in self.models.values() for module in model.modules()
+                 if module is not model}
+        self.models = {name: model for name, model in self.models.items() if id(model) not in inner}
+
+
+# Called without being named: by torch.nn.Module, by operators and by statements.
+_IMPLICIT = frozenset({"forward", "step", "__call__", "__getitem__", "__setitem__", "__enter__", "__exit__",
+                       "__iter__", "__next__", "__len__", "__contains__", "__getattr__", "__add__", "__mul__",
+                       "__torch_function__", "backward"})
+# Plain holders of attributes.
+_CONTAINERS = frozenset({"types", "argparse"})
+_ATOMS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+_OPAQUE_PACKAGES = frozenset({"logging", "threading", "_thread", "io", "_io", "weakref", "collections",
+                              "itertools", "builtins", "abc", "typing", "re", "pathlib", "datetime"})
+
+
+_CALLABLES = (types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def _is_programs(module):
+    """Whether a Python module is the program's: of one of its files, or made by it."""
+    file = getattr(module, "__file__", None)
+    if file:
+        return is_program_file(file)
+    name = module.__name__.split(".")[0]
+    return name not in sys.builtin_module_names and name not in sys.stdlib_module_names
+
+
+def _contents(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty still
+        return None
+
+
+_DEREFERENCES = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF",
+                           "LOAD_FROM_DICT_OR_DEREF"})
+
+
+def _names_of(code, without=frozenset()):
+    """(globals and attributes, variables of enclosing functions) that the code and the code nested in it
+    use."""
+    names = set(code.co_names)
+    used = {i.argval for i in dis.get_instructions(code) if i.opname in _DEREFERENCES}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType) and constant not in without:
+            inner_names, inner_used = _names_of(constant, without)
+            names |= inner_names
+            used |= inner_used
+    return names, used
+
+
+def _defaults_of(function):
+    code = function.__code__
+    positional = code.co_varnames[:code.co_argcount]
+    defaults = function.__defaults__ or ()
+    named = dict(zip(positional[len(positional) - len(defaults):], defaults))
+    named.update(function.__kwdefaults__ or {})
+    return named
+
+
+def _dict_of(value):
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return attributes if type(attributes) is dict else None
+
+
+def _file_of(kind):
+    module = sys.modules.get(kind.__module__)
+    if module is None or kind.__module__ == "__main__":
+        return "<program>"
+    return getattr(module, "__file__", None) or ""
+
+
+def _is_random_generator(value):
+    import random
+    if type(value) is random.Random:
+        return True
+    kind = type(value)
+    return kind.__module__.startswith("numpy.random") and kind.__name__ in ("Generator", "RandomState")
+
+
+def name_for(path, taken):
+    """A name of letters, digits and '_' for a path, that is not taken yet."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in path).strip("_")
+    name = name or "object"
+    unique, n = name, 2
+    while unique in taken:
+        unique, n = f"{name}_{n}", n + 1
+    return unique

@@ -1,0 +1,256 @@
+"""The wrapped step."""
+import functools
+import inspect
+import os
+
+import torch
+
+from . import _engine
+from ._effects import Effects
+from ._errors import InvalidArgument
+from ._probe import Probe
+from ._reach import Reach
+from ._remedies import REMEDIES
+from ._source import line_of, place_of_function, place_of_names, split_place
+from ._tracking import given, track
+
+_OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
+            "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True}
+
+_CHOICES = {"numerics": ("exact", "fused"), "on_refusal": ("eager", "raise"),
+            "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
+
+
+class Step:
+    """A wrapped step function: called like the function itself, with the same results, bit for bit.
+
+    The first calls run the function and are recorded; then a plan is made, tried once against the
+    function, and replayed while its guards hold. A replay does not run the function.
+    """
+
+    def __init__(self, function, *, model=None, optimizer=None, name=None, **options):
+        _check_function(function)
+        functools.update_wrapper(self, function, updated=())
+        self.__wrapped__ = function
+        self.name = _name_of(function) if name is None else name
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidArgument(f"wrap: name is {name!r}; it must be a str that is not empty")
+        self._given = [*given(model, "model", torch.nn.Module),
+                       *given(optimizer, "optimizer", torch.optim.Optimizer)]
+        self._options = _checked(options)
+        self._engine = _engine.Step(self._options)
+        self._reach = None
+        self._call = self._first_call
+
+    def __call__(self, *args, **kwargs):
+        return self._call(*args, **kwargs)
+
+    def _first_call(self, *args, **kwargs):
+        self._prepare(args, kwargs)
+        return self._call(*args, **kwargs)
+
+    def _prepare(self, args, kwargs):
+        """Finds and tracks what the step reaches; no step has run yet."""
+        engine, reach = self._engine, Reach()
+        arguments = [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
+        arguments = [(name, value) for name, value in arguments
+                     if isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Generator))]
+        reach.explore(self.__wrapped__, [*self._given, *arguments])
+        models, optimizers, hosts = track(engine, reach)
+        for name, value in hosts.items():
+            engine.add_host_value(name, value.function)
+        place = place_of_function(self.__wrapped__)
+        run = _with_host_values(self.__wrapped__, engine, hosts) if hosts else self.__wrapped__
+        # all that the engine points at lives as long as the step
+        self._kept = (models, optimizers, hosts)
+        self._reach = reach
+        self._notes = _notes_of(reach)
+        engine.bind(self.name, place, run, Probe(engine, models, optimizers, Effects(reach)),
+                    _takes_keywords(self.__wrapped__))
+        if reach.compiled is not None:
+            engine.refuse_always("unreplayable_op",
+                                 f"`{reach.compiled}` is compiled by torch.compile, whose kernels no op shows",
+                                 place_of_names(reach.functions, {reach.compiled.rsplit(".", 1)[-1]}))
+        self._call = engine
+
+    @property
+    def stats(self):
+        """Counts by outcome, plans, and refusals, as a dict.
+
+        `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
+        `eager`; `variants`, a dict a plan (ops, calls, replays, arena_bytes, temporary_bytes,
+        max_live_bytes, plan_us); `refusals`, a list of dicts (code, reason, op, module, file, line,
+        remedy, times); `last_verdict`, why the newest call that did not replay found no plan, or None;
+        `trace_problem`, why the trace could not be written, or "".
+        """
+        if self._reach is None:
+            return {"steps": 0, "recorded": 0, "trials": 0, "replayed": 0, "eager": 0, "audits": 0,
+                    "variants": [], "refusals": [], "last_verdict": None, "trace_problem": ""}
+        stats = self._engine.stats()
+        stats["refusals"] = [_refusal_dict(refusal) for refusal in stats["refusals"]]
+        return stats
+
+    def explain(self):
+        """The same for a person, with the lines of the program that stand in the way of a replay."""
+        stats = self.stats
+        counts = ", ".join(f"{stats[k]} {k}" for k in ("recorded", "trials", "audits", "replayed", "eager"))
+        lines = [f'step "{self.name}" ({_short(place_of_function(self.__wrapped__))}): '
+                 f'{stats["steps"]} calls: {counts}']
+        for i, plan in enumerate(stats["variants"]):
+            lines.append(f'  variant {i}: {plan["replays"]} replays of {plan["ops"]} ops in {plan["calls"]} '
+                         f'calls, arena {plan["arena_bytes"]} of {plan["temporary_bytes"]} bytes, planned '
+                         f'in {plan["plan_us"]:.0f} us')
+        for refusal in stats["refusals"]:
+            lines += _refusal_lines(refusal)
+        if stats["last_verdict"]:
+            lines.append(f'  last guard that failed: {stats["last_verdict"]}')
+        if stats["trace_problem"]:
+            lines.append(f'  trace not written: {stats["trace_problem"]}')
+        if self._reach is not None:
+            lines += [f"  note: {note}" for note in self._notes]
+        return "\n".join(lines) + "\n"
+
+    def save(self, path, state=True):
+        """Writes the trace to `path`, atomically; with the bytes of parameters, module buffers, optimizer
+        state and generators if `state`. Raises IoError, or FailedPrecondition before the first call."""
+        if self._reach is None:
+            from ._errors import FailedPrecondition
+            raise FailedPrecondition(f'step "{self.name}" was not called yet: there is nothing to save')
+        self._engine.save(os.fspath(path), bool(state))
+
+    def invalidate(self, why):
+        """Drops all plans; the next calls are recorded again. `why` appears in the engine's report."""
+        if self._reach is not None:
+            self._engine.invalidate(str(why))
+
+    def __get__(self, instance, owner=None):
+        """A step that was made of a method in its class: bound to an instance, it is a step of its own."""
+        if instance is None:
+            return self
+        bound = Step.__new__(Step)
+        bound.__init__(self.__wrapped__.__get__(instance, owner), name=self.name, **self._original)
+        instance.__dict__[self.__wrapped__.__name__] = bound
+        return bound
+
+    @property
+    def _original(self):
+        options = {k: v for k, v in self._options.items() if k in _OPTIONS}
+        options["verify"] = {"first": self._options["verify_first"], "rate": self._options["verify_rate"]}
+        options["trace"] = self._options["trace"] or None
+        return options
+
+    def __reduce__(self):
+        raise TypeError(f'step "{self.name}" cannot be pickled or copied: its plans hold for the objects of '
+                        "this process. Pickle the function and wrap it there, or save a trace with save()")
+
+    def __repr__(self):
+        return f"<steptape step {self.name!r}>"
+
+
+def _with_host_values(function, engine, hosts):
+    """The function, with the host values of this call in place while it runs."""
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        for name, value in hosts.items():
+            value._values.append((engine, name))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            for value in hosts.values():
+                value._values.pop()
+    return run
+
+
+def _check_function(function):
+    if not callable(function):
+        raise InvalidArgument(f"wrap: a {type(function).__name__} is not callable; give the step's function")
+    if isinstance(function, Step):
+        raise InvalidArgument(f'wrap: "{function.name}" is wrapped already')
+    inner = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    called = inner if inspect.isroutine(inner) else getattr(type(inner), "__call__", inner)
+    for kind, test in (("a generator function", inspect.isgeneratorfunction),
+                       ("a coroutine function", inspect.iscoroutinefunction),
+                       ("an asynchronous generator function", inspect.isasyncgenfunction)):
+        if test(inner) or test(called):
+            raise InvalidArgument(f"wrap: {_name_of(function)} is {kind}; a step runs from call to return")
+
+
+def _name_of(function):
+    function = getattr(function, "func", function)
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def _takes_keywords(function):
+    """Whether it takes keywords as a dict, whose order it can see."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _checked(options):
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise InvalidArgument(f"wrap: there is no option {', '.join(map(repr, unknown))}; options are "
+                              f"model, optimizer, name, {', '.join(_OPTIONS)}")
+    options = {**_OPTIONS, **options}
+    verify = options.pop("verify")
+    if isinstance(verify, bool):
+        verify = {"first": verify, "rate": 1 / 1000 if verify else 0.0}
+    if not isinstance(verify, dict) or set(verify) - {"first", "rate"}:
+        raise InvalidArgument('wrap: verify is True, False, or {"first": bool, "rate": float}')
+    options["verify_first"], rate = verify.get("first", True), verify.get("rate", 1 / 1000)
+    if not isinstance(options["verify_first"], bool):
+        raise InvalidArgument(f"wrap: verify first is {options['verify_first']!r}; it must be True or False")
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
+        raise InvalidArgument(f"wrap: verify rate is {rate!r}; it must be a share between 0 and 1")
+    options["verify_rate"] = float(rate)
+    if type(options["max_variants"]) is not int or not 0 < options["max_variants"] <= 1000:
+        raise InvalidArgument("wrap: max_variants must be an int from 1 to 1000")
+    if type(options["audit_seed"]) is not int or not 0 <= options["audit_seed"] < 2**64:
+        raise InvalidArgument("wrap: audit_seed must be an int, 0 for a seed from the system")
+    if not isinstance(options["trace"], (type(None), str, os.PathLike)):
+        raise InvalidArgument(f"wrap: trace is {options['trace']!r}; it must be a path or None")
+    options["trace"] = os.fspath(options["trace"]) if options["trace"] is not None else ""
+    for name, choices in _CHOICES.items():
+        if options[name] not in choices:
+            raise InvalidArgument(f"wrap: {name} is {options[name]!r}; it must be one of "
+                                  f"{', '.join(map(repr, choices))}")
+    return options
+
+
+def _notes_of(reach):
+    notes = []
+    for name, verb in (("print", "print"), ("write", "write"), ("writelines", "write")):
+        if place := place_of_names(reach.functions, {name}):
+            notes.append(f"{_short(place)} {verb}s in the recorded steps; it will not {verb} in replays")
+    return notes
+
+
+def _refusal_dict(refusal):
+    file, line = split_place(refusal["place"])
+    return {"code": refusal["code"], "reason": refusal["reason"], "op": refusal["op"],
+            "module": refusal["module"], "file": file, "line": line,
+            "remedy": REMEDIES.get(refusal["code"], refusal["remedy"]), "times": refusal["times"]}
+
+
+def _short(place):
+    file, line = split_place(place)
+    return f"{os.path.basename(file)}:{line}" if file else place
+
+
+def _refusal_lines(refusal):
+    where = [refusal["op"], refusal["module"]]
+    place = f'{refusal["file"]}:{refusal["line"]}' if refusal["file"] else ""
+    where.append(_short(place) if place else "")
+    inside = ", ".join(part for part in where if part)
+    lines = [f'  refused {refusal["times"]}×: {refusal["code"]}: {refusal["reason"]}'
+             + (f" [{inside}]" if inside else "")]
+    source = line_of(place) if place else ""
+    if source:
+        lines.append(f"      {_short(place)}: {source}")
+    lines.append(f'      remedy: {refusal["remedy"]}')
+    return lines
+
+

@@ -1,0 +1,44 @@
+"""The functions of the package's surface."""
+from ._errors import InvalidArgument
+from ._step import Step
+
+
+def wrap(function=None, /, *, model=None, optimizer=None, name=None, **options):
+    """Wraps a step function: calls of the result record it, verify it, and then replay it.
+
+    function:   one training step, evaluation step or optimizer step, called with tensors, numbers, strings
+                and nested lists, tuples, dicts and dataclasses of them; it may return the same. Without it,
+                `wrap` is a decorator.
+    model, optimizer: what the step trains: one object, a list, or a dict by name. Found from the function's
+                closure, the globals it names and its `self` when not given.
+    name:       of the step in traces and reports; the function's own when not given.
+    numerics:   "exact", the bits of the eager step.
+    verify:     True; False; or {"first": bool, "rate": share of later calls that are audited}.
+    on_refusal: "eager", or "raise" Unsupported at the call after the one that was refused.
+    on_divergence: "raise" InternalError when an audit finds other bits, "report" it, or "restore" the state
+                that was verified last.
+    host_reads: "refuse" values that the step reads from tensors and nothing explains, or "observe": the step
+                only looks at them.
+    max_variants: plans kept for one step.   trace: a file that the trace is written to.   audit_seed: of
+                the draw of audits, 0 for one from the system.
+
+    Raises InvalidArgument. Exceptions of the function pass through calls of the step unchanged.
+    """
+    if function is None:
+        return lambda decorated: Step(decorated, model=model, optimizer=optimizer, name=name, **options)
+    return Step(function, model=model, optimizer=optimizer, name=name, **options)
+
+
+def optimizer(optimizer, /, **options):
+    """The optimizer's step alone as a wrapped step: `update = steptape.optimizer(opt); update()`.
+
+    For any torch.optim.Optimizer, the user's own classes too, whatever the model is."""
+    import torch
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgument(f"optimizer: a {type(optimizer).__name__} is no torch.optim.Optimizer")
+
+    def step():
+        optimizer.step()
+
+    options.setdefault("name", "optimizer.step()")
+    return Step(step, optimizer=optimizer, **options)

@@ -1,0 +1,62 @@
+#include "recorder/notes.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace steptape::recorder {
+namespace {
+
+thread_local Notes* current_notes = nullptr;
+std::atomic<Notes::Locate> locator = nullptr;
+std::atomic<Notes::Collect> collector = nullptr;
+
+}  // namespace
+
+Notes* Notes::current() noexcept { return current_notes; }
+
+trace::Index Notes::leaf(trace::LeafKind kind, const std::string& path) {
+  const trace::Leaf leaf{kind, path};
+  const auto found = std::ranges::find(leaves_, leaf);
+  if (found == leaves_.end()) {
+    leaves_.push_back(leaf);
+    return static_cast<trace::Index>(leaves_.size() - 1);
+  }
+  return static_cast<trace::Index>(found - leaves_.begin());
+}
+
+void Notes::require(trace::Formula formula, bool is_nonzero) {
+  conditions_.push_back({std::move(formula), is_nonzero});
+}
+
+void Notes::add_effect(std::string name, trace::Value value) {
+  effects_.push_back({std::move(name), std::move(value)});
+}
+
+const std::string& Notes::module() const {
+  static const std::string kOutside;
+  return modules_.empty() ? kOutside : modules_.back();
+}
+
+void Notes::set_locator(Locate locate) noexcept { locator = locate; }
+
+std::string Notes::place() {
+  const Locate locate = locator.load(std::memory_order_relaxed);
+  return locate == nullptr ? std::string() : locate();
+}
+
+void Notes::set_collector(Collect collect) noexcept { collector = collect; }
+
+void Notes::collect_garbage() {
+  if (const Collect collect = collector.load(std::memory_order_relaxed)) collect();
+}
+
+void Notes::take(std::size_t position, const trace::ScalarSite& site) {
+  sites_.push_back({site, std::move(announced_[position].formula)});
+  announced_.erase(announced_.begin() + static_cast<std::ptrdiff_t>(position));
+}
+
+Notes::Scope::Scope(Notes& notes) : previous_(std::exchange(current_notes, &notes)) {}
+
+Notes::Scope::~Scope() { current_notes = previous_; }
+
+}  // namespace steptape::recorder

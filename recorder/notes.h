@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "steptape/refusal.h"
+#include "trace/formula.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// What a front end knows about the step that is being recorded and its ops cannot show: where host
+/// numbers come from, whose line runs, which module, and what the step does to the host. While
+/// recording it is written by the thread that runs the step; the session then binds what it says.
+/// A step of C++ leaves it empty.
+class Notes {
+ public:
+  Notes() = default;
+  Notes(const Notes&) = delete;
+  Notes& operator=(const Notes&) = delete;
+  Notes(Notes&&) = default;
+  Notes& operator=(Notes&&) = default;
+
+  /// Of the recording that is under way in this thread, or null.
+  static Notes* current() noexcept;
+
+  /// A number that the next ops may take, and what it follows from.
+  struct Number {
+    trace::Value value;
+    trace::Formula formula;            ///< over the leaves of these notes
+    trace::Index item = trace::kNone;  ///< its position in the list that the op is given it in
+  };
+  /// A place of the recording that such a number stands in.
+  struct Site {
+    trace::ScalarSite site;
+    trace::Formula formula;
+  };
+  struct Condition {
+    trace::Formula formula;
+    bool is_nonzero;
+  };
+
+  /// Number `position` of those that the step returns follows `formula`.
+  void return_number(std::size_t position, trace::Formula formula) {
+    returned_.emplace_back(position, std::move(formula));
+  }
+  const std::vector<std::pair<std::size_t, trace::Formula>>& returned() const { return returned_; }
+
+  /// From here on every number that varies has a known source: what is left are literals.
+  void follow_numbers() { follows_numbers_ = true; }
+  bool follows_numbers() const { return follows_numbers_; }
+
+  /// The position of a leaf, for formulas.
+  trace::Index leaf(trace::LeafKind kind, const std::string& path);
+  /// Of the newest host read; kNone before the first.
+  trace::Index newest_read() const { return newest_read_; }
+
+  /// Until `withdraw` these numbers may enter ops, each as often as it stands here.
+  void announce(std::vector<Number> numbers) { announced_ = std::move(numbers); }
+  void withdraw() { announced_.clear(); }
+  /// The program has decided by `formula`: the recording holds while that stays so.
+  void require(trace::Formula formula, bool is_nonzero);
+  /// All that the program does with what op `op` gave the host is known, though none of it may have
+  /// entered an op.
+  void follow_read(trace::Index op) { followed_reads_.insert(op); }
+  const std::set<trace::Index>& followed_reads() const { return followed_reads_; }
+  /// The number of this leaf went where it cannot be followed: it must stay what it is.
+  void escape(trace::Index leaf) { escaped_.insert(leaf); }
+
+  void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
+  void add_effect(std::string name, trace::Value value);
+
+  void enter_module(std::string path) { modules_.push_back(std::move(path)); }
+  void leave_module() {
+    if (!modules_.empty()) modules_.pop_back();
+  }
+  /// The path of the innermost module, or "".
+  const std::string& module() const;
+
+  /// Tells the line of the program that runs now, "train.py:41", or "". May take a lock of its own.
+  using Locate = std::string (*)();
+  static void set_locator(Locate locate) noexcept;
+  static std::string place();
+  /// Lets go of what nothing can reach any more, in a language with a garbage collector.
+  using Collect = void (*)();
+  static void set_collector(Collect collect) noexcept;
+  static void collect_garbage();
+
+  // For the recorder.
+  void note_read(trace::Index op) { newest_read_ = op; }
+  const std::vector<Number>& announced() const { return announced_; }
+  /// Number `position` of those announced stands at `site`.
+  void take(std::size_t position, const trace::ScalarSite& site);
+
+  // For the session.
+  const std::vector<trace::Leaf>& leaves() const { return leaves_; }
+  const std::vector<Site>& sites() const { return sites_; }
+  const std::vector<Condition>& conditions() const { return conditions_; }
+  const std::set<trace::Index>& escaped() const { return escaped_; }
+  std::vector<Refusal> take_refusals() { return std::move(refusals_); }
+  std::vector<trace::NamedValue> take_effects() { return std::move(effects_); }
+
+  /// Makes `notes` the current ones of this thread while it lives.
+  class Scope {
+   public:
+    explicit Scope(Notes& notes);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Notes* previous_;
+  };
+
+ private:
+  bool follows_numbers_ = false;
+  std::vector<trace::Leaf> leaves_;
+  std::vector<Number> announced_;
+  std::vector<Site> sites_;
+  std::vector<std::pair<std::size_t, trace::Formula>> returned_;
+  std::vector<Condition> conditions_;
+  std::set<trace::Index> escaped_;
+  std::set<trace::Index> followed_reads_;
+  std::vector<Refusal> refusals_;
+  std::vector<trace::NamedValue> effects_;
+  std::vector<std::string> modules_;
+  trace::Index newest_read_ = trace::kNone;
+};
+
+}  // namespace steptape::recorder

@@ -1,0 +1,80 @@
+#include "recorder/number_sites.h"
+
+#include "trace/element.h"
+
+namespace steptape::recorder {
+namespace {
+
+class Takes {
+ public:
+  Takes(Notes& notes, const trace::Recording& recording, trace::BufferId first_new)
+      : notes_(notes), recording_(recording), first_new_(first_new) {}
+
+  void take_all(const trace::Op& op, trace::Index index) {
+    for (trace::Index argument = 0; argument < op.inputs.size(); ++argument) {
+      const trace::Value& value = op.inputs[argument];
+      take_value(value, {index, argument, trace::kNone, trace::kNone, trace::kNone});
+      const auto* list = std::get_if<trace::List>(&value.data);
+      if (list == nullptr) continue;
+      for (trace::Index item = 0; item < list->size(); ++item) {
+        take_value((*list)[item], {index, argument, item, trace::kNone, trace::kNone});
+      }
+    }
+  }
+
+ private:
+  void take_value(const trace::Value& value, const trace::ScalarSite& site) {
+    if (const auto* tensor = std::get_if<trace::TensorRef>(&value.data)) {
+      if (tensor->id != trace::kNoTensor) take_content(recording_.tensors[tensor->id]);
+    } else if (trace::is_number(value)) {
+      // an op takes integers as integers, and real numbers from either
+      take(site, [&](const Notes::Number& number) {
+        const bool may_be = number.value.data.index() == value.data.index() ||
+                            std::holds_alternative<trace::Real>(value.data);
+        return may_be && number.item == site.item &&
+               trace::Real{trace::number_of(number.value)} == trace::Real{trace::number_of(value)};
+      });
+    }
+  }
+
+  void take_content(const trace::Tensor& tensor) {
+    const trace::Buffer& buffer = recording_.buffers[tensor.buffer];
+    if (tensor.buffer < first_new_ || !buffer.content ||
+        buffer.bytes != trace::bytes_of(tensor.dtype)) {
+      return;
+    }
+    take({trace::kNone, trace::kNone, trace::kNone, tensor.buffer, trace::kNone},
+         [&](const Notes::Number& number) {
+           return trace::is_element(trace::number_of(number.value), tensor.dtype, *buffer.content);
+         });
+  }
+
+  template <typename Fits>
+  void take(const trace::ScalarSite& site, Fits&& fits) {
+    const auto& announced = notes_.announced();
+    for (std::size_t i = 0; i < announced.size(); ++i) {
+      if (!fits(announced[i])) continue;
+      for (std::size_t other = i + 1; other < announced.size(); ++other) {
+        if (!fits(announced[other]) || announced[other].formula == announced[i].formula) {
+          continue;
+        }
+        notes_.require(trace::same_bits(announced[i].formula, announced[other].formula), true);
+      }
+      notes_.take(i, site);
+      return;
+    }
+  }
+
+  Notes& notes_;
+  const trace::Recording& recording_;
+  trace::BufferId first_new_;
+};
+
+}  // namespace
+
+void take_announced(Notes& notes, const trace::Recording& recording, const trace::Op& op,
+                    trace::Index index, trace::BufferId first_new) {
+  Takes(notes, recording, first_new).take_all(op, index);
+}
+
+}  // namespace steptape::recorder

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "recorder/notes.h"
+#include "trace/model.h"
+
+namespace steptape::recorder {
+
+/// Finds the announced numbers among the arguments of an op: its scalars, the items of its lists,
+/// and the one element of each tensor that the host made for it, whose buffers start at
+/// `first_new`. Where several announced numbers are equal, the first is taken and the recording
+/// holds while the others stay equal to it.
+void take_announced(Notes& notes, const trace::Recording& recording, const trace::Op& op,
+                    trace::Index index, trace::BufferId first_new);
+
+}  // namespace steptape::recorder

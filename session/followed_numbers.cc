@@ -1,0 +1,101 @@
+#include "session/followed_numbers.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "replayer/numbers/bindings.h"
+#include "trace/numbers.h"
+#include "trace/refusals.h"
+
+namespace steptape::session {
+namespace {
+
+class Binder {
+ public:
+  explicit Binder(recorder::Recorded& recorded)
+      : recorded_(recorded), recording_(recorded.recording), bindings_(recording_) {}
+
+  void bind() {
+    for (const recorder::Notes::Site& site : notes().sites()) bind(site);
+    for (const auto& [position, formula] : notes().returned()) bind(position, formula);
+    for (const recorder::Notes::Condition& condition : notes().conditions()) {
+      bindings_.require(renumbered(condition.formula), condition.is_nonzero);
+    }
+    for (const trace::Index op : notes().followed_reads()) {
+      followed_.insert(trace::read_path(op));
+    }
+    for (const trace::Index leaf : notes().escaped()) pin(leaf);
+    free_reads();
+  }
+
+ private:
+  const recorder::Notes& notes() const { return recorded_.notes; }
+
+  void bind(const recorder::Notes::Site& site) {
+    const trace::Formula formula = renumbered(site.formula);
+    if (replayer::gives_recorded(recording_, bindings_, formula, site.site)) {
+      bindings_.bind(site.site, formula);
+      return;
+    }
+    const std::string message =
+        "a number of the op is not what " + trace::text_of(formula, recording_.leaves) + " gives";
+    recording_.refusals.push_back(
+        site.site.op == trace::kNone
+            ? trace::make_refusal(RefusalCode::kScalarVaries, message)
+            : trace::refusal_at(recording_, site.site.op, RefusalCode::kScalarVaries, message));
+  }
+
+  void bind(std::size_t position, const trace::Formula& returned) {
+    if (position >= recording_.numbers.size()) return;
+    trace::Number& number = recording_.numbers[position];
+    const trace::Formula formula = renumbered(returned);
+    const trace::Real gives{bindings_.recorded(formula)};
+    if (gives == trace::Real{trace::number_of(number.value)}) {
+      number.formula = bindings_.formula(formula);
+      return;
+    }
+    recording_.refusals.push_back(trace::make_refusal(
+        RefusalCode::kScalarVaries, "a number that the step returned is not what " +
+                                        trace::text_of(formula, recording_.leaves) + " gives"));
+  }
+
+  trace::Formula renumbered(trace::Formula formula) {
+    for (trace::Node& node : formula.nodes) {
+      if (node.operation != trace::Operation::kLeaf) continue;
+      const trace::Leaf& leaf = notes().leaves()[node.leaf];
+      if (leaf.kind == trace::LeafKind::kHostRead) followed_.insert(leaf.path);
+      node.leaf = bindings_.leaf(leaf.kind, leaf.path);
+    }
+    return formula;
+  }
+
+  /// A read that went elsewhere as well stays checked; any other number must be the recorded one.
+  void pin(trace::Index position) {
+    const trace::Leaf& leaf = notes().leaves()[position];
+    if (leaf.kind == trace::LeafKind::kHostRead) {
+      followed_.erase(leaf.path);
+      return;
+    }
+    const trace::Formula number = trace::leaf(bindings_.leaf(leaf.kind, leaf.path));
+    const trace::Formula recorded = trace::constant(bindings_.recorded(number));
+    bindings_.require(trace::same_bits(number, recorded), true);
+  }
+
+  void free_reads() {
+    for (trace::HostRead& read : recording_.reads) {
+      if (followed_.contains(trace::read_path(read.op))) read.use = trace::ReadUse::kFree;
+    }
+  }
+
+  recorder::Recorded& recorded_;
+  trace::Recording& recording_;
+  replayer::Bindings bindings_;
+  std::set<std::string> followed_;  ///< paths of host reads
+};
+
+}  // namespace
+
+void bind_followed_numbers(recorder::Recorded& recorded) { Binder(recorded).bind(); }
+
+}  // namespace steptape::session

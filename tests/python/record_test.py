@@ -1,0 +1,87 @@
+"""steptape.record: the first steps of a loop, as a trace."""
+
+import pytest
+import torch
+
+import steptape
+import twins
+
+
+def loop(steps=6):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def train(i):
+        x = torch.linspace(-1, 1, 12).view(3, 4) * (i + 1)
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return model, optimizer, train, range(steps)
+
+
+def test_a_recorded_loop_computes_what_it_computes_without(tmp_path):
+    model, optimizer, train, calls = loop()
+    expected = [twins.bits([train(i), model, optimizer]) for i in calls]
+    model, optimizer, train, calls = loop()
+    with steptape.record(tmp_path / "run.tape", model=model, optimizer=optimizer, steps=3) as recording:
+        for i in calls:
+            loss = train(i)
+            recording.step()
+            if i >= 3:  # all recorded: nothing is held any more
+                assert twins.bits([loss, model, optimizer]) == expected[i]
+    assert twins.bits([loss, model, optimizer]) == expected[-1]
+    assert recording.recorded == 3
+    assert recording.refusals() == [] or all(isinstance(r, str) for r in recording.refusals())
+
+
+def test_the_trace_names_ops_modules_and_lines(tmp_path):
+    path = tmp_path / "run.tape"
+    model, optimizer, train, calls = loop()
+    with steptape.record(path, model=model, optimizer=optimizer, steps=2, name="train") as recording:
+        for i in calls:
+            train(i)
+            recording.step()
+    data = path.read_bytes()
+    for text in (b"aten::addmm", b"model.0.weight", b"record_test.py:", b"torch.optim.adam.Adam"):
+        assert text in data, text
+
+
+def test_a_block_that_ends_early_writes_what_there_is(tmp_path):
+    model, optimizer, train, _ = loop()
+    with steptape.record(tmp_path / "run.tape", model=model, optimizer=optimizer, steps=5) as recording:
+        train(0)
+        recording.step()
+        train(1)
+    assert recording.recorded == 2
+    assert (tmp_path / "run.tape").stat().st_size > 0
+
+
+def test_a_block_that_raises_writes_nothing_and_leaves_no_trace_in_the_process(tmp_path):
+    model, optimizer, train, _ = loop()
+    with pytest.raises(ZeroDivisionError):
+        with steptape.record(tmp_path / "run.tape", model=model, optimizer=optimizer):
+            train(0)
+            1 / 0
+    assert not (tmp_path / "run.tape").exists()
+    assert type(optimizer.param_groups[0]["lr"]) is float
+    step = steptape.wrap(lambda: train(1))
+    step()
+    assert step.stats["recorded"] == 1
+
+
+@pytest.mark.parametrize("options", [{"steps": 0}, {"steps": "3"}, {"name": ""}, {"model": 3}])
+def test_wrong_options_are_told(tmp_path, options):
+    with pytest.raises(steptape.InvalidArgument):
+        with steptape.record(tmp_path / "run.tape", **options):
+            pass
+
+
+def test_a_folder_that_is_not_there_is_an_io_error(tmp_path):
+    model, optimizer, train, _ = loop()
+    with pytest.raises(steptape.IoError):
+        with steptape.record(tmp_path / "none" / "run.tape", model=model, optimizer=optimizer, steps=1) as r:
+            train(0)
+            r.step()

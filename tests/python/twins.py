@@ -1,0 +1,139 @@
+"""Trains two twins from one seed, one eagerly and one through Steptape, and compares every bit.
+
+A *training* is any object with
+
+    step(*args, **kwargs)   the step function, as its user writes it
+    batch(i)                the arguments of call i: a tuple, or (tuple, dict)
+    holds()                 what must be equal afterwards: modules, optimizers, tensors, numbers, nested
+    after(i)                optional: what the program does between two steps (a scheduler, an edit)
+"""
+import random
+
+import numpy as np
+import torch
+
+import steptape
+
+SEED = 20261121
+
+
+def bits(value):
+    """A value in a form that compares by bits: tensors by dtype, shape and bytes."""
+    if isinstance(value, torch.nn.Module):
+        return {
+            "state": bits(dict(value.state_dict())),
+            "grads": {n: bits(p.grad) for n, p in value.named_parameters()},
+            "training": {n: m.training for n, m in value.named_modules()},
+        }
+    if isinstance(value, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)):
+        return bits(value.state_dict())
+    if isinstance(value, torch.Tensor):
+        plain = value.detach()
+        if plain.layout != torch.strided:
+            return ("sparse", bits(plain.to_dense()))
+        # a copy that is dense in memory, whatever strides, conjugation or zeros the tensor is made of
+        flat = torch.empty(plain.numel(), dtype=plain.dtype)
+        flat.view(plain.shape).copy_(plain)
+        return (str(plain.dtype), tuple(plain.shape), flat.view(torch.uint8).numpy().tobytes())
+    if isinstance(value, float):
+        return value.hex() if value == value else "nan"
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.shape, value.tobytes())
+    if isinstance(value, dict):
+        return {k: bits(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [bits(v) for v in value]
+    if hasattr(value, "__dict__") and not callable(value):
+        return {k: bits(v) for k, v in vars(value).items()}
+    return value
+
+
+def first_difference(a, b, path=""):
+    """The path of the first place where two results of `bits` differ, or None."""
+    if type(a) is not type(b):
+        return f"{path}: {type(a).__name__} against {type(b).__name__}"
+    if isinstance(a, dict):
+        if list(a) != list(b):
+            return f"{path}: keys {list(a)} against {list(b)}"
+        return next(filter(None, (first_difference(a[k], b[k], f"{path}.{k}") for k in a)), None)
+    if isinstance(a, list):
+        if len(a) != len(b):
+            return f"{path}: {len(a)} items against {len(b)}"
+        return next(filter(None, (first_difference(x, y, f"{path}[{i}]")
+                                  for i, (x, y) in enumerate(zip(a, b)))), None)
+    if a == b:
+        return None
+    return path if isinstance(a, (bytes, tuple)) else f"{path}: {a!r} against {b!r}"
+
+
+class Randomness:
+    """The random state of one twin: both draw the same numbers, each from a stream of its own."""
+
+    def __init__(self):
+        torch.manual_seed(SEED)
+        random.seed(SEED)
+        np.random.seed(SEED)
+        self.keep()
+
+    def keep(self):
+        self.state = (torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+    def __enter__(self):
+        torch.set_rng_state(self.state[0])
+        random.setstate(self.state[1])
+        np.random.set_state(self.state[2])
+
+    def __exit__(self, *_):
+        self.keep()
+
+
+def call(function, arguments):
+    if len(arguments) == 2 and isinstance(arguments[1], dict) and isinstance(arguments[0], tuple):
+        return function(*arguments[0], **arguments[1])
+    return function(*arguments)
+
+
+def compare(make, steps=50, *, share=None, codes=None, wrapper=None, **options):
+    """Runs both twins and raises AssertionError at the first bit that differs.
+
+    make:    () -> training; called once for each twin, under the same seed
+    share:   at least this share of the calls that neither record nor verify must replay
+    codes:   refusal codes of which at least one must have been met (a set of names)
+    wrapper: (training, options) -> the wrapped step; default steptape.wrap(training.step, **options)
+    Returns the wrapped step, for stats and explain().
+    """
+    randomness = [Randomness(), Randomness()]
+    twins = []
+    for state in randomness:
+        with state:
+            twins.append(make())
+    eager, wrapped = twins
+    options.setdefault("audit_seed", 1)
+    step = (wrapper or (lambda t, o: steptape.wrap(t.step, **o)))(wrapped, options)
+    for i in range(steps):
+        seen = []
+        for state, training, function in zip(randomness, twins, (eager.step, step)):
+            with state:
+                arguments = training.batch(i)
+                try:
+                    result = call(function, arguments)
+                except steptape.Error:
+                    raise
+                except Exception as error:  # the step's own: both twins must throw it
+                    result = (type(error).__name__, str(error))
+                seen.append(bits([result, list(arguments), training.holds()]))
+                if hasattr(training, "after"):
+                    training.after(i)
+        randomness_now = [[bits(s.state[0]), s.state[1], bits(list(s.state[2]))] for s in randomness]
+        difference = first_difference(seen[0], seen[1]) or first_difference(*randomness_now, "random")
+        assert difference is None, f"call {i}: {difference}\n{step.explain()}"
+    stats = step.stats
+    outcomes = ("recorded", "trials", "replayed", "eager", "audits")
+    assert stats["steps"] == sum(stats[o] for o in outcomes), stats
+    if codes is not None:
+        met = {r["code"] for r in stats["refusals"]}
+        assert met & set(codes), f"refused for {met}, expected one of {codes}\n{step.explain()}"
+    if share is not None:
+        free = stats["steps"] - stats["recorded"] - stats["trials"] - stats["audits"]
+        assert free > 0 and stats["replayed"] >= share * free, step.explain()
+    return step
