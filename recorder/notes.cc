@@ -33,8 +33,8 @@ void Notes::add_effect(std::string name, trace::Value value) {
 }
 
 const std::string& Notes::module() const {
-  static const std::string kOutside;
-  return modules_.empty() ? kOutside : modules_.back();
+  static const std::string outside;
+  return modules_.empty() ? outside : modules_.back();
 }
 
 void Notes::set_locator(Locate locate) noexcept { locator = locate; }

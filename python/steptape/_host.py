@@ -1,5 +1,6 @@
 """Values of the program's own that steps use."""
 import functools
+from collections.abc import Callable
 
 from . import _engine, _follow
 
@@ -12,7 +13,7 @@ class Host:
         self.function = function
         self._values = []  # of the calls that are under way: (engine, name)
 
-    def __call__(self):
+    def __call__(self) -> bool | int | float:
         """The value of the call of a step that is under way; outside a step, the function's."""
         if not self._values:
             return self.function()
@@ -23,7 +24,7 @@ class Host:
         return value
 
 
-def host(function):
+def host(function: Callable[[], bool | int | float]) -> Host:
     """Declares a number of the program's own that steps use: a schedule, a clock, a host random number.
 
     `function` takes nothing and gives a bool, an int or a float. It is called once in each call of a step

@@ -1,6 +1,9 @@
 """Traces replayed without the model's code."""
 import ast
 import os
+from typing import Any
+
+import torch
 
 from . import _engine
 
@@ -13,7 +16,7 @@ class LoadedStep:
         self.name = name
         self._shape = _shape_of(self._step.structure())
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: torch.Tensor) -> Any:
         """Runs the step: the player's state moves on, and the results come back as they stood in what the
         recorded function returned. Raises FailedPrecondition with the verdict, nothing changed, when a
         guard does not hold."""
@@ -21,11 +24,11 @@ class LoadedStep:
         tensors, numbers = iter(tensors), iter(numbers)
         return _built(self._shape, tensors, numbers)
 
-    def check(self, *inputs):
+    def check(self, *inputs: torch.Tensor) -> str | None:
         """Why a call with these tensors would not hold: "inputs[0].size(0): 64 → 17"; None when it would."""
         return self._step.check(list(inputs))
 
-    def inputs(self):
+    def inputs(self) -> list[dict]:
         """The tensors it takes: a list of dicts (path, dtype, sizes)."""
         return self._step.inputs()
 
@@ -38,38 +41,38 @@ class Player:
         self._player = _engine.Player(os.fspath(path), environment)
         self._steps = {}
 
-    def steps(self):
+    def steps(self) -> list[str]:
         """The names of the steps in the trace."""
         return self._player.steps()
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> LoadedStep:
         """The step of this name. Raises InvalidArgument, which lists the steps there are."""
         if name not in self._steps:
             self._steps[name] = LoadedStep(self._player, name)
         return self._steps[name]
 
-    def tensor(self, path):
+    def tensor(self, path: str) -> torch.Tensor:
         """A parameter, module buffer or state tensor by its path; shares the player's memory."""
         return self._player.tensor(path)
 
-    def state(self):
+    def state(self) -> list[dict]:
         """The tensors there are: a list of dicts (path, dtype, sizes)."""
         return self._player.state()
 
-    def scalars(self):
+    def scalars(self) -> dict[str, float]:
         """Hyperparameters and declared values that can be read and set, by path."""
         return {path: self._player.scalar(path) for path in self._player.scalars()}
 
-    def set(self, path, value):
+    def set(self, path: str, value: float) -> None:
         """Sets one for the steps from now on: player.set("optimizer.param_groups[0].lr", 3e-4)."""
         self._player.set(path, float(value))
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Writes the trace with the state as it is now, atomically. Raises IoError."""
         self._player.save(os.fspath(path))
 
 
-def load(path, *, environment="exact"):
+def load(path: str | os.PathLike, *, environment: str = "exact") -> Player:
     """Opens a trace file that Step.save or record wrote.
 
     environment: "exact" refuses a trace that was recorded with another torch, CPU capability, BLAS or

@@ -1,5 +1,9 @@
 """Looking at tensors behind a step."""
 import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
 
 from . import _engine
 from ._errors import InvalidArgument
@@ -7,7 +11,7 @@ from ._errors import InvalidArgument
 _local = threading.local()
 
 
-def observe(tensor, function, /):
+def observe(tensor: torch.Tensor, function: Callable[[torch.Tensor], Any], /) -> None:
     """Called inside a step: `function` gets the value of `tensor` behind the step, in eager and replayed
     calls alike. For logging and assertions: what it raises reaches the caller of the step, which has been
     done. Outside a step it is called at once."""

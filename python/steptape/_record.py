@@ -9,7 +9,7 @@ from ._effects import Effects
 from ._errors import FailedPrecondition, InvalidArgument
 from ._probe import Looking
 from ._reach import Reach
-from ._tracking import given, track
+from ._tracking import Models, Optimizers, given, track
 
 
 class record:
@@ -28,7 +28,8 @@ class record:
     Raises InvalidArgument; IoError from `step` or at the end of the block when the file cannot be written.
     """
 
-    def __init__(self, path, *, model=None, optimizer=None, steps=3, name="step", state=True):
+    def __init__(self, path: str | os.PathLike, *, model: Models = None, optimizer: Optimizers = None,
+                 steps: int = 3, name: str = "step", state: bool = True):
         if type(steps) is not int or steps < 1:
             raise InvalidArgument(f"record: steps is {steps!r}; it must be an int of at least 1")
         if not isinstance(name, str) or not name:
@@ -56,7 +57,7 @@ class record:
         self._begin()
         return self
 
-    def step(self):
+    def step(self) -> None:
         """Ends the step that is being recorded and begins the next; does nothing once all are recorded."""
         if self._looking is None:
             raise FailedPrecondition("record: step() was called outside the block")
@@ -68,7 +69,7 @@ class record:
         else:
             self._write()
 
-    def refusals(self):
+    def refusals(self) -> list[str]:
         """Why the recorded steps could not be replayed, one sentence each."""
         return list(dict.fromkeys(self._engine.refusals()))
 

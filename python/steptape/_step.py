@@ -2,6 +2,8 @@
 import functools
 import inspect
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -12,7 +14,7 @@ from ._probe import Probe
 from ._reach import Reach
 from ._remedies import REMEDIES
 from ._source import line_of, place_of_function, place_of_names, split_place
-from ._tracking import given, track
+from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
             "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True}
@@ -28,7 +30,8 @@ class Step:
     function, and replayed while its guards hold. A replay does not run the function.
     """
 
-    def __init__(self, function, *, model=None, optimizer=None, name=None, **options):
+    def __init__(self, function: Callable, *, model: Models = None, optimizer: Optimizers = None,
+                 name: str | None = None, **options: Any):
         _check_function(function)
         functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
@@ -42,7 +45,7 @@ class Step:
         self._reach = None
         self._call = self._first_call
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 
     def _first_call(self, *args, **kwargs):
@@ -74,7 +77,7 @@ class Step:
         self._call = engine
 
     @property
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """Counts by outcome, plans, and refusals, as a dict.
 
         `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
@@ -90,7 +93,7 @@ class Step:
         stats["refusals"] = [_refusal_dict(refusal) for refusal in stats["refusals"]]
         return stats
 
-    def explain(self):
+    def explain(self) -> str:
         """The same for a person, with the lines of the program that stand in the way of a replay."""
         stats = self.stats
         counts = ", ".join(f"{stats[k]} {k}" for k in ("recorded", "trials", "audits", "replayed", "eager"))
@@ -110,7 +113,7 @@ class Step:
             lines += [f"  note: {note}" for note in self._notes]
         return "\n".join(lines) + "\n"
 
-    def save(self, path, state=True):
+    def save(self, path: str | os.PathLike, state: bool = True) -> None:
         """Writes the trace to `path`, atomically; with the bytes of parameters, module buffers, optimizer
         state and generators if `state`. Raises IoError, or FailedPrecondition before the first call."""
         if self._reach is None:
@@ -118,7 +121,7 @@ class Step:
             raise FailedPrecondition(f'step "{self.name}" was not called yet: there is nothing to save')
         self._engine.save(os.fspath(path), bool(state))
 
-    def invalidate(self, why):
+    def invalidate(self, why: str) -> None:
         """Drops all plans; the next calls are recorded again. `why` appears in the engine's report."""
         if self._reach is not None:
             self._engine.invalidate(str(why))

@@ -6,6 +6,10 @@ import torch
 from ._errors import InvalidArgument
 from ._reach import name_for
 
+Models = torch.nn.Module | list[torch.nn.Module] | dict[str, torch.nn.Module] | None
+Optimizers = (torch.optim.Optimizer | list[torch.optim.Optimizer] | dict[str, torch.optim.Optimizer]
+              | None)
+
 
 def track(engine, reach):
     """Tracks everything in `reach`; gives (models, optimizers, host values) by the names they are tracked under."""

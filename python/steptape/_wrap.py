@@ -1,9 +1,16 @@
 """The functions of the package's surface."""
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
 from ._errors import InvalidArgument
 from ._step import Step
+from ._tracking import Models, Optimizers
 
 
-def wrap(function=None, /, *, model=None, optimizer=None, name=None, **options):
+def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer: Optimizers = None,
+         name: str | None = None, **options: Any) -> Step | Callable[[Callable], Step]:
     """Wraps a step function: calls of the result record it, verify it, and then replay it.
 
     function:   one training step, evaluation step or optimizer step, called with tensors, numbers, strings
@@ -29,11 +36,10 @@ def wrap(function=None, /, *, model=None, optimizer=None, name=None, **options):
     return Step(function, model=model, optimizer=optimizer, name=name, **options)
 
 
-def optimizer(optimizer, /, **options):
+def optimizer(optimizer: torch.optim.Optimizer, /, **options: Any) -> Step:
     """The optimizer's step alone as a wrapped step: `update = steptape.optimizer(opt); update()`.
 
     For any torch.optim.Optimizer, the user's own classes too, whatever the model is."""
-    import torch
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgument(f"optimizer: a {type(optimizer).__name__} is no torch.optim.Optimizer")
 
