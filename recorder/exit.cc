@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "live/tensors.h"
+#include "recorder/byte_ranges.h"
 #include "recorder/ledger.h"
 #include "trace/numbers.h"
 #include "trace/text.h"
@@ -127,7 +128,26 @@ class Exit {
         rebound(at.path, "is a tensor that no recorded op made");
       }
       give_role(buffer, trace::Role::kGradient, at.path);
+      refuse_unwritten(id, at.path);
     }
+  }
+
+  /// What leaves the step and was written by no recorded op: a kernel that is called by pointer did
+  /// it.
+  void refuse_unwritten(trace::TensorId id, const std::string& path) {
+    const trace::Tensor& tensor = ledger_.recording.tensors[id];
+    const LiveBuffer& live = ledger_.sightings.buffers.live(tensor.buffer);
+    if (!live.written) return;
+    bool is_covered = true;
+    for_each_range(tensor, [&](std::uint64_t begin, std::uint64_t end) {
+      is_covered = is_covered && live.written->covers(begin, end);
+    });
+    if (is_covered) return;
+    const trace::Op& maker = ledger_.recording.ops[live.made_by];
+    ledger_.refusals.add(
+        RefusalCode::kUnwrittenRead, path,
+        {&ledger_.recording.operator_of(maker).name, live.made_by, maker.module, maker.scope},
+        c10::str("`", path, "` holds bytes that no recorded op wrote"));
   }
 
   void compare_arguments() {
@@ -179,6 +199,7 @@ class Exit {
       }
       give_role(ledger_.sightings.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
+      refuse_unwritten(id, c10::str("results[", k, "]"));
       if (!ledger_.graphs.is_unconsumed(result)) continue;
       is_unconsumed = true;
       ledger_.refusals.add(RefusalCode::kUnconsumedGraph, {},

@@ -67,6 +67,13 @@ class Notes {
   /// entered an op.
   void follow_read(trace::Index op) { followed_reads_.insert(op); }
   const std::set<trace::Index>& followed_reads() const { return followed_reads_; }
+  /// How many host reads there were; those behind the first `count` were made by torch's functions
+  /// for themselves, and the program has not seen what they gave.
+  std::size_t reads() const { return reads_.size(); }
+  void keep_internal(std::size_t count) {
+    for (; count < reads_.size(); ++count) internal_reads_.insert(reads_[count]);
+  }
+  const std::set<trace::Index>& internal_reads() const { return internal_reads_; }
   /// The number of this leaf went where it cannot be followed: it must stay what it is.
   void escape(trace::Index leaf) { escaped_.insert(leaf); }
 
@@ -90,7 +97,10 @@ class Notes {
   static void collect_garbage();
 
   // For the recorder.
-  void note_read(trace::Index op) { newest_read_ = op; }
+  void note_read(trace::Index op) {
+    newest_read_ = op;
+    reads_.push_back(op);
+  }
   const std::vector<Number>& announced() const { return announced_; }
   /// Number `position` of those announced stands at `site`.
   void take(std::size_t position, const trace::ScalarSite& site);
@@ -124,6 +134,8 @@ class Notes {
   std::vector<Condition> conditions_;
   std::set<trace::Index> escaped_;
   std::set<trace::Index> followed_reads_;
+  std::vector<trace::Index> reads_;
+  std::set<trace::Index> internal_reads_;
   std::vector<Refusal> refusals_;
   std::vector<trace::NamedValue> effects_;
   std::vector<std::string> modules_;

@@ -53,6 +53,9 @@ class Binder {
     const trace::Real gives{bindings_.recorded(formula)};
     if (gives == trace::Real{trace::number_of(number.value)}) {
       number.formula = bindings_.formula(formula);
+      // Python raises where a number is finite no longer
+      const trace::Formula is_finite = trace::same_bits(formula - formula, trace::constant(0));
+      if (bindings_.recorded(is_finite) != 0) bindings_.require(is_finite, true);
       return;
     }
     recording_.refusals.push_back(trace::make_refusal(

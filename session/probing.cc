@@ -1,6 +1,7 @@
 #include "session/probing.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "live/operators.h"
@@ -120,6 +121,12 @@ std::optional<Refusal> unexplained_number(const trace::Recording& before,
   return std::nullopt;
 }
 
+/// Where numbers are followed, the reads that ops made for themselves alone are matched by their
+/// bits.
+const std::set<trace::Index>* only_reads(const recorder::Recorded& recorded) {
+  return recorded.notes.follows_numbers() ? &recorded.notes.internal_reads() : nullptr;
+}
+
 bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Refusal& x, const Refusal& y) {
     return x.code == y.code && x.op == y.op;
@@ -137,7 +144,7 @@ bool Probing::wants_recording() {
 std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previous,
                                                 recorder::Recorded& recorded) const {
   trace::Recording explained = recorded.recording;
-  replayer::explain_numbers(previous.recording, explained, reads_);
+  replayer::explain_numbers(previous.recording, explained, reads_, only_reads(recorded));
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
     if (difference->kind == trace::DifferenceKind::kEffect) {
       return refusal_for_effect(previous.recording, explained);
@@ -160,7 +167,7 @@ bool Probing::repeats(const trace::Recording& known, recorder::Recorded& recorde
   if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
     // the same shape: its numbers alone can be new
     trace::Recording explained = recorded.recording;
-    replayer::explain_numbers(known, explained, reads_);
+    replayer::explain_numbers(known, explained, reads_, only_reads(recorded));
     if (!replayer::take_over_numbers(known, explained)) return false;
     if (trace::first_difference(known, explained) ||
         unexplained_number(known, explained, sees_all)) {

@@ -42,13 +42,38 @@ void add_numbers(const live::Objects& objects, std::vector<trace::Saved>& saved)
   }
 }
 
+/// Paths of the buffers that recorded ops use.
+std::set<std::string> used_paths(const std::vector<trace::Step>& steps) {
+  std::set<std::string> paths;
+  for (const trace::Step& step : steps) {
+    for (const trace::Recording& recording : step.recordings) {
+      const auto use = [&](trace::TensorId id) {
+        if (id != trace::kNoTensor)
+          paths.insert(recording.buffers[recording.tensors[id].buffer].path);
+      };
+      for (const trace::Op& op : recording.ops) {
+        for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
+      }
+    }
+  }
+  return paths;
+}
+
+/// Whether the tensor was only found in reach of the step, and no op uses it: a data set, another
+/// model.
+bool is_bystander(const std::string& path, const std::set<std::string>& used) {
+  return path.starts_with("host.") && !used.contains(path);
+}
+
 /// Whole storages, each once, under the path of the first tensor on it: as recordings name buffers.
-std::vector<trace::Saved> state_of(const live::Objects& objects) {
+std::vector<trace::Saved> state_of(const live::Objects& objects,
+                                   const std::set<std::string>& used) {
   std::vector<trace::Saved> saved;
   std::set<const c10::StorageImpl*> seen;
   for (const live::TensorAt& at : objects.snapshot().tensors) {
     if (!at.tensor.defined() || live::unplannable_kind(at.tensor) || !at.tensor.device().is_cpu())
       continue;
+    if (is_bystander(at.path, used)) continue;
     const c10::StorageImpl* storage = at.tensor.storage().unsafeGetStorageImpl();
     if (!seen.insert(storage).second) continue;
     saved.push_back({at.path, live::address_mod_64(*storage),
@@ -72,7 +97,7 @@ trace::Trace SessionState::to_trace(bool with_state) const {
   trace.environment = live::environment();
   for (const auto& step : steps) trace.steps.push_back(step->to_trace());
   if (!with_state) return trace;
-  trace.state = state_of(objects);
+  trace.state = state_of(objects, used_paths(trace.steps));
   const auto add = adding_to(trace.state);
   for (std::size_t i = 0; i < declared_last.host_values.size(); ++i) {
     trace::for_each_number(host_values[i].name, declared_last.host_values[i], add);

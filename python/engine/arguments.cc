@@ -117,18 +117,26 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
   Arguments arguments;
   Flattening flattening(arguments);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional); ++i) {
-    flattening.add(PyTuple_GET_ITEM(positional, i));
+    PyObject* value = PyTuple_GET_ITEM(positional, i);
+    if (PyFloat_CheckExact(value)) arguments.reals.push_back({arguments.leaves.size(), i, nullptr});
+    flattening.add(value);
   }
+  const py::dict keys;  // of the call, by their texts
   std::vector<std::pair<std::string, PyObject*>> named;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; keywords != nullptr && PyDict_Next(keywords, &at, &key, &value) != 0;) {
     named.emplace_back(text_of(key), value);
+    PyDict_SetItem(keys.ptr(), key, key);
   }
   if (order == Order::kAny)
     std::ranges::sort(named, {}, [](const auto& item) { return item.first; });
   for (const auto& [name, item] : named) {
     flattening.add_text(name + "=");
+    if (PyFloat_CheckExact(item)) {
+      PyObject* keyword = PyDict_GetItemString(keys.ptr(), name.c_str());
+      arguments.reals.push_back({arguments.leaves.size(), -1, keyword});
+    }
     flattening.add(item);
   }
   arguments.leaves.emplace_back(flattening.take_shape());

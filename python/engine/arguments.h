@@ -12,6 +12,13 @@ namespace steptape::python {
 /// their structure, with what a plan must find again as it was (None, strings, other objects).
 struct Arguments {
   std::vector<pack::Leaf> leaves;
+  /// Arguments that are plain floats: leaf, position among the positional ones or -1, and keyword.
+  struct Real {
+    std::size_t leaf;
+    Py_ssize_t position;
+    PyObject* keyword;  ///< borrowed from the call
+  };
+  std::vector<Real> reals;
   std::vector<PyObject*> objects;  ///< those known by their identity, borrowed from the call
   bool has_subclass = false;       ///< of torch.Tensor, whose own code no op shows
   std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty

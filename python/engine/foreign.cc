@@ -314,8 +314,11 @@ std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (auto& [slot, change] : captured_->changes()) {
+    // a class or a function is no place to assign to
+    PyObject* owner = slot->owner.get();
+    const bool is_place = PyCell_Check(owner) || PyDict_Check(owner);
     changes.push_back({name + "." + slot->path + change.path, change,
-                       py::reinterpret_borrow<py::object>(slot->owner.get()),
+                       is_place ? py::reinterpret_borrow<py::object>(owner) : py::object(),
                        slot->key.get() == nullptr
                            ? py::object()
                            : py::reinterpret_borrow<py::object>(slot->key.get())});

@@ -217,6 +217,8 @@ void define(py::module_& m) {
   });
   m.def("follow_read",
         [](std::int64_t read) { notes().follow_read(static_cast<trace::Index>(read)); });
+  m.def("reads", [] { return notes().reads(); });
+  m.def("keep_internal", [](std::size_t count) { notes().keep_internal(count); });
   m.def("announce", &announce);
   m.def("withdraw", [] { notes().withdraw(); });
   m.def("require", [](const py::tuple& formula, bool is_nonzero) {

@@ -122,8 +122,8 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     real_ = PyFloat_AS_DOUBLE(value);
   } else if (is_text(value)) {
     kind_ = Kind::kText;
-  } else if (PyTuple_Check(value) || PyList_CheckExact(value)) {
-    kind_ = PyList_CheckExact(value) ? Kind::kList : Kind::kTuple;
+  } else if (PyTuple_Check(value) || PyList_Check(value)) {
+    kind_ = PyList_Check(value) ? Kind::kList : Kind::kTuple;
     length_ = PySequence_Fast_GET_SIZE(value);
     if (depth == 0 || length_ > kMostItems) {
       kind_ = kind_ == Kind::kList ? Kind::kLength : Kind::kIdentity;
@@ -203,7 +203,7 @@ bool Plain::same(PyObject* now) const {
     case Kind::kTuple:
       return now != nullptr && Py_TYPE(now) == Py_TYPE(before) && same_items(now);
     case Kind::kList:
-      return now != nullptr && PyList_CheckExact(now) && same_items(now);
+      return now != nullptr && PyList_Check(now) && same_items(now);
     case Kind::kDeque:
       return now != nullptr && is_deque(now) && same_items(list_of(now).ptr());
     case Kind::kSet:
@@ -270,7 +270,7 @@ py::object Plain::before() const {
 Change Plain::change(PyObject* now) const {
   const bool in_list =
       now != nullptr &&
-      (kind_ == Kind::kList ? PyList_CheckExact(now)
+      (kind_ == Kind::kList ? PyList_Check(now)
                             : kind_ == Kind::kTuple && Py_TYPE(now) == Py_TYPE(value_.get())) &&
       PySequence_Fast_GET_SIZE(now) == length_;
   if (in_list) {

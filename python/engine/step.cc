@@ -214,8 +214,15 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
       notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
                                         "an argument is of a subclass of torch.Tensor"));
     }
+    py::list reals;
+    for (const Arguments::Real& real : arguments.reals) {
+      reals.append(py::make_tuple(real.leaf, real.position,
+                                  real.keyword == nullptr
+                                      ? py::object(py::none())
+                                      : py::reinterpret_borrow<py::object>(real.keyword)));
+    }
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
-    const auto both = py::cast<py::tuple>(probe(function, args, kwargs));
+    const auto both = py::cast<py::tuple>(probe(function, args, kwargs, reals));
     result = both[0];
     recorded = both[1];
   }

@@ -28,6 +28,9 @@ class Effects:
             if not _same_state(before, state()):
                 place = place_of_names(self.reach.functions, what.names)
                 _engine.refuse("host_random", f"the step draws from {what.text}", place)
+        for path, kind in self.reach.unseen:
+            _engine.refuse("host_effect", f"`{path}` is a {kind}, whose content cannot be compared",
+                           place_of_change(self.reach.functions, path))
         assignments = []
         for path, before, after, owner, key, text_before, text_after, keys in engine.changes():
             if ".param_groups[" in path or "._global_forward_" in path:
@@ -49,6 +52,13 @@ class Effects:
             if not observers <= self.observers:
                 self.observers |= observers
                 engine.guard_slots(self.reach.guarded_without(self.observers))
+
+    def abandon(self, engine):
+        """The step threw: nothing is told, but no followed number stays behind in the program."""
+        for _, _, _, owner, key, *_ in engine.changes():
+            if owner is not None:
+                _follow.strip(owner, key)
+        _observe.take_observers()
 
     def _random_states(self):
         states = [(_What("Python's `random`", {"random", "randint", "choice", "shuffle", "uniform",

@@ -101,11 +101,36 @@ def _binary(name, operation, swapped=False):
             fa, fb = fb, fa
         formula = fa + fb + (name,)
         followed = follow(value, formula)
+        if not _stays_within(name, a, b, value, fb, formula):
+            _escape(self, other)
+            return value
         if followed is value or len(formula) > _LONGEST or _deepest(formula) > _MOST_DEPTH:
             _escape(self, other)
             return value
         return followed
     return method
+
+
+_INTEGERS_WITHIN = 2.0**52
+
+
+def _stays_within(name, a, b, value, divisor, formula):
+    """Requires that Python goes on giving a number of this kind, and raises nothing: False where that cannot
+    be put into a condition."""
+    if type(value) is int:
+        if name == "pow":
+            return False
+        _engine.require(formula + (_INTEGERS_WITHIN, "le"), True)
+        _engine.require((-_INTEGERS_WITHIN,) + formula + ("le",), True)
+        return abs(value) <= _INTEGERS_WITHIN
+    if type(value) is not float:
+        return False
+    if name == "div":
+        _engine.require(divisor + (0.0, "eq"), False)
+    if name == "pow":
+        _engine.require(formula + formula + ("sub", 0.0, "eq"), True)  # finite
+        return type(a) is float or type(b) is float
+    return True
 
 
 def _comparison(name, operation, swap=False, negate=False):

@@ -32,6 +32,11 @@ _UNSEEN_READS = {
 }
 
 
+# They give the program a number of a tensor.
+_GIVE_NUMBERS = frozenset({torch.Tensor.item, torch.Tensor.__bool__, torch.Tensor.__float__, torch.Tensor.__int__,
+                           torch.Tensor.__index__, torch.Tensor.__complex__, torch.Tensor.__contains__,
+                           torch.Tensor.tolist, torch.Tensor.is_nonzero, torch.is_nonzero, torch.equal,
+                           torch.Tensor.equal, torch.allclose, torch.Tensor.allclose})
 # They make tensors of what the host holds.
 _FROM_MEMORY = frozenset({torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray, torch.frombuffer,
                           torch.Tensor.new_tensor})
@@ -69,6 +74,7 @@ class _Mode(TorchFunctionMode):
                            "which may hold something else in the next step", _engine.locate())
         if type(func) is FunctionType and is_program_file(func.__code__.co_filename):
             func = _original(sys._getframe(1))
+        reads = _engine.reads()
         numbers = []
         for value in args:
             _follow.numbers_in(value, numbers)
@@ -82,6 +88,8 @@ class _Mode(TorchFunctionMode):
                 result = func(*args, **kwargs)
             finally:
                 _engine.withdraw()
+        if func not in _GIVE_NUMBERS and type(func) is not FunctionType and _engine.reads() > reads:
+            _engine.keep_internal(reads)
         if func in _READS:
             read = _engine.newest_read()
             in_torch = sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS)
@@ -209,6 +217,14 @@ class Looking:
         return self.stack.__exit__(*raised)
 
 
+def _followed_arguments(args, kwargs, reals):
+    args, kwargs = list(args), dict(kwargs)
+    for leaf, position, keyword in reals:
+        place, key = (args, position) if position >= 0 else (kwargs, keyword)
+        place[key] = _follow.follow(place[key], (("argument", f"inputs[{leaf}]"),))
+    return args, kwargs
+
+
 class Probe:
     """Runs one call of a step while it is recorded. `models` and `optimizers` by name."""
 
@@ -217,10 +233,16 @@ class Probe:
         self.effects = effects
         self.looking_at = models, optimizers, "type" not in effects.reach.names
 
-    def __call__(self, function, args, kwargs):
+    def __call__(self, function, args, kwargs, reals):
         _follow.new_epoch()
+        if self.looking_at[2]:
+            args, kwargs = _followed_arguments(args, kwargs, reals)
         self.effects.enter(self.engine)
-        with Looking(*self.looking_at):
-            result = function(*args, **kwargs)
+        try:
+            with Looking(*self.looking_at):
+                result = function(*args, **kwargs)
+        except BaseException:
+            self.effects.abandon(self.engine)
+            raise
         self.effects.leave(self.engine)
         return _follow.without(result), result

@@ -7,6 +7,7 @@ runs: objects are looked at through their instance dicts.
 """
 import builtins
 import dis
+import enum
 import functools
 import sys
 import types
@@ -30,6 +31,7 @@ class Reach:
         self.functions = []  # of the program's own files, the step's own first
         self.compiled = None  # the name of a callee that torch.compile made
         self.names = set()  # that the functions mention
+        self.unseen = []  # (path, type) of what no guard can compare
         self._slots = {}
         self._seen = set()
         self._modules = []  # (path, Python module, depth), whose names are known when all else is visited
@@ -59,7 +61,8 @@ class Reach:
     def _visit_methods(self):
         """Methods that what was visited so far mentions, or that Python calls by itself."""
         while True:
-            called = [m for m in self._methods if m[0] in self.names or m[0] in _IMPLICIT]
+            called = [m for m in self._methods if m[0] in self.names or m[0] in _IMPLICIT or
+                      (m[0].startswith("__") and m[0] not in _OUTSIDE_STEPS)]
             self._methods = [m for m in self._methods if m not in called]
             for _, path, function, depth in called:
                 self.visit(path, function, depth)
@@ -114,8 +117,16 @@ class Reach:
             self._visit_class(path, value, depth)
         elif kind is types.ModuleType:
             self._modules.append((path, value, depth))
-        elif kind is types.CellType or kind is types.BuiltinFunctionType:
+        elif kind is types.CellType:
             return
+        elif kind is types.BuiltinFunctionType:
+            if not isinstance(value.__self__, (types.ModuleType, type(None))):
+                self._add_slot(f"{path}.__self__", types.CellType(value.__self__), None, is_global=False)
+                self.visit(f"{path}.__self__", value.__self__, depth - 1)
+        elif _is_unseen(kind):
+            self.unseen.append((path, kind.__qualname__))
+        elif kind.__module__ == "functools" and hasattr(value, "__wrapped__"):
+            self.visit(path, value.__wrapped__, depth)
         elif kind.__module__ == "steptape._step":
             self.visit(path, value.__wrapped__, depth)
         else:
@@ -148,6 +159,11 @@ class Reach:
                 continue
             self._add_slot(name, cell, None, is_global=False)
             self.visit(name, _contents(cell), depth - 1)
+        if wrapped := vars(function).get("__wrapped__"):
+            self.visit(path, wrapped, depth)
+        for name in (set(vars(function)) | names) - {"__wrapped__"}:
+            if name in vars(function) or function is self._function:
+                self._add_slot(f"{path}.{name}", vars(function), name, is_global=False)
         for what in ("__code__", "__defaults__", "__kwdefaults__"):
             self._add_slot(f"{path}.{what}", function, what, is_global=True)
         for name in sorted(names):
@@ -217,12 +233,17 @@ class Reach:
             elif not isinstance(value, (torch.nn.Module, torch.Tensor, dict)) and depth > 1:
                 self.visit(f"{place}.{name}", value, depth - 2)
         for tensor in module._parameters.values():
+            for name in vars(tensor) if tensor is not None else ():
+                if not name.startswith("_"):
+                    self._add_slot(f"{place}.{name}", vars(tensor), name, is_global=False)
             for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
                 self._visit_items(place, getattr(tensor, hooks, None) or {}, depth)
 
     def _visit_object(self, path, value, kind, depth):
         """A plain object: its attributes are slots; those of a package's classes lead no further."""
         attributes = _dict_of(value)
+        if attributes is None and is_program_file(_file_of(kind)) and not isinstance(value, enum.Enum):
+            self.unseen.append((path, kind.__qualname__))
         if attributes is None or kind.__module__.split(".")[0] in _OPAQUE_PACKAGES:
             return
         own = is_program_file(_file_of(kind)) or kind.__module__ in _CONTAINERS
@@ -250,6 +271,9 @@ class Reach:
         self.models = {name: model for name, model in self.models.items() if id(model) not in inner}
 
 
+# Called when objects come and go, or shown.
+_OUTSIDE_STEPS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
+                            "__repr__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"})
 # Called without being named: by torch.nn.Module, by operators and by statements.
 _IMPLICIT = frozenset({"forward", "step", "__call__", "__getitem__", "__setitem__", "__enter__", "__exit__",
                        "__iter__", "__next__", "__len__", "__contains__", "__getattr__", "__add__", "__mul__",
@@ -257,7 +281,7 @@ _IMPLICIT = frozenset({"forward", "step", "__call__", "__getitem__", "__setitem_
 # Plain holders of attributes.
 _CONTAINERS = frozenset({"types", "argparse"})
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-_OPAQUE_PACKAGES = frozenset({"logging", "threading", "_thread", "io", "_io", "weakref", "collections",
+_OPAQUE_PACKAGES = frozenset({"logging", "threading", "_thread", "io", "_io", "weakref",
                               "itertools", "builtins", "abc", "typing", "re", "pathlib", "datetime"})
 
 
@@ -271,6 +295,18 @@ def _is_programs(module):
         return is_program_file(file)
     name = module.__name__.split(".")[0]
     return name not in sys.builtin_module_names and name not in sys.stdlib_module_names
+
+
+_UNSEEN_MODULES = frozenset({"itertools", "_contextvars", "contextvars", "_ctypes", "ctypes", "array", "numpy",
+                             "_thread"})
+
+
+def _is_unseen(kind):
+    """Whether what an object of this class holds can be looked at by no guard: iterators, arrays, and the
+    like."""
+    return (kind.__module__ in _UNSEEN_MODULES and not issubclass(kind, (float, int, type)) and
+            kind.__name__ not in ("ufunc", "dtype", "lock", "RLock")) or issubclass(kind, (
+                types.GeneratorType, types.MappingProxyType)) or kind.__name__.endswith("_iterator")
 
 
 def _contents(cell):

@@ -53,6 +53,7 @@ HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Cal
       evaluator_(*program.recording),
       read_of_(recording().ops.size(), trace::kNone),
       patches_of_read_(recording().reads.size()),
+      predicates_of_read_(recording().reads.size()),
       read_values_(recording().reads.size()) {
   const auto& reads = recording().reads;
   for (trace::Index i = 0; i < reads.size(); ++i) read_of_[reads[i].op] = i;
@@ -62,6 +63,10 @@ HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Cal
     call_of[calls_[i].op] = i;
   }
   for (const trace::ScalarSite& site : recording().scalars) prepare(site, call_of);
+  for (const trace::Predicate& predicate : recording().predicates) {
+    const trace::Index awaited = evaluator_.waits_for(predicate.formula);
+    if (awaited != trace::kNone) predicates_of_read_[read_of_[awaited]].push_back(predicate);
+  }
 }
 
 void HostNumbers::prepare(const trace::ScalarSite& site, const std::vector<trace::Index>& call_of) {
@@ -113,8 +118,7 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
   }
   read_values_[call.read] = trace::number_of(found);
   if (!evaluator_.read(call.op, read_values_[call.read])) return;
-  for (const trace::Predicate& predicate : recording().predicates) {
-    if (evaluator_.waits_for(predicate.formula) != call.op) continue;
+  for (const trace::Predicate& predicate : predicates_of_read_[call.read]) {
     if ((evaluator_.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
     gave(call, trace::print_value(found) + ", for which " +
                    trace::text_of(recording().formulas[predicate.formula], recording().leaves) +

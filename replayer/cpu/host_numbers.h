@@ -45,6 +45,7 @@ class HostNumbers {
   std::vector<trace::Index> read_of_;                ///< by op: in Recording::reads, or kNone
   std::vector<Patch> patches_;                       ///< known when the run begins
   std::vector<std::vector<Patch>> patches_of_read_;  ///< by position in Recording::reads
+  std::vector<std::vector<trace::Predicate>> predicates_of_read_;  ///< the same
   std::vector<double> read_values_;
 };
 

@@ -43,11 +43,12 @@ class Explanation {
   Explanation(const trace::Recording& before, trace::Recording& now)
       : before_(before), now_(now), bindings_(now) {}
 
-  void explain(Reads reads) {
+  void explain(Reads reads, const std::set<trace::Index>* only) {
     if (before_.ops.size() != now_.ops.size() || before_.buffers.size() != now_.buffers.size() ||
         before_.inputs.size() != now_.inputs.size()) {
       return;
     }
+    only_ = only;
     collect();
     explain_arguments();
     explain_contents();
@@ -76,6 +77,10 @@ class Explanation {
 
   void offer(trace::LeafKind kind, const std::string& path, const trace::Value& before,
              const trace::Value& now, std::int64_t known_at = -1) {
+    const bool is_left_out =
+        only_ != nullptr && (kind != trace::LeafKind::kHostRead ||
+                             !only_->contains(static_cast<trace::Index>(known_at)));
+    if (is_left_out) return;
     if (before == now || before.data.index() != now.data.index()) return;
     if (!trace::is_exact_number(before) || !trace::is_exact_number(now)) return;
     candidates_.push_back({kind, path, before, now, known_at});
@@ -223,14 +228,16 @@ class Explanation {
   const trace::Recording& before_;
   trace::Recording& now_;
   Bindings bindings_;
+  const std::set<trace::Index>* only_ = nullptr;
   std::vector<Candidate> candidates_;
   std::vector<trace::Index> free_reads_;
 };
 
 }  // namespace
 
-void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads) {
-  Explanation(before, now).explain(reads);
+void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads,
+                     const std::set<trace::Index>* only) {
+  Explanation(before, now).explain(reads, only);
 }
 
 bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {

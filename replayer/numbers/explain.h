@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+
 #include "trace/model.h"
 
 namespace steptape::replayer {
@@ -15,7 +17,10 @@ enum class Reads {
 /// that had the bits of an argument, host value, hyperparameter or host read in both, while these
 /// changed, is bound to it; a number that the step returned is bound to the host read that gave it.
 /// What stays unexplained is left as it is, for trace::first_difference to find.
-void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads);
+/// With `only`, nothing but the host reads of these ops is matched by its bits: what else the
+/// program's numbers follow is known already.
+void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads,
+                     const std::set<trace::Index>* only = nullptr);
 
 /// Binds the numbers of `now` as those of `known`, whose ops it repeats in another shape, are
 /// bound. Both have the same stream of ops (trace::same_op_stream). False when one of them is not

@@ -738,7 +738,8 @@ def test_an_array_read_in_the_step_is_refused():
         return SimpleNamespace(step=step, batch=batch, holds=lambda: [model, optimizer],
                                after=after)
 
-    is_refused(make, "host_tensor_varies", "outside_tensor_varies", "unwritten_read")
+    is_refused(make, "host_tensor_varies", "outside_tensor_varies", "unwritten_read",
+               "host_effect")
 
 
 class Tagged(torch.Tensor):
@@ -1315,6 +1316,18 @@ def test_a_result_that_is_a_parameter_or_an_argument_stays_that():
         return program(identities, step, holds=[model, optimizer])
 
     replays_or_says_why(make, "unconsumed_graph", "escaped_buffer")
+
+
+def test_a_result_that_a_kernel_writes_unseen_is_refused():
+    """Without gradients max_pool1d fills what `empty` gave by a kernel that is no op."""
+    def make():
+        def pool(x):
+            with torch.no_grad():
+                return F.max_pool1d(x, 2)
+
+        return program(with_kinds, pool, batch=lambda i: (torch.randn(1, 3, 8),), holds=[])
+
+    is_refused(make, "unwritten_read")
 
 
 def test_a_text_that_the_host_makes_of_a_value_it_reads_is_refused():

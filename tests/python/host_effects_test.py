@@ -987,11 +987,12 @@ def test_printing_a_tensor_throws_nothing(capsys):
 
 READS = {  # what the step returns: (function of loss and count, share of calls that replay or None)
     "item": (lambda loss, count: loss.item(), 0.9),
-    "float": (lambda loss, count: float(loss), 0.9),
-    "int": (lambda loss, count: int(count), 0.9),
+    # What float() and int() give cannot be followed: item() is the remedy.
+    "float": (lambda loss, count: float(loss), None),
+    "int": (lambda loss, count: int(count), None),
     "count_item": (lambda loss, count: count.item(), 0.9),
     "tuple": (lambda loss, count: (loss.item(), count.item()), 0.9),
-    "dict": (lambda loss, count: {"loss": loss.item(), "right": int(count)}, 0.9),
+    "dict": (lambda loss, count: {"loss": loss.item(), "right": count.item()}, 0.9),
     "beside_the_tensor": (lambda loss, count: (loss, loss.item()), 0.9),
     "read_twice": (lambda loss, count: (loss.item(), loss.item()), 0.9),
     "bool": (lambda loss, count: bool(count > 2), None),
@@ -1108,8 +1109,8 @@ def test_a_rare_condition_that_holds_late_runs_the_other_branch():
 ENTERING = {  # a read that enters an op: (function of a tensor, share or None)
     "multiplied": (lambda x: x * x.abs().amax().item(), 0.9),
     "divided": (lambda x: x / x.norm().item(), 0.9),
-    "float": (lambda x: x - float(x.mean()), 0.9),
-    "int": (lambda x: x * int((x > 0).sum()), 0.9),
+    "float": (lambda x: x - float(x.mean()), None),
+    "int": (lambda x: x * int((x > 0).sum()), None),
     "derived": (lambda x: x * (1.0 / max(x.norm().item(), 1.0)), None),
     "squared": (lambda x: x * x.mean().item() ** 2, None),
     "as_a_tensor": (lambda x: x * torch.tensor(x.mean().item()), None),
@@ -1470,6 +1471,22 @@ def test_a_refused_step_throws_where_refusals_are_raised():
     with pytest.raises(steptape.Unsupported):
         step(*batch(0))
     assert twins.bits(program.held()) == before
+
+
+def test_a_step_that_throws_leaves_plain_numbers_behind():
+    model, optimizer, learn = learner()
+    kept = {"rate": None, "rates": []}
+
+    def train(x, y):
+        kept["rate"] = optimizer.param_groups[0]["lr"] * 2
+        kept["rates"] = [kept["rate"]]
+        raise ZeroDivisionError
+    step = steptape.wrap(train)
+    for i in range(3):
+        with pytest.raises(ZeroDivisionError):
+            step(*batch(i))
+        assert [type(kept["rate"]), type(kept["rates"][0])] == [float, float]
+        assert type(optimizer.param_groups[0]["lr"]) is float
 
 
 class Gate(nn.Module):

@@ -49,6 +49,21 @@ def test_the_trace_names_ops_modules_and_lines(tmp_path):
         assert text in data, text
 
 
+def test_what_the_step_does_not_use_is_not_saved(tmp_path):
+    """A data set in reach of the step stays out of the file, whatever names it."""
+    model, optimizer, train, calls = loop()
+    data_set = torch.randn(1 << 20)
+
+    def step(i):
+        assert data_set.numel() > 0
+        return train(i)
+    wrapped = steptape.wrap(step)
+    for i in calls:
+        wrapped(i)
+    wrapped.save(tmp_path / "run.tape")
+    assert (tmp_path / "run.tape").stat().st_size < 1 << 20
+
+
 def test_a_block_that_ends_early_writes_what_there_is(tmp_path):
     model, optimizer, train, _ = loop()
     with steptape.record(tmp_path / "run.tape", model=model, optimizer=optimizer, steps=5) as recording:
