@@ -137,11 +137,4 @@ std::size_t TrackedGuard::position_of(const std::string& path) const {
   throw Error(ErrorCode::kInternal, "no tracked tensor has the path " + path);
 }
 
-at::Tensor TrackedGuard::parameter(const std::string& path) const {
-  for (const Watched& watched : watched_) {
-    if (!watched.is_gradient && watched.path == path) return at::Tensor(watched.tensor.lock());
-  }
-  return {};
-}
-
 }  // namespace steptape::guards

@@ -32,8 +32,6 @@ class TrackedGuard {
   /// Where the parameter of a path stands in Recording::tracked; throws Error (internal) when there
   /// is none.
   std::size_t position_of(const std::string& path) const;
-  /// The parameter of a path; undefined when there is none.
-  at::Tensor parameter(const std::string& path) const;
 
  private:
   struct Watched {

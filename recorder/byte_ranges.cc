@@ -72,4 +72,12 @@ void for_each_range(const trace::Tensor& tensor,
   }
 }
 
+bool covers(const ByteRanges& ranges, const trace::Tensor& tensor) {
+  bool is_covered = true;
+  for_each_range(tensor, [&](std::uint64_t begin, std::uint64_t end) {
+    is_covered = is_covered && ranges.covers(begin, end);
+  });
+  return is_covered;
+}
+
 }  // namespace steptape::recorder

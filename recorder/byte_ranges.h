@@ -18,6 +18,9 @@ class ByteRanges {
   std::map<std::uint64_t, std::uint64_t> ranges_;  ///< begin to end; neighbours are merged
 };
 
+/// Whether all bytes that the elements of `tensor` lie in are among `ranges`.
+bool covers(const ByteRanges& ranges, const trace::Tensor& tensor);
+
 /// Calls `visit(begin, end)` for the byte ranges in the buffer that the elements of `tensor` lie
 /// in. Exact up to 4,096 ranges; a tensor scattered more than that counts as one range.
 void for_each_range(const trace::Tensor& tensor,

@@ -137,12 +137,7 @@ class Exit {
   void refuse_unwritten(trace::TensorId id, const std::string& path) {
     const trace::Tensor& tensor = ledger_.recording.tensors[id];
     const LiveBuffer& live = ledger_.sightings.buffers.live(tensor.buffer);
-    if (!live.written) return;
-    bool is_covered = true;
-    for_each_range(tensor, [&](std::uint64_t begin, std::uint64_t end) {
-      is_covered = is_covered && live.written->covers(begin, end);
-    });
-    if (is_covered) return;
+    if (!live.written || covers(*live.written, tensor)) return;
     const trace::Op& maker = ledger_.recording.ops[live.made_by];
     ledger_.refusals.add(
         RefusalCode::kUnwrittenRead, path,

@@ -28,10 +28,6 @@ void Notes::require(trace::Formula formula, bool is_nonzero) {
   conditions_.push_back({std::move(formula), is_nonzero});
 }
 
-void Notes::add_effect(std::string name, trace::Value value) {
-  effects_.push_back({std::move(name), std::move(value)});
-}
-
 const std::string& Notes::module() const {
   static const std::string outside;
   return modules_.empty() ? outside : modules_.back();

@@ -56,7 +56,7 @@ class Notes {
   /// The position of a leaf, for formulas.
   trace::Index leaf(trace::LeafKind kind, const std::string& path);
   /// Of the newest host read; kNone before the first.
-  trace::Index newest_read() const { return newest_read_; }
+  trace::Index newest_read() const { return reads_.empty() ? trace::kNone : reads_.back(); }
 
   /// Until `withdraw` these numbers may enter ops, each as often as it stands here.
   void announce(std::vector<Number> numbers) { announced_ = std::move(numbers); }
@@ -78,7 +78,7 @@ class Notes {
   void escape(trace::Index leaf) { escaped_.insert(leaf); }
 
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
-  void add_effect(std::string name, trace::Value value);
+  void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
 
   void enter_module(std::string path) { modules_.push_back(std::move(path)); }
   void leave_module() {
@@ -97,10 +97,7 @@ class Notes {
   static void collect_garbage();
 
   // For the recorder.
-  void note_read(trace::Index op) {
-    newest_read_ = op;
-    reads_.push_back(op);
-  }
+  void note_read(trace::Index op) { reads_.push_back(op); }
   const std::vector<Number>& announced() const { return announced_; }
   /// Number `position` of those announced stands at `site`.
   void take(std::size_t position, const trace::ScalarSite& site);
@@ -111,7 +108,7 @@ class Notes {
   const std::vector<Condition>& conditions() const { return conditions_; }
   const std::set<trace::Index>& escaped() const { return escaped_; }
   std::vector<Refusal> take_refusals() { return std::move(refusals_); }
-  std::vector<trace::NamedValue> take_effects() { return std::move(effects_); }
+  std::vector<trace::Effect> take_effects() { return std::move(effects_); }
 
   /// Makes `notes` the current ones of this thread while it lives.
   class Scope {
@@ -137,9 +134,8 @@ class Notes {
   std::vector<trace::Index> reads_;
   std::set<trace::Index> internal_reads_;
   std::vector<Refusal> refusals_;
-  std::vector<trace::NamedValue> effects_;
+  std::vector<trace::Effect> effects_;
   std::vector<std::string> modules_;
-  trace::Index newest_read_ = trace::kNone;
 };
 
 }  // namespace steptape::recorder

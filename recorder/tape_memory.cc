@@ -33,12 +33,7 @@ void Tape::check_reads(Running& running) {
 
 void Tape::check_written(const trace::Tensor& tensor) {
   const auto& written = ledger_.sightings.buffers.live(tensor.buffer).written;
-  if (!written) return;
-  bool is_covered = true;
-  for_each_range(tensor, [&](std::uint64_t begin, std::uint64_t end) {
-    is_covered = is_covered && written->covers(begin, end);
-  });
-  if (is_covered) return;
+  if (!written || covers(*written, tensor)) return;
   const trace::Index maker = ledger_.sightings.buffers.live(tensor.buffer).made_by;
   ledger_.refusals.add(RefusalCode::kUnwrittenRead, site_,
                        c10::str("reads ", shape_text(tensor), " made by op ", maker,

@@ -43,34 +43,22 @@ RefusalCode code_for(trace::DifferenceKind kind) {
   }
 }
 
-/// An effect is told with its value and the place in the program that has it.
-std::pair<std::string, std::string> value_and_place(const trace::Value& value) {
-  const auto* list = std::get_if<trace::List>(&value.data);
-  if (list == nullptr || list->size() != 2) return {trace::print_value(value), ""};
-  const auto text = [list](std::size_t i) {
-    const auto* found = std::get_if<std::string>(&(*list)[i].data);
-    return found == nullptr ? std::string() : *found;
-  };
-  return {text(0), text(1)};
-}
-
 /// The first effect that differs between two recordings that agree in everything before.
 Refusal refusal_for_effect(const trace::Recording& before, const trace::Recording& now) {
   for (std::size_t i = 0; i < std::max(before.effects.size(), now.effects.size()); ++i) {
-    const trace::NamedValue none{"", {}};
-    const auto& a = i < before.effects.size() ? before.effects[i] : none;
-    const auto& b = i < now.effects.size() ? now.effects[i] : none;
+    const trace::Effect none;
+    const trace::Effect& a = i < before.effects.size() ? before.effects[i] : none;
+    const trace::Effect& b = i < now.effects.size() ? now.effects[i] : none;
     if (a == b) continue;
-    const auto& named = b.name.empty() ? a : b;
-    const auto [value, place] = value_and_place(named.value);
+    const trace::Effect& told = b.name.empty() ? a : b;
     const std::string what =
-        named.name == "results" ? "what the step returns" : "host state `" + named.name + "`";
+        told.name == "results" ? "what the step returns" : "host state `" + told.name + "`";
     Refusal refusal = trace::make_refusal(
-        RefusalCode::kHostEffect, a.name == b.name
-                                      ? what + " went " + value_and_place(a.value).first + " → " +
-                                            value + " from one probe to the next"
-                                      : what + " went to " + value + " in one of two probes");
-    refusal.place = place;
+        RefusalCode::kHostEffect,
+        a.name == b.name
+            ? what + " went " + a.value + " → " + b.value + " from one probe to the next"
+            : what + " went to " + told.value + " in one of two probes");
+    refusal.place = told.place;
     return refusal;
   }
   return trace::make_refusal(RefusalCode::kHostEffect, "the effects on the host differ");

@@ -123,7 +123,8 @@ class Verification {
       left.results.push_back(bound ? std::nullopt : digest_of(results[i]));
     }
     for (const trace::ExitGradient& gradient : recording_.exit_gradients) {
-      const at::Tensor parameter = variant_.guards->tracked().parameter(gradient.parameter);
+      const guards::TrackedGuard& tracked = variant_.guards->tracked();
+      const at::Tensor parameter = tracked.tensor(tracked.position_of(gradient.parameter));
       // a gradient that lies in memory it was given is compared with what was written
       left.gradients.push_back(is_bound(gradient.tensor) ? std::nullopt
                                                          : digest_of(parameter.grad()));

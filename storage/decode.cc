@@ -118,6 +118,8 @@ trace::HostRead decode(const proto::HostRead& in) {
   return {in.op(), decode_small<trace::ReadUse>("use of a read", in.use())};
 }
 
+trace::Effect decode(const proto::Effect& in) { return {in.name(), in.value(), in.place()}; }
+
 trace::Number decode(const proto::Number& in) {
   return {decode(in.value()), minus_one(in.op()), minus_one(in.formula())};
 }

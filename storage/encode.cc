@@ -82,6 +82,12 @@ void encode(const trace::NamedValue& named, proto::NamedValue& out) {
   encode(named.value, *out.mutable_value());
 }
 
+void encode(const trace::Effect& effect, proto::Effect& out) {
+  out.set_name(effect.name);
+  out.set_value(effect.value);
+  out.set_place(effect.place);
+}
+
 void encode(const trace::ParameterGroup& group, proto::ParameterGroup& out) {
   for (const trace::NamedValue& named : group.hyperparameters) {
     encode(named, *out.add_hyperparameters());

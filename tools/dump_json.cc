@@ -128,7 +128,9 @@ void add_numbers(Json& json, const trace::Recording& recording) {
   });
   json["observed"] = recording.observed;
   json["updates"] = recording.updates;
-  json["effects"] = each(recording.effects, named_json);
+  json["effects"] = each(recording.effects, [](const trace::Effect& effect) {
+    return Json{{"name", effect.name}, {"value", effect.value}, {"place", effect.place}};
+  });
 }
 
 void add_objects(Json& json, const trace::Recording& recording) {

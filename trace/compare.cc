@@ -104,12 +104,13 @@ Found differ_in_update(std::size_t i, const std::string& a, const std::string& b
   return differ(DifferenceKind::kTracked, a, b, [i] { return fmt::format("updates[{}]", i); });
 }
 
-Found differ_in_effect(std::size_t i, const NamedValue& a, const NamedValue& b) {
+Found differ_in_effect(std::size_t i, const Effect& a, const Effect& b) {
   constexpr auto kKind = DifferenceKind::kEffect;
   if (auto found = differ(kKind, a.name, b.name, [i] { return fmt::format("effects[{}]", i); })) {
     return found;
   }
-  return differ(kKind, a.value, b.value, [&a] { return a.name; });
+  if (auto found = differ(kKind, a.value, b.value, [&a] { return a.name; })) return found;
+  return differ(kKind, a.place, b.place, [&a] { return a.name + ".place"; });
 }
 
 Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {

@@ -164,6 +164,14 @@ struct NamedValue {
   friend bool operator==(const NamedValue&, const NamedValue&) = default;
 };
 
+/// Something that a step did to the host besides tensors, as a front end saw it.
+struct Effect {
+  std::string name;   ///< "host.mode", "results"
+  std::string value;  ///< in words: what it was set to, how the results stood
+  std::string place;  ///< "train.py:41", or empty
+  friend bool operator==(const Effect&, const Effect&) = default;
+};
+
 struct ParameterGroup {
   std::vector<NamedValue> hyperparameters;
   std::vector<std::string> parameters;  ///< paths, in the group's order
@@ -292,7 +300,7 @@ struct Recording {
   std::vector<std::string> updates;
   /// What the step did to the host besides, as a front end saw it: the same in every probe, and
   /// done again by it behind each replay.
-  std::vector<NamedValue> effects;
+  std::vector<Effect> effects;
 
   std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold
 

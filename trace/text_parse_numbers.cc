@@ -21,7 +21,14 @@ void RecordingParser::parse_host_value() { take_named_value(recording_.host_valu
 
 void RecordingParser::parse_fact() { take_named_value(recording_.facts); }
 
-void RecordingParser::parse_effect() { take_named_value(recording_.effects); }
+void RecordingParser::parse_effect() {
+  Effect& effect = recording_.effects.emplace_back();
+  effect.name = in_.take_string();
+  in_.expect("=");
+  effect.value = in_.take_string();
+  in_.expect("at");
+  effect.place = in_.take_string();
+}
 
 void RecordingParser::parse_leaf() {
   expect_position('l', recording_.leaves.size());

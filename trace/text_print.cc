@@ -247,8 +247,9 @@ void Printer::print_outcome(const Recording& recording) {
   }
   if (recording.observed != 0) line("  observed {}", recording.observed);
   for (const std::string& path : recording.updates) line("  update {}", in_quotes(path));
-  for (const NamedValue& effect : recording.effects) {
-    line("  effect {} = {}", in_quotes(effect.name), print_value(effect.value));
+  for (const Effect& effect : recording.effects) {
+    line("  effect {} = {} at {}", in_quotes(effect.name), in_quotes(effect.value),
+         in_quotes(effect.place));
   }
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  exit_gradient {} = {}", in_quotes(gradient.parameter),

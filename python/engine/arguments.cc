@@ -121,23 +121,24 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
     if (PyFloat_CheckExact(value)) arguments.reals.push_back({arguments.leaves.size(), i, nullptr});
     flattening.add(value);
   }
-  const py::dict keys;  // of the call, by their texts
-  std::vector<std::pair<std::string, PyObject*>> named;
+  struct Named {
+    std::string name;
+    PyObject* keyword;
+    PyObject* value;
+  };
+  std::vector<Named> named;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; keywords != nullptr && PyDict_Next(keywords, &at, &key, &value) != 0;) {
-    named.emplace_back(text_of(key), value);
-    PyDict_SetItem(keys.ptr(), key, key);
+    named.push_back({text_of(key), key, value});
   }
-  if (order == Order::kAny)
-    std::ranges::sort(named, {}, [](const auto& item) { return item.first; });
-  for (const auto& [name, item] : named) {
-    flattening.add_text(name + "=");
-    if (PyFloat_CheckExact(item)) {
-      PyObject* keyword = PyDict_GetItemString(keys.ptr(), name.c_str());
-      arguments.reals.push_back({arguments.leaves.size(), -1, keyword});
+  if (order == Order::kAny) std::ranges::sort(named, {}, &Named::name);
+  for (const Named& argument : named) {
+    flattening.add_text(argument.name + "=");
+    if (PyFloat_CheckExact(argument.value)) {
+      arguments.reals.push_back({arguments.leaves.size(), -1, argument.keyword});
     }
-    flattening.add(item);
+    flattening.add(argument.value);
   }
   arguments.leaves.emplace_back(flattening.take_shape());
   return arguments;

@@ -1,12 +1,8 @@
 #include "python/engine/foreign.h"
 
-#include <torch/csrc/autograd/python_variable.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
-
-#include "steptape/error.h"
 
 namespace steptape::python {
 namespace {
@@ -58,9 +54,9 @@ trace::Value value_of(PyObject* object) {
   return {type_name(object)};
 }
 
-/// A watch that the front end made.
+/// A watch over what was captured, which is let go of under the GIL.
 template <typename Kept>
-class WatchOf final : public live::ForeignWatch {
+class WatchOf : public live::ForeignWatch {
  public:
   explicit WatchOf(std::shared_ptr<const Kept> kept) : kept_(std::move(kept)) {}
   ~WatchOf() override {
@@ -68,11 +64,8 @@ class WatchOf final : public live::ForeignWatch {
     kept_.reset();
   }
   Verdict check() override { return kept_->check(); }
-  std::vector<std::string> names() const override { return kept_->names(); }
-  bool is_complete() const override { return kept_->is_complete(); }
-  bool read(std::span<double> values) override { return kept_->read(values); }
 
- private:
+ protected:
   std::shared_ptr<const Kept> kept_;
 };
 
@@ -116,9 +109,6 @@ struct Modules::Captured {
     }
     return {};
   }
-  static std::vector<std::string> names() { return {}; }
-  static bool is_complete() { return true; }
-  static bool read(std::span<double>) { return true; }
 
   TypeWatches types;
   std::vector<ModuleWatch> modules;
@@ -183,12 +173,20 @@ struct Optimizer::Captured {
   Captured(Roots& roots, PyObject* optimizer, const live::PathOf& path_of)
       : types(roots), watch(roots, types, optimizer, path_of) {}
   Verdict check() const { return watch.check(); }
-  std::vector<std::string> names() const { return watch.names(); }
-  bool read(std::span<double> values) const { return watch.read(values); }
-  bool is_complete() const { return watch.is_torchs_own(); }
 
   TypeWatches types;
   OptimizerWatch watch;
+
+  class Guard;
+};
+
+/// Its numbers too.
+class Optimizer::Captured::Guard final : public WatchOf<Captured> {
+ public:
+  using WatchOf::WatchOf;
+  std::vector<std::string> names() const override { return kept_->watch.names(); }
+  bool is_complete() const override { return kept_->watch.is_torchs_own(); }
+  bool read(std::span<double> values) override { return kept_->watch.read(values); }
 };
 
 Optimizer::Optimizer(Roots& roots, PyObject* optimizer)
@@ -253,7 +251,7 @@ void Optimizer::capture() {
 }
 
 std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of) const {
-  return std::make_unique<WatchOf<Captured>>(
+  return std::make_unique<Captured::Guard>(
       std::make_shared<const Captured>(roots_, optimizer_, path_of));
 }
 
@@ -269,23 +267,6 @@ std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   }
   return changes;
 }
-
-namespace {
-
-class SlotGuard final : public live::ForeignWatch {
- public:
-  explicit SlotGuard(std::shared_ptr<const SlotWatch> watch) : watch_(std::move(watch)) {}
-  Verdict check() override {
-    Verdict verdict = watch_->check();
-    if (!verdict) verdict.path = "." + verdict.path;
-    return verdict;
-  }
-
- private:
-  std::shared_ptr<const SlotWatch> watch_;
-};
-
-}  // namespace
 
 HostState::HostState(Roots& roots, std::vector<Slot> slots)
     : roots_(roots), slots_(std::make_shared<std::vector<Slot>>(std::move(slots))) {}
@@ -306,7 +287,7 @@ std::vector<live::ForeignModule> HostState::modules() const {
 void HostState::capture() { captured_ = std::make_shared<const SlotWatch>(roots_, slots_); }
 
 std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const {
-  return std::make_unique<SlotGuard>(
+  return std::make_unique<WatchOf<SlotWatch>>(
       captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_, slots_));
 }
 

@@ -177,7 +177,6 @@ void define(py::module_& m) {
       .def("bind", &Step::bind)
       .def("__call__", &Step::call)
       .def("stats", &Step::stats)
-      .def("explain", &Step::explain)
       .def("invalidate", &Step::invalidate)
       .def("refuse_always", &Step::refuse_always)
       .def("save", &Step::save);
@@ -227,7 +226,7 @@ void define(py::module_& m) {
   m.def("escape", &escape);
   m.def("refuse", &refuse);
   m.def("effect", [](const std::string& name, const std::string& value, const std::string& place) {
-    notes().add_effect(name, {trace::List{{value}, {place}}});
+    notes().add_effect({name, value, place});
   });
   m.def("enter_module", [](std::string path) { notes().enter_module(std::move(path)); });
   m.def("leave_module", [] { notes().leave_module(); });

@@ -109,7 +109,6 @@ bool HookWatch::same() const {
 ModuleWatch::ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyObject* module)
     : path_(std::move(path)),
       module_(roots, module),
-      types_(&types),
       type_(types.of(Py_TYPE(module))),
       attributes_(roots, dict_of(module), &rule_of_module) {
   PyObject* dict = dict_of(module);
@@ -122,24 +121,28 @@ ModuleWatch::ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyO
   }
 }
 
-Verdict ModuleWatch::check() const {
-  PyObject* module = module_.get();
-  if (Py_TYPE(module) != type_->type()) {
-    return {path_ + ".__class__", type_name(type_->type()), type_name(module)};
+Verdict check_object(const std::string& path, PyObject* object, const TypeWatch& type,
+                     const DictWatch& attributes) {
+  if (Py_TYPE(object) != type.type()) {
+    return {path + ".__class__", type_name(type.type()), type_name(object)};
   }
-  if (!type_->same()) {
-    return {path_ + ".__class__." + type_->changed_name(), "what it was when it was recorded",
+  if (!type.same()) {
+    return {path + ".__class__." + type.changed_name(), "what it was when it was recorded",
             "another"};
   }
-  PyObject* dict = dict_of(module);
-  if (!attributes_.same(dict)) {
-    const auto changes = attributes_.changes(dict);
-    if (!changes.empty()) {
-      const auto& [name, key, change] = changes.front();
-      return {path_ + "." + name + change.path, shown(change.before.ptr()),
-              shown(change.after.ptr())};
-    }
-    return {path_ + ".__dict__", "the attributes it had when it was recorded", "others"};
+  PyObject* dict = dict_of(object);
+  if (attributes.same(dict)) return {};
+  const auto changes = attributes.changes(dict);
+  if (changes.empty()) {
+    return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
+  }
+  const auto& [name, key, change] = changes.front();
+  return {path + "." + name + change.path, shown(change.before.ptr()), shown(change.after.ptr())};
+}
+
+Verdict ModuleWatch::check() const {
+  if (Verdict verdict = check_object(path_, module_.get(), *type_, attributes_); !verdict) {
+    return verdict;
   }
   for (const HookWatch& hooks : hooks_) {
     if (hooks.same()) continue;

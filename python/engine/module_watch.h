@@ -7,6 +7,7 @@
 #include "live/foreign.h"
 #include "python/engine/plain.h"
 #include "python/engine/type_watch.h"
+#include "steptape/verdict.h"
 
 namespace steptape::python {
 
@@ -40,6 +41,10 @@ class DictWatch {
   std::vector<Entry> entries_;
 };
 
+/// Class and attributes of an object, as a verdict with `path` before what differs.
+Verdict check_object(const std::string& path, PyObject* object, const TypeWatch& type,
+                     const DictWatch& attributes);
+
 /// The hooks that autograd keeps for a tensor in Python.
 class HookWatch {
  public:
@@ -66,7 +71,6 @@ class ModuleWatch {
  private:
   std::string path_;  ///< ".fc1", or "" for the root
   Root module_;
-  TypeWatches* types_;
   const TypeWatch* type_;
   DictWatch attributes_;
   std::vector<HookWatch> hooks_;  ///< of its parameters

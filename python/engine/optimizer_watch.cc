@@ -142,22 +142,7 @@ bool OptimizerWatch::read(std::span<double> values) const {
 
 Verdict OptimizerWatch::check() const {
   PyObject* optimizer = optimizer_.get();
-  if (Py_TYPE(optimizer) != type_->type()) {
-    return {".__class__", type_name(type_->type()), type_name(optimizer)};
-  }
-  if (!type_->same()) {
-    return {".__class__." + type_->changed_name(), "what it was when it was recorded", "another"};
-  }
-  PyObject* dict = dict_of(optimizer);
-  if (!attributes_.same(dict)) {
-    const auto changes = attributes_.changes(dict);
-    if (!changes.empty()) {
-      return {"." + changes.front().name + changes.front().change.path,
-              shown(changes.front().change.before.ptr()),
-              shown(changes.front().change.after.ptr())};
-    }
-    return {".__dict__", "the attributes it had when it was recorded", "others"};
-  }
+  if (Verdict verdict = check_object("", optimizer, *type_, attributes_); !verdict) return verdict;
   PyObject* groups = groups_of(optimizer);
   const Py_ssize_t found = groups == nullptr ? 0 : PyList_GET_SIZE(groups);
   if (found != groups_) {

@@ -115,6 +115,14 @@ std::string shown(PyObject* object) {
   return shown(object, kDepth);
 }
 
+py::object dict_of_type(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return py::reinterpret_steal<py::object>(PyType_GetDict(type));
+#else
+  return py::reinterpret_borrow<py::object>(type->tp_dict);
+#endif
+}
+
 PyObject* dict_of(PyObject* object) {
   PyObject** dict = _PyObject_GetDictPtr(object);
   if (dict != nullptr) return *dict;

@@ -31,6 +31,9 @@ std::string text_of(PyObject* object);
 /// since repr() would run the user's code.
 std::string shown(PyObject* object);
 
+/// The dict of a class itself.
+py::object dict_of_type(PyTypeObject* type);
+
 /// A borrowed reference to the instance's `__dict__`; null for an object without one.
 PyObject* dict_of(PyObject* object);
 

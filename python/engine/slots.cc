@@ -35,11 +35,12 @@ Verdict SlotWatch::check() const {
     PyObject* now = slot.value();
     if (values_[i].same(now)) continue;
     const Change change = values_[i].change(now);
-    return {slot.path + change.path, shown(change.before.ptr()), shown(change.after.ptr())};
+    return {"." + slot.path + change.path, shown(change.before.ptr()), shown(change.after.ptr())};
   }
   for (const auto& [slot, type] : classes_) {
     if (!slot->is_guarded || type->same()) continue;
-    return {slot->path + "." + type->changed_name(), "what it was when it was recorded", "another"};
+    return {"." + slot->path + "." + type->changed_name(), "what it was when it was recorded",
+            "another"};
   }
   return {};
 }

@@ -26,6 +26,7 @@ class SlotWatch {
  public:
   SlotWatch(Roots& roots, std::shared_ptr<const std::vector<Slot>> slots);
 
+  /// The first mismatch, with a path below the object that holds the slots.
   Verdict check() const;
   struct SlotChange {
     const Slot* slot;

@@ -123,20 +123,10 @@ void assign(const py::object& owner, const py::object& key, const py::list& keys
 
 }  // namespace
 
-namespace {
-
-bool is_part_of_model(PyObject* object) {
-  PyObject* dict = python::dict_of(object);
-  return dict != nullptr && (PyDict_GetItemString(dict, "_modules") != nullptr ||
-                             PyDict_GetItemString(dict, "param_groups") != nullptr);
-}
-
-}  // namespace
-
 /// What a replay needs to look like the call that was recorded.
 struct Step::Note {
   Structure structure;
-  Root assignments;  ///< a list of (owner, key, value), or null
+  Root assignments;  ///< what Tracked::assign_again was given, or null
 };
 
 Step::Step(const py::dict& options) { session_.options = options_of(options); }
@@ -179,10 +169,31 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   Arguments arguments =
       flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny);
   py::object result;
-  std::vector<pack::Leaf> leaves = arguments.leaves;
+  std::vector<pack::Leaf> leaves = std::move(arguments.leaves);
   auto replayed =
       life_->call(std::move(leaves), [&] { return run(arguments, args, kwargs, result); });
   return replayed ? this->replayed(*replayed) : result;
+}
+
+void Step::check_arguments(const Arguments& arguments, recorder::Notes& notes) {
+  for (PyObject* object : arguments.objects) {
+    // kept, so that no other object gets its address
+    kept_.push_back(std::make_shared<Root>(roots_, object));
+    if (is_part_of_model(object) && !is_tracked(object)) {
+      notes.refuse(trace::make_refusal(
+          RefusalCode::kOpaqueArgument,
+          "an argument is a " + type_name(object) + " that the first call was not given"));
+    }
+  }
+  if (!arguments.opaque.empty()) {
+    notes.refuse(trace::make_refusal(
+        RefusalCode::kOpaqueArgument,
+        "an argument is a " + arguments.opaque + ", whose content cannot be guarded"));
+  }
+  if (arguments.has_subclass) {
+    notes.refuse(trace::make_refusal(RefusalCode::kTensorKind,
+                                     "an argument is of a subclass of torch.Tensor"));
+  }
 }
 
 pack::Results Step::run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
@@ -196,24 +207,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     recorded = result;
   } else {
     notes->follow_numbers();
-    for (PyObject* object : arguments.objects) {
-      // kept, so that no other object gets its address
-      kept_.push_back(std::make_shared<Root>(roots_, object));
-      if (is_part_of_model(object) && !is_tracked(object)) {
-        notes->refuse(trace::make_refusal(
-            RefusalCode::kOpaqueArgument,
-            "an argument is a " + type_name(object) + " that the first call was not given"));
-      }
-    }
-    if (!arguments.opaque.empty()) {
-      notes->refuse(trace::make_refusal(
-          RefusalCode::kOpaqueArgument,
-          "an argument is a " + arguments.opaque + ", whose content cannot be guarded"));
-    }
-    if (arguments.has_subclass) {
-      notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
-                                        "an argument is of a subclass of torch.Tensor"));
-    }
+    check_arguments(arguments, *notes);
     py::list reals;
     for (const Arguments::Real& real : arguments.reals) {
       reals.append(py::make_tuple(real.leaf, real.position,
@@ -230,8 +224,9 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
   const auto return_number = [notes](std::size_t position, PyObject* number) {
     if (notes == nullptr || PyFloat_CheckExact(number) || PyLong_CheckExact(number)) return;
     const auto value = py::reinterpret_borrow<py::object>(number);
-    if (!py::hasattr(value, "formula")) return;
-    notes->return_number(position, formula_of(*notes, value.attr("formula")));
+    if (!py::hasattr(value, "formula_now")) return;
+    const py::object formula = value.attr("formula_now")();
+    if (!formula.is_none()) notes->return_number(position, formula_of(*notes, formula));
   };
   auto note =
       std::make_shared<Note>(Note{Structure(roots_, recorded.ptr(), flat, return_number),
@@ -246,7 +241,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
       notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
                                         "a result is of a subclass of torch.Tensor"));
     }
-    notes->add_effect("results", {trace::List{{note->structure.text()}, {std::string()}}});
+    notes->add_effect({"results", note->structure.text(), ""});
   }
   flat.note = std::move(note);
   return flat;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "python/engine/roots.h"
 #include "python/engine/structure.h"
 #include "python/engine/tracked.h"
+#include "recorder/notes.h"
 #include "session/step_life.h"
 
 namespace steptape::python {
@@ -29,14 +29,14 @@ class Step : public Tracked {
   void add_host_value(const std::string& name, const py::function& function);
   py::object host_value(const std::string& name) const;
 
-  /// `function` is what an eager call runs. `probe(function, args, kwargs)` runs it while it is
-  /// recorded, and returns (result for the caller, result for the recording).
+  /// `function` is what an eager call runs. `probe(function, args, kwargs, reals)` runs it
+  /// while it is recorded, and returns (result for the caller, result for the recording); `reals`
+  /// has leaf, position and keyword of each argument that is a float.
   void bind(const std::string& name, const std::string& place, const py::object& function,
             const py::object& probe, bool takes_keywords);
   py::object call(const py::args& args, const py::kwargs& kwargs);
 
   py::dict stats() const;
-  std::string explain() const { return life_->explain(); }
   void invalidate(const std::string& why);
   /// The step is never recorded: every call runs eagerly.
   void refuse_always(const std::string& code, const std::string& message, const std::string& place);
@@ -44,11 +44,11 @@ class Step : public Tracked {
 
  private:
   struct Note;
+  /// Refuses what no guard could hold an argument to.
+  void check_arguments(const Arguments& arguments, recorder::Notes& notes);
   pack::Results run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results) const;
-  session::SessionState::Declaration declaration(const std::string& name,
-                                                 const py::function& function);
 
   std::shared_ptr<session::StepLife> life_;
   Root function_, probe_;

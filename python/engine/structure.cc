@@ -8,23 +8,15 @@
 #include <torch/csrc/MemoryFormat.h>
 #include <torch/csrc/Size.h>
 
-#include <unordered_map>
-
-#include "steptape/error.h"
-
 namespace steptape::python {
 namespace {
 
-/// A class by one of its attributes, asked once.
+/// Whether the class or one of its bases has the attribute.
 bool type_has(PyTypeObject* type, const char* attribute) {
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-#if PY_VERSION_HEX >= 0x030C0000
-    const auto dict = py::reinterpret_steal<py::object>(PyType_GetDict(base));
-#else
-    const auto dict = py::reinterpret_borrow<py::object>(base->tp_dict);
-#endif
+    const py::object dict = dict_of_type(base);
     if (dict && PyDict_GetItemString(dict.ptr(), attribute) != nullptr) return true;
   }
   return false;
@@ -48,9 +40,13 @@ bool is_fixed(PyObject* object) {
          PyComplex_CheckExact(object) || object == Py_Ellipsis || THPDtype_Check(object) ||
          THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object) ||
          is_generator(object) || type_has(Py_TYPE(object), "_member_map_") ||
-         (dict_of(object) != nullptr &&
-          (PyDict_GetItemString(dict_of(object), "_modules") != nullptr ||
-           PyDict_GetItemString(dict_of(object), "param_groups") != nullptr));
+         is_part_of_model(object);
+}
+
+bool is_part_of_model(PyObject* object) {
+  PyObject* dict = dict_of(object);
+  return dict != nullptr && (PyDict_GetItemString(dict, "_modules") != nullptr ||
+                             PyDict_GetItemString(dict, "param_groups") != nullptr);
 }
 
 Structure::Structure(Roots& roots, PyObject* result, pack::Results& flat,

@@ -17,6 +17,9 @@ bool is_dataclass(PyObject* object);
 /// other means (types, functions, modules, dtypes, devices, enumerators).
 bool is_fixed(PyObject* object);
 
+/// Whether it is a module or an optimizer.
+bool is_part_of_model(PyObject* object);
+
 /// The result of a step, taken apart: tensors, numbers, and the structure that they stood in, from
 /// which a replay makes an equal one around its own tensors and numbers.
 class Structure {

@@ -6,14 +6,6 @@
 namespace steptape::python {
 namespace {
 
-py::object dict_of_type(PyTypeObject* type) {
-#if PY_VERSION_HEX >= 0x030C0000
-  return py::reinterpret_steal<py::object>(PyType_GetDict(type));
-#else
-  return py::reinterpret_borrow<py::object>(type->tp_dict);
-#endif
-}
-
 /// A class gets a version when something is looked up in it, and loses it when it is modified.
 unsigned int version_of(PyTypeObject* type) {
   PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__doc__");

@@ -7,6 +7,7 @@ holds for. What goes where it cannot be followed (a string, a C function) is sai
 Formulas evaluate in double precision in the same order, so that their bits are Python's.
 """
 
+import operator
 import threading
 
 from . import _engine
@@ -35,14 +36,12 @@ def is_followed(value):
 def _formula(number):
     """The formula of an operand, or None for what has none."""
     kind = type(number)
-    if kind is FollowedFloat or kind is FollowedInt:
-        return number.formula if number.epoch is _epoch() else (float(plain(number)),)
-    if kind is float:
-        return (number,)
-    if kind is int and -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
-        return (float(number),)
-    if kind is bool:
-        return (float(number),)
+    if is_followed(number):
+        return number.formula
+    if kind in (float, FollowedFloat, bool):
+        return (float(plain(number)),)
+    if kind in (int, FollowedInt) and -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
+        return (float(plain(number)),)
     return None
 
 
@@ -58,8 +57,14 @@ def _deepest(formula):
     return deepest
 
 
-_MOST_DEPTH = 16
-_LONGEST = 4096
+def _is_held(formula):
+    """Whether the engine holds a formula of this size, and a condition on it, which takes a value more."""
+    return len(formula) <= 2048 and _deepest(formula) < 16
+
+
+def _is_recorded(*numbers):
+    """Whether a step is being recorded and one of its followed numbers is among these."""
+    return any(map(is_followed, numbers)) and _engine.is_recording()
 
 
 def follow(value, formula):
@@ -82,7 +87,7 @@ def plain(number):
 
 def _escape(*numbers):
     for number in numbers:
-        if is_followed(number) and _engine.is_recording():
+        if _is_recorded(number):
             _engine.escape(number.formula)
 
 
@@ -90,39 +95,33 @@ def _binary(name, operation, swapped=False):
     """The method for `self operation other`, or `other operation self`."""
     def method(self, other):
         a, b = (plain(other), plain(self)) if swapped else (plain(self), plain(other))
-        if isinstance(other, complex) or not isinstance(other, (int, float)):
+        if not isinstance(other, (int, float)):
             return NotImplemented
         value = operation(a, b)
-        fa, fb = _formula(self), _formula(other)
-        if fa is None or fb is None:
-            _escape(self, other)
+        if not _is_recorded(self, other):
             return value
-        if swapped:
-            fa, fb = fb, fa
-        formula = fa + fb + (name,)
-        followed = follow(value, formula)
-        if not _stays_within(name, a, b, value, fb, formula):
-            _escape(self, other)
-            return value
-        if followed is value or len(formula) > _LONGEST or _deepest(formula) > _MOST_DEPTH:
-            _escape(self, other)
-            return value
-        return followed
+        fa, fb = (_formula(other), _formula(self)) if swapped else (_formula(self), _formula(other))
+        if fa is not None and fb is not None:
+            formula = fa + fb + (name,)
+            if _is_held(formula) and _stays_within(name, a, b, value, fb, formula):
+                return follow(value, formula)
+        _escape(self, other)
+        return value
     return method
 
 
-_INTEGERS_WITHIN = 2.0**52
+_INTEGERS_WITHIN = 2**52
 
 
 def _stays_within(name, a, b, value, divisor, formula):
     """Requires that Python goes on giving a number of this kind, and raises nothing: False where that cannot
     be put into a condition."""
     if type(value) is int:
-        if name == "pow":
+        if name == "pow" or abs(value) > _INTEGERS_WITHIN:
             return False
-        _engine.require(formula + (_INTEGERS_WITHIN, "le"), True)
-        _engine.require((-_INTEGERS_WITHIN,) + formula + ("le",), True)
-        return abs(value) <= _INTEGERS_WITHIN
+        _engine.require(formula + (float(_INTEGERS_WITHIN), "le"), True)
+        _engine.require((float(-_INTEGERS_WITHIN),) + formula + ("le",), True)
+        return True
     if type(value) is not float:
         return False
     if name == "div":
@@ -135,14 +134,16 @@ def _stays_within(name, a, b, value, divisor, formula):
 
 def _comparison(name, operation, swap=False, negate=False):
     def method(self, other):
-        if not isinstance(other, (int, float)) or isinstance(other, complex):
+        if not isinstance(other, (int, float)):
             return NotImplemented
         value = operation(plain(self), plain(other))
+        if not _is_recorded(self, other):
+            return value
         fa, fb = _formula(self), _formula(other)
-        if fa is None or fb is None:
+        formula = (fb + fa if swap else fa + fb) + (name,) if fa and fb else ()
+        if not formula or not _is_held(formula):
             _escape(self, other)
-        elif _engine.is_recording() and (is_followed(self) or is_followed(other)):
-            formula = (fb + fa if swap else fa + fb) + (name,)
+        else:
             # a NaN makes every comparison false, so that what was found is required as it is
             _engine.require(formula, value != negate)
         return value
@@ -192,16 +193,11 @@ def strip(owner, key):
         owner[key] = clean
 
 
-def _power(a, b):
-    return a**b
-
-
 def _members(base):
-    import operator
     members = {}
     for name, symbol, operation in (("add", "add", operator.add), ("sub", "sub", operator.sub),
                                     ("mul", "mul", operator.mul), ("truediv", "div", operator.truediv),
-                                    ("pow", "pow", _power)):
+                                    ("pow", "pow", operator.pow)):
         members[f"__{name}__"] = _binary(symbol, operation)
         members[f"__r{name}__"] = _binary(symbol, operation, swapped=True)
     members["__lt__"] = _comparison("lt", operator.lt)
@@ -212,14 +208,18 @@ def _members(base):
     members["__ne__"] = _comparison("eq", operator.ne, negate=True)
 
     def negated(self):
-        return follow(-plain(self), self.formula + ("neg",))
+        return follow(-plain(self), self.formula + ("neg",)) if _is_recorded(self) else -plain(self)
+
+    def formula_now(self):
+        return self.formula if is_followed(self) else None
 
     def is_true(self):
         value = bool(plain(self))
-        if is_followed(self) and _engine.is_recording():
+        if _is_recorded(self):
             _engine.require(self.formula + (0.0, "eq"), not value)
         return value
 
+    members["formula_now"] = formula_now
     members["__neg__"] = negated
     members["__pos__"] = lambda self: self
     members["__bool__"] = is_true
@@ -245,7 +245,7 @@ def followed_extreme(builtin, name):
             if fa is not None and fb is not None and type(plain(a)) is type(plain(b)):
                 # Python keeps the first unless the second is greater
                 formula = fb + fa + (name,)
-                if _deepest(formula) <= _MOST_DEPTH and len(formula) <= _LONGEST:
+                if _is_held(formula):
                     return follow(builtin(plain(a), plain(b)), formula)
         return builtin(*args, **kwargs)
     return extreme

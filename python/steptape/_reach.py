@@ -19,6 +19,7 @@ from ._source import is_program_file
 
 _DEPTH = 5
 _MOST_SLOTS = 4096
+_MOST_ITEMS = 1000  # of a container that is looked into
 
 
 class Reach:
@@ -61,8 +62,7 @@ class Reach:
     def _visit_methods(self):
         """Methods that what was visited so far mentions, or that Python calls by itself."""
         while True:
-            called = [m for m in self._methods if m[0] in self.names or m[0] in _IMPLICIT or
-                      (m[0].startswith("__") and m[0] not in _OUTSIDE_STEPS)]
+            called = [m for m in self._methods if m[0] in self.names or _is_implicit(m[0])]
             self._methods = [m for m in self._methods if m not in called]
             for _, path, function, depth in called:
                 self.visit(path, function, depth)
@@ -82,9 +82,7 @@ class Reach:
         elif issubclass(kind, torch.optim.Optimizer):
             self._seen.add(id(value))
             self.optimizers[name_for(path, self.optimizers)] = value
-            for name, hooks in vars(value).items():
-                if name.endswith("_hooks") and isinstance(hooks, dict):
-                    self._visit_items(f"{path}.{name}", hooks, depth)
+            self._visit_hooks(path, value, depth)
             self._visit_class(type(value).__name__, type(value), depth)
         elif issubclass(kind, torch.Generator):
             self.generators[name_for(path, self.generators)] = value
@@ -107,12 +105,9 @@ class Reach:
         elif kind is functools.partial:
             self.visit(path, value.func, depth)
             self._visit_items(path, {**dict(enumerate(value.args)), **value.keywords}, depth)
-        elif issubclass(kind, (list, tuple)):
-            if len(value) <= 1000:
-                self._visit_items(path, dict(enumerate(value)), depth)
-        elif issubclass(kind, dict):
-            if len(value) <= 1000:
-                self._visit_items(path, dict(value), depth)
+        elif issubclass(kind, (list, tuple, dict)):
+            if len(value) <= _MOST_ITEMS:
+                self._visit_items(path, dict(value if issubclass(kind, dict) else enumerate(value)), depth)
         elif issubclass(kind, type):
             self._visit_class(path, value, depth)
         elif kind is types.ModuleType:
@@ -227,10 +222,9 @@ class Reach:
 
     def _visit_attributes(self, place, module, depth):
         """Hooks of a module and of its parameters, and plain objects that it holds."""
+        self._visit_hooks(place, module, depth)
         for name, value in list(vars(module).items()):
-            if name.endswith("_hooks") and isinstance(value, dict):
-                self._visit_items(f"{place}.{name}", value, depth)
-            elif not isinstance(value, (torch.nn.Module, torch.Tensor, dict)) and depth > 1:
+            if not isinstance(value, (torch.nn.Module, torch.Tensor, dict)) and depth > 1:
                 self.visit(f"{place}.{name}", value, depth - 2)
         for tensor in module._parameters.values():
             for name in vars(tensor) if tensor is not None else ():
@@ -238,6 +232,11 @@ class Reach:
                     self._add_slot(f"{place}.{name}", vars(tensor), name, is_global=False)
             for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
                 self._visit_items(place, getattr(tensor, hooks, None) or {}, depth)
+
+    def _visit_hooks(self, place, owner, depth):
+        for name, hooks in list(vars(owner).items()):
+            if name.endswith("_hooks") and isinstance(hooks, dict):
+                self._visit_items(f"{place}.{name}", hooks, depth)
 
     def _visit_object(self, path, value, kind, depth):
         """A plain object: its attributes are slots; those of a package's classes lead no further."""
@@ -274,10 +273,6 @@ class Reach:
 # Called when objects come and go, or shown.
 _OUTSIDE_STEPS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
                             "__repr__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"})
-# Called without being named: by torch.nn.Module, by operators and by statements.
-_IMPLICIT = frozenset({"forward", "step", "__call__", "__getitem__", "__setitem__", "__enter__", "__exit__",
-                       "__iter__", "__next__", "__len__", "__contains__", "__getattr__", "__add__", "__mul__",
-                       "__torch_function__", "backward"})
 # Plain holders of attributes.
 _CONTAINERS = frozenset({"types", "argparse"})
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
@@ -286,6 +281,12 @@ _OPAQUE_PACKAGES = frozenset({"logging", "threading", "_thread", "io", "_io", "w
 
 
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def _is_implicit(name):
+    """Whether methods of this name are called without being named: by torch, by operators and by
+    statements."""
+    return name in ("forward", "step", "backward") or (name.startswith("__") and name not in _OUTSIDE_STEPS)
 
 
 def _is_programs(module):

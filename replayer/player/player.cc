@@ -169,11 +169,8 @@ std::string PlayerStep::ambient(const std::string& name) const {
 }
 
 std::string PlayerStep::structure() const {
-  for (const trace::NamedValue& effect : impl_->variants.front()->recording().effects) {
-    const auto* list = std::get_if<trace::List>(&effect.value.data);
-    if (effect.name != "results" || list == nullptr || list->empty()) continue;
-    const auto* text = std::get_if<std::string>(&list->front().data);
-    if (text != nullptr) return *text;
+  for (const trace::Effect& effect : impl_->variants.front()->recording().effects) {
+    if (effect.name == "results") return effect.value;
   }
   return "";
 }

@@ -37,14 +37,6 @@ STEPS = 32
 LATE = 20  # a call long behind the first replay
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Training:
     """A step, what must be equal behind each call, and the arguments of each."""
 

@@ -24,15 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import steptape
+import twins
 from twins import compare
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def net():
@@ -80,32 +73,11 @@ def program(body, *parts, batch=batch, holds=(), after=None):
                            holds=lambda: list(holds), after=after or nothing)
 
 
-class Program:
-    """The body of a loop over wrapped steps; their counts added up."""
-
-    def __init__(self, body, *steps):
-        self.body, self.steps = body, steps
-
-    def __call__(self, *args, **kwargs):
-        return self.body(*args, **kwargs)
-
-    @property
-    def stats(self):
-        parts = [step.stats for step in self.steps]
-        counts = ("steps", "recorded", "trials", "replayed", "eager", "audits")
-        return {c: sum(p[c] for p in parts) for c in counts} | {
-            "refusals": [r for p in parts for r in p["refusals"]],
-            "variants": [v for p in parts for v in p["variants"]]}
-
-    def explain(self):
-        return "\n".join(step.explain() for step in self.steps)
-
-
 def wrapped(made, options):
     if not hasattr(made, "parts"):
         return steptape.wrap(made.step, **options)
     steps = [steptape.wrap(part, **options) for part in made.parts]
-    return Program(made.body(*steps), *steps)
+    return twins.Program(made.body(*steps), *steps)
 
 
 def replays(make, steps=40, share=0.9, **options):

@@ -1,4 +1,5 @@
 """Numbers that a step reads or is given: what they become later must not be what they looked like first."""
+import collections
 import math
 from types import SimpleNamespace
 
@@ -43,3 +44,49 @@ ARGUMENTS = {
 def test_a_number_argument_that_the_step_decides_by(function):
     twins.compare(lambda: SimpleNamespace(step=function, batch=lambda i: (torch.ones(2), i + 0.25),
                                           holds=lambda: []), 45)
+
+
+def test_a_number_kept_from_a_recorded_step_is_a_plain_one_afterwards():
+    """In the program's own code, outside steps and inside later ones, where the recording is another."""
+    of_twins = []
+
+    def make():
+        kept = collections.deque()
+        of_twins.append(kept)
+
+        def step(x):
+            value = x[0].item()
+            kept.append(value)
+            first = kept[0]
+            return x * (first * 2 - 1 / (first + 3) + max(first, 0.25) - -first)
+
+        return SimpleNamespace(step=step, batch=lambda i: (torch.full((2,), i + 0.5),), holds=lambda: [])
+
+    step = twins.compare(make, 12)
+    assert "host_effect" in {r["code"] for r in step.stats["refusals"]}, step.explain()
+    number = of_twins[1][1]
+    assert type(number) is not float  # else this tests nothing
+    seen = [number + 1, 1 - number, number * 2, 3 / number, number**2, -number, max(number, 1) + 0, number == 1.5,
+             number < 3, bool(number), abs(number), int(number), str(number), number // 2]
+    assert seen == [2.5, -0.5, 3.0, 3 / 1.5, 2.25, -1.5, 1.5, True, True, True, 1.5, 1, "1.5", 0.0]
+    assert all(type(value) in (float, bool, int, str) for value in seen)
+
+
+def test_a_formula_may_not_be_longer_or_deeper_than_the_engine_holds():
+    def long(x):
+        value = x[0].item()
+        for _ in range(3000):
+            value = value * 0.5 + 1.0
+        return x * value
+
+    def deep(x):
+        value = x[0].item()
+        values = [value + i for i in range(40)]
+        total = 0.0
+        for other in values:
+            total = other / (total + 1.0)
+        return x * total, x * (total if total < 2.0 else 1.0)
+
+    for function in (long, deep):
+        twins.compare(lambda f=function: SimpleNamespace(
+            step=f, batch=lambda i: (torch.full((2,), i % 5 + 0.5),), holds=lambda: []), 30)

@@ -33,14 +33,6 @@ STEPS = 48
 EDIT = 20  # the call before which the one thing changes; the step replays long before it
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Program(types.SimpleNamespace):
     """What a user's script holds: `step`, `model`, `optimizer`, and what an edit reaches for."""
 

@@ -28,14 +28,6 @@ STEPS = 40
 LATE = 20  # a call long behind the first replay
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Program(types.SimpleNamespace):
     """What a user's script holds: `step`, `held()`, which must be equal in both twins, and more."""
 

@@ -22,15 +22,6 @@ REPLAYS = {"share": 0.9}
 BATCH, CLASSES, VOCABULARY, LENGTH = 4, 10, 37, 12
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Tensors this small gain nothing from a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def adamw(*modules, lr=2e-3, **options):
     parameters = [p for module in modules for p in module.parameters()]
     return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.01, **options)

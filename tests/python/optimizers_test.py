@@ -19,19 +19,12 @@ from torch.optim import (
 )
 
 import steptape
+import twins
 from twins import compare
 
 # What may stand beside an optimizer of the user's own that does not replay: its numbers are worked
 # out by code that Steptape has no formula for.
 NO_FORMULA = {"optimizer_unsupported", "scalar_varies", "too_many_variants"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def net(bias=True):
@@ -445,26 +438,6 @@ def test_two_optimizers_over_one_model_in_one_step():
     replays(make)
 
 
-class Program:
-    """A loop's body over wrapped steps; their counts added up."""
-
-    def __init__(self, body, *steps):
-        self.body, self.steps = body, steps
-
-    def __call__(self, *args, **kwargs):
-        return self.body(*args, **kwargs)
-
-    @property
-    def stats(self):
-        parts = [step.stats for step in self.steps]
-        counts = ("steps", "recorded", "trials", "replayed", "eager", "audits")
-        return {c: sum(p[c] for p in parts) for c in counts} | {
-            "refusals": [r for p in parts for r in p["refusals"]]}
-
-    def explain(self):
-        return "\n".join(step.explain() for step in self.steps)
-
-
 def test_two_steps_each_with_its_own_optimizer_over_one_model():
     def make():
         model = net()
@@ -494,7 +467,7 @@ def test_two_steps_each_with_its_own_optimizer_over_one_model():
 
     def wrapper(made, options):
         steps = [steptape.wrap(part, **options) for part in made.parts]
-        return Program(made.in_turn(*steps), *steps)
+        return twins.Program(made.in_turn(*steps), *steps)
 
     replays(make, 90, wrapper=wrapper)
 
@@ -869,7 +842,7 @@ def update_alone(made, _options):
         assert update() is None
         return loss
 
-    return Program(body, update)
+    return twins.Program(body, update)
 
 
 @pytest.mark.parametrize("kind, options", [

@@ -137,3 +137,24 @@ def compare(make, steps=50, *, share=None, codes=None, wrapper=None, **options):
         free = stats["steps"] - stats["recorded"] - stats["trials"] - stats["audits"]
         assert free > 0 and stats["replayed"] >= share * free, step.explain()
     return step
+
+
+class Program:
+    """The body of a loop over wrapped steps; their counts added up."""
+
+    def __init__(self, body, *steps):
+        self.body, self.steps = body, steps
+
+    def __call__(self, *args, **kwargs):
+        return self.body(*args, **kwargs)
+
+    @property
+    def stats(self):
+        parts = [step.stats for step in self.steps]
+        counts = ("steps", "recorded", "trials", "replayed", "eager", "audits")
+        return {c: sum(p[c] for p in parts) for c in counts} | {
+            "refusals": [r for p in parts for r in p["refusals"]],
+            "variants": [v for p in parts for v in p["variants"]]}
+
+    def explain(self):
+        return "\n".join(step.explain() for step in self.steps)
