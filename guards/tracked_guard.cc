@@ -8,9 +8,9 @@
 namespace steptape::guards {
 namespace {
 
-using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-
-Weak weakly(const at::Tensor& tensor) { return Weak(tensor.getIntrusivePtr()); }
+TensorFacts::Weak weakly(const at::Tensor& tensor) {
+  return TensorFacts::Weak(tensor.getIntrusivePtr());
+}
 
 /// A handle that counts for nothing, of a tensor that is alive while it is looked at.
 class Borrowed {
@@ -66,13 +66,16 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
       watched.dtype = live::scalar_type_of(watched.geometry->dtype);
       watched.position = position[watched.geometry->buffer];
     }
+    facts_.add(watched.tensor, watched.is_gradient, watched.requires_grad, watched.hooks,
+               watched.geometry, watched.buffer, watched.position);
     watched_.push_back(std::move(watched));
   }
 }
 
 Verdict TrackedGuard::check(std::span<void*> memory) const {
-  for (const Watched& watched : watched_) {
-    if (Verdict verdict = check_one(watched, memory); !verdict) return verdict;
+  for (std::size_t k = 0; (k = facts_.first_broken(k, memory)) < facts_.size(); ++k) {
+    if (Verdict verdict = check_one(watched_[k], memory); !verdict) return verdict;
+    facts_.renew(k, tensor_at(k));
   }
   return {};
 }
@@ -121,13 +124,12 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   return {};
 }
 
-at::Tensor TrackedGuard::live_tensor(trace::BufferId buffer) const {
-  for (const Watched& watched : watched_) {
-    if (watched.geometry == nullptr || watched.geometry->buffer != buffer) continue;
-    const at::Tensor owner(watched.tensor.lock());
-    return watched.is_gradient ? owner.grad() : owner;
+std::int64_t TrackedGuard::position_on(trace::BufferId buffer) const {
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    const trace::Tensor* geometry = watched_[i].geometry;
+    if (geometry != nullptr && geometry->buffer == buffer) return static_cast<std::int64_t>(i);
   }
-  return {};
+  return -1;
 }
 
 std::size_t TrackedGuard::position_of(const std::string& path) const {

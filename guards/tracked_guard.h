@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "live/hooks.h"
+#include "guards/tensor_facts.h"
 #include "live/objects.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
@@ -22,12 +22,20 @@ class TrackedGuard {
 
   Verdict check(std::span<void*> memory) const;
 
-  /// The live tensor that lies on a buffer, for results that are that tensor; undefined when none
-  /// does.
-  at::Tensor live_tensor(trace::BufferId buffer) const;
+  /// Where a tensor that lies on a buffer stands in Recording::tracked; -1 when none does.
+  std::int64_t position_on(trace::BufferId buffer) const;
   /// The tensor of Recording::tracked at `position`; of a gradient, its parameter.
   at::Tensor tensor(std::size_t position) const {
     return at::Tensor(watched_[position].tensor.lock());
+  }
+  /// The same, without a handle: of one that a check has just found alive.
+  c10::TensorImpl& alive(std::size_t position) const {
+    return *watched_[position].tensor._unsafe_get_target();
+  }
+  /// The tensor of Recording::tracked at `position`, gradients too.
+  at::Tensor tensor_at(std::size_t position) const {
+    const at::Tensor owner = tensor(position);
+    return watched_[position].is_gradient ? owner.grad() : owner;
   }
   /// Where the parameter of a path stands in Recording::tracked; throws Error (internal) when there
   /// is none.
@@ -38,7 +46,7 @@ class TrackedGuard {
     std::string path;
     /// Of a gradient: the parameter. Weakly, so that a plan keeps none alive and none seems used by
     /// others.
-    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
+    TensorFacts::Weak tensor;
     bool is_gradient;
     const trace::Tensor* geometry;  ///< null: a gradient that was None
     const trace::Buffer* buffer;
@@ -48,9 +56,11 @@ class TrackedGuard {
     std::int64_t position;
   };
 
+  /// Looks again at one that is not as its fact has it, and says what differs.
   static Verdict check_one(const Watched& watched, std::span<void*> memory);
 
   std::vector<Watched> watched_;
+  mutable TensorFacts facts_;  ///< one for each
 };
 
 }  // namespace steptape::guards

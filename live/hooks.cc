@@ -7,10 +7,14 @@
 
 namespace steptape::live {
 
-Hooks hooks_of(const at::Tensor& tensor) {
-  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+Autograd autograd_of(const c10::TensorImpl& tensor) {
+  // all metadata of dense tensors is of this class, as get_autograd_meta() has it
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
   if (meta == nullptr) return {};
-  Hooks hooks;
+  Autograd found;
+  found.requires_grad = meta->requires_grad_ || meta->grad_fn_ != nullptr;
+  if (meta->grad_.defined()) found.gradient = meta->grad_.unsafeGetTensorImpl();
+  Hooks& hooks = found.hooks;
   hooks.list = meta->cpp_hooks_list_.get();
   if (meta->cpp_hooks_list_) {
     const auto& list = *meta->cpp_hooks_list_;
@@ -19,7 +23,7 @@ Hooks hooks_of(const at::Tensor& tensor) {
   }
   hooks.wrappers = meta->hooks_.size();
   hooks.after_accumulate = meta->post_acc_grad_hooks_.get();
-  return hooks;
+  return found;
 }
 
 }  // namespace steptape::live

@@ -16,6 +16,16 @@ struct Hooks {
   friend bool operator==(const Hooks&, const Hooks&) = default;
 };
 
-Hooks hooks_of(const at::Tensor& tensor);
+/// What autograd keeps of a tensor.
+struct Autograd {
+  bool requires_grad = false;
+  c10::TensorImpl* gradient = nullptr;  ///< null: None
+  Hooks hooks;
+};
+
+Autograd autograd_of(const c10::TensorImpl& tensor);
+inline Hooks hooks_of(const at::Tensor& tensor) {
+  return autograd_of(*tensor.unsafeGetTensorImpl()).hooks;
+}
 
 }  // namespace steptape::live

@@ -1,6 +1,8 @@
 #include "session/aftermath.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 
 #include "replayer/cpu/tensor_on.h"
 
@@ -38,8 +40,8 @@ bool is_read(const trace::Recording& recording, const replayer::cpu::Executor& e
   return executor.program().buffers[recording.tensors[found->tensor].buffer].last_use >= 0;
 }
 
-void bump(const at::Tensor& tensor) {
-  if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+void bump(c10::TensorImpl& tensor) {
+  if (!tensor.is_inference()) tensor.bump_version();
 }
 
 }  // namespace
@@ -52,8 +54,7 @@ std::string Aftermath::unreachable_result(const trace::Recording& recording,
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = recording.tensors[id].buffer;
     if (!is_bound(executor, buffer) || input_on(recording, buffer) >= 0) continue;
-    if (!guards.tracked().live_tensor(buffer).defined())
-      return "results[" + std::to_string(i) + "]";
+    if (guards.tracked().position_on(buffer) < 0) return "results[" + std::to_string(i) + "]";
   }
   return "";
 }
@@ -65,8 +66,9 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
   const auto moves = [&](trace::BufferId buffer) {
     return std::ranges::find(moved_versions, buffer) != moved_versions.end();
   };
-  for (const trace::ExitGradient& gradient : recording.exit_gradients) {
-    Gradient slot{guards.tracked().position_of(gradient.parameter), Gradient::Exit::kNone};
+  for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
+    const trace::ExitGradient& gradient = recording.exit_gradients[i];
+    Gradient slot{i, guards.tracked().position_of(gradient.parameter), Gradient::Exit::kNone};
     slot.is_read = is_read(recording, executor, gradient.parameter + ".grad");
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
@@ -74,14 +76,24 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
                       : Gradient::Exit::kNew;
       slot.moves_version = moves(recording.tensors[gradient.tensor].buffer);
     }
-    gradients_.push_back(std::move(slot));
+    if (slot.exit != Gradient::Exit::kInPlace || slot.moves_version) gradients_.push_back(slot);
+  }
+  std::unordered_set<std::string> dropped;
+  for (const Gradient& gradient : gradients_) {
+    if (gradient.is_dropped()) {
+      dropped.insert(recording.exit_gradients[gradient.at].parameter + ".grad");
+    }
+  }
+  for (std::size_t i = 0; i < recording.tracked.size(); ++i) {
+    if (!dropped.contains(recording.tracked[i].path)) kept_.push_back(i);
   }
   for (const std::size_t position : executor.written()) {
     const trace::BufferId buffer = executor.bound()[position];
     if (!moves(buffer)) continue;
-    if (const at::Tensor live = guards.tracked().live_tensor(buffer); live.defined()) {
+    if (const std::int64_t tracked = guards.tracked().position_on(buffer); tracked >= 0) {
       // a gradient is another tensor object in every step; its version counter is settled in place
-      if (recording.buffers[buffer].role != trace::Role::kGradient) written_.push_back(live);
+      if (recording.buffers[buffer].role == trace::Role::kGradient) continue;
+      written_.push_back(static_cast<std::size_t>(tracked));
     } else if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
       written_inputs_.push_back(static_cast<std::size_t>(input));
     }
@@ -100,37 +112,42 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
         if (recording.buffers[buffer].role == trace::Role::kGradient) {
           const auto tracked =
               std::ranges::find(recording.tracked, result.base, &trace::Tracked::tensor);
-          const auto position = static_cast<std::size_t>(tracked - recording.tracked.begin());
           result.source = Result::Source::kGradient;
-          result.live = guards.tracked().tensor(position);
+          result.tracked = static_cast<std::size_t>(tracked - recording.tracked.begin());
           returns_gradients_ = true;
         } else {
           result.source = Result::Source::kTracked;
-          result.live = guards.tracked().live_tensor(buffer);
+          result.tracked = static_cast<std::size_t>(guards.tracked().position_on(buffer));
         }
       }
     }
     results_.push_back(std::move(result));
   }
-  for (const recorder::Identity& identity : identities_) {
-    const bool tracked = identity.of == recorder::Identity::Of::kTracked;
-    tracked_results_.push_back(tracked ? guards.tracked().tensor(identity.position) : at::Tensor());
-  }
 }
 
 void Aftermath::drop_gradients() const {
   for (const Gradient& gradient : gradients_) {
-    if (gradient.exit == Gradient::Exit::kInPlace || gradient.is_read) continue;
-    guards_.tracked().tensor(gradient.parameter).mutable_grad().reset();
+    if (!gradient.is_dropped()) continue;
+    guards_.tracked().alive(gradient.parameter).mutable_grad().reset();
   }
+}
+
+std::vector<c10::Storage> Aftermath::kept_memory() const {
+  std::vector<c10::Storage> storages;
+  for (const std::size_t position : kept_) {
+    const at::Tensor tensor = guards_.tracked().tensor_at(position);
+    if (tensor.defined() && tensor.has_storage()) storages.push_back(tensor.storage());
+  }
+  return storages;
 }
 
 std::vector<at::Tensor> Aftermath::gradients_at_entry() const {
   std::vector<at::Tensor> gradients;
   if (!returns_gradients_) return gradients;
   for (const Result& result : results_) {
-    gradients.push_back(result.source == Result::Source::kGradient ? result.live.grad()
-                                                                   : at::Tensor());
+    gradients.push_back(result.source == Result::Source::kGradient
+                            ? guards_.tracked().tensor_at(result.tracked)
+                            : at::Tensor());
   }
   return gradients;
 }
@@ -138,24 +155,25 @@ std::vector<at::Tensor> Aftermath::gradients_at_entry() const {
 std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
                                           std::span<const live::Argument> arguments,
                                           const std::vector<at::Tensor>& gradients_at_entry) const {
-  for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    const at::Tensor parameter = guards_.tracked().tensor(gradients_[i].parameter);
-    at::Tensor& gradient = parameter.mutable_grad();
-    switch (gradients_[i].exit) {
+  for (const Gradient& slot : gradients_) {
+    at::Tensor& gradient = guards_.tracked().alive(slot.parameter).mutable_grad();
+    switch (slot.exit) {
       case Gradient::Exit::kNone:
         if (gradient.defined()) gradient.reset();
         break;
       case Gradient::Exit::kNew:
-        gradient = std::move(outcome.gradients[i]);
+        gradient = std::move(outcome.gradients[slot.at]);
         break;
       case Gradient::Exit::kInPlace:
-        if (gradients_[i].moves_version) bump(gradient);
+        bump(*gradient.unsafeGetTensorImpl());
         break;
     }
   }
   guards_.optimizers().advance();
-  for (const at::Tensor& tensor : written_) bump(tensor);
-  for (const std::size_t input : written_inputs_) bump(arguments[input].tensor);
+  for (const std::size_t tracked : written_) bump(guards_.tracked().alive(tracked));
+  for (const std::size_t input : written_inputs_) {
+    bump(*arguments[input].tensor.unsafeGetTensorImpl());
+  }
   for (std::size_t i = 0; i < results_.size(); ++i) {
     outcome.results[i] = result_of(i, outcome.results, arguments, gradients_at_entry);
   }
@@ -170,7 +188,7 @@ at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& resu
     case recorder::Identity::Of::kArgument:
       return arguments[identities_[index].position].tensor;
     case recorder::Identity::Of::kTracked:
-      return tracked_results_[index];
+      return guards_.tracked().tensor(identities_[index].position);
     case recorder::Identity::Of::kResult:
       return results[identities_[index].position];
     case recorder::Identity::Of::kNothing:
@@ -182,7 +200,7 @@ at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& resu
     case Result::Source::kInput:
       return alias_of(arguments[result.input].tensor, result);
     case Result::Source::kTracked:
-      return alias_of(result.live, result);
+      return alias_of(guards_.tracked().tensor(result.tracked), result);
     case Result::Source::kGradient:
       return alias_of(gradients_at_entry[index], result);
   }

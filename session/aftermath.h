@@ -32,6 +32,9 @@ class Aftermath {
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
   void drop_gradients() const;
 
+  /// All memory of tracked tensors but that of gradients so dropped, to hold on to.
+  std::vector<c10::Storage> kept_memory() const;
+
   /// By result, the gradient in whose memory it lies, as it is before the replay: gradients are
   /// other tensors in every call. Empty when no result lies in one.
   std::vector<at::Tensor> gradients_at_entry() const;
@@ -42,16 +45,19 @@ class Aftermath {
                                  const std::vector<at::Tensor>& gradients_at_entry) const;
 
  private:
+  /// What happens to one at the end of each step; the others stay as they are.
   struct Gradient {
+    std::size_t at;         ///< in Recording::exit_gradients
     std::size_t parameter;  ///< its position in Recording::tracked
     enum class Exit { kNone, kNew, kInPlace } exit;
     bool moves_version = false;
     bool is_read = false;  ///< by an op of the plan, or by what the user gets
+    bool is_dropped() const { return exit != Exit::kInPlace && !is_read; }
   };
   struct Result {
     enum class Source { kPlan, kInput, kTracked, kGradient } source = Source::kPlan;
-    std::size_t input = 0;  ///< the argument in whose memory it lies
-    at::Tensor live;        ///< the tracked tensor in whose memory it lies; or whose gradient
+    std::size_t input = 0;    ///< the argument in whose memory it lies
+    std::size_t tracked = 0;  ///< the tensor of Recording::tracked in whose memory it lies
     trace::TensorId tensor = trace::kNoTensor;
     trace::TensorId base = trace::kNoTensor;  ///< what the input or live tensor is in the recording
   };
@@ -64,12 +70,12 @@ class Aftermath {
   const trace::Recording& recording_;
   const guards::GuardSet& guards_;
   std::vector<Gradient> gradients_;
-  std::vector<at::Tensor> written_;
+  std::vector<std::size_t> written_;  ///< of Recording::tracked
+  std::vector<std::size_t> kept_;     ///< of Recording::tracked: all but dropped gradients
   std::vector<std::size_t> written_inputs_;
   std::vector<Result> results_;
   bool returns_gradients_ = false;
   std::vector<recorder::Identity> identities_;
-  std::vector<at::Tensor> tracked_results_;  ///< by result; the tracked tensor that it is
 };
 
 }  // namespace steptape::session

@@ -32,6 +32,9 @@ struct SessionState {
   void step_optimizer(torch::optim::Optimizer& optimizer);
   /// The path of a tracked optimizer, or "".
   std::string path_of(const torch::optim::Optimizer& optimizer) const;
+  /// Runs a function without a lock of the front end's that a call is made under and that others
+  /// wait for. Empty: there is none.
+  std::function<void(const std::function<void()>&)> without_lock;
   std::vector<std::string> invalidations;  ///< why, in order
   std::string trace_problem;               ///< why the trace could not be written
   bool started = false;                    ///< a step was called: nothing more may be tracked

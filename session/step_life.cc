@@ -1,6 +1,7 @@
 #include "session/step_life.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "replayer/analysis/refusals.h"
 #include "replayer/optimizers/optimizers.h"
@@ -10,8 +11,6 @@
 #include "session/followed_numbers.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
-#include "trace/compare.h"
-#include "trace/entry.h"
 #include "trace/refusals.h"
 
 namespace steptape::session {
@@ -126,11 +125,12 @@ recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth 
 std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argument>& arguments,
                                                   const guards::Declared& declared,
                                                   const Eager& eager) {
-  std::vector<const Variant*> tried;
-  while (Variant* variant = find_variant(arguments, declared, tried)) {
+  Variants::Tried tried;
+  while (Variant* variant = variants_.find(arguments, declared, tried, stats_.steps, entry_,
+                                           stats_.last_verdict)) {
     Run outcome = run(*variant, arguments, eager);
     if (outcome.is_done) {
-      forgive(tried);
+      variants_.forgive(tried);
       return std::move(outcome.results);
     }
     tried.push_back(variant);
@@ -142,21 +142,6 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
   }
   record_or_run(arguments, declared, eager);
   return std::nullopt;
-}
-
-Variant* StepLife::find_variant(const std::vector<live::Argument>& arguments,
-                                const guards::Declared& declared,
-                                const std::vector<const Variant*>& tried) {
-  Verdict newest = tried.empty() ? Verdict() : stats_.last_verdict;
-  for (const auto& variant : variants_) {
-    if (std::ranges::find(tried, variant.get()) != tried.end()) continue;
-    if (stats_.steps < variant->resumes_at) continue;
-    Verdict verdict = variant->guards->check(arguments, declared, entry_);
-    if (verdict) return variant.get();
-    newest = std::move(verdict);
-  }
-  stats_.last_verdict = std::move(newest);
-  return nullptr;
 }
 
 StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>& arguments,
@@ -192,10 +177,30 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
   return {true, std::nullopt};
 }
 
+replayer::cpu::Outcome StepLife::execute(Variant& variant) {
+  const auto run = [&] {
+    return variant.executor->run(entry_.memory, entry_.leaves,
+                                 [&variant] { variant.aftermath->drop_gradients(); });
+  };
+  if (!session_->without_lock) return run();
+  // a short one is over before anyone who waits would be woken
+  constexpr std::chrono::milliseconds kLong{1};
+  const auto start = std::chrono::steady_clock::now();
+  replayer::cpu::Outcome outcome;
+  if (variant.last_run > kLong) {
+    // others may take tensors out of the program's objects while they run
+    const std::vector<c10::Storage> held = variant.aftermath->kept_memory();
+    session_->without_lock([&] { outcome = run(); });
+  } else {
+    outcome = run();
+  }
+  variant.last_run = std::chrono::steady_clock::now() - start;
+  return outcome;
+}
+
 pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argument>& arguments) {
   const std::vector<at::Tensor> gradients = variant.aftermath->gradients_at_entry();
-  replayer::cpu::Outcome outcome = variant.executor->run(
-      entry_.memory, entry_.leaves, [&variant] { variant.aftermath->drop_gradients(); });
+  replayer::cpu::Outcome outcome = execute(variant);
   ++variant.replays;
   pack::Results results;
   for (std::size_t i = 0; i < outcome.numbers.size(); ++i) {
@@ -210,47 +215,13 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
   return results;
 }
 
-// Variants that take turns by what the step reads are undone for each other, and that is well.
-void StepLife::forgive(const std::vector<const Variant*>& tried) {
-  for (const auto& variant : variants_) {
-    if (std::ranges::find(tried, variant.get()) != tried.end() && variant->changes > 0) {
-      --variant->changes;
-    }
-  }
-}
-
-// What the eager step did in place of the plan was not recorded: the next calls may be.
-void StepLife::step_aside(Variant& variant, const replayer::cpu::Changed& changed) {
-  constexpr std::uint64_t kCalls = 4;
-  // another shape is no other way that the program may take again
-  if (changed.code == RefusalCode::kHostRead) variant.resumes_at = stats_.steps + kCalls;
-}
-
-/// A variant that stepped aside does what was recorded since.
-bool StepLife::resumes(const trace::Recording& recording) {
-  for (const auto& variant : variants_) {
-    if (stats_.steps >= variant->resumes_at) continue;
-    if (!trace::same_entry(*variant->eager_recording, recording, trace::Numbers::kAny)) continue;
-    if (trace::first_difference(*variant->eager_recording, recording)) continue;
-    variant->resumes_at = 0;
-    return true;
-  }
-  return false;
-}
-
-// The run was undone: the program took another way. The plan that was right most often comes first.
+// The run was undone: the program took another way.
 void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& changed) {
-  constexpr std::uint64_t kPatience = 8;
-  ++variant.changes;
   stats_.last_verdict = {"op", "as in the recording", changed.what()};
-  if (variant.changes > std::max(kPatience, variant.replays / 4)) {
-    drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
-                                                 std::to_string(variant.changes) +
-                                                 " runs were undone for it"));
-    return;
-  }
-  std::ranges::stable_sort(variants_, std::greater<>(),
-                           [](const auto& other) { return other->replays; });
+  if (!variants_.note_change(variant)) return;
+  drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
+                                               std::to_string(variant.changes) +
+                                               " runs were undone for it"));
 }
 
 void StepLife::run_eagerly(const Eager& eager) {
@@ -291,7 +262,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     drop(variant,
          make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
-    step_aside(variant, *verified.changed);
+    Variants::step_aside(variant, *verified.changed, stats_.steps);
     note_change(variant, *verified.changed);
   } else if (verified.is_wrong()) {
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
@@ -310,7 +281,7 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   const Verified verified = verify(variant, eager);
   ++(verified.skipped ? stats_.eager : stats_.audits);
   if (verified.changed) {
-    step_aside(variant, *verified.changed);
+    Variants::step_aside(variant, *verified.changed, stats_.steps);
     note_change(variant, *verified.changed);
     return;
   }
@@ -406,9 +377,11 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
 }
 
 void StepLife::make_plan(recorder::Recorded recorded) {
-  if (resumes(recorded.recording)) return;
+  if (variants_.resumes(recorded.recording, stats_.steps)) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
-  if (refusals.empty() && variants_.size() >= session_->options.max_variants) drop_oldest();
+  if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
+    variants_.drop_long_unused(stats_.steps);
+  }
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
     refusals.push_back(make_refusal(RefusalCode::kTooManyVariants,
                                     "there are " + std::to_string(variants_.size()) +
@@ -430,7 +403,7 @@ void StepLife::make_plan(recorder::Recorded recorded) {
           {make_refusal(RefusalCode::kUnreplayableOp, path + " is a tensor that nobody tracked")});
       return;
     }
-    variants_.push_back(std::move(variant));
+    variants_.add(std::move(variant));
   } catch (const std::exception& error) {
     refuse({make_refusal(RefusalCode::kUnreplayableOp,
                          std::string("no plan could be made: ") + error.what())});
@@ -438,7 +411,7 @@ void StepLife::make_plan(recorder::Recorded recorded) {
 }
 
 void StepLife::drop(const Variant& variant, Refusal refusal) {
-  std::erase_if(variants_, [&](const auto& other) { return other.get() == &variant; });
+  variants_.drop(variant);
   refuse({std::move(refusal)});
 }
 
@@ -460,17 +433,6 @@ void StepLife::count(const Refusal& refusal) {
     return;
   }
   stats_.refusals.push_back({refusal, 1});
-}
-
-// A step of a model whose state was replaced, or whose shapes moved on, leaves variants behind that
-// no call will fit again.
-void StepLife::drop_oldest() {
-  constexpr std::uint64_t kLongUnused = 64;
-  const auto oldest = std::ranges::min_element(
-      variants_, {}, [](const auto& variant) { return variant->last_use; });
-  if (oldest != variants_.end() && (*oldest)->last_use + kLongUnused < stats_.steps) {
-    variants_.erase(oldest);
-  }
 }
 
 // The step that is under way may be the one that says so.

@@ -11,7 +11,7 @@
 #include "session/deferred.h"
 #include "session/exclusive_use.h"
 #include "session/probing.h"
-#include "session/variant.h"
+#include "session/variants.h"
 #include "session/verification.h"
 #include "steptape/error.h"
 #include "steptape/session.h"
@@ -46,21 +46,17 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
  private:
   std::optional<pack::Results> call_alone(const std::vector<live::Argument>& arguments,
                                           const guards::Declared& declared, const Eager& eager);
-  /// A variant whose guards hold, but for those that were tried in this call.
-  Variant* find_variant(const std::vector<live::Argument>& arguments,
-                        const guards::Declared& declared, const std::vector<const Variant*>& tried);
   struct Run {
     bool is_done;  ///< false: nothing happened, everything is as before
     std::optional<pack::Results> results;
   };
   Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
-  void forgive(const std::vector<const Variant*>& tried);
-  void step_aside(Variant& variant, const replayer::cpu::Changed& changed);
-  bool resumes(const trace::Recording& recording);
   void note_change(Variant& variant, const replayer::cpu::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);
   Verified verify(Variant& variant, const Eager& eager);
+  /// Runs the plan on what the guards found.
+  replayer::cpu::Outcome execute(Variant& variant);
   pack::Results replay(Variant& variant, const std::vector<live::Argument>& arguments);
   /// Of the optimizers that it steps.
   std::vector<std::string> paths_of(const Deferred& deferred) const;
@@ -73,7 +69,6 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
               const Eager& eager);
   void make_plan(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
-  void drop_oldest();
   void run_deferred();
   void note_verified(Variant& variant);
   void keep_or_put_back();
@@ -86,7 +81,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   std::string place_;
   Probing probing_;
   std::optional<trace::Recording> warm_up_;
-  std::vector<std::unique_ptr<Variant>> variants_;
+  Variants variants_;
   guards::Entry entry_;          ///< of the call that is under way
   bool must_restart_ = false;    ///< invalidate() was called inside the call that is under way
   Variant* verified_ = nullptr;  ///< by the call that is under way: its state is to be kept

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -34,6 +35,7 @@ struct Variant {
   std::uint64_t changes = 0;   ///< runs that were undone in the middle, because something differed
   /// Not tried before this call: a trial was undone so, and another recording may fit better.
   std::uint64_t resumes_at = 0;
+  std::chrono::nanoseconds last_run{0};  ///< how long the newest replay took, if that is looked at
   std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
   double largest_ulps = -1;
   Deferred deferred = {};  ///< of the newest call that ran the function

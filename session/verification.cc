@@ -41,7 +41,9 @@ class Verification {
       regions_.push_back({entry.memory[position], recording_.buffers[id].bytes});
       // the eager step may drop a gradient that the plan wrote in place
       if (recording_.buffers[id].role == trace::Role::kGradient) {
-        kept_.push_back(variant_.guards->tracked().live_tensor(id).storage());
+        const guards::TrackedGuard& tracked = variant_.guards->tracked();
+        const auto at = static_cast<std::size_t>(tracked.position_on(id));
+        kept_.push_back(tracked.tensor_at(at).storage());
       }
     }
   }

@@ -50,24 +50,17 @@ DictWatch::DictWatch(Roots& roots, PyObject* dict, RuleOf rule_of) : rule_of_(ru
 bool DictWatch::same(PyObject* dict) const {
   if (dict == nullptr) return entries_.empty();
   if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(entries_.size())) return false;
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  std::size_t i = 0;
-  bool in_order = true;
-  for (Py_ssize_t at = 0; in_order && PyDict_Next(dict, &at, &key, &value) != 0; ++i) {
-    const Entry& entry = entries_[i];
-    // names of attributes are interned
-    if (entry.key.get() != key) {
-      in_order = false;
-    } else if (entry.rule != Rule::kSkip && !entry.plain.same(value)) {
-      return false;
-    }
-  }
-  if (in_order) return true;
-  return std::ranges::all_of(entries_, [dict](const Entry& entry) {
+  if (const auto remembered = memo_.same(dict)) return *remembered;
+  memo_.begin();
+  for (const Entry& entry : entries_) {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
-    return found != nullptr && (entry.rule == Rule::kSkip || entry.plain.same(found));
-  });
+    if (found == nullptr) return false;
+    if (entry.rule == Rule::kSkip) continue;
+    if (!entry.plain.same(found)) return false;
+    memo_.add(entry.plain, found);
+  }
+  memo_.keep(dict);
+  return true;
 }
 
 std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {

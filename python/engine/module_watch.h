@@ -39,6 +39,7 @@ class DictWatch {
 
   RuleOf rule_of_;
   std::vector<Entry> entries_;
+  mutable DictMemo memo_;
 };
 
 /// Class and attributes of an object, as a verdict with `path` before what differs.

@@ -1,5 +1,7 @@
 #include "python/engine/optimizer_watch.h"
 
+#include <algorithm>
+
 namespace steptape::python {
 namespace {
 
@@ -48,8 +50,7 @@ OptimizerWatch::OptimizerWatch(Roots& roots, TypeWatches& types, PyObject* optim
     for (Py_ssize_t g = 0; g < groups_; ++g) {
       PyObject* group = PyList_GET_ITEM(groups, g);
       if (!PyDict_Check(group)) continue;
-      add_dict(roots, {".param_groups[" + std::to_string(g) + "]", {}, g, PyDict_Size(group), {}},
-               group);
+      add_dict(roots, ".param_groups[" + std::to_string(g) + "]", g, nullptr, group);
     }
   }
   if (PyObject* state = state_of(optimizer)) {
@@ -59,17 +60,22 @@ OptimizerWatch::OptimizerWatch(Roots& roots, TypeWatches& types, PyObject* optim
     for (Py_ssize_t at = 0; PyDict_Next(state, &at, &key, &value) != 0;) {
       if (!PyDict_Check(value)) continue;
       const std::string path = is_tensor(key) ? path_of(tensor_of(key)) : shown(key);
-      add_dict(roots, {".state[" + path + "]", Root(roots, key), -1, PyDict_Size(value), {}},
-               value);
+      add_dict(roots, ".state[" + path + "]", -1, key, value);
     }
   }
-  find_dicts();
   recorded_.resize(numbers_.size());
+  newest_.resize(numbers_.size());
   read(recorded_);
 }
 
-void OptimizerWatch::add_dict(Roots& roots, Fixed made, PyObject* dict) {
-  Fixed& fixed = fixed_.emplace_back(std::move(made));
+void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, PyObject* parameter,
+                              PyObject* dict) {
+  Fixed& fixed = fixed_.emplace_back();
+  fixed.path = std::move(path);
+  if (parameter != nullptr) fixed.key = Root(roots, parameter);
+  fixed.group = group;
+  fixed.size = PyDict_GET_SIZE(dict);
+  fixed.first = numbers_.size();
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
@@ -96,6 +102,7 @@ void OptimizerWatch::add_dict(Roots& roots, Fixed made, PyObject* dict) {
 
 void OptimizerWatch::add_number(Roots& roots, const std::string& path, PyObject* key,
                                 Py_ssize_t item, PyObject* value) {
+  ++fixed_.back().numbers;
   numbers_.push_back({fixed_.size() - 1, Root(roots, key), item, PyLong_CheckExact(value) != 0});
   names_.push_back(path);
 }
@@ -103,13 +110,18 @@ void OptimizerWatch::add_number(Roots& roots, const std::string& path, PyObject*
 void OptimizerWatch::find_dicts() const {
   PyObject* groups = groups_of(optimizer_.get());
   PyObject* state = state_of(optimizer_.get());
-  dicts_.assign(fixed_.size(), nullptr);
+  dicts_.resize(fixed_.size());
   std::size_t k = 0;
   for (; k < fixed_.size() && fixed_[k].key.get() == nullptr; ++k) {
+    dicts_[k] = nullptr;
     if (groups == nullptr || fixed_[k].group >= PyList_GET_SIZE(groups)) continue;
     PyObject* dict = PyList_GET_ITEM(groups, fixed_[k].group);
     if (PyDict_Check(dict)) dicts_[k] = dict;
   }
+  const std::uint64_t version = state == nullptr ? 0 : version_of(state);
+  if (version != 0 && version == state_version_) return;
+  state_version_ = version;
+  std::fill(dicts_.begin() + static_cast<std::ptrdiff_t>(k), dicts_.end(), nullptr);
   // by its place and not by its key: a look-up would call Tensor.__hash__, which is Python
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -130,13 +142,40 @@ PyObject* OptimizerWatch::value_of(const Number& number) const {
 }
 
 bool OptimizerWatch::read(std::span<double> values) const {
-  for (std::size_t k = 0; k < numbers_.size(); ++k) {
+  if (numbers_.empty()) return true;
+  find_dicts();
+  for (std::size_t k = 0; k < fixed_.size(); ++k) {
+    if (fixed_[k].numbers == 0) continue;
+    const std::uint64_t version = dicts_[k] == nullptr ? 0 : version_of(dicts_[k]);
+    if (version != 0 && version == fixed_[k].version) continue;
+    fixed_[k].version = 0;
+    if (!read_numbers(fixed_[k])) return false;
+    fixed_[k].version = version;
+  }
+  std::ranges::copy(newest_, values.begin());
+  return true;
+}
+
+bool OptimizerWatch::read_numbers(const Fixed& fixed) const {
+  for (std::size_t k = fixed.first; k < fixed.first + fixed.numbers; ++k) {
     PyObject* value = value_of(numbers_[k]);
     if (!is_number(value) || (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
       return false;
     }
-    values[k] = number(value);
+    newest_[k] = number(value);
   }
+  return true;
+}
+
+bool OptimizerWatch::same_entries(Fixed& fixed, PyObject* dict) {
+  if (const auto remembered = fixed.memo.same(dict)) return *remembered;
+  fixed.memo.begin();
+  for (const auto& [name, plain] : fixed.entries) {
+    PyObject* item = PyDict_GetItemWithError(dict, name.get());
+    if (!plain.same(item)) return false;
+    fixed.memo.add(plain, item);
+  }
+  fixed.memo.keep(dict);
   return true;
 }
 
@@ -153,12 +192,13 @@ Verdict OptimizerWatch::check() const {
   if (states != state_) return {".state.size", std::to_string(state_), std::to_string(states)};
   find_dicts();
   for (std::size_t k = 0; k < fixed_.size(); ++k) {
-    const Fixed& fixed = fixed_[k];
+    Fixed& fixed = fixed_[k];
     PyObject* now = dicts_[k];
     if (now == nullptr) return {fixed.path, "there", "gone"};
     if (PyDict_GET_SIZE(now) != fixed.size) {
       return {fixed.path + ".size", std::to_string(fixed.size), std::to_string(PyDict_Size(now))};
     }
+    if (same_entries(fixed, now)) continue;
     for (const auto& [name, plain] : fixed.entries) {
       PyObject* item = PyDict_GetItemWithError(now, name.get());
       if (plain.same(item)) continue;

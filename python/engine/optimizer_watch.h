@@ -36,17 +36,25 @@ class OptimizerWatch {
   struct Fixed {
     std::string path;
     Root key;  ///< of a state: the parameter; null for a group
-    Py_ssize_t group;
-    Py_ssize_t size;
+    Py_ssize_t group = -1;
+    Py_ssize_t size = 0;
     std::vector<std::pair<Root, Plain>> entries;
+    std::size_t numbers = 0;  ///< how many of `numbers_` stand in it, from `first` on
+    std::size_t first = 0;
+    DictMemo memo;              ///< of the entries
+    std::uint64_t version = 0;  ///< of the dict when its numbers were read
   };
 
-  void add_dict(Roots& roots, Fixed fixed, PyObject* dict);
+  void add_dict(Roots& roots, std::string path, Py_ssize_t group, PyObject* parameter,
+                PyObject* dict);
   void add_number(Roots& roots, const std::string& path, PyObject* key, Py_ssize_t item,
                   PyObject* value);
   /// The dicts as they are now; null for one that is gone. They may have been replaced by equal
   /// ones.
   void find_dicts() const;
+  static bool same_entries(Fixed& fixed, PyObject* dict);
+  /// Into `newest_`; false when one is of another kind, or gone.
+  bool read_numbers(const Fixed& fixed) const;
   PyObject* value_of(const Number& number) const;
 
   Root optimizer_;
@@ -54,9 +62,11 @@ class OptimizerWatch {
   bool is_torchs_own_;
   DictWatch attributes_;
   Py_ssize_t groups_ = 0, state_ = 0;
-  std::vector<Fixed> fixed_;
-  mutable std::vector<PyObject*> dicts_;  ///< one for each of `fixed_`, of the newest look
+  mutable std::vector<Fixed> fixed_;
+  mutable std::vector<PyObject*> dicts_;     ///< one for each of `fixed_`, of the newest look
+  mutable std::uint64_t state_version_ = 0;  ///< of the dict of state at that look
   std::vector<Number> numbers_;
+  mutable std::vector<double> newest_;  ///< what was read last of each number
   std::vector<double> recorded_;
   std::vector<std::string> names_;
 };

@@ -1,5 +1,6 @@
 #include "python/engine/plain.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <utility>
@@ -207,8 +208,9 @@ bool Plain::same(PyObject* now) const {
     case Kind::kDeque:
       return now != nullptr && is_deque(now) && same_items(list_of(now).ptr());
     case Kind::kSet:
-      return now != nullptr && PyAnySet_CheckExact(now) && holds_plain_items(now) &&
-             equal(before, now);
+      return now != nullptr && PyAnySet_CheckExact(now) &&
+             PySet_GET_SIZE(now) == PySet_GET_SIZE(before) &&
+             (PySet_GET_SIZE(now) == 0 || (holds_plain_items(now) && equal(before, now)));
     case Kind::kDict:
       return now != nullptr && PyDict_Check(now) && same_dict(now);
     case Kind::kObject:
@@ -222,6 +224,34 @@ bool Plain::same(PyObject* now) const {
   return false;
 }
 
+bool Plain::is_mutable() const {
+  switch (kind_) {
+    case Kind::kIdentity:
+    case Kind::kTensor:
+    case Kind::kInteger:
+    case Kind::kReal:
+    case Kind::kText:
+      return false;
+    case Kind::kTuple:
+      return std::ranges::any_of(items_, &Plain::is_mutable);
+    case Kind::kList:
+    case Kind::kDeque:
+    case Kind::kSet:
+    case Kind::kDict:
+    case Kind::kObject:
+    case Kind::kHooks:
+    case Kind::kLength:
+      break;
+  }
+  return true;
+}
+
+const DictMemo* Plain::memo_of(PyObject* now) const {
+  const bool is_dict =
+      now != nullptr && PyDict_Check(now) && (kind_ == Kind::kDict || kind_ == Kind::kHooks);
+  return is_dict && memo_.is_of(now) ? &memo_ : nullptr;
+}
+
 bool Plain::same_items(PyObject* now) const {
   if (PySequence_Fast_GET_SIZE(now) != length_) return false;
   for (Py_ssize_t i = 0; i < length_; ++i) {
@@ -231,10 +261,14 @@ bool Plain::same_items(PyObject* now) const {
 }
 
 bool Plain::same_dict(PyObject* now) const {
-  if (PyDict_Size(now) != length_) return false;
-  if (length_ == 0) return true;
+  if (now == nullptr || PyDict_GET_SIZE(now) != length_) return false;
+  if (const auto remembered = memo_.same(now)) return *remembered;
+  memo_.begin();
   const auto same_entry = [this](std::size_t i, PyObject* key, PyObject* item) {
-    return (kind_ == Kind::kHooks || same_key(keys_[i].get(), key)) && items_[i].same(item);
+    if (kind_ != Kind::kHooks && !same_key(keys_[i].get(), key)) return false;
+    if (!items_[i].same(item)) return false;
+    memo_.add(items_[i], item);
+    return true;
   };
   std::size_t i = 0;
   if (has_own_order(now)) {
@@ -248,6 +282,7 @@ bool Plain::same_dict(PyObject* now) const {
   for (Py_ssize_t at = 0; PyDict_Next(now, &at, &key, &item) != 0; ++i) {
     if (!same_entry(i, key, item)) return false;
   }
+  memo_.keep(now);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "python/engine/dict_memo.h"
 #include "python/engine/python.h"
 #include "python/engine/roots.h"
 
@@ -30,6 +31,11 @@ class Plain {
   static Plain members(Roots& roots, PyObject* dict);
 
   bool same(PyObject* now) const;
+  /// Whether its content may change while the object stays the same one.
+  bool is_mutable() const;
+  /// Where the value is the dict `now`, which was just found as it was: what remembers that, or
+  /// null.
+  const DictMemo* memo_of(PyObject* now) const;
   /// The first place where `now` differs, which it does.
   Change change(PyObject* now) const;
 
@@ -66,6 +72,7 @@ class Plain {
   Py_ssize_t length_ = 0;
   std::vector<Root> keys_;
   std::vector<Plain> items_;
+  mutable DictMemo memo_;  ///< of a dict
 };
 
 }  // namespace steptape::python

@@ -129,7 +129,13 @@ struct Step::Note {
   Root assignments;  ///< what Tracked::assign_again was given, or null
 };
 
-Step::Step(const py::dict& options) { session_.options = options_of(options); }
+Step::Step(const py::dict& options) {
+  session_.options = options_of(options);
+  session_.without_lock = [](const std::function<void()>& run) {
+    const py::gil_scoped_release released;
+    run();
+  };
+}
 
 Step::~Step() {
   if (life_ != nullptr) life_->orphan();

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import types
 import weakref
 
@@ -503,6 +504,37 @@ def test_two_threads_call_one_step():
     assert done[0] + done[1] > 0
     assert total.tolist() == [12 + sum(done)] * 4
     step(torch.ones(4, dtype=torch.int64))
+
+
+def test_other_threads_run_while_a_long_replay_does():
+    """Data loaders and loggers are threads: a replay that takes long lets them have the interpreter."""
+    a, b = torch.randn(700, 700), torch.randn(700, 700)
+    step = steptape.wrap(lambda a: ((a @ b) @ b) @ b, verify={"first": True, "rate": 0.0})
+    for _ in range(8):
+        step(a)
+    turns, done = [0], threading.Event()
+
+    def take_turns():
+        while not done.is_set():
+            turns[0] += 1
+            time.sleep(1e-4)  # lets go by itself
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=take_turns, daemon=True)
+    thread.start()
+    try:
+        sys.setswitchinterval(60.0)  # nobody is made to let go
+        replayed, taken = step.stats["replayed"], 0
+        for _ in range(20):
+            before = turns[0]
+            step(a)
+            taken += turns[0] - before
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join(60)
+    assert step.stats["replayed"] == replayed + 20, step.explain()
+    assert taken > 0
 
 
 def test_two_threads_have_a_step_each():

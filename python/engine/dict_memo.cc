@@ -1,0 +1,45 @@
+#include "python/engine/dict_memo.h"
+
+#include "python/engine/plain.h"
+
+namespace steptape::python {
+
+std::uint64_t version_of(PyObject* dict) {
+#if PY_VERSION_HEX < 0x030C0000
+  return reinterpret_cast<const PyDictObject*>(dict)->ma_version_tag;
+#else
+  // from 3.12 on a store to an attribute need not count
+  static_cast<void>(dict);
+  return 0;
+#endif
+}
+
+std::optional<bool> DictMemo::same(PyObject* dict) const {
+  if (version_ == 0 || version_ != version_of(dict)) return std::nullopt;
+  for (const auto& [inner, version] : dicts_) {
+    if (version_of(inner) != version) return std::nullopt;
+  }
+  for (const auto& [plain, now] : nested_) {
+    if (!plain->same(now)) return false;
+  }
+  return true;
+}
+
+void DictMemo::add(const Plain& plain, PyObject* now) {
+  if (!plain.is_mutable()) return;
+  const DictMemo* inner = plain.memo_of(now);
+  if (inner == nullptr) {
+    nested_.emplace_back(&plain, now);
+    return;
+  }
+  dicts_.emplace_back(now, inner->version_);
+  dicts_.insert(dicts_.end(), inner->dicts_.begin(), inner->dicts_.end());
+  nested_.insert(nested_.end(), inner->nested_.begin(), inner->nested_.end());
+}
+
+void DictMemo::keep(PyObject* dict) {
+  // the order of an OrderedDict may change and be no change of the dict
+  if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) <= 1) version_ = version_of(dict);
+}
+
+}  // namespace steptape::python

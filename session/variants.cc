@@ -1,0 +1,77 @@
+#include "session/variants.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "trace/compare.h"
+#include "trace/entry.h"
+
+namespace steptape::session {
+namespace {
+
+bool is_among(const Variants::Tried& tried, const Variant& variant) {
+  return std::ranges::find(tried, &variant) != tried.end();
+}
+
+}  // namespace
+
+Variant* Variants::find(const std::vector<live::Argument>& arguments,
+                        const guards::Declared& declared, const Tried& tried, std::uint64_t now,
+                        guards::Entry& entry, Verdict& verdict) {
+  Verdict newest = tried.empty() ? Verdict() : verdict;
+  for (const auto& variant : variants_) {
+    if (is_among(tried, *variant) || now < variant->resumes_at) continue;
+    Verdict found = variant->guards->check(arguments, declared, entry);
+    if (found) return variant.get();
+    newest = std::move(found);
+  }
+  verdict = std::move(newest);
+  return nullptr;
+}
+
+void Variants::forgive(const Tried& tried) {
+  for (const auto& variant : variants_) {
+    if (is_among(tried, *variant) && variant->changes > 0) --variant->changes;
+  }
+}
+
+void Variants::step_aside(Variant& variant, const replayer::cpu::Changed& changed,
+                          std::uint64_t now) {
+  constexpr std::uint64_t kCalls = 4;
+  // another shape is no other way that the program may take again
+  if (changed.code == RefusalCode::kHostRead) variant.resumes_at = now + kCalls;
+}
+
+bool Variants::resumes(const trace::Recording& recording, std::uint64_t now) {
+  for (const auto& variant : variants_) {
+    if (now >= variant->resumes_at) continue;
+    if (!trace::same_entry(*variant->eager_recording, recording, trace::Numbers::kAny)) continue;
+    if (trace::first_difference(*variant->eager_recording, recording)) continue;
+    variant->resumes_at = 0;
+    return true;
+  }
+  return false;
+}
+
+bool Variants::note_change(Variant& variant) {
+  constexpr std::uint64_t kPatience = 8;
+  ++variant.changes;
+  if (variant.changes > std::max(kPatience, variant.replays / 4)) return true;
+  std::ranges::stable_sort(variants_, std::greater<>(),
+                           [](const auto& other) { return other->replays; });
+  return false;
+}
+
+void Variants::drop_long_unused(std::uint64_t now) {
+  constexpr std::uint64_t kLong = 64;
+  const auto oldest = std::ranges::min_element(
+      variants_, {}, [](const auto& variant) { return variant->last_use; });
+  if (oldest != variants_.end() && (*oldest)->last_use + kLong < now) variants_.erase(oldest);
+}
+
+void Variants::drop(const Variant& variant) {
+  std::erase_if(variants_, [&](const auto& other) { return other.get() == &variant; });
+}
+
+}  // namespace steptape::session

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "guards/entry.h"
+#include "session/variant.h"
+#include "steptape/verdict.h"
+
+namespace steptape::session {
+
+/// The variants of a step, in the order in which their guards are asked, and which of them a call
+/// may try. Calls are counted: `now` is how many calls of the step there were.
+class Variants {
+ public:
+  using Tried = std::vector<const Variant*>;
+
+  /// One whose guards hold and that was not `tried` in this call; null when there is none. Writes
+  /// the newest mismatch to `verdict`, or leaves it as it is.
+  Variant* find(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
+                const Tried& tried, std::uint64_t now, guards::Entry& entry, Verdict& verdict);
+
+  /// Another variant did what these were undone for: those that take turns by what the step reads
+  /// are undone for each other, and that is well.
+  void forgive(const Tried& tried);
+  /// The eager step ran in the place of a variant whose trial was undone, and was not recorded: the
+  /// next calls may be.
+  static void step_aside(Variant& variant, const replayer::cpu::Changed& changed,
+                         std::uint64_t now);
+  /// Whether a variant that stepped aside does what was recorded since; then it is tried again.
+  bool resumes(const trace::Recording& recording, std::uint64_t now);
+  /// A run was undone: the program took another way. The plan that was right most often comes first
+  /// from here on. Whether it happened too often.
+  bool note_change(Variant& variant);
+  /// Drops the one that was unused for longest, if that is long: a step of a model whose state was
+  /// replaced, or whose shapes moved on, leaves variants behind that no call will fit again.
+  void drop_long_unused(std::uint64_t now);
+
+  void add(std::unique_ptr<Variant> variant) { variants_.push_back(std::move(variant)); }
+  void drop(const Variant& variant);
+  void clear() { variants_.clear(); }
+
+  std::size_t size() const { return variants_.size(); }
+  auto begin() const { return variants_.begin(); }
+  auto end() const { return variants_.end(); }
+
+ private:
+  std::vector<std::unique_ptr<Variant>> variants_;
+};
+
+}  // namespace steptape::session
