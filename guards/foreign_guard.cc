@@ -35,6 +35,10 @@ ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Object
       const auto kind =
           is_followed ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
       watched.numbers.add(path, watched.values[k], leaf, kind);
+      const auto advance = std::ranges::find(recording.advances, path, &trace::Advance::path);
+      if (advance == recording.advances.end()) continue;
+      counters_.push_back({watched_.size(), k});
+      advances_.push_back(*advance);
     }
     watched_.push_back(std::move(watched));
   }
@@ -53,6 +57,22 @@ Verdict ForeignGuard::check(Entry& entry) const {
     if (Verdict verdict = watched.numbers.check(watched.values, entry); !verdict) return verdict;
   }
   return {};
+}
+
+std::vector<std::int64_t> ForeignGuard::counters() const {
+  std::vector<std::int64_t> counters;
+  for (const Counter& counter : counters_) {
+    const Watched& watched = watched_[counter.watched];
+    watched.watch->read(watched.values);
+    counters.push_back(static_cast<std::int64_t>(watched.values[counter.number]));
+  }
+  return counters;
+}
+
+void ForeignGuard::advance() const {
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    watched_[counters_[i].watched].watch->advance(counters_[i].number, advances_[i].by);
+  }
 }
 
 void ForeignGuard::settle() {

@@ -27,6 +27,11 @@ class ForeignGuard {
   void settle();
   void pin();
 
+  /// Counters that the step advances, in the order of `advances`, as they are now.
+  std::vector<std::int64_t> counters() const;
+  const std::vector<trace::Advance>& advances() const { return advances_; }
+  void advance() const;
+
  private:
   struct Watched {
     std::string name;
@@ -34,7 +39,12 @@ class ForeignGuard {
     VaryingNumbers numbers;
     mutable std::vector<double> values;  ///< of the newest reading
   };
+  struct Counter {
+    std::size_t watched, number;
+  };
   std::vector<Watched> watched_;
+  std::vector<Counter> counters_;
+  std::vector<trace::Advance> advances_;  ///< one for each of `counters_`
 };
 
 }  // namespace steptape::guards

@@ -56,6 +56,24 @@ void GuardSet::settle() {
   foreign_.settle();
 }
 
+std::vector<std::int64_t> GuardSet::counters() const {
+  std::vector<std::int64_t> counters = optimizers_.counters();
+  const std::vector<std::int64_t> foreign = foreign_.counters();
+  counters.insert(counters.end(), foreign.begin(), foreign.end());
+  return counters;
+}
+
+std::vector<trace::Advance> GuardSet::advances() const {
+  std::vector<trace::Advance> advances = optimizers_.advances();
+  advances.insert(advances.end(), foreign_.advances().begin(), foreign_.advances().end());
+  return advances;
+}
+
+void GuardSet::advance() const {
+  optimizers_.advance();
+  foreign_.advance();
+}
+
 void GuardSet::pin() {
   optimizers_.pin();
   foreign_.pin();

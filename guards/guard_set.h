@@ -38,6 +38,11 @@ class GuardSet {
                 Entry& entry) const;
 
   const TrackedGuard& tracked() const { return tracked_; }
+  /// Step counters that the step advances, in the order of `advances`, as they are now.
+  std::vector<std::int64_t> counters() const;
+  std::vector<trace::Advance> advances() const;
+  /// Advances them, behind a replay.
+  void advance() const;
   const OptimizerGuard& optimizers() const { return optimizers_; }
 
   /// The plan was verified with the hyperparameters as they are now: they count as seen.

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -36,6 +37,10 @@ class ForeignWatch {
   virtual bool is_complete() const { return false; }
   /// Their values, one for each name; false when one is a number of its kind no longer.
   virtual bool read(std::span<double>) { return true; }
+  /// Adds to number `k`, an integer.
+  virtual void advance(std::size_t k, std::int64_t by) {
+    static_cast<void>(k), static_cast<void>(by);
+  }
 };
 
 /// One module of a tree.
@@ -76,6 +81,9 @@ class ForeignOptimizer : public Foreign {
   virtual std::string type() const = 0;
   virtual std::vector<Group> groups() const = 0;
   virtual std::vector<State> state() const = 0;
+  /// Sets the integer that stands in the state of `parameter` under `key`, if one does.
+  virtual void set_counter(const at::Tensor& parameter, const std::string& key,
+                           std::int64_t value) const = 0;
 };
 
 }  // namespace steptape::live

@@ -49,6 +49,10 @@ class Notes {
   }
   const std::vector<std::pair<std::size_t, trace::Formula>>& returned() const { return returned_; }
 
+  /// The step adds `by` to the host number of optimizer state at `path`.
+  void advance(std::string path, std::int64_t by) { advances_.push_back({std::move(path), by}); }
+  const std::vector<trace::Advance>& advances() const { return advances_; }
+
   /// From here on every number that varies has a known source: what is left are literals.
   void follow_numbers() { follows_numbers_ = true; }
   bool follows_numbers() const { return follows_numbers_; }
@@ -128,6 +132,7 @@ class Notes {
   std::vector<Number> announced_;
   std::vector<Site> sites_;
   std::vector<std::pair<std::size_t, trace::Formula>> returned_;
+  std::vector<trace::Advance> advances_;
   std::vector<Condition> conditions_;
   std::set<trace::Index> escaped_;
   std::set<trace::Index> followed_reads_;

@@ -169,7 +169,7 @@ std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
         break;
     }
   }
-  guards_.optimizers().advance();
+  guards_.advance();
   for (const std::size_t tracked : written_) bump(guards_.tracked().alive(tracked));
   for (const std::size_t input : written_inputs_) {
     bump(*arguments[input].tensor.unsafeGetTensorImpl());

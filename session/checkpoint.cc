@@ -18,9 +18,24 @@ bool can_be_kept(const at::Tensor& tensor) {
   return tensor.defined() && !live::unplannable_kind(tensor) && tensor.device().is_cpu();
 }
 
-/// Calls `visit(path, counter)` for each step counter that is known.
+/// Calls `visit(path, counter)` for each step counter that is known, and writes back what it
+/// became.
 template <typename Visit>
 void for_each_counter(const live::Objects& objects, const live::Snapshot& snapshot, Visit&& visit) {
+  for (const auto& [path, object] : objects.foreign()) {
+    const auto* optimizer = dynamic_cast<const live::ForeignOptimizer*>(object.get());
+    if (optimizer == nullptr) continue;
+    for (const live::ForeignOptimizer::State& state : optimizer->state()) {
+      const auto* value = std::get_if<trace::Value>(&state.value);
+      const auto* counter = value == nullptr ? nullptr : std::get_if<std::int64_t>(&value->data);
+      const std::int64_t at = counter == nullptr ? -1 : snapshot.find(state.parameter);
+      if (at < 0) continue;
+      const std::string& parameter = snapshot.tensors[static_cast<std::size_t>(at)].path;
+      std::int64_t now = *counter;
+      visit(trace::state_path(path, parameter) + "." + state.key, now);
+      if (now != *counter) optimizer->set_counter(state.parameter, state.key, now);
+    }
+  }
   for (const auto& [path, optimizer] : objects.optimizers()) {
     for (const auto& [key, state] : optimizer->state()) {
       const auto parameter = snapshot.positions.find(static_cast<const c10::TensorImpl*>(key));

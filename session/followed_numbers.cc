@@ -22,6 +22,7 @@ class Binder {
     for (const recorder::Notes::Condition& condition : notes().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
     }
+    for (const auto& [path, by] : notes().advances()) bindings_.advance(path, by);
     for (const trace::Index op : notes().followed_reads()) {
       followed_.insert(trace::read_path(op));
     }

@@ -67,7 +67,7 @@ class Verification {
     }
     undo_.restore();
     keep(entry_, before_);
-    const std::vector<std::int64_t> counters = variant_.guards->optimizers().counters();
+    const std::vector<std::int64_t> counters = variant_.guards->counters();
     std::vector<recorder::OpDigest> eager_digests;
     const recorder::Returned returned =
         interceptor_ != nullptr ? recorder::run_with_digests(eager, *interceptor_, eager_digests)
@@ -232,8 +232,8 @@ class Verification {
 
   /// The plan leaves step counters alone; Aftermath advances them as the eager step has just done.
   std::optional<Divergence> compare_counters(const std::vector<std::int64_t>& before) const {
-    const std::vector<std::int64_t> now = variant_.guards->optimizers().counters();
-    const std::vector<trace::Advance>& advances = variant_.guards->optimizers().advances();
+    const std::vector<std::int64_t> now = variant_.guards->counters();
+    const std::vector<trace::Advance> advances = variant_.guards->advances();
     for (std::size_t i = 0; i < now.size(); ++i) {
       const std::int64_t expected = before[i] + advances[i].by;
       if (now[i] == expected) continue;

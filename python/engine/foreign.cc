@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "trace/numbers.h"
+
 namespace steptape::python {
 namespace {
 
@@ -161,9 +163,8 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (const ModuleWatch& module : captured_->modules) {
-    for (auto& [entry, key, change] : module.changes()) {
-      changes.push_back({name + module.path() + "." + entry + change.path, change,
-                         py::reinterpret_borrow<py::object>(dict_of(module.module())), key});
+    for (auto& [entry, owner, key, change] : module.changes()) {
+      changes.push_back({name + module.path() + "." + entry + change.path, change, owner, key});
     }
   }
   return changes;
@@ -187,6 +188,7 @@ class Optimizer::Captured::Guard final : public WatchOf<Captured> {
   std::vector<std::string> names() const override { return kept_->watch.names(); }
   bool is_complete() const override { return kept_->watch.is_torchs_own(); }
   bool read(std::span<double> values) override { return kept_->watch.read(values); }
+  void advance(std::size_t k, std::int64_t by) override { kept_->watch.advance(k, by); }
 };
 
 Optimizer::Optimizer(Roots& roots, PyObject* optimizer)
@@ -224,13 +226,19 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
   return groups;
 }
 
+template <typename Visit>
+void Optimizer::for_each_state(Visit&& visit) const {
+  PyObject* all = state_of(optimizer_);
+  PyObject* owner = nullptr;
+  PyObject* items = nullptr;
+  for (Py_ssize_t at = 0; all != nullptr && PyDict_Next(all, &at, &owner, &items) != 0;) {
+    if (PyDict_Check(items)) visit(owner, items);
+  }
+}
+
 std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
   std::vector<State> states;
-  PyObject* all = state_of(optimizer_);
-  PyObject* parameter = nullptr;
-  PyObject* items = nullptr;
-  for (Py_ssize_t at = 0; all != nullptr && PyDict_Next(all, &at, &parameter, &items) != 0;) {
-    if (!PyDict_Check(items)) continue;
+  for_each_state([&](PyObject* parameter, PyObject* items) {
     const at::Tensor owner = is_tensor(parameter) ? tensor_of(parameter) : at::Tensor();
     PyObject* key = nullptr;
     PyObject* value = nullptr;
@@ -241,8 +249,37 @@ std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
         states.push_back({owner, text_of(key), value_of(value)});
       }
     }
-  }
+  });
   return states;
+}
+
+void Optimizer::set_counter(const at::Tensor& parameter, const std::string& key,
+                            std::int64_t value) const {
+  for_each_state([&](PyObject* owner, PyObject* items) {
+    if (!is_tensor(owner) || !tensor_of(owner).is_same(parameter)) return;
+    PyObject* found = PyDict_GetItemString(items, key.c_str());
+    if (found == nullptr || !PyLong_CheckExact(found)) return;
+    if (PyDict_SetItemString(items, key.c_str(), py::int_(value).ptr()) != 0) {
+      throw py::error_already_set();
+    }
+  });
+}
+
+py::list Optimizer::counters(const std::string& name, const live::PathOf& path_of) const {
+  py::list counters;
+  for_each_state([&](PyObject* owner, PyObject* items) {
+    if (!is_tensor(owner)) return;
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(items, &at, &key, &value) != 0;) {
+      if (!PyUnicode_Check(key) || !PyLong_CheckExact(value)) continue;
+      const std::string state = trace::state_path(name, path_of(tensor_of(owner)));
+      counters.append(py::make_tuple(py::reinterpret_borrow<py::object>(items),
+                                     py::reinterpret_borrow<py::object>(key),
+                                     state + "." + text_of(key)));
+    }
+  });
+  return counters;
 }
 
 void Optimizer::capture() {
@@ -258,12 +295,8 @@ std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [entry, key, change] : captured_->watch.changes()) {
-    const bool is_attribute = static_cast<bool>(key);
-    changes.push_back(
-        {name + "." + entry + change.path, change,
-         is_attribute ? py::reinterpret_borrow<py::object>(dict_of(optimizer_)) : py::object(),
-         key});
+  for (auto& [entry, owner, key, change] : captured_->watch.changes()) {
+    changes.push_back({name + "." + entry + change.path, change, owner, key});
   }
   return changes;
 }

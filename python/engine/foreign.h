@@ -64,10 +64,18 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   std::string type() const override;
   std::vector<Group> groups() const override;
   std::vector<State> state() const override;
+  void set_counter(const at::Tensor& parameter, const std::string& key,
+                   std::int64_t value) const override;
+  /// Integers in the state of parameters, each: (dict, key, path).
+  py::list counters(const std::string& name, const live::PathOf& path_of) const;
   void capture() override;
   std::vector<HostChange> changes(const std::string& name) const override;
 
  private:
+  /// Calls `visit(owner, items)` for the dict of each entry of `state`, both borrowed.
+  template <typename Visit>
+  void for_each_state(Visit&& visit) const;
+
   Roots& roots_;
   PyObject* optimizer_;
   std::string type_;  ///< asked for where Python may not be entered

@@ -162,6 +162,7 @@ void define(py::module_& m) {
       .def("track_host", &Tracked::track_host)
       .def("capture", &Tracked::capture)
       .def("changes", &Tracked::changes)
+      .def("counters", &Tracked::counters)
       .def("assign_again", &Tracked::assign_again)
       .def("guard_slots", &Tracked::guard_slots);
   py::class_<Recorder, Tracked>(m, "Recorder", py::custom_type_setup(&make_collectable))
@@ -224,6 +225,7 @@ void define(py::module_& m) {
     notes().require(formula_of(notes(), formula), is_nonzero);
   });
   m.def("escape", &escape);
+  m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
   m.def("refuse", &refuse);
   m.def("effect", [](const std::string& name, const std::string& value, const std::string& place) {
     notes().add_effect({name, value, place});

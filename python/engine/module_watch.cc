@@ -69,7 +69,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
   for (const Entry& entry : entries_) {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
     if (entry.rule == Rule::kSkip || entry.plain.same(found)) continue;
-    changes.push_back({text_of(entry.key.get()),
+    changes.push_back({text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(entry.key.get()),
                        entry.plain.change(found)});
   }
@@ -81,6 +81,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     });
     if (known || rule_of_(text_of(key)) == Rule::kSkip) continue;
     changes.push_back({text_of(key),
+                       py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(key),
                        {"", py::object(), py::reinterpret_borrow<py::object>(value), py::list()}});
   }
@@ -129,7 +130,7 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
   if (changes.empty()) {
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
-  const auto& [name, key, change] = changes.front();
+  const auto& [name, owner, key, change] = changes.front();
   return {path + "." + name + change.path, shown(change.before.ptr()), shown(change.after.ptr())};
 }
 

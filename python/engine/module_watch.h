@@ -21,10 +21,10 @@ class DictWatch {
   DictWatch(Roots& roots, PyObject* dict, RuleOf rule_of);
 
   bool same(PyObject* dict) const;
-  /// Every entry that differs now, with its key; added and removed ones too.
+  /// Every entry that differs now; added and removed ones too.
   struct EntryChange {
     std::string name;
-    py::object key;
+    py::object owner, key;  ///< the dict that it stands in; null for what cannot be assigned to
     Change change;
   };
   std::vector<EntryChange> changes(PyObject* dict) const;

@@ -156,6 +156,16 @@ bool OptimizerWatch::read(std::span<double> values) const {
   return true;
 }
 
+void OptimizerWatch::advance(std::size_t k, std::int64_t by) const {
+  find_dicts();
+  PyObject* value = value_of(numbers_[k]);
+  if (value == nullptr || numbers_[k].item >= 0) return;
+  const auto added = py::reinterpret_borrow<py::object>(value) + py::int_(by);
+  if (PyDict_SetItem(dicts_[numbers_[k].dict], numbers_[k].key.get(), added.ptr()) != 0) {
+    throw py::error_already_set();
+  }
+}
+
 bool OptimizerWatch::read_numbers(const Fixed& fixed) const {
   for (std::size_t k = fixed.first; k < fixed.first + fixed.numbers; ++k) {
     PyObject* value = value_of(numbers_[k]);
@@ -221,9 +231,14 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
     PyObject* value = value_of(numbers_[k]);
     const bool same = is_number(value) && trace::Real{number(value)} == trace::Real{recorded_[k]};
     if (same) continue;
+    const bool is_state = fixed_[numbers_[k].dict].group < 0 && numbers_[k].item < 0;
+    const auto if_state = [is_state](PyObject* object) {
+      return is_state ? py::reinterpret_borrow<py::object>(object) : py::object();
+    };
     changes.push_back(
         {names_[k].substr(1),
-         py::object(),
+         if_state(dicts_[numbers_[k].dict]),
+         if_state(numbers_[k].key.get()),
          {"", cast(numbers_[k], recorded_[k]),
           py::reinterpret_borrow<py::object>(value == nullptr ? Py_None : value), py::list()}});
   }

@@ -19,6 +19,8 @@ class OptimizerWatch {
   Verdict check() const;
   const std::vector<std::string>& names() const { return names_; }
   bool read(std::span<double> values) const;
+  /// Adds to number `k`, an int that stands in a dict.
+  void advance(std::size_t k, std::int64_t by) const;
   /// Whether the class is one of torch.optim: all that those do with their numbers can be followed.
   bool is_torchs_own() const { return is_torchs_own_; }
   /// Attributes, hyperparameters and host numbers of state that differ now.

@@ -60,6 +60,21 @@ void Tracked::capture() {
   for (const auto& [name, watched] : watched_) watched->capture();
 }
 
+py::list Tracked::counters() const {
+  const live::Snapshot snapshot = session_.objects.snapshot();
+  const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {
+    const std::int64_t at = snapshot.find(tensor);
+    return at < 0 ? std::string() : snapshot.tensors[static_cast<std::size_t>(at)].path;
+  };
+  py::list all;
+  for (const auto& [name, watched] : watched_) {
+    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
+    if (optimizer == nullptr) continue;
+    for (const py::handle& counter : optimizer->counters(name, path_of)) all.append(counter);
+  }
+  return all;
+}
+
 py::list Tracked::changes() const {
   py::list list;
   const auto or_none = [](const py::object& object) {

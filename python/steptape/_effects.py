@@ -21,6 +21,7 @@ class Effects:
 
     def enter(self, engine):
         engine.capture()
+        self.advanced = set()  # (id of a dict, key) of step counters that are accounted for
         self.random = [(what, state, state()) for what, state in self._random_states()]
 
     def leave(self, engine):
@@ -35,6 +36,8 @@ class Effects:
         for path, before, after, owner, key, text_before, text_after, keys in engine.changes():
             if ".param_groups[" in path or "._global_forward_" in path:
                 continue  # hyperparameters the engine compares; such hooks are those of another thread's probe
+            if (id(owner), key) in self.advanced:
+                continue
             if owner is not None:
                 _follow.strip(owner, key)
             if type(after) in (_follow.FollowedFloat, _follow.FollowedInt):

@@ -7,12 +7,14 @@ holds for. What goes where it cannot be followed (a string, a C function) is sai
 Formulas evaluate in double precision in the same order, so that their bits are Python's.
 """
 
+import math
 import operator
 import threading
 
 from . import _engine
 
 _LARGEST_EXACT = 2**53
+_square_root = math.sqrt  # itself, whatever stands in its place while a step is recorded
 
 
 _local = threading.local()
@@ -249,6 +251,33 @@ def followed_extreme(builtin, name):
                     return follow(builtin(plain(a), plain(b)), formula)
         return builtin(*args, **kwargs)
     return extreme
+
+
+def followed_root(number):
+    """`math.sqrt` that follows."""
+    value = _square_root(plain(number))
+    if type(number) is not FollowedFloat or not _is_recorded(number):
+        return value
+    _engine.require(number.formula + (0.0, "lt"), False)  # Python raises there
+    return follow(value, number.formula + ("sqrt",))
+
+
+def advance_of(number, path):
+    """What was added to the step counter at `path`, where a followed int is that and nothing else; or None."""
+    parts = []  # (how often the counter, how much besides), in reverse Polish order
+    for node in number.formula:
+        if isinstance(node, tuple):
+            parts.append((1, 0.0) if node == ("state_number", path) else (2, 0.0))
+        elif not isinstance(node, str):
+            parts.append((0, node))
+        elif node in ("add", "sub"):
+            sign = 1 if node == "add" else -1
+            (a, b), (c, d) = parts[-2:]
+            parts[-2:] = [(a + sign * c, b + sign * d)]
+        else:
+            return None
+    (times, by), = parts
+    return int(by) if times == 1 and by == int(by) else None
 
 
 def _make(base, name):

@@ -6,6 +6,7 @@ runs; and followed numbers in the places of hyperparameters, float arguments and
 """
 import builtins
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -168,16 +169,42 @@ class _Hyperparameters:
                             holder[key] = _follow.plain(value)
 
 
-class _Extremes:
-    """Python's `max` and `min`, which compare, as functions that follow."""
+class _Counters:
+    """Puts followed numbers in the places of step counters in optimizer state, and notes what was added."""
+
+    def __init__(self, engine, effects):
+        self.engine = engine
+        self.effects = effects
 
     def __enter__(self):
-        self.originals = builtins.max, builtins.min
-        builtins.max = _follow.followed_extreme(self.originals[0], "max")
-        builtins.min = _follow.followed_extreme(self.originals[1], "min")
+        self.places = self.engine.counters()
+        for state, key, path in self.places:
+            state[key] = _follow.follow(state[key], (("state_number", path),))
 
     def __exit__(self, *_):
-        builtins.max, builtins.min = self.originals
+        for state, key, path in self.places:
+            number = state.get(key)
+            if type(number) is not _follow.FollowedInt:
+                continue
+            state[key] = _follow.plain(number)
+            by = _follow.advance_of(number, path) if _follow.is_followed(number) else None
+            if by is not None:
+                self.effects.advanced.add((id(state), key))
+                if by != 0:
+                    _engine.advance(path, by)
+
+
+class _Functions:
+    """Functions of Python's that code calls with numbers, as functions that follow."""
+
+    def __enter__(self):
+        self.originals = builtins.max, builtins.min, math.sqrt
+        builtins.max = _follow.followed_extreme(builtins.max, "max")
+        builtins.min = _follow.followed_extreme(builtins.min, "min")
+        math.sqrt = _follow.followed_root
+
+    def __exit__(self, *_):
+        builtins.max, builtins.min, math.sqrt = self.originals
 
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,
@@ -197,7 +224,8 @@ def refuse_subclasses(name, model):
 class Looking:
     """Everything that is held while a step is recorded: the mode, the hooks, the followed numbers."""
 
-    def __init__(self, models, optimizers, follows):
+    def __init__(self, engine, effects, models, optimizers, follows):
+        self.counters = _Counters(engine, effects) if follows else contextlib.nullcontext()
         self.models = models
         # a followed number is of a class of its own, which code that asks for a class would see
         self.optimizers = {name: optimizer for name, optimizer in optimizers.items()
@@ -208,8 +236,8 @@ class Looking:
         for name, model in self.models.items():
             refuse_subclasses(name, model)
         with contextlib.ExitStack() as stack:
-            for held in (_Hyperparameters(self.optimizers), _Modules(self.models), _Extremes(),
-                         _Mode(self.follows)):
+            for held in (_Hyperparameters(self.optimizers), self.counters, _Modules(self.models),
+                         _Functions(), _Mode(self.follows)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 
@@ -239,7 +267,7 @@ class Probe:
             args, kwargs = _followed_arguments(args, kwargs, reals)
         self.effects.enter(self.engine)
         try:
-            with Looking(*self.looking_at):
+            with Looking(self.engine, self.effects, *self.looking_at):
                 result = function(*args, **kwargs)
         except BaseException:
             self.effects.abandon(self.engine)

@@ -52,7 +52,7 @@ class record:
         models, optimizers, _ = track(self._engine, reach)
         self._kept = (models, optimizers)
         self._effects = Effects(reach)
-        self._looking = Looking(models, optimizers, follows=True)
+        self._looking = Looking(self._engine, self._effects, models, optimizers, follows=True)
         self._is_open = False
         self._begin()
         return self

@@ -75,13 +75,13 @@ void Bindings::require(const trace::Formula& formula, bool is_nonzero) {
   recording_.predicates.push_back(predicate);
 }
 
-void Bindings::advance(const std::string& path) {
+void Bindings::advance(const std::string& path, std::int64_t by) {
   for (trace::Advance& advance : recording_.advances) {
     if (advance.path != path) continue;
-    ++advance.by;
+    advance.by += by;
     return;
   }
-  recording_.advances.push_back({path, 1});
+  recording_.advances.push_back({path, by});
 }
 
 double Bindings::recorded(const trace::Formula& formula) const {

@@ -32,7 +32,7 @@ class Bindings {
   void bind(trace::ScalarSite site, const trace::Formula& formula);
   bool is_bound(const trace::ScalarSite& site) const;
   void require(const trace::Formula& formula, bool is_nonzero);
-  void advance(const std::string& path);
+  void advance(const std::string& path, std::int64_t by = 1);
   /// What `formula` gave when the recording was made.
   double recorded(const trace::Formula& formula) const;
 
