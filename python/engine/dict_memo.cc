@@ -5,10 +5,14 @@
 namespace steptape::python {
 
 std::uint64_t version_of(PyObject* dict) {
-#if PY_VERSION_HEX < 0x030C0000
+#if PY_VERSION_HEX < 0x030D0000
+  // deprecated from 3.12 on (PEP 699)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   return reinterpret_cast<const PyDictObject*>(dict)->ma_version_tag;
+#pragma GCC diagnostic pop
 #else
-  // from 3.12 on a store to an attribute need not count
+  // 3.13 does not count stores to attributes of an instance
   static_cast<void>(dict);
   return 0;
 #endif

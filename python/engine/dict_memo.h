@@ -16,7 +16,7 @@ class Plain;
 std::uint64_t version_of(PyObject* dict);
 
 /// Remembers that a dict was found as it was, so that the next look costs one comparison while
-/// nothing was set in it or removed from it: CPython before 3.12 counts such changes (PEP 509).
+/// nothing was set in it or removed from it: CPython before 3.13 counts such changes (PEP 509).
 /// Where it does not, nothing is ever remembered, and every look is a whole one.
 class DictMemo {
  public:

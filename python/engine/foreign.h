@@ -26,6 +26,8 @@ class Watched {
   virtual ~Watched() = default;
   virtual void capture() = 0;
   virtual std::vector<HostChange> changes(const std::string& name) const = 0;
+  /// Lets go of what was captured.
+  virtual void forget() = 0;
 };
 
 /// A torch.nn.Module and all below it. Held weakly by `weakref`, so that its death is noticed.
@@ -37,6 +39,7 @@ class Modules final : public live::ForeignModules, public Watched {
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
   std::vector<live::ForeignModule> modules() const override;
   void capture() override;
+  void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
   struct At {
@@ -69,6 +72,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   /// Integers in the state of parameters, each: (dict, key, path).
   py::list counters(const std::string& name, const live::PathOf& path_of) const;
   void capture() override;
+  void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
  private:
@@ -96,6 +100,7 @@ class HostState final : public live::ForeignModules, public Watched {
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
   std::vector<live::ForeignModule> modules() const override;
   void capture() override;
+  void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
  private:

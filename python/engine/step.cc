@@ -288,6 +288,7 @@ py::dict Step::stats() const {
 void Step::invalidate(const std::string& why) {
   session_.invalidations.push_back(why);
   life_->invalidate();
+  forget();
 }
 
 void Step::refuse_always(const std::string& code, const std::string& message,

@@ -60,6 +60,10 @@ void Tracked::capture() {
   for (const auto& [name, watched] : watched_) watched->capture();
 }
 
+void Tracked::forget() {
+  for (const auto& [name, watched] : watched_) watched->forget();
+}
+
 py::list Tracked::counters() const {
   const live::Snapshot snapshot = session_.objects.snapshot();
   const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {

@@ -31,6 +31,8 @@ class Tracked {
   /// before, after, owner, key, text before, text after, keys that lead further in).
   void capture();
   py::list changes() const;
+  /// Lets go of what was captured, of which the tracked objects then show nothing.
+  void forget();
   /// Integers in the state of tracked optimizers, each as (dict, key, path).
   py::list counters() const;
   /// What replays are to assign again, each: (cell or dict, key or None, keys that lead further in,

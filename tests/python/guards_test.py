@@ -841,6 +841,67 @@ def test_an_attribute_alternates_between_two_values():
     check(classifier, {i: set_attributes(scale=0.5 if i % 12 else 1.0) for i in turns})
 
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.scale = 1.0
+
+    def forward(self, x):
+        return self.linear(x) * self.scale
+
+    def store(self, value):
+        self.scale = value
+
+
+class Knob:
+    """A plain object of the program's."""
+
+    def __init__(self):
+        self.scale = 1.0
+
+    def store(self, value):
+        self.scale = value
+
+
+STORES = {
+    "statement": lambda o, v: o.store(v),
+    "setattr": lambda o, v: setattr(o, "scale", v),
+    "object_setattr": lambda o, v: object.__setattr__(o, "scale", v),
+    "item_of_dict": lambda o, v: vars(o).__setitem__("scale", v),
+    "update": lambda o, v: vars(o).update(scale=v),
+    "union": lambda o, v: vars(o).__ior__({"scale": v}),
+    "pop_and_set_default": lambda o, v: (vars(o).pop("scale"), vars(o).setdefault("scale", v)),
+    "delete_and_store": lambda o, v: (delattr(o, "scale"), o.store(v)),
+    "another_dict": lambda o, v: setattr(o, "__dict__", {**vars(o), "scale": v}),
+}
+
+
+@pytest.mark.parametrize("kind", [Scaled, Knob])
+@named(STORES)
+def test_each_way_to_store_an_attribute_is_noticed(case, kind):
+    """Also when Python has made the instruction a special one, as it does when it has run often."""
+    other = kind()
+    for i in range(2000):
+        case(other, float(i))
+
+    def make():
+        model, held = Scaled(), kind()
+        if kind is Scaled:
+            held = model
+
+        def step(x):
+            return (model(x) * held.scale).sum().detach()
+
+        made = Program(step=step, model=model, held=held, holds=lambda: [model],
+                       batch=lambda i: (torch.ones(2, 4),))
+        made.after = lambda i: case(held, float(i // 7)) if i % 7 == 6 else None
+        return made
+
+    step = twins.compare(make, 60)
+    assert step.stats["replayed"] > 10, step.explain()
+
+
 def test_an_attribute_nobody_reads_changes_once():
     check(classifier, set_attributes(note="second half"), matters=False)
 
