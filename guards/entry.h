@@ -11,8 +11,8 @@ namespace steptape::guards {
 struct Entry {
   std::vector<void*> memory;   ///< an address for each bound buffer
   std::vector<double> leaves;  ///< a value for each of Recording::leaves
-  /// A hyperparameter with formulas has a value that no verified run of this plan has seen.
-  bool has_unseen_hyperparameter = false;
+  /// A number that formulas read has a value that no verified run of this plan has seen.
+  bool has_unseen_number = false;
 };
 
 /// What the program declares beside the arguments of a step, as it stands when the step begins.

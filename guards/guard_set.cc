@@ -1,5 +1,7 @@
 #include "guards/guard_set.h"
 
+#include <algorithm>
+
 #include "guards/mismatch.h"
 #include "guards/positions.h"
 #include "guards/predicates.h"
@@ -7,6 +9,24 @@
 #include "trace/text.h"
 
 namespace steptape::guards {
+
+namespace {
+
+/// The recorded value of a leaf that is an argument or a declared value; null for other leaves.
+const trace::Value* given_value(const trace::Recording& recording, const trace::Leaf& leaf) {
+  if (leaf.kind == trace::LeafKind::kArgument) {
+    const auto input = std::ranges::find(recording.inputs, leaf.path, &trace::Input::path);
+    return input == recording.inputs.end() ? nullptr : &input->value;
+  }
+  if (leaf.kind == trace::LeafKind::kHostValue) {
+    const auto value =
+        std::ranges::find(recording.host_values, leaf.path, &trace::NamedValue::name);
+    return value == recording.host_values.end() ? nullptr : &value->value;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::BufferId>& bound,
                    const std::vector<trace::BufferId>& written, const live::Objects& objects,
@@ -24,6 +44,14 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
     host_value_leaves_.push_back(
         trace::find_leaf(recording, trace::LeafKind::kHostValue, value.name));
   }
+  for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
+    const trace::Leaf& leaf = recording.leaves[i];
+    if (const trace::Value* value = given_value(recording, leaf)) {
+      given_.add(leaf.path, trace::number_of(*value), i, VaryingNumbers::Kind::kFollowed);
+      given_leaves_.push_back(i);
+    }
+  }
+  given_values_.resize(given_leaves_.size());
   for (OutsideTensor& tensor : outside) {
     for (std::size_t i = 0; i < bound.size(); ++i) {
       const trace::Buffer& buffer = recording.buffers[bound[i]];
@@ -36,7 +64,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
                         Entry& entry) const {
   entry.memory.assign(bound_, nullptr);
   entry.leaves.assign(recording_.leaves.size(), 0);
-  entry.has_unseen_hyperparameter = false;
+  entry.has_unseen_number = false;
   if (Verdict verdict = modules_.check(); !verdict) return verdict;
   if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
   if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
@@ -45,6 +73,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   }
   if (Verdict verdict = ambient_.check(); !verdict) return verdict;
   if (Verdict verdict = check_declared(declared, entry); !verdict) return verdict;
+  if (Verdict verdict = check_given(entry); !verdict) return verdict;
   if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
@@ -54,6 +83,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
 void GuardSet::settle() {
   optimizers_.settle();
   foreign_.settle();
+  given_.settle(given_values_);
 }
 
 std::vector<std::int64_t> GuardSet::counters() const {
@@ -77,6 +107,14 @@ void GuardSet::advance() const {
 void GuardSet::pin() {
   optimizers_.pin();
   foreign_.pin();
+  given_.pin(given_values_);
+}
+
+Verdict GuardSet::check_given(Entry& entry) const {
+  for (std::size_t k = 0; k < given_leaves_.size(); ++k) {
+    given_values_[k] = entry.leaves[given_leaves_[k]];
+  }
+  return given_.check(given_values_, entry);
 }
 
 Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {

@@ -12,6 +12,7 @@
 #include "guards/optimizer_guard.h"
 #include "guards/overlap_guard.h"
 #include "guards/tracked_guard.h"
+#include "guards/varying_numbers.h"
 
 namespace steptape::guards {
 
@@ -51,6 +52,8 @@ class GuardSet {
   void pin();
 
  private:
+  /// Notes the numbers among arguments and declared values that are new.
+  Verdict check_given(Entry& entry) const;
   Verdict check_declared(const Declared& declared, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
 
@@ -68,6 +71,9 @@ class GuardSet {
   ForeignGuard foreign_;
   TrackedGuard tracked_;
   InputGuard inputs_;
+  VaryingNumbers given_;  ///< arguments and declared values that formulas read
+  std::vector<trace::Index> given_leaves_;
+  mutable std::vector<double> given_values_;  ///< of the newest check
   OverlapGuard overlap_;
   std::vector<BoundOutside> outside_;
   std::vector<trace::Index> host_value_leaves_;  ///< kNone: must be the recorded one

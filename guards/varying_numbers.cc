@@ -23,7 +23,7 @@ Verdict VaryingNumbers::check(std::span<const double> values, Entry& entry) cons
       return failed(number.path, trace::print_value({trace::Real{number.recorded}}),
                     trace::print_value({trace::Real{values[k]}}));
     }
-    entry.has_unseen_hyperparameter |= !number.is_seen;
+    entry.has_unseen_number |= !number.is_seen;
   }
   return {};
 }

@@ -81,6 +81,10 @@ class Notes {
   /// The number of this leaf went where it cannot be followed: it must stay what it is.
   void escape(trace::Index leaf) { escaped_.insert(leaf); }
 
+  /// Nothing of this recording is to be kept: the front end does not know what the step reaches.
+  void discard() { is_discarded_ = true; }
+  bool is_discarded() const { return is_discarded_; }
+
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
   void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
 
@@ -128,6 +132,7 @@ class Notes {
 
  private:
   bool follows_numbers_ = false;
+  bool is_discarded_ = false;
   std::vector<trace::Leaf> leaves_;
   std::vector<Number> announced_;
   std::vector<Site> sites_;

@@ -1,5 +1,7 @@
 #include "session/exclusive_use.h"
 
+#include <pthread.h>
+
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +22,13 @@ std::unordered_map<const void*, std::thread::id>& in_use() {
   static std::unordered_map<const void*, std::thread::id> instance;
   return instance;
 }
+
+/// Of the threads that were inside a step when the process forked the child has none.
+[[maybe_unused]] const int forks = pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); },
+                                                  [] {
+                                                    in_use().clear();
+                                                    mutex().unlock();
+                                                  });
 
 thread_local InsideStep::Depth depth = InsideStep::Depth::kOutside;
 thread_local bool foreign_values = false;

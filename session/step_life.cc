@@ -150,7 +150,7 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     run_trial(variant, eager);
     return {true, std::nullopt};
   }
-  const bool must_audit = entry_.has_unseen_hyperparameter && session_->options.verify.first;
+  const bool must_audit = entry_.has_unseen_number && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
     run_audit(variant, eager);
     return {true, std::nullopt};
@@ -277,7 +277,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
 }
 
 void StepLife::run_audit(Variant& variant, const Eager& eager) {
-  const bool is_new = entry_.has_unseen_hyperparameter;
+  const bool is_new = entry_.has_unseen_number;
   const Verified verified = verify(variant, eager);
   ++(verified.skipped ? stats_.eager : stats_.audits);
   if (verified.changed) {
@@ -295,7 +295,7 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
     // no replay has used the new value: the plan stays, for the values it was verified with
     count(make_refusal(
         RefusalCode::kScalarVaries,
-        "a hyperparameter enters the step in a way that no formula covers; " + verified.text()));
+        "a number enters the step in a way that no formula covers; " + verified.text()));
     variant.guards->pin();
     return;
   }
@@ -346,6 +346,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   ++stats_.steps;
   ++stats_.recorded;
   recorded.results.clear();
+  if (recorded.notes.is_discarded()) return;
   session_->describe(declared, recorded.recording);
   recorded.recording.updates = paths_of(deferred_);
   if (InsideStep::take_foreign_values()) {

@@ -1,7 +1,9 @@
 #include "python/engine/arguments.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <type_traits>
 #include <utility>
 
 #include "python/engine/structure.h"
@@ -20,10 +22,11 @@ class Flattening {
     } else if (PyBool_Check(value)) {
       leaf(value == Py_True, 'b');
     } else if (PyFloat_Check(value)) {
+      if (!PyFloat_CheckExact(value)) add_address(Py_TYPE(value));
       leaf(PyFloat_AS_DOUBLE(value), 'f');
     } else if (value == Py_None) {
       shape_ += 'N';
-    } else if (PyLong_Check(value)) {
+    } else if (PyLong_CheckExact(value)) {
       add_integer(value);
     } else if (PyUnicode_CheckExact(value)) {
       leaf(text_of(value), 's');
@@ -48,14 +51,14 @@ class Flattening {
     if (overflow == 0) {
       leaf(static_cast<std::int64_t>(number), 'i');
     } else {
-      shape_ += shown(value);
+      add_sized(text_of(py::repr(value).ptr()));
     }
   }
 
   bool add_container(PyObject* value, int depth) {
     if (PyTuple_Check(value) || PyList_CheckExact(value)) {
       shape_ += PyList_CheckExact(value) ? '[' : '(';
-      if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) add_address(Py_TYPE(value));
+      if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) add_subclass(value);
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
         add(PySequence_Fast_GET_ITEM(value, i), depth - 1);
       }
@@ -63,6 +66,7 @@ class Flattening {
       return true;
     }
     if (PyDict_Check(value)) {
+      if (!PyDict_CheckExact(value) && !is_dataclass(value)) add_subclass(value);
       add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth);
       return true;
     }
@@ -78,18 +82,52 @@ class Flattening {
   void add_dict(PyObject* dict, PyTypeObject* type, int depth) {
     shape_ += '{';
     if (type != nullptr) add_address(type);
-    PyObject* key = nullptr;
-    PyObject* value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
-      if (PyUnicode_CheckExact(key)) {
-        shape_ += text_of(key);
-      } else {
-        shape_ += shown(key);
-      }
-      shape_ += ':';
+    for (const auto& [key, value] : entries_of(dict)) {
+      add_key(key);
       add(value, depth - 1);
     }
     shape_ += '}';
+  }
+
+  /// No two keys give one text.
+  void add_key(PyObject* key) {
+    if (PyUnicode_CheckExact(key)) {
+      shape_ += 's';
+      add_sized(text_of(key));
+    } else if (PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key) ||
+               key == Py_None || PyBytes_CheckExact(key)) {
+      shape_ += 'k';
+      add_sized(text_of(py::repr(key).ptr()));
+    } else if (PyTuple_CheckExact(key)) {
+      shape_ += '<';
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) add_key(PyTuple_GET_ITEM(key, i));
+      shape_ += '>';
+    } else {
+      add_object(key);
+    }
+  }
+
+  /// A container of a class of its own, which may hold more than items.
+  void add_subclass(PyObject* value) {
+    add_address(Py_TYPE(value));
+    PyObject* attributes = dict_of(value);
+    if (attributes != nullptr && PyDict_Size(attributes) > 0) {
+      arguments_.opaque = type_name(value);
+    }
+    if (!PyDict_Check(value)) return;
+    const auto factory =
+        py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "default_factory"));
+    if (!factory) {
+      PyErr_Clear();
+    } else {
+      add_object(factory.ptr());
+    }
+  }
+
+  void add_sized(const std::string& text) {
+    shape_ += std::to_string(text.size());
+    shape_ += ':';
+    shape_ += text;
   }
 
   void add_object(PyObject* value) {
@@ -142,6 +180,27 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
   }
   arguments.leaves.emplace_back(flattening.take_shape());
   return arguments;
+}
+
+bool same(const Arguments& before, const Arguments& after) {
+  return std::ranges::equal(before.leaves, after.leaves, [](const auto& a, const auto& b) {
+    if (a.index() != b.index()) return false;
+    if (const auto* tensor = std::get_if<at::Tensor>(&a))
+      return tensor->is_same(std::get<at::Tensor>(b));
+    if (const auto* number = std::get_if<double>(&a)) {
+      return std::bit_cast<std::uint64_t>(*number) ==
+             std::bit_cast<std::uint64_t>(std::get<double>(b));
+    }
+    return std::visit(
+        [&b]<typename T>(const T& value) {
+          if constexpr (std::is_same_v<T, at::Tensor>) {
+            return false;
+          } else {
+            return value == std::get<T>(b);
+          }
+        },
+        a);
+  });
 }
 
 }  // namespace steptape::python

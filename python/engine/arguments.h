@@ -31,4 +31,8 @@ enum class Order {
 
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order);
 
+/// Whether two looks at the arguments of one call, with a run of the step between them, saw the
+/// same objects, numbers and structure.
+bool same(const Arguments& before, const Arguments& after);
+
 }  // namespace steptape::python

@@ -106,8 +106,9 @@ struct Modules::Captured {
     }
   }
   Verdict check() const {
+    const bool types_same = types.same();
     for (const ModuleWatch& module : modules) {
-      if (Verdict verdict = module.check(); !verdict) return verdict;
+      if (Verdict verdict = module.check(types_same); !verdict) return verdict;
     }
     return {};
   }
@@ -330,7 +331,7 @@ std::vector<HostChange> HostState::changes(const std::string& name) const {
   for (auto& [slot, change] : captured_->changes()) {
     // a class or a function is no place to assign to
     PyObject* owner = slot->owner.get();
-    const bool is_place = PyCell_Check(owner) || PyDict_Check(owner);
+    const bool is_place = !slot->of_object && (PyCell_Check(owner) || PyDict_Check(owner));
     changes.push_back({name + "." + slot->path + change.path, change,
                        is_place ? py::reinterpret_borrow<py::object>(owner) : py::object(),
                        slot->key.get() == nullptr

@@ -160,6 +160,7 @@ void define(py::module_& m) {
       .def("track_optimizer", &Tracked::track_optimizer)
       .def("track_generator", &Tracked::track_generator)
       .def("track_host", &Tracked::track_host)
+      .def("untrack", &Tracked::untrack)
       .def("capture", &Tracked::capture)
       .def("changes", &Tracked::changes)
       .def("counters", &Tracked::counters)
@@ -179,6 +180,7 @@ void define(py::module_& m) {
       .def("__call__", &Step::call)
       .def("stats", &Step::stats)
       .def("invalidate", &Step::invalidate)
+      .def("is_inside", &Step::is_inside)
       .def("refuse_always", &Step::refuse_always)
       .def("save", &Step::save);
 

@@ -42,9 +42,10 @@ class DictWatch {
   mutable DictMemo memo_;
 };
 
-/// Class and attributes of an object, as a verdict with `path` before what differs.
+/// Class and attributes of an object, as a verdict with `path` before what differs; `types_same`:
+/// the class, if it is that one still, was found unchanged already.
 Verdict check_object(const std::string& path, PyObject* object, const TypeWatch& type,
-                     const DictWatch& attributes);
+                     bool types_same, const DictWatch& attributes);
 
 /// The hooks that autograd keeps for a tensor in Python.
 class HookWatch {
@@ -62,8 +63,8 @@ class ModuleWatch {
  public:
   ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyObject* module);
 
-  /// The first mismatch, as a verdict with a path below the root.
-  Verdict check() const;
+  /// The first mismatch, as a verdict with a path below the root; see check_object.
+  Verdict check(bool types_same) const;
   /// The attributes that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
   const std::string& path() const { return path_; }

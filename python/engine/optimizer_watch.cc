@@ -91,7 +91,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
       all_numbers = is_number(PyTuple_GET_ITEM(value, i));
     }
     if (!all_numbers) {
-      fixed.entries.emplace_back(Root(roots, key), Plain(roots, value, 2));
+      fixed.entries.emplace_back(Root(roots, key), Plain(roots, value));
       continue;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
@@ -191,7 +191,8 @@ bool OptimizerWatch::same_entries(Fixed& fixed, PyObject* dict) {
 
 Verdict OptimizerWatch::check() const {
   PyObject* optimizer = optimizer_.get();
-  if (Verdict verdict = check_object("", optimizer, *type_, attributes_); !verdict) return verdict;
+  if (Verdict verdict = check_object("", optimizer, *type_, false, attributes_); !verdict)
+    return verdict;
   PyObject* groups = groups_of(optimizer);
   const Py_ssize_t found = groups == nullptr ? 0 : PyList_GET_SIZE(groups);
   if (found != groups_) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -34,27 +35,6 @@ bool same_key(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (Py_TYPE(a) != Py_TYPE(b)) return false;
   return (is_text(a) || PyLong_CheckExact(a)) && equal(a, b);
-}
-
-/// An OrderedDict keeps an order beside the one that it has as a dict.
-bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict_Size(dict) > 1; }
-
-/// Borrowed keys and values, in the order of the dict.
-std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
-  std::vector<std::pair<PyObject*, PyObject*>> entries;
-  if (has_own_order(dict)) {
-    const auto keys = py::reinterpret_steal<py::object>(PySequence_List(dict));
-    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.ptr()); ++i) {
-      PyObject* key = PyList_GET_ITEM(keys.ptr(), i);
-      entries.emplace_back(key, PyDict_GetItemWithError(dict, key));
-    }
-    return entries;
-  }
-  PyObject* key = nullptr;
-  PyObject* item = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &item) != 0;)
-    entries.emplace_back(key, item);
-  return entries;
 }
 
 /// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes.
@@ -90,16 +70,21 @@ py::object list_of(PyObject* sequence) {
   return list;
 }
 
-/// Whether comparing the set runs no code of the user's.
-bool holds_plain_items(PyObject* set) {
-  const py::object items = list_of(set);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i) {
-    PyObject* item = PyList_GET_ITEM(items.ptr(), i);
-    const bool plain = is_text(item) || PyLong_CheckExact(item) || PyFloat_CheckExact(item) ||
-                       PyBool_Check(item) || item == Py_None;
-    if (!plain) return false;
-  }
-  return true;
+Root class_of(Roots& roots, PyObject* object) {
+  return {roots, reinterpret_cast<PyObject*>(Py_TYPE(object))};
+}
+
+/// Whether it is of exactly this class.
+bool is_of(PyObject* object, PyObject* type) {
+  return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
+}
+
+/// How many items a deque keeps; infinity where there is no limit.
+double most_of(PyObject* deque) {
+  const auto most = py::reinterpret_steal<py::object>(PyObject_GetAttrString(deque, "maxlen"));
+  if (!most) PyErr_Clear();
+  return most && PyLong_Check(most.ptr()) ? PyLong_AsDouble(most.ptr())
+                                          : std::numeric_limits<double>::infinity();
 }
 
 py::object borrowed(PyObject* object) {
@@ -130,30 +115,34 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
       kind_ = kind_ == Kind::kList ? Kind::kLength : Kind::kIdentity;
     } else {
       take_items(roots, value, depth);
-      if (kind_ == Kind::kList) value_.reset();
+      if (kind_ == Kind::kList) value_ = class_of(roots, value);
     }
   } else if (PyDict_Check(value)) {
     length_ = PyDict_Size(value);
     kind_ = depth == 0 || length_ > kMostItems ? Kind::kLength : Kind::kDict;
     if (kind_ != Kind::kDict) return;
     take_dict(roots, value, depth);
-    value_.reset();
+    value_ = class_of(roots, value);
   } else if (depth > 0 && is_holder(value)) {
     kind_ = Kind::kObject;
     PyObject* attributes = dict_of(value);
     length_ = PyDict_Size(attributes);
     take_dict(roots, attributes, depth);
-    value_ = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    value_ = class_of(roots, value);
   } else if (is_deque(value)) {
     kind_ = Kind::kDeque;
     const py::object items = list_of(value);
     length_ = PyList_GET_SIZE(items.ptr());
     take_items(roots, items.ptr(), depth);
+    real_ = most_of(value);
     value_.reset();
-  } else if (PyAnySet_CheckExact(value) && PySet_GET_SIZE(value) <= kMostItems &&
-             holds_plain_items(value)) {
+  } else if (PyAnySet_CheckExact(value) && PySet_GET_SIZE(value) <= kMostItems) {
     kind_ = Kind::kSet;
-    value_ = Root(roots, py::reinterpret_steal<py::object>(PyFrozenSet_New(value)).ptr());
+    // in the order in which code that goes over it meets them
+    const py::object items = list_of(value);
+    length_ = PyList_GET_SIZE(items.ptr());
+    take_items(roots, items.ptr(), depth);
+    value_ = class_of(roots, value);
   } else if (PyAnySet_Check(value) || PyByteArray_Check(value)) {
     kind_ = Kind::kLength;
     length_ = PyObject_Size(value);
@@ -166,6 +155,12 @@ Plain Plain::hooks(Roots& roots, PyObject* dict) {
   if (dict == nullptr || !PyDict_Check(dict)) return plain;
   plain.length_ = PyDict_Size(dict);
   for (const auto& [key, item] : entries_of(dict)) plain.items_.emplace_back(roots, item, 0);
+  return plain;
+}
+
+Plain Plain::identity(Roots& roots, PyObject* value) {
+  Plain plain;
+  if (value != nullptr) plain.value_ = Root(roots, value);
   return plain;
 }
 
@@ -204,18 +199,17 @@ bool Plain::same(PyObject* now) const {
     case Kind::kTuple:
       return now != nullptr && Py_TYPE(now) == Py_TYPE(before) && same_items(now);
     case Kind::kList:
-      return now != nullptr && PyList_Check(now) && same_items(now);
+      return is_of(now, before) && same_items(now);
     case Kind::kDeque:
-      return now != nullptr && is_deque(now) && same_items(list_of(now).ptr());
+      return now != nullptr && is_deque(now) && same_bits(most_of(now), real_) &&
+             same_items(list_of(now).ptr());
     case Kind::kSet:
-      return now != nullptr && PyAnySet_CheckExact(now) &&
-             PySet_GET_SIZE(now) == PySet_GET_SIZE(before) &&
-             (PySet_GET_SIZE(now) == 0 || (holds_plain_items(now) && equal(before, now)));
+      return is_of(now, before) && PySet_GET_SIZE(now) == length_ &&
+             (length_ == 0 || same_items(list_of(now).ptr()));
     case Kind::kDict:
-      return now != nullptr && PyDict_Check(now) && same_dict(now);
+      return is_of(now, before) && same_dict(now);
     case Kind::kObject:
-      return now != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(now)) == before &&
-             same_dict(dict_of(now));
+      return is_of(now, before) && same_dict(dict_of(now));
     case Kind::kHooks:
       return now == nullptr || now == Py_None ? length_ == 0 : PyDict_Check(now) && same_dict(now);
     case Kind::kLength:
@@ -287,7 +281,7 @@ bool Plain::same_dict(PyObject* now) const {
 }
 
 py::object Plain::before() const {
-  if (kind_ == Kind::kList || kind_ == Kind::kDeque) {
+  if (kind_ == Kind::kList || kind_ == Kind::kDeque || kind_ == Kind::kSet) {
     py::list list;
     for (const Plain& item : items_) list.append(item.before());
     return list;
@@ -302,10 +296,27 @@ py::object Plain::before() const {
   return value_.get() == nullptr ? py::object(py::none()) : borrowed(value_.get());
 }
 
+int Plain::differing(PyObject* now) const {
+  int count = 0;
+  if (kind_ == Kind::kList) {
+    for (Py_ssize_t i = 0; i < length_; ++i) {
+      count += items_[static_cast<std::size_t>(i)].same(PyList_GET_ITEM(now, i)) ? 0 : 1;
+    }
+    return count;
+  }
+  if (kind_ != Kind::kDict || PyDict_GET_SIZE(now) != length_) return 2;
+  std::size_t i = 0;
+  for (const auto& [key, item] : entries_of(now)) {
+    if (!same_key(keys_[i].get(), key)) return 2;
+    count += items_[i++].same(item) ? 0 : 1;
+  }
+  return count;
+}
+
 Change Plain::change(PyObject* now) const {
   const bool in_list =
       now != nullptr &&
-      (kind_ == Kind::kList ? PyList_Check(now)
+      (kind_ == Kind::kList ? is_of(now, value_.get())
                             : kind_ == Kind::kTuple && Py_TYPE(now) == Py_TYPE(value_.get())) &&
       PySequence_Fast_GET_SIZE(now) == length_;
   if (in_list) {
@@ -316,17 +327,18 @@ Change Plain::change(PyObject* now) const {
       Change change = item.change(found);
       change.path = "[" + std::to_string(i) + "]" + change.path;
       change.keys.insert(0, py::int_(i));
+      change.is_whole &= differing(now) == 1;
       return change;
     }
   }
-  const bool is_object = kind_ == Kind::kObject && now != nullptr &&
-                         reinterpret_cast<PyObject*>(Py_TYPE(now)) == value_.get();
+  const bool is_object = kind_ == Kind::kObject && is_of(now, value_.get());
   if (is_object) {
     for (std::size_t i = 0; i < items_.size(); ++i) {
       PyObject* found = find_entry(dict_of(now), keys_[i].get());
       if (items_[i].same(found)) continue;
       Change change = items_[i].change(found);
       change.path = "." + text_of(keys_[i].get()) + change.path;
+      change.is_whole = false;
       return change;
     }
   }
@@ -337,6 +349,7 @@ Change Plain::change(PyObject* now) const {
       Change change = items_[i].change(found);
       change.path = "[" + shown(keys_[i].get()) + "]" + change.path;
       change.keys.insert(0, borrowed(keys_[i].get()));
+      change.is_whole &= differing(now) == 1;
       return change;
     }
   }
@@ -344,12 +357,12 @@ Change Plain::change(PyObject* now) const {
     // the object may be the same: what it held says more
     const auto size = [](PyObject* object) { return py::cast(PyObject_Size(object)); };
     if (now != nullptr && PyObject_Size(now) >= 0) {
-      return {".size", py::cast(length_), size(now), py::list()};
+      return {".size", py::cast(length_), size(now), py::list(), false};
     }
     PyErr_Clear();
   }
   if (kind_ == Kind::kDict && now != nullptr && PyDict_Check(now)) {
-    return {".size", py::cast(length_), py::cast(PyDict_Size(now)), py::list()};
+    return {".size", py::cast(length_), py::cast(PyDict_Size(now)), py::list(), false};
   }
   return {"", before(), borrowed(now), py::list()};
 }

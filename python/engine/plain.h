@@ -15,6 +15,7 @@ struct Change {
   std::string path;          ///< below the value: "", "[0]", "['lr']"
   py::object before, after;  ///< null: there was, or is, none
   py::list keys;             ///< that lead to it: of dicts, and positions in lists
+  bool is_whole = true;      ///< nothing else differs: assigning `after` makes the value what it is
 };
 
 /// What a Python value was, to be compared with what it is now, running none of the user's code:
@@ -22,11 +23,13 @@ struct Change {
 /// and everything else by identity.
 class Plain {
  public:
-  static constexpr int kDepth = 3;
+  static constexpr int kDepth = 6;
 
   Plain(Roots& roots, PyObject* value, int depth = kDepth);
   /// A dict of hooks: how many there are and which, whatever their keys.
   static Plain hooks(Roots& roots, PyObject* dict);
+  /// A value that is compared by identity, whatever it is.
+  static Plain identity(Roots& roots, PyObject* value);
   /// A dict whose keys, values and order are compared by identity.
   static Plain members(Roots& roots, PyObject* dict);
 
@@ -59,6 +62,8 @@ class Plain {
   void take_items(Roots& roots, PyObject* sequence, int depth);
   void take_dict(Roots& roots, PyObject* dict, int depth);
   bool same_items(PyObject* now) const;
+  /// How many items differ, of as many as there were in the same order; 2 when that is not so.
+  int differing(PyObject* now) const;
   bool same_dict(PyObject* now) const;
 
   /// What it was: the value, or a container made of what it held.
@@ -67,7 +72,7 @@ class Plain {
   Kind kind_ = Kind::kIdentity;
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_{
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
-  Root value_;  ///< none of a list or dict, which the step may fill and drop
+  Root value_;  ///< of a list or dict its class: the step may fill and drop it
   double real_ = 0;
   Py_ssize_t length_ = 0;
   std::vector<Root> keys_;

@@ -123,6 +123,23 @@ py::object dict_of_type(PyTypeObject* type) {
 #endif
 }
 
+std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
+  std::vector<std::pair<PyObject*, PyObject*>> entries;
+  if (has_own_order(dict)) {
+    const auto keys = py::reinterpret_steal<py::object>(PySequence_List(dict));
+    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.ptr()); ++i) {
+      PyObject* key = PyList_GET_ITEM(keys.ptr(), i);
+      entries.emplace_back(key, PyDict_GetItemWithError(dict, key));
+    }
+    return entries;
+  }
+  PyObject* key = nullptr;
+  PyObject* item = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &item) != 0;)
+    entries.emplace_back(key, item);
+  return entries;
+}
+
 PyObject* dict_of(PyObject* object) {
   PyObject** dict = _PyObject_GetDictPtr(object);
   if (dict != nullptr) return *dict;

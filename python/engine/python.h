@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 /// Python objects and tensors: the few conversions that everything here uses. All need the GIL.
 namespace steptape::python {
@@ -33,6 +35,11 @@ std::string shown(PyObject* object);
 
 /// The dict of a class itself.
 py::object dict_of_type(PyTypeObject* type);
+
+/// Borrowed keys and values of a dict in its order, which of an OrderedDict is one of its own.
+std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict);
+/// Whether a dict has an order beside the one that PyDict_Next goes by.
+inline bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict_Size(dict) > 1; }
 
 /// A borrowed reference to the instance's `__dict__`; null for an object without one.
 PyObject* dict_of(PyObject* object);

@@ -5,6 +5,10 @@ namespace steptape::python {
 PyObject* Slot::value() const {
   PyObject* holder = owner.get();
   if (holder == nullptr) return nullptr;
+  if (of_object) {
+    return text_of(key.get()) == "__class__" ? reinterpret_cast<PyObject*>(Py_TYPE(holder))
+                                             : dict_of(holder);
+  }
   if (PyCell_Check(holder)) return PyCell_GET(holder);
   if (PyType_Check(holder)) return holder;
   if (PyFunction_Check(holder)) {
@@ -13,17 +17,17 @@ PyObject* Slot::value() const {
     return name == "__defaults__" ? PyFunction_GET_DEFAULTS(holder)
                                   : PyFunction_GET_KW_DEFAULTS(holder);
   }
-  if (!PyDict_Check(holder)) return nullptr;
-  return PyDict_GetItemWithError(holder, key.get());
+  return PyDict_Check(holder) ? PyDict_GetItemWithError(holder, key.get()) : nullptr;
 }
 
 SlotWatch::SlotWatch(Roots& roots, std::shared_ptr<const std::vector<Slot>> slots)
     : slots_(std::move(slots)), types_(roots) {
   values_.reserve(slots_->size());
   for (const Slot& slot : *slots_) {
-    values_.emplace_back(roots, slot.value());
+    values_.push_back(slot.of_object ? Plain::identity(roots, slot.value())
+                                     : Plain(roots, slot.value()));
     PyObject* owner = slot.owner.get();
-    if (owner == nullptr || !PyType_Check(owner)) continue;
+    if (owner == nullptr || slot.of_object || !PyType_Check(owner)) continue;
     classes_.emplace_back(&slot, types_.of(reinterpret_cast<PyTypeObject*>(owner)));
   }
 }

@@ -11,12 +11,14 @@
 namespace steptape::python {
 
 /// A place that holds a value: a closure cell, an entry of a dict (a global, an attribute), the
-/// code or the defaults of a function, or a class with all its attributes.
+/// code or the defaults of a function, a class with all its attributes, or the class or the dict of
+/// an object.
 struct Slot {
   std::string path;  ///< "tau", "config.scale"
-  Root owner;        ///< a cell, a dict, a function or a class
+  Root owner;        ///< a cell, a dict, a function, a class or, with `of_object`, any
   Root key;          ///< null for a cell and a class
   bool is_guarded;   ///< the step names it, so that a plan depends on it
+  bool of_object;    ///< the key is "__class__" or "__dict__", of the owner itself
 
   PyObject* value() const;  ///< borrowed; null when there is none
 };

@@ -167,6 +167,7 @@ void Step::bind(const std::string& name, const std::string& place, const py::obj
   takes_keywords_ = takes_keywords;
   function_ = Root(roots_, function.ptr());
   probe_ = Root(roots_, probe.ptr());
+  if (life_ != nullptr) return;
   life_ = std::make_shared<session::StepLife>(session_, name, place);
   session_.steps.push_back(life_);
 }
@@ -208,6 +209,14 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
   recorder::Notes* notes = recorder::Notes::current();
   py::object recorded;
   assignments_.reset();
+  if (notes != nullptr &&
+      !py::cast<bool>(
+          py::reinterpret_borrow<py::object>(probe_.get()).attr("is_known")(args, kwargs))) {
+    // what is not tracked is not compared: the next call tracks it
+    notes->discard();
+    life_->invalidate();
+    notes = nullptr;
+  }
   if (notes == nullptr) {
     result = function(*args, **kwargs);
     recorded = result;
@@ -222,7 +231,14 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
                                       : py::reinterpret_borrow<py::object>(real.keyword)));
     }
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
+    const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
+    const Arguments before = flatten(args.ptr(), kwargs.ptr(), order);
     const auto both = py::cast<py::tuple>(probe(function, args, kwargs, reals));
+    if (!same(before, flatten(args.ptr(), kwargs.ptr(), order))) {
+      notes->refuse(
+          trace::make_refusal(RefusalCode::kHostEffect,
+                              "the step changes a list, a dict or an object that it is given"));
+    }
     result = both[0];
     recorded = both[1];
   }

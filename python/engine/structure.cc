@@ -32,6 +32,9 @@ at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
 
 }  // namespace
 
+/// A number of python/steptape/_follow.py.
+bool is_followed(PyObject* number) { return type_has(Py_TYPE(number), "formula_now"); }
+
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
 
 bool is_fixed(PyObject* object) {
@@ -53,6 +56,7 @@ Structure::Structure(Roots& roots, PyObject* result, pack::Results& flat,
                      const OnNumber& on_number) {
   constexpr int kDepth = 32;
   root_ = take({roots, flat, on_number}, result, kDepth);
+  containers_.clear();
 }
 
 Structure::Node Structure::take(const Taking& into, PyObject* value, int depth) {
@@ -78,16 +82,23 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, int depth) 
     return node;
   }
   if (PyFloat_Check(value)) {
+    // a followed number is of a class of its own while a step is recorded
+    if (!PyFloat_CheckExact(value) && !is_followed(value)) opaque_ = type_name(value);
     number(PyFloat_AS_DOUBLE(value), "float");
     return node;
   }
-  if (PyLong_Check(value)) {
+  if (PyLong_CheckExact(value) || is_followed(value)) {
     int overflow = 0;
     const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow == 0) {
       number(static_cast<std::int64_t>(integer), "int");
       return node;
     }
+  }
+  // one container in two places is one in what the caller gets
+  const bool is_container = PyList_Check(value) || PyDict_Check(value) || is_dataclass(value);
+  if (is_container && !containers_.insert(value).second) {
+    opaque_ = type_name(value) + " in two places";
   }
   if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
@@ -141,9 +152,7 @@ void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, i
 
 void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int depth) {
   text_ += "{";
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+  for (const auto& [key, value] : entries_of(dict)) {
     if (!node.items.empty()) text_ += ", ";
     text_ += shown(key) + ": ";
     node.keys.emplace_back(into.roots, key);

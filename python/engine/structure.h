@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 namespace steptape::python {
 
 /// Whether the object is of a dataclass.
+bool is_followed(PyObject* number);
 bool is_dataclass(PyObject* object);
 /// Whether an object is known by its identity: it cannot change, or what is in it is watched by
 /// other means (types, functions, modules, dtypes, devices, enumerators).
@@ -66,6 +68,7 @@ class Structure {
   std::string text_;
   std::string opaque_;
   bool has_subclass_ = false;
+  std::set<PyObject*> containers_;  ///< lists, dicts and objects that were met
   Node root_;
 };
 

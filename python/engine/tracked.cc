@@ -29,7 +29,8 @@ void Tracked::track_host(const std::string& name, const py::list& slots) {
     const auto slot = py::cast<py::tuple>(item);
     const py::object key = slot[2];
     made.push_back({py::cast<std::string>(slot[0]), Root(roots_, py::object(slot[1]).ptr()),
-                    key.is_none() ? Root() : Root(roots_, key.ptr()), py::cast<bool>(slot[3])});
+                    key.is_none() ? Root() : Root(roots_, key.ptr()), py::cast<bool>(slot[3]),
+                    py::cast<bool>(slot[4])});
   }
   auto state = std::make_shared<HostState>(roots_, std::move(made));
   session_.objects.track(name, std::shared_ptr<const live::ForeignModules>(state));
@@ -58,6 +59,13 @@ bool Tracked::is_tracked(PyObject* object) const {
 
 void Tracked::capture() {
   for (const auto& [name, watched] : watched_) watched->capture();
+}
+
+void Tracked::untrack() {
+  session_.objects = live::Objects();
+  session_.host_values.clear();
+  watched_.clear();
+  host_.reset();
 }
 
 void Tracked::forget() {
@@ -89,7 +97,8 @@ py::list Tracked::changes() const {
       list.append(py::make_tuple(change.path, or_none(change.change.before),
                                  or_none(change.change.after), or_none(change.owner),
                                  or_none(change.key), shown(change.change.before.ptr()),
-                                 shown(change.change.after.ptr()), change.change.keys));
+                                 shown(change.change.after.ptr()), change.change.keys,
+                                 change.change.is_whole && change.change.after));
     }
   }
   return list;

@@ -24,11 +24,16 @@ class Tracked {
   void track_model(const std::string& name, const py::object& module);
   void track_optimizer(const std::string& name, const py::object& optimizer);
   void track_generator(const std::string& name, const py::object& generator);
-  /// Each slot: (path, owner, key or None, whether a plan depends on it); see Slot.
+  /// Each slot: (path, owner, key or None, whether a plan depends on it, whether the key is of the
+  /// owner itself); see Slot.
   void track_host(const std::string& name, const py::list& slots);
 
+  /// Forgets all that is tracked, to track anew. Only between two calls of a step without plans.
+  void untrack();
+
   /// For probes: what the tracked objects hold now; and what has changed since, each as (path,
-  /// before, after, owner, key, text before, text after, keys that lead further in).
+  /// before, after, owner, key, text before, text after, keys that lead further in, whether `after`
+  /// stands there now and is the whole difference).
   void capture();
   py::list changes() const;
   /// Lets go of what was captured, of which the tracked objects then show nothing.

@@ -26,7 +26,9 @@ bool is_static(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYP
 }  // namespace
 
 TypeWatch::TypeWatch(Roots& roots, PyTypeObject* type)
-    : type_(roots, reinterpret_cast<PyObject*>(type)), version_(version_of(type)) {
+    : type_(roots, reinterpret_cast<PyObject*>(type)),
+      version_(version_of(type)),
+      order_(roots, type->tp_mro) {
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
@@ -39,19 +41,38 @@ TypeWatch::TypeWatch(Roots& roots, PyTypeObject* type)
     PyObject* value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
       if (is_bookkeeping(text_of(key))) continue;
-      added.attributes.push_back({Root(roots, key), Plain(roots, value, 2)});
+      added.attributes.push_back({Root(roots, key), Plain(roots, value)});
+    }
+  }
+  find_mutable();
+}
+
+bool TypeWatch::same() const {
+  if (version_ != 0 && type()->tp_version_tag == version_) {
+    // the attributes are the same objects still
+    return std::ranges::all_of(
+        mutable_, [](const auto& attribute) { return attribute.first->same(attribute.second); });
+  }
+  if (!changed_name().empty()) return false;
+  version_ = version_of(type());
+  find_mutable();
+  return true;
+}
+
+void TypeWatch::find_mutable() const {
+  mutable_.clear();
+  for (const Base& base : bases_) {
+    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base.type.get()));
+    for (const Attribute& attribute : base.attributes) {
+      if (!attribute.value.is_mutable()) continue;
+      mutable_.emplace_back(&attribute.value,
+                            PyDict_GetItemWithError(dict.ptr(), attribute.key.get()));
     }
   }
 }
 
-bool TypeWatch::same() const {
-  if (version_ != 0 && type()->tp_version_tag == version_) return true;
-  if (!changed_name().empty()) return false;
-  version_ = version_of(type());
-  return true;
-}
-
 std::string TypeWatch::changed_name() const {
+  if (!order_.same(type()->tp_mro)) return "__bases__";
   for (const Base& base : bases_) {
     const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base.type.get()));
     for (const Attribute& attribute : base.attributes) {
@@ -76,6 +97,10 @@ std::string TypeWatch::added_name(const Base& base, PyObject* dict) {
     if (!is_bookkeeping(name) && std::ranges::none_of(base.attributes, is_known)) return name;
   }
   return "";
+}
+
+bool TypeWatches::same() const {
+  return std::ranges::all_of(watches_, [](const auto& entry) { return entry.second->same(); });
 }
 
 const TypeWatch* TypeWatches::of(PyTypeObject* type) {

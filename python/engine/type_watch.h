@@ -31,10 +31,14 @@ class TypeWatch {
     Py_ssize_t size = 0;
   };
   static std::string added_name(const Base& base, PyObject* dict);
+  void find_mutable() const;
 
   Root type_;
   mutable unsigned int version_;  ///< CPython's: zero when it gave the type none
-  std::vector<Base> bases_;       ///< in the order of resolution; built-in ones cannot change
+  Plain order_;                   ///< of resolution
+  std::vector<Base> bases_;       ///< in that order; built-in ones cannot change
+  /// Attributes whose content may change while they stay the same objects, and these objects.
+  mutable std::vector<std::pair<const Plain*, PyObject*>> mutable_;
 };
 
 /// One watch for each class.
@@ -42,6 +46,8 @@ class TypeWatches {
  public:
   explicit TypeWatches(Roots& roots) : roots_(roots) {}
   const TypeWatch* of(PyTypeObject* type);
+  /// Whether all classes are as they were.
+  bool same() const;
 
  private:
   Roots& roots_;

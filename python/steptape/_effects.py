@@ -33,7 +33,7 @@ class Effects:
             _engine.refuse("host_effect", f"`{path}` is a {kind}, whose content cannot be compared",
                            place_of_change(self.reach.functions, path))
         assignments = []
-        for path, before, after, owner, key, text_before, text_after, keys in engine.changes():
+        for path, before, after, owner, key, text_before, text_after, keys, is_whole in engine.changes():
             if ".param_groups[" in path or "._global_forward_" in path:
                 continue  # hyperparameters the engine compares; such hooks are those of another thread's probe
             if (id(owner), key) in self.advanced:
@@ -44,7 +44,7 @@ class Effects:
                 after = _follow.plain(after)
                 text_after = repr(after)
             place = place_of_change(self.reach.functions, path)
-            if owner is None or type(after) not in _PLAIN or not _holds(owner, key, keys, after):
+            if not is_whole or owner is None or type(after) not in _PLAIN or not _holds(owner, key, keys, after):
                 _engine.refuse("host_effect",
                                f"host state `{path}` went {text_before} → {text_after}", place)
                 continue

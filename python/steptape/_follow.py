@@ -11,6 +11,8 @@ import math
 import operator
 import threading
 
+import torch
+
 from . import _engine
 
 _LARGEST_EXACT = 2**53
@@ -98,6 +100,8 @@ def _binary(name, operation, swapped=False):
     def method(self, other):
         a, b = (plain(other), plain(self)) if swapped else (plain(self), plain(other))
         if not isinstance(other, (int, float)):
+            if not isinstance(other, torch.Tensor):
+                _escape(self)  # whatever that is, it takes the bare number
             return NotImplemented
         value = operation(a, b)
         if not _is_recorded(self, other):
@@ -161,6 +165,27 @@ def _escaping(base, name):
     return method
 
 
+def _escaping_attribute(base, name):
+    def get(self):
+        _escape(self)
+        return getattr(plain(self), name)
+    return get
+
+
+def _ufunc(self, ufunc, method, *inputs, **options):
+    """NumPy's functions take the bare numbers."""
+    _escape(*inputs)
+    return getattr(ufunc, method)(*map(plain, inputs), **options)
+
+
+def escaping_function(original):
+    """A function of C's that takes the bare numbers."""
+    def call(*args, **options):
+        _escape(*args)
+        return original(*map(plain, args), **options)
+    return call
+
+
 def without(value, depth=16):
     """The value without followed numbers, in containers too: the very object where there are none."""
     kind = type(value)
@@ -181,7 +206,10 @@ def without(value, depth=16):
 
 def strip(owner, key):
     """Takes followed numbers out of what a cell (no key) or a dict holds; lists and dicts in place."""
-    value = owner.cell_contents if key is None else owner.get(key)
+    try:
+        value = owner.cell_contents if key is None else owner.get(key)
+    except ValueError:  # an empty cell
+        return
     clean = without(value)
     if clean is value:
         return
@@ -230,9 +258,14 @@ def _members(base):
                  "__floor__", "__ceil__", "__abs__", "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__",
                  "__divmod__", "__rdivmod__", "as_integer_ratio", "hex", "is_integer", "__index__",
                  "__lshift__", "__rshift__", "__and__", "__or__", "__xor__", "__invert__", "bit_length",
+                 "__rlshift__", "__rrshift__", "__rand__", "__ror__", "__rxor__", "bit_count", "conjugate",
                  "__reduce__", "__reduce_ex__", "__getnewargs__"):
         if hasattr(base, name):
             members[name] = _escaping(base, name)
+    for name in ("real", "imag", "numerator", "denominator"):
+        if hasattr(base, name):
+            members[name] = property(_escaping_attribute(base, name))
+    members["__array_ufunc__"] = _ufunc
     members["__copy__"] = lambda self: self
     members["__deepcopy__"] = lambda self, memo: self
     return members

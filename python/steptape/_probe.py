@@ -198,13 +198,17 @@ class _Functions:
     """Functions of Python's that code calls with numbers, as functions that follow."""
 
     def __enter__(self):
-        self.originals = builtins.max, builtins.min, math.sqrt
+        self.originals = {name: function for name, function in vars(math).items() if callable(function)}
+        self.extremes = builtins.max, builtins.min
         builtins.max = _follow.followed_extreme(builtins.max, "max")
         builtins.min = _follow.followed_extreme(builtins.min, "min")
+        for name, function in self.originals.items():
+            setattr(math, name, _follow.escaping_function(function))
         math.sqrt = _follow.followed_root
 
     def __exit__(self, *_):
-        builtins.max, builtins.min, math.sqrt = self.originals
+        builtins.max, builtins.min = self.extremes
+        vars(math).update(self.originals)
 
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,
@@ -254,17 +258,22 @@ def _followed_arguments(args, kwargs, reals):
 
 
 class Probe:
-    """Runs one call of a step while it is recorded. `models` and `optimizers` by name."""
+    """Runs one call of a step while it is recorded. `models` and `optimizers` by name; `is_known(args, kwargs)`
+    says whether all that the step reaches is tracked."""
 
-    def __init__(self, engine, models, optimizers, effects):
+    def __init__(self, engine, models, optimizers, effects, is_known):
         self.engine = engine
+        self.is_known = is_known
         self.effects = effects
-        self.looking_at = models, optimizers, "type" not in effects.reach.names
+        follows = "type" not in effects.reach.names and not effects.reach.takes_bare_numbers
+        self.looking_at = models, optimizers, follows
 
     def __call__(self, function, args, kwargs, reals):
         _follow.new_epoch()
         if self.looking_at[2]:
             args, kwargs = _followed_arguments(args, kwargs, reals)
+        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+            _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
         self.effects.enter(self.engine)
         try:
             with Looking(self.engine, self.effects, *self.looking_at):

@@ -5,20 +5,24 @@ Followed are the closure, the defaults and the globals that the step's code name
 and classes of the program's own files and through plain objects, up to a depth. Nothing of the user's
 runs: objects are looked at through their instance dicts.
 """
+import argparse
 import builtins
-import dis
+import collections
 import enum
 import functools
+import math
 import sys
 import types
+import weakref
 
 import torch
 
 from ._host import Host
+from ._names import ANY, defaults_of, functions_of, imports_of, names_of
 from ._source import is_program_file
 
 _DEPTH = 5
-_MOST_SLOTS = 4096
+_MOST_SLOTS = 32768
 _MOST_ITEMS = 1000  # of a container that is looked into
 
 
@@ -30,10 +34,15 @@ class Reach:
         self.models, self.optimizers, self.generators, self.hosts = {}, {}, {}, {}
         self.random_generators = {}
         self.functions = []  # of the program's own files, the step's own first
+        self.takes_bare_numbers = False  # by a function of `math` under a name of the program's
         self.compiled = None  # the name of a callee that torch.compile made
         self.names = set()  # that the functions mention
         self.unseen = []  # (path, type) of what no guard can compare
         self._slots = {}
+        self._is_full = False
+        self._route = ()  # names of the attributes that lead to what is visited
+        self._by_content = set()  # ids of objects, and of their dicts, that are compared by what they hold
+        self._routes = {}  # by id: of the models, optimizers and other objects that are tracked
         self._seen = set()
         self._modules = []  # (path, Python module, depth), whose names are known when all else is visited
         self._methods = []  # (name, path, function, depth) of classes, visited once a name calls for them
@@ -42,16 +51,32 @@ class Reach:
         """For each slot, whether the step still names it when functions of these codes are no part of it."""
         rest = Reach(frozenset(codes))
         rest.explore(self._function, self._given)
-        named = {(id(owner), key) for path, owner, key, guarded in rest.slots() if guarded}
+        named = {(id(owner), key) for path, owner, key, guarded, _ in rest.slots() if guarded}
         return [(id(owner), key) in named or path.startswith("torch.")
-                for path, owner, key, _ in self.all_slots]
+                for path, owner, key, *_ in self.all_slots]
 
     def slots(self):
-        """(path, cell or dict, key or None, whether the step names it), for the engine."""
-        return [(path, owner, key, key is None or is_global or key in self.names)
-                for path, owner, key, is_global in self._slots.values()]
+        """(path, owner, key or None, whether a plan depends on it, whether the key is the owner's own), for
+        the engine."""
+        return [(path, owner, key, key is None or is_global or key in self.names or ANY in self.names, own)
+                for path, owner, key, is_global, own, _ in self._slots.values()]
+
+    def signature(self):
+        """Equal while the step reaches the same places and objects by names that it uses."""
+        places = frozenset(place for place, slot in self._slots.items()
+                           if self._is_used(slot) and place[0] not in self._by_content)
+        objects = frozenset(where for where, route in self._routes.items() if self._knows(route))
+        return places, objects, frozenset(self.names)
+
+    def _is_used(self, slot):
+        _, _, key, is_global, _, route = slot
+        return (is_global or key is None or self._knows((key,))) and self._knows(route)
+
+    def _knows(self, route):
+        return ANY in self.names or all(name in self.names or _is_implicit(name) for name in route)
 
     def explore(self, function, given=()):
+        """From the step's function and from what it is given, by name."""
         self._function, self._given = function, given
         for name, value in given:
             self.visit(name, value, _DEPTH)
@@ -62,7 +87,8 @@ class Reach:
     def _visit_methods(self):
         """Methods that what was visited so far mentions, or that Python calls by itself."""
         while True:
-            called = [m for m in self._methods if m[0] in self.names or _is_implicit(m[0])]
+            called = [m for m in self._methods
+                      if m[0] in self.names or ANY in self.names or _is_implicit(m[0])]
             self._methods = [m for m in self._methods if m not in called]
             for _, path, function, depth in called:
                 self.visit(path, function, depth)
@@ -76,6 +102,8 @@ class Reach:
         if isinstance(value, _ATOMS) or id(value) in self._seen:
             return
         kind = type(value)
+        if issubclass(kind, _TRACKED):
+            self._routes[id(value)] = self._route
         if issubclass(kind, torch.nn.Module):
             self._seen.add(id(value))
             self._visit_model(path, value, depth)
@@ -105,18 +133,26 @@ class Reach:
         elif kind is functools.partial:
             self.visit(path, value.func, depth)
             self._visit_items(path, {**dict(enumerate(value.args)), **value.keywords}, depth)
-        elif issubclass(kind, (list, tuple, dict)):
+            for key in value.keywords:
+                self._add_slot(f"{path}.keywords[{key!r}]", value.keywords, key, is_global=True)
+        elif issubclass(kind, (list, tuple, dict, set, frozenset, collections.deque)):
             if len(value) <= _MOST_ITEMS:
                 self._visit_items(path, dict(value if issubclass(kind, dict) else enumerate(value)), depth)
+            if is_program_file(_file_of(kind)):  # of a class of its own, which may hold more than items
+                self._visit_object(path, value, kind, depth)
+        elif kind is weakref.ReferenceType:
+            self.visit(path, value(), depth)
         elif issubclass(kind, type):
-            self._visit_class(path, value, depth)
+            self._visit_class(path, value, depth, is_called=True)
         elif kind is types.ModuleType:
             self._modules.append((path, value, depth))
         elif kind is types.CellType:
             return
         elif kind is types.BuiltinFunctionType:
+            self.takes_bare_numbers |= value.__self__ is math
             if not isinstance(value.__self__, (types.ModuleType, type(None))):
-                self._add_slot(f"{path}.__self__", types.CellType(value.__self__), None, is_global=False)
+                self._add_slot(f"{path}.__self__", types.CellType(value.__self__), None, is_global=False,
+                               place=id(value.__self__))
                 self.visit(f"{path}.__self__", value.__self__, depth - 1)
         elif _is_unseen(kind):
             self.unseen.append((path, kind.__qualname__))
@@ -140,15 +176,18 @@ class Reach:
             # a decorator of a package may hold the program's function in its closure
             for cell in function.__closure__ or ():
                 inner = _contents(cell)
-                if isinstance(inner, (types.FunctionType, types.MethodType)):
-                    self.visit(path, inner, depth - 1)
+                for held in inner.values() if type(inner) is dict and len(inner) <= _MOST_ITEMS else (inner,):
+                    if isinstance(held, (types.FunctionType, types.MethodType)):
+                        self.visit(path, held, depth - 1)
             return
         code = function.__code__
         if code in self.without:
             return
         self.functions.append(function)
-        names, used = _names_of(code, self.without)
+        names, used = names_of(code, self.without)
         self.names |= names
+        for name, module in imports_of(code, function.__globals__):
+            self.visit(name, module, depth - 1)
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
             if name == "__class__" or name not in used:
                 continue
@@ -156,9 +195,8 @@ class Reach:
             self.visit(name, _contents(cell), depth - 1)
         if wrapped := vars(function).get("__wrapped__"):
             self.visit(path, wrapped, depth)
-        for name in (set(vars(function)) | names) - {"__wrapped__"}:
-            if name in vars(function) or function is self._function:
-                self._add_slot(f"{path}.{name}", vars(function), name, is_global=False)
+        for name in (set(vars(function)) | names) - {"__wrapped__", ANY}:
+            self._add_slot(f"{path}.{name}", vars(function), name, is_global=False)
         for what in ("__code__", "__defaults__", "__kwdefaults__"):
             self._add_slot(f"{path}.{what}", function, what, is_global=True)
         for name in sorted(names):
@@ -167,23 +205,29 @@ class Reach:
             if name in function.__globals__:
                 self._add_slot(name, function.__globals__, name, is_global=True)
                 self.visit(name, function.__globals__[name], depth - 1)
-        for name, value in _defaults_of(function).items():
+        for name, value in defaults_of(function).items():
             self.visit(name, value, depth - 1)
 
-    def _visit_class(self, path, kind, depth):
-        """Its methods, where it is the program's own."""
+    def _visit_class(self, path, kind, depth, is_called=False):
+        """Its methods, where it is the program's own; those that make objects too where the step may call it."""
         if is_program_file(_file_of(kind)):
             self._add_slot(path, kind, None, is_global=True)
         elif kind.__module__.startswith("torch.nn."):
             self._add_functions_of_torch(kind)
         for base in kind.__mro__:
             for name, member in vars(base).items():
-                function = getattr(member, "__func__", member)
-                if isinstance(function, property):
-                    function = function.fget
-                if isinstance(function, types.FunctionType) and is_program_file(
-                        function.__code__.co_filename):
-                    self._methods.append((name, f"{path}.{name}", function, depth - 1))
+                for function in functions_of(member):
+                    if is_program_file(function.__code__.co_filename):
+                        self._methods.append((name, f"{path}.{name}", function, depth - 1))
+                        if is_called and name in _OUTSIDE_STEPS:
+                            self.visit(f"{path}.{name}", function, depth - 1)
+                if isinstance(member, torch.Tensor):
+                    self._add_slot(f"{path}.{name}", types.CellType(member), None, is_global=True,
+                                   place=id(member))
+                if not isinstance(member, _MEMBERS) and is_program_file(_file_of(type(member))):
+                    self.visit(f"{path}.{name}", member, depth - 1)  # a descriptor of the program's
+        if type(kind) is not type and is_program_file(_file_of(type(kind))):
+            self._visit_class(type(kind).__name__, type(kind), depth - 1)
 
     def _visit_names_of(self, path, module, depth):
         """What a Python module holds under the names that the step mentions; of the program's own ones it
@@ -224,14 +268,20 @@ class Reach:
         """Hooks of a module and of its parameters, and plain objects that it holds."""
         self._visit_hooks(place, module, depth)
         for name, value in list(vars(module).items()):
-            if not isinstance(value, (torch.nn.Module, torch.Tensor, dict)) and depth > 1:
-                self.visit(f"{place}.{name}", value, depth - 2)
+            is_torchs = name in _REGISTRIES or (name.startswith("_") and "_hooks" in name)
+            if not isinstance(value, (torch.nn.Module, torch.Tensor)) and not is_torchs and depth > 1:
+                self._visit_by(name, f"{place}.{name}", value, depth - 2)
         for tensor in module._parameters.values():
             for name in vars(tensor) if tensor is not None else ():
                 if not name.startswith("_"):
                     self._add_slot(f"{place}.{name}", vars(tensor), name, is_global=False)
             for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
                 self._visit_items(place, getattr(tensor, hooks, None) or {}, depth)
+
+    def _visit_by(self, name, path, value, depth):
+        route, self._route = self._route, (*self._route, name)
+        self.visit(path, value, depth)
+        self._route = route
 
     def _visit_hooks(self, place, owner, depth):
         for name, hooks in list(vars(owner).items()):
@@ -246,6 +296,11 @@ class Reach:
         if attributes is None or kind.__module__.split(".")[0] in _OPAQUE_PACKAGES:
             return
         own = is_program_file(_file_of(kind)) or kind.__module__ in _CONTAINERS
+        if kind in (types.SimpleNamespace, argparse.Namespace) or hasattr(kind, "__dataclass_fields__"):
+            self._by_content |= {id(value), id(attributes)}
+        if own:
+            for what in ("__class__", "__dict__"):
+                self._add_slot(f"{path}.{what}", value, what, is_global=True, own=True)
         if own and id(kind) not in self._seen:
             self._seen.add(id(kind))
             self._visit_class(kind.__name__, kind, depth)
@@ -255,13 +310,18 @@ class Reach:
         for name, attribute in list(attributes.items()):
             if not isinstance(name, str):
                 continue
-            self._add_slot(f"{path}.{name}", attributes, name, is_global=False)
+            self._add_slot(f"{path}.{name}", attributes, name, is_global=issubclass(kind, _MAPPINGS))
             if own or isinstance(attribute, (torch.nn.Module, torch.optim.Optimizer)):
-                self.visit(f"{path}.{name}", attribute, depth - 1)
+                self._visit_by(name, f"{path}.{name}", attribute, depth - 1)
 
-    def _add_slot(self, path, owner, key, is_global):
+    def _add_slot(self, path, owner, key, is_global, own=False, place=None):
+        """`place` stands for an owner that is made for this."""
+        place = (id(owner) if place is None else place, key)
         if len(self._slots) < _MOST_SLOTS:
-            self._slots.setdefault((id(owner), key), (path, owner, key, is_global))
+            self._slots.setdefault(place, (path, owner, key, is_global, own, self._route))
+        elif place not in self._slots and not self._is_full:
+            self._is_full = True
+            self.unseen.append((path, f"place beyond the {_MOST_SLOTS} that are looked at"))
 
     def _drop_inner_models(self):
         """A module that is a part of another one is tracked with it."""
@@ -274,8 +334,14 @@ class Reach:
 _OUTSIDE_STEPS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
                             "__repr__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"})
 # Plain holders of attributes.
-_CONTAINERS = frozenset({"types", "argparse"})
+_CONTAINERS = frozenset({"types", "argparse", "collections"})
+_REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
+# Members of classes that are looked at as what they are.
+_MEMBERS = (types.FunctionType, staticmethod, classmethod, property, type, torch.nn.Module, torch.Tensor,
+            type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+_MAPPINGS = (collections.UserDict, collections.UserList, collections.UserString, collections.ChainMap)
+_TRACKED = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host)
 _OPAQUE_PACKAGES = frozenset({"logging", "threading", "_thread", "io", "_io", "weakref",
                               "itertools", "builtins", "abc", "typing", "re", "pathlib", "datetime"})
 
@@ -286,7 +352,23 @@ _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, type)
 def _is_implicit(name):
     """Whether methods of this name are called without being named: by torch, by operators and by
     statements."""
-    return name in ("forward", "step", "backward") or (name.startswith("__") and name not in _OUTSIDE_STEPS)
+    return name in ("forward", "step", "backward", "setup_context") or (name.startswith("__") and name not in _OUTSIDE_STEPS)
+
+
+def code_in(name, value, depth=_DEPTH):
+    """[(name, object)] of what an argument brings that the step may run or that is to be tracked; of objects
+    of the program's classes only the class."""
+    kind = type(value)
+    if isinstance(value, _ATOMS) or issubclass(kind, torch.Tensor) or depth == 0:
+        return []
+    if issubclass(kind, (list, tuple, set, dict)):
+        if len(value) > _MOST_ITEMS:
+            return []
+        items = value.items() if issubclass(kind, dict) else enumerate(value)
+        return [found for key, item in items for found in code_in(f"{name}_{key}", item, depth - 1)]
+    if isinstance(value, (*_TRACKED, *_CALLABLES, types.MethodType, functools.partial, enum.Enum)):
+        return [(name, value)]
+    return [(name, kind)] if is_program_file(_file_of(kind)) else []
 
 
 def _is_programs(module):
@@ -315,32 +397,6 @@ def _contents(cell):
         return cell.cell_contents
     except ValueError:  # empty still
         return None
-
-
-_DEREFERENCES = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF",
-                           "LOAD_FROM_DICT_OR_DEREF"})
-
-
-def _names_of(code, without=frozenset()):
-    """(globals and attributes, variables of enclosing functions) that the code and the code nested in it
-    use."""
-    names = set(code.co_names)
-    used = {i.argval for i in dis.get_instructions(code) if i.opname in _DEREFERENCES}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType) and constant not in without:
-            inner_names, inner_used = _names_of(constant, without)
-            names |= inner_names
-            used |= inner_used
-    return names, used
-
-
-def _defaults_of(function):
-    code = function.__code__
-    positional = code.co_varnames[:code.co_argcount]
-    defaults = function.__defaults__ or ()
-    named = dict(zip(positional[len(positional) - len(defaults):], defaults))
-    named.update(function.__kwdefaults__ or {})
-    return named
 
 
 def _dict_of(value):

@@ -11,13 +11,16 @@ from . import _engine
 from ._effects import Effects
 from ._errors import InvalidArgument
 from ._probe import Probe
-from ._reach import Reach
+from ._reach import Reach, code_in
 from ._remedies import REMEDIES
 from ._source import line_of, place_of_function, place_of_names, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
             "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True}
+
+_MOST_BROUGHT = 256
+_MOST_BEGINNINGS = 8
 
 _CHOICES = {"numerics": ("exact", "fused"), "on_refusal": ("eager", "raise"),
             "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
@@ -43,22 +46,46 @@ class Step:
         self._options = _checked(options)
         self._engine = _engine.Step(self._options)
         self._reach = None
+        self._brought = {}  # by id: (name, object) of code and models among the arguments of calls
+        self._beginnings = 0  # calls in a row before which objects had come or gone
         self._call = self._first_call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 
     def _first_call(self, *args, **kwargs):
-        self._prepare(args, kwargs)
-        return self._call(*args, **kwargs)
+        if not self._engine.is_inside():  # another call of this step's
+            self._prepare(args, kwargs)
+            self._call = self._engine
+        return self._engine(*args, **kwargs)
+
+    def _explored(self, args, kwargs):
+        """What the step reaches now, with what this call and earlier ones brought. Runs none of the user's code."""
+        arguments = [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
+        for name, value in [found for argument in arguments for found in code_in(*argument)]:
+            if len(self._brought) < _MOST_BROUGHT:
+                self._brought.setdefault(id(value), (name, value))
+        reach = Reach()
+        reach.explore(self.__wrapped__, [*self._given, *self._brought.values()])
+        return reach
+
+    def _is_known(self, args, kwargs):
+        """Whether the step reaches what is tracked and nothing else. If not, the next call begins anew: objects
+        have come or gone since."""
+        if self._explored(args, kwargs).signature() == self._reach.signature():
+            self._beginnings = 0
+            return True
+        self._beginnings += 1
+        if self._beginnings > _MOST_BEGINNINGS:
+            _engine.refuse("host_effect", "what the step reaches is made of other objects in each call", "")
+            return True
+        self._call = self._first_call
+        return False
 
     def _prepare(self, args, kwargs):
-        """Finds and tracks what the step reaches; no step has run yet."""
-        engine, reach = self._engine, Reach()
-        arguments = [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
-        arguments = [(name, value) for name, value in arguments
-                     if isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Generator))]
-        reach.explore(self.__wrapped__, [*self._given, *arguments])
+        """Finds and tracks what the step reaches; no step is under way."""
+        engine, reach = self._engine, self._explored(args, kwargs)
+        engine.untrack()
         models, optimizers, hosts = track(engine, reach)
         for name, value in hosts.items():
             engine.add_host_value(name, value.function)
@@ -68,13 +95,12 @@ class Step:
         self._kept = (models, optimizers, hosts)
         self._reach = reach
         self._notes = _notes_of(reach)
-        engine.bind(self.name, place, run, Probe(engine, models, optimizers, Effects(reach)),
+        engine.bind(self.name, place, run, Probe(engine, models, optimizers, Effects(reach), self._is_known),
                     _takes_keywords(self.__wrapped__))
         if reach.compiled is not None:
             engine.refuse_always("unreplayable_op",
                                  f"`{reach.compiled}` is compiled by torch.compile, whose kernels no op shows",
                                  place_of_names(reach.functions, {reach.compiled.rsplit(".", 1)[-1]}))
-        self._call = engine
 
     @property
     def stats(self) -> dict[str, Any]:

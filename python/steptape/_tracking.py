@@ -57,8 +57,8 @@ def _unique(objects, taken):
 def _global_hooks():
     """Slots of the hooks that torch keeps for all modules and all optimizers."""
     modules = vars(torch.nn.modules.module)
-    slots = [(f"torch.nn.modules.module.{name}", modules, name, True)
+    slots = [(f"torch.nn.modules.module.{name}", modules, name, True, False)
              for name in sorted(modules) if name.startswith("_global_") and name.endswith("hooks")]
     optimizers = vars(sys.modules[torch.optim.Optimizer.__module__])
-    return slots + [(f"torch.optim.optimizer.{name}", optimizers, name, True)
+    return slots + [(f"torch.optim.optimizer.{name}", optimizers, name, True, False)
                     for name in sorted(optimizers) if name.startswith("_global_optimizer_")]
