@@ -340,7 +340,7 @@ def measure(step_function, draws, fill, began):
     stats = step.stats
     refusals = [{"code": r["code"], "reason": r["reason"]} for r in stats["refusals"]]
     counts = {name: stats[name] for name in ("recorded", "trials", "replayed", "eager", "audits")}
-    if stats["replayed"]:
+    if stats["replayed"] or stats["audits"]:  # an audit is a replay beside an eager call
         return {"outcome": "replayed", "refusals": refusals, "counts": counts}
     if refusals:
         return {"outcome": "refused", "refusals": refusals, "counts": counts}

@@ -207,7 +207,6 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
                         py::object& result) {
   const auto function = py::reinterpret_borrow<py::object>(function_.get());
   recorder::Notes* notes = recorder::Notes::current();
-  py::object recorded;
   assignments_.reset();
   if (notes != nullptr &&
       !py::cast<bool>(
@@ -219,7 +218,6 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
   }
   if (notes == nullptr) {
     result = function(*args, **kwargs);
-    recorded = result;
   } else {
     notes->follow_numbers();
     check_arguments(arguments, *notes);
@@ -233,14 +231,12 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
     const Arguments before = flatten(args.ptr(), kwargs.ptr(), order);
-    const auto both = py::cast<py::tuple>(probe(function, args, kwargs, reals));
+    result = probe(function, args, kwargs, reals);
     if (!same(before, flatten(args.ptr(), kwargs.ptr(), order))) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given"));
     }
-    result = both[0];
-    recorded = both[1];
   }
   pack::Results flat;
   const auto return_number = [notes](std::size_t position, PyObject* number) {
@@ -251,7 +247,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     if (!formula.is_none()) notes->return_number(position, formula_of(*notes, formula));
   };
   auto note =
-      std::make_shared<Note>(Note{Structure(roots_, recorded.ptr(), flat, return_number),
+      std::make_shared<Note>(Note{Structure(roots_, result.ptr(), 1, flat, return_number),
                                   assignments_ ? Root(roots_, assignments_->ptr()) : Root()});
   if (notes != nullptr) {
     if (!note->structure.opaque().empty()) {
@@ -264,6 +260,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
                                         "a result is of a subclass of torch.Tensor"));
     }
     notes->add_effect({"results", note->structure.text(), ""});
+    result = py::reinterpret_borrow<py::object>(probe_.get()).attr("clean")(result);
   }
   flat.note = std::move(note);
   return flat;

@@ -30,8 +30,9 @@ class Step : public Tracked {
   py::object host_value(const std::string& name) const;
 
   /// `function` is what an eager call runs. `probe(function, args, kwargs, reals)` runs it
-  /// while it is recorded, and returns (result for the caller, result for the recording); `reals`
-  /// has leaf, position and keyword of each argument that is a float.
+  /// while it is recorded, and returns the result, which `probe.clean` makes what the caller gets;
+  /// `probe.is_known(args, kwargs)` says whether all that the step reaches is tracked; `reals` has
+  /// leaf, position and keyword of each argument that is a float.
   void bind(const std::string& name, const std::string& place, const py::object& function,
             const py::object& probe, bool takes_keywords);
   py::object call(const py::args& args, const py::kwargs& kwargs);

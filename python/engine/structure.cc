@@ -52,14 +52,15 @@ bool is_part_of_model(PyObject* object) {
                              PyDict_GetItemString(dict, "param_groups") != nullptr);
 }
 
-Structure::Structure(Roots& roots, PyObject* result, pack::Results& flat,
+Structure::Structure(Roots& roots, PyObject* result, Py_ssize_t references, pack::Results& flat,
                      const OnNumber& on_number) {
   constexpr int kDepth = 32;
-  root_ = take({roots, flat, on_number}, result, kDepth);
+  root_ = take({roots, flat, on_number}, result, references, kDepth);
   containers_.clear();
 }
 
-Structure::Node Structure::take(const Taking& into, PyObject* value, int depth) {
+Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t references,
+                                int depth) {
   Roots& roots = into.roots;
   pack::Results& flat = into.flat;
   Node node;
@@ -95,10 +96,12 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, int depth) 
       return node;
     }
   }
-  // one container in two places is one in what the caller gets
+  // what the caller changes in one place changes in all
   const bool is_container = PyList_Check(value) || PyDict_Check(value) || is_dataclass(value);
   if (is_container && !containers_.insert(value).second) {
     opaque_ = type_name(value) + " in two places";
+  } else if (is_container && Py_REFCNT(value) > references) {
+    opaque_ = type_name(value) + " that is held elsewhere too";
   }
   if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
@@ -146,7 +149,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, int depth) 
 void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, int depth) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     if (i > 0) text_ += ", ";
-    node.items.push_back(take(into, PySequence_Fast_GET_ITEM(sequence, i), depth - 1));
+    node.items.push_back(take(into, PySequence_Fast_GET_ITEM(sequence, i), 1, depth - 1));
   }
 }
 
@@ -156,7 +159,7 @@ void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int de
     if (!node.items.empty()) text_ += ", ";
     text_ += shown(key) + ": ";
     node.keys.emplace_back(into.roots, key);
-    node.items.push_back(take(into, value, depth - 1));
+    node.items.push_back(take(into, value, 1, depth - 1));
   }
   text_ += "}";
 }

@@ -28,8 +28,9 @@ class Structure {
  public:
   /// Called for each number with its position among them.
   using OnNumber = std::function<void(std::size_t, PyObject*)>;
-  /// Takes `result` apart into `flat`.
-  Structure(Roots& roots, PyObject* result, pack::Results& flat, const OnNumber& on_number);
+  /// Takes `result` apart into `flat`. `references`: to the result, by those that call this.
+  Structure(Roots& roots, PyObject* result, Py_ssize_t references, pack::Results& flat,
+            const OnNumber& on_number);
 
   /// Puts one together; takes the tensors and numbers in their order.
   py::object build(const pack::Results& flat) const;
@@ -58,7 +59,7 @@ class Structure {
     pack::Results& flat;
     const OnNumber& on_number;
   };
-  Node take(const Taking& into, PyObject* value, int depth);
+  Node take(const Taking& into, PyObject* value, Py_ssize_t references, int depth);
   void take_items(const Taking& into, PyObject* sequence, Node& node, int depth);
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;

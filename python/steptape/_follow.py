@@ -187,7 +187,7 @@ def escaping_function(original):
 
 
 def without(value, depth=16):
-    """The value without followed numbers, in containers too: the very object where there are none."""
+    """The value without followed numbers; lists and dicts stay the objects they are."""
     kind = type(value)
     if kind in (FollowedFloat, FollowedInt):
         return plain(value)
@@ -196,11 +196,14 @@ def without(value, depth=16):
     if kind in (list, tuple):
         items = [without(item, depth - 1) for item in value]
         if any(a is not b for a, b in zip(items, value)):
-            return kind(items)
-    if kind is dict:
-        items = {key: without(item, depth - 1) for key, item in value.items()}
-        if any(items[key] is not value[key] for key in value):
-            return items
+            if kind is tuple:
+                return tuple(items)
+            value[:] = items
+    elif kind is dict:
+        for key, item in value.items():
+            clean = without(item, depth - 1)
+            if clean is not item:
+                value[key] = clean
     return value
 
 
@@ -213,11 +216,7 @@ def strip(owner, key):
     clean = without(value)
     if clean is value:
         return
-    if type(value) is list:
-        value[:] = clean
-    elif type(value) is dict:
-        value.update(clean)
-    elif key is None:
+    if key is None:
         owner.cell_contents = clean
     else:
         owner[key] = clean

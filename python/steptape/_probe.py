@@ -282,4 +282,6 @@ class Probe:
             self.effects.abandon(self.engine)
             raise
         self.effects.leave(self.engine)
-        return _follow.without(result), result
+        return result
+
+    clean = staticmethod(_follow.without)  # for what the caller gets
