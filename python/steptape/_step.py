@@ -46,7 +46,7 @@ class Step:
         self._options = _checked(options)
         self._engine = _engine.Step(self._options)
         self._reach = None
-        self._brought = {}  # by id: (name, object) of code and models among the arguments of calls
+        self._brought = {}  # by id: (name, object) of code and models that calls brought as arguments
         self._beginnings = 0  # calls in a row before which objects had come or gone
         self._call = self._first_call
 
@@ -62,9 +62,11 @@ class Step:
     def _explored(self, args, kwargs):
         """What the step reaches now, with what this call and earlier ones brought. Runs none of the user's code."""
         arguments = [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
-        for name, value in [found for argument in arguments for found in code_in(*argument)]:
-            if len(self._brought) < _MOST_BROUGHT:
-                self._brought.setdefault(id(value), (name, value))
+        brought = {id(value): (name, value) for argument in arguments for name, value in code_in(*argument)}
+        if len(self._brought | brought) <= _MOST_BROUGHT:
+            self._brought |= brought
+        elif _engine.is_recording() and not brought.keys() <= self._brought.keys():
+            _engine.refuse("opaque_argument", f"calls brought more than {_MOST_BROUGHT} functions and classes", "")
         reach = Reach()
         reach.explore(self.__wrapped__, [*self._given, *self._brought.values()])
         return reach
