@@ -36,7 +36,7 @@ class Effects:
         for path, before, after, owner, key, text_before, text_after, keys, is_whole in engine.changes():
             if ".param_groups[" in path or "._global_forward_" in path:
                 continue  # hyperparameters the engine compares; such hooks are those of another thread's probe
-            if (id(owner), key) in self.advanced:
+            if (id(owner), key) in self.advanced or _follow.is_one_function(before, after):
                 continue
             if owner is not None:
                 _follow.strip(owner, key)

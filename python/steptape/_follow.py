@@ -183,7 +183,14 @@ def escaping_function(original):
     def call(*args, **options):
         _escape(*args)
         return original(*map(plain, args), **options)
+    call.stands_for = original
     return call
+
+
+def is_one_function(before, after):
+    """Whether one stands for the other, or both for the same, while another thread records a step."""
+    stood = [getattr(function, "stands_for", None) for function in (before, after)]
+    return any(stood) and (stood[0] or before) is (stood[1] or after)
 
 
 def without(value, depth=16):
@@ -282,6 +289,7 @@ def followed_extreme(builtin, name):
                 if _is_held(formula):
                     return follow(builtin(plain(a), plain(b)), formula)
         return builtin(*args, **kwargs)
+    extreme.stands_for = builtin
     return extreme
 
 
@@ -292,6 +300,9 @@ def followed_root(number):
         return value
     _engine.require(number.formula + (0.0, "lt"), False)  # Python raises there
     return follow(value, number.formula + ("sqrt",))
+
+
+followed_root.stands_for = _square_root
 
 
 def advance_of(number, path):

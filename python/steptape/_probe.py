@@ -195,20 +195,32 @@ class _Counters:
 
 
 class _Functions:
-    """Functions of Python's that code calls with numbers, as functions that follow."""
+    """Functions of Python's that code calls with numbers, as functions that follow: while any thread records."""
+
+    lock = threading.Lock()
+    recording = 0  # how many do
 
     def __enter__(self):
-        self.originals = {name: function for name, function in vars(math).items() if callable(function)}
-        self.extremes = builtins.max, builtins.min
-        builtins.max = _follow.followed_extreme(builtins.max, "max")
-        builtins.min = _follow.followed_extreme(builtins.min, "min")
-        for name, function in self.originals.items():
+        with self.lock:
+            _Functions.recording += 1
+            if _Functions.recording == 1:
+                self.replace()
+
+    def replace(self):
+        _Functions.of_math = {name: value for name, value in vars(math).items() if callable(value)}
+        _Functions.extremes = {name: getattr(builtins, name) for name in ("max", "min")}
+        for name, function in self.of_math.items():
             setattr(math, name, _follow.escaping_function(function))
         math.sqrt = _follow.followed_root
+        for name, function in self.extremes.items():
+            setattr(builtins, name, _follow.followed_extreme(function, name))
 
     def __exit__(self, *_):
-        builtins.max, builtins.min = self.extremes
-        vars(math).update(self.originals)
+        with self.lock:
+            _Functions.recording -= 1
+            if _Functions.recording == 0:
+                vars(math).update(self.of_math)
+                vars(builtins).update(self.extremes)
 
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,

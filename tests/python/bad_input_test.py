@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import math
 import multiprocessing
 import operator
 import os
@@ -504,6 +505,29 @@ def test_two_threads_call_one_step():
     assert done[0] + done[1] > 0
     assert total.tolist() == [12 + sum(done)] * 4
     step(torch.ones(4, dtype=torch.int64))
+
+
+def test_two_threads_that_record_at_once_leave_python_as_it_was():
+    """While a step is recorded some of Python's functions are others; the last to end puts them back."""
+    before = dict(vars(math)), max, min
+    entered, may_end = threading.Event(), threading.Event()
+
+    def slow(x):
+        entered.set()
+        may_end.wait(60)
+        return x * math.exp(1.0)
+
+    def other(x):
+        assert entered.wait(60)
+        result = x * max(1.0, math.sqrt(4.0))
+        may_end.set()
+        return result
+
+    steps = steptape.wrap(slow), steptape.wrap(other)
+    x = torch.ones(2)
+    assert not run_in_threads(lambda: steps[0](x), lambda: steps[1](x))
+    assert (dict(vars(math)), max, min) == before
+    assert not any(step.stats["refusals"] for step in steps)
 
 
 def test_other_threads_run_while_a_long_replay_does():

@@ -1672,3 +1672,23 @@ def test_an_update_inside_backward():
     replays_or_says_why(
         make, "untracked_write", "optimizer_unsupported", "host_effect",
         wrapper=lambda t, options: steptape.wrap(t.step, optimizer=t.optimizers, **options))
+
+
+def test_a_triton_kernel_is_refused(monkeypatch):
+    """Its launch is no op: it takes the memory of tensors. Here in Triton's interpreter, which needs no GPU."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    triton = pytest.importorskip("triton")
+    import triton.language as tl
+
+    @triton.jit
+    def double(source, target, n, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        tl.store(target + at, tl.load(source + at, mask=at < n) * 2, mask=at < n)
+
+    def step(x):
+        y = torch.zeros_like(x)
+        double[(1,)](x, y, x.numel(), block=16)
+        return y + 1
+
+    is_refused(lambda: SimpleNamespace(step=step, batch=lambda i: (torch.randn(5),), holds=lambda: []),
+               "written_outside")
