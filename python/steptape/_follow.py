@@ -10,6 +10,7 @@ Formulas evaluate in double precision in the same order, so that their bits are 
 import math
 import operator
 import threading
+from types import FunctionType
 
 import torch
 
@@ -189,7 +190,7 @@ def escaping_function(original):
 
 def is_one_function(before, after):
     """Whether one stands for the other, or both for the same, while another thread records a step."""
-    stood = [getattr(function, "stands_for", None) for function in (before, after)]
+    stood = [vars(value).get("stands_for") if type(value) is FunctionType else None for value in (before, after)]
     return any(stood) and (stood[0] or before) is (stood[1] or after)
 
 
