@@ -38,7 +38,7 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict) {
 trace::Value value_of(PyObject* object) {
   if (object == Py_None) return {trace::None{}};
   if (PyBool_Check(object)) return {object == Py_True};
-  if (PyFloat_Check(object)) return {trace::Real{PyFloat_AS_DOUBLE(object)}};
+  if (PyFloat_CheckExact(object)) return {trace::Real{PyFloat_AS_DOUBLE(object)}};
   if (PyLong_CheckExact(object)) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);

@@ -110,6 +110,8 @@ def _binary(name, operation, swapped=False):
         fa, fb = (_formula(other), _formula(self)) if swapped else (_formula(self), _formula(other))
         if fa is not None and fb is not None:
             formula = fa + fb + (name,)
+            if name == "mul" and type(value) is int:
+                formula += (0.0, "add")  # no int is -0.0
             if _is_held(formula) and _stays_within(name, a, b, value, fb, formula):
                 return follow(value, formula)
         _escape(self, other)
@@ -245,7 +247,11 @@ def _members(base):
     members["__ne__"] = _comparison("eq", operator.ne, negate=True)
 
     def negated(self):
-        return follow(-plain(self), self.formula + ("neg",)) if _is_recorded(self) else -plain(self)
+        if not _is_recorded(self):
+            return -plain(self)
+        # no int is -0.0
+        negative = (0.0, *self.formula, "sub") if base is int else (*self.formula, "neg")
+        return follow(-plain(self), negative)
 
     def formula_now(self):
         return self.formula if is_followed(self) else None

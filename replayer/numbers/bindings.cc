@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "trace/element.h"
 #include "trace/numbers.h"
@@ -93,7 +94,10 @@ RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
     numbers_.emplace(path, trace::number_of(value));
   };
   for (const trace::OptimizerLayout& layout : recording.optimizers) {
-    trace::for_each_number(layout, add);
+    // a switch is no number that formulas read
+    trace::for_each_number(layout, [&add](const std::string& path, const trace::Value& value) {
+      if (!std::holds_alternative<bool>(value.data)) add(path, value);
+    });
   }
   for (const trace::Input& input : recording.inputs) {
     trace::for_each_number(input.path, input.value, add);
@@ -108,7 +112,8 @@ RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
 
 double RecordedNumbers::operator[](const std::string& path) const {
   const auto found = numbers_.find(path);
-  return found == numbers_.end() ? 0 : found->second;
+  // what is not there gives no number that was recorded
+  return found == numbers_.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
 }
 
 std::vector<double> RecordedNumbers::of(const std::vector<trace::Leaf>& leaves) const {

@@ -12,6 +12,7 @@ import warnings
 from collections import defaultdict
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -1040,6 +1041,17 @@ class Bounded(Adam):
 
 
 WRAPPERS = {"whole step": None, "update alone": update_alone}
+
+
+@pytest.mark.parametrize("kind", [SGD, Descent])
+@pytest.mark.parametrize("rate", [np.float64(0.03), np.float32(0.03), True, 1, 0, 0.0, -0.0, torch.tensor(0.03)], ids=repr)
+def test_a_rate_becomes_one_of_another_kind_and_one_of_its_own_again(rate, kind):
+    """Python gives -0 for int 0 and -0.0 for 0.0; a number of NumPy's, a switch and a tensor are no floats."""
+    def edit(i, optimizer):
+        if i in (15, 35):
+            optimizer.param_groups[0]["lr"] = rate if i == 15 else 0.02
+
+    replays(lambda: training(lambda m: kind(m.parameters(), lr=0.05), between=edit), 60)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
