@@ -121,7 +121,7 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
         }
       }
     }
-    results_.push_back(std::move(result));
+    results_.push_back(result);
   }
 }
 

@@ -24,11 +24,11 @@ std::unordered_map<const void*, std::thread::id>& in_use() {
 }
 
 /// Of the threads that were inside a step when the process forked the child has none.
-[[maybe_unused]] const int forks = pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); },
-                                                  [] {
-                                                    in_use().clear();
-                                                    mutex().unlock();
-                                                  });
+[[maybe_unused]] const int kForks = pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); },
+                                                   [] {
+                                                     in_use().clear();
+                                                     mutex().unlock();
+                                                   });
 
 thread_local InsideStep::Depth depth = InsideStep::Depth::kOutside;
 thread_local bool foreign_values = false;

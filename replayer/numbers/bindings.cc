@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "trace/element.h"
 #include "trace/numbers.h"
@@ -94,10 +93,7 @@ RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
     numbers_.emplace(path, trace::number_of(value));
   };
   for (const trace::OptimizerLayout& layout : recording.optimizers) {
-    // a switch is no number that formulas read
-    trace::for_each_number(layout, [&add](const std::string& path, const trace::Value& value) {
-      if (!std::holds_alternative<bool>(value.data)) add(path, value);
-    });
+    trace::for_each_number(layout, add);
   }
   for (const trace::Input& input : recording.inputs) {
     trace::for_each_number(input.path, input.value, add);
@@ -112,8 +108,7 @@ RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
 
 double RecordedNumbers::operator[](const std::string& path) const {
   const auto found = numbers_.find(path);
-  // what is not there gives no number that was recorded
-  return found == numbers_.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+  return found == numbers_.end() ? 0 : found->second;
 }
 
 std::vector<double> RecordedNumbers::of(const std::vector<trace::Leaf>& leaves) const {

@@ -10,7 +10,7 @@
 namespace steptape::replayer {
 
 /// A hyperparameter, counter, argument, host value or host read by the path that a leaf of it has;
-/// NaN for none.
+/// 0 for none.
 class RecordedNumbers {
  public:
   explicit RecordedNumbers(const trace::Recording& recording);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "live/operators.h"
@@ -240,7 +242,35 @@ void explain_numbers(const trace::Recording& before, trace::Recording& now, Read
   Explanation(before, now).explain(reads, only);
 }
 
+namespace {
+
+/// Which kind of number stands at each path in the optimizers of a recording.
+std::map<std::string, std::size_t> kinds_of(const trace::Recording& recording) {
+  std::map<std::string, std::size_t> kinds;
+  for (const trace::OptimizerLayout& layout : recording.optimizers) {
+    trace::for_each_number(layout, [&kinds](const std::string& path, const trace::Value& value) {
+      kinds.emplace(path, value.data.index());
+    });
+  }
+  return kinds;
+}
+
+/// Whether numbers of optimizers that formulas of `known` read are of the same kinds in `now`.
+bool has_numbers_of(const trace::Recording& known, const trace::Recording& now) {
+  const auto before = kinds_of(known);
+  const auto after = kinds_of(now);
+  return std::ranges::all_of(known.leaves, [&](const trace::Leaf& leaf) {
+    const auto found = before.find(leaf.path);
+    if (found == before.end()) return true;
+    const auto kept = after.find(leaf.path);
+    return kept != after.end() && kept->second == found->second;
+  });
+}
+
+}  // namespace
+
 bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
+  if (!has_numbers_of(known, now)) return false;
   Bindings bindings(now);
   const auto renumbered = [&](trace::Index formula) {
     trace::Formula result = known.formulas[formula];
