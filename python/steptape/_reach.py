@@ -333,6 +333,7 @@ class Reach:
 # Called when objects come and go, or shown.
 _OUTSIDE_STEPS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
                             "__repr__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"})
+_CALLED_BY_TORCH = frozenset({"forward", "step", "backward", "setup_context"})
 # Plain holders of attributes.
 _CONTAINERS = frozenset({"types", "argparse", "collections"})
 _REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
@@ -352,7 +353,7 @@ _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, type)
 def _is_implicit(name):
     """Whether methods of this name are called without being named: by torch, by operators and by
     statements."""
-    return name in ("forward", "step", "backward", "setup_context") or (name.startswith("__") and name not in _OUTSIDE_STEPS)
+    return name in _CALLED_BY_TORCH or (name.startswith("__") and name not in _OUTSIDE_STEPS)
 
 
 def code_in(name, value, depth=_DEPTH):
