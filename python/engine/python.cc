@@ -8,11 +8,18 @@
 namespace steptape::python {
 
 // not isinstance(), whose metaclass runs Python code
+namespace {
+
+/// As PyObject_IsInstance, which would ask the object for its class.
+bool is_of(PyObject* object, PyObject* type) {
+  return type != nullptr &&
+         PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
+}
+
+}  // namespace
+
 bool is_tensor(PyObject* object) {
-  return THPVariable_CheckExact(object) ||
-         (THPVariableClass != nullptr &&
-          PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)) !=
-              0);
+  return THPVariable_CheckExact(object) || is_of(object, THPVariableClass);
 }
 
 bool is_exact_tensor(PyObject* object) { return THPVariable_CheckExact(object); }
@@ -23,7 +30,7 @@ py::object object_of(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
-bool is_generator(PyObject* object) { return THPGenerator_Check(object); }
+bool is_generator(PyObject* object) { return is_of(object, THPGeneratorClass); }
 
 at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }
 

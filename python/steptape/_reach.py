@@ -99,7 +99,7 @@ class Reach:
                 return
 
     def visit(self, path, value, depth):
-        if isinstance(value, _ATOMS) or id(value) in self._seen:
+        if _is(value, _ATOMS) or id(value) in self._seen:
             return
         kind = type(value)
         if issubclass(kind, _TRACKED):
@@ -150,7 +150,7 @@ class Reach:
             return
         elif kind is types.BuiltinFunctionType:
             self.takes_bare_numbers |= value.__self__ is math
-            if not isinstance(value.__self__, (types.ModuleType, type(None))):
+            if not _is(value.__self__, (types.ModuleType, type(None))):
                 self._add_slot(f"{path}.__self__", types.CellType(value.__self__), None, is_global=False,
                                place=id(value.__self__))
                 self.visit(f"{path}.__self__", value.__self__, depth - 1)
@@ -177,7 +177,7 @@ class Reach:
             for cell in function.__closure__ or ():
                 inner = _contents(cell)
                 for held in inner.values() if type(inner) is dict and len(inner) <= _MOST_ITEMS else (inner,):
-                    if isinstance(held, (types.FunctionType, types.MethodType)):
+                    if _is(held, (types.FunctionType, types.MethodType)):
                         self.visit(path, held, depth - 1)
             return
         code = function.__code__
@@ -221,10 +221,10 @@ class Reach:
                         self._methods.append((name, f"{path}.{name}", function, depth - 1))
                         if is_called and name in _OUTSIDE_STEPS:
                             self.visit(f"{path}.{name}", function, depth - 1)
-                if isinstance(member, torch.Tensor):
+                if _is(member, torch.Tensor):
                     self._add_slot(f"{path}.{name}", types.CellType(member), None, is_global=True,
                                    place=id(member))
-                if not isinstance(member, _MEMBERS) and is_program_file(_file_of(type(member))):
+                if not _is(member, _MEMBERS) and is_program_file(_file_of(type(member))):
                     self.visit(f"{path}.{name}", member, depth - 1)  # a descriptor of the program's
         if type(kind) is not type and is_program_file(_file_of(type(kind))):
             self._visit_class(type(kind).__name__, type(kind), depth - 1)
@@ -235,7 +235,7 @@ class Reach:
         own = _is_programs(module)
         for name in sorted(self.names & vars(module).keys()):
             value = vars(module)[name]
-            if own or isinstance(value, _CALLABLES):
+            if own or _is(value, _CALLABLES):
                 self._add_slot(f"{path}.{name}", vars(module), name, is_global=True)
             if own:
                 self.visit(f"{path}.{name}", value, depth - 1)
@@ -244,9 +244,9 @@ class Reach:
         """The functions of torch.nn.functional that a module class of torch's calls."""
         functions = vars(torch.nn.functional)
         for member in vars(kind).values():
-            if isinstance(member, types.FunctionType):
+            if _is(member, types.FunctionType):
                 for name in set(member.__code__.co_names) & functions.keys():
-                    if isinstance(functions[name], _CALLABLES):
+                    if _is(functions[name], _CALLABLES):
                         self._add_slot(f"torch.nn.functional.{name}", functions, name, is_global=True)
 
     def _visit_model(self, path, model, depth):
@@ -269,7 +269,7 @@ class Reach:
         self._visit_hooks(place, module, depth)
         for name, value in list(vars(module).items()):
             is_torchs = name in _REGISTRIES or (name.startswith("_") and "_hooks" in name)
-            if not isinstance(value, (torch.nn.Module, torch.Tensor)) and not is_torchs and depth > 1:
+            if not _is(value, (torch.nn.Module, torch.Tensor)) and not is_torchs and depth > 1:
                 self._visit_by(name, f"{place}.{name}", value, depth - 2)
         for tensor in module._parameters.values():
             for name in vars(tensor) if tensor is not None else ():
@@ -285,13 +285,13 @@ class Reach:
 
     def _visit_hooks(self, place, owner, depth):
         for name, hooks in list(vars(owner).items()):
-            if name.endswith("_hooks") and isinstance(hooks, dict):
+            if name.endswith("_hooks") and _is(hooks, dict):
                 self._visit_items(f"{place}.{name}", hooks, depth)
 
     def _visit_object(self, path, value, kind, depth):
         """A plain object: its attributes are slots; those of a package's classes lead no further."""
         attributes = _dict_of(value)
-        if attributes is None and is_program_file(_file_of(kind)) and not isinstance(value, enum.Enum):
+        if attributes is None and is_program_file(_file_of(kind)) and not _is(value, enum.Enum):
             self.unseen.append((path, kind.__qualname__))
         if attributes is None or kind.__module__.split(".")[0] in _OPAQUE_PACKAGES:
             return
@@ -311,7 +311,7 @@ class Reach:
             if not isinstance(name, str):
                 continue
             self._add_slot(f"{path}.{name}", attributes, name, is_global=issubclass(kind, _MAPPINGS))
-            if own or isinstance(attribute, (torch.nn.Module, torch.optim.Optimizer)):
+            if own or _is(attribute, (torch.nn.Module, torch.optim.Optimizer)):
                 self._visit_by(name, f"{path}.{name}", attribute, depth - 1)
 
     def _add_slot(self, path, owner, key, is_global, own=False, place=None):
@@ -356,18 +356,23 @@ def _is_implicit(name):
     return name in _CALLED_BY_TORCH or (name.startswith("__") and name not in _OUTSIDE_STEPS)
 
 
+def _is(value, kinds):
+    """As isinstance, which would ask the object for its class."""
+    return issubclass(type(value), kinds)
+
+
 def code_in(name, value, depth=_DEPTH):
     """[(name, object)] of what an argument brings that the step may run or that is to be tracked; of objects
     of the program's classes only the class."""
     kind = type(value)
-    if isinstance(value, _ATOMS) or issubclass(kind, torch.Tensor) or depth == 0:
+    if _is(value, _ATOMS) or issubclass(kind, torch.Tensor) or depth == 0:
         return []
     if issubclass(kind, (list, tuple, set, dict)):
         if len(value) > _MOST_ITEMS:
             return []
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return [found for key, item in items for found in code_in(f"{name}_{key}", item, depth - 1)]
-    if isinstance(value, (*_TRACKED, *_CALLABLES, types.MethodType, functools.partial, enum.Enum)):
+    if _is(value, (*_TRACKED, *_CALLABLES, types.MethodType, functools.partial, enum.Enum)):
         return [(name, value)]
     return [(name, kind)] if is_program_file(_file_of(kind)) else []
 
