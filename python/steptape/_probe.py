@@ -104,6 +104,9 @@ class _Mode(TorchFunctionMode):
 class _Modules:
     """Tells the recorder which module runs, by global forward hooks."""
 
+    lock = threading.Lock()
+    live = []  # of all threads that record
+
     def __init__(self, models):
         self.paths = {}
         for name, model in models.items():
@@ -113,14 +116,33 @@ class _Modules:
     def __enter__(self):
         self.thread = threading.get_ident()
         hooks = torch.nn.modules.module
-        self.handles = (
-            hooks.register_module_forward_pre_hook(self.enter),
-            hooks.register_module_forward_hook(self.leave, always_call=True),
-        )
+        with self.lock:
+            self.handles = (
+                hooks.register_module_forward_pre_hook(self.enter),
+                hooks.register_module_forward_hook(self.leave, always_call=True),
+            )
+            self.live.append(self)
 
     def __exit__(self, *_):
-        for handle in self.handles:
-            handle.remove()
+        with self.lock:
+            self.live.remove(self)
+            for handle in self.handles:
+                handle.remove()
+
+    @classmethod
+    @contextlib.contextmanager
+    def hidden(cls):
+        """Without the hooks, other threads' too: they are no part of what a step finds."""
+        with cls.lock:
+            taken = [(hooks, handle.id, hooks.pop(handle.id))
+                     for modules in cls.live for handle in modules.handles
+                     for hooks in (handle.hooks_dict_ref(), *(extra() for extra in handle.extra_dict_ref))
+                     if hooks is not None and handle.id in hooks]
+            try:
+                yield
+            finally:
+                for hooks, key, hook in taken:
+                    hooks[key] = hook
 
     def enter(self, module, _):
         if threading.get_ident() == self.thread:
@@ -286,7 +308,8 @@ class Probe:
             args, kwargs = _followed_arguments(args, kwargs, reals)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
-        self.effects.enter(self.engine)
+        with _Modules.hidden():
+            self.effects.enter(self.engine)
         try:
             with Looking(self.engine, self.effects, *self.looking_at):
                 result = function(*args, **kwargs)

@@ -1,7 +1,8 @@
 """What to change in a Python step so that it can be replayed, by refusal code; docs/refusals.md has the causes."""
 
 REMEDIES = {
-    "host_read": "read it with item(), which is followed, and not with float() or int(); return the value from the step, or look at it with steptape.observe(tensor, function); keep "
+    "host_read": "read it with item(), which is followed, and not with float() or int(); return the value from "
+                 "the step, or look at it with steptape.observe(tensor, function); keep "
                  "decisions on tensors: torch.where(), clamp() or a mask; or wrap with host_reads=\"observe\" "
                  "if the step only looks",
     "data_dependent_shape": "keep shapes fixed with torch.where() or a mask in place of nonzero() or boolean "

@@ -47,7 +47,8 @@ class Step:
         self._engine = _engine.Step(self._options)
         self._reach = None
         self._brought = {}  # by id: (name, object) of code and models that calls brought as arguments
-        self._beginnings = 0  # calls in a row before which objects had come or gone
+        self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
+        self._is_explored = False  # by the call that is under way, before it began
         self._call = self._first_call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,7 +58,11 @@ class Step:
         if not self._engine.is_inside():  # another call of this step's
             self._prepare(args, kwargs)
             self._call = self._engine
-        return self._engine(*args, **kwargs)
+            self._is_explored = True
+        try:
+            return self._engine(*args, **kwargs)
+        finally:
+            self._is_explored = False
 
     def _explored(self, args, kwargs):
         """What the step reaches now, with what this call and earlier ones brought. Runs none of the user's code."""
@@ -74,11 +79,15 @@ class Step:
     def _is_known(self, args, kwargs):
         """Whether the step reaches what is tracked and nothing else. If not, the next call begins anew: objects
         have come or gone since."""
+        if self._is_explored:
+            return True
         if self._explored(args, kwargs).signature() == self._reach.signature():
             self._beginnings = 0
             return True
         self._beginnings += 1
         if self._beginnings > _MOST_BEGINNINGS:
+            if self._beginnings == _MOST_BEGINNINGS + 2:  # two refusals make the engine pause
+                self._beginnings = 0  # behind the pause all may be otherwise
             _engine.refuse("host_effect", "what the step reaches is made of other objects in each call", "")
             return True
         self._call = self._first_call

@@ -967,42 +967,36 @@ class Moments(Optimizer):
     def __init__(self, params, lr=0.01, betas=(0.9, 0.999), weight_decay=0.1):
         super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
 
+    def moments_of(self, p, beta1, beta2):
+        state = self.state[p]
+        if not state:
+            state.update(step=0, first=torch.zeros_like(p), second=torch.zeros_like(p))
+        state["step"] += 1
+        state["first"].mul_(beta1).add_(p.grad, alpha=1 - beta1)
+        state["second"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        return state, state["first"], state["second"]
+
     @torch.no_grad()
     def step(self, closure=None):
         for group in self.param_groups:
             (beta1, beta2), lr = group["betas"], group["lr"]
             for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state.update(step=0, first=torch.zeros_like(p), second=torch.zeros_like(p))
-                state["step"] += 1
-                first, second = state["first"], state["second"]
-                first.mul_(beta1).add_(p.grad, alpha=1 - beta1)
-                second.mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                state, first, second = self.moments_of(p, beta1, beta2)
                 size = lr * math.sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
                 if group["weight_decay"]:
                     p.mul_(1 - lr * group["weight_decay"])
                 p.addcdiv_(first, second.sqrt().add_(1e-8), value=-size)
 
 
-class Rectified(Optimizer):
+class Rectified(Moments):
     """Decides by its counter, as RAdam does."""
-
-    def __init__(self, params, lr=0.01, betas=(0.9, 0.999)):
-        super().__init__(params, dict(lr=lr, betas=betas))
 
     @torch.no_grad()
     def step(self, closure=None):
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state.update(step=0, first=torch.zeros_like(p), second=torch.zeros_like(p))
-                state["step"] += 1
-                first, second = state["first"], state["second"]
-                first.mul_(beta1).add_(p.grad, alpha=1 - beta1)
-                second.mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                state, first, second = self.moments_of(p, beta1, beta2)
                 decayed, longest = beta2 ** state["step"], 2 / (1 - beta2) - 1
                 length = longest - 2 * state["step"] * decayed / (1 - decayed)
                 size = group["lr"] / (1 - beta1 ** state["step"])

@@ -485,10 +485,7 @@ def test_what_comes_late(case):
 effects = Table()
 
 
-@effects
-def an_attribute_is_deleted():
-    held = SimpleNamespace()
-
+def deletes_its_flag(held):
     def step(x):
         del held.flag
         return x * 2
@@ -498,15 +495,13 @@ def an_attribute_is_deleted():
 
 
 @effects
+def an_attribute_is_deleted():
+    return deletes_its_flag(SimpleNamespace())
+
+
+@effects
 def an_attribute_of_a_module_is_deleted():
-    model = nn.Linear(1, 1)
-
-    def step(x):
-        del model.flag
-        return x * 2
-
-    return Training(step, each=lambda _: setattr(model, "flag", 3), holds=lambda: [sorted(vars(model))],
-                    codes={"host_effect"}, matters=False)
+    return deletes_its_flag(nn.Linear(1, 1))
 
 
 @effects
@@ -2104,6 +2099,22 @@ def a_batch_norm_loses_its_statistics_and_gets_others():
 @tensors.each
 def test_tensors_and_optimizers_are_rearranged(case):
     check(case)
+
+
+def test_objects_that_are_others_in_each_call_are_refused_until_they_stay():
+    def make():
+        held = SimpleNamespace(holder=Value(None))
+
+        def batch(i):
+            if i < 60:
+                held.holder.value = Value(i % 3 + 1.0)
+            return (torch.full((2,), i + 0.5),)
+
+        return SimpleNamespace(step=lambda x: x * held.holder.value.value, batch=batch, holds=list)
+
+    step = twins.compare(make, 60, codes={"host_effect"})
+    assert step.stats["recorded"] < 30, step.explain()
+    assert twins.compare(make, 200).stats["replayed"] > 50
 
 
 def test_more_functions_than_are_looked_at_are_refused(monkeypatch):
