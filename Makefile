@@ -44,9 +44,9 @@ test-python: setup ## build the wheel into a fresh environment and run the Pytho
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"
-	@cmake --build $(BUILD) -j $(JOBS) --target step_bench steptape
-	@echo; echo "== step_bench"
-	@STEPTAPE_BENCH_TRACE=$(TRACE) $(BUILD)/bench/step_bench $(BENCH_FLAGS)
+	@cmake --build $(BUILD) -j $(JOBS) --target steptape_bench steptape
+	@echo; echo "== steptape_bench"
+	@STEPTAPE_BENCH_TRACE=$(TRACE) $(BUILD)/bin/steptape_bench $(BENCH_FLAGS)
 
 format: setup ## format all sources
 	@echo "format: clang-format -i"

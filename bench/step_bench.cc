@@ -1,7 +1,6 @@
 // One run, on one thread, prints for each model: an eager, a recorded, a replayed and an audited
 // step (a trial costs the same), what they keep alive at most, and what planning took; then how
 // long formulas take, and `steptape info` on the demo's trace.
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks.h"
 #include "learners.h"
 #include "live/objects.h"
 #include "live_bytes.h"
@@ -166,7 +166,9 @@ void info(benchmark::State& state, const std::string& trace) {
   }
 }
 
-void register_all() {
+}  // namespace
+
+void register_steps() {
   for (const auto& kind : learner_kinds()) {
     const auto add = [&](const char* what, auto run) {
       benchmark::RegisterBenchmark((kind.name + "/" + what).c_str(), run, kind)
@@ -187,14 +189,4 @@ void register_all() {
   }
 }
 
-}  // namespace
 }  // namespace steptape::bench
-
-int main(int argc, char** argv) {
-  at::set_num_threads(1);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  steptape::bench::register_all();
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-}
