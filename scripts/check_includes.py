@@ -12,7 +12,8 @@ import sys
 from dataclasses import dataclass, field
 
 ALL = frozenset({"trace", "storage", "live", "recorder", "guards", "replayer", "session"})
-VALUE_HEADERS = frozenset({"error.h", "refusal.h", "verdict.h", "stats.h", "options.h"})
+VALUE_HEADERS = frozenset({"error.h", "refusal.h", "verdict.h", "stats.h", "options.h",
+                           "guard_kind.h"})
 
 
 @dataclass(frozen=True)
