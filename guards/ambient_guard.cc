@@ -18,8 +18,10 @@ Verdict compare_facts(const std::vector<trace::Fact>& expected,
     const auto same = std::find_if(found.begin(), found.end(), [&](const trace::Fact& other) {
       return other.name == fact.name;
     });
-    if (same == found.end()) return failed(prefix + fact.name, fact.value, "unknown here");
-    if (same->value != fact.value) return failed(prefix + fact.name, fact.value, same->value);
+    if (same == found.end())
+      return failed(GuardKind::kAmbient, prefix + fact.name, fact.value, "unknown here");
+    if (same->value != fact.value)
+      return failed(GuardKind::kAmbient, prefix + fact.name, fact.value, same->value);
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "trace/value.h"
@@ -13,6 +14,9 @@ struct Entry {
   std::vector<double> leaves;  ///< a value for each of Recording::leaves
   /// A number that formulas read has a value that no verified run of this plan has seen.
   bool has_unseen_number = false;
+  /// A tracked tensor other than a gradient whose memory is elsewhere than in the newest verified
+  /// or replayed run; empty when none moved.
+  std::string moved;
 };
 
 /// What the program declares beside the arguments of a step, as it stands when the step begins.

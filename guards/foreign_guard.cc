@@ -48,11 +48,13 @@ Verdict ForeignGuard::check(Entry& entry) const {
   for (const Watched& watched : watched_) {
     if (Verdict verdict = watched.watch->check(); !verdict) {
       verdict.path = watched.name + verdict.path;
+      if (verdict.kind == GuardKind::kNone) verdict.kind = GuardKind::kHostState;
       return verdict;
     }
     if (watched.values.empty()) continue;
     if (!watched.watch->read(watched.values)) {
-      return failed(watched.name, "numbers of the kinds they had when it was recorded", "others");
+      return failed(GuardKind::kHyperparameter, watched.name,
+                    "numbers of the kinds they had when it was recorded", "others");
     }
     if (Verdict verdict = watched.numbers.check(watched.values, entry); !verdict) return verdict;
   }

@@ -47,7 +47,9 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
     const trace::Leaf& leaf = recording.leaves[i];
     if (const trace::Value* value = given_value(recording, leaf)) {
-      given_.add(leaf.path, trace::number_of(*value), i, VaryingNumbers::Kind::kFollowed);
+      given_.add(
+          leaf.path, trace::number_of(*value), i, VaryingNumbers::Kind::kFollowed,
+          leaf.kind == trace::LeafKind::kArgument ? GuardKind::kArgument : GuardKind::kHostValue);
       given_leaves_.push_back(i);
     }
   }
@@ -65,19 +67,21 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   entry.memory.assign(bound_, nullptr);
   entry.leaves.assign(recording_.leaves.size(), 0);
   entry.has_unseen_number = false;
-  if (Verdict verdict = modules_.check(); !verdict) return verdict;
-  if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
-  if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
-  if (Verdict verdict = inputs_.check(arguments, entry.memory, entry.leaves); !verdict) {
-    return verdict;
-  }
-  if (Verdict verdict = ambient_.check(); !verdict) return verdict;
+  // what differs most often comes first, what takes longest last
+  if (Verdict verdict = inputs_.check(arguments, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_declared(declared, entry); !verdict) return verdict;
   if (Verdict verdict = check_given(entry); !verdict) return verdict;
+  if (Verdict verdict = ambient_.check(); !verdict) return verdict;
+  if (Verdict verdict = modules_.check(); !verdict) return verdict;
+  if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
   if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
+  if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
+  if (Verdict verdict = inputs_.place(arguments, entry.memory); !verdict) return verdict;
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
-  return overlap_.check(entry.memory);
+  if (Verdict verdict = overlap_.check(entry.memory, tracked_.moves()); !verdict) return verdict;
+  entry.moved = tracked_.moved();
+  return {};
 }
 
 void GuardSet::settle() {
@@ -124,14 +128,15 @@ Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {
     if (host_value_leaves_[i] != trace::kNone && may_follow(expected.value, found)) {
       entry.leaves[host_value_leaves_[i]] = trace::number_of(found);
     } else if (found != expected.value) {
-      return failed(expected.name, trace::print_value(expected.value), trace::print_value(found));
+      return failed(GuardKind::kHostValue, expected.name, trace::words_of(expected.value),
+                    trace::words_of(found));
     }
   }
   for (std::size_t i = 0; i < recording_.facts.size(); ++i) {
     const trace::NamedValue& expected = recording_.facts[i];
     if (declared.facts[i] == expected.value) continue;
-    return failed(expected.name, trace::print_value(expected.value),
-                  trace::print_value(declared.facts[i]));
+    return failed(GuardKind::kFact, expected.name, trace::words_of(expected.value),
+                  trace::words_of(declared.facts[i]));
   }
   return {};
 }
@@ -139,12 +144,12 @@ Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {
 Verdict GuardSet::check_outside(std::span<void*> memory) const {
   for (const BoundOutside& outside : outside_) {
     if (outside.tensor.storage.use_count() == 0) {
-      return failed(outside.tensor.path, "alive", "freed by the program");
+      return failed(GuardKind::kAlive, outside.tensor.path, "alive", "freed by the program");
     }
     // alive at this moment, on a thread that runs no one else's code until the replay is over
     const c10::StorageImpl* storage = outside.tensor.storage._unsafe_get_target();
     if (storage->nbytes() < outside.buffer->bytes) {
-      return failed(outside.tensor.path + ".nbytes",
+      return failed(GuardKind::kMemory, outside.tensor.path + ".nbytes",
                     static_cast<std::int64_t>(outside.buffer->bytes),
                     static_cast<std::int64_t>(storage->nbytes()));
     }
@@ -152,8 +157,8 @@ Verdict GuardSet::check_outside(std::span<void*> memory) const {
     const auto remainder =
         static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
     if (outside.buffer->bytes != 0 && remainder != outside.buffer->address_mod_64) {
-      return failed(outside.tensor.path + ".data_ptr modulo 64", outside.buffer->address_mod_64,
-                    remainder);
+      return failed(GuardKind::kAlignment, outside.tensor.path + ".data_ptr modulo 64",
+                    outside.buffer->address_mod_64, remainder);
     }
     memory[outside.position] = address;
   }

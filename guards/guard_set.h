@@ -44,8 +44,9 @@ class GuardSet {
   std::vector<trace::Advance> advances() const;
   /// Advances them, behind a replay.
   void advance() const;
-  const OptimizerGuard& optimizers() const { return optimizers_; }
 
+  /// The plan ran on the memory that the newest check found.
+  void forget_moves() const { tracked_.forget_moves(); }
   /// The plan was verified with the hyperparameters as they are now: they count as seen.
   void settle();
   /// The plan went wrong with them: it holds for the recorded ones alone from here on.

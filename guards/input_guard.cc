@@ -11,6 +11,8 @@
 
 namespace steptape::guards {
 
+using enum GuardKind;
+
 InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position)
     : recording_(recording) {
   for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
@@ -31,41 +33,42 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
   }
 }
 
-Verdict InputGuard::check(std::span<const live::Argument> arguments, std::span<void*> memory,
+Verdict InputGuard::check(std::span<const live::Argument> arguments,
                           std::span<double> leaves) const {
   if (arguments.size() != recording_.inputs.size()) {
-    return failed("inputs.size", static_cast<std::int64_t>(recording_.inputs.size()),
+    return failed(kArgumentCount, "inputs.size",
+                  static_cast<std::int64_t>(recording_.inputs.size()),
                   static_cast<std::int64_t>(arguments.size()));
   }
   for (const TensorInput& input : tensors_) {
     const live::Argument& argument = arguments[input.argument];
     const std::string& path = recording_.inputs[input.argument].path;
-    if (!argument.is_tensor) return failed(path, "a tensor", trace::print_value(argument.fact));
+    if (!argument.is_tensor)
+      return failed(kPresence, path, "a tensor", trace::words_of(argument.fact));
     if (argument.tensor.defined() != (input.geometry != nullptr)) {
-      return failed(path, input.geometry != nullptr ? "a tensor" : "undefined",
+      return failed(kPresence, path, input.geometry != nullptr ? "a tensor" : "undefined",
                     argument.tensor.defined() ? "a tensor" : "undefined");
     }
     if (input.geometry == nullptr) continue;
-    if (Verdict verdict = check_tensor(input, argument.tensor, memory); !verdict) return verdict;
+    if (Verdict verdict = check_tensor(input, argument.tensor); !verdict) return verdict;
   }
   for (const auto& [i, leaf] : facts_) {
     const trace::Input& expected = recording_.inputs[i];
     if (arguments[i].is_tensor)
-      return failed(expected.path, trace::print_value(expected.value), "a tensor");
+      return failed(kPresence, expected.path, trace::words_of(expected.value), "a tensor");
     if (leaf != trace::kNone && may_follow(expected.value, arguments[i].fact)) {
       leaves[leaf] = trace::number_of(arguments[i].fact);
       continue;
     }
     if (arguments[i].fact != expected.value) {
-      return failed(expected.path, trace::print_value(expected.value),
-                    trace::print_value(arguments[i].fact));
+      return failed(kArgument, expected.path, trace::words_of(expected.value),
+                    trace::words_of(arguments[i].fact));
     }
   }
   return {};
 }
 
-Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& tensor,
-                                 std::span<void*> memory) const {
+Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& tensor) const {
   const trace::Input& expected = recording_.inputs[input.argument];
   // the quick test would call has_storage() on subclasses and sparse tensors: their kinds come
   // first
@@ -74,30 +77,45 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   if (!plain || !has_geometry(tensor, *input.geometry, input.dtype)) {
     Verdict verdict =
         geometry_mismatch(expected.path, *input.geometry, input.buffer->device, tensor);
-    return verdict ? failed(expected.path, "a plain tensor on the CPU", "another kind") : verdict;
+    return verdict ? failed(kTensorKind, expected.path, "a plain tensor on the CPU", "another kind")
+                   : verdict;
   }
   if (tensor.requires_grad() != expected.requires_grad) {
-    return failed(expected.path + ".requires_grad", expected.requires_grad ? "true" : "false",
-                  tensor.requires_grad() ? "true" : "false");
+    return failed_flag(kRequiresGrad, expected.path + ".requires_grad", expected.requires_grad);
   }
   if (expected.requires_grad && tensor.is_leaf() && tensor.grad().defined()) {
-    return failed(expected.path + ".grad", "None", "defined");
+    return failed(kPresence, expected.path + ".grad", "None", "defined");
   }
   if (tensor.is_inference() && !c10::InferenceMode::is_enabled()) {
-    return failed(expected.path + ".is_inference", "false", "true");
+    return failed_flag(kInference, expected.path + ".is_inference", false);
   }
-  if (input.position < 0) return {};
+  return {};
+}
+
+Verdict InputGuard::place(std::span<const live::Argument> arguments,
+                          std::span<void*> memory) const {
+  for (const TensorInput& input : tensors_) {
+    if (input.geometry == nullptr || input.position < 0) continue;
+    Verdict verdict = place_tensor(input, arguments[input.argument].tensor, memory);
+    if (!verdict) return verdict;
+  }
+  return {};
+}
+
+Verdict InputGuard::place_tensor(const TensorInput& input, const at::Tensor& tensor,
+                                 std::span<void*> memory) const {
+  const trace::Input& expected = recording_.inputs[input.argument];
   const auto data = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
   const std::uintptr_t first =
       data - static_cast<std::uintptr_t>(input.geometry->offset) * tensor.element_size();
   void*& slot = memory[static_cast<std::size_t>(input.position)];
   auto* address = reinterpret_cast<void*>(first);
   if (slot != nullptr && slot != address && input.buffer->bytes != 0) {
-    return failed(expected.path + ".data_ptr", "within the memory of " + input.buffer->path,
-                  "elsewhere");
+    return failed(kMemory, expected.path + ".data_ptr",
+                  "within the memory of " + input.buffer->path, "elsewhere");
   }
   if (input.buffer->bytes != 0 && first % 64 != input.buffer->address_mod_64) {
-    return failed(expected.path + ".data_ptr modulo 64", input.buffer->address_mod_64,
+    return failed(kAlignment, expected.path + ".data_ptr modulo 64", input.buffer->address_mod_64,
                   static_cast<std::int64_t>(first % 64));
   }
   slot = address;

@@ -18,11 +18,13 @@ class InputGuard {
   /// The recording must outlive the guard.
   InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position);
 
-  /// Checks all and writes the addresses of input buffers into `memory`. An entry that is not null
-  /// is known already (an input that lies in a tracked tensor): the input must agree with it.
-  /// Numbers that formulas read go into `leaves` and may be any.
-  Verdict check(std::span<const live::Argument> arguments, std::span<void*> memory,
-                std::span<double> leaves = {}) const;
+  /// Checks all but where the inputs lie. Numbers that formulas read go into `leaves` and may be
+  /// any.
+  Verdict check(std::span<const live::Argument> arguments, std::span<double> leaves = {}) const;
+  /// Writes the addresses of input buffers into `memory`; arguments are those that were checked. An
+  /// entry that is not null is known already (an input that lies in a tracked tensor): the input
+  /// must agree with it.
+  Verdict place(std::span<const live::Argument> arguments, std::span<void*> memory) const;
 
  private:
   struct TensorInput {
@@ -33,7 +35,8 @@ class InputGuard {
     std::int64_t position;
   };
 
-  Verdict check_tensor(const TensorInput& input, const at::Tensor& tensor,
+  Verdict check_tensor(const TensorInput& input, const at::Tensor& tensor) const;
+  Verdict place_tensor(const TensorInput& input, const at::Tensor& tensor,
                        std::span<void*> memory) const;
 
   const trace::Recording& recording_;

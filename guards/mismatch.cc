@@ -5,16 +5,22 @@
 namespace steptape::guards {
 namespace {
 
+using enum GuardKind;
+
 std::string on_or_off(bool value) { return value ? "on" : "off"; }
 
 }  // namespace
 
-Verdict failed(std::string path, std::string expected, std::string found) {
-  return {std::move(path), std::move(expected), std::move(found)};
+Verdict failed(GuardKind kind, std::string path, std::string expected, std::string found) {
+  return {std::move(path), std::move(expected), std::move(found), kind};
 }
 
-Verdict failed(std::string path, std::int64_t expected, std::int64_t found) {
-  return {std::move(path), std::to_string(expected), std::to_string(found)};
+Verdict failed(GuardKind kind, std::string path, std::int64_t expected, std::int64_t found) {
+  return {std::move(path), std::to_string(expected), std::to_string(found), kind};
+}
+
+Verdict failed_flag(GuardKind kind, std::string path, bool expected) {
+  return failed(kind, std::move(path), expected ? "true" : "false", expected ? "false" : "true");
 }
 
 bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::ScalarType dtype) {
@@ -27,39 +33,41 @@ bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::S
 
 Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected,
                           const trace::Device& device, const at::Tensor& tensor) {
-  if (!tensor.defined()) return failed(path, "a tensor", "undefined");
+  if (!tensor.defined()) return failed(kPresence, path, "a tensor", "undefined");
   if (const auto kind = live::unplannable_kind(tensor))
-    return failed(path, "a plain tensor", *kind);
+    return failed(kTensorKind, path, "a plain tensor", *kind);
   if (live::foreign_device(tensor) || live::device_of(tensor.device()) != device) {
-    return failed(path + ".device", text_of(device), tensor.device().str());
+    return failed(kDevice, path + ".device", text_of(device), tensor.device().str());
   }
   const auto dtype = live::scalar_type_of(expected.dtype);
   if (tensor.scalar_type() != dtype) {
-    return failed(path + ".dtype", std::string(name_of(expected.dtype)),
+    return failed(kDtype, path + ".dtype", std::string(name_of(expected.dtype)),
                   std::string(name_of(live::dtype_of(tensor.scalar_type()))));
   }
   const auto dims = static_cast<std::int64_t>(expected.sizes.size());
-  if (tensor.dim() != dims) return failed(path + ".dim", dims, tensor.dim());
+  if (tensor.dim() != dims) return failed(kShape, path + ".dim", dims, tensor.dim());
   for (std::int64_t d = 0; d < dims; ++d) {
     const std::string at = "(" + std::to_string(d) + ")";
     if (tensor.size(d) != expected.sizes[d]) {
-      return failed(path + ".size" + at, expected.sizes[d], tensor.size(d));
+      return failed(kShape, path + ".size" + at, expected.sizes[d], tensor.size(d));
     }
   }
   for (std::int64_t d = 0; d < dims; ++d) {
     const std::string at = "(" + std::to_string(d) + ")";
     if (tensor.stride(d) != expected.strides[d]) {
-      return failed(path + ".stride" + at, expected.strides[d], tensor.stride(d));
+      return failed(kStride, path + ".stride" + at, expected.strides[d], tensor.stride(d));
     }
   }
   if (tensor.is_conj() != expected.conj) {
-    return failed(path + ".is_conj", on_or_off(expected.conj), on_or_off(tensor.is_conj()));
+    return failed(kTensorFlags, path + ".is_conj", on_or_off(expected.conj),
+                  on_or_off(tensor.is_conj()));
   }
   if (tensor.is_neg() != expected.neg) {
-    return failed(path + ".is_neg", on_or_off(expected.neg), on_or_off(tensor.is_neg()));
+    return failed(kTensorFlags, path + ".is_neg", on_or_off(expected.neg),
+                  on_or_off(tensor.is_neg()));
   }
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() != expected.wrapped_number) {
-    return failed(path + ".is_wrapped_number", on_or_off(expected.wrapped_number),
+    return failed(kTensorFlags, path + ".is_wrapped_number", on_or_off(expected.wrapped_number),
                   on_or_off(!expected.wrapped_number));
   }
   return {};

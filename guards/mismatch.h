@@ -11,8 +11,10 @@
 namespace steptape::guards {
 
 /// The verdict that `path` is not what the plan needs.
-Verdict failed(std::string path, std::string expected, std::string found);
-Verdict failed(std::string path, std::int64_t expected, std::int64_t found);
+Verdict failed(GuardKind kind, std::string path, std::string expected, std::string found);
+Verdict failed(GuardKind kind, std::string path, std::int64_t expected, std::int64_t found);
+/// The same of a flag: "true" and "false".
+Verdict failed_flag(GuardKind kind, std::string path, bool expected);
 
 /// The first respect in which `tensor` has not the geometry `expected`; holds when it has. Device,
 /// dtype, dimensions, sizes, strides, conj and neg; the offset is the caller's matter.

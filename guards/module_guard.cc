@@ -1,83 +1,198 @@
 #include "guards/module_guard.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "guards/mismatch.h"
+#include "trace/path.h"
+#include "trace/text.h"
 
 namespace steptape::guards {
 namespace {
 
-/// Module::parameters_ is protected, and the public look-ups copy names.
-struct Registered : torch::nn::Module {
-  static const torch::OrderedDict<std::string, at::Tensor>& parameters_of(
-      const torch::nn::Module& module) {
-    return module.*&Registered::parameters_;
-  }
-};
+/// So many modules before its turn comes is one fetched from memory.
+constexpr std::size_t kAhead = 4;
+constexpr std::size_t kLine = 64;
+
+const void* object_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
+const void* object_of(const std::shared_ptr<torch::nn::Module>& module) { return module.get(); }
+
+std::weak_ptr<torch::nn::Module> owner_of(const at::Tensor&) { return {}; }
+std::weak_ptr<torch::nn::Module> owner_of(const std::shared_ptr<torch::nn::Module>& module) {
+  return module;
+}
+
+bool is_owned_by(const at::Tensor&, const std::weak_ptr<torch::nn::Module>&) { return true; }
+bool is_owned_by(const std::shared_ptr<torch::nn::Module>& module,
+                 const std::weak_ptr<torch::nn::Module>& owner) {
+  return !module.owner_before(owner) && !owner.owner_before(module);
+}
+
+const char* word_of(GuardKind kind) {
+  if (kind == GuardKind::kParameters) return "parameter";
+  return kind == GuardKind::kModuleBuffers ? "module buffer" : "sub-module";
+}
 
 }  // namespace
 
 ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
   for (const live::ModuleAt& at : snapshot.modules) {
     if (at.module == nullptr) continue;
-    Node node{at.path, at.module, at.training, {}, {}, {}};
-    for (const auto& item : Registered::parameters_of(*at.module)) {
-      node.parameters.emplace_back(item.key(), item.value().unsafeGetTensorImpl());
-    }
-    for (const at::Tensor& buffer : at.module->buffers(/*recurse=*/false)) {
-      node.buffers.push_back(buffer.unsafeGetTensorImpl());
-    }
-    for (const auto& child : at.module->children()) node.children.emplace_back(child);
+    Node node{.path = at.path,
+              .training = &live::training_flag_of(*at.module),
+              .expected_training = at.training,
+              .parameters = &live::parameters_of(*at.module),
+              .buffers = &live::buffers_of(*at.module),
+              .children = &live::sub_modules_of(*at.module),
+              .first_parameter = nullptr,
+              .first = registered_.size(),
+              .buffers_at = 0,
+              .children_at = 0,
+              .last = 0,
+              .options_at = options_.size(),
+              .options_end = 0,
+              .bytes_at = stretches_.size(),
+              .bytes_end = 0};
+    if (!node.parameters->is_empty()) node.first_parameter = &*node.parameters->begin();
+    note(*node.parameters);
+    node.buffers_at = registered_.size();
+    note(*node.buffers);
+    node.children_at = registered_.size();
+    note(*node.children);
+    node.last = registered_.size();
+    note_options(*at.module, node);
     nodes_.push_back(std::move(node));
   }
 }
 
+template <typename Dict>
+void ModuleGuard::note(const Dict& dict) {
+  for (const auto& item : dict) {
+    registered_.push_back({item.key(), object_of(item.value()), owner_of(item.value())});
+  }
+}
+
+void ModuleGuard::note_options(const torch::nn::Module& module, Node& node) {
+  for (live::ModuleOption& option : live::module_options(module)) {
+    for (const std::span<const std::byte> bytes : option.bytes) {
+      const bool is_next = stretches_.size() > node.bytes_at &&
+                           stretches_.back().live + stretches_.back().bytes == bytes.data();
+      if (!is_next) stretches_.push_back({bytes.data(), 0, bytes_.size()});
+      stretches_.back().bytes += bytes.size();
+      bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    }
+    trace::Value expected = option.read(option.object);
+    options_.push_back({std::move(option), std::move(expected)});
+  }
+  node.options_end = options_.size();
+  node.bytes_end = stretches_.size();
+}
+
 Verdict ModuleGuard::check() const {
-  for (const Node& node : nodes_) {
-    if (Verdict verdict = check_node(node); !verdict) return verdict;
+  for (std::size_t k = 0; k < nodes_.size(); ++k) {
+    fetch(nodes_[std::min(k + kAhead, nodes_.size() - 1)]);
+    if (!holds(nodes_[k])) return changed(nodes_[k]);
   }
   return {};
 }
 
-Verdict ModuleGuard::check_node(const Node& node) {
-  if (node.module->is_training() != node.training) {
-    return failed(node.path + ".training", node.training ? "true" : "false",
-                  node.training ? "false" : "true");
-  }
-  if (Verdict verdict = check_parameters(node); !verdict) return verdict;
-  const std::vector<at::Tensor> buffers = node.module->buffers(/*recurse=*/false);
-  const bool same_buffers = std::equal(
-      buffers.begin(), buffers.end(), node.buffers.begin(), node.buffers.end(),
-      [](const at::Tensor& a, const c10::TensorImpl* b) { return a.unsafeGetTensorImpl() == b; });
-  if (!same_buffers) {
-    return failed(node.path + " (buffers)", "the tensors registered when it was recorded",
-                  "others");
-  }
-  const auto children = node.module->children();
-  const bool same_children = std::equal(
-      children.begin(), children.end(), node.children.begin(), node.children.end(),
-      [](const auto& a, const auto& b) { return !a.owner_before(b) && !b.owner_before(a); });
-  if (!same_children) {
-    return failed(node.path + " (sub-modules)", "the modules registered when it was recorded",
-                  "others");
-  }
-  return {};
+/// Where a module was is no more than an address: it may be gone.
+void ModuleGuard::fetch(const Node& node) const {
+  __builtin_prefetch(node.training);
+  __builtin_prefetch(node.parameters);
+  __builtin_prefetch(reinterpret_cast<const char*>(node.parameters) + kLine);
+  __builtin_prefetch(node.first_parameter);
+  if (node.bytes_at != node.bytes_end) __builtin_prefetch(stretches_[node.bytes_at].live);
 }
 
-Verdict ModuleGuard::check_parameters(const Node& node) {
-  const auto& registered = Registered::parameters_of(*node.module);
-  if (registered.size() != node.parameters.size()) {
-    return failed(node.path + " (number of parameters)",
-                  static_cast<std::int64_t>(node.parameters.size()),
-                  static_cast<std::int64_t>(registered.size()));
+inline bool ModuleGuard::holds(const Node& node) const {
+  return *node.training == node.expected_training && has_options(node) &&
+         holds(*node.parameters, node.first, node.buffers_at) &&
+         holds(*node.buffers, node.buffers_at, node.children_at) &&
+         holds(*node.children, node.children_at, node.last);
+}
+
+template <typename Dict>
+bool ModuleGuard::holds(const Dict& dict, std::size_t first, std::size_t last) const {
+  if (dict.size() != last - first) return false;
+  const Registered* expected = registered_.data() + first;
+  for (const auto& item : dict) {
+    if (object_of(item.value()) != expected->object || item.key() != expected->name ||
+        !is_owned_by(item.value(), expected->owner)) {
+      return false;
+    }
+    ++expected;
   }
-  for (std::size_t i = 0; i < node.parameters.size(); ++i) {
-    const auto& item = registered[i];
-    const auto& [name, impl] = node.parameters[i];
-    if (item.value().unsafeGetTensorImpl() == impl && item.key() == name) continue;
-    return failed(node.path + "." + name, "the tensor registered when it was recorded", "another");
+  return true;
+}
+
+Verdict ModuleGuard::changed(const Node& node) const {
+  if (*node.training != node.expected_training) {
+    return failed_flag(GuardKind::kTraining, node.path + ".training", node.expected_training);
   }
-  return {};
+  if (!has_options(node)) return changed_option(node);
+  if (!holds(*node.parameters, node.first, node.buffers_at)) {
+    return changed(GuardKind::kParameters, node, *node.parameters, node.first, node.buffers_at);
+  }
+  if (!holds(*node.buffers, node.buffers_at, node.children_at)) {
+    return changed(GuardKind::kModuleBuffers, node, *node.buffers, node.buffers_at,
+                   node.children_at);
+  }
+  return changed(GuardKind::kSubModules, node, *node.children, node.children_at, node.last);
+}
+
+/// In order: what an option points to is there as long as its own bytes are the same.
+bool ModuleGuard::has_options(const Node& node) const {
+  for (std::size_t k = node.bytes_at; k < node.bytes_end; ++k) {
+    const Stretch& stretch = stretches_[k];
+    if (std::memcmp(stretch.live, bytes_.data() + stretch.expected, stretch.bytes) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Verdict ModuleGuard::changed_option(const Node& node) const {
+  std::size_t at = stretches_[node.bytes_at].expected;
+  for (std::size_t k = node.options_at; k < node.options_end; ++k) {
+    const auto& [option, expected] = options_[k];
+    for (const std::span<const std::byte> bytes : option.bytes) {
+      const bool is_same = std::memcmp(bytes.data(), bytes_.data() + at, bytes.size()) == 0;
+      at += bytes.size();
+      if (is_same) continue;
+      const std::string was = trace::words_of(expected);
+      const std::string is = trace::words_of(option.read(option.object));
+      return failed(GuardKind::kModuleOption, node.path + "." + option.name, was,
+                    is == was ? "another" : is);
+    }
+  }
+  return failed(GuardKind::kModuleOption, node.path, "its options", "others");
+}
+
+template <typename Dict>
+Verdict ModuleGuard::changed(GuardKind kind, const Node& node, const Dict& dict, std::size_t first,
+                             std::size_t last) const {
+  const std::string word = word_of(kind);
+  const std::string as_recorded = "the " + word + " registered when it was recorded";
+  for (std::size_t i = first; i < last; ++i) {
+    const Registered& expected = registered_[i];
+    const auto* found = dict.find(expected.name);
+    if (found == nullptr)
+      return failed(kind, trace::join_path(node.path, expected.name), as_recorded, "none");
+    if (object_of(*found) != expected.object || !is_owned_by(*found, expected.owner)) {
+      return failed(kind, trace::join_path(node.path, expected.name), as_recorded, "another");
+    }
+  }
+  for (const auto& item : dict) {
+    const auto known = [&](const Registered& expected) { return expected.name == item.key(); };
+    if (std::none_of(registered_.begin() + static_cast<std::ptrdiff_t>(first),
+                     registered_.begin() + static_cast<std::ptrdiff_t>(last), known)) {
+      return failed(kind, trace::join_path(node.path, item.key()), "none", "a " + word);
+    }
+  }
+  return failed(kind, node.path + " (" + word + "s)", "in the order of the recording",
+                "in another order");
 }
 
 }  // namespace steptape::guards

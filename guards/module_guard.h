@@ -1,15 +1,19 @@
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "live/module_fields.h"
+#include "live/module_options.h"
 #include "live/objects.h"
 #include "steptape/verdict.h"
 
 namespace steptape::guards {
 
-/// Guards the trees of tracked modules: training flags, and which sub-modules, parameters and
-/// buffers are registered where.
+/// Guards the trees of tracked modules: training flags, public options, and which sub-modules,
+/// parameters and buffers are registered where, by name and identity.
 class ModuleGuard {
  public:
   explicit ModuleGuard(const live::Snapshot& snapshot);
@@ -17,21 +21,60 @@ class ModuleGuard {
   Verdict check() const;
 
  private:
+  /// What is registered under a name. Tensors are told by their address: a plan that uses one knows
+  /// by itself whether it is still alive.
+  struct Registered {
+    std::string name;
+    const void* object;
+    /// Of a sub-module, so that another at the address of a dead one is not taken for it.
+    std::weak_ptr<torch::nn::Module> owner;
+  };
   struct Node {
     std::string path;
-    const torch::nn::Module* module;
-    bool training;
-    std::vector<std::pair<std::string, const c10::TensorImpl*>> parameters;
-    std::vector<const c10::TensorImpl*> buffers;
-    /// Weakly, so that another module at the address of a dead one is not taken for it.
-    std::vector<std::weak_ptr<torch::nn::Module>> children;
+    const bool* training;
+    bool expected_training;
+    const live::Tensors* parameters;
+    const live::Tensors* buffers;
+    const live::SubModules* children;
+    const void* first_parameter;  ///< where it stood among the registered ones, to be fetched ahead
+    /// In `registered_`: parameters, then buffers, then sub-modules.
+    std::size_t first, buffers_at, children_at, last;
+    std::size_t options_at, options_end;  ///< in `options_`
+    std::size_t bytes_at, bytes_end;      ///< in `stretches_`
+  };
+  struct Option {
+    live::ModuleOption live;
+    trace::Value expected;
+  };
+  /// Bytes of one option, or of several that lie behind each other.
+  struct Stretch {
+    const std::byte* live;
+    std::size_t bytes;
+    std::size_t expected;  ///< where they begin in `bytes_`
   };
 
-  static Verdict check_node(const Node& node);
-  static Verdict check_parameters(const Node& node);
+  template <typename Dict>
+  void note(const Dict& dict);
+  template <typename Dict>
+  bool holds(const Dict& dict, std::size_t first, std::size_t last) const;
+  /// The first name of which something else is registered than in [first, last).
+  template <typename Dict>
+  Verdict changed(GuardKind kind, const Node& node, const Dict& dict, std::size_t first,
+                  std::size_t last) const;
+  void note_options(const torch::nn::Module& module, Node& node);
+  void fetch(const Node& node) const;
+  bool holds(const Node& node) const;
+  /// Of a node that does not hold.
+  Verdict changed(const Node& node) const;
+  bool has_options(const Node& node) const;
+  Verdict changed_option(const Node& node) const;
 
   /// Parents before children, so that a child's address is known to be good before it is looked at.
   std::vector<Node> nodes_;
+  std::vector<Registered> registered_;
+  std::vector<Option> options_;
+  std::vector<Stretch> stretches_;
+  std::vector<std::byte> bytes_;  ///< as they were
 };
 
 }  // namespace steptape::guards

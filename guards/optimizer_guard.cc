@@ -11,8 +11,16 @@
 namespace steptape::guards {
 namespace {
 
+using torch::optim::OptimizerParamGroup;
+using torch::optim::OptimizerParamState;
+
+/// So many states before its turn comes is one fetched from memory.
+constexpr std::ptrdiff_t kAhead = 8;
+
 /// More than any options class has.
 constexpr std::size_t kMostNumbers = 16;
+
+const char* const kRecordedTensors = "the tensors it held when it was recorded";
 
 bool same_tensors(const std::vector<at::Tensor>& now,
                   const std::vector<const c10::TensorImpl*>& then) {
@@ -28,7 +36,8 @@ std::vector<const c10::TensorImpl*> impls_of(const std::vector<at::Tensor>& tens
   return impls;
 }
 
-std::vector<const c10::TensorImpl*> impls_of(const torch::optim::OptimizerParamState& state) {
+/// The tensors of a state that has no fixed fields; undefined ones are left out.
+std::vector<const c10::TensorImpl*> counted_tensors(const OptimizerParamState& state) {
   std::vector<const c10::TensorImpl*> impls;
   for (const live::StateItem& item : live::state_items(state)) {
     if (const auto* tensor = std::get_if<at::Tensor>(&item.value)) {
@@ -40,12 +49,45 @@ std::vector<const c10::TensorImpl*> impls_of(const torch::optim::OptimizerParamS
 
 }  // namespace
 
+/// What the recording knows of state, by path.
+class OptimizerGuard::Recorded {
+ public:
+  explicit Recorded(const trace::Recording& recording) : recording_(recording) {
+    for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
+      if (recording.leaves[i].kind == trace::LeafKind::kStateNumber) {
+        leaves_.emplace(recording.leaves[i].path, i);
+      }
+    }
+    for (const trace::Advance& advance : recording.advances) {
+      advances_.emplace(advance.path, advance.by);
+    }
+  }
+
+  trace::Index leaf_of_hyperparameter(const std::string& path) const {
+    return trace::find_leaf(recording_, trace::LeafKind::kHyperparameter, path);
+  }
+  trace::Index leaf_of_counter(const std::string& path) const {
+    const auto found = leaves_.find(path);
+    return found == leaves_.end() ? trace::kNone : found->second;
+  }
+  std::int64_t advance_of(const std::string& path) const {
+    const auto found = advances_.find(path);
+    return found == advances_.end() ? 0 : found->second;
+  }
+
+ private:
+  const trace::Recording& recording_;
+  std::unordered_map<std::string_view, trace::Index> leaves_;
+  std::unordered_map<std::string_view, std::int64_t> advances_;
+};
+
 OptimizerGuard::OptimizerGuard(const trace::Recording& recording, const live::Objects& objects,
                                const live::Snapshot& snapshot) {
+  const Recorded recorded(recording);
   for (const auto& [path, optimizer] : objects.optimizers()) {
     const auto layout =
         std::ranges::find(recording.optimizers, path, &trace::OptimizerLayout::path);
-    optimizers_.push_back(watch(recording, path, *optimizer, *layout, snapshot));
+    optimizers_.push_back(watch(recorded, path, *optimizer, *layout, snapshot));
   }
   for (const Watched& watched : optimizers_) {
     for (const State& state : watched.states) {
@@ -54,100 +96,198 @@ OptimizerGuard::OptimizerGuard(const trace::Recording& recording, const live::Ob
   }
 }
 
-OptimizerGuard::Watched OptimizerGuard::watch(const trace::Recording& recording,
-                                              const std::string& path,
+OptimizerGuard::Watched OptimizerGuard::watch(const Recorded& recorded, const std::string& path,
                                               torch::optim::Optimizer& optimizer,
                                               const trace::OptimizerLayout& layout,
                                               const live::Snapshot& snapshot) {
-  Watched watched{path, layout.type, &optimizer, {}, {}, optimizer.state().size()};
+  Watched watched{path, layout.type, &optimizer, {}, {}, {}, {}};
+  const auto kind =
+      layout.has_formulas ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
   const auto& groups = optimizer.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
     Group group{trace::group_path(path, g), {}, {}, impls_of(groups[g].params())};
-    const std::vector<std::string> names = live::number_names(groups[g]);
-    std::array<double, kMostNumbers> values{};
-    live::read_numbers(groups[g], values);
-    for (std::size_t k = 0; k < names.size(); ++k) {
-      const std::string number = group.path + "." + names[k];
-      const auto kind =
-          layout.has_formulas ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
-      group.numbers.add(number, values[k],
-                        trace::find_leaf(recording, trace::LeafKind::kHyperparameter, number),
-                        kind);
+    group.fields = live::number_fields(groups[g]);
+    for (const live::NumberField& field : group.fields) {
+      const std::string number = group.path + "." + field.name;
+      group.numbers.add(number, field.value(), recorded.leaf_of_hyperparameter(number), kind);
     }
-    if (names.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
+    if (groups[g].has_options()) {
+      group.options = &groups[g].options();
+      group.type = &typeid(*group.options);
+    }
+    if (group.fields.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
     watched.groups.push_back(std::move(group));
     for (const at::Tensor& parameter : groups[g].params()) {
-      void* key = parameter.unsafeGetTensorImpl();
-      const auto found = optimizer.state().find(key);
-      if (found == optimizer.state().end()) continue;
-      // a parameter that two groups hold has one state
-      if (std::ranges::find(watched.states, key, &State::key) != watched.states.end()) continue;
       const std::int64_t at = snapshot.find(parameter);
       const std::string name = at < 0 ? "?" : snapshot.tensors[static_cast<std::size_t>(at)].path;
-      State state{key, trace::state_path(path, name), impls_of(*found->second), trace::kNone, 0};
-      state.counter_leaf =
-          trace::find_leaf(recording, trace::LeafKind::kStateNumber, state.path + ".step");
-      for (const trace::Advance& advance : recording.advances) {
-        if (advance.path == state.path + ".step") state.advance = advance.by;
-      }
-      watched.states.push_back(std::move(state));
+      watched.parameters.emplace(parameter.unsafeGetTensorImpl(), name);
     }
+  }
+  for (const auto& [key, object] : optimizer.state()) {
+    State state{.key = key};
+    if (const auto parameter = watched.parameters.find(key);
+        parameter != watched.parameters.end()) {
+      state.is_known = true;
+      state.path = trace::state_path(path, parameter->second);
+      state.counter_leaf = recorded.leaf_of_counter(state.path + ".step");
+      state.advance = recorded.advance_of(state.path + ".step");
+      find_object(state, *object);
+      if (!state.has_fields) state.tensors = counted_tensors(*object);
+      for (const at::Tensor* field : state.fields) {
+        state.tensors.push_back(field->unsafeGetTensorImpl());
+      }
+    }
+    state.object = object.get();
+    watched.order.push_back(static_cast<std::uint32_t>(watched.states.size()));
+    watched.states.push_back(std::move(state));
   }
   return watched;
 }
 
+void OptimizerGuard::find_object(State& state, OptimizerParamState& object) {
+  auto fields = live::tensor_fields(object);
+  state.object = &object;
+  state.type = &typeid(object);
+  state.has_fields = fields.has_value();
+  state.fields = std::move(fields).value_or(std::vector<const at::Tensor*>());
+  state.counter = live::step_counter(object);
+}
+
 Verdict OptimizerGuard::check(Entry& entry) const {
   for (const Watched& watched : optimizers_) {
-    const auto& groups = watched.optimizer->param_groups();
-    if (groups.size() != watched.groups.size()) {
-      return failed(watched.path + ".param_groups.size",
-                    static_cast<std::int64_t>(watched.groups.size()),
-                    static_cast<std::int64_t>(groups.size()));
-    }
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (Verdict verdict = check_group(watched, watched.groups[g], groups[g], entry); !verdict)
-        return verdict;
-    }
+    if (Verdict verdict = check_groups(watched, entry); !verdict) return verdict;
     if (Verdict verdict = check_states(watched, entry); !verdict) return verdict;
   }
   return {};
 }
 
-Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
-                                    const torch::optim::OptimizerParamGroup& now, Entry& entry) {
-  if (!same_tensors(now.params(), group.parameters)) {
-    return failed(group.path + ".params", "the parameters it held when it was recorded", "others");
+Verdict OptimizerGuard::check_groups(const Watched& watched, Entry& entry) {
+  const auto& groups = watched.optimizer->param_groups();
+  if (groups.size() != watched.groups.size()) {
+    return failed(GuardKind::kParameterGroups, watched.path + ".param_groups.size",
+                  static_cast<std::int64_t>(watched.groups.size()),
+                  static_cast<std::int64_t>(groups.size()));
   }
-  std::array<double, kMostNumbers> values{};
-  live::read_numbers(now, values);
-  if (Verdict verdict = group.numbers.check(values, entry); !verdict) return verdict;
-  if (group.literals.empty()) return {};
-  const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
-  for (std::size_t i = 0; i < group.literals.size(); ++i) {
-    const trace::NamedValue& expected = group.literals[i];
-    if (found[i] == expected) continue;
-    return failed(group.path + "." + expected.name, trace::print_value(expected.value),
-                  trace::print_value(found[i].value));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (Verdict verdict = check_group(watched, watched.groups[g], groups[g], entry); !verdict)
+      return verdict;
   }
   return {};
 }
 
+/// False when the options are of another class.
+bool OptimizerGuard::read_numbers(const Group& group, const OptimizerParamGroup& now,
+                                  std::span<double> values) {
+  const auto* options = now.has_options() ? &now.options() : nullptr;
+  if (options != group.options || (options != nullptr && &typeid(*options) != group.type)) {
+    std::vector<live::NumberField> fields = live::number_fields(now);
+    if (!std::ranges::equal(fields, group.fields, {}, &live::NumberField::name,
+                            &live::NumberField::name)) {
+      return false;
+    }
+    group.options = options;
+    group.type = options == nullptr ? nullptr : &typeid(*options);
+    group.fields = std::move(fields);
+  }
+  for (std::size_t k = 0; k < group.fields.size(); ++k) values[k] = group.fields[k].value();
+  return true;
+}
+
+Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
+                                    const OptimizerParamGroup& now, Entry& entry) {
+  if (!same_tensors(now.params(), group.parameters)) {
+    return failed(GuardKind::kParameterGroups, group.path + ".params",
+                  "the parameters it held when it was recorded", "others");
+  }
+  std::array<double, kMostNumbers> values{};
+  if (!read_numbers(group, now, values)) {
+    return failed(GuardKind::kHyperparameter, group.path, "options of the class they had",
+                  "of another");
+  }
+  if (Verdict verdict = group.numbers.check(values, entry); !verdict) return verdict;
+  if (group.literals.empty()) return {};
+  const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
+  for (std::size_t i = 0; i < std::min(group.literals.size(), found.size()); ++i) {
+    const trace::NamedValue& expected = group.literals[i];
+    if (found[i] == expected) continue;
+    return failed(GuardKind::kHyperparameter, group.path + "." + expected.name,
+                  trace::words_of(expected.value), trace::words_of(found[i].value));
+  }
+  if (found.size() == group.literals.size()) return {};
+  return failed(GuardKind::kHyperparameter, group.path, "options of the class they had",
+                "of another");
+}
+
+/// Whether the map holds the objects that it held before, in the same places. Walks it as it lies:
+/// nothing is hashed.
+bool OptimizerGuard::are_in_place(const Watched& watched, const Table& table) {
+  if (table.size() != watched.states.size() || table.size() != watched.order.size()) return false;
+  const std::uint32_t* next = watched.order.data();
+  const std::uint32_t* const last = next + watched.order.size() - 1;
+  for (const auto& [key, object] : table) {
+    __builtin_prefetch(watched.states[*std::min(next + kAhead, last)].object);
+    const State& state = watched.states[*next++];
+    if (key != state.key || object.get() != state.object) return false;
+    const OptimizerParamState& found = *object;
+    if (state.is_known && &typeid(found) != state.type) return false;
+  }
+  return true;
+}
+
+/// Finds each state's object again, and names a state that is missing or was not there.
+Verdict OptimizerGuard::find_states(const Watched& watched, const Table& table) {
+  for (State& state : watched.states) {
+    const auto found = table.find(const_cast<void*>(state.key));
+    if (found == table.end()) {
+      const std::string path = state.is_known ? state.path : watched.path + ".state";
+      return failed(GuardKind::kOptimizerState, path, "there", "gone");
+    }
+    if (state.is_known) find_object(state, *found->second);
+    state.object = found->second.get();
+  }
+  std::unordered_map<const void*, std::uint32_t> by_key;
+  for (std::uint32_t k = 0; k < watched.states.size(); ++k)
+    by_key.emplace(watched.states[k].key, k);
+  watched.order.clear();
+  for (const auto& [key, object] : table) {
+    if (const auto known = by_key.find(key); known != by_key.end()) {
+      watched.order.push_back(known->second);
+      continue;
+    }
+    const auto parameter = watched.parameters.find(key);
+    const std::string name =
+        parameter == watched.parameters.end() ? "a parameter of no group" : parameter->second;
+    return failed(GuardKind::kOptimizerState, trace::state_path(watched.path, name), "none",
+                  "a state");
+  }
+  return {};
+}
+
+bool OptimizerGuard::holds_tensors(const State& state) {
+  if (!state.has_fields) return live::holds_tensors(*state.object, state.tensors);
+  if (state.fields.size() != state.tensors.size()) return false;
+  for (std::size_t k = 0; k < state.fields.size(); ++k) {
+    if (state.fields[k]->unsafeGetTensorImpl() != state.tensors[k]) return false;
+  }
+  return true;
+}
+
 Verdict OptimizerGuard::check_states(const Watched& watched, Entry& entry) {
-  const auto& states = watched.optimizer->state();
-  if (states.size() != watched.state_size) {
-    return failed(watched.path + ".state.size", static_cast<std::int64_t>(watched.state_size),
-                  static_cast<std::int64_t>(states.size()));
+  const Table& table = watched.optimizer->state();
+  if (!are_in_place(watched, table)) {
+    if (Verdict verdict = find_states(watched, table); !verdict) return verdict;
   }
   for (const State& state : watched.states) {
-    const auto found = states.find(state.key);
-    if (found == states.end()) return failed(state.path, "there", "gone");
-    if (!live::holds_tensors(*found->second, state.tensors)) {
-      return failed(state.path, "the tensors it held when it was recorded", "others");
+    if (!state.is_known) continue;
+    if (!holds_tensors(state)) {
+      return failed(GuardKind::kOptimizerState, state.path, kRecordedTensors, "others");
+    }
+    if (state.counter_leaf == trace::kNone && state.advance == 0) continue;
+    if (state.counter == nullptr) {
+      return failed(GuardKind::kOptimizerState, state.path, "of the class it had", "of another");
     }
     if (state.counter_leaf == trace::kNone) continue;
-    const std::int64_t* counter = live::step_counter(*found->second);
-    if (counter == nullptr) return failed(state.path, "of the class it had", "of another");
-    entry.leaves[state.counter_leaf] = static_cast<double>(*counter);
+    entry.leaves[state.counter_leaf] = static_cast<double>(*state.counter);
   }
   return {};
 }
@@ -158,8 +298,9 @@ void OptimizerGuard::for_each_group(Visit&& visit) {
     const auto& groups = watched.optimizer->param_groups();
     for (std::size_t g = 0; g < std::min(groups.size(), watched.groups.size()); ++g) {
       std::array<double, kMostNumbers> values{};
-      live::read_numbers(groups[g], values);
-      visit(watched.groups[g].numbers, values);
+      if (read_numbers(watched.groups[g], groups[g], values)) {
+        visit(watched.groups[g].numbers, values);
+      }
     }
   }
 }
@@ -172,18 +313,16 @@ void OptimizerGuard::pin() {
   for_each_group([](VaryingNumbers& numbers, auto& values) { numbers.pin(values); });
 }
 
-std::int64_t* OptimizerGuard::counter_of(const Watched& watched, const State& state) const {
-  auto& states = watched.optimizer->state();
-  const auto found = states.find(state.key);
-  return found == states.end() ? nullptr : live::step_counter(*found->second);
-}
-
+// the program's own code may have run since the newest check: the states are looked for
 std::vector<std::int64_t> OptimizerGuard::counters() const {
   std::vector<std::int64_t> counters;
   for (const Watched& watched : optimizers_) {
+    const Table& table = watched.optimizer->state();
     for (const State& state : watched.states) {
       if (state.advance == 0) continue;
-      const std::int64_t* counter = counter_of(watched, state);
+      const auto found = table.find(const_cast<void*>(state.key));
+      const std::int64_t* counter =
+          found == table.end() ? nullptr : live::step_counter(*found->second);
       counters.push_back(counter == nullptr ? 0 : *counter);
     }
   }
@@ -193,8 +332,7 @@ std::vector<std::int64_t> OptimizerGuard::counters() const {
 void OptimizerGuard::advance() const {
   for (const Watched& watched : optimizers_) {
     for (const State& state : watched.states) {
-      if (state.advance == 0) continue;
-      if (std::int64_t* counter = counter_of(watched, state)) *counter += state.advance;
+      if (state.advance != 0) *state.counter += state.advance;
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ class OverlapGuard {
   OverlapGuard(const trace::Recording& recording, const std::vector<trace::BufferId>& bound,
                const std::vector<trace::BufferId>& written);
 
-  /// `memory` has the first byte of each bound buffer.
-  Verdict check(std::span<void* const> memory) const;
+  /// `memory` has the first byte of each bound buffer; `moves` grows whenever one other than an
+  /// input's is elsewhere than in the check before.
+  Verdict check(std::span<void* const> memory, std::uint64_t moves) const;
 
  private:
   struct Bound {
@@ -27,8 +29,23 @@ class OverlapGuard {
     std::size_t bytes;
     std::size_t position;
   };
+  struct Range {
+    std::uintptr_t first;
+    std::uintptr_t last;  ///< behind the bytes of this and of all ranges before it
+  };
+  static Verdict check_each(const Bound& input, const std::vector<Bound>& written,
+                            std::span<void* const> memory);
+  /// Whether an input may lie over a lasting one, where `sorted_` is of this memory.
+  bool may_overlap(const Bound& input, std::span<void* const> memory) const;
+  void sort(std::span<void* const> memory) const;
+
   std::vector<Bound> inputs_;
-  std::vector<Bound> written_;
+  std::vector<Bound> lasting_;  ///< written, and guarded as tracked tensors are
+  std::vector<Bound> passing_;  ///< written, and elsewhere in each call, as inputs are
+  // Where what is written lies stays as it is in most programs; sorted once it did so for a check.
+  mutable std::vector<Range> sorted_;
+  mutable std::uint64_t moves_ = 0;
+  mutable bool is_sorted_ = false, is_known_ = false;
 };
 
 }  // namespace steptape::guards

@@ -30,8 +30,9 @@ Verdict check_predicates(const trace::Recording& recording, std::span<const doub
     if (waits_for_read(recording, formula)) continue;
     const double value = trace::evaluate(formula, leaves);
     if ((value != 0) == predicate.is_nonzero) continue;
-    return failed(text_of(formula, recording.leaves), predicate.is_nonzero ? "not zero" : "zero",
-                  trace::print_value({trace::Real{value}}));
+    return failed(GuardKind::kPredicate, text_of(formula, recording.leaves),
+                  predicate.is_nonzero ? "not zero" : "zero",
+                  trace::words_of({trace::Real{value}}));
   }
   return {};
 }

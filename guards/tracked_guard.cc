@@ -36,106 +36,138 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
                 "the recording tracks " + std::to_string(recording.tracked.size()) +
                     " tensors, the program " + std::to_string(snapshot.tensors.size()));
   }
-  std::unordered_map<std::string, at::Tensor> parameters;
-  for (const live::TensorAt& at : snapshot.tensors) {
-    if (at.role == trace::Role::kParameter) parameters.emplace(at.path, at.tensor);
-  }
+  on_buffer_.assign(recording.buffers.size(), -1);
   for (std::size_t i = 0; i < recording.tracked.size(); ++i) {
     const trace::Tracked& tracked = recording.tracked[i];
     if (tracked.path != snapshot.tensors[i].path) {
       throw Error(ErrorCode::kInternal, "tracked tensor " + std::to_string(i) + " was " +
                                             tracked.path + " and is " + snapshot.tensors[i].path);
     }
-    Watched watched{tracked.path,
-                    weakly(snapshot.tensors[i].tensor),
-                    tracked.role == trace::Role::kGradient,
-                    nullptr,
-                    nullptr,
-                    at::kFloat,
-                    tracked.requires_grad,
-                    {},
-                    -1};
-    if (watched.is_gradient) {
-      constexpr std::size_t kSuffix = sizeof(".grad") - 1;
-      watched.tensor = weakly(parameters.at(tracked.path.substr(0, tracked.path.size() - kSuffix)));
-    }
-    watched.hooks = live::hooks_of(at::Tensor(watched.tensor.lock()));
+    Watched watched = watch(tracked, snapshot.tensors[i]);
     if (tracked.tensor != trace::kNoTensor) {
-      watched.geometry = &recording.tensors[tracked.tensor];
-      watched.buffer = &recording.buffers[watched.geometry->buffer];
-      watched.dtype = live::scalar_type_of(watched.geometry->dtype);
-      watched.position = position[watched.geometry->buffer];
+      watched.expected.geometry = &recording.tensors[tracked.tensor];
+      const trace::BufferId buffer = watched.expected.geometry->buffer;
+      watched.expected.buffer = &recording.buffers[buffer];
+      watched.expected.position = position[buffer];
+      if (on_buffer_[buffer] < 0) on_buffer_[buffer] = static_cast<std::int64_t>(i);
     }
-    facts_.add(watched.tensor, watched.is_gradient, watched.requires_grad, watched.hooks,
-               watched.geometry, watched.buffer, watched.position);
+    if (!watched.is_gradient()) parameters_.emplace(watched.path, i);
     watched_.push_back(std::move(watched));
+  }
+  pack(snapshot);
+}
+
+TrackedGuard::Watched TrackedGuard::watch(const trace::Tracked& tracked,
+                                          const live::TensorAt& at) const {
+  Watched watched{tracked.path, weakly(at.tensor), {}, {}};
+  watched.expected.is_gradient = tracked.role == trace::Role::kGradient;
+  watched.expected.requires_grad = tracked.requires_grad;
+  if (watched.is_gradient()) {
+    constexpr std::size_t kSuffix = sizeof(".grad") - 1;
+    const auto parameter = position_of(tracked.path.substr(0, tracked.path.size() - kSuffix));
+    watched.tensor = watched_[parameter].tensor;
+  }
+  const c10::TensorImpl& owner = *watched.tensor._unsafe_get_target();
+  watched.expected.hooks = live::hooks_of(owner);
+  watched.hooks = live::hooks_list_of(owner);
+  return watched;
+}
+
+void TrackedGuard::pack(const live::Snapshot& snapshot) {
+  std::unordered_map<const void*, std::size_t> gradients;
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (watched_[i].is_gradient()) gradients.emplace(watched_[i].tensor._unsafe_get_target(), i);
+  }
+  const auto add = [&](std::size_t i) {
+    order_.push_back(i);
+    facts_.add(watched_[i].tensor, watched_[i].expected, snapshot.tensors[i].tensor);
+  };
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (watched_[i].is_gradient()) continue;
+    add(i);
+    const auto gradient = gradients.find(watched_[i].tensor._unsafe_get_target());
+    if (gradient != gradients.end()) add(gradient->second);
   }
 }
 
 Verdict TrackedGuard::check(std::span<void*> memory) const {
-  for (std::size_t k = 0; (k = facts_.first_broken(k, memory)) < facts_.size(); ++k) {
-    if (Verdict verdict = check_one(watched_[k], memory); !verdict) return verdict;
-    facts_.renew(k, tensor_at(k));
+  std::size_t renewed = facts_.size();
+  for (std::size_t k = 0; (k = facts_.first_broken(k, memory)) < facts_.size();) {
+    if (Verdict verdict = check_one(watched_[order_[k]], memory); !verdict) return verdict;
+    if (k == renewed) {
+      ++k;
+      continue;
+    }
+    facts_.renew(k, tensor_at(order_[k]));
+    renewed = k;
   }
   return {};
 }
 
+std::string TrackedGuard::moved() const {
+  return facts_.moved() < 0 ? "" : watched_[order_[static_cast<std::size_t>(facts_.moved())]].path;
+}
+
 Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory) {
-  if (watched.tensor.use_count() == 0) return failed(watched.path, "alive", "freed");
+  const TensorFacts::Expectation& expected = watched.expected;
+  if (watched.tensor.use_count() == 0) {
+    return failed(GuardKind::kAlive, watched.path, "alive", "freed");
+  }
   const Borrowed owner(watched.tensor._unsafe_get_target());
-  const at::Tensor& tensor = watched.is_gradient ? owner.tensor().grad() : owner.tensor();
-  if (tensor.defined() != (watched.geometry != nullptr)) {
-    return failed(watched.path, tensor.defined() ? "None" : "defined",
+  const at::Tensor& tensor = watched.is_gradient() ? owner.tensor().grad() : owner.tensor();
+  if (tensor.defined() != (expected.geometry != nullptr)) {
+    return failed(GuardKind::kPresence, watched.path, tensor.defined() ? "None" : "defined",
                   tensor.defined() ? "defined" : "None");
   }
-  if (watched.geometry == nullptr) return {};
-  if (!has_geometry(tensor, *watched.geometry, watched.dtype) || !tensor.device().is_cpu()) {
-    return geometry_mismatch(watched.path, *watched.geometry, watched.buffer->device, tensor);
+  if (const live::Hooks hooks = live::hooks_of(*owner.tensor().unsafeGetTensorImpl());
+      hooks != expected.hooks) {
+    const std::string found = hooks.text();
+    return failed(GuardKind::kHooks, watched.path + " (hooks)", expected.hooks.text(),
+                  found == expected.hooks.text() ? "others" : found);
   }
-  if (tensor.storage_offset() != watched.geometry->offset) {
-    return failed(watched.path + ".storage_offset", watched.geometry->offset,
+  if (expected.geometry == nullptr) return {};
+  const auto dtype = live::scalar_type_of(expected.geometry->dtype);
+  if (!has_geometry(tensor, *expected.geometry, dtype) || !tensor.device().is_cpu()) {
+    return geometry_mismatch(watched.path, *expected.geometry, expected.buffer->device, tensor);
+  }
+  if (tensor.storage_offset() != expected.geometry->offset) {
+    return failed(GuardKind::kOffset, watched.path + ".storage_offset", expected.geometry->offset,
                   tensor.storage_offset());
   }
-  if (tensor.requires_grad() != watched.requires_grad) {
-    return failed(watched.path + ".requires_grad", watched.requires_grad ? "true" : "false",
-                  tensor.requires_grad() ? "true" : "false");
+  if (tensor.requires_grad() != expected.requires_grad) {
+    return failed_flag(GuardKind::kRequiresGrad, watched.path + ".requires_grad",
+                       expected.requires_grad);
   }
-  if (live::hooks_of(owner.tensor()) != watched.hooks) {
-    return failed(watched.path + " (hooks)", "those of the recording", "others");
-  }
-  if (watched.position < 0) return {};
+  return expected.position < 0 ? Verdict() : check_memory(watched, tensor, memory);
+}
+
+Verdict TrackedGuard::check_memory(const Watched& watched, const at::Tensor& tensor,
+                                   std::span<void*> memory) {
+  const trace::Buffer& buffer = *watched.expected.buffer;
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   auto* address = const_cast<void*>(storage->data());
-  if (storage->nbytes() < watched.buffer->bytes) {
-    return failed(watched.path + ".storage().nbytes",
-                  static_cast<std::int64_t>(watched.buffer->bytes),
+  if (storage->nbytes() < buffer.bytes) {
+    return failed(GuardKind::kMemory, watched.path + ".storage().nbytes",
+                  static_cast<std::int64_t>(buffer.bytes),
                   static_cast<std::int64_t>(storage->nbytes()));
   }
   const auto remainder = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
-  if (watched.buffer->bytes != 0 && remainder != watched.buffer->address_mod_64) {
-    return failed(watched.path + ".data_ptr modulo 64", watched.buffer->address_mod_64, remainder);
+  if (buffer.bytes != 0 && remainder != buffer.address_mod_64) {
+    return failed(GuardKind::kAlignment, watched.path + ".data_ptr modulo 64",
+                  buffer.address_mod_64, remainder);
   }
-  void*& slot = memory[static_cast<std::size_t>(watched.position)];
-  if (slot != nullptr && slot != address && watched.buffer->bytes != 0) {
-    return failed(watched.path, "in one memory with " + watched.buffer->path,
+  void*& slot = memory[static_cast<std::size_t>(watched.expected.position)];
+  if (slot != nullptr && slot != address && buffer.bytes != 0) {
+    return failed(GuardKind::kMemory, watched.path, "in one memory with " + buffer.path,
                   "in memory of its own");
   }
   slot = address;
   return {};
 }
 
-std::int64_t TrackedGuard::position_on(trace::BufferId buffer) const {
-  for (std::size_t i = 0; i < watched_.size(); ++i) {
-    const trace::Tensor* geometry = watched_[i].geometry;
-    if (geometry != nullptr && geometry->buffer == buffer) return static_cast<std::int64_t>(i);
-  }
-  return -1;
-}
-
 std::size_t TrackedGuard::position_of(const std::string& path) const {
-  for (std::size_t i = 0; i < watched_.size(); ++i) {
-    if (!watched_[i].is_gradient && watched_[i].path == path) return i;
-  }
+  const auto found = parameters_.find(path);
+  if (found != parameters_.end()) return found->second;
   throw Error(ErrorCode::kInternal, "no tracked tensor has the path " + path);
 }
 

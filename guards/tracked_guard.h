@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "guards/tensor_facts.h"
@@ -22,8 +24,17 @@ class TrackedGuard {
 
   Verdict check(std::span<void*> memory) const;
 
+  /// The path of a tensor other than a gradient whose memory moved since `forget_moves`; empty when
+  /// none did.
+  std::string moved() const;
+  void forget_moves() const { facts_.forget_moves(); }
+  /// As TensorFacts::moves.
+  std::uint64_t moves() const { return facts_.moves(); }
+
   /// Where a tensor that lies on a buffer stands in Recording::tracked; -1 when none does.
-  std::int64_t position_on(trace::BufferId buffer) const;
+  std::int64_t position_on(trace::BufferId buffer) const {
+    return buffer < on_buffer_.size() ? on_buffer_[buffer] : -1;
+  }
   /// The tensor of Recording::tracked at `position`; of a gradient, its parameter.
   at::Tensor tensor(std::size_t position) const {
     return at::Tensor(watched_[position].tensor.lock());
@@ -35,10 +46,10 @@ class TrackedGuard {
   /// The tensor of Recording::tracked at `position`, gradients too.
   at::Tensor tensor_at(std::size_t position) const {
     const at::Tensor owner = tensor(position);
-    return watched_[position].is_gradient ? owner.grad() : owner;
+    return watched_[position].is_gradient() ? owner.grad() : owner;
   }
-  /// Where the parameter of a path stands in Recording::tracked; throws Error (internal) when there
-  /// is none.
+  /// Where the tensor of a path, other than a gradient, stands in Recording::tracked; throws Error
+  /// (internal) when there is none.
   std::size_t position_of(const std::string& path) const;
 
  private:
@@ -47,20 +58,25 @@ class TrackedGuard {
     /// Of a gradient: the parameter. Weakly, so that a plan keeps none alive and none seems used by
     /// others.
     TensorFacts::Weak tensor;
-    bool is_gradient;
-    const trace::Tensor* geometry;  ///< null: a gradient that was None
-    const trace::Buffer* buffer;
-    at::ScalarType dtype;
-    bool requires_grad;
-    live::Hooks hooks;
-    std::int64_t position;
+    TensorFacts::Expectation expected;
+    bool is_gradient() const { return expected.is_gradient; }
+    /// Keeps the address in its hooks from being used again.
+    std::weak_ptr<const void> hooks;
   };
 
+  Watched watch(const trace::Tracked& tracked, const live::TensorAt& at) const;
+  /// Packs what is watched: gradients right behind their parameters.
+  void pack(const live::Snapshot& snapshot);
   /// Looks again at one that is not as its fact has it, and says what differs.
   static Verdict check_one(const Watched& watched, std::span<void*> memory);
+  static Verdict check_memory(const Watched& watched, const at::Tensor& tensor,
+                              std::span<void*> memory);
 
   std::vector<Watched> watched_;
-  mutable TensorFacts facts_;  ///< one for each
+  std::vector<std::size_t> order_;  ///< of `watched_` in `facts_`
+  mutable TensorFacts facts_;
+  std::vector<std::int64_t> on_buffer_;
+  std::unordered_map<std::string, std::size_t> parameters_;  ///< all but gradients, by path
 };
 
 }  // namespace steptape::guards

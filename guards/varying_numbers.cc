@@ -10,8 +10,9 @@ bool same_bits(double a, double b) { return trace::Real{a} == trace::Real{b}; }
 
 }  // namespace
 
-void VaryingNumbers::add(std::string path, double recorded, trace::Index leaf, Kind kind) {
-  numbers_.push_back({std::move(path), recorded, leaf, kind == Kind::kLiteral});
+void VaryingNumbers::add(std::string path, double recorded, trace::Index leaf, Kind kind,
+                         GuardKind guard) {
+  numbers_.push_back({std::move(path), recorded, leaf, kind == Kind::kLiteral, guard});
 }
 
 Verdict VaryingNumbers::check(std::span<const double> values, Entry& entry) const {
@@ -20,8 +21,8 @@ Verdict VaryingNumbers::check(std::span<const double> values, Entry& entry) cons
     if (number.leaf != trace::kNone) entry.leaves[number.leaf] = values[k];
     if (same_bits(values[k], number.recorded)) continue;
     if (number.is_literal) {
-      return failed(number.path, trace::print_value({trace::Real{number.recorded}}),
-                    trace::print_value({trace::Real{values[k]}}));
+      return failed(number.guard, number.path, trace::words_of({trace::Real{number.recorded}}),
+                    trace::words_of({trace::Real{values[k]}}));
     }
     entry.has_unseen_number |= !number.is_seen;
   }

@@ -19,7 +19,9 @@ class VaryingNumbers {
     kLiteral,   ///< it must be the recorded one
   };
 
-  void add(std::string path, double recorded, trace::Index leaf, Kind kind);
+  /// `guard`: what it is a mismatch of when a literal is not the recorded one.
+  void add(std::string path, double recorded, trace::Index leaf, Kind kind,
+           GuardKind guard = GuardKind::kHyperparameter);
   std::size_t size() const { return numbers_.size(); }
 
   /// Whether a plan may run with `values`, one for each number. Fills the leaves of `entry` and
@@ -36,6 +38,7 @@ class VaryingNumbers {
     double recorded;
     trace::Index leaf;  ///< kNone: no formula reads it
     bool is_literal;
+    GuardKind guard;
     bool is_seen = false;  ///< other values than the recorded one have been verified
   };
   std::vector<Number> numbers_;

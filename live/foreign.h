@@ -48,8 +48,10 @@ struct ForeignModule {
   std::string path;  ///< below the root, which is "": "fc1", "blocks.0.attention"
   std::string type;
   bool training = true;
-  std::vector<std::pair<std::string, at::Tensor>> parameters;  ///< its own, by name
+  /// Its own, by what stands behind its path: "weight", or a name in quotes (trace/path.h).
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
   std::vector<std::pair<std::string, at::Tensor>> buffers;
+  std::vector<std::string> aliases = {};  ///< other paths below the root that lead to it
 };
 
 class Foreign {
@@ -68,6 +70,7 @@ class ForeignModules : public Foreign {
 
 class ForeignOptimizer : public Foreign {
  public:
+  /// Names and keys as they stand in paths (trace/path.h).
   struct Group {
     std::vector<trace::NamedValue> hyperparameters;
     std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< hyperparameters that are tensors

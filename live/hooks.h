@@ -3,29 +3,30 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
 namespace steptape::live {
 
-/// The hooks that autograd would run for a leaf: how many, and whose. C++ hooks cannot be compared,
-/// so one that is replaced by another in the same place looks the same.
+/// The hooks that autograd would run for a leaf: how many, and whose. A C++ hook that is removed
+/// leaves its place empty and another takes a new one, so that places and hooks together tell which
+/// there are.
 struct Hooks {
   const void* list = nullptr;              ///< where the C++ hooks are kept
+  std::size_t places = 0;                  ///< C++ hooks that were ever registered
   std::size_t registered = 0;              ///< C++ hooks that were not removed
   std::size_t wrappers = 0;                ///< C++ and Python hook containers
+  const void* first_wrapper = nullptr;     ///< the first of them
   const void* after_accumulate = nullptr;  ///< the hook behind the accumulation
   friend bool operator==(const Hooks&, const Hooks&) = default;
+
+  /// "none", "2 hooks and one behind the accumulation".
+  std::string text() const;
 };
 
-/// What autograd keeps of a tensor.
-struct Autograd {
-  bool requires_grad = false;
-  c10::TensorImpl* gradient = nullptr;  ///< null: None
-  Hooks hooks;
-};
+Hooks hooks_of(const c10::TensorImpl& tensor);
 
-Autograd autograd_of(const c10::TensorImpl& tensor);
-inline Hooks hooks_of(const at::Tensor& tensor) {
-  return autograd_of(*tensor.unsafeGetTensorImpl()).hooks;
-}
+/// Keeps the address in Hooks::list from being used again.
+std::weak_ptr<const void> hooks_list_of(const c10::TensorImpl& tensor);
 
 }  // namespace steptape::live

@@ -5,6 +5,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <type_traits>
 #include <typeinfo>
 
 #include "live/objects.h"
@@ -56,7 +57,7 @@ Named names_of(const torch::optim::AdagradOptions& o) {
           {"eps", real(o.eps())}};
 }
 
-/// One pass over the numbers of an options class, for names and for values alike.
+/// One pass over the numbers of an options class.
 template <typename Visit>
 void numbers_of(const torch::optim::SGDOptions& o, Visit&& visit) {
   visit("lr", o.lr());
@@ -124,7 +125,7 @@ void for_each_number(const torch::optim::OptimizerParamGroup& group, Visit&& vis
 
 Named names_of(const torch::optim::LBFGSOptions& o) {
   const auto evaluations = o.max_eval();
-  const auto search = o.line_search_fn();
+  const auto& search = o.line_search_fn();
   return {{"lr", real(o.lr())},
           {"max_iter", integer(o.max_iter())},
           {"max_eval", evaluations ? integer(*evaluations) : trace::Value{trace::None{}}},
@@ -136,17 +137,14 @@ Named names_of(const torch::optim::LBFGSOptions& o) {
 
 }  // namespace
 
-std::vector<std::string> number_names(const torch::optim::OptimizerParamGroup& group) {
-  std::vector<std::string> names;
-  for_each_number(group, [&](const char* name, double) { names.emplace_back(name); });
-  return names;
-}
-
-void read_numbers(const torch::optim::OptimizerParamGroup& group, std::span<double> values) {
-  std::size_t next = 0;
-  for_each_number(group, [&](const char*, double value) {
-    if (next < values.size()) values[next++] = value;
+std::vector<NumberField> number_fields(const torch::optim::OptimizerParamGroup& group) {
+  std::vector<NumberField> fields;
+  for_each_number(group, [&](const char* name, const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    static_assert(std::is_same_v<Field, bool> || std::is_same_v<Field, double>);
+    fields.push_back({name, &field, std::is_same_v<Field, bool>});
   });
+  return fields;
 }
 
 // The options' own class decides, not the optimizer's name: a subclass of SGD keeps SGDOptions.

@@ -22,7 +22,8 @@ namespace steptape::live {
 struct TensorAt {
   std::string path;
   trace::Role role;
-  at::Tensor tensor;  ///< undefined: a gradient that is None
+  at::Tensor tensor;                      ///< undefined: a gradient that is None
+  std::vector<std::string> aliases = {};  ///< trace::Tracked::aliases
 };
 
 struct ModuleAt {
@@ -30,6 +31,7 @@ struct ModuleAt {
   const torch::nn::Module* module;  ///< null: one of another language
   std::string foreign_type;         ///< of such a one
   bool training;
+  std::vector<std::string> aliases = {};  ///< trace::Module::aliases
 
   /// "torch::nn::LinearImpl"; of another language, as its front end calls it.
   std::string type() const;
@@ -37,7 +39,8 @@ struct ModuleAt {
 
 /// What all tracked objects held at one moment, in a fixed order: parameters, module buffers,
 /// optimizer state, tracked tensors, then gradients (one entry for each parameter that requires
-/// one). A tensor that two paths reach stands once, under the first.
+/// one). A tensor or module that several paths reach stands once, under the first; the others are
+/// its aliases. Positions in optimizers' parameter groups are none: the layouts hold them.
 struct Snapshot {
   std::vector<TensorAt> tensors;
   std::vector<ModuleAt> modules;
@@ -96,12 +99,22 @@ class Objects {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The hyperparameters of one group that are numbers, flat and in a fixed order that depends on the
-/// class of its options alone: a pair counts as two ("betas[0]", "betas[1]"), a flag as 0 or 1.
-/// None for an options class that this build does not know.
-std::vector<std::string> number_names(const torch::optim::OptimizerParamGroup& group);
-/// Their values; `values` has room for as many as there are names. Allocates nothing.
-void read_numbers(const torch::optim::OptimizerParamGroup& group, std::span<double> values);
+/// A hyperparameter of one group that is a number, where it lies in the group's options.
+struct NumberField {
+  std::string name;
+  const void* address;
+  bool is_flag;  ///< a bool, which counts as 0 or 1; else a double
+
+  double value() const {
+    return is_flag ? static_cast<double>(*static_cast<const bool*>(address))
+                   : *static_cast<const double*>(address);
+  }
+};
+
+/// All of them, flat and in a fixed order that depends on the class of the options alone: a pair
+/// counts as two ("betas[0]", "betas[1]"). Valid as long as the options object is. None for an
+/// options class that this build does not know.
+std::vector<NumberField> number_fields(const torch::optim::OptimizerParamGroup& group);
 
 /// The hyperparameters of one group by name, in declaration order; empty for an optimizer whose
 /// options class is unknown. `type` is OptimizerLayout::type.

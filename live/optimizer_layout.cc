@@ -50,6 +50,18 @@ class SameTensors {
   bool same_ = true;
 };
 
+class Fields {
+ public:
+  void add(const char*, const at::Tensor& tensor) { fields_.push_back(&tensor); }
+  void add(const char*, std::int64_t) {}
+  void add(const char*, double) {}
+  void add(const char*, std::size_t, const at::Tensor& tensor) { fields_.push_back(&tensor); }
+  std::vector<const at::Tensor*> take() { return std::move(fields_); }
+
+ private:
+  std::vector<const at::Tensor*> fields_;
+};
+
 template <typename Items, typename Tensors>
 void add_all(Items& items, const char* key, const Tensors& tensors) {
   std::size_t position = 0;
@@ -134,6 +146,14 @@ std::vector<StateItem> state_items(const torch::optim::OptimizerParamState& stat
   Items items;
   visit(items, state);
   return items.take();
+}
+
+std::optional<std::vector<const at::Tensor*>> tensor_fields(
+    const torch::optim::OptimizerParamState& state) {
+  if (typeid(state) == typeid(torch::optim::LBFGSParamState)) return std::nullopt;
+  Fields fields;
+  visit(fields, state);
+  return fields.take();
 }
 
 bool holds_tensors(const torch::optim::OptimizerParamState& state,

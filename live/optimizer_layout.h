@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -20,6 +21,11 @@ struct StateItem {
 /// What `state` holds, in declaration order, undefined tensors left out; empty for a class this
 /// build does not know.
 std::vector<StateItem> state_items(const torch::optim::OptimizerParamState& state);
+
+/// Where the tensors of a state lie in it, undefined ones too: valid as long as the state is. None
+/// where their number may change (LBFGS), which `holds_tensors` is for.
+std::optional<std::vector<const at::Tensor*>> tensor_fields(
+    const torch::optim::OptimizerParamState& state);
 
 /// Whether its defined tensors are `tensors`, in declaration order. Allocates nothing.
 bool holds_tensors(const torch::optim::OptimizerParamState& state,

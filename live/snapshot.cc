@@ -9,29 +9,23 @@
 #include "live/optimizer_layout.h"
 #include "live/tracked_objects.h"
 #include "trace/numbers.h"
+#include "trace/path.h"
 
 namespace steptape::live {
 namespace {
 
 using torch::optim::Optimizer;
 
+/// Modules that share modules have exponentially many paths, and a module that holds itself has no
+/// end of them.
+constexpr std::size_t kMostAliases = 16;
+
 class SnapshotBuilder {
  public:
   Snapshot build(const Objects::Impl& objects) {
     for (const auto& module : objects.modules) add_module(module.name, *module.object);
     for (const auto& module : snapshot_.modules) add_parameters(module);
-    std::vector<std::pair<std::string, ForeignModule>> foreign;
-    for (const NamedForeign& object : objects.foreign) {
-      if (object.modules == nullptr) continue;
-      for (ForeignModule& module : object.modules->modules()) {
-        foreign.emplace_back(module.path.empty() ? object.name : object.name + "." + module.path,
-                             std::move(module));
-      }
-    }
-    for (const auto& [path, module] : foreign) {
-      snapshot_.modules.push_back({path, nullptr, module.type, module.training});
-      add_all(path, trace::Role::kParameter, module.parameters);
-    }
+    const std::vector<ForeignAt> foreign = add_foreign_modules(objects);
     for (const auto& optimizer : objects.optimizers)
       add_parameters(optimizer.name, *optimizer.object);
     std::vector<std::vector<ForeignOptimizer::Group>> groups;
@@ -48,8 +42,8 @@ class SnapshotBuilder {
     for (const auto& module : snapshot_.modules) {
       if (module.module != nullptr) add_buffers(module);
     }
-    for (const auto& [path, module] : foreign) {
-      add_all(path, trace::Role::kModuleBuffer, module.buffers);
+    for (const auto& [at, module] : foreign) {
+      add_own(snapshot_.modules[at], trace::Role::kModuleBuffer, module.buffers);
     }
     for (const auto& optimizer : objects.optimizers) add_layout(optimizer.name, *optimizer.object);
     std::size_t next = 0;
@@ -64,18 +58,53 @@ class SnapshotBuilder {
   }
 
  private:
+  /// A foreign module and its position among all.
+  using ForeignAt = std::pair<std::size_t, ForeignModule>;
+
   void add_module(const std::string& path, const torch::nn::Module& module) {
-    if (!seen_.insert(&module).second) return;
-    snapshot_.modules.push_back({path, &module, {}, module.is_training()});
+    const auto [entry, is_new] = seen_.emplace(&module, snapshot_.modules.size());
+    if (is_new) {
+      snapshot_.modules.push_back({path, &module, {}, module.is_training()});
+    } else {
+      auto& aliases = snapshot_.modules[entry->second].aliases;
+      if (aliases.size() == kMostAliases) return;
+      aliases.push_back(path);
+    }
     for (const auto& child : module.named_children()) {
-      add_module(path + "." + child.key(), *child.value());
+      add_module(trace::join_path(path, child.key()), *child.value());
     }
   }
 
-  void add_parameters(const ModuleAt& module) {
-    for (const auto& item : module.module->named_parameters(/*recurse=*/false)) {
-      add(module.path + "." + item.key(), trace::Role::kParameter, item.value());
+  std::vector<ForeignAt> add_foreign_modules(const Objects::Impl& objects) {
+    std::vector<ForeignAt> foreign;
+    for (const NamedForeign& object : objects.foreign) {
+      if (object.modules == nullptr) continue;
+      const auto below = [&object](const std::string& path) {
+        return path.empty() ? object.name : object.name + "." + path;
+      };
+      for (ForeignModule& module : object.modules->modules()) {
+        ModuleAt at{below(module.path), nullptr, module.type, module.training};
+        for (const std::string& alias : module.aliases) at.aliases.push_back(below(alias));
+        foreign.emplace_back(snapshot_.modules.size(), std::move(module));
+        snapshot_.modules.push_back(std::move(at));
+      }
     }
+    for (const auto& [at, module] : foreign) {
+      add_own(snapshot_.modules[at], trace::Role::kParameter, module.parameters);
+    }
+    return foreign;
+  }
+
+  /// Tensors of a module, by what stands behind its path, under all of its paths.
+  void add_own(const ModuleAt& module, trace::Role role,
+               const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+    add_all(module.path, role, tensors);
+    for (const std::string& alias : module.aliases) add_all(alias, role, tensors);
+  }
+
+  void add_parameters(const ModuleAt& module) {
+    add_own(module, trace::Role::kParameter,
+            components_of(module.module->named_parameters(/*recurse=*/false)));
   }
 
   void add_parameters(const std::string& path, const Optimizer& optimizer) {
@@ -98,9 +127,17 @@ class SnapshotBuilder {
   }
 
   void add_buffers(const ModuleAt& module) {
-    for (const auto& item : module.module->named_buffers(/*recurse=*/false)) {
-      add(module.path + "." + item.key(), trace::Role::kModuleBuffer, item.value());
+    add_own(module, trace::Role::kModuleBuffer,
+            components_of(module.module->named_buffers(/*recurse=*/false)));
+  }
+
+  static std::vector<std::pair<std::string, at::Tensor>> components_of(
+      const torch::OrderedDict<std::string, at::Tensor>& items) {
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    for (const auto& item : items) {
+      tensors.emplace_back(trace::path_component(item.key()), item.value());
     }
+    return tensors;
   }
 
   void add_layout(const std::string& path, const Optimizer& optimizer) {
@@ -178,7 +215,13 @@ class SnapshotBuilder {
   }
 
   void add(std::string path, trace::Role role, const at::Tensor& tensor) {
-    if (!tensor.defined() || snapshot_.find(tensor) >= 0) return;
+    if (!tensor.defined()) return;
+    if (const std::int64_t known = snapshot_.find(tensor); known >= 0) {
+      TensorAt& at = snapshot_.tensors[static_cast<std::size_t>(known)];
+      if (at.path != path && at.aliases.size() < kMostAliases)
+        at.aliases.push_back(std::move(path));
+      return;
+    }
     snapshot_.tensors.push_back({std::move(path), role, tensor});
     index(snapshot_.tensors.size() - 1);
   }
@@ -189,7 +232,7 @@ class SnapshotBuilder {
   }
 
   Snapshot snapshot_;
-  ska::flat_hash_set<const torch::nn::Module*> seen_;
+  ska::flat_hash_map<const torch::nn::Module*, std::size_t> seen_;  ///< positions
 };
 
 }  // namespace

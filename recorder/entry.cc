@@ -95,7 +95,7 @@ void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
   for (const live::TensorAt& at : snapshot.tensors) {
     const trace::TensorId id = ledger.sightings.see(at.tensor, Origin::kTracked, {});
     const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
-    ledger.recording.tracked.push_back({at.path, at.role, id, requires_grad});
+    ledger.recording.tracked.push_back({at.path, at.role, id, requires_grad, at.aliases});
     ledger.entry.push_back({at.path, at.role, id, version_of(at.tensor)});
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = ledger.sightings.buffer_of(id);

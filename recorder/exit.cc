@@ -10,8 +10,10 @@
 
 #include "live/tensors.h"
 #include "recorder/byte_ranges.h"
+#include "recorder/hidden_state.h"
 #include "recorder/ledger.h"
 #include "trace/numbers.h"
+#include "trace/path.h"
 #include "trace/text.h"
 
 namespace steptape::recorder {
@@ -36,10 +38,14 @@ class Exit {
     compare_training();
     compare_arguments();
     write_results();
-    write_outsiders();
+    Attribution attribution(ledger_.recording, ledger_.modules, ledger_.operators,
+                            ledger_.notes.tells_calls());
+    attribution.run(ledger_.accumulations);
+    write_outsiders(attribution);
     refuse_escaped();
     refuse_written_outside();
     for (trace::Seek& seek : ledger_.generators.at_end(ops())) refuse_seek(std::move(seek));
+    ledger_.refusals.name_modules();
     // ops of several threads may end in another order than they began
     std::ranges::sort(ledger_.recording.reads, {}, &trace::HostRead::op);
     ledger_.recording.standing =
@@ -139,10 +145,9 @@ class Exit {
     const LiveBuffer& live = ledger_.sightings.buffers.live(tensor.buffer);
     if (!live.written || covers(*live.written, tensor)) return;
     const trace::Op& maker = ledger_.recording.ops[live.made_by];
-    ledger_.refusals.add(
-        RefusalCode::kUnwrittenRead, path,
-        {&ledger_.recording.operator_of(maker).name, live.made_by, maker.module, maker.scope},
-        c10::str("`", path, "` holds bytes that no recorded op wrote"));
+    ledger_.refusals.add(RefusalCode::kUnwrittenRead, path,
+                         {&ledger_.recording.operator_of(maker).name, live.made_by, maker.scope},
+                         c10::str("`", path, "` holds bytes that no recorded op wrote"));
   }
 
   void compare_arguments() {
@@ -204,8 +209,9 @@ class Exit {
   }
 
   /// Buffers that ops met and nobody announced: host-made and dead by now, or the user's own.
-  void write_outsiders() {
+  void write_outsiders(const Attribution& attribution) {
     auto& buffers = ledger_.sightings.buffers;
+    std::vector<trace::BufferId> alive;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
       const LiveBuffer& live = buffers.live(id);
       trace::Buffer& description = buffers.description(id);
@@ -215,9 +221,16 @@ class Exit {
         ledger_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
                              c10::str("buffer ", id, " was made by no recorded op"));
       }
-      if (!live.is_alive()) continue;
-      description.path = c10::str("outside[", recorded_.outside.size(), "]");
-      recorded_.outside.push_back({description.path, live.weak});
+      if (live.is_alive()) alive.push_back(id);
+    }
+    if (alive.empty()) return;
+    HiddenState hidden(ledger_.recording, attribution);
+    std::size_t others = 0;
+    for (const trace::BufferId id : alive) {
+      std::string& path = buffers.description(id).path;
+      path = hidden.path_of(id);
+      if (path.empty()) path = trace::outside_path(others++);
+      recorded_.outside.push_back({path, buffers.live(id).weak});
     }
   }
 
@@ -236,8 +249,7 @@ class Exit {
       const trace::Buffer& description = buffers.description(id);
       const trace::Op& maker = ledger_.recording.ops[live.made_by];
       const std::string& name = ledger_.recording.operator_of(maker).name;
-      ledger_.refusals.add(RefusalCode::kEscapedBuffer,
-                           {&name, live.made_by, maker.module, maker.scope},
+      ledger_.refusals.add(RefusalCode::kEscapedBuffer, {&name, live.made_by, maker.scope},
                            c10::str(description.bytes, " bytes made by `", name, "` op ",
                                     live.made_by, " stay alive after the step"));
     }

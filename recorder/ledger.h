@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "live/objects.h"
+#include "recorder/attribution.h"
 #include "recorder/generators.h"
 #include "recorder/graphs.h"
 #include "recorder/modules.h"
@@ -43,6 +44,7 @@ struct Ledger {
   Sightings sightings{recording, refusals};
   OperatorTable operators{recording.operators};
   ModuleWatch modules{recording};
+  Attribution::Accumulations accumulations;
   GeneratorWatch generators;
   GraphWatch graphs;
   Notes notes;

@@ -1,48 +1,79 @@
 #include "recorder/modules.h"
 
+#include <algorithm>
+#include <tuple>
+
+#include "live/module_options.h"
+#include "trace/path.h"
+
 namespace steptape::recorder {
-namespace {
-
-template <typename Key>
-trace::Index look_up(const std::unordered_map<Key, trace::Index>& map, const Key& key) {
-  const auto found = map.find(key);
-  return found == map.end() ? trace::kNone : found->second;
-}
-
-}  // namespace
 
 void ModuleWatch::enter(const live::Snapshot& snapshot) {
   for (const live::ModuleAt& module : snapshot.modules) {
-    by_path_.emplace(module.path, static_cast<trace::Index>(recording_.modules.size()));
-    recording_.modules.push_back({module.path, module.type(), module.training});
+    const auto index = static_cast<trace::Index>(recording_.modules.size());
+    by_path_.emplace(module.path, index);
+    for (const std::string& alias : module.aliases) by_path_.emplace(alias, index);
+    parents_.push_back(of_path(std::string(trace::parent_path(module.path))));
+    auto options = module.module == nullptr ? std::vector<trace::NamedValue>()
+                                            : live::option_values(*module.module);
+    recording_.modules.push_back(
+        {module.path, module.type(), module.training, std::move(options), module.aliases});
   }
-  reached_.assign(recording_.modules.size(), false);
-}
-
-void ModuleWatch::own(trace::BufferId buffer, const std::string& path) {
-  const auto dot = path.rfind('.');
-  if (dot == std::string::npos) return;
-  const trace::Index module = look_up(by_path_, path.substr(0, dot));
-  if (module != trace::kNone) by_buffer_.try_emplace(buffer, module);
+  first_below_.assign(recording_.modules.size(), trace::kNone);
+  calls_.assign(recording_.modules.size(), 0);
 }
 
 trace::Index ModuleWatch::of_path(const std::string& path) const {
-  return path.empty() ? trace::kNone : look_up(by_path_, path);
+  const auto found = by_path_.find(path);
+  return found == by_path_.end() ? trace::kNone : found->second;
+}
+
+void ModuleWatch::own(trace::BufferId buffer, const std::string& path) {
+  const trace::Index module = of_path(std::string(trace::parent_path(path)));
+  if (module == trace::kNone) return;
+  if (owners_.size() <= buffer) owners_.resize(buffer + 1, trace::kNone);
+  if (owners_[buffer] == trace::kNone) owners_[buffer] = module;
 }
 
 trace::Index ModuleWatch::owner(trace::BufferId buffer) const {
-  return look_up(by_buffer_, buffer);
+  return buffer < owners_.size() ? owners_[buffer] : trace::kNone;
 }
 
-trace::Index ModuleWatch::of_sequence(std::int64_t sequence) const {
-  return sequence < 0 ? trace::kNone : look_up(by_sequence_, sequence);
+ModuleCall ModuleWatch::issued_in(const std::vector<Notes::ModuleCall>& open, trace::Index op) {
+  if (open.empty()) return {};
+  if (open.back().position == newest_position_) return newest_;
+  newest_position_ = open.back().position;
+  newest_ = {};
+  for (const Notes::ModuleCall& told : open) {
+    const trace::Index module = of_path(told.path);
+    if (module == trace::kNone) continue;
+    newest_ = {module, told.call};
+    note(newest_, op);
+  }
+  return newest_;
 }
 
-void ModuleWatch::reach(trace::Index module, trace::Index index, std::int64_t sequence) {
-  if (sequence >= 0) by_sequence_.try_emplace(sequence, module);
-  if (reached_[module]) return;
-  reached_[module] = true;
-  recording_.module_access.push_back({module, index});
+void ModuleWatch::note(const ModuleCall& call, trace::Index op) {
+  if (call.call <= calls_[call.module]) return;
+  calls_[call.module] = call.call;
+  recording_.module_access.push_back({call.module, call.call, op});
+  for (trace::Index outer = parents_[call.module]; outer != trace::kNone; outer = parents_[outer]) {
+    if (first_below_[outer] == trace::kNone) first_below_[outer] = op;
+  }
+}
+
+trace::Index ModuleWatch::around(trace::Index a, trace::Index b) const {
+  while (a != b && a != trace::kNone && b != trace::kNone) {
+    trace::Index& inner = a > b ? a : b;
+    inner = parents_[inner];
+  }
+  return a == b ? a : trace::kNone;
+}
+
+void ModuleWatch::sort() {
+  std::ranges::stable_sort(recording_.module_access, {}, [](const trace::ModuleAccess& access) {
+    return std::tuple(access.first_op, access.module);
+  });
 }
 
 }  // namespace steptape::recorder

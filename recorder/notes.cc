@@ -28,9 +28,9 @@ void Notes::require(trace::Formula formula, bool is_nonzero) {
   conditions_.push_back({std::move(formula), is_nonzero});
 }
 
-const std::string& Notes::module() const {
-  static const std::string outside;
-  return modules_.empty() ? outside : modules_.back();
+void Notes::enter_module(std::string path) {
+  const std::uint32_t call = ++calls_of_[path];
+  open_calls_.push_back({std::move(path), call, calls_++});
 }
 
 void Notes::set_locator(Locate locate) noexcept { locator = locate; }

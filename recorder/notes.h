@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -88,12 +89,21 @@ class Notes {
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
   void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
 
-  void enter_module(std::string path) { modules_.push_back(std::move(path)); }
+  /// A call of a module begins, the newest of those that have not ended; "" for a module that
+  /// nobody tracks.
+  void enter_module(std::string path);
   void leave_module() {
-    if (!modules_.empty()) modules_.pop_back();
+    if (!open_calls_.empty()) open_calls_.pop_back();
   }
-  /// The path of the innermost module, or "".
-  const std::string& module() const;
+  struct ModuleCall {
+    std::string path;
+    std::uint32_t call = 1;    ///< of this module
+    std::size_t position = 0;  ///< among all calls of modules
+  };
+  /// The calls that have not ended, outermost first.
+  const std::vector<ModuleCall>& open_calls() const { return open_calls_; }
+  /// Whether calls of modules are told at all.
+  bool tells_calls() const { return calls_ != 0; }
 
   /// Tells the line of the program that runs now, "train.py:41", or "". May take a lock of its own.
   using Locate = std::string (*)();
@@ -145,7 +155,9 @@ class Notes {
   std::set<trace::Index> internal_reads_;
   std::vector<Refusal> refusals_;
   std::vector<trace::Effect> effects_;
-  std::vector<std::string> modules_;
+  std::vector<ModuleCall> open_calls_;
+  std::unordered_map<std::string, std::uint32_t> calls_of_;
+  std::size_t calls_ = 0;
 };
 
 }  // namespace steptape::recorder

@@ -35,7 +35,10 @@ KnownOperator& OperatorTable::get(const c10::OperatorHandle& op) {
   if (found != known_.end()) return found->second;
   const auto id = static_cast<trace::Index>(operators_.size());
   KnownOperator known = describe(op, id);
-  if (!known.is_ignored) operators_.push_back(live::describe(op));
+  if (!known.is_ignored) {
+    operators_.push_back(live::describe(op));
+    effects_.push_back(known.effects);
+  }
   return known_.emplace(&op.operator_name(), std::move(known)).first->second;
 }
 

@@ -26,9 +26,12 @@ class OperatorTable {
  public:
   explicit OperatorTable(std::vector<trace::Operator>& operators) : operators_(operators) {}
   KnownOperator& get(const c10::OperatorHandle& op);
+  /// Of an operator in Recording::operators.
+  const live::Effects& effects_of(trace::Index op) const { return *effects_[op]; }
 
  private:
   std::vector<trace::Operator>& operators_;
+  std::vector<const live::Effects*> effects_;  ///< at the same positions
   std::unordered_map<const c10::OperatorName*, KnownOperator> known_;
 };
 

@@ -30,7 +30,7 @@ using StepFunction = std::function<Returned()>;
 
 /// An outside tensor that the step reads and nobody tracked, held weakly until the plan binds it.
 struct Outside {
-  std::string path;  ///< "outside[0]"
+  std::string path;  ///< "outside[0]", "optimizer.<unnamed 1>"
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
 };
 

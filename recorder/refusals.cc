@@ -14,15 +14,15 @@ void Refusals::add(RefusalCode code, const std::string& subject, const Site& sit
   refusal.message = std::move(message);
   if (site.op != nullptr) refusal.op = *site.op;
   if (site.index != trace::kNone) refusal.op_index = site.index;
-  if (site.module != trace::kNone) refusal.module = recording_.modules[site.module].path;
   if (site.scope != trace::kNone) refusal.place = recording_.scopes[site.scope];
   recording_.refusals.push_back(std::move(refusal));
 }
 
-void Refusals::set_module(trace::Index index, trace::Index module) {
-  auto& refusals = recording_.refusals;
-  for (auto last = refusals.rbegin(); last != refusals.rend() && last->op_index == index; ++last) {
-    last->module = recording_.modules[module].path;
+void Refusals::name_modules() {
+  for (Refusal& refusal : recording_.refusals) {
+    if (refusal.op_index < 0) continue;
+    const trace::Op& op = recording_.ops[static_cast<std::size_t>(refusal.op_index)];
+    if (op.module != trace::kNone) refusal.module = recording_.modules[op.module].path;
   }
 }
 

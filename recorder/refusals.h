@@ -13,7 +13,6 @@ namespace steptape::recorder {
 struct Site {
   const std::string* op = nullptr;  ///< "aten::add_"
   trace::Index index = trace::kNone;
-  trace::Index module = trace::kNone;
   trace::Index scope = trace::kNone;
 };
 
@@ -25,8 +24,8 @@ class Refusals {
   void add(RefusalCode code, const Site& site, std::string message);
   /// The same, for a cause that stands once for each `subject` rather than once for each operator.
   void add(RefusalCode code, const std::string& subject, const Site& site, std::string message);
-  /// Names the module of the refusals of op `index`: it is known only when all arguments are seen.
-  void set_module(trace::Index index, trace::Index module);
+  /// Names the modules of ops, which are known when all ops are.
+  void name_modules();
 
  private:
   trace::Recording& recording_;

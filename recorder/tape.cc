@@ -82,7 +82,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   running.index = static_cast<trace::Index>(ledger_.recording.ops.size());
   running.op.op = known.id;
   running.op.scope = scope_index(running.place);
-  site_ = {&known.name, running.index, trace::kNone, running.op.scope};
+  site_ = {&known.name, running.index, running.op.scope};
   if (known.training >= 0 && arguments[known.training].isBool()) {
     running.is_training = arguments[known.training].toBool();
   }
@@ -94,10 +94,6 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   }
   running.known = &known;
   name_context(running);
-  if (running.op.module != trace::kNone) {
-    ledger_.refusals.set_module(running.index, running.op.module);
-    site_.module = running.op.module;
-  }
   check_operator(running);
   check_draw(arguments, running);
   check_reads(running);
@@ -108,7 +104,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
 
 void Tape::after(Arguments outputs, Running& running) {
   if (running.known == nullptr) return;
-  site_ = {&running.known->name, running.index, running.op.module, running.op.scope};
+  site_ = {&running.known->name, running.index, running.op.scope};
   name_outputs(outputs, running);
   compare_measured(running);
   note_writes(running);
@@ -119,7 +115,7 @@ void Tape::after(Arguments outputs, Running& running) {
 
 void Tape::threw(Running& running) {
   if (running.known == nullptr) return;
-  site_ = {&running.known->name, running.index, running.op.module, running.op.scope};
+  site_ = {&running.known->name, running.index, running.op.scope};
   // Only a step that catches it gets as far as being judged by this.
   ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
                        "an op threw and the step caught the exception");
@@ -150,13 +146,10 @@ void Tape::name_context(Running& running) {
         scope_of_sequence_.try_emplace(running.op.sequence, running.op.scope);
       }
     }
-    if (is_owner()) running.op.module = ledger_.modules.of_path(ledger_.notes.module());
-    for (const Tensor& tensor : running.arguments) {
-      if (running.op.module != trace::kNone) break;
-      running.op.module = ledger_.modules.owner(ledger_.sightings.buffer_of(tensor.id));
-    }
-    if (running.op.module != trace::kNone) {
-      ledger_.modules.reach(running.op.module, running.index, running.op.sequence);
+    if (is_owner()) {
+      const ModuleCall call = ledger_.modules.issued_in(ledger_.notes.open_calls(), running.index);
+      running.op.module = call.module;
+      running.op.call = call.call;
     }
   }
   next_sequence_ = sequence;
@@ -168,7 +161,7 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
   if (const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node)) {
     const trace::TensorId variable = ledger_.sightings.recognise(accumulate->variable);
     if (variable != trace::kNoTensor) {
-      running.op.module = ledger_.modules.owner(ledger_.sightings.buffer_of(variable));
+      ledger_.accumulations.emplace(running.index, ledger_.sightings.buffer_of(variable));
     }
     return;
   }
@@ -179,7 +172,6 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
     return;
   }
   running.op.sequence = static_cast<std::int64_t>(sequence - first_sequence_);
-  running.op.module = ledger_.modules.of_sequence(running.op.sequence);
   const auto forward = scope_of_sequence_.find(running.op.sequence);
   if (forward != scope_of_sequence_.end()) running.op.scope = forward->second;
 }

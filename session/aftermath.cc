@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "replayer/cpu/tensor_on.h"
@@ -32,13 +33,27 @@ trace::TensorId tracked_on(const trace::Recording& recording, trace::BufferId bu
   return trace::kNoTensor;
 }
 
-/// Whether anything in the plan needs the bytes of a gradient at entry.
-bool is_read(const trace::Recording& recording, const replayer::cpu::Executor& executor,
-             const std::string& gradient) {
-  const auto found = std::ranges::find(recording.tracked, gradient, &trace::Tracked::path);
-  if (found == recording.tracked.end() || found->tensor == trace::kNoTensor) return false;
-  return executor.program().buffers[recording.tensors[found->tensor].buffer].last_use >= 0;
-}
+/// The tensors that gradients are at entry, by path.
+class EntryGradients {
+ public:
+  EntryGradients(const trace::Recording& recording, const replayer::cpu::Executor& executor)
+      : recording_(recording), executor_(executor) {
+    for (const trace::Tracked& tracked : recording.tracked) {
+      if (tracked.role == trace::Role::kGradient) tensors_.emplace(tracked.path, tracked.tensor);
+    }
+  }
+  /// Whether anything in the plan needs the bytes of one.
+  bool is_read(const std::string& path) const {
+    const auto found = tensors_.find(path);
+    if (found == tensors_.end() || found->second == trace::kNoTensor) return false;
+    return executor_.program().buffers[recording_.tensors[found->second].buffer].last_use >= 0;
+  }
+
+ private:
+  const trace::Recording& recording_;
+  const replayer::cpu::Executor& executor_;
+  std::unordered_map<std::string, trace::TensorId> tensors_;
+};
 
 void bump(c10::TensorImpl& tensor) {
   if (!tensor.is_inference()) tensor.bump_version();
@@ -63,13 +78,14 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Exe
                      const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
                      const std::vector<trace::BufferId>& moved_versions)
     : recording_(recording), guards_(guards), identities_(std::move(identities)) {
-  const auto moves = [&](trace::BufferId buffer) {
-    return std::ranges::find(moved_versions, buffer) != moved_versions.end();
-  };
+  std::vector<bool> moves_of(recording.buffers.size());
+  for (const trace::BufferId buffer : moved_versions) moves_of[buffer] = true;
+  const auto moves = [&](trace::BufferId buffer) { return moves_of[buffer]; };
+  const EntryGradients at_entry(recording, executor);
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
     Gradient slot{i, guards.tracked().position_of(gradient.parameter), Gradient::Exit::kNone};
-    slot.is_read = is_read(recording, executor, gradient.parameter + ".grad");
+    slot.is_read = at_entry.is_read(gradient.parameter + ".grad");
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
                       ? Gradient::Exit::kInPlace

@@ -1,7 +1,9 @@
 #include <cinttypes>
 #include <cstdio>
+#include <span>
 #include <string>
 
+#include "session/fallbacks.h"
 #include "session/step_life.h"
 
 namespace steptape::session {
@@ -16,11 +18,16 @@ std::string formatted(const char* format, A... arguments) {
   return text;
 }
 
-std::string variant_line(std::size_t index, const PlanStats& plan) {
-  return formatted("  variant %zu: %" PRIu64 " replays of %" PRIu64 " ops in %" PRIu64
+std::string variant_line(const PlanStats& plan) {
+  return formatted("  variant %" PRIu64 ": %" PRIu64 " replays of %" PRIu64 " ops in %" PRIu64
                    " calls, arena %" PRIu64 " of %" PRIu64 " bytes, planned in %.0f us\n",
-                   index, plan.replays, plan.ops, plan.calls, plan.arena_bytes,
+                   plan.number, plan.replays, plan.ops, plan.calls, plan.arena_bytes,
                    plan.temporary_bytes, plan.plan_us);
+}
+
+std::string rebound_line(const PlanStats& plan) {
+  if (plan.rebinds == 0) return "";
+  return formatted("    took up moved memory of tracked tensors %" PRIu64 "×\n", plan.rebinds);
 }
 
 std::string fused_line(const PlanStats& plan) {
@@ -31,18 +38,31 @@ std::string fused_line(const PlanStats& plan) {
 
 }  // namespace
 
-std::string explain(const std::string& name, const std::string& place, const Stats& stats) {
+std::string explain(const std::string& name, const std::string& place, const Stats& stats,
+                    std::span<const std::string> differences) {
   std::string text =
       formatted("step \"%s\" (%s): %" PRIu64 " calls: %" PRIu64 " recorded, %" PRIu64
                 " trials, %" PRIu64 " audits, %" PRIu64 " replayed, %" PRIu64 " eager\n",
                 name.c_str(), place.c_str(), stats.steps, stats.recorded, stats.trials,
                 stats.audits, stats.replayed, stats.eager);
-  for (std::size_t i = 0; i < stats.variants.size(); ++i)
-    text += variant_line(i, stats.variants[i]) + fused_line(stats.variants[i]);
+  for (std::size_t i = 0; i < stats.variants.size(); ++i) {
+    const PlanStats& plan = stats.variants[i];
+    text += variant_line(plan);
+    if (i < differences.size() && !differences[i].empty()) text += "    " + differences[i] + "\n";
+    text += rebound_line(plan) + fused_line(plan);
+  }
+  for (const CountedVerdict& counted : stats.fallbacks) {
+    text += formatted("  fell back %" PRIu64 "×: ", counted.times) +
+            text_of(counted.verdict, counted.last_held) + "\n";
+  }
   for (const CountedRefusal& counted : stats.refusals) {
     text += formatted("  refused %" PRIu64 "×: ", counted.times) + counted.refusal.text() + "\n";
   }
-  if (!stats.last_verdict) text += "  last guard that failed: " + stats.last_verdict.text() + "\n";
+  if (stats.last_verdicts.size() > 1) {
+    text += "  last guards that failed: " + text_of(stats.last_verdicts) + "\n";
+  } else if (!stats.last_verdict) {
+    text += "  last guard that failed: " + stats.last_verdict.text() + "\n";
+  }
   return text;
 }
 

@@ -36,7 +36,7 @@ struct Session::Impl {
 };
 
 Session::Session(Options options) : impl_(std::make_unique<Impl>()) {
-  impl_->state.options = std::move(options);
+  impl_->state.set_options(std::move(options));
 }
 
 Session::~Session() {
@@ -133,7 +133,7 @@ std::shared_ptr<StepCore> Session::make_step(const std::string& name,
 
 void Session::invalidate(const std::string& why) {
   impl_->state.invalidations.push_back(why);
-  for (const auto& step : impl_->state.steps) step->invalidate();
+  for (const auto& step : impl_->state.steps) step->invalidate(why);
 }
 
 void Session::save(const std::string& path, State state) const {
@@ -148,6 +148,8 @@ std::string Session::explain() const {
   if (!impl_->state.trace_problem.empty()) {
     text += "trace not written: " + impl_->state.trace_problem + "\n";
   }
+  const std::string log_problem = impl_->state.log.problem();
+  if (!log_problem.empty()) text += "log not written: " + log_problem + "\n";
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "session/session_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "live/optimizer_layout.h"
@@ -9,6 +10,18 @@
 #include "session/step_life.h"
 
 namespace steptape::session {
+namespace {
+
+std::atomic<std::uint64_t> sessions_made{0};
+
+}  // namespace
+
+SessionState::SessionState() : number(++sessions_made) {}
+
+void SessionState::set_options(Options given) {
+  log = Log::open(given.log);
+  options = std::move(given);
+}
 
 guards::Declared SessionState::declared() const {
   guards::Declared declared;

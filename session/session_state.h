@@ -8,6 +8,8 @@
 
 #include "guards/entry.h"
 #include "live/objects.h"
+#include "session/counter_block.h"
+#include "session/log.h"
 #include "steptape/options.h"
 #include "steptape/pack.h"
 #include "trace/model.h"
@@ -18,7 +20,14 @@ class StepLife;
 
 /// What the steps of one session share.
 struct SessionState {
+  SessionState();
+  /// Takes over the options and opens the log. Throws Error (invalid_argument).
+  void set_options(Options options);
+
+  std::uint64_t number;  ///< in the process, counted from 1
   Options options;
+  Log log;
+  CounterBlock counters;
   live::Objects objects;
   struct Declaration {
     std::string name;

@@ -1,6 +1,7 @@
 #include "session/step_life.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 #include "replayer/analysis/refusals.h"
@@ -9,33 +10,15 @@
 #include "session/checkpoint.h"
 #include "session/exclusive_use.h"
 #include "session/followed_numbers.h"
+#include "session/interception.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
+#include "trace/guard_differences.h"
 #include "trace/refusals.h"
 
 namespace steptape::session {
-namespace {
 
 using trace::make_refusal;
-
-recorder::Interceptor& interceptor_of(Interception choice) {
-  return recorder::interceptor(choice == Interception::kFakeKey
-                                   ? recorder::InterceptorKind::kFakeKey
-                                   : recorder::InterceptorKind::kDispatchMode);
-}
-
-/// The dispatch mode perturbs some eager steps, so that a verification under it would compare with
-/// another step; an interceptor that another library has is none.
-recorder::Interceptor* listener_of(Interception choice) {
-  if (choice != Interception::kFakeKey) return nullptr;
-  try {
-    return &interceptor_of(choice);
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
-}  // namespace
 
 StepLife::StepLife(SessionState& session, std::string name, std::string place, bool is_update)
     : session_(&session),
@@ -43,7 +26,8 @@ StepLife::StepLife(SessionState& session, std::string name, std::string place, b
       place_(std::move(place)),
       probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
                                                                  : replayer::Reads::kMayDecide),
-      is_update_(is_update) {}
+      is_update_(is_update),
+      journal_(session, name_, place_) {}
 
 std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, const Eager& eager) {
   if (session_ == nullptr) {
@@ -53,10 +37,10 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
                     "as long as its steps");
   }
   if (InsideStep::now() == InsideStep::Depth::kWatched) {
-    ++stats_.steps;
-    ++stats_.eager;
-    count(make_refusal(RefusalCode::kNestedStep,
-                       "step \"" + name_ + "\" was called inside another step"));
+    journal_.begin_call();
+    journal_.ran_eagerly();
+    journal_.refused(make_refusal(RefusalCode::kNestedStep,
+                                  "step \"" + name_ + "\" was called inside another step"));
     if (!session_->declared_now && !session_->host_values.empty()) {
       InsideStep::note_foreign_values();
       session_->declared();
@@ -64,7 +48,7 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
     eager();
     return std::nullopt;
   }
-  session_->objects.check_alive();
+  check_alive();
   std::vector<const void*> objects = session_->objects.identities();
   objects.push_back(this);
   const ExclusiveUse use(objects, name_, session_->objects.text());
@@ -125,9 +109,10 @@ recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth 
 std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argument>& arguments,
                                                   const guards::Declared& declared,
                                                   const Eager& eager) {
+  misfits_.begin(journal_.begin_call());
   Variants::Tried tried;
-  while (Variant* variant = variants_.find(arguments, declared, tried, stats_.steps, entry_,
-                                           stats_.last_verdict)) {
+  while (Variant* variant =
+             variants_.find(arguments, declared, tried, journal_.calls(), entry_, misfits_)) {
     Run outcome = run(*variant, arguments, eager);
     if (outcome.is_done) {
       variants_.forgive(tried);
@@ -135,6 +120,7 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
     }
     tried.push_back(variant);
   }
+  journal_.fell_back(misfits_.all());
   const bool may_throw = session_->options.on_refusal == OnRefusal::kThrow && !is_update_;
   if (may_throw && !probing_.refusals().empty()) {
     throw Error(ErrorCode::kUnsupported,
@@ -144,22 +130,35 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
   return std::nullopt;
 }
 
+/// Plans over an object that is gone are of no more use: their memory goes too.
+void StepLife::check_alive() {
+  try {
+    session_->objects.check_alive();
+  } catch (const Error&) {
+    variants_.clear();
+    throw;
+  }
+}
+
 StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>& arguments,
                             const Eager& eager) {
+  const bool is_rebound = rebind(variant);
   if (!variant.trusted) {
     run_trial(variant, eager);
     return {true, std::nullopt};
   }
-  const bool must_audit = entry_.has_unseen_number && session_->options.verify.first;
+  const bool is_due =
+      entry_.has_unseen_number || (is_rebound && std::has_single_bit(variant.rebinds));
+  const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
     run_audit(variant, eager);
     return {true, std::nullopt};
   }
   try {
-    variant.last_use = stats_.steps;
+    variant.last_use = journal_.calls();
     Run outcome{true, replay(variant, arguments)};
-    ++stats_.steps;
-    ++stats_.replayed;
+    variant.last_held = journal_.call();
+    journal_.replayed();
     return outcome;
   } catch (const replayer::cpu::Torn&) {
     throw;
@@ -175,6 +174,17 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     drop(variant, make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
   }
   return {true, std::nullopt};
+}
+
+/// Whether tracked tensors lie elsewhere than in the run before. The plan takes the addresses that
+/// the guards found; those who move memory every few calls have an audit ever more rarely.
+bool StepLife::rebind(Variant& variant) {
+  if (entry_.moved.empty()) return false;
+  variant.guards->forget_moves();
+  if (!variant.trusted) return false;
+  ++variant.rebinds;
+  journal_.rebound(variant, entry_.moved);
+  return true;
 }
 
 replayer::cpu::Outcome StepLife::execute(Variant& variant) {
@@ -217,7 +227,10 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
 
 // The run was undone: the program took another way.
 void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& changed) {
-  stats_.last_verdict = {"op", "as in the recording", changed.what()};
+  const bool is_shape = changed.code == RefusalCode::kDataDependentShape;
+  misfits_.add(variant, {"op", "as in the recording", changed.what(),
+                         is_shape ? GuardKind::kRunShape : GuardKind::kHostRead});
+  journal_.did_not_fit(misfits_.all());
   if (!variants_.note_change(variant)) return;
   drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
                                                std::to_string(variant.changes) +
@@ -226,8 +239,7 @@ void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& chang
 
 void StepLife::run_eagerly(const Eager& eager) {
   run_function(eager, InsideStep::Depth::kEager);
-  ++stats_.steps;
-  ++stats_.eager;
+  journal_.ran_eagerly();
 }
 
 void StepLife::record_or_run(const std::vector<live::Argument>& arguments,
@@ -237,7 +249,7 @@ void StepLife::record_or_run(const std::vector<live::Argument>& arguments,
     return;
   }
   run_eagerly(eager);
-  for (const Refusal& refusal : probing_.refusals()) count(refusal);
+  for (const Refusal& refusal : probing_.refusals()) journal_.refused_again(refusal);
 }
 
 Verified StepLife::verify(Variant& variant, const Eager& eager) {
@@ -251,18 +263,18 @@ Verified StepLife::verify(Variant& variant, const Eager& eager) {
   if (!verified.is_wrong() && paths_of(deferred_) != variant.recording->updates) {
     verified.divergence = Divergence{"updates", "the eager step steps other optimizers behind it"};
   }
-  ++stats_.steps;
+  if (!verified.changed) variant.last_held = journal_.call();
   return verified;
 }
 
 void StepLife::run_trial(Variant& variant, const Eager& eager) {
   const Verified verified = verify(variant, eager);
-  ++stats_.trials;
+  journal_.tried(variant, verified);
   if (verified.skipped) {
     drop(variant,
          make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
-    Variants::step_aside(variant, *verified.changed, stats_.steps);
+    Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
   } else if (verified.is_wrong()) {
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
@@ -273,15 +285,18 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     probing_.succeed();
     note_verified(variant);
     session_->write_trace();
+    if (!session_->options.trace.empty()) {
+      journal_.wrote_trace(session_->options.trace, session_->trace_problem);
+    }
   }
 }
 
 void StepLife::run_audit(Variant& variant, const Eager& eager) {
   const bool is_new = entry_.has_unseen_number;
   const Verified verified = verify(variant, eager);
-  ++(verified.skipped ? stats_.eager : stats_.audits);
+  journal_.audited(variant, verified);
   if (verified.changed) {
-    Variants::step_aside(variant, *verified.changed, stats_.steps);
+    Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
     return;
   }
@@ -293,7 +308,7 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   }
   if (is_new) {
     // no replay has used the new value: the plan stays, for the values it was verified with
-    count(make_refusal(
+    journal_.refused(make_refusal(
         RefusalCode::kScalarVaries,
         "a number enters the step in a way that no formula covers; " + verified.text()));
     variant.guards->pin();
@@ -317,7 +332,8 @@ void StepLife::keep_or_put_back() {
     std::string left;
     for (const std::string& path : checkpoint->put_back(session_->objects)) left += " " + path;
     if (!left.empty()) {
-      count(make_refusal(RefusalCode::kAuditDiverged, "not put back, being others now:" + left));
+      journal_.refused(
+          make_refusal(RefusalCode::kAuditDiverged, "not put back, being others now:" + left));
     }
   }
   const Variant* verified = std::exchange(verified_, nullptr);
@@ -343,8 +359,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   recorder::Recorded recorded =
       recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
                        session_->objects, *interceptor);
-  ++stats_.steps;
-  ++stats_.recorded;
+  journal_.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
   if (recorded.notes.is_discarded()) return;
   session_->describe(declared, recorded.recording);
@@ -366,36 +381,40 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
     replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
   }
   if (!recorded.created_state) {
-    for (const Refusal& refusal : recorded.recording.refusals) count(refusal);
+    for (const Refusal& refusal : recorded.recording.refusals) journal_.refused(refusal);
   }
   std::vector<const trace::Recording*> known;
   for (const auto& variant : variants_) known.push_back(variant->eager_recording.get());
+  const std::vector<Refusal> told = recorded.recording.refusals;
   if (auto agreed = probing_.take(std::move(recorded), known)) {
     make_plan(*std::move(agreed));
-  } else if (!probing_.refusals().empty()) {
-    for (const Refusal& refusal : probing_.refusals()) count(refusal);
+    return;
+  }
+  for (const Refusal& refusal : probing_.refusals()) {
+    const bool is_told = std::ranges::find(told, refusal) != told.end();
+    is_told ? journal_.refused_again(refusal) : journal_.refused(refusal);
   }
 }
 
 void StepLife::make_plan(recorder::Recorded recorded) {
-  if (variants_.resumes(recorded.recording, stats_.steps)) return;
+  if (variants_.resumes(recorded.recording, journal_.calls())) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
-    variants_.drop_long_unused(stats_.steps);
+    drop_long_unused();
   }
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
     refusals.push_back(make_refusal(RefusalCode::kTooManyVariants,
                                     "there are " + std::to_string(variants_.size()) +
                                         " variants; the newest failed at " +
-                                        stats_.last_verdict.text()));
+                                        journal_.last_verdict().text()));
   }
   if (!refusals.empty()) {
     refuse(std::move(refusals));
     return;
   }
   try {
-    auto variant = make_variant(std::move(recorded), *session_, variants_made_++);
-    variant->last_use = stats_.steps;
+    auto variant = make_variant(std::move(recorded), *session_, variants_made_);
+    variant->last_use = journal_.calls();
     variant->deferred = deferred_.without_tensors();
     const std::string path =
         Aftermath::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
@@ -404,6 +423,8 @@ void StepLife::make_plan(recorder::Recorded recorded) {
           {make_refusal(RefusalCode::kUnreplayableOp, path + " is a tensor that nobody tracked")});
       return;
     }
+    ++variants_made_;
+    journal_.planned(*variant);
     variants_.add(std::move(variant));
   } catch (const std::exception& error) {
     refuse({make_refusal(RefusalCode::kUnreplayableOp,
@@ -412,12 +433,20 @@ void StepLife::make_plan(recorder::Recorded recorded) {
 }
 
 void StepLife::drop(const Variant& variant, Refusal refusal) {
+  journal_.dropped(variant, std::string(name_of(refusal.code)));
   variants_.drop(variant);
   refuse({std::move(refusal)});
 }
 
+void StepLife::drop_long_unused() {
+  const std::unique_ptr<Variant> dropped = variants_.drop_long_unused(journal_.calls());
+  if (dropped == nullptr) return;
+  journal_.dropped(*dropped,
+                   "unused for " + std::to_string(journal_.calls() - dropped->last_use) + " calls");
+}
+
 void StepLife::refuse(std::vector<Refusal> refusals) {
-  for (const Refusal& refusal : refusals) count(refusal);
+  for (const Refusal& refusal : refusals) journal_.refused(refusal);
   probing_.pause(std::move(refusals));
 }
 
@@ -426,18 +455,9 @@ void StepLife::refuse_always(Refusal refusal) {
   probing_.stop({std::move(refusal)});
 }
 
-void StepLife::count(const Refusal& refusal) {
-  for (CountedRefusal& counted : stats_.refusals) {
-    if (counted.refusal.code != refusal.code || counted.refusal.op != refusal.op) continue;
-    counted.refusal = refusal;
-    ++counted.times;
-    return;
-  }
-  stats_.refusals.push_back({refusal, 1});
-}
-
 // The step that is under way may be the one that says so.
-void StepLife::invalidate() {
+void StepLife::invalidate(const std::string& why) {
+  journal_.invalidated(why);
   if (session_->declared_now) {
     must_restart_ = true;
   } else {
@@ -451,13 +471,33 @@ void StepLife::restart() {
 }
 
 Stats StepLife::stats() const {
-  Stats stats = stats_;
+  Stats stats = journal_.stats();
   for (const auto& variant : variants_) stats.variants.push_back(variant->stats());
-  if (session_ != nullptr) stats.trace_problem = session_->trace_problem;
+  if (session_ != nullptr) {
+    stats.trace_problem = session_->trace_problem;
+    stats.log_problem = session_->log.problem();
+  }
   return stats;
 }
 
-std::string StepLife::explain() const { return session::explain(name_, place_, stats()); }
+std::vector<std::string> StepLife::differences() const {
+  constexpr std::size_t kMostInWords = 4;
+  std::vector<std::string> differences;
+  for (const auto& variant : variants_) {
+    const Variant& first = **variants_.begin();
+    differences.push_back(
+        variant.get() == &first
+            ? ""
+            : "differs from variant " + std::to_string(first.number) + " in: " +
+                  trace::text_of(trace::guard_differences(*first.recording, *variant->recording),
+                                 kMostInWords));
+  }
+  return differences;
+}
+
+std::string StepLife::explain() const {
+  return session::explain(name_, place_, stats(), differences());
+}
 
 trace::Step StepLife::to_trace() const {
   trace::Step step{name_, place_, {}};

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "recorder/recorder.h"
 #include "session/deferred.h"
 #include "session/exclusive_use.h"
+#include "session/journal.h"
+#include "session/misfits.h"
 #include "session/probing.h"
 #include "session/variants.h"
 #include "session/verification.h"
@@ -38,10 +41,13 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   const std::string& name() const { return name_; }
   /// The session is going away; a later call is an error.
   void orphan() { session_ = nullptr; }
-  void invalidate();
+  /// Drops all plans; `why` is for the log.
+  void invalidate(const std::string& why);
   /// From here on the step is not recorded any more.
   void refuse_always(Refusal refusal);
   trace::Step to_trace() const;
+  /// Of each variant, what its guards ask for in another way than those of the first.
+  std::vector<std::string> differences() const;
 
  private:
   std::optional<pack::Results> call_alone(const std::vector<live::Argument>& arguments,
@@ -51,6 +57,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
     std::optional<pack::Results> results;
   };
   Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
+  void check_alive();
+  bool rebind(Variant& variant);
   void note_change(Variant& variant, const replayer::cpu::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);
@@ -69,12 +77,12 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
               const Eager& eager);
   void make_plan(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
+  void drop_long_unused();
   void run_deferred();
   void note_verified(Variant& variant);
   void keep_or_put_back();
   void restart();
   void refuse(std::vector<Refusal> refusals);
-  void count(const Refusal& refusal);
 
   SessionState* session_;
   std::string name_;
@@ -83,6 +91,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   std::optional<trace::Recording> warm_up_;
   Variants variants_;
   guards::Entry entry_;          ///< of the call that is under way
+  Misfits misfits_;              ///< of the newest call
   bool must_restart_ = false;    ///< invalidate() was called inside the call that is under way
   Variant* verified_ = nullptr;  ///< by the call that is under way: its state is to be kept
   /// To be put back when the call that is under way is over.
@@ -90,11 +99,13 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   std::optional<Error> to_throw_;  ///< a failed audit, when the call that is under way is over
   bool is_update_;                 ///< of an optimizer, behind a step: part of the user's call
   Deferred deferred_;              ///< of the call that is under way
-  Stats stats_;
+  Journal journal_;
   std::uint64_t variants_made_ = 0;
 };
 
-/// The text of Step::explain.
-std::string explain(const std::string& name, const std::string& place, const Stats& stats);
+/// The text of Step::explain. `differences` says of each variant what tells it from the first one,
+/// or nothing.
+std::string explain(const std::string& name, const std::string& place, const Stats& stats,
+                    std::span<const std::string> differences = {});
 
 }  // namespace steptape::session

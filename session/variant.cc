@@ -29,8 +29,10 @@ replayer::cpu::GeneratorOf generators_of(const live::Objects& objects) {
 
 PlanStats Variant::stats() const {
   PlanStats stats = executor->stats();
+  stats.number = number;
   stats.plan_us = plan_us;
   stats.replays = replays;
+  stats.rebinds = rebinds;
   stats.largest_ulps = largest_ulps;
   return stats;
 }
@@ -61,7 +63,8 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   const bool trusted = !session.options.verify.first;
   if (trusted) recording->standing = trace::Standing::kTrusted;
   const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
-  return std::make_unique<Variant>(Variant{.recording = std::move(recording),
+  return std::make_unique<Variant>(Variant{.number = number,
+                                           .recording = std::move(recording),
                                            .eager_recording = std::move(eager_recording),
                                            .executor = std::move(executor),
                                            .guards = std::move(guards),

@@ -21,6 +21,7 @@ struct SessionState;
 
 /// One specialization of a step: a recording, its plan, and the guards under which it may run.
 struct Variant {
+  std::uint64_t number;  ///< the variants of a step are counted from 0
   std::shared_ptr<trace::Recording> recording;
   /// As the eager step did it, where `recording` has fused updates; else the same.
   std::shared_ptr<const trace::Recording> eager_recording;
@@ -31,8 +32,12 @@ struct Variant {
   bool trusted = false;
   double plan_us = 0;
   std::uint64_t replays = 0;
+  std::uint64_t rebinds = 0;   ///< calls that found tracked tensors in other memory
   std::uint64_t last_use = 0;  ///< the call of the step that replayed it last, counted
-  std::uint64_t changes = 0;   ///< runs that were undone in the middle, because something differed
+  /// The call of the step, counted from 1, in which its guards held last and nothing in its run
+  /// spoke against that; 0: there was none.
+  std::uint64_t last_held = 0;
+  std::uint64_t changes = 0;  ///< runs that were undone in the middle, because something differed
   /// Not tried before this call: a trial was undone so, and another recording may fit better.
   std::uint64_t resumes_at = 0;
   std::chrono::nanoseconds last_run{0};  ///< how long the newest replay took, if that is looked at

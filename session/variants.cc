@@ -18,15 +18,13 @@ bool is_among(const Variants::Tried& tried, const Variant& variant) {
 
 Variant* Variants::find(const std::vector<live::Argument>& arguments,
                         const guards::Declared& declared, const Tried& tried, std::uint64_t now,
-                        guards::Entry& entry, Verdict& verdict) {
-  Verdict newest = tried.empty() ? Verdict() : verdict;
+                        guards::Entry& entry, Misfits& misfits) {
   for (const auto& variant : variants_) {
     if (is_among(tried, *variant) || now < variant->resumes_at) continue;
     Verdict found = variant->guards->check(arguments, declared, entry);
     if (found) return variant.get();
-    newest = std::move(found);
+    misfits.add(*variant, std::move(found));
   }
-  verdict = std::move(newest);
   return nullptr;
 }
 
@@ -63,11 +61,14 @@ bool Variants::note_change(Variant& variant) {
   return false;
 }
 
-void Variants::drop_long_unused(std::uint64_t now) {
+std::unique_ptr<Variant> Variants::drop_long_unused(std::uint64_t now) {
   constexpr std::uint64_t kLong = 64;
   const auto oldest = std::ranges::min_element(
       variants_, {}, [](const auto& variant) { return variant->last_use; });
-  if (oldest != variants_.end() && (*oldest)->last_use + kLong < now) variants_.erase(oldest);
+  if (oldest == variants_.end() || (*oldest)->last_use + kLong >= now) return nullptr;
+  std::unique_ptr<Variant> dropped = std::move(*oldest);
+  variants_.erase(oldest);
+  return dropped;
 }
 
 void Variants::drop(const Variant& variant) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "guards/entry.h"
+#include "session/misfits.h"
 #include "session/variant.h"
-#include "steptape/verdict.h"
 
 namespace steptape::session {
 
@@ -17,10 +17,10 @@ class Variants {
  public:
   using Tried = std::vector<const Variant*>;
 
-  /// One whose guards hold and that was not `tried` in this call; null when there is none. Writes
-  /// the newest mismatch to `verdict`, or leaves it as it is.
+  /// One whose guards hold and that was not `tried` in this call; null when there is none. Adds why
+  /// the others do not fit to `misfits`.
   Variant* find(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
-                const Tried& tried, std::uint64_t now, guards::Entry& entry, Verdict& verdict);
+                const Tried& tried, std::uint64_t now, guards::Entry& entry, Misfits& misfits);
 
   /// Another variant did what these were undone for: those that take turns by what the step reads
   /// are undone for each other, and that is well.
@@ -36,7 +36,8 @@ class Variants {
   bool note_change(Variant& variant);
   /// Drops the one that was unused for longest, if that is long: a step of a model whose state was
   /// replaced, or whose shapes moved on, leaves variants behind that no call will fit again.
-  void drop_long_unused(std::uint64_t now);
+  /// Returns it, or null.
+  std::unique_ptr<Variant> drop_long_unused(std::uint64_t now);
 
   void add(std::unique_ptr<Variant> variant) { variants_.push_back(std::move(variant)); }
   void drop(const Variant& variant);

@@ -1,6 +1,7 @@
 #include "session/verification.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 
 #include "live/tensors.h"
@@ -272,7 +273,11 @@ Refusal Verified::refusal(RefusalCode code, const std::string& more) const {
 
 Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor) {
-  return Verification(variant, entry, interceptor).run(eager);
+  const auto start = std::chrono::steady_clock::now();
+  Verified verified = Verification(variant, entry, interceptor).run(eager);
+  verified.us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return verified;
 }
 
 }  // namespace steptape::session

@@ -33,6 +33,7 @@ struct Verified {
   std::string failure;
   /// The plan was not for this call after all, which it found out in mid-run.
   std::optional<replayer::cpu::Changed> changed;
+  double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.
   bool is_wrong() const { return divergence || !failure.empty(); }

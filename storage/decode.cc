@@ -45,6 +45,7 @@ trace::Op decode(const proto::Op& in) {
   for (const proto::Value& value : in.outputs()) op.outputs.push_back(decode(value));
   op.unannotated_writes.assign(in.unannotated_writes().begin(), in.unannotated_writes().end());
   op.module = minus_one(in.module());
+  op.call = in.call();
   op.scope = minus_one(in.scope());
   op.phase = decode_small<trace::Phase>("phase", in.phase());
   op.sequence = minus_one(in.sequence());
@@ -63,19 +64,29 @@ trace::Input decode(const proto::Input& in) {
 }
 
 trace::Tracked decode(const proto::Tracked& in) {
-  return {in.path(), decode_small<trace::Role>("role", in.role()), minus_one(in.tensor()),
-          in.requires_grad()};
+  return {in.path(),
+          decode_small<trace::Role>("role", in.role()),
+          minus_one(in.tensor()),
+          in.requires_grad(),
+          {in.aliases().begin(), in.aliases().end()}};
 }
 
 trace::ExitGradient decode(const proto::ExitGradient& in) {
   return {in.parameter(), minus_one(in.tensor())};
 }
 
-trace::Module decode(const proto::Module& in) { return {in.path(), in.type(), in.training()}; }
-
-trace::ModuleAccess decode(const proto::ModuleAccess& in) { return {in.module(), in.first_op()}; }
-
 trace::NamedValue decode(const proto::NamedValue& in) { return {in.name(), decode(in.value())}; }
+
+trace::Module decode(const proto::Module& in) {
+  trace::Module module{in.path(), in.type(), in.training()};
+  for (const proto::NamedValue& option : in.options()) module.options.push_back(decode(option));
+  module.aliases.assign(in.aliases().begin(), in.aliases().end());
+  return module;
+}
+
+trace::ModuleAccess decode(const proto::ModuleAccess& in) {
+  return {in.module(), in.call(), in.first_op()};
+}
 
 trace::Leaf decode(const proto::Leaf& in) {
   return {decode_small<trace::LeafKind>("kind of leaf", in.kind()), in.path()};

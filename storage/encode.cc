@@ -42,6 +42,7 @@ void encode(const trace::Op& op, proto::Op& out) {
   for (const trace::Value& value : op.outputs) encode(value, *out.add_outputs());
   out.mutable_unannotated_writes()->Add(op.unannotated_writes.begin(), op.unannotated_writes.end());
   out.set_module(plus_one(op.module));
+  out.set_call(op.call);
   out.set_scope(plus_one(op.scope));
   out.set_phase(static_cast<std::uint32_t>(op.phase));
   out.set_sequence(plus_one(op.sequence));
@@ -69,17 +70,20 @@ void encode(const trace::Tracked& tracked, proto::Tracked& out) {
   out.set_role(static_cast<std::uint32_t>(tracked.role));
   out.set_tensor(plus_one(tracked.tensor));
   out.set_requires_grad(tracked.requires_grad);
+  for (const std::string& path : tracked.aliases) out.add_aliases(path);
+}
+
+void encode(const trace::NamedValue& named, proto::NamedValue& out) {
+  out.set_name(named.name);
+  encode(named.value, *out.mutable_value());
 }
 
 void encode(const trace::Module& module, proto::Module& out) {
   out.set_path(module.path);
   out.set_type(module.type);
   out.set_training(module.training);
-}
-
-void encode(const trace::NamedValue& named, proto::NamedValue& out) {
-  out.set_name(named.name);
-  encode(named.value, *out.mutable_value());
+  for (const trace::NamedValue& option : module.options) encode(option, *out.add_options());
+  for (const std::string& path : module.aliases) out.add_aliases(path);
 }
 
 void encode(const trace::Effect& effect, proto::Effect& out) {
@@ -185,6 +189,7 @@ void encode_outcome(const trace::Recording& recording, proto::Recording& out) {
   for (const trace::ModuleAccess& access : recording.module_access) {
     proto::ModuleAccess& added = *out.add_module_access();
     added.set_module(access.module);
+    added.set_call(access.call);
     added.set_first_op(access.first_op);
   }
   for (const Refusal& refusal : recording.refusals) encode(refusal, *out.add_refusals());

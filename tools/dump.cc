@@ -4,7 +4,10 @@
 
 #include "steptape/error.h"
 #include "tools/commands.h"
+#include "tools/dump_guards.h"
 #include "tools/dump_json.h"
+#include "tools/dump_modules.h"
+#include "tools/dump_optimizer.h"
 #include "tools/exit_code.h"
 #include "tools/info_json.h"
 #include "tools/open_trace.h"
@@ -17,6 +20,9 @@ struct Options {
   std::string path;
   std::string step;
   bool bytes = false;
+  bool guards = false;
+  bool optimizer = false;
+  bool modules = false;
   bool json = false;
   bool partial = false;
 };
@@ -37,9 +43,20 @@ trace::Trace with_step_alone(trace::Trace trace, const std::string& name) {
   return trace;
 }
 
+/// What was asked for instead of the whole trace; null: nothing.
+std::unique_ptr<RecordingView> view_of(const Options& options) {
+  if (options.guards) return std::make_unique<GuardsView>();
+  if (options.optimizer) return std::make_unique<OptimizerView>();
+  if (options.modules) return std::make_unique<ModulesView>();
+  return nullptr;
+}
+
 void dump(const Options& options) {
   trace::Trace trace = open_trace(options.path, options.partial ? Parts::kWhatIsLeft : Parts::kAll);
   if (!options.step.empty()) trace = with_step_alone(std::move(trace), options.step);
+  if (const auto view = view_of(options)) {
+    return put(options.json ? json_text(view_json(trace, *view)) : view_text(trace, *view));
+  }
   const auto contents = options.bytes ? trace::Contents::kBytes : trace::Contents::kDigests;
   put(options.json ? json_text(dump_json(trace, contents)) : trace::print(trace, contents));
 }
@@ -51,12 +68,21 @@ void add_dump(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_option("--step", options->step, "Only the step of this name");
-  command->add_flag("--bytes", options->bytes, "Print tensor bytes, not their digests");
+  // at most one of these
+  CLI::Option_group* what = command->add_option_group("What to print");
+  what->add_flag("--bytes", options->bytes, "Print tensor bytes, not their digests");
+  what->add_flag("--guards", options->guards, "Print under which conditions plans may run");
+  what->add_flag("--optimizer", options->optimizer,
+                 "Print groups, hyperparameters to the bit, and state");
+  what->add_flag("--modules", options->modules, "Print the tree of modules and their ops");
+  what->require_option(0, 1);
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--partial", options->partial, "Print what is left of a damaged file");
   command->footer(
       "Examples:\n"
       "  steptape dump run.tape --step train | grep ' op '\n"
+      "  steptape dump run.tape --step train --guards | grep 'inputs\\[0\\]'\n"
+      "  steptape dump run.tape --modules\n"
       "  diff <(steptape dump a.tape) <(steptape dump b.tape)");
   command->callback([options, &exit_code] {
     dump(*options);

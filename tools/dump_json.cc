@@ -48,6 +48,7 @@ Json op_json(const trace::Recording& recording, const trace::Op& op) {
           {"unannotated_writes", op.unannotated_writes},
           {"phase", op.phase == trace::Phase::kForward ? "forward" : "backward"},
           {"module", index_json(op.module)},
+          {"call", op.call},
           {"scope", index_json(op.scope)},
           {"sequence", op.sequence}};
 }
@@ -140,16 +141,21 @@ void add_objects(Json& json, const trace::Recording& recording) {
     return Json{{"path", tracked.path},
                 {"role", name_of(tracked.role)},
                 {"tensor", index_json(tracked.tensor)},
-                {"requires_grad", tracked.requires_grad}};
+                {"requires_grad", tracked.requires_grad},
+                {"aliases", tracked.aliases}};
   });
   json["exit_gradients"] = each(recording.exit_gradients, [](const trace::ExitGradient& gradient) {
     return Json{{"parameter", gradient.parameter}, {"tensor", index_json(gradient.tensor)}};
   });
   json["modules"] = each(recording.modules, [](const trace::Module& module) {
-    return Json{{"path", module.path}, {"type", module.type}, {"training", module.training}};
+    return Json{{"path", module.path},
+                {"type", module.type},
+                {"training", module.training},
+                {"options", each(module.options, named_json)},
+                {"aliases", module.aliases}};
   });
   json["module_access"] = each(recording.module_access, [](const trace::ModuleAccess& access) {
-    return Json{{"module", access.module}, {"first_op", access.first_op}};
+    return Json{{"module", access.module}, {"call", access.call}, {"first_op", access.first_op}};
   });
   json["optimizers"] = each(recording.optimizers, optimizer_json);
   add_numbers(json, recording);

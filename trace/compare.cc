@@ -70,7 +70,10 @@ Found differ_in_tracked_tensor(std::size_t i, const Tracked& a, const Tracked& b
           differ(kKind, Value{TensorRef{a.tensor}}, Value{TensorRef{b.tensor}}, path(""))) {
     return found;
   }
-  return differ(kKind, a.requires_grad, b.requires_grad, path(".requires_grad"));
+  if (auto found = differ(kKind, a.requires_grad, b.requires_grad, path(".requires_grad"))) {
+    return found;
+  }
+  return differ(kKind, a.aliases, b.aliases, path(".aliases"));
 }
 
 Found differ_in_exit_gradient(std::size_t i, const ExitGradient& a, const ExitGradient& b) {
@@ -89,7 +92,18 @@ Found differ_in_module(std::size_t i, const Module& a, const Module& b) {
     return [&a, what] { return fmt::format("modules[{}].{}", a.path, what); };
   };
   if (Found found = differ(kKind, a.type, b.type, path("type"))) return found;
-  return differ(kKind, a.training, b.training, path("training"));
+  if (Found found = differ(kKind, a.training, b.training, path("training"))) return found;
+  Found option = differ_in_each(kKind, path("options")(), a.options, b.options,
+                                [&](std::size_t k, const NamedValue& x, const NamedValue& y) {
+                                  if (Found name = differ(kKind, x.name, y.name, [&] {
+                                        return fmt::format("modules[{}].options[{}]", a.path, k);
+                                      })) {
+                                    return name;
+                                  }
+                                  return differ(kKind, x.value, y.value, path(x.name));
+                                });
+  if (option) return option;
+  return differ(kKind, a.aliases, b.aliases, path("aliases"));
 }
 
 Found differ_in_fact(std::size_t i, const NamedValue& a, const NamedValue& b) {

@@ -51,8 +51,8 @@ struct Buffer {
       0;  ///< of the first byte; alignment changes the bits of some kernels
   Role role = Role::kTemporary;
   /// The live object: "model.fc1.weight", "model.fc1.weight.grad", "inputs[0]", "results[0]",
-  /// "optimizer.state[model.fc1.weight].momentum_buffer", "outside[0]"; empty for a temporary and
-  /// for a tensor that the host made inside the step.
+  /// "optimizer.state[model.fc1.weight].momentum_buffer", "outside[0]", "optimizer.<unnamed 1>";
+  /// empty for a temporary and for a tensor that the host made inside the step.
   std::string path;
   /// Of all bytes at the moment the recorder first saw them; for buffers made outside the step.
   std::optional<Digest> digest;
@@ -98,8 +98,9 @@ struct Op {
   /// Inputs whose bytes the op was seen, or is known, to write though its schema does not say so.
   std::vector<TensorId> unannotated_writes;
   Index module =
-      kNone;            ///< in Recording::modules: whose parameter the op, or its forward op, reads
-  Index scope = kNone;  ///< in Recording::scopes
+      kNone;  ///< in Recording::modules: the innermost that issued the op, or its forward op
+  std::uint32_t call = 0;  ///< of `module` in this step, from 1; 0 where the module is unknown
+  Index scope = kNone;     ///< in Recording::scopes
   Phase phase = Phase::kForward;
   /// Autograd's sequence number, counted from the start of the step: equal for a forward op and the
   /// backward ops that belong to it; -1 where autograd had no part.
@@ -125,6 +126,8 @@ struct Tracked {
   Role role = Role::kParameter;
   TensorId tensor = kNoTensor;  ///< at entry; kNoTensor for a gradient that was None
   bool requires_grad = false;
+  /// Other paths that lead to the same tensor (tied weights), in the order in which they are met.
+  std::vector<std::string> aliases = {};
   friend bool operator==(const Tracked&, const Tracked&) = default;
 };
 
@@ -144,24 +147,28 @@ struct Input {
   friend bool operator==(const Input&, const Input&) = default;
 };
 
-struct Module {
-  std::string path;  ///< "model", "model.fc1"
-  std::string type;  ///< "torch::nn::LinearImpl"
-  bool training = true;
-  friend bool operator==(const Module&, const Module&) = default;
-};
-
-/// Module `module` was reached by op `first_op`.
-struct ModuleAccess {
-  Index module = kNone;
-  Index first_op = 0;
-  friend bool operator==(const ModuleAccess&, const ModuleAccess&) = default;
-};
-
 struct NamedValue {
   std::string name;
   Value value;
   friend bool operator==(const NamedValue&, const NamedValue&) = default;
+};
+
+struct Module {
+  std::string path;  ///< "model", "model.fc1"
+  std::string type;  ///< "torch::nn::LinearImpl"
+  bool training = true;
+  std::vector<NamedValue> options = {};  ///< public ones: "in_features" = 784
+  /// Other paths that lead to the same module, in the order in which they are met.
+  std::vector<std::string> aliases = {};
+  friend bool operator==(const Module&, const Module&) = default;
+};
+
+/// Call `call` of module `module`, counted from 1, issued its ops from `first_op` on.
+struct ModuleAccess {
+  Index module = kNone;
+  std::uint32_t call = 1;
+  Index first_op = 0;
+  friend bool operator==(const ModuleAccess&, const ModuleAccess&) = default;
 };
 
 /// Something that a step did to the host besides tensors, as a front end saw it.
@@ -278,7 +285,7 @@ struct Recording {
   std::vector<ExitGradient> exit_gradients;
 
   std::vector<Module> modules;
-  std::vector<ModuleAccess> module_access;
+  std::vector<ModuleAccess> module_access;  ///< one for each call, in order of `first_op`
   std::vector<OptimizerLayout> optimizers;
   /// Where ops come from: user scopes, outermost first, then the program's own line where it is
   /// known, joined by " > ": "Optimizer.step#Adam.step > train.py:41".

@@ -19,17 +19,22 @@ std::string read_path(Index op);
 /// Position in Recording::leaves, or kNone.
 Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept;
 
-/// Calls `visit(path, Value)` for the number that `value` is, or for each that lies in its lists:
-/// "betas[1]".
+/// Calls `visit(path, Value)` for `value`, or for each that lies in its lists: "betas[1]".
+template <typename Visit>
+void for_each_item(const std::string& path, const Value& value, Visit&& visit) {
+  const auto* list = std::get_if<List>(&value.data);
+  if (list == nullptr) return visit(path, value);
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    for_each_item(path + "[" + std::to_string(i) + "]", (*list)[i], visit);
+  }
+}
+
+/// The same for numbers alone.
 template <typename Visit>
 void for_each_number(const std::string& path, const Value& value, Visit&& visit) {
-  if (const auto* list = std::get_if<List>(&value.data)) {
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      for_each_number(path + "[" + std::to_string(i) + "]", (*list)[i], visit);
-    }
-  } else if (is_number(value)) {
-    visit(path, value);
-  }
+  for_each_item(path, value, [&visit](const std::string& item_path, const Value& item) {
+    if (is_number(item)) visit(item_path, item);
+  });
 }
 
 /// The same for each hyperparameter and each number in the state of an optimizer.

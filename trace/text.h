@@ -21,6 +21,8 @@ std::string print(const Recording& recording, Contents contents);
 std::string print_op(const Recording& recording, const Op& op);
 /// A value as the text form shows it: `0x1.999999999999ap-4 (0.1)` for reals, `t3`, `[1, 2]`.
 std::string print_value(const Value& value);
+/// The same for people: reals in decimal alone, "0.1". Two reals of other bits never read alike.
+std::string words_of(const Value& value);
 
 /// Reads the text form back. Throws Error (invalid_argument) with line, column, what was expected
 /// and what stands there. What it gives back has not been validated.

@@ -23,6 +23,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"ambient", &RecordingParser::parse_ambient},
       Row{"operator", &RecordingParser::parse_operator},
       Row{"module", &RecordingParser::parse_module},
+      Row{"option", &RecordingParser::parse_option},
       Row{"scope", &RecordingParser::parse_scope},
       Row{"buffer", &RecordingParser::parse_buffer},
       Row{"tensor", &RecordingParser::parse_tensor},
@@ -94,6 +95,16 @@ void RecordingParser::parse_module() {
   module.type = in_.take_string();
   module.training = in_.accept("training");
   if (!module.training) in_.expect("evaluating");
+  take_aliases(module.aliases);
+}
+
+void RecordingParser::parse_option() {
+  if (recording_.modules.empty()) in_.fail("a module line before this one");
+  take_named_value(recording_.modules.back().options);
+}
+
+void RecordingParser::take_aliases(std::vector<std::string>& aliases) {
+  while (in_.accept("also")) aliases.push_back(in_.take_string());
 }
 
 void RecordingParser::parse_scope() {
@@ -138,6 +149,7 @@ void RecordingParser::parse_tracked() {
   tracked.role = in_.take_named("a role", role_of);
   tracked.tensor = in_.take_tensor();
   tracked.requires_grad = in_.accept("requires_grad");
+  take_aliases(tracked.aliases);
 }
 
 void RecordingParser::parse_input() {
@@ -227,6 +239,8 @@ void RecordingParser::parse_op_attributes(Op& op) {
   if (!backward) in_.expect("forward");
   op.phase = backward ? Phase::kBackward : Phase::kForward;
   if (in_.accept("module")) op.module = in_.take_index('m', "a module");
+  op.call = usual_call(op.module);
+  if (in_.accept("call")) op.call = take_call();
   if (in_.accept("scope")) op.scope = in_.take_index('s', "a scope");
   if (in_.accept("sequence")) op.sequence = in_.take_integer("a sequence number");
   while (in_.accept("writes")) op.unannotated_writes.push_back(in_.take_index('t', "a tensor"));
@@ -235,9 +249,14 @@ void RecordingParser::parse_op_attributes(Op& op) {
 void RecordingParser::parse_access() {
   ModuleAccess& access = recording_.module_access.emplace_back();
   access.module = in_.take_index('m', "a module");
+  if (in_.accept("call")) access.call = take_call();
   in_.expect("from");
   in_.expect("op");
   access.first_op = static_cast<Index>(in_.take_number("a position", UINT32_MAX));
+}
+
+std::uint32_t RecordingParser::take_call() {
+  return static_cast<std::uint32_t>(in_.take_number("the number of a call", UINT32_MAX));
 }
 
 void RecordingParser::parse_seek() {

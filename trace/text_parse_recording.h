@@ -26,6 +26,7 @@ class RecordingParser {
   void parse_ambient();
   void parse_operator();
   void parse_module();
+  void parse_option();
   void parse_scope();
   void parse_buffer();
   void parse_tensor();
@@ -58,8 +59,10 @@ class RecordingParser {
 
   Index take_op(std::string_view expected);
   void take_named_value(std::vector<NamedValue>& values);
+  void take_aliases(std::vector<std::string>& aliases);
 
   Index take_operator();
+  std::uint32_t take_call();
   void expect_position(char prefix, std::size_t position);
   OptimizerLayout& last_optimizer();
   ParameterGroup& last_group();

@@ -15,6 +15,8 @@ inline constexpr std::string_view kTextHeader = "steptape trace 1";
 std::string in_quotes(std::string_view text);
 /// "x00ff": the bytes in hexadecimal.
 std::string hex_of(const std::vector<std::byte>& bytes);
+/// The number of the call that stands for itself: the first, where the module is known.
+inline std::uint32_t usual_call(Index module) { return module == kNone ? 0 : 1; }
 /// Whether `word` can stand in an op line without quotes: "aten::add_.Tensor".
 bool is_operator_word(std::string_view word) noexcept;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "trace/path.h"
 #include "trace/text_parts.h"
 
 namespace steptape::trace {
@@ -31,6 +32,12 @@ std::string join_values(const std::vector<Value>& values) {
 std::string origin_of(const Seek& seek) {
   if (!seek.is_earlier) return "";
   return seek.after_op == kNone ? " from entry" : fmt::format(" from op {}", seek.after_op);
+}
+
+std::string also(const std::vector<std::string>& aliases) {
+  std::string text;
+  for (const std::string& alias : aliases) text += " also " + in_quotes(alias);
+  return text;
 }
 
 std::string_view word_if(bool flag, std::string_view word) { return flag ? word : ""; }
@@ -113,8 +120,11 @@ void Printer::print_around(const Recording& recording) {
   }
   for (std::size_t i = 0; i < recording.modules.size(); ++i) {
     const Module& module = recording.modules[i];
-    line("  module m{} {} {} {}", i, in_quotes(module.path), in_quotes(module.type),
-         module.training ? "training" : "evaluating");
+    line("  module m{} {} {} {}{}", i, in_quotes(module.path), in_quotes(module.type),
+         module.training ? "training" : "evaluating", also(module.aliases));
+    for (const NamedValue& option : module.options) {
+      line("    option {} = {}", in_quotes(option.name), print_value(option.value));
+    }
   }
   for (std::size_t i = 0; i < recording.scopes.size(); ++i) {
     line("  scope s{} {}", i, in_quotes(recording.scopes[i]));
@@ -139,9 +149,9 @@ void Printer::print_memory(const Recording& recording) {
 
 void Printer::print_objects(const Recording& recording) {
   for (const Tracked& tracked : recording.tracked) {
-    line("  tracked {} {} {}{}", in_quotes(tracked.path), name_of(tracked.role),
-         print_value({TensorRef{tracked.tensor}}),
-         word_if(tracked.requires_grad, " requires_grad"));
+    line("  tracked {} {} {}{}{}", in_quotes(tracked.path), name_of(tracked.role),
+         print_value({TensorRef{tracked.tensor}}), word_if(tracked.requires_grad, " requires_grad"),
+         also(tracked.aliases));
   }
   for (const OptimizerLayout& optimizer : recording.optimizers) print_optimizer(optimizer);
   for (const Input& input : recording.inputs) {
@@ -174,11 +184,12 @@ void Printer::print_ops(const Recording& recording) {
     const std::string outputs = join_values(op.outputs);
     std::string tail = op.phase == Phase::kBackward ? "  backward" : "  forward";
     if (op.module != kNone) tail += fmt::format(" module m{}", op.module);
+    if (op.call != usual_call(op.module)) tail += fmt::format(" call {}", op.call);
     if (op.scope != kNone) tail += fmt::format(" scope s{}", op.scope);
     if (op.sequence != -1) tail += fmt::format(" sequence {}", op.sequence);
     for (TensorId id : op.unannotated_writes) tail += fmt::format(" writes t{}", id);
     if (op.module < recording.modules.size() && !recording.modules[op.module].path.empty()) {
-      tail += "  # " + in_quotes(recording.modules[op.module].path);
+      tail += "  # " + in_quotes(call_path(recording.modules[op.module].path, op.call));
     }
     line("  op {}: {}{}{}{}", i, outputs, outputs.empty() ? "" : " = ", print_op(recording, op),
          tail);
@@ -233,7 +244,8 @@ void Printer::print_numbers(const Recording& recording) {
 
 void Printer::print_outcome(const Recording& recording) {
   for (const ModuleAccess& access : recording.module_access) {
-    line("  access m{} from op {}", access.module, access.first_op);
+    line("  access m{}{} from op {}", access.module,
+         access.call == 1 ? "" : fmt::format(" call {}", access.call), access.first_op);
   }
   for (const Seek& seek : recording.seeks) {
     line("  seek before op {} {} {}{}", seek.before_op, in_quotes(seek.generator),

@@ -10,35 +10,35 @@
 namespace steptape::trace {
 namespace {
 
-std::string print_real(Real real) {
+/// The shortest that reads back: two of them are equal only where the bits are.
+std::string decimal_of(Real real) {
   const double value = real.value;
   if (std::isnan(value)) return fmt::format("nan({:016x})", std::bit_cast<std::uint64_t>(value));
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::string decimal = fmt::format("{}", value);
+  if (decimal.find_first_of(".e") == std::string::npos) decimal += ".0";
+  return decimal;
+}
+
+std::string print_real(Real real) {
+  const double value = real.value;
+  if (!std::isfinite(value)) return decimal_of(real);
   char digits[64];
   const char* end =
       std::to_chars(digits, std::end(digits), std::fabs(value), std::chars_format::hex).ptr;
   const std::string_view hex(digits, static_cast<std::size_t>(end - digits));
-  std::string decimal = fmt::format("{}", value);
-  if (decimal.find_first_of(".e") == std::string::npos) decimal += ".0";
-  return fmt::format("{}0x{} ({})", std::signbit(value) ? "-" : "", hex, decimal);
-}
-
-std::string print_list(const List& list) {
-  std::string text = "{";
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += print_value(list[i]);
-  }
-  return text + "}";
+  return fmt::format("{}0x{} ({})", std::signbit(value) ? "-" : "", hex, decimal_of(real));
 }
 
 struct Printer {
+  std::string (*print)(Real) = print_real;
+
   std::string operator()(None) const { return "none"; }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
-  std::string operator()(Real value) const { return print_real(value); }
+  std::string operator()(Real value) const { return print(value); }
   std::string operator()(const Complex& value) const {
-    return fmt::format("complex({}, {})", print_real(value.real), print_real(value.imag));
+    return fmt::format("complex({}, {})", print(value.real), print(value.imag));
   }
   std::string operator()(const std::string& value) const { return in_quotes(value); }
   std::string operator()(const Device& value) const {
@@ -56,7 +56,13 @@ struct Printer {
   std::string operator()(const IntList& value) const {
     return fmt::format("[{}]", fmt::join(value, ", "));
   }
-  std::string operator()(const List& value) const { return print_list(value); }
+  std::string operator()(const List& value) const {
+    std::string text = "{";
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      text += (i > 0 ? ", " : "") + std::visit(*this, value[i].data);
+    }
+    return text + "}";
+  }
 };
 
 }  // namespace
@@ -105,5 +111,7 @@ bool is_operator_word(std::string_view word) noexcept {
 }
 
 std::string print_value(const Value& value) { return std::visit(Printer(), value.data); }
+
+std::string words_of(const Value& value) { return std::visit(Printer{decimal_of}, value.data); }
 
 }  // namespace steptape::trace

@@ -28,6 +28,7 @@ class Checker {
     check_each(*this, recording_.tracked, place, "tracked tensor", &Checker::check_tracked);
     check_each(*this, recording_.exit_gradients, place, "exit gradient",
                &Checker::check_exit_gradient);
+    check_each(*this, recording_.modules, place, "module", &Checker::check_module);
     check_each(*this, recording_.module_access, place, "module access", &Checker::check_access);
     check_each(*this, recording_.optimizers, place, "optimizer", &Checker::check_optimizer);
     check_each(*this, recording_.refusals, place, "refusal", &Checker::check_refusal);
@@ -75,9 +76,13 @@ class Checker {
   void check_exit_gradient(const ExitGradient& gradient, const Place& place) const {
     check_tensor_or_none(gradient.tensor, place);
   }
+  void check_module(const Module& module, const Place& place) const {
+    check_each(*this, module.options, place, "option", &Checker::check_hyperparameter);
+  }
   void check_access(const ModuleAccess& access, const Place& place) const {
     check_index(access.module, recording_.modules.size(), "module", place);
     check_index(access.first_op, recording_.ops.size(), "op", place);
+    if (access.call == 0) place.fail("call 0, but calls are counted from 1");
   }
   void check_hyperparameter(const NamedValue& named, const Place& place) const {
     check_value(named.value, place);
@@ -166,6 +171,7 @@ void Checker::check_op(const Op& op, const Place& place) const {
   check_each(*this, op.outputs, place, "output", &Checker::check_value);
   check_each(*this, op.unannotated_writes, place, "unannotated write", &Checker::check_written);
   check_optional(op.module, recording_.modules.size(), "module", place);
+  if (op.call == 0 && op.module != kNone) place.fail("call 0, but calls are counted from 1");
   check_optional(op.scope, recording_.scopes.size(), "scope", place);
   if (op.phase != Phase::kForward && op.phase != Phase::kBackward) {
     place.fail(fmt::format("phase {} is none that exists", static_cast<unsigned>(op.phase)));

@@ -76,6 +76,10 @@ struct Options {
   /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own
   /// generator.
   std::uint64_t audit_seed = 0;
+  /// What is written down of each event: "guards,plan", "all", "none"; with ":run.jsonl" behind it
+  /// as lines of JSON that are appended to that file, else one line an event on stderr
+  /// (docs/observing.md). Empty: as the environment variable STEPTAPE_LOG says in the same words.
+  std::string log = {};
 };
 
 }  // namespace steptape

@@ -106,9 +106,10 @@ class Session {
     });
   }
 
-  /// Declares a fact that plans depend on and that Steptape cannot see, such as the probability of
-  /// a dropout: `function` is called once a step and gives a number, an enum or a string; a plan
-  /// holds for the value it was recorded with. Must precede the first call of a step.
+  /// Declares a fact that plans depend on and that Steptape cannot see, such as a member of the
+  /// program's own module: `function` is called once a step and gives a number, an enum or a
+  /// string; a plan holds for the value it was recorded with. Must precede the first call of a
+  /// step.
   template <typename Function>
   Session& guard(const std::string& name, Function function) {
     using Fact = std::decay_t<decltype(function())>;

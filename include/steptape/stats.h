@@ -15,8 +15,27 @@ struct CountedRefusal {
   std::uint64_t times = 0;
 };
 
+/// A guard that made calls fall back: no plan of the step fitted, and this guard failed in the one
+/// that had fitted last.
+struct CountedVerdict {
+  Verdict verdict;  ///< in the newest of these calls
+  std::uint64_t times = 0;
+  /// How many calls before the newest of these its plan's guards had all held; 0: never yet.
+  std::uint64_t last_held = 0;
+  friend bool operator==(const CountedVerdict&, const CountedVerdict&) = default;
+};
+
+/// Why one variant did not fit a call.
+struct VariantVerdict {
+  std::uint64_t variant = 0;  ///< PlanStats::number
+  Verdict verdict;
+  std::uint64_t last_held = 0;  ///< as in CountedVerdict
+  friend bool operator==(const VariantVerdict&, const VariantVerdict&) = default;
+};
+
 /// What a plan is made of; of one variant.
 struct PlanStats {
+  std::uint64_t number = 0;           ///< of the variant: the step's plans are counted from 0
   std::uint64_t ops = 0;              ///< recorded
   std::uint64_t calls = 0;            ///< made by a replay
   std::uint64_t arena_bytes = 0;      ///< planned memory of all temporaries
@@ -25,6 +44,7 @@ struct PlanStats {
   std::uint64_t adopted = 0;          ///< calls whose results stay in memory that the op allocates
   double plan_us = 0;                 ///< time it took to make the plan
   std::uint64_t replays = 0;
+  std::uint64_t rebinds = 0;  ///< calls that found tracked tensors in other memory, and took it up
   /// Numerics::kFused: the largest difference that a trial or audit of this plan found, in units in
   /// the last place; below 0 for a plan of the recorded ops.
   double largest_ulps = -1;
@@ -41,10 +61,16 @@ struct Stats {
   std::uint64_t eager = 0;
   std::vector<PlanStats> variants;
   std::vector<CountedRefusal> refusals;
+  std::uint64_t fell_back = 0;  ///< calls that no plan fitted, though there were some
+  /// The guards that they fell back for, most frequent first; of guards met rarely only the newest
+  /// are kept, 64 in all.
+  std::vector<CountedVerdict> fallbacks;
   /// Why the newest call that did not replay found no plan; holds when it did or there was none to
   /// check.
   Verdict last_verdict;
-  std::string trace_problem;  ///< why the trace could not be written, or empty
+  std::vector<VariantVerdict> last_verdicts;  ///< the same of each variant that was asked
+  std::string trace_problem;                  ///< why the trace could not be written, or empty
+  std::string log_problem;                    ///< why the log could not be written, or empty
 };
 
 }  // namespace steptape

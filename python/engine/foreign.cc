@@ -1,10 +1,11 @@
 #include "python/engine/foreign.h"
 
 #include <algorithm>
-#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "trace/numbers.h"
+#include "trace/path.h"
 
 namespace steptape::python {
 namespace {
@@ -19,6 +20,8 @@ bool is_referenced(const Root& weak) {
   return weak.get() != nullptr && PyWeakref_GetObject(weak.get()) != Py_None;
 }
 
+std::string component_of(PyObject* key) { return trace::path_component(text_of(key)); }
+
 PyObject* dict_entry(PyObject* object, const char* name) {
   PyObject* dict = dict_of(object);
   PyObject* entry = dict == nullptr ? nullptr : PyDict_GetItemString(dict, name);
@@ -30,7 +33,7 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict) {
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0;) {
-    if (is_tensor(value)) tensors.emplace_back(text_of(key), tensor_of(value));
+    if (is_tensor(value)) tensors.emplace_back(component_of(key), tensor_of(value));
   }
   return tensors;
 }
@@ -55,6 +58,9 @@ trace::Value value_of(PyObject* object) {
   }
   return {type_name(object)};
 }
+
+/// As many as live::Snapshot keeps.
+constexpr std::size_t kMostAliases = 16;
 
 /// A watch over what was captured, which is let go of under the GIL.
 template <typename Kept>
@@ -124,16 +130,22 @@ bool Modules::is_alive() const { return is_referenced(weak_); }
 
 std::vector<Modules::At> Modules::tree() const {
   std::vector<At> tree;
-  std::set<PyObject*> seen;
+  std::unordered_map<PyObject*, std::size_t> seen;
   const auto add = [&](const auto& self, const std::string& path, PyObject* module) -> void {
-    if (!seen.insert(module).second) return;
-    tree.push_back({path, module});
+    const auto [entry, is_new] = seen.emplace(module, tree.size());
+    if (is_new) {
+      tree.push_back({path, module, {}});
+    } else {
+      auto& aliases = tree[entry->second].aliases;
+      if (aliases.size() == kMostAliases) return;
+      aliases.push_back(path);
+    }
     PyObject* key = nullptr;
     PyObject* child = nullptr;
     PyObject* children = dict_entry(module, "_modules");
     for (Py_ssize_t at = 0; children != nullptr && PyDict_Next(children, &at, &key, &child) != 0;) {
       if (child == Py_None) continue;
-      self(self, path.empty() ? text_of(key) : path + "." + text_of(key), child);
+      self(self, trace::join_path(path, text_of(key)), child);
     }
   };
   add(add, "", root_);
@@ -147,7 +159,7 @@ std::vector<live::ForeignModule> Modules::modules() const {
     PyObject* training = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "training");
     modules.push_back({at.path, type_name(at.module), training == Py_True,
                        tensors_in(dict_entry(at.module, "_parameters")),
-                       tensors_in(dict_entry(at.module, "_buffers"))});
+                       tensors_in(dict_entry(at.module, "_buffers")), at.aliases});
   }
   return modules;
 }
@@ -212,7 +224,7 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
-      const std::string name = text_of(key);
+      const std::string name = component_of(key);
       if (name == "params" && PyList_Check(value)) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) {
           PyObject* parameter = PyList_GET_ITEM(value, i);
@@ -245,9 +257,9 @@ std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
     PyObject* value = nullptr;
     for (Py_ssize_t i = 0; PyDict_Next(items, &i, &key, &value) != 0;) {
       if (is_tensor(value)) {
-        states.push_back({owner, text_of(key), tensor_of(value)});
+        states.push_back({owner, component_of(key), tensor_of(value)});
       } else {
-        states.push_back({owner, text_of(key), value_of(value)});
+        states.push_back({owner, component_of(key), value_of(value)});
       }
     }
   });
@@ -258,10 +270,13 @@ void Optimizer::set_counter(const at::Tensor& parameter, const std::string& key,
                             std::int64_t value) const {
   for_each_state([&](PyObject* owner, PyObject* items) {
     if (!is_tensor(owner) || !tensor_of(owner).is_same(parameter)) return;
-    PyObject* found = PyDict_GetItemString(items, key.c_str());
-    if (found == nullptr || !PyLong_CheckExact(found)) return;
-    if (PyDict_SetItemString(items, key.c_str(), py::int_(value).ptr()) != 0) {
-      throw py::error_already_set();
+    PyObject* name = nullptr;
+    PyObject* found = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(items, &at, &name, &found) != 0;) {
+      if (!PyUnicode_Check(name) || !PyLong_CheckExact(found)) continue;
+      if (component_of(name) != key) continue;
+      if (PyDict_SetItem(items, name, py::int_(value).ptr()) != 0) throw py::error_already_set();
+      return;
     }
   });
 }
@@ -277,7 +292,7 @@ py::list Optimizer::counters(const std::string& name, const live::PathOf& path_o
       const std::string state = trace::state_path(name, path_of(tensor_of(owner)));
       counters.append(py::make_tuple(py::reinterpret_borrow<py::object>(items),
                                      py::reinterpret_borrow<py::object>(key),
-                                     state + "." + text_of(key)));
+                                     state + "." + component_of(key)));
     }
   });
   return counters;

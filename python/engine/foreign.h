@@ -45,6 +45,7 @@ class Modules final : public live::ForeignModules, public Watched {
   struct At {
     std::string path;
     PyObject* module;
+    std::vector<std::string> aliases;
   };
   /// The tree, parents before children, each module once.
   std::vector<At> tree() const;

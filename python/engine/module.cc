@@ -1,6 +1,7 @@
 #include <Python.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <utility>
 
 #include "python/engine/formulas.h"
@@ -9,8 +10,10 @@
 #include "python/engine/step.h"
 #include "recorder/notes.h"
 #include "session/deferred.h"
+#include "steptape/counters.h"
 #include "steptape/error.h"
 #include "steptape/player.h"
+#include "trace/path.h"
 
 /// The extension module steptape._engine: what the Python package calls.
 namespace steptape::python {
@@ -106,6 +109,31 @@ py::list list_of(const std::vector<TensorSpec>& specs) {
   return list;
 }
 
+template <typename Enum>
+py::dict dict_of(const std::map<Enum, std::uint64_t>& counts) {
+  py::dict dict;
+  for (const auto& [value, count] : counts) dict[py::str(std::string(name_of(value)))] = count;
+  return dict;
+}
+
+py::dict counters_dict() {
+  const Counters counters = steptape::counters();
+  py::dict dict;
+  dict["steps"] = counters.steps;
+  dict["recorded"] = counters.recorded;
+  dict["trials"] = counters.trials;
+  dict["audits"] = counters.audits;
+  dict["replayed"] = counters.replayed;
+  dict["eager"] = counters.eager;
+  dict["fallbacks"] = dict_of(counters.fallbacks);
+  dict["refusals"] = dict_of(counters.refusals);
+  dict["plans"] = counters.plans;
+  dict["divergences"] = counters.divergences;
+  dict["rebinds"] = counters.rebinds;
+  dict["log_lines_lost"] = counters.log_lines_lost;
+  return dict;
+}
+
 Environment environment_of(const std::string& name) {
   if (name == "exact") return Environment::kExact;
   if (name == "any") return Environment::kAny;
@@ -179,6 +207,7 @@ void define(py::module_& m) {
       .def("bind", &Step::bind)
       .def("__call__", &Step::call)
       .def("stats", &Step::stats)
+      .def("differences", &Step::differences)
       .def("invalidate", &Step::invalidate)
       .def("is_inside", &Step::is_inside)
       .def("refuse_always", &Step::refuse_always)
@@ -233,9 +262,11 @@ void define(py::module_& m) {
     notes().add_effect({name, value, place});
   });
   m.def("enter_module", [](std::string path) { notes().enter_module(std::move(path)); });
+  m.def("join_path", &trace::join_path);
   m.def("leave_module", [] { notes().leave_module(); });
   m.def("locate", &locate);
   m.def("observe", &observe);
+  m.def("counters", &counters_dict);
   m.def("refusal_codes", [] {
     py::list codes;
     for (unsigned code = 1; code < 256; ++code) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trace/path.h"
+
 namespace steptape::python {
 namespace {
 
@@ -79,7 +81,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
-    const std::string name = fixed.path + "." + text_of(key);
+    const std::string name = trace::join_path(fixed.path, text_of(key));
     if (is_number(value)) {
       add_number(roots, name, key, -1, value);
       continue;
@@ -214,8 +216,8 @@ Verdict OptimizerWatch::check() const {
       PyObject* item = PyDict_GetItemWithError(now, name.get());
       if (plain.same(item)) continue;
       const Change change = plain.change(item);
-      return {fixed.path + "." + text_of(name.get()) + change.path, shown(change.before.ptr()),
-              shown(change.after.ptr())};
+      return {trace::join_path(fixed.path, text_of(name.get())) + change.path,
+              shown(change.before.ptr()), shown(change.after.ptr())};
     }
   }
   return {};

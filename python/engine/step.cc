@@ -5,6 +5,7 @@
 #include "python/engine/arguments.h"
 #include "python/engine/formulas.h"
 #include "recorder/notes.h"
+#include "session/fallbacks.h"
 #include "steptape/error.h"
 #include "storage/writer.h"
 #include "trace/refusals.h"
@@ -47,6 +48,7 @@ Options options_of(const py::dict& options) {
       options, "host_reads", {{"refuse", HostReads::kRefuse}, {"observe", HostReads::kObserve}});
   made.max_variants = py::cast<std::uint32_t>(options["max_variants"]);
   made.audit_seed = py::cast<std::uint64_t>(options["audit_seed"]);
+  made.log = py::cast<std::string>(options["log"]);
   return made;
 }
 
@@ -68,9 +70,11 @@ py::object object_of_number(const trace::Value& value) {
 
 py::dict dict_of(const PlanStats& plan) {
   py::dict dict;
+  dict["number"] = plan.number;
   dict["ops"] = plan.ops;
   dict["calls"] = plan.calls;
   dict["replays"] = plan.replays;
+  dict["rebinds"] = plan.rebinds;
   dict["arena_bytes"] = plan.arena_bytes;
   dict["temporary_bytes"] = plan.temporary_bytes;
   dict["max_live_bytes"] = plan.max_live_bytes;
@@ -90,6 +94,36 @@ py::dict dict_of(const CountedRefusal& counted) {
   dict["remedy"] = std::string(refusal.remedy());
   dict["times"] = counted.times;
   return dict;
+}
+
+py::dict dict_of(const Verdict& verdict, std::uint64_t last_held) {
+  py::dict dict;
+  dict["kind"] = std::string(name_of(verdict.kind));
+  dict["path"] = verdict.path;
+  dict["expected"] = verdict.expected;
+  dict["found"] = verdict.found;
+  dict["last_held"] = last_held;
+  dict["text"] = session::text_of(verdict, last_held);
+  return dict;
+}
+
+py::dict dict_of(const CountedVerdict& counted) {
+  py::dict dict = dict_of(counted.verdict, counted.last_held);
+  dict["times"] = counted.times;
+  return dict;
+}
+
+py::dict dict_of(const VariantVerdict& verdict) {
+  py::dict dict = dict_of(verdict.verdict, verdict.last_held);
+  dict["variant"] = verdict.variant;
+  return dict;
+}
+
+template <typename T>
+py::list list_of(const std::vector<T>& values) {
+  py::list list;
+  for (const T& value : values) list.append(dict_of(value));
+  return list;
 }
 
 PyObject* item_of(PyObject* holder, PyObject* key) {
@@ -130,7 +164,7 @@ struct Step::Note {
 };
 
 Step::Step(const py::dict& options) {
-  session_.options = options_of(options);
+  session_.set_options(options_of(options));
   session_.without_lock = [](const std::function<void()>& run) {
     const py::gil_scoped_release released;
     run();
@@ -213,7 +247,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
           py::reinterpret_borrow<py::object>(probe_.get()).attr("is_known")(args, kwargs))) {
     // what is not tracked is not compared: the next call tracks it
     notes->discard();
-    life_->invalidate();
+    life_->invalidate("the step reaches other objects than those that are tracked");
     notes = nullptr;
   }
   if (notes == nullptr) {
@@ -277,6 +311,8 @@ py::object Step::replayed(const pack::Results& results) const {
   return built;
 }
 
+std::vector<std::string> Step::differences() const { return life_->differences(); }
+
 py::dict Step::stats() const {
   const Stats stats = life_->stats();
   py::dict dict;
@@ -286,21 +322,21 @@ py::dict Step::stats() const {
   dict["replayed"] = stats.replayed;
   dict["eager"] = stats.eager;
   dict["audits"] = stats.audits;
-  py::list variants;
-  for (const PlanStats& plan : stats.variants) variants.append(dict_of(plan));
-  dict["variants"] = variants;
-  py::list refusals;
-  for (const CountedRefusal& counted : stats.refusals) refusals.append(dict_of(counted));
-  dict["refusals"] = refusals;
+  dict["variants"] = list_of(stats.variants);
+  dict["refusals"] = list_of(stats.refusals);
+  dict["fell_back"] = stats.fell_back;
+  dict["fallbacks"] = list_of(stats.fallbacks);
   dict["last_verdict"] =
       stats.last_verdict ? py::object(py::none()) : py::object(py::str(stats.last_verdict.text()));
+  dict["last_verdicts"] = list_of(stats.last_verdicts);
   dict["trace_problem"] = stats.trace_problem;
+  dict["log_problem"] = stats.log_problem;
   return dict;
 }
 
 void Step::invalidate(const std::string& why) {
   session_.invalidations.push_back(why);
-  life_->invalidate();
+  life_->invalidate(why);
   forget();
 }
 

@@ -37,6 +37,8 @@ class Step : public Tracked {
             const py::object& probe, bool takes_keywords);
   py::object call(const py::args& args, const py::kwargs& kwargs);
 
+  /// As session::StepLife has it.
+  std::vector<std::string> differences() const;
   py::dict stats() const;
   void invalidate(const std::string& why);
   /// Whether a call is under way.

@@ -11,6 +11,7 @@ from ._setup import set_up  # noqa: E402
 
 set_up(_engine, BY_CODE)
 
+from ._counters import counters  # noqa: E402
 from ._host import host  # noqa: E402
 from ._load import Player, load  # noqa: E402
 from ._observe import observe  # noqa: E402
@@ -20,4 +21,4 @@ from ._wrap import optimizer, wrap  # noqa: E402
 
 __version__ = _build_info.VERSION
 __all__ = ["DataLoss", "Error", "FailedPrecondition", "InternalError", "InvalidArgument", "IoError", "Player",
-           "Step", "Unsupported", "host", "load", "observe", "optimizer", "record", "wrap"]
+           "Step", "Unsupported", "counters", "host", "load", "observe", "optimizer", "record", "wrap"]

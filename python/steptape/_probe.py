@@ -110,8 +110,15 @@ class _Modules:
     def __init__(self, models):
         self.paths = {}
         for name, model in models.items():
-            for path, module in model.named_modules():
-                self.paths.setdefault(id(module), f"{name}.{path}" if path else name)
+            self.add(name, model)
+
+    def add(self, path, module):
+        if id(module) in self.paths:
+            return
+        self.paths[id(module)] = path
+        for name, child in vars(module).get("_modules", {}).items():
+            if child is not None:
+                self.add(_engine.join_path(path, name), child)
 
     def __enter__(self):
         self.thread = threading.get_ident()
@@ -167,7 +174,7 @@ class _Hyperparameters:
 
     def follow(self, holder, path, kind):
         for key, value in holder.items():
-            followed = self.followed(value, f"{path}.{key}", kind)
+            followed = self.followed(value, _engine.join_path(path, str(key)), kind)
             if followed is not value:
                 holder[key] = followed
                 self.places.append((holder, key, value, followed))

@@ -17,7 +17,7 @@ from ._source import line_of, place_of_function, place_of_names, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
-            "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True}
+            "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True, "log": None}
 
 _MOST_BROUGHT = 256
 _MOST_BEGINNINGS = 8
@@ -118,14 +118,18 @@ class Step:
         """Counts by outcome, plans, and refusals, as a dict.
 
         `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
-        `eager`; `variants`, a dict a plan (ops, calls, replays, arena_bytes, temporary_bytes,
+        `eager`; `variants`, a dict a plan (number, ops, calls, replays, arena_bytes, temporary_bytes,
         max_live_bytes, plan_us); `refusals`, a list of dicts (code, reason, op, module, file, line,
-        remedy, times); `last_verdict`, why the newest call that did not replay found no plan, or None;
-        `trace_problem`, why the trace could not be written, or "".
+        remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a
+        dict a guard that they fell back for (kind, path, expected, found, last_held, text, times);
+        `last_verdict`, why the newest call that did not replay found no plan, or None; `last_verdicts`,
+        the same of each variant (variant, kind, ...); `trace_problem` and `log_problem`, why the trace
+        and the log could not be written, or "".
         """
         if self._reach is None:
             return {"steps": 0, "recorded": 0, "trials": 0, "replayed": 0, "eager": 0, "audits": 0,
-                    "variants": [], "refusals": [], "last_verdict": None, "trace_problem": ""}
+                    "variants": [], "refusals": [], "fell_back": 0, "fallbacks": [], "last_verdict": None,
+                    "last_verdicts": [], "trace_problem": "", "log_problem": ""}
         stats = self._engine.stats()
         stats["refusals"] = [_refusal_dict(refusal) for refusal in stats["refusals"]]
         return stats
@@ -136,16 +140,28 @@ class Step:
         counts = ", ".join(f"{stats[k]} {k}" for k in ("recorded", "trials", "audits", "replayed", "eager"))
         lines = [f'step "{self.name}" ({_short(place_of_function(self.__wrapped__))}): '
                  f'{stats["steps"]} calls: {counts}']
-        for i, plan in enumerate(stats["variants"]):
-            lines.append(f'  variant {i}: {plan["replays"]} replays of {plan["ops"]} ops in {plan["calls"]} '
-                         f'calls, arena {plan["arena_bytes"]} of {plan["temporary_bytes"]} bytes, planned '
-                         f'in {plan["plan_us"]:.0f} us')
+        differences = self._engine.differences() if stats["variants"] else []
+        for plan, difference in zip(stats["variants"], differences):
+            lines.append(f'  variant {plan["number"]}: {plan["replays"]} replays of {plan["ops"]} ops in '
+                         f'{plan["calls"]} calls, arena {plan["arena_bytes"]} of {plan["temporary_bytes"]} bytes, '
+                         f'planned in {plan["plan_us"]:.0f} us')
+            if difference:
+                lines.append(f"    {difference}")
+            if plan["rebinds"]:
+                lines.append(f'    took up moved memory of tracked tensors {plan["rebinds"]}×')
+        for guard in stats["fallbacks"]:
+            lines.append(f'  fell back {guard["times"]}×: {guard["text"]}')
         for refusal in stats["refusals"]:
             lines += _refusal_lines(refusal)
-        if stats["last_verdict"]:
+        if len(stats["last_verdicts"]) > 1:
+            each = "; ".join(f'variant {of["variant"]}: {of["text"]}' for of in stats["last_verdicts"])
+            lines.append(f"  last guards that failed: {each}")
+        elif stats["last_verdict"]:
             lines.append(f'  last guard that failed: {stats["last_verdict"]}')
         if stats["trace_problem"]:
             lines.append(f'  trace not written: {stats["trace_problem"]}')
+        if stats["log_problem"]:
+            lines.append(f'  log not written: {stats["log_problem"]}')
         if self._reach is not None:
             lines += [f"  note: {note}" for note in self._notes]
         return "\n".join(lines) + "\n"
@@ -177,6 +193,7 @@ class Step:
         options = {k: v for k, v in self._options.items() if k in _OPTIONS}
         options["verify"] = {"first": self._options["verify_first"], "rate": self._options["verify_rate"]}
         options["trace"] = self._options["trace"] or None
+        options["log"] = self._options["log"] or None
         return options
 
     def __reduce__(self):
@@ -253,6 +270,9 @@ def _checked(options):
     if not isinstance(options["trace"], (type(None), str, os.PathLike)):
         raise InvalidArgument(f"wrap: trace is {options['trace']!r}; it must be a path or None")
     options["trace"] = os.fspath(options["trace"]) if options["trace"] is not None else ""
+    if not isinstance(options["log"], (type(None), str)):
+        raise InvalidArgument(f"wrap: log is {options['log']!r}; it must be a str or None")
+    options["log"] = options["log"] or ""
     for name, choices in _CHOICES.items():
         if options[name] not in choices:
             raise InvalidArgument(f"wrap: {name} is {options[name]!r}; it must be one of "

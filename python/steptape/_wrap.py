@@ -29,6 +29,8 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
                 only looks at them.
     max_variants: plans kept for one step.   trace: a file that the trace is written to.   audit_seed: of
                 the draw of audits, 0 for one from the system.
+    log:        which events are written down: "guards,plan" or "all" on stderr, "all:run.jsonl" as lines of
+                JSON in a file, "none". Without it, what the environment variable STEPTAPE_LOG says.
 
     Raises InvalidArgument. Exceptions of the function pass through calls of the step unchanged.
     """

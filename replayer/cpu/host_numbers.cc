@@ -93,7 +93,7 @@ void HostNumbers::apply(const Patch& patch) {
   if (!std::isfinite(number) && std::isfinite(trace::number_of(patch.recorded))) {
     throw Changed(RefusalCode::kScalarVaries,
                   trace::text_of(recording().formulas[patch.site.formula], recording().leaves) +
-                      " gives " + trace::print_value({trace::Real{number}}));
+                      " gives " + trace::words_of({trace::Real{number}}));
   }
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
@@ -114,13 +114,13 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
   const trace::Value found = number_of(given);
   const trace::Value& recorded = recording().ops[call.op].outputs[0];
   if (!may_go_on(read.use, found, recorded)) {
-    gave(call, trace::print_value(found) + ", in the recording " + trace::print_value(recorded));
+    gave(call, trace::words_of(found) + ", in the recording " + trace::words_of(recorded));
   }
   read_values_[call.read] = trace::number_of(found);
   if (!evaluator_.read(call.op, read_values_[call.read])) return;
   for (const trace::Predicate& predicate : predicates_of_read_[call.read]) {
     if ((evaluator_.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
-    gave(call, trace::print_value(found) + ", for which " +
+    gave(call, trace::words_of(found) + ", for which " +
                    trace::text_of(recording().formulas[predicate.formula], recording().leaves) +
                    " is " + (predicate.is_nonzero ? "no longer" : "now") + " true");
   }

@@ -15,6 +15,7 @@
 #include "replayer/passes/passes.h"
 #include "steptape/error.h"
 #include "trace/numbers.h"
+#include "trace/path.h"
 #include "trace/text.h"
 
 namespace steptape::replayer {
@@ -28,7 +29,7 @@ cpu::GeneratorOf generators_of(PlayerState& state) {
   return [&state](const std::string& path) { return state.generator(path); };
 }
 
-bool is_outside(const trace::Buffer& buffer) { return buffer.path.starts_with("outside["); }
+bool is_outside(const trace::Buffer& buffer) { return trace::is_outside_path(buffer.path); }
 
 }  // namespace
 
@@ -122,17 +123,20 @@ void PlayerVariant::join(bool checks_training) {
   for (const trace::Input& input : recording_->inputs) {
     argument_numbers_.push_back(state_.number(step_ + "." + input.path));
   }
-  const auto expect = [this](const std::string& name, const trace::Value& value) {
-    if (const trace::Value* found = state_.number(name)) facts_.push_back({name, value, found});
+  const auto expect = [this](GuardKind kind, const std::string& name, const trace::Value& value) {
+    if (const trace::Value* found = state_.number(name)) {
+      facts_.push_back({kind, name, value, found});
+    }
   };
   for (const trace::NamedValue& value : recording_->host_values) {
     if (trace::find_leaf(*recording_, trace::LeafKind::kHostValue, value.name) == trace::kNone) {
-      expect(value.name, value.value);
+      expect(GuardKind::kHostValue, value.name, value.value);
     }
   }
-  for (const trace::NamedValue& fact : recording_->facts) expect(fact.name, fact.value);
+  for (const trace::NamedValue& fact : recording_->facts)
+    expect(GuardKind::kFact, fact.name, fact.value);
   for (const trace::Module& module : recording_->modules) {
-    if (checks_training) expect(module.path + ".training", {module.training});
+    if (checks_training) expect(GuardKind::kTraining, module.path + ".training", {module.training});
   }
   for (const trace::Advance& advance : recording_->advances) {
     if (trace::Value* counter = state_.number(advance.path)) {
@@ -162,8 +166,8 @@ std::vector<live::Argument> PlayerVariant::arguments_of(
 Verdict PlayerVariant::check_facts() {
   for (const Fact& fact : facts_) {
     if (*fact.found == fact.expected) continue;
-    return guards::failed(fact.name, trace::print_value(fact.expected),
-                          trace::print_value(*fact.found));
+    return guards::failed(fact.kind, fact.name, trace::words_of(fact.expected),
+                          trace::words_of(*fact.found));
   }
   return {};
 }
@@ -178,14 +182,16 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
     if (tracked.role != trace::Role::kGradient) continue;
     const bool there = state_.holds(tracked.path);
     if (there != (tracked.tensor != trace::kNoTensor)) {
-      return guards::failed(tracked.path, there ? "None" : "defined", there ? "defined" : "None");
+      return guards::failed(GuardKind::kPresence, tracked.path, there ? "None" : "defined",
+                            there ? "defined" : "None");
     }
   }
   if (Verdict verdict = check_facts(); !verdict) return verdict;
   for (const auto& [leaf, number] : numbers_) leaves_[leaf] = trace::number_of(*number);
-  if (Verdict verdict = inputs_.check(arguments, memory_, leaves_); !verdict) return verdict;
+  if (Verdict verdict = inputs_.check(arguments, leaves_); !verdict) return verdict;
+  if (Verdict verdict = inputs_.place(arguments, memory_); !verdict) return verdict;
   if (Verdict verdict = guards::check_predicates(*recording_, leaves_); !verdict) return verdict;
-  if (Verdict verdict = overlap_.check(memory_); !verdict) return verdict;
+  if (Verdict verdict = overlap_.check(memory_, ++checks_); !verdict) return verdict;
   return check_ambient();
 }
 

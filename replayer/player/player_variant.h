@@ -69,6 +69,7 @@ class PlayerVariant {
   std::vector<double> leaves_;
   /// A number of the player that must be what the recording had.
   struct Fact {
+    GuardKind kind;
     std::string name;
     trace::Value expected;
     const trace::Value* found;
@@ -78,7 +79,8 @@ class PlayerVariant {
   std::vector<const trace::Value*> argument_numbers_;  ///< by input; null for what is none
   std::vector<std::pair<trace::Value*, std::int64_t>> advances_;
   bool ambient_known_ = false;
-  live::Ambient ambient_{};  ///< the newest that was found to agree
+  live::Ambient ambient_{};   ///< the newest that was found to agree
+  std::uint64_t checks_ = 0;  ///< each may find memory elsewhere
   std::uint64_t replays_ = 0;
 };
 

@@ -36,6 +36,23 @@ class RefusalsPageTest(unittest.TestCase):
                 self.assertEqual(marks, ["Cause", "Example", "Remedy"])
 
 
+class ObservingPageTest(unittest.TestCase):
+    def test_every_category_of_events_has_a_row_in_the_order_of_the_enum(self):
+        body = re.search(r"enum class Category[^{]*\{(.*?)\n\};", text_of("session/event.h"), re.S)[1]
+        categories = [name.lower() for name in re.findall(r"^\s*k(\w+),", body, re.M)]
+        table = text_of("docs/observing.md").split("| category | events |")[1].split("\n\n")[0]
+        self.assertGreater(len(categories), 3)
+        self.assertEqual(re.findall(r"^\| `(\w+)` \|", table, re.M), categories)
+
+    def test_every_event_is_named(self):
+        journal, page = text_of("session/journal.cc"), text_of("docs/observing.md")
+        names = re.findall(r'event\(\s*Category::k\w+,\s*(?:created_state \? )?"(\w+)"', journal)
+        self.assertGreater(len(names), 5)
+        for name in names:
+            with self.subTest(name):
+                self.assertIn(f"`{name}`", page)
+
+
 class LinksTest(unittest.TestCase):
     def test_relative_links_lead_somewhere(self):
         pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")]

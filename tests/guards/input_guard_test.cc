@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "guards/overlap_guard.h"
+#include "trace/guard_list.h"
 
 namespace steptape::guards {
 namespace {
@@ -34,7 +37,9 @@ class InputGuardTest : public testing::Test {
     const std::vector<live::Argument> arguments = {
         {a, {}, true}, {b, {}, true}, {{}, {fact}, false}};
     memory_.assign(1, nullptr);
-    return InputGuard(recording_, {0}).check(arguments, memory_).path;
+    const InputGuard guard(recording_, {0});
+    const Verdict verdict = guard.check(arguments);
+    return verdict ? guard.place(arguments, memory_).path : verdict.path;
   }
 
   trace::Recording recording_;
@@ -71,6 +76,39 @@ TEST_F(InputGuardTest, NamesConjugatedInputs) {
   EXPECT_EQ(mismatch(at::rand({2, 4}, at::kComplexFloat).conj(), b_), "inputs[0].dtype");
 }
 
+TEST_F(InputGuardTest, WhatFailsStandsInTheListOfGuardsInTheSameWords) {
+  const auto requiring_grad = [](const at::Tensor& tensor) {
+    return tensor.detach().clone().requires_grad_();
+  };
+  const live::Argument second{b_, {}, true};
+  const live::Argument seven{{}, {std::int64_t{7}}, false};
+  const std::vector<std::vector<live::Argument>> calls = {
+      {{a_, {}, true}},
+      {{at::Tensor(), {}, true}, second, seven},
+      {{{}, {std::int64_t{7}}, false}, second, seven},
+      {{a_.to_sparse(), {}, true}, second, seven},
+      {{a_.to(at::kDouble), {}, true}, second, seven},
+      {{a_.flatten(), {}, true}, second, seven},
+      {{a_.narrow(0, 0, 1), {}, true}, second, seven},
+      {{at::rand({4, 2}).t(), {}, true}, second, seven},
+      {{a_._neg_view(), {}, true}, second, seven},
+      {{requiring_grad(a_), {}, true}, second, seven},
+      {{a_, {}, true}, {b_.clone(), {}, true}, seven},
+      {{series_.narrow(0, 1, 8).view({2, 4}), {}, true}, second, seven},
+      {{a_, {}, true}, second, {{}, {std::int64_t{8}}, false}}};
+  const std::vector<trace::Guard> guards = trace::guards_of(recording_);
+  for (const std::vector<live::Argument>& arguments : calls) {
+    memory_.assign(1, nullptr);
+    const InputGuard guard(recording_, {0});
+    Verdict verdict = guard.check(arguments);
+    if (verdict) verdict = guard.place(arguments, memory_);
+    ASSERT_FALSE(verdict);
+    EXPECT_TRUE(std::ranges::any_of(guards, [&](const trace::Guard& guard) {
+      return guard.path == verdict.path && guard.expected == verdict.expected;
+    })) << verdict.text();
+  }
+}
+
 TEST_F(InputGuardTest, WrittenInputsMustNotOverlapOthers) {
   trace::Recording recording = recording_;
   recording.buffers.push_back(recording.buffers[0]);
@@ -83,11 +121,54 @@ TEST_F(InputGuardTest, WrittenInputsMustNotOverlapOthers) {
     std::vector<void*> memory(2, nullptr);
     const std::vector<live::Argument> arguments = {
         {a, {}, true}, {b, {}, true}, {{}, {std::int64_t{7}}, false}};
-    EXPECT_TRUE(guard.check(arguments, memory));
-    return overlap.check(memory).path;
+    EXPECT_TRUE(guard.check(arguments));
+    EXPECT_TRUE(guard.place(arguments, memory));
+    return overlap.check(memory, 0).path;
   };
   EXPECT_EQ(check(at::rand({2, 4}), at::rand({2, 4})), "");
   EXPECT_EQ(check(a_, a_), "inputs[1]");
+}
+
+/// Inputs over memory that the step writes and that stays where it is, however often it is checked.
+TEST(OverlapGuardTest, LastingMemoryIsFoundWhereverItLies) {
+  constexpr std::size_t kParameters = 20;
+  trace::Recording recording;
+  std::vector<trace::BufferId> bound, written;
+  for (std::size_t k = 0; k <= kParameters; ++k) {
+    trace::Buffer buffer;
+    buffer.bytes = 64;
+    buffer.role = k == 0 ? trace::Role::kInput : trace::Role::kParameter;
+    buffer.path = k == 0 ? "inputs[0]" : "model.p" + std::to_string(k);
+    recording.buffers.push_back(buffer);
+    bound.push_back(static_cast<trace::BufferId>(k));
+    if (k != 0) written.push_back(bound.back());
+  }
+  const OverlapGuard overlap(recording, bound, written);
+  std::vector<char> bytes((kParameters + 2) * 128);
+  std::vector<void*> memory(kParameters + 1);
+  std::uint64_t moves = 0;
+  const auto lay_out = [&](std::size_t shift) {
+    for (std::size_t k = 1; k <= kParameters; ++k) {
+      memory[k] = bytes.data() + ((k * 7 + shift) % kParameters) * 128;
+    }
+    ++moves;
+  };
+  const auto check_all = [&] {
+    for (std::size_t at = 0; at + 64 <= bytes.size(); at += 16) {
+      memory[0] = bytes.data() + at;
+      const bool is_apart = at + 64 > kParameters * 128 || at % 128 == 64;
+      EXPECT_EQ(static_cast<bool>(overlap.check(memory, moves)), is_apart) << at;
+    }
+  };
+  for (const std::size_t shift : {0, 3, 11}) {
+    lay_out(shift);
+    check_all();
+  }
+  memory[0] = memory[5];
+  const Verdict verdict = overlap.check(memory, moves);
+  EXPECT_EQ(verdict.text(),
+            "inputs[0]: memory of its own → memory of model.p5, which the step writes");
+  EXPECT_EQ(verdict.kind, GuardKind::kOverlap);
 }
 
 }  // namespace

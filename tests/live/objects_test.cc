@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
@@ -60,6 +61,34 @@ TEST_F(ObjectsTest, AParameterOfTwoModulesStandsOnce) {
       ElementsAre("model.0.weight", "model.0.bias", "model.0.weight.grad", "model.0.bias.grad"));
 }
 
+TEST_F(ObjectsTest, OtherPathsToATensorOrModuleAreItsAliases) {
+  torch::nn::ModuleList inner(linear);
+  torch::nn::ModuleList model(inner, linear, inner);
+  torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.1));
+  objects.track("model", *model);
+  objects.track("weight", linear->weight);
+  objects.track("optimizer", sgd);
+  const auto snapshot = objects.snapshot();
+  EXPECT_EQ(snapshot.modules.at(1).path, "model.0");
+  EXPECT_THAT(snapshot.modules.at(1).aliases, ElementsAre("model.2"));
+  EXPECT_EQ(snapshot.modules.at(2).path, "model.0.0");
+  EXPECT_THAT(snapshot.modules.at(2).aliases, ElementsAre("model.1", "model.2.0"));
+  EXPECT_EQ(snapshot.tensors.at(0).path, "model.0.0.weight");
+  EXPECT_THAT(snapshot.tensors.at(0).aliases,
+              ElementsAre("model.1.weight", "model.2.0.weight", "weight"));
+}
+
+TEST_F(ObjectsTest, NamesThatMeanSomethingInPathsStandInQuotes) {
+  struct Odd : torch::nn::Module {};
+  Odd model;
+  model.register_module("a@2", linear.ptr());
+  model.register_buffer("b[0]", at::ones({2}));
+  objects.track("model", model);
+  EXPECT_THAT(paths_of(objects.snapshot()),
+              ElementsAre("model.\"a@2\".weight", "model.\"a@2\".bias", "model.\"b[0]\"",
+                          "model.\"a@2\".weight.grad", "model.\"a@2\".bias.grad"));
+}
+
 TEST_F(ObjectsTest, AParameterNoModuleLeadsToIsTheOptimizers) {
   auto loose = at::zeros({2}).requires_grad_();
   torch::optim::SGD sgd({linear->weight, loose}, torch::optim::SGDOptions(0.1));
@@ -69,6 +98,38 @@ TEST_F(ObjectsTest, AParameterNoModuleLeadsToIsTheOptimizers) {
   EXPECT_THAT(snapshot.optimizers.at(0).groups.at(0).parameters,
               ElementsAre("model.weight", "optimizer.param_groups[0].params[1]"));
   EXPECT_EQ(snapshot.tensors.at(snapshot.find(loose)).role, trace::Role::kParameter);
+}
+
+/// An optimizer of the program's own.
+struct Own : torch::optim::Optimizer {
+  struct Options : torch::optim::OptimizerCloneableOptions<Options> {
+    double get_lr() const override { return 0.1; }
+    void set_lr(double) override {}
+  };
+  explicit Own(std::vector<at::Tensor> parameters)
+      : Optimizer({torch::optim::OptimizerParamGroup(std::move(parameters))},
+                  std::make_unique<Options>()) {}
+  at::Tensor step(LossClosure) override { return {}; }
+};
+
+TEST_F(ObjectsTest, AnOptimizerOfTheProgramsOwnHasTypeGroupsAndParameters) {
+  Own own({linear->weight, linear->bias});
+  objects.track("model", *linear);
+  objects.track("own", own);
+  const auto layout = objects.snapshot().optimizers.at(0);
+  EXPECT_THAT(layout.type, testing::HasSubstr("Own"));
+  ASSERT_EQ(layout.groups.size(), 1U);
+  EXPECT_THAT(layout.groups[0].parameters, ElementsAre("model.weight", "model.bias"));
+  EXPECT_THAT(layout.groups[0].hyperparameters, testing::IsEmpty());
+}
+
+TEST_F(ObjectsTest, ParametersWithoutStateAreInTheLayout) {
+  torch::optim::Adam adam(linear->parameters(), torch::optim::AdamOptions(0.1));
+  objects.track("model", *linear);
+  objects.track("optimizer", adam);
+  const auto layout = objects.snapshot().optimizers.at(0);
+  EXPECT_THAT(layout.groups.at(0).parameters, ElementsAre("model.weight", "model.bias"));
+  EXPECT_THAT(layout.state, testing::IsEmpty());
 }
 
 TEST_F(ObjectsTest, FindsByTensorImpl) {

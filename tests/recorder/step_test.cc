@@ -171,9 +171,9 @@ TEST_P(StepTest, TiesBackwardOpsToModulesOfForwardOps) {
   EXPECT_EQ(op.phase, trace::Phase::kBackward);
   EXPECT_EQ(recording.modules.at(op.module).path, "model.fc1");
   EXPECT_EQ(op.sequence, recording.ops.at(1).sequence);
-  ASSERT_EQ(recording.module_access.size(), 2u);
-  EXPECT_EQ(recording.modules.at(recording.module_access[1].module).path, "model.fc2");
-  EXPECT_EQ(recording.module_access[1].first_op, 3u);
+  ASSERT_EQ(recording.module_access.size(), 3u);
+  EXPECT_EQ(recording.modules.at(recording.module_access[2].module).path, "model.fc2");
+  EXPECT_EQ(recording.module_access[2].first_op, 3u);
 }
 
 TEST_P(StepTest, NamesEveryRole) {

@@ -158,7 +158,26 @@ TEST_F(GuardsTest, AParameterThatMovedIsFollowed) {
     const torch::NoGradGuard no_grad;
     training.model->fc1->weight.set_data(training.model->fc1->weight.clone());
   });
+  step_both(make_batches(1)[0]);
+  EXPECT_EQ(train_.stats().audits, 1U) << train_.explain();
   expect_replay();
+  EXPECT_EQ(train_.stats().variants[0].rebinds, 1U);
+}
+
+TEST_F(GuardsTest, MemoryThatMovesInEachCallIsAuditedEverMoreRarely) {
+  constexpr int kCalls = 20;
+  const std::uint64_t replayed = train_.stats().replayed;
+  for (int i = 0; i < kCalls; ++i) {
+    both([](SgdTraining& training) {
+      const torch::NoGradGuard no_grad;
+      training.model->fc1->weight.set_data(training.model->fc1->weight.clone());
+    });
+    step_both(make_batches(1)[0]);
+  }
+  EXPECT_EQ(train_.stats().audits, 5U) << train_.explain();  // calls 1, 2, 4, 8, 16
+  EXPECT_EQ(train_.stats().replayed, replayed + kCalls - 5);
+  EXPECT_NE(train_.explain().find("took up moved memory of tracked tensors 20×"),
+            std::string::npos);
 }
 
 TEST_F(GuardsTest, AParameterOfAnotherDtypeIsNoticed) {
@@ -190,7 +209,7 @@ TEST_F(GuardsTest, ARegisteredModuleThatIsReplacedIsNoticed) {
   both([](SgdTraining& training) {
     training.model->dropout = training.model->replace_module("dropout", torch::nn::Dropout(0.5));
   });
-  expect_mismatch("model (sub-modules)");
+  expect_mismatch("model.dropout");
 }
 
 TEST_F(GuardsTest, InvalidateDropsThePlan) {
@@ -209,6 +228,15 @@ TEST(GuardsOnFactsTest, AHostArgumentIsGuardedByValue) {
   EXPECT_EQ(step.stats().replayed, 2U) << step.explain();
   EXPECT_TRUE(same_bits(step(x, 0.25), x * 0.25));
   EXPECT_EQ(step.stats().last_verdict.path, "inputs[1]");
+}
+
+TEST(GuardsOnFactsTest, ExplainSaysWhatTellsVariantsApart) {
+  Session session(quiet());
+  auto step = session.wrap("scale", [](at::Tensor x) { return x * 2; });
+  for (const std::int64_t rows : {64, 64, 64, 64, 17, 17, 17}) step(at::rand({rows, 3}));
+  EXPECT_NE(step.explain().find("    differs from variant 0 in: inputs[0].size(0) 64 → 17\n"),
+            std::string::npos)
+      << step.explain();
 }
 
 TEST(GuardsOnFactsTest, VariantsThatAlternateDoNotHideEachOther) {

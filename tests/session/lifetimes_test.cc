@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "tests/session/training.h"
@@ -45,6 +49,93 @@ TEST(LifetimesTest, AnOptimizerThatDiedIsAnErrorNotACrash) {
   optimizer.reset();
   const Batch batch = make_batches(1)[0];
   EXPECT_THROW(step(batch.images, batch.labels), Error);
+}
+
+/// What a program holds when its step replays; each part may go before the others.
+struct Holdings {
+  Holdings() {
+    model = std::make_shared<NetImpl>();
+    optimizer = std::make_shared<torch::optim::Adam>(model->parameters());
+    batch = std::make_unique<Batch>(make_batches(1)[0]);
+    session = std::make_unique<Session>(quiet());
+    session->track("model", model).track("optimizer", optimizer);
+    step.emplace(
+        session->wrap("train", [watched = std::weak_ptr(model), stepped = std::weak_ptr(optimizer)](
+                                   at::Tensor x, at::Tensor y) {
+          const auto net = watched.lock();
+          const auto update = stepped.lock();
+          update->zero_grad();
+          const auto loss = torch::nn::functional::cross_entropy(net->forward(x), y);
+          loss.backward();
+          update->step();
+          return loss;
+        }));
+    for (int i = 0; i < 7; ++i) (*step)(batch->images, batch->labels);
+    EXPECT_GE(step->stats().replayed, 1U) << step->explain();
+    weight = model->fc1->weight.storage().getWeakStorageImpl();
+    moment = static_cast<torch::optim::AdamParamState&>(
+                 *optimizer->state().at(model->fc1->weight.unsafeGetTensorImpl()))
+                 .exp_avg()
+                 .storage()
+                 .getWeakStorageImpl();
+    images = batch->images.storage().getWeakStorageImpl();
+  }
+
+  void drop(int part) {
+    if (part == 0) model = nullptr;
+    if (part == 1) optimizer = nullptr;
+    if (part == 2) batch = nullptr;
+    if (part == 3) session = nullptr;
+    if (part == 4) step.reset();
+  }
+
+  using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
+  std::shared_ptr<NetImpl> model;
+  std::shared_ptr<torch::optim::Adam> optimizer;
+  std::unique_ptr<Batch> batch;
+  std::unique_ptr<Session> session;
+  std::optional<Step<at::Tensor(at::Tensor, at::Tensor)>> step;
+  std::optional<Weak> weight, moment, images;
+};
+
+TEST(LifetimesTest, PartsMayGoInAnyOrderFromAnyThread) {
+  std::array<int, 5> order{0, 1, 2, 3, 4};
+  int round = 0;
+  do {
+    Holdings held;
+    bool is_elsewhere = round++ % 2 == 0;
+    for (const int part : order) {
+      const Batch batch = make_batches(1)[0];
+      if (is_elsewhere) {
+        std::thread([&] { held.drop(part); }).join();
+      } else {
+        held.drop(part);
+      }
+      const bool is_whole =
+          held.model != nullptr && held.optimizer != nullptr && held.session != nullptr;
+      if (held.step && !is_whole) {
+        EXPECT_THROW((*held.step)(batch.images, batch.labels), Error);
+      } else if (held.step) {
+        EXPECT_NO_THROW((*held.step)(batch.images, batch.labels));
+      }
+      is_elsewhere = !is_elsewhere;
+    }
+    EXPECT_EQ(held.weight->use_count(), 0U);
+    EXPECT_EQ(held.moment->use_count(), 0U);
+    EXPECT_EQ(held.images->use_count(), 0U);
+  } while (std::ranges::next_permutation(order).found);
+  EXPECT_EQ(round, 120);
+}
+
+TEST(LifetimesTest, APlanKeepsNoMemoryOfADeadModel) {
+  Holdings held;
+  held.model = nullptr;
+  held.optimizer = nullptr;
+  EXPECT_EQ(held.weight->use_count(), 0U);
+  EXPECT_EQ(held.moment->use_count(), 0U);
+  EXPECT_EQ(held.step->stats().variants.size(), 1U);
+  EXPECT_THROW((*held.step)(held.batch->images, held.batch->labels), Error);
+  EXPECT_EQ(held.step->stats().variants.size(), 0U);
 }
 
 TEST(LifetimesTest, AStepThatOutlivesItsSessionIsAnError) {

@@ -29,7 +29,7 @@ class FormatTest : public TraceFileTest {
 
 TEST_F(FormatTest, HeaderIsAsThePageSays) {
   const std::string bytes = written({});
-  EXPECT_EQ(bytes.substr(0, 16), std::string("\x89TAPE\r\n\x1a\x02\0\x01\0\x01\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(0, 16), std::string("\x89TAPE\r\n\x1a\x03\0\0\0\x01\0\0\0", 16));
 }
 
 TEST_F(FormatTest, ANewerMinorVersionIsRead) {
@@ -40,7 +40,7 @@ TEST_F(FormatTest, ANewerMinorVersionIsRead) {
 TEST_F(FormatTest, ANewerMajorVersionIsUnsupported) {
   write_with_header(header(kMajor + 1, 0, kLittleEndian));
   EXPECT_EQ(refusal().code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(refusal().what(), HasSubstr("the file has format 3.0, and this build reads 2.x"));
+  EXPECT_THAT(refusal().what(), HasSubstr("the file has format 4.0, and this build reads 3.x"));
 }
 
 TEST_F(FormatTest, AnotherOrderOfBytesIsUnsupported) {

@@ -77,6 +77,11 @@ TEST(ParseTest, AGroupNeedsAnOptimizer) {
               HasSubstr("a group line before this one"));
 }
 
+TEST(ParseTest, AnOptionNeedsAModule) {
+  EXPECT_THAT(complaint(recording_with("option \"bias\" = true")),
+              HasSubstr("a module line before this one"));
+}
+
 TEST(ParseTest, WordsBehindTheLineAreRefused) {
   EXPECT_THAT(complaint(recording_with("result t0 t1")),
               HasSubstr("expected the end of the line, found `t1`"));

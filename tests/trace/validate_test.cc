@@ -210,6 +210,15 @@ INSTANTIATE_TEST_SUITE_P(
             "AccessedModule", [](Recording& r) { r.module_access[0].module = 2; },
             ", module access 0: module 2, but there are 2"),
         in_recording(
+            "AccessingCall", [](Recording& r) { r.module_access[1].call = 0; },
+            ", module access 1: call 0, but calls are counted from 1"),
+        in_recording(
+            "CallOfAnOp", [](Recording& r) { r.ops[1].call = 0; },
+            ", op 1: call 0, but calls are counted from 1"),
+        in_recording(
+            "Option", [](Recording& r) { r.modules[1].options[1].value = {TensorRef{6}}; },
+            ", module 1, option 1: tensor 6, but there are 6"),
+        in_recording(
             "AccessingOp", [](Recording& r) { r.module_access[0].first_op = 5; },
             ", module access 0: op 5, but there are 5"),
         in_recording(

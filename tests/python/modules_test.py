@@ -1,0 +1,108 @@
+"""Which module's call issued an op, and under which paths tensors are reached: as traces hold it."""
+import struct
+
+import torch
+
+import steptape
+
+
+def fields(message):
+    """(number, value) of a protobuf message."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 5: 4}.get(key & 7) or varint()
+        yield key >> 3, message[at:at + size]
+        at += size
+
+
+def recording_of(path):
+    """The last recording in a trace file, as its fields."""
+    data, at, message = path.read_bytes(), 24, b""
+    while at < len(data) - 32:
+        kind, _, size = struct.unpack_from("<HHI", data, at)
+        if kind == 3:
+            message = data[at + 32:at + 32 + size]
+        at += 32 + size
+    return list(fields(message))
+
+
+def recorded(tmp_path, model, step, steps=1):
+    path = tmp_path / "run.tape"
+    with steptape.record(path, model=model, steps=steps) as recording:
+        for _ in range(steps):
+            step()
+            recording.step()
+    return recording_of(path)
+
+
+def paths_of(recording):
+    return [dict(fields(value))[1].decode() for number, value in recording if number == 11]
+
+
+def accesses_of(recording):
+    paths = paths_of(recording)
+    accesses = [dict(fields(value)) for number, value in recording if number == 12]
+    return [(paths[a.get(1, 0)], a[3], a.get(2, 0)) for a in accesses]
+
+
+class Twice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        self.head = torch.nn.Linear(4, 4)
+        self.head.weight = self.inner[0].weight
+
+    def forward(self, x):
+        return self.head(self.inner(self.inner(x)))
+
+
+def test_each_entry_of_a_module_is_a_call(tmp_path):
+    model, x = Twice(), torch.randn(3, 4)
+    accesses = accesses_of(recorded(tmp_path, model, lambda: model(x)))
+    assert [(path, call) for path, call, _ in accesses] == [
+        ("model", 1), ("model.inner", 1), ("model.inner.0", 1), ("model.inner.1", 1),
+        ("model.inner", 2), ("model.inner.0", 2), ("model.inner.1", 2), ("model.head", 1)]
+    assert accesses[0][2] == accesses[1][2] == accesses[2][2] == 0
+    assert [op for _, _, op in accesses] == sorted(op for _, _, op in accesses)
+
+
+def test_an_update_is_no_call(tmp_path):
+    model, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, foreach=False)
+
+    def train():
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+    accesses = accesses_of(recorded(tmp_path, model, train, steps=2))
+    assert accesses == [("model", 1, accesses[0][2])]
+
+
+def test_tied_weights_know_both_paths(tmp_path):
+    model, x = Twice(), torch.randn(3, 4)
+    tracked = [list(fields(value)) for number, value in recorded(tmp_path, model, lambda: model(x)) if number == 9]
+    aliases = {dict(entry)[1]: [value for number, value in entry if number == 5] for entry in tracked}
+    assert b"model.head.weight" in aliases[b"model.inner.0.weight"]
+
+
+def test_names_that_mean_something_in_paths_stand_in_quotes(tmp_path):
+    model, x = torch.nn.ModuleDict({"a@2": torch.nn.Linear(4, 4), "b[0]": torch.nn.Linear(4, 4)}), torch.randn(3, 4)
+    recording = recorded(tmp_path, model, lambda: model["b[0]"](model["a@2"](x)))
+    assert paths_of(recording)[:3] == ["model", 'model."a@2"', 'model."b[0]"']
+    assert [path for path, _, _ in accesses_of(recording)] == ['model."a@2"', 'model."b[0]"']

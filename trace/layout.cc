@@ -1,0 +1,183 @@
+#include "trace/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "trace/numbers.h"
+#include "trace/text.h"
+
+namespace steptape::trace {
+namespace {
+
+constexpr std::string_view kAbsent = "absent";
+
+/// "float32 [8, 4]" for a tensor, the value for anything else.
+std::string words_of_state(const Recording& recording, const Value& value) {
+  const auto* tensor = std::get_if<TensorRef>(&value.data);
+  if (tensor == nullptr || tensor->id == kNoTensor) return print_value(value);
+  const Tensor& geometry = recording.tensors[tensor->id];
+  return fmt::format("{} [{}]", name_of(geometry.dtype), fmt::join(geometry.sizes, ", "));
+}
+
+/// Compares two optimizers of one path.
+class Comparison {
+ public:
+  Comparison(const Recording& a, const OptimizerLayout& x, const Recording& b,
+             const OptimizerLayout& y, std::vector<LayoutDifference>& out)
+      : a_(a), x_(x), b_(b), y_(y), out_(out) {}
+
+  void run() {
+    if (x_.type != y_.type) add(LayoutAspect::kOptimizer, x_.path + ".type", x_.type, y_.type);
+    compare_parameters();
+    const std::size_t groups = std::min(x_.groups.size(), y_.groups.size());
+    for (std::size_t g = 0; g < groups; ++g) compare_hyperparameters(g);
+    compare_state();
+  }
+
+ private:
+  using Groups = std::map<std::string_view, std::size_t>;  ///< by parameter
+
+  static Groups groups_of(const OptimizerLayout& layout) {
+    Groups groups;
+    for (std::size_t g = 0; g < layout.groups.size(); ++g) {
+      for (const std::string& parameter : layout.groups[g].parameters) groups.emplace(parameter, g);
+    }
+    return groups;
+  }
+
+  std::string place_in(const Groups& groups, std::string_view parameter) const {
+    const auto found = groups.find(parameter);
+    return found == groups.end() ? std::string(kAbsent) : group_path(x_.path, found->second);
+  }
+
+  void compare_parameters() {
+    const Groups before = groups_of(x_);
+    const Groups now = groups_of(y_);
+    const std::size_t moved = out_.size();
+    for (const auto& [parameter, group] : before) {
+      const auto found = now.find(parameter);
+      if (found != now.end() && found->second == group) continue;
+      add(LayoutAspect::kGroup, std::string(parameter), group_path(x_.path, group),
+          place_in(now, parameter));
+    }
+    for (const auto& [parameter, group] : now) {
+      if (before.contains(parameter)) continue;
+      add(LayoutAspect::kGroup, std::string(parameter), kAbsent, group_path(x_.path, group));
+    }
+    if (out_.size() != moved) return;
+    for (std::size_t g = 0; g < std::max(x_.groups.size(), y_.groups.size()); ++g) compare_order(g);
+  }
+
+  void compare_order(std::size_t g) {
+    const std::string path = group_path(x_.path, g);
+    if (g >= x_.groups.size() || g >= y_.groups.size()) {
+      add(LayoutAspect::kGroup, path, g < x_.groups.size() ? "a group" : kAbsent,
+          g < y_.groups.size() ? "a group" : kAbsent);
+      return;
+    }
+    const auto& before = x_.groups[g].parameters;
+    const auto& now = y_.groups[g].parameters;
+    const auto [first, other] = std::ranges::mismatch(before, now);
+    if (first == before.end() && other == now.end()) return;
+    add(LayoutAspect::kGroup,
+        fmt::format("{}.params[{}]", path, std::distance(before.begin(), first)),
+        first == before.end() ? kAbsent : *first, other == now.end() ? kAbsent : *other);
+  }
+
+  void compare_hyperparameters(std::size_t g) {
+    const auto& before = x_.groups[g].hyperparameters;
+    const auto& now = y_.groups[g].hyperparameters;
+    const auto compare = [&](const std::string& name, const Value* x, const Value* y) {
+      if (x != nullptr && y != nullptr && *x == *y) return;
+      add(LayoutAspect::kHyperparameter, group_path(x_.path, g) + "." + name,
+          x == nullptr ? std::string(kAbsent) : print_value(*x),
+          y == nullptr ? std::string(kAbsent) : print_value(*y));
+    };
+    const auto find = [](const std::vector<NamedValue>& values, const std::string& name) {
+      const auto found = std::ranges::find(values, name, &NamedValue::name);
+      return found == values.end() ? nullptr : &found->value;
+    };
+    for (const NamedValue& named : before) compare(named.name, &named.value, find(now, named.name));
+    for (const NamedValue& named : now) {
+      if (find(before, named.name) == nullptr) compare(named.name, nullptr, &named.value);
+    }
+  }
+
+  using State = std::map<std::pair<std::string_view, std::string_view>, const Value*>;
+
+  static State state_of(const OptimizerLayout& layout) {
+    State state;
+    for (const OptimizerStateEntry& entry : layout.state) {
+      state.emplace(std::pair(std::string_view(entry.parameter), std::string_view(entry.key)),
+                    &entry.value);
+    }
+    return state;
+  }
+
+  void compare_state() {
+    const State before = state_of(x_);
+    const State now = state_of(y_);
+    for (const auto& [place, value] : before) {
+      const auto found = now.find(place);
+      const std::string path = fmt::format("{}.{}", state_path(x_.path, place.first), place.second);
+      if (found == now.end()) {
+        add(LayoutAspect::kState, path, words_of_state(a_, *value), kAbsent);
+      } else {
+        compare_entries(path, *value, *found->second);
+      }
+    }
+    for (const auto& [place, value] : now) {
+      if (before.contains(place)) continue;
+      add(LayoutAspect::kState,
+          fmt::format("{}.{}", state_path(x_.path, place.first), place.second), kAbsent,
+          words_of_state(b_, *value));
+    }
+  }
+
+  void compare_entries(const std::string& path, const Value& x, const Value& y) {
+    const bool same_kind = x.data.index() == y.data.index();
+    const bool is_tensor = std::holds_alternative<TensorRef>(x.data);
+    if (same_kind && !is_tensor) return;
+    std::string before = words_of_state(a_, x);
+    std::string now = words_of_state(b_, y);
+    if (before == now) return;
+    add(same_kind ? LayoutAspect::kTensor : LayoutAspect::kState, path, before, now);
+  }
+
+  void add(LayoutAspect aspect, std::string path, std::string_view expected,
+           std::string_view found) {
+    out_.push_back({aspect, std::move(path), std::string(expected), std::string(found)});
+  }
+
+  const Recording& a_;
+  const OptimizerLayout& x_;
+  const Recording& b_;
+  const OptimizerLayout& y_;
+  std::vector<LayoutDifference>& out_;
+};
+
+}  // namespace
+
+std::vector<LayoutDifference> layout_differences(const Recording& a, const Recording& b) {
+  std::vector<LayoutDifference> differences;
+  for (const OptimizerLayout& x : a.optimizers) {
+    const auto y = std::ranges::find(b.optimizers, x.path, &OptimizerLayout::path);
+    if (y == b.optimizers.end()) {
+      differences.push_back({LayoutAspect::kOptimizer, x.path, x.type, std::string(kAbsent)});
+    } else {
+      Comparison(a, x, b, *y, differences).run();
+    }
+  }
+  for (const OptimizerLayout& y : b.optimizers) {
+    const auto x = std::ranges::find(a.optimizers, y.path, &OptimizerLayout::path);
+    if (x != a.optimizers.end()) continue;
+    differences.push_back({LayoutAspect::kOptimizer, y.path, std::string(kAbsent), y.type});
+  }
+  return differences;
+}
+
+}  // namespace steptape::trace
