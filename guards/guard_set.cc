@@ -37,7 +37,7 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       modules_(snapshot),
       optimizers_(recording, objects, snapshot),
       foreign_(recording, objects, snapshot),
-      tracked_(recording, positions_of(recording, bound), snapshot),
+      tracked_(recording, positions_of(recording, bound), written, snapshot),
       inputs_(recording, positions_of(recording, bound)),
       overlap_(recording, bound, written) {
   for (const trace::NamedValue& value : recording.host_values) {

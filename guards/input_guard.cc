@@ -6,6 +6,7 @@
 
 #include "guards/mismatch.h"
 #include "guards/predicates.h"
+#include "live/lazy_clone.h"
 #include "trace/numbers.h"
 #include "trace/text.h"
 
@@ -105,6 +106,9 @@ Verdict InputGuard::place(std::span<const live::Argument> arguments,
 Verdict InputGuard::place_tensor(const TensorInput& input, const at::Tensor& tensor,
                                  std::span<void*> memory) const {
   const trace::Input& expected = recording_.inputs[input.argument];
+  if (live::is_lazily_shared(*tensor.storage().unsafeGetStorageImpl())) {
+    return failed(kMemory, expected.path, "memory of its own", "that of a lazy clone");
+  }
   const auto data = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
   const std::uintptr_t first =
       data - static_cast<std::uintptr_t>(input.geometry->offset) * tensor.element_size();

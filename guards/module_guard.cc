@@ -40,8 +40,8 @@ ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
   for (const live::ModuleAt& at : snapshot.modules) {
     if (at.module == nullptr) continue;
     Node node{.path = at.path,
-              .training = &live::training_flag_of(*at.module),
-              .expected_training = at.training,
+              .module = at.module,
+              .training = at.training,
               .parameters = &live::parameters_of(*at.module),
               .buffers = &live::buffers_of(*at.module),
               .children = &live::sub_modules_of(*at.module),
@@ -99,7 +99,7 @@ Verdict ModuleGuard::check() const {
 
 /// Where a module was is no more than an address: it may be gone.
 void ModuleGuard::fetch(const Node& node) const {
-  __builtin_prefetch(node.training);
+  __builtin_prefetch(node.module);
   __builtin_prefetch(node.parameters);
   __builtin_prefetch(reinterpret_cast<const char*>(node.parameters) + kLine);
   __builtin_prefetch(node.first_parameter);
@@ -107,7 +107,7 @@ void ModuleGuard::fetch(const Node& node) const {
 }
 
 inline bool ModuleGuard::holds(const Node& node) const {
-  return *node.training == node.expected_training && has_options(node) &&
+  return node.module->is_training() == node.training && has_options(node) &&
          holds(*node.parameters, node.first, node.buffers_at) &&
          holds(*node.buffers, node.buffers_at, node.children_at) &&
          holds(*node.children, node.children_at, node.last);
@@ -128,8 +128,8 @@ bool ModuleGuard::holds(const Dict& dict, std::size_t first, std::size_t last) c
 }
 
 Verdict ModuleGuard::changed(const Node& node) const {
-  if (*node.training != node.expected_training) {
-    return failed_flag(GuardKind::kTraining, node.path + ".training", node.expected_training);
+  if (node.module->is_training() != node.training) {
+    return failed_flag(GuardKind::kTraining, node.path + ".training", node.training);
   }
   if (!has_options(node)) return changed_option(node);
   if (!holds(*node.parameters, node.first, node.buffers_at)) {

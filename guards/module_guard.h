@@ -31,8 +31,8 @@ class ModuleGuard {
   };
   struct Node {
     std::string path;
-    const bool* training;
-    bool expected_training;
+    const torch::nn::Module* module;
+    bool training;
     const live::Tensors* parameters;
     const live::Tensors* buffers;
     const live::SubModules* children;

@@ -126,7 +126,7 @@ OptimizerGuard::Watched OptimizerGuard::watch(const Recorded& recorded, const st
   for (const auto& [key, object] : optimizer.state()) {
     State state{.key = key};
     if (const auto parameter = watched.parameters.find(key);
-        parameter != watched.parameters.end()) {
+        parameter != watched.parameters.end() && object != nullptr) {
       state.is_known = true;
       state.path = trace::state_path(path, parameter->second);
       state.counter_leaf = recorded.leaf_of_counter(state.path + ".step");
@@ -222,14 +222,16 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
 /// nothing is hashed.
 bool OptimizerGuard::are_in_place(const Watched& watched, const Table& table) {
   if (table.size() != watched.states.size() || table.size() != watched.order.size()) return false;
+  if (table.empty()) return true;
   const std::uint32_t* next = watched.order.data();
   const std::uint32_t* const last = next + watched.order.size() - 1;
   for (const auto& [key, object] : table) {
     __builtin_prefetch(watched.states[*std::min(next + kAhead, last)].object);
     const State& state = watched.states[*next++];
     if (key != state.key || object.get() != state.object) return false;
+    if (!state.is_known) continue;
     const OptimizerParamState& found = *object;
-    if (state.is_known && &typeid(found) != state.type) return false;
+    if (&typeid(found) != state.type) return false;
   }
   return true;
 }
@@ -241,6 +243,9 @@ Verdict OptimizerGuard::find_states(const Watched& watched, const Table& table) 
     if (found == table.end()) {
       const std::string path = state.is_known ? state.path : watched.path + ".state";
       return failed(GuardKind::kOptimizerState, path, "there", "gone");
+    }
+    if (state.is_known && found->second == nullptr) {
+      return failed(GuardKind::kOptimizerState, state.path, "there", "none");
     }
     if (state.is_known) find_object(state, *found->second);
     state.object = found->second.get();

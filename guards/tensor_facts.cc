@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "live/autograd_fields.h"
+#include "live/lazy_clone.h"
 #include "live/tensors.h"
 
 namespace steptape::guards {
@@ -50,6 +51,7 @@ void TensorFacts::add(Weak owner, const Expectation& expectation, const at::Tens
   kind.is_gradient = expectation.is_gradient;
   kind.is_none = expectation.geometry == nullptr;
   kind.requires_grad = expectation.requires_grad;
+  kind.is_written = expectation.is_written;
   kind.hooks = number_in(hooks_, expectation.hooks);
   Fact fact{std::move(owner), nullptr, 0, -1, nullptr, nullptr};
   fact.tensor = tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr;
@@ -106,6 +108,7 @@ inline bool TensorFacts::place(const c10::TensorImpl& tensor, const Kind& kind, 
   const c10::StorageImpl* storage = tensor.unsafe_storage().unsafeGetStorageImpl();
   auto* address = const_cast<void*>(storage->data());
   if (storage->nbytes() < kind.bytes) return false;
+  if (kind.is_written && live::is_lazily_shared(*storage)) return false;
   if (kind.bytes != 0) {
     const auto remainder = reinterpret_cast<std::uintptr_t>(address) % kLine;
     if (remainder != kind.address_mod_64 || (slot != nullptr && slot != address)) return false;
@@ -116,7 +119,7 @@ inline bool TensorFacts::place(const c10::TensorImpl& tensor, const Kind& kind, 
 
 void TensorFacts::note_move(std::size_t k, const void* address) const {
   Fact& fact = facts_[k];
-  ++moves_;
+  if (kinds_[fact.kind].is_written) ++moves_;
   if (!kinds_[fact.kind].is_gradient) moved_ = static_cast<std::int64_t>(k);
   fact.address = address;
 }

@@ -26,6 +26,7 @@ class TensorFacts {
     const trace::Tensor* geometry = nullptr;  ///< null: a gradient that is None
     const trace::Buffer* buffer = nullptr;
     std::int64_t position = -1;  ///< of the buffer's memory; -1: the plan does not use it
+    bool is_written = false;     ///< by the plan
   };
   /// `tensor` is the live one, where there is one. A gradient comes right behind its parameter, or
   /// anywhere, which is slower.
@@ -41,7 +42,8 @@ class TensorFacts {
   /// A tensor other than a gradient whose memory moved since `forget_moves`, or -1.
   std::int64_t moved() const { return moved_; }
   void forget_moves() const { moved_ = -1; }
-  /// Grows whenever memory is elsewhere than in the check before, that of gradients too.
+  /// Grows whenever memory that the plan writes is elsewhere than in the check before, that of
+  /// gradients too.
   std::uint64_t moves() const { return moves_; }
 
  private:
@@ -56,6 +58,7 @@ class TensorFacts {
     bool is_none = false;
     bool requires_grad = false;
     bool is_wrapped_number = false;
+    bool is_written = false;
     friend bool operator==(const Kind&, const Kind&) = default;
   };
   struct Fact {

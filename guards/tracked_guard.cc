@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "guards/mismatch.h"
+#include "live/lazy_clone.h"
 #include "steptape/error.h"
 
 namespace steptape::guards {
@@ -30,6 +31,7 @@ class Borrowed {
 
 TrackedGuard::TrackedGuard(const trace::Recording& recording,
                            const std::vector<std::int64_t>& position,
+                           const std::vector<trace::BufferId>& written,
                            const live::Snapshot& snapshot) {
   if (recording.tracked.size() != snapshot.tensors.size()) {
     throw Error(ErrorCode::kInternal,
@@ -37,6 +39,8 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
                     " tensors, the program " + std::to_string(snapshot.tensors.size()));
   }
   on_buffer_.assign(recording.buffers.size(), -1);
+  std::vector<bool> is_written(recording.buffers.size());
+  for (const trace::BufferId buffer : written) is_written[buffer] = true;
   for (std::size_t i = 0; i < recording.tracked.size(); ++i) {
     const trace::Tracked& tracked = recording.tracked[i];
     if (tracked.path != snapshot.tensors[i].path) {
@@ -49,6 +53,7 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
       const trace::BufferId buffer = watched.expected.geometry->buffer;
       watched.expected.buffer = &recording.buffers[buffer];
       watched.expected.position = position[buffer];
+      watched.expected.is_written = is_written[buffer];
       if (on_buffer_[buffer] < 0) on_buffer_[buffer] = static_cast<std::int64_t>(i);
     }
     if (!watched.is_gradient()) parameters_.emplace(watched.path, i);
@@ -59,7 +64,7 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
 
 TrackedGuard::Watched TrackedGuard::watch(const trace::Tracked& tracked,
                                           const live::TensorAt& at) const {
-  Watched watched{tracked.path, weakly(at.tensor), {}, {}};
+  Watched watched{tracked.path, weakly(at.tensor), {}};
   watched.expected.is_gradient = tracked.role == trace::Role::kGradient;
   watched.expected.requires_grad = tracked.requires_grad;
   if (watched.is_gradient()) {
@@ -69,7 +74,6 @@ TrackedGuard::Watched TrackedGuard::watch(const trace::Tracked& tracked,
   }
   const c10::TensorImpl& owner = *watched.tensor._unsafe_get_target();
   watched.expected.hooks = live::hooks_of(owner);
-  watched.hooks = live::hooks_list_of(owner);
   return watched;
 }
 
@@ -150,6 +154,9 @@ Verdict TrackedGuard::check_memory(const Watched& watched, const at::Tensor& ten
     return failed(GuardKind::kMemory, watched.path + ".storage().nbytes",
                   static_cast<std::int64_t>(buffer.bytes),
                   static_cast<std::int64_t>(storage->nbytes()));
+  }
+  if (watched.expected.is_written && live::is_lazily_shared(*storage)) {
+    return failed(GuardKind::kMemory, watched.path, "memory of its own", "that of a lazy clone");
   }
   const auto remainder = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
   if (buffer.bytes != 0 && remainder != buffer.address_mod_64) {

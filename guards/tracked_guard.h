@@ -17,10 +17,11 @@ namespace steptape::guards {
 /// remainder, hooks, None or defined; and finds their memory, which may have moved.
 class TrackedGuard {
  public:
+  /// `position` is where the memory of a buffer belongs, `written` those that the plan writes;
   /// `snapshot` was taken right after `recording` was made; its tensors are those of
   /// `recording.tracked`, in order. Throws Error (internal) when they are not.
   TrackedGuard(const trace::Recording& recording, const std::vector<std::int64_t>& position,
-               const live::Snapshot& snapshot);
+               const std::vector<trace::BufferId>& written, const live::Snapshot& snapshot);
 
   Verdict check(std::span<void*> memory) const;
 
@@ -60,8 +61,6 @@ class TrackedGuard {
     TensorFacts::Weak tensor;
     TensorFacts::Expectation expected;
     bool is_gradient() const { return expected.is_gradient; }
-    /// Keeps the address in its hooks from being used again.
-    std::weak_ptr<const void> hooks;
   };
 
   Watched watch(const trace::Tracked& tracked, const live::TensorAt& at) const;

@@ -13,7 +13,7 @@ Hooks hooks_of(const c10::TensorImpl& tensor) {
   const torch::autograd::AutogradMeta* meta = autograd_meta_of(tensor);
   Hooks hooks;
   if (!has_hooks(meta)) return hooks;
-  hooks.list = meta->cpp_hooks_list_.get();
+  hooks.list = std::shared_ptr<const void>(meta->cpp_hooks_list_);
   if (meta->cpp_hooks_list_) {
     const auto& list = *meta->cpp_hooks_list_;
     hooks.places = list.size();
@@ -26,14 +26,16 @@ Hooks hooks_of(const c10::TensorImpl& tensor) {
   return hooks;
 }
 
-std::weak_ptr<const void> hooks_list_of(const c10::TensorImpl& tensor) {
-  const torch::autograd::AutogradMeta* meta = autograd_meta_of(tensor);
-  return meta == nullptr ? nullptr : std::shared_ptr<const void>(meta->cpp_hooks_list_);
+// lists are told by who owns them: the address of one that is gone may serve another
+bool operator==(const Hooks& a, const Hooks& b) {
+  return !a.list.owner_before(b.list) && !b.list.owner_before(a.list) && a.places == b.places &&
+         a.registered == b.registered && a.wrappers == b.wrappers &&
+         a.first_wrapper == b.first_wrapper && a.after_accumulate == b.after_accumulate;
 }
 
 std::string Hooks::text() const {
   // Python keeps its hooks behind one wrapper
-  const std::size_t count = list != nullptr ? registered : wrappers;
+  const std::size_t count = places != 0 ? registered : wrappers;
   std::string text = count == 0 ? "none" : c10::str(count, count == 1 ? " hook" : " hooks");
   if (after_accumulate != nullptr) text += count == 0 ? "" : " and ";
   if (after_accumulate == nullptr) return text;

@@ -12,21 +12,18 @@ namespace steptape::live {
 /// leaves its place empty and another takes a new one, so that places and hooks together tell which
 /// there are.
 struct Hooks {
-  const void* list = nullptr;              ///< where the C++ hooks are kept
+  std::weak_ptr<const void> list;          ///< where the C++ hooks are kept, if there are any
   std::size_t places = 0;                  ///< C++ hooks that were ever registered
   std::size_t registered = 0;              ///< C++ hooks that were not removed
   std::size_t wrappers = 0;                ///< C++ and Python hook containers
   const void* first_wrapper = nullptr;     ///< the first of them
   const void* after_accumulate = nullptr;  ///< the hook behind the accumulation
-  friend bool operator==(const Hooks&, const Hooks&) = default;
+  friend bool operator==(const Hooks& a, const Hooks& b);
 
   /// "none", "2 hooks and one behind the accumulation".
   std::string text() const;
 };
 
 Hooks hooks_of(const c10::TensorImpl& tensor);
-
-/// Keeps the address in Hooks::list from being used again.
-std::weak_ptr<const void> hooks_list_of(const c10::TensorImpl& tensor);
 
 }  // namespace steptape::live

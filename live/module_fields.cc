@@ -13,14 +13,11 @@ struct Opened {
 struct Parameters {};
 struct Buffers {};
 struct Children {};
-struct Training {};
 auto& open(Parameters, const torch::nn::Module& module);
 auto& open(Buffers, const torch::nn::Module& module);
 auto& open(Children, const torch::nn::Module& module);
-auto& open(Training, const torch::nn::Module& module);
 template struct Opened<Buffers, &torch::nn::Module::buffers_>;
 template struct Opened<Children, &torch::nn::Module::children_>;
-template struct Opened<Training, &torch::nn::Module::is_training_>;
 template struct Opened<Parameters, &torch::nn::Module::parameters_>;
 
 }  // namespace
@@ -30,6 +27,5 @@ const Tensors& buffers_of(const torch::nn::Module& module) { return open(Buffers
 const SubModules& sub_modules_of(const torch::nn::Module& module) {
   return open(Children{}, module);
 }
-const bool& training_flag_of(const torch::nn::Module& module) { return open(Training{}, module); }
 
 }  // namespace steptape::live

@@ -6,7 +6,7 @@
 #include <string>
 
 /// What is registered with a module, read in place. The accessors of torch::nn::Module copy names
-/// and handles, or are virtual.
+/// and handles.
 namespace steptape::live {
 
 using Tensors = torch::OrderedDict<std::string, at::Tensor>;
@@ -15,6 +15,5 @@ using SubModules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Mo
 const Tensors& parameters_of(const torch::nn::Module& module);
 const Tensors& buffers_of(const torch::nn::Module& module);
 const SubModules& sub_modules_of(const torch::nn::Module& module);
-const bool& training_flag_of(const torch::nn::Module& module);
 
 }  // namespace steptape::live

@@ -54,6 +54,7 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   const ExclusiveUse use(objects, name_, session_->objects.text());
   session_->started = true;
   const SessionState::Call call(*session_);
+  check_alive();  // the program's own functions have run
   verified_ = nullptr;
   to_put_back_ = nullptr;
   to_throw_.reset();
@@ -142,13 +143,13 @@ void StepLife::check_alive() {
 
 StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>& arguments,
                             const Eager& eager) {
-  const bool is_rebound = rebind(variant);
   if (!variant.trusted) {
     run_trial(variant, eager);
     return {true, std::nullopt};
   }
-  const bool is_due =
-      entry_.has_unseen_number || (is_rebound && std::has_single_bit(variant.rebinds));
+  // those who move memory every few calls have an audit ever more rarely
+  const bool is_due = entry_.has_unseen_number ||
+                      (!entry_.moved.empty() && std::has_single_bit(variant.rebinds + 1));
   const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
     run_audit(variant, eager);
@@ -157,6 +158,7 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
   try {
     variant.last_use = journal_.calls();
     Run outcome{true, replay(variant, arguments)};
+    note_moves(variant);
     variant.last_held = journal_.call();
     journal_.replayed();
     return outcome;
@@ -176,15 +178,12 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
   return {true, std::nullopt};
 }
 
-/// Whether tracked tensors lie elsewhere than in the run before. The plan takes the addresses that
-/// the guards found; those who move memory every few calls have an audit ever more rarely.
-bool StepLife::rebind(Variant& variant) {
-  if (entry_.moved.empty()) return false;
+/// The plan has run on the addresses that the guards found, which may be others than before.
+void StepLife::note_moves(Variant& variant) {
+  if (entry_.moved.empty()) return;
   variant.guards->forget_moves();
-  if (!variant.trusted) return false;
   ++variant.rebinds;
   journal_.rebound(variant, entry_.moved);
-  return true;
 }
 
 replayer::cpu::Outcome StepLife::execute(Variant& variant) {
@@ -280,6 +279,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
   } else {
     variant.trusted = true;
+    variant.guards->forget_moves();
     variant.guards->settle();
     variant.recording->standing = trace::Standing::kTrusted;
     probing_.succeed();
@@ -302,6 +302,7 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   }
   if (!verified.is_wrong()) {
     if (verified.skipped) return;
+    note_moves(variant);
     variant.guards->settle();
     note_verified(variant);
     return;

@@ -58,7 +58,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   };
   Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
   void check_alive();
-  bool rebind(Variant& variant);
+  void note_moves(Variant& variant);
   void note_change(Variant& variant, const replayer::cpu::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);

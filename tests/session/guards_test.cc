@@ -1,4 +1,6 @@
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_lazy_clone.h>
 #include <gtest/gtest.h>
 
 #include "tests/session/training.h"
@@ -46,6 +48,14 @@ class GuardsTest : public ::testing::Test {
     const std::uint64_t replayed = train_.stats().replayed;
     step_both(make_batches(1)[0]);
     EXPECT_EQ(train_.stats().replayed, replayed + 1) << train_.explain();
+  }
+
+  void expect_replay_or_audit() {
+    const Stats before = train_.stats();
+    step_both(make_batches(1)[0]);
+    const Stats after = train_.stats();
+    EXPECT_EQ(after.replayed + after.audits, before.replayed + before.audits + 1)
+        << train_.explain();
   }
 
   template <typename Change>
@@ -164,6 +174,23 @@ TEST_F(GuardsTest, AParameterThatMovedIsFollowed) {
   EXPECT_EQ(train_.stats().variants[0].rebinds, 1U);
 }
 
+TEST_F(GuardsTest, ALazyCloneKeepsWhatItWasMadeOf) {
+  const torch::NoGradGuard no_grad;
+  at::Tensor saved;
+  {
+    const at::AutoDispatchBelowAutograd below;
+    saved = at::_lazy_clone(taped_.model->fc1->weight);
+  }
+  const at::Tensor before = taped_.model->fc1->weight.detach().clone();
+  {
+    const at::AutoGradMode grad(true);
+    expect_mismatch("model.fc1.weight");
+    EXPECT_EQ(train_.stats().last_verdict.kind, GuardKind::kMemory);
+    expect_replay_or_audit();
+  }
+  EXPECT_TRUE(same_bits(saved, before));
+}
+
 TEST_F(GuardsTest, MemoryThatMovesInEachCallIsAuditedEverMoreRarely) {
   constexpr int kCalls = 20;
   const std::uint64_t replayed = train_.stats().replayed;
@@ -228,6 +255,63 @@ TEST(GuardsOnFactsTest, AHostArgumentIsGuardedByValue) {
   EXPECT_EQ(step.stats().replayed, 2U) << step.explain();
   EXPECT_TRUE(same_bits(step(x, 0.25), x * 0.25));
   EXPECT_EQ(step.stats().last_verdict.path, "inputs[1]");
+}
+
+/// A look into the optimizer's map may leave an empty entry, which eager SGD never reads.
+TEST(GuardsOnFactsTest, AnEmptyStateOfAnOptimizerIsNoticed) {
+  SgdTraining taped({}, torch::optim::SGDOptions(0.1));
+  Session session(quiet());
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  auto train = session.wrap(
+      "train", [&](const at::Tensor& x, const at::Tensor& y) { return taped.step(x, y); });
+  const Batch batch = make_batches(1)[0];
+  for (int i = 0; i < 6; ++i) train(batch.images, batch.labels);
+  ASSERT_GE(train.stats().replayed, 1U) << train.explain();
+  EXPECT_EQ(taped.optimizer.state()[taped.model->fc1->weight.unsafeGetTensorImpl()], nullptr);
+  train(batch.images, batch.labels);
+  EXPECT_EQ(train.stats().last_verdict.text(), "optimizer.state[model.fc1.weight]: none → a state");
+  const std::uint64_t replayed = train.stats().replayed;
+  for (int i = 0; i < 6; ++i) train(batch.images, batch.labels);
+  EXPECT_GT(train.stats().replayed, replayed) << train.explain();
+}
+
+/// A declared function may end what the step needs.
+TEST(GuardsOnFactsTest, AModelThatDiesInADeclaredFunctionIsAnError) {
+  auto model = std::make_shared<NetImpl>();
+  bool ends = false;
+  Session session(quiet());
+  session.track("model", model);
+  session.guard("ends", [&] {
+    if (ends) model = nullptr;
+    return 0;
+  });
+  auto step =
+      session.wrap("forward", [&](const at::Tensor& x) { return model->forward(x).detach(); });
+  for (int i = 0; i < 6; ++i) step(at::rand({4, 64}));
+  ends = true;
+  EXPECT_THROW(step(at::rand({4, 64})), Error);
+}
+
+/// A module class may answer for its training flag in another way than by the flag.
+struct FrozenNormImpl : torch::nn::BatchNorm1dImpl {
+  using torch::nn::BatchNorm1dImpl::BatchNorm1dImpl;
+  bool is_training() const noexcept override {
+    return !is_frozen && BatchNorm1dImpl::is_training();
+  }
+  bool is_frozen = false;
+};
+
+TEST(GuardsOnFactsTest, AnOverriddenTrainingFlagIsAsked) {
+  auto norm = std::make_shared<FrozenNormImpl>(torch::nn::BatchNormOptions(4));
+  Session session(quiet());
+  session.track("norm", norm);
+  auto step =
+      session.wrap("forward", [&](const at::Tensor& x) { return norm->forward(x).detach(); });
+  for (int i = 0; i < 6; ++i) step(at::rand({8, 4}));
+  ASSERT_GE(step.stats().replayed, 1U) << step.explain();
+  norm->is_frozen = true;
+  step(at::rand({8, 4}));
+  EXPECT_EQ(step.stats().last_verdict.text(), "norm.training: true → false");
 }
 
 TEST(GuardsOnFactsTest, ExplainSaysWhatTellsVariantsApart) {

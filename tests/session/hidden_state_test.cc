@@ -32,6 +32,7 @@ TEST_F(HiddenStateTest, EndsThePlanWhenItDies) {
   step();
   EXPECT_EQ(step.stats().last_verdict.path, "optimizer.<unnamed 1>") << step.explain();
   EXPECT_EQ(step.stats().last_verdict.expected, "alive");
+  EXPECT_EQ(step.stats().last_verdict.kind, GuardKind::kAlive);
   EXPECT_TRUE(same_bits(model_->fc1->weight.detach(), expected));
 }
 
