@@ -20,8 +20,7 @@ trace::Index leaf_of(const trace::Recording& recording, const std::string& path)
 ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Objects& objects,
                            const live::Snapshot& snapshot) {
   const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {
-    const std::int64_t at = snapshot.find(tensor);
-    return at < 0 ? std::string() : snapshot.tensors[static_cast<std::size_t>(at)].path;
+    return snapshot.path_of(tensor);
   };
   for (const auto& [name, object] : objects.foreign()) {
     Watched watched{name, object->watch(path_of), {}, {}};

@@ -148,17 +148,13 @@ Verdict GuardSet::check_outside(std::span<void*> memory) const {
     }
     // alive at this moment, on a thread that runs no one else's code until the replay is over
     const c10::StorageImpl* storage = outside.tensor.storage._unsafe_get_target();
-    if (storage->nbytes() < outside.buffer->bytes) {
-      return failed(GuardKind::kMemory, outside.tensor.path + ".nbytes",
-                    static_cast<std::int64_t>(outside.buffer->bytes),
-                    static_cast<std::int64_t>(storage->nbytes()));
+    const std::string& path = outside.tensor.path;
+    if (Verdict verdict = bytes_mismatch(path, *outside.buffer, *storage); !verdict) {
+      return verdict;
     }
     auto* address = const_cast<void*>(storage->data());
-    const auto remainder =
-        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
-    if (outside.buffer->bytes != 0 && remainder != outside.buffer->address_mod_64) {
-      return failed(GuardKind::kAlignment, outside.tensor.path + ".data_ptr modulo 64",
-                    outside.buffer->address_mod_64, remainder);
+    if (Verdict verdict = alignment_mismatch(path, *outside.buffer, address); !verdict) {
+      return verdict;
     }
     memory[outside.position] = address;
   }

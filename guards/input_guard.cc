@@ -118,9 +118,8 @@ Verdict InputGuard::place_tensor(const TensorInput& input, const at::Tensor& ten
     return failed(kMemory, expected.path + ".data_ptr",
                   "within the memory of " + input.buffer->path, "elsewhere");
   }
-  if (input.buffer->bytes != 0 && first % 64 != input.buffer->address_mod_64) {
-    return failed(kAlignment, expected.path + ".data_ptr modulo 64", input.buffer->address_mod_64,
-                  static_cast<std::int64_t>(first % 64));
+  if (Verdict verdict = alignment_mismatch(expected.path, *input.buffer, address); !verdict) {
+    return verdict;
   }
   slot = address;
   return {};

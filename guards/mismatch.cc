@@ -73,4 +73,35 @@ Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected
   return {};
 }
 
+Verdict offset_mismatch(const std::string& path, const trace::Tensor& expected,
+                        const at::Tensor& tensor) {
+  if (tensor.storage_offset() == expected.offset) return {};
+  return failed(kOffset, path + ".storage_offset", expected.offset, tensor.storage_offset());
+}
+
+Verdict bytes_mismatch(const std::string& path, const trace::Buffer& buffer,
+                       const c10::StorageImpl& storage) {
+  if (storage.nbytes() >= buffer.bytes) return {};
+  return failed(kMemory, path + ".storage().nbytes", static_cast<std::int64_t>(buffer.bytes),
+                static_cast<std::int64_t>(storage.nbytes()));
+}
+
+Verdict alignment_mismatch(const std::string& path, const trace::Buffer& buffer,
+                           const void* address) {
+  const auto remainder = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
+  if (buffer.bytes == 0 || remainder == buffer.address_mod_64) return {};
+  return failed(kAlignment, path + ".data_ptr modulo 64", buffer.address_mod_64, remainder);
+}
+
+Verdict result_mismatch(const std::string& path, const trace::Tensor& expected,
+                        const trace::Buffer& buffer, const at::Tensor& result) {
+  if (Verdict verdict = geometry_mismatch(path, expected, buffer.device, result); !verdict) {
+    return verdict;
+  }
+  if (Verdict verdict = offset_mismatch(path, expected, result); !verdict) return verdict;
+  const c10::StorageImpl& storage = *result.storage().unsafeGetStorageImpl();
+  if (Verdict verdict = bytes_mismatch(path, buffer, storage); !verdict) return verdict;
+  return failed(kMemory, path, "memory of its own", "that of another");
+}
+
 }  // namespace steptape::guards

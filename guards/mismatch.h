@@ -20,8 +20,20 @@ Verdict failed_flag(GuardKind kind, std::string path, bool expected);
 /// dtype, dimensions, sizes, strides, conj and neg; the offset is the caller's matter.
 Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected,
                           const trace::Device& device, const at::Tensor& tensor);
-
-/// Whether `tensor` has it: loads and compares alone.
+/// Whether `tensor` has the geometry: loads and compares alone.
 bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::ScalarType dtype);
+
+/// The same of the offset, and of the bytes of its memory: as many as `buffer` has, or more.
+Verdict offset_mismatch(const std::string& path, const trace::Tensor& expected,
+                        const at::Tensor& tensor);
+Verdict bytes_mismatch(const std::string& path, const trace::Buffer& buffer,
+                       const c10::StorageImpl& storage);
+/// Whether memory at `address` may stand where `buffer` lay: ops pick other kernels by alignment.
+Verdict alignment_mismatch(const std::string& path, const trace::Buffer& buffer,
+                           const void* address);
+/// Of a tensor that an op has just made: the first of these respects but the alignment, or that its
+/// memory is not its own.
+Verdict result_mismatch(const std::string& path, const trace::Tensor& expected,
+                        const trace::Buffer& buffer, const at::Tensor& result);
 
 }  // namespace steptape::guards

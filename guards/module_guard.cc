@@ -1,12 +1,9 @@
 #include "guards/module_guard.h"
 
 #include <algorithm>
-#include <cstring>
-#include <span>
 
 #include "guards/mismatch.h"
 #include "trace/path.h"
-#include "trace/text.h"
 
 namespace steptape::guards {
 namespace {
@@ -49,11 +46,7 @@ ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
               .first = registered_.size(),
               .buffers_at = 0,
               .children_at = 0,
-              .last = 0,
-              .options_at = options_.size(),
-              .options_end = 0,
-              .bytes_at = stretches_.size(),
-              .bytes_end = 0};
+              .last = 0};
     if (!node.parameters->is_empty()) node.first_parameter = &*node.parameters->begin();
     note(*node.parameters);
     node.buffers_at = registered_.size();
@@ -61,7 +54,7 @@ ModuleGuard::ModuleGuard(const live::Snapshot& snapshot) {
     node.children_at = registered_.size();
     note(*node.children);
     node.last = registered_.size();
-    note_options(*at.module, node);
+    options_.add(*at.module);
     nodes_.push_back(std::move(node));
   }
 }
@@ -73,41 +66,28 @@ void ModuleGuard::note(const Dict& dict) {
   }
 }
 
-void ModuleGuard::note_options(const torch::nn::Module& module, Node& node) {
-  for (live::ModuleOption& option : live::module_options(module)) {
-    for (const std::span<const std::byte> bytes : option.bytes) {
-      const bool is_next = stretches_.size() > node.bytes_at &&
-                           stretches_.back().live + stretches_.back().bytes == bytes.data();
-      if (!is_next) stretches_.push_back({bytes.data(), 0, bytes_.size()});
-      stretches_.back().bytes += bytes.size();
-      bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    }
-    trace::Value expected = option.read(option.object);
-    options_.push_back({std::move(option), std::move(expected)});
-  }
-  node.options_end = options_.size();
-  node.bytes_end = stretches_.size();
-}
-
 Verdict ModuleGuard::check() const {
   for (std::size_t k = 0; k < nodes_.size(); ++k) {
-    fetch(nodes_[std::min(k + kAhead, nodes_.size() - 1)]);
+    fetch(std::min(k + kAhead, nodes_.size() - 1));
     if (!holds(nodes_[k])) return changed(nodes_[k]);
+    if (options_.holds(k)) continue;
+    if (Verdict verdict = options_.check(k, nodes_[k].path); !verdict) return verdict;
   }
   return {};
 }
 
 /// Where a module was is no more than an address: it may be gone.
-void ModuleGuard::fetch(const Node& node) const {
+void ModuleGuard::fetch(std::size_t k) const {
+  const Node& node = nodes_[k];
   __builtin_prefetch(node.module);
   __builtin_prefetch(node.parameters);
   __builtin_prefetch(reinterpret_cast<const char*>(node.parameters) + kLine);
   __builtin_prefetch(node.first_parameter);
-  if (node.bytes_at != node.bytes_end) __builtin_prefetch(stretches_[node.bytes_at].live);
+  if (const void* option = options_.first(k)) __builtin_prefetch(option);
 }
 
 inline bool ModuleGuard::holds(const Node& node) const {
-  return node.module->is_training() == node.training && has_options(node) &&
+  return node.module->is_training() == node.training &&
          holds(*node.parameters, node.first, node.buffers_at) &&
          holds(*node.buffers, node.buffers_at, node.children_at) &&
          holds(*node.children, node.children_at, node.last);
@@ -131,7 +111,6 @@ Verdict ModuleGuard::changed(const Node& node) const {
   if (node.module->is_training() != node.training) {
     return failed_flag(GuardKind::kTraining, node.path + ".training", node.training);
   }
-  if (!has_options(node)) return changed_option(node);
   if (!holds(*node.parameters, node.first, node.buffers_at)) {
     return changed(GuardKind::kParameters, node, *node.parameters, node.first, node.buffers_at);
   }
@@ -140,34 +119,6 @@ Verdict ModuleGuard::changed(const Node& node) const {
                    node.children_at);
   }
   return changed(GuardKind::kSubModules, node, *node.children, node.children_at, node.last);
-}
-
-/// In order: what an option points to is there as long as its own bytes are the same.
-bool ModuleGuard::has_options(const Node& node) const {
-  for (std::size_t k = node.bytes_at; k < node.bytes_end; ++k) {
-    const Stretch& stretch = stretches_[k];
-    if (std::memcmp(stretch.live, bytes_.data() + stretch.expected, stretch.bytes) != 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
-Verdict ModuleGuard::changed_option(const Node& node) const {
-  std::size_t at = stretches_[node.bytes_at].expected;
-  for (std::size_t k = node.options_at; k < node.options_end; ++k) {
-    const auto& [option, expected] = options_[k];
-    for (const std::span<const std::byte> bytes : option.bytes) {
-      const bool is_same = std::memcmp(bytes.data(), bytes_.data() + at, bytes.size()) == 0;
-      at += bytes.size();
-      if (is_same) continue;
-      const std::string was = trace::words_of(expected);
-      const std::string is = trace::words_of(option.read(option.object));
-      return failed(GuardKind::kModuleOption, node.path + "." + option.name, was,
-                    is == was ? "another" : is);
-    }
-  }
-  return failed(GuardKind::kModuleOption, node.path, "its options", "others");
 }
 
 template <typename Dict>

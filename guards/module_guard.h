@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "guards/option_guard.h"
 #include "live/module_fields.h"
-#include "live/module_options.h"
 #include "live/objects.h"
 #include "steptape/verdict.h"
 
@@ -39,18 +39,6 @@ class ModuleGuard {
     const void* first_parameter;  ///< where it stood among the registered ones, to be fetched ahead
     /// In `registered_`: parameters, then buffers, then sub-modules.
     std::size_t first, buffers_at, children_at, last;
-    std::size_t options_at, options_end;  ///< in `options_`
-    std::size_t bytes_at, bytes_end;      ///< in `stretches_`
-  };
-  struct Option {
-    live::ModuleOption live;
-    trace::Value expected;
-  };
-  /// Bytes of one option, or of several that lie behind each other.
-  struct Stretch {
-    const std::byte* live;
-    std::size_t bytes;
-    std::size_t expected;  ///< where they begin in `bytes_`
   };
 
   template <typename Dict>
@@ -61,20 +49,16 @@ class ModuleGuard {
   template <typename Dict>
   Verdict changed(GuardKind kind, const Node& node, const Dict& dict, std::size_t first,
                   std::size_t last) const;
-  void note_options(const torch::nn::Module& module, Node& node);
-  void fetch(const Node& node) const;
+  void fetch(std::size_t k) const;
+  /// Training flag and registered objects.
   bool holds(const Node& node) const;
   /// Of a node that does not hold.
   Verdict changed(const Node& node) const;
-  bool has_options(const Node& node) const;
-  Verdict changed_option(const Node& node) const;
 
   /// Parents before children, so that a child's address is known to be good before it is looked at.
   std::vector<Node> nodes_;
   std::vector<Registered> registered_;
-  std::vector<Option> options_;
-  std::vector<Stretch> stretches_;
-  std::vector<std::byte> bytes_;  ///< as they were
+  OptionGuard options_;  ///< of each node
 };
 
 }  // namespace steptape::guards

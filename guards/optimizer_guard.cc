@@ -118,9 +118,7 @@ OptimizerGuard::Watched OptimizerGuard::watch(const Recorded& recorded, const st
     if (group.fields.empty()) group.literals = live::hyperparameters_of(groups[g], watched.type);
     watched.groups.push_back(std::move(group));
     for (const at::Tensor& parameter : groups[g].params()) {
-      const std::int64_t at = snapshot.find(parameter);
-      const std::string name = at < 0 ? "?" : snapshot.tensors[static_cast<std::size_t>(at)].path;
-      watched.parameters.emplace(parameter.unsafeGetTensorImpl(), name);
+      watched.parameters.emplace(parameter.unsafeGetTensorImpl(), snapshot.path_of(parameter));
     }
   }
   for (const auto& [key, object] : optimizer.state()) {
@@ -200,10 +198,11 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
                   "the parameters it held when it was recorded", "others");
   }
   std::array<double, kMostNumbers> values{};
-  if (!read_numbers(group, now, values)) {
+  const auto other_class = [&group] {
     return failed(GuardKind::kHyperparameter, group.path, "options of the class they had",
                   "of another");
-  }
+  };
+  if (!read_numbers(group, now, values)) return other_class();
   if (Verdict verdict = group.numbers.check(values, entry); !verdict) return verdict;
   if (group.literals.empty()) return {};
   const std::vector<trace::NamedValue> found = live::hyperparameters_of(now, watched.type);
@@ -213,9 +212,7 @@ Verdict OptimizerGuard::check_group(const Watched& watched, const Group& group,
     return failed(GuardKind::kHyperparameter, group.path + "." + expected.name,
                   trace::words_of(expected.value), trace::words_of(found[i].value));
   }
-  if (found.size() == group.literals.size()) return {};
-  return failed(GuardKind::kHyperparameter, group.path, "options of the class they had",
-                "of another");
+  return found.size() == group.literals.size() ? Verdict() : other_class();
 }
 
 /// Whether the map holds the objects that it held before, in the same places. Walks it as it lies:
@@ -326,8 +323,8 @@ std::vector<std::int64_t> OptimizerGuard::counters() const {
     for (const State& state : watched.states) {
       if (state.advance == 0) continue;
       const auto found = table.find(const_cast<void*>(state.key));
-      const std::int64_t* counter =
-          found == table.end() ? nullptr : live::step_counter(*found->second);
+      const bool is_there = found != table.end() && found->second != nullptr;
+      const std::int64_t* counter = is_there ? live::step_counter(*found->second) : nullptr;
       counters.push_back(counter == nullptr ? 0 : *counter);
     }
   }

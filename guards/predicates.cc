@@ -30,11 +30,16 @@ Verdict check_predicates(const trace::Recording& recording, std::span<const doub
     if (waits_for_read(recording, formula)) continue;
     const double value = trace::evaluate(formula, leaves);
     if ((value != 0) == predicate.is_nonzero) continue;
-    return failed(GuardKind::kPredicate, text_of(formula, recording.leaves),
-                  predicate.is_nonzero ? "not zero" : "zero",
-                  trace::words_of({trace::Real{value}}));
+    return predicate_mismatch(recording, predicate, value);
   }
   return {};
+}
+
+Verdict predicate_mismatch(const trace::Recording& recording, const trace::Predicate& predicate,
+                           double value) {
+  return failed(GuardKind::kPredicate,
+                text_of(recording.formulas[predicate.formula], recording.leaves),
+                predicate.is_nonzero ? "not zero" : "zero", trace::words_of({trace::Real{value}}));
 }
 
 }  // namespace steptape::guards

@@ -134,9 +134,8 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   if (!has_geometry(tensor, *expected.geometry, dtype) || !tensor.device().is_cpu()) {
     return geometry_mismatch(watched.path, *expected.geometry, expected.buffer->device, tensor);
   }
-  if (tensor.storage_offset() != expected.geometry->offset) {
-    return failed(GuardKind::kOffset, watched.path + ".storage_offset", expected.geometry->offset,
-                  tensor.storage_offset());
+  if (Verdict verdict = offset_mismatch(watched.path, *expected.geometry, tensor); !verdict) {
+    return verdict;
   }
   if (tensor.requires_grad() != expected.requires_grad) {
     return failed_flag(GuardKind::kRequiresGrad, watched.path + ".requires_grad",
@@ -150,18 +149,12 @@ Verdict TrackedGuard::check_memory(const Watched& watched, const at::Tensor& ten
   const trace::Buffer& buffer = *watched.expected.buffer;
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   auto* address = const_cast<void*>(storage->data());
-  if (storage->nbytes() < buffer.bytes) {
-    return failed(GuardKind::kMemory, watched.path + ".storage().nbytes",
-                  static_cast<std::int64_t>(buffer.bytes),
-                  static_cast<std::int64_t>(storage->nbytes()));
-  }
+  if (Verdict verdict = bytes_mismatch(watched.path, buffer, *storage); !verdict) return verdict;
   if (watched.expected.is_written && live::is_lazily_shared(*storage)) {
     return failed(GuardKind::kMemory, watched.path, "memory of its own", "that of a lazy clone");
   }
-  const auto remainder = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);
-  if (buffer.bytes != 0 && remainder != buffer.address_mod_64) {
-    return failed(GuardKind::kAlignment, watched.path + ".data_ptr modulo 64",
-                  buffer.address_mod_64, remainder);
+  if (Verdict verdict = alignment_mismatch(watched.path, buffer, address); !verdict) {
+    return verdict;
   }
   void*& slot = memory[static_cast<std::size_t>(watched.expected.position)];
   if (slot != nullptr && slot != address && buffer.bytes != 0) {

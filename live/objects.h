@@ -51,6 +51,8 @@ struct Snapshot {
 
   /// Position in `tensors` of what `tensor` is (same TensorImpl), or -1.
   std::int64_t find(const at::Tensor& tensor) const;
+  /// Its path; empty for a tensor that is not among them.
+  std::string path_of(const at::Tensor& tensor) const;
 };
 
 /// Module, optimizers, tensors and generators by the names the user gave them. A module held by a

@@ -146,18 +146,11 @@ class SnapshotBuilder {
       trace::ParameterGroup& description = layout.groups.emplace_back();
       description.hyperparameters = hyperparameters_of(group, layout.type);
       for (const at::Tensor& parameter : group.params()) {
-        const auto position = snapshot_.find(parameter);
-        description.parameters.push_back(position < 0 ? std::string()
-                                                      : snapshot_.tensors[position].path);
+        description.parameters.push_back(snapshot_.path_of(parameter));
         add_state(layout, description.parameters.back(), optimizer, parameter);
       }
     }
     snapshot_.optimizers.push_back(std::move(layout));
-  }
-
-  std::string path_of(const at::Tensor& tensor) const {
-    const auto position = snapshot_.find(tensor);
-    return position < 0 ? std::string() : snapshot_.tensors[position].path;
   }
 
   void add_layout(const std::string& path, const ForeignOptimizer& optimizer,
@@ -168,12 +161,12 @@ class SnapshotBuilder {
       trace::ParameterGroup& description = layout.groups.emplace_back();
       description.hyperparameters = std::move(groups[g].hyperparameters);
       for (const at::Tensor& parameter : groups[g].parameters) {
-        description.parameters.push_back(path_of(parameter));
+        description.parameters.push_back(snapshot_.path_of(parameter));
       }
       add_all(trace::group_path(path, g), trace::Role::kOptimizerState, groups[g].tensors);
     }
     for (ForeignOptimizer::State& item : optimizer.state()) {
-      layout.state.push_back({path_of(item.parameter), item.key, {}});
+      layout.state.push_back({snapshot_.path_of(item.parameter), item.key, {}});
       add_item(layout, std::move(item.value));
     }
     snapshot_.optimizers.push_back(std::move(layout));
@@ -245,6 +238,11 @@ std::int64_t Snapshot::find(const at::Tensor& tensor) const {
   if (!tensor.defined()) return -1;
   const auto found = positions.find(tensor.unsafeGetTensorImpl());
   return found == positions.end() ? -1 : static_cast<std::int64_t>(found->second);
+}
+
+std::string Snapshot::path_of(const at::Tensor& tensor) const {
+  const std::int64_t position = find(tensor);
+  return position < 0 ? "" : tensors[static_cast<std::size_t>(position)].path;
 }
 
 Snapshot Objects::snapshot() const {

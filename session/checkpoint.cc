@@ -28,9 +28,8 @@ void for_each_counter(const live::Objects& objects, const live::Snapshot& snapsh
     for (const live::ForeignOptimizer::State& state : optimizer->state()) {
       const auto* value = std::get_if<trace::Value>(&state.value);
       const auto* counter = value == nullptr ? nullptr : std::get_if<std::int64_t>(&value->data);
-      const std::int64_t at = counter == nullptr ? -1 : snapshot.find(state.parameter);
-      if (at < 0) continue;
-      const std::string& parameter = snapshot.tensors[static_cast<std::size_t>(at)].path;
+      const std::string parameter = counter == nullptr ? "" : snapshot.path_of(state.parameter);
+      if (parameter.empty()) continue;
       std::int64_t now = *counter;
       visit(trace::state_path(path, parameter) + "." + state.key, now);
       if (now != *counter) optimizer->set_counter(state.parameter, state.key, now);
@@ -40,7 +39,7 @@ void for_each_counter(const live::Objects& objects, const live::Snapshot& snapsh
     for (const auto& [key, state] : optimizer->state()) {
       const auto parameter = snapshot.positions.find(static_cast<const c10::TensorImpl*>(key));
       if (parameter == snapshot.positions.end()) continue;
-      if (std::int64_t* counter = live::step_counter(*state)) {
+      if (std::int64_t* counter = state == nullptr ? nullptr : live::step_counter(*state)) {
         visit(trace::state_path(path, snapshot.tensors[parameter->second].path), *counter);
       }
     }

@@ -112,7 +112,8 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
                                                   const Eager& eager) {
   misfits_.begin(journal_.begin_call());
   Variants::Tried tried;
-  while (Variant* variant =
+  // the step's own function may call the step: it drops what it will, and this one lives on
+  while (const std::shared_ptr<Variant> variant =
              variants_.find(arguments, declared, tried, journal_.calls(), entry_, misfits_)) {
     Run outcome = run(*variant, arguments, eager);
     if (outcome.is_done) {
@@ -226,9 +227,7 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
 
 // The run was undone: the program took another way.
 void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& changed) {
-  const bool is_shape = changed.code == RefusalCode::kDataDependentShape;
-  misfits_.add(variant, {"op", "as in the recording", changed.what(),
-                         is_shape ? GuardKind::kRunShape : GuardKind::kHostRead});
+  misfits_.add(variant, changed.verdict);
   journal_.did_not_fit(misfits_.all());
   if (!variants_.note_change(variant)) return;
   drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
@@ -440,7 +439,7 @@ void StepLife::drop(const Variant& variant, Refusal refusal) {
 }
 
 void StepLife::drop_long_unused() {
-  const std::unique_ptr<Variant> dropped = variants_.drop_long_unused(journal_.calls());
+  const std::shared_ptr<Variant> dropped = variants_.drop_long_unused(journal_.calls());
   if (dropped == nullptr) return;
   journal_.dropped(*dropped,
                    "unused for " + std::to_string(journal_.calls() - dropped->last_use) + " calls");

@@ -11,18 +11,18 @@ namespace steptape::session {
 namespace {
 
 bool is_among(const Variants::Tried& tried, const Variant& variant) {
-  return std::ranges::find(tried, &variant) != tried.end();
+  return std::ranges::find(tried, &variant, &std::shared_ptr<const Variant>::get) != tried.end();
 }
 
 }  // namespace
 
-Variant* Variants::find(const std::vector<live::Argument>& arguments,
-                        const guards::Declared& declared, const Tried& tried, std::uint64_t now,
-                        guards::Entry& entry, Misfits& misfits) {
+std::shared_ptr<Variant> Variants::find(const std::vector<live::Argument>& arguments,
+                                        const guards::Declared& declared, const Tried& tried,
+                                        std::uint64_t now, guards::Entry& entry, Misfits& misfits) {
   for (const auto& variant : variants_) {
     if (is_among(tried, *variant) || now < variant->resumes_at) continue;
     Verdict found = variant->guards->check(arguments, declared, entry);
-    if (found) return variant.get();
+    if (found) return variant;
     misfits.add(*variant, std::move(found));
   }
   return nullptr;
@@ -61,12 +61,12 @@ bool Variants::note_change(Variant& variant) {
   return false;
 }
 
-std::unique_ptr<Variant> Variants::drop_long_unused(std::uint64_t now) {
+std::shared_ptr<Variant> Variants::drop_long_unused(std::uint64_t now) {
   constexpr std::uint64_t kLong = 64;
   const auto oldest = std::ranges::min_element(
       variants_, {}, [](const auto& variant) { return variant->last_use; });
   if (oldest == variants_.end() || (*oldest)->last_use + kLong >= now) return nullptr;
-  std::unique_ptr<Variant> dropped = std::move(*oldest);
+  std::shared_ptr<Variant> dropped = std::move(*oldest);
   variants_.erase(oldest);
   return dropped;
 }

@@ -15,12 +15,14 @@ namespace steptape::session {
 /// may try. Calls are counted: `now` is how many calls of the step there were.
 class Variants {
  public:
-  using Tried = std::vector<const Variant*>;
+  /// They live on in a call that drops them.
+  using Tried = std::vector<std::shared_ptr<const Variant>>;
 
   /// One whose guards hold and that was not `tried` in this call; null when there is none. Adds why
   /// the others do not fit to `misfits`.
-  Variant* find(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
-                const Tried& tried, std::uint64_t now, guards::Entry& entry, Misfits& misfits);
+  std::shared_ptr<Variant> find(const std::vector<live::Argument>& arguments,
+                                const guards::Declared& declared, const Tried& tried,
+                                std::uint64_t now, guards::Entry& entry, Misfits& misfits);
 
   /// Another variant did what these were undone for: those that take turns by what the step reads
   /// are undone for each other, and that is well.
@@ -37,9 +39,9 @@ class Variants {
   /// Drops the one that was unused for longest, if that is long: a step of a model whose state was
   /// replaced, or whose shapes moved on, leaves variants behind that no call will fit again.
   /// Returns it, or null.
-  std::unique_ptr<Variant> drop_long_unused(std::uint64_t now);
+  std::shared_ptr<Variant> drop_long_unused(std::uint64_t now);
 
-  void add(std::unique_ptr<Variant> variant) { variants_.push_back(std::move(variant)); }
+  void add(std::shared_ptr<Variant> variant) { variants_.push_back(std::move(variant)); }
   void drop(const Variant& variant);
   void clear() { variants_.clear(); }
 
@@ -48,7 +50,7 @@ class Variants {
   auto end() const { return variants_.end(); }
 
  private:
-  std::vector<std::unique_ptr<Variant>> variants_;
+  std::vector<std::shared_ptr<Variant>> variants_;
 };
 
 }  // namespace steptape::session

@@ -4,8 +4,8 @@
 
 #include "tools/module_tree.h"
 #include "tools/output.h"
-#include "tools/summary.h"
 #include "trace/path.h"
+#include "trace/text.h"
 
 namespace steptape::tools {
 namespace {
@@ -68,7 +68,7 @@ class Tree {
     if (!module.options.empty()) {
       std::vector<std::string> options;
       for (const trace::NamedValue& option : module.options) {
-        options.push_back(shown(option.name) + "=" + shown(plain_value(option.value)));
+        options.push_back(shown(option.name) + "=" + shown(trace::words_of(option.value)));
       }
       out_.list(head("options"), options);
     }
@@ -106,7 +106,7 @@ Json node_json(const ModuleNode& node) {
   const trace::Module& module = *node.module;
   Json options = Json::object();
   for (const trace::NamedValue& option : module.options) {
-    options[option.name] = plain_value(option.value);
+    options[option.name] = trace::words_of(option.value);
   }
   Json calls = Json::array();
   for (const ModuleCall& call : node.calls) {

@@ -5,9 +5,9 @@
 
 #include "tools/output.h"
 #include "tools/state_table.h"
-#include "tools/summary.h"
 #include "trace/layout.h"
 #include "trace/numbers.h"
+#include "trace/text.h"
 
 namespace steptape::tools {
 namespace {
@@ -77,13 +77,13 @@ void put_group(Lines& out, const trace::ParameterGroup& group, std::size_t posit
   for (const auto& [name, value] : hyperparameters) {
     widest_name = std::max(widest_name, shown(name).size());
     const bool is_real = std::holds_alternative<trace::Real>(value->data);
-    if (is_real) widest_value = std::max(widest_value, plain_value(*value).size());
+    if (is_real) widest_value = std::max(widest_value, trace::words_of(*value).size());
   }
   for (const auto& [name, value] : hyperparameters) {
     const std::string bits = bits_of(*value);
     out.line("    {:<{}}  {:<7}  {}", shown(name), widest_name, type_of(*value),
-             bits.empty() ? shown(plain_value(*value))
-                          : fmt::format("{:<{}}  {}", plain_value(*value), widest_value, bits));
+             bits.empty() ? shown(trace::words_of(*value))
+                          : fmt::format("{:<{}}  {}", trace::words_of(*value), widest_value, bits));
   }
 }
 
@@ -91,7 +91,7 @@ std::string item_words(const trace::Recording& recording, const StateItem& item)
   if (item.value == nullptr) return "missing";
   const auto* tensor = std::get_if<trace::TensorRef>(&item.value->data);
   if (tensor != nullptr) return geometry_of(recording, tensor->id);
-  return fmt::format("{} {}", type_of(*item.value), shown(plain_value(*item.value)));
+  return fmt::format("{} {}", type_of(*item.value), shown(trace::words_of(*item.value)));
 }
 
 void put_parameters(Lines& out, const trace::Recording& recording,
@@ -114,7 +114,7 @@ Json group_json(const trace::ParameterGroup& group) {
     const std::string bits = bits_of(*value);
     hyperparameters.push_back({{"name", name},
                                {"type", type_of(*value)},
-                               {"value", plain_value(*value)},
+                               {"value", trace::words_of(*value)},
                                {"bits", bits.empty() ? Json() : Json(bits)}});
   }
   return {{"hyperparameters", hyperparameters}, {"parameters", group.parameters}};
@@ -126,7 +126,7 @@ Json item_json(const trace::Recording& recording, const StateItem& item) {
   if (const auto* tensor = std::get_if<trace::TensorRef>(&item.value->data)) {
     json["tensor"] = geometry_json(recording, tensor->id);
   } else {
-    json["value"] = plain_value(*item.value);
+    json["value"] = trace::words_of(*item.value);
   }
   return json;
 }

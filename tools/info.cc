@@ -8,6 +8,7 @@
 #include "tools/open_trace.h"
 #include "tools/output.h"
 #include "tools/summary.h"
+#include "trace/text.h"
 
 namespace steptape::tools {
 namespace {
@@ -48,7 +49,7 @@ void show_optimizer(const trace::OptimizerLayout& optimizer) {
     std::string words;
     for (const trace::NamedValue& named : group.hyperparameters) {
       words += fmt::format("{}{}={}", words.empty() ? "" : " ", shown(named.name),
-                           plain_value(named.value));
+                           trace::words_of(named.value));
     }
     line("      {}: {}", count_of(group.parameters.size(), "parameter"), words);
   }

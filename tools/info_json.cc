@@ -1,6 +1,7 @@
 #include "tools/info_json.h"
 
 #include "tools/summary.h"
+#include "trace/text.h"
 
 namespace steptape::tools {
 namespace {
@@ -34,7 +35,7 @@ Json optimizers_json(const trace::Recording& recording) {
     for (const trace::ParameterGroup& group : optimizer.groups) {
       Json hyperparameters = Json::object();
       for (const trace::NamedValue& named : group.hyperparameters) {
-        hyperparameters[named.name] = plain_value(named.value);
+        hyperparameters[named.name] = trace::words_of(named.value);
       }
       groups.push_back({{"parameters", group.parameters}, {"hyperparameters", hyperparameters}});
     }

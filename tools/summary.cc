@@ -1,10 +1,6 @@
 #include "tools/summary.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-
-#include "trace/text.h"
 
 namespace steptape::tools {
 namespace {
@@ -77,13 +73,6 @@ std::uint64_t bytes_of_state(const trace::Trace& trace) {
     if (saved.content) bytes += saved.content->size();
   }
   return bytes;
-}
-
-std::string plain_value(const trace::Value& value) {
-  if (const auto* real = std::get_if<trace::Real>(&value.data)) {
-    return fmt::format("{}", real->value);
-  }
-  return trace::print_value(value);
 }
 
 }  // namespace steptape::tools

@@ -37,7 +37,5 @@ struct Summary {
 /// The summary refers to `recording`, which must outlive it.
 Summary summarize(const trace::Recording& recording);
 std::uint64_t bytes_of_state(const trace::Trace& trace);
-/// As a person writes it: reals in decimal.
-std::string plain_value(const trace::Value& value);
 
 }  // namespace steptape::tools

@@ -87,8 +87,7 @@ std::vector<Guard> guards_of(const Recording& recording) {
   add_optimizers(list, recording);
   list.append(std::move(tracked));
   add_predicates(list, recording);
-  add_outside(list, recording);
-  add_overlap(list, recording);
+  add_memory(list, recording);
   add_reads(list, recording);
   return list.take();
 }

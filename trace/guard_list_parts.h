@@ -40,9 +40,9 @@ void add_ambient(GuardList& list, const Recording& recording);
 void add_declared(GuardList& list, const Recording& recording);
 void add_optimizers(GuardList& list, const Recording& recording);
 void add_predicates(GuardList& list, const Recording& recording);
-/// Tensors outside the step that nobody tracked.
-void add_outside(GuardList& list, const Recording& recording);
-void add_overlap(GuardList& list, const Recording& recording);
+/// Tensors outside the step that nobody tracked, and inputs that may not lie over memory that the
+/// step writes.
+void add_memory(GuardList& list, const Recording& recording);
 /// What is checked in mid-run: values that the step reads, and predicates that wait for one.
 void add_reads(GuardList& list, const Recording& recording);
 

@@ -4,6 +4,7 @@
 
 #include "trace/guard_list_parts.h"
 #include "trace/op_use.h"
+#include "trace/path.h"
 #include "trace/text.h"
 
 namespace steptape::trace {
@@ -91,6 +92,31 @@ std::vector<bool> written_buffers(const Recording& recording) {
   return written;
 }
 
+void add_outside(GuardList& list, const Recording& recording, const std::vector<bool>& given) {
+  for (BufferId id = 0; id < recording.buffers.size(); ++id) {
+    const Buffer& buffer = recording.buffers[id];
+    if (!given[id] || !is_outside_path(buffer.path)) continue;
+    list.begin(buffer.path);
+    list.add(GuardKind::kAlive, "", "alive");
+    list.add(GuardKind::kMemory, ".storage().nbytes", std::to_string(buffer.bytes));
+    add_alignment(list, buffer);
+  }
+}
+
+void add_overlap(GuardList& list, const Recording& recording, const std::vector<bool>& given) {
+  const std::vector<bool> written = written_buffers(recording);
+  const auto is_written = [&](BufferId id) { return given[id] && written[id]; };
+  std::size_t others = 0;
+  for (BufferId id = 0; id < recording.buffers.size(); ++id) others += is_written(id) ? 1 : 0;
+  for (BufferId id = 0; id < recording.buffers.size(); ++id) {
+    const Buffer& buffer = recording.buffers[id];
+    if (buffer.role != Role::kInput || !given[id]) continue;
+    if (others == (is_written(id) ? 1 : 0)) continue;
+    list.begin(buffer.path);
+    list.add(GuardKind::kOverlap, "", "memory of its own");
+  }
+}
+
 }  // namespace
 
 void add_tracked(GuardList& list, const Recording& recording, Met& met) {
@@ -131,31 +157,10 @@ void add_inputs(GuardList& list, const Recording& recording, Met& met) {
   add_number_inputs(list, recording);
 }
 
-void add_outside(GuardList& list, const Recording& recording) {
+void add_memory(GuardList& list, const Recording& recording) {
   const std::vector<bool> given = given_buffers(recording);
-  for (BufferId id = 0; id < recording.buffers.size(); ++id) {
-    const Buffer& buffer = recording.buffers[id];
-    if (!given[id] || !buffer.path.starts_with("outside[")) continue;
-    list.begin(buffer.path);
-    list.add(GuardKind::kAlive, "", "alive");
-    list.add(GuardKind::kMemory, ".nbytes", std::to_string(buffer.bytes));
-    add_alignment(list, buffer);
-  }
-}
-
-void add_overlap(GuardList& list, const Recording& recording) {
-  const std::vector<bool> given = given_buffers(recording);
-  const std::vector<bool> written = written_buffers(recording);
-  const auto is_written = [&](BufferId id) { return given[id] && written[id]; };
-  std::size_t others = 0;
-  for (BufferId id = 0; id < recording.buffers.size(); ++id) others += is_written(id) ? 1 : 0;
-  for (BufferId id = 0; id < recording.buffers.size(); ++id) {
-    const Buffer& buffer = recording.buffers[id];
-    if (buffer.role != Role::kInput || !given[id]) continue;
-    if (others == (is_written(id) ? 1 : 0)) continue;
-    list.begin(buffer.path);
-    list.add(GuardKind::kOverlap, "", "memory of its own");
-  }
+  add_outside(list, recording, given);
+  add_overlap(list, recording, given);
 }
 
 }  // namespace steptape::trace

@@ -18,7 +18,7 @@ constexpr std::string_view kAbsent = "absent";
 /// "float32 [8, 4]" for a tensor, the value for anything else.
 std::string words_of_state(const Recording& recording, const Value& value) {
   const auto* tensor = std::get_if<TensorRef>(&value.data);
-  if (tensor == nullptr || tensor->id == kNoTensor) return print_value(value);
+  if (tensor == nullptr || tensor->id == kNoTensor) return words_of(value);
   const Tensor& geometry = recording.tensors[tensor->id];
   return fmt::format("{} [{}]", name_of(geometry.dtype), fmt::join(geometry.sizes, ", "));
 }
@@ -94,8 +94,8 @@ class Comparison {
     const auto compare = [&](const std::string& name, const Value* x, const Value* y) {
       if (x != nullptr && y != nullptr && *x == *y) return;
       add(LayoutAspect::kHyperparameter, group_path(x_.path, g) + "." + name,
-          x == nullptr ? std::string(kAbsent) : print_value(*x),
-          y == nullptr ? std::string(kAbsent) : print_value(*y));
+          x == nullptr ? std::string(kAbsent) : words_of(*x),
+          y == nullptr ? std::string(kAbsent) : words_of(*y));
     };
     const auto find = [](const std::vector<NamedValue>& values, const std::string& name) {
       const auto found = std::ranges::find(values, name, &NamedValue::name);

@@ -75,8 +75,7 @@ void Tracked::forget() {
 py::list Tracked::counters() const {
   const live::Snapshot snapshot = session_.objects.snapshot();
   const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {
-    const std::int64_t at = snapshot.find(tensor);
-    return at < 0 ? std::string() : snapshot.tensors[static_cast<std::size_t>(at)].path;
+    return snapshot.path_of(tensor);
   };
   py::list all;
   for (const auto& [name, watched] : watched_) {

@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <string>
 #include <vector>
 
 #include "trace/model.h"
@@ -24,5 +25,10 @@ struct Call {
   /// Position in Recording::reads of an op that gives the host a value, or kNone.
   trace::Index read = trace::kNone;
 };
+
+/// "op 1 `aten::_local_scalar_dense`".
+inline std::string name_of(const Call& call) {
+  return "op " + std::to_string(call.op) + " `" + call.callee.schema().name() + "`";
+}
 
 }  // namespace steptape::replayer::cpu

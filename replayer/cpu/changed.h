@@ -2,17 +2,20 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "steptape/refusal.h"
+#include "steptape/verdict.h"
 
 namespace steptape::replayer::cpu {
 
 /// What the plan takes for given turned out otherwise in mid-run: an op returned another shape,
 /// dtype or layout, or gave the host another value. Everything is as it was before the run.
 struct Changed : std::runtime_error {
-  Changed(RefusalCode refusal, const std::string& message)
-      : std::runtime_error(message), code(refusal) {}
+  Changed(RefusalCode refusal, Verdict what)
+      : std::runtime_error(what.text()), code(refusal), verdict(std::move(what)) {}
   RefusalCode code;
+  Verdict verdict;
 };
 
 }  // namespace steptape::replayer::cpu

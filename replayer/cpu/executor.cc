@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "guards/mismatch.h"
 #include "live/op_digest.h"
 #include "live/operators.h"
 #include "live/tensors.h"
@@ -206,30 +207,52 @@ struct Executor::Impl {
     for (const c10::IValue& value : stack) {
       live::for_each_tensor(value, [&](const at::Tensor& tensor) { results.push_back(tensor); });
     }
-    if (results.size() != call.outputs.size()) fail(call, "another number of results");
-    for (std::size_t i = 0; i < results.size(); ++i)
-      adopt_result(call, results[i], call.outputs[i]);
+    if (results.size() != call.outputs.size()) {
+      throw other_result(guards::failed(GuardKind::kRunShape, name_of(call) + " results.size",
+                                        static_cast<std::int64_t>(call.outputs.size()),
+                                        static_cast<std::int64_t>(results.size())));
+    }
+    for (std::size_t i = 0; i < results.size(); ++i) adopt_result(call, i, results[i]);
   }
 
-  void adopt_result(const Call& call, const at::Tensor& result, trace::TensorId id) {
-    if (result.defined() != (id != trace::kNoTensor)) fail(call, "an undefined result");
-    if (id == trace::kNoTensor) return;
+  void adopt_result(const Call& call, std::size_t position, const at::Tensor& result) {
+    const trace::TensorId id = call.outputs[position];
+    if (id == trace::kNoTensor) {
+      if (!result.defined()) return;
+      throw other_result(guards::failed(GuardKind::kRunShape, result_path(call, position),
+                                        "undefined", "a tensor"));
+    }
     const trace::Tensor& expected = recording().tensors[id];
-    if (program.buffers[expected.buffer].defined != static_cast<std::int64_t>(call.op)) return;
-    if (!result.has_storage()) fail(call, "a result without storage");
-    // the plan's own storages cannot be resized: one of them must not reach the user as new memory
-    if (!result.storage().resizable()) fail(call, "memory of another kind");
-    if (live::geometry_of(result, expected.buffer) != expected)
-      fail(call, "another shape or dtype");
-    if (result.storage().nbytes() < recording().buffers[expected.buffer].bytes)
-      fail(call, "less memory");
+    const trace::Buffer& buffer = recording().buffers[expected.buffer];
+    const bool is_new =
+        program.buffers[expected.buffer].defined == static_cast<std::int64_t>(call.op);
+    if (result.defined() && !is_new) return;
+    if (!fits(result, expected, buffer)) {
+      throw other_result(
+          guards::result_mismatch(result_path(call, position), expected, buffer, result));
+    }
     memory.adopt(expected.buffer, result.storage());
   }
 
-  [[noreturn]] void fail(const Call& call, const char* what) const {
-    throw Changed(RefusalCode::kDataDependentShape, "op " + std::to_string(call.op) + " `" +
-                                                        call.callee.schema().name() + "` gave " +
-                                                        what + " than in the recording");
+  static bool fits(const at::Tensor& result, const trace::Tensor& expected,
+                   const trace::Buffer& buffer) {
+    // the plan's own storages cannot be resized: one of them must not reach the user as new memory
+    return result.defined() && result.has_storage() && result.storage().resizable() &&
+           lies_as(result, expected) && result.storage().nbytes() >= buffer.bytes;
+  }
+
+  static bool lies_as(const at::Tensor& result, const trace::Tensor& expected) {
+    return guards::has_geometry(result, expected, live::scalar_type_of(expected.dtype)) &&
+           result.storage_offset() == expected.offset;
+  }
+
+  static std::string result_path(const Call& call, std::size_t position) {
+    return name_of(call) + " results[" + std::to_string(position) + "]";
+  }
+
+  static Changed other_result(Verdict verdict) {
+    verdict.kind = GuardKind::kRunShape;
+    return {RefusalCode::kDataDependentShape, std::move(verdict)};
   }
 
   void run_calls(const std::function<void()>& decided) {
@@ -266,11 +289,12 @@ struct Executor::Impl {
 
   /// An out variant reshapes a result of the wrong shape instead of refusing it.
   void check_placed(const Call& call) const {
-    for (const trace::TensorId id : call.placed) {
-      const trace::Tensor& expected = recording().tensors[id];
-      if (live::geometry_of(memory.tensor(id), expected.buffer) != expected) {
-        fail(call, "another shape or layout");
-      }
+    for (std::size_t i = 0; i < call.placed.size(); ++i) {
+      const trace::Tensor& expected = recording().tensors[call.placed[i]];
+      const at::Tensor& result = memory.tensor(call.placed[i]);
+      if (lies_as(result, expected)) continue;
+      throw other_result(guards::result_mismatch(result_path(call, i), expected,
+                                                 recording().buffers[expected.buffer], result));
     }
   }
 

@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
+#include "guards/mismatch.h"
+#include "guards/predicates.h"
 #include "replayer/numbers/bindings.h"
 #include "trace/element.h"
 #include "trace/text.h"
@@ -36,12 +39,6 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
       return trace::is_exact_number(found);
   }
   return false;
-}
-
-[[noreturn]] void gave(const Call& call, const std::string& what) {
-  throw Changed(RefusalCode::kHostRead, "op " + std::to_string(call.op) + " `" +
-                                            call.callee.schema().name() + "` gave the host " +
-                                            what);
 }
 
 }  // namespace
@@ -91,9 +88,11 @@ void HostNumbers::apply(const Patch& patch) {
   const double number = evaluator_.value(patch.site.formula);
   // where a formula divides by zero or overflows, the program may throw
   if (!std::isfinite(number) && std::isfinite(trace::number_of(patch.recorded))) {
-    throw Changed(RefusalCode::kScalarVaries,
-                  trace::text_of(recording().formulas[patch.site.formula], recording().leaves) +
-                      " gives " + trace::words_of({trace::Real{number}}));
+    throw Changed(
+        RefusalCode::kScalarVaries,
+        guards::failed(GuardKind::kPredicate,
+                       trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
+                       "finite", trace::words_of({trace::Real{number}})));
   }
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
@@ -114,15 +113,18 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
   const trace::Value found = number_of(given);
   const trace::Value& recorded = recording().ops[call.op].outputs[0];
   if (!may_go_on(read.use, found, recorded)) {
-    gave(call, trace::words_of(found) + ", in the recording " + trace::words_of(recorded));
+    throw Changed(RefusalCode::kHostRead,
+                  guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
+                                 trace::words_of(recorded), trace::words_of(found)));
   }
   read_values_[call.read] = trace::number_of(found);
   if (!evaluator_.read(call.op, read_values_[call.read])) return;
   for (const trace::Predicate& predicate : predicates_of_read_[call.read]) {
-    if ((evaluator_.value(predicate.formula) != 0) == predicate.is_nonzero) continue;
-    gave(call, trace::words_of(found) + ", for which " +
-                   trace::text_of(recording().formulas[predicate.formula], recording().leaves) +
-                   " is " + (predicate.is_nonzero ? "no longer" : "now") + " true");
+    const double value = evaluator_.value(predicate.formula);
+    if ((value != 0) == predicate.is_nonzero) continue;
+    Verdict verdict = guards::predicate_mismatch(recording(), predicate, value);
+    verdict.kind = GuardKind::kHostRead;
+    throw Changed(RefusalCode::kHostRead, std::move(verdict));
   }
   for (const Patch& patch : patches_of_read_[call.read]) apply(patch);
 }

@@ -182,7 +182,7 @@ TEST(FallingBackInMidRunTest, ARunThatReadAnotherValueIsAMisfitOfItsOwnKind) {
   const Stats stats = step.stats();
   ASSERT_EQ(stats.fallbacks.size(), 1U) << step.explain();
   EXPECT_EQ(stats.fallbacks[0].verdict.kind, GuardKind::kHostRead);
-  EXPECT_EQ(stats.fallbacks[0].verdict.path, "op");
+  EXPECT_EQ(stats.fallbacks[0].verdict.path, "op 1 `aten::_local_scalar_dense` read by the host");
   EXPECT_EQ(stats.fallbacks[0].last_held, 1U);
 }
 

@@ -251,7 +251,8 @@ TEST(GuardListTest, AnUntrackedTensorMustStayAlive) {
   recording.buffers[0].role = Role::kConstant;
   recording.tracked.clear();
   EXPECT_THAT(lines_of(recording, GuardKind::kAlive), ElementsAre("outside[0]: alive"));
-  EXPECT_THAT(lines_of(recording, GuardKind::kMemory), ElementsAre("outside[0].nbytes: 16"));
+  EXPECT_THAT(lines_of(recording, GuardKind::kMemory),
+              ElementsAre("outside[0].storage().nbytes: 16"));
 }
 
 TEST(GuardListTest, GuardsStandInTheOrderInWhichTheyAreChecked) {
