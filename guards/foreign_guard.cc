@@ -51,9 +51,10 @@ Verdict ForeignGuard::check(Entry& entry) const {
       return verdict;
     }
     if (watched.values.empty()) continue;
-    if (!watched.watch->read(watched.values)) {
-      return failed(GuardKind::kHyperparameter, watched.name,
-                    "numbers of the kinds they had when it was recorded", "others");
+    const std::size_t other = watched.watch->read(watched.values);
+    if (other != live::ForeignWatch::kAllRead) {
+      return failed(GuardKind::kHyperparameter, watched.name + watched.watch->names()[other],
+                    "a number of the type it had when it was recorded", "another type, or gone");
     }
     if (Verdict verdict = watched.numbers.check(watched.values, entry); !verdict) return verdict;
   }

@@ -35,8 +35,10 @@ class ForeignWatch {
   /// Whether every use that a step makes of these numbers is known, so that one which it does not
   /// use may be any.
   virtual bool is_complete() const { return false; }
-  /// Their values, one for each name; false when one is a number of its kind no longer.
-  virtual bool read(std::span<double>) { return true; }
+  /// Their values, one for each name. Gives the position of the first that is a number of its kind
+  /// no longer, or kAllRead.
+  virtual std::size_t read(std::span<double>) { return kAllRead; }
+  static constexpr std::size_t kAllRead = SIZE_MAX;
   /// Adds to number `k`, an integer.
   virtual void advance(std::size_t k, std::int64_t by) {
     static_cast<void>(k), static_cast<void>(by);

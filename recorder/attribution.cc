@@ -35,8 +35,12 @@ void Attribution::run(const Accumulations& accumulations) {
       attribute_forward(index);
       continue;
     }
-    const auto accumulated = accumulations.find(index);
-    attribute_backward(op, accumulated == accumulations.end() ? nullptr : &accumulated->second);
+    if (op.module != trace::kNone) {
+      give(index, {op.module, op.call});
+    } else {
+      const auto accumulated = accumulations.find(index);
+      attribute_backward(op, accumulated == accumulations.end() ? nullptr : &accumulated->second);
+    }
     mark_outcome(op);
     before_ = {};
   }
@@ -80,7 +84,7 @@ void Attribution::attribute_forward(trace::Index index) {
     before_ = {};
     return;
   }
-  const ModuleCall call = call_of_owner(op);
+  const ModuleCall call = calls_are_told_ ? ModuleCall() : call_of_owner(op);
   if (call.module == trace::kNone) {
     if (before_.module != trace::kNone) between_.push_back(index);
     return;
@@ -93,7 +97,7 @@ void Attribution::attribute_forward(trace::Index index) {
 
 void Attribution::attribute_between(const ModuleCall& next) {
   const std::vector<trace::Index> between = std::exchange(between_, {});
-  if (calls_are_told_ || before_.module == trace::kNone || between.empty()) return;
+  if (before_.module == trace::kNone || between.empty()) return;
   ModuleCall around{modules_.around(before_.module, next.module), 1};
   if (around.module == trace::kNone) return;
   around.call = std::max(modules_.calls(around.module), 1U);
@@ -162,7 +166,6 @@ ModuleCall Attribution::call_of_owner(const trace::Op& op) {
   });
   if (owner == trace::kNone) return {};
   std::uint32_t call = modules_.calls(owner);
-  if (calls_are_told_) return {owner, std::max(call, 1U)};
   std::vector<Use> taken;
   for_each_use(op, [&](const Use& use) {
     if (modules_.owner(buffer_of(use.tensor)) == owner) taken.push_back(use);

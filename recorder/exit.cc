@@ -321,13 +321,23 @@ class Exit {
       if (before.groups[g].parameters != now.groups[g].parameters) {
         changed(path + ".params", "the parameters at entry", "others");
       }
-      const auto& values = before.groups[g].hyperparameters;
-      for (std::size_t k = 0; k < values.size(); ++k) {
-        const trace::Value& value = now.groups[g].hyperparameters.at(k).value;
-        if (value == values[k].value) continue;
-        changed(path + "." + values[k].name, trace::print_value(values[k].value),
-                trace::print_value(value));
-      }
+      compare_hyperparameters(path, before.groups[g].hyperparameters,
+                              now.groups[g].hyperparameters);
+    }
+  }
+
+  void compare_hyperparameters(const std::string& group,
+                               const std::vector<trace::NamedValue>& before,
+                               const std::vector<trace::NamedValue>& now) {
+    for (const trace::NamedValue& was : before) {
+      const auto is = std::ranges::find(now, was.name, &trace::NamedValue::name);
+      if (is != now.end() && is->value == was.value) continue;
+      changed(group + "." + was.name, trace::print_value(was.value),
+              is == now.end() ? "none" : trace::print_value(is->value));
+    }
+    for (const trace::NamedValue& is : now) {
+      if (std::ranges::find(before, is.name, &trace::NamedValue::name) != before.end()) continue;
+      changed(group + "." + is.name, "none", trace::print_value(is.value));
     }
   }
 
@@ -356,7 +366,9 @@ class Exit {
   void refuse_seek(trace::Seek seek) {
     if (!seek.is_earlier) {
       ledger_.refusals.add(RefusalCode::kGeneratorSeek, {},
-                           "generator `" + seek.generator + "` was set after its last draw");
+                           "generator `" + seek.generator +
+                               "` was set, or drawn from in another thread, "
+                               "after its last draw");
     }
     ledger_.recording.seeks.push_back(std::move(seek));
   }

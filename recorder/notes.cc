@@ -1,5 +1,7 @@
 #include "recorder/notes.h"
 
+#include <torch/csrc/autograd/function.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -28,9 +30,17 @@ void Notes::require(trace::Formula formula, bool is_nonzero) {
   conditions_.push_back({std::move(formula), is_nonzero});
 }
 
-void Notes::enter_module(std::string path) {
+void Notes::enter_module(std::string path, const void* module) {
   const std::uint32_t call = ++calls_of_[path];
-  open_calls_.push_back({std::move(path), call, calls_++});
+  const auto node = torch::autograd::get_current_node();
+  open_calls_.push_back({std::move(path), call, calls_++, module, node.get()});
+}
+
+void Notes::leave_module(const void* module) {
+  const auto newest =
+      std::find_if(open_calls_.rbegin(), open_calls_.rend(),
+                   [module](const ModuleCall& call) { return call.module == module; });
+  if (newest != open_calls_.rend()) open_calls_.erase(newest.base() - 1, open_calls_.end());
 }
 
 void Notes::set_locator(Locate locate) noexcept { locator = locate; }

@@ -89,16 +89,18 @@ class Notes {
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
   void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
 
-  /// A call of a module begins, the newest of those that have not ended; "" for a module that
-  /// nobody tracks.
-  void enter_module(std::string path);
-  void leave_module() {
-    if (!open_calls_.empty()) open_calls_.pop_back();
-  }
+  /// A call of `module` begins, the newest of those that have not ended; its path is "" where
+  /// nobody tracks it.
+  void enter_module(std::string path, const void* module);
+  /// The newest call of `module` ends, and with it those that began later and were not told to end.
+  void leave_module(const void* module);
   struct ModuleCall {
     std::string path;
     std::uint32_t call = 1;    ///< of this module
     std::size_t position = 0;  ///< among all calls of modules
+    const void* module = nullptr;
+    /// The node of autograd's that ran when it began: what another node runs is no part of it.
+    const void* node = nullptr;
   };
   /// The calls that have not ended, outermost first.
   const std::vector<ModuleCall>& open_calls() const { return open_calls_; }

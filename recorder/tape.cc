@@ -53,7 +53,9 @@ void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
   Running running;
   // before the lock, since it may wait for one of the program's own
-  if (is_owner() && torch::autograd::get_current_node() == nullptr) running.place = Notes::place();
+  if (is_owner() && (torch::autograd::get_current_node() == nullptr || is_in_told_call())) {
+    running.place = Notes::place();
+  }
   guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
   try {
     run();
@@ -133,26 +135,37 @@ void Tape::name_arguments(Arguments arguments, Running& running) {
   running.arguments = named_;
 }
 
+bool Tape::is_in_told_call() const {
+  const auto& open = ledger_.notes.open_calls();
+  return !open.empty() && open.back().node == torch::autograd::get_current_node().get();
+}
+
 void Tape::name_context(Running& running) {
   const std::uint64_t sequence = is_owner() ? at::sequence_number::peek() : next_sequence_;
   const auto node = torch::autograd::get_current_node();
-  if (node != nullptr) {
-    name_backward(running, *node);
-  } else {
-    // Autograd made a node for this op just before it came here, if it made one.
-    if (sequence != next_sequence_) {
-      running.op.sequence = static_cast<std::int64_t>(sequence - 1 - first_sequence_);
-      if (!running.place.empty()) {
-        scope_of_sequence_.try_emplace(running.op.sequence, running.op.scope);
-      }
-    }
-    if (is_owner()) {
-      const ModuleCall call = ledger_.modules.issued_in(ledger_.notes.open_calls(), running.index);
-      running.op.module = call.module;
-      running.op.call = call.call;
-    }
+  const bool is_in_call = is_owner() && is_in_told_call();
+  const trace::Index scope = running.op.scope;
+  if (node != nullptr) name_backward(running, *node);
+  if (node == nullptr || is_in_call) {
+    running.op.scope = scope;
+    name_forward(running, sequence);
+  }
+  if (is_in_call) {
+    const ModuleCall call = ledger_.modules.issued_in(ledger_.notes.open_calls(), running.index);
+    running.op.module = call.module;
+    running.op.call = call.call;
   }
   next_sequence_ = sequence;
+}
+
+/// An op of the step's function, or of a module's that is called while backward runs.
+void Tape::name_forward(Running& running, std::uint64_t sequence) {
+  // Autograd made a node for this op just before it came here, if it made one.
+  if (sequence == next_sequence_) return;
+  running.op.sequence = static_cast<std::int64_t>(sequence - 1 - first_sequence_);
+  if (!running.place.empty()) {
+    scope_of_sequence_.try_emplace(running.op.sequence, running.op.scope);
+  }
 }
 
 void Tape::name_backward(Running& running, const torch::autograd::Node& node) {

@@ -55,10 +55,14 @@ class Tape final : public OpListener {
   void threw(Running& running);
   bool writes(const Running& running, std::size_t argument) const;
   void failed(const char* what) noexcept;
+  /// Whether a call of a module has begun, by what a front end told, that the node of autograd's
+  /// which runs now is a part of.
+  bool is_in_told_call() const;
   bool is_owner() const { return std::this_thread::get_id() == owner_; }
 
   void name_arguments(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void name_context(Running& running);
+  void name_forward(Running& running, std::uint64_t sequence);
   void name_backward(Running& running, const torch::autograd::Node& node);
   void check_operator(const Running& running);
   void check_modes();

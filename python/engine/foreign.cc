@@ -177,7 +177,8 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
   if (captured_ == nullptr) return changes;
   for (const ModuleWatch& module : captured_->modules) {
     for (auto& [entry, owner, key, change] : module.changes()) {
-      changes.push_back({name + module.path() + "." + entry + change.path, change, owner, key});
+      changes.push_back({name + module.path() + "." + trace::path_component(entry) + change.path,
+                         change, owner, key});
     }
   }
   return changes;
@@ -200,7 +201,7 @@ class Optimizer::Captured::Guard final : public WatchOf<Captured> {
   using WatchOf::WatchOf;
   std::vector<std::string> names() const override { return kept_->watch.names(); }
   bool is_complete() const override { return kept_->watch.is_torchs_own(); }
-  bool read(std::span<double> values) override { return kept_->watch.read(values); }
+  std::size_t read(std::span<double> values) override { return kept_->watch.read(values); }
   void advance(std::size_t k, std::int64_t by) override { kept_->watch.advance(k, by); }
 };
 
@@ -312,7 +313,7 @@ std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (auto& [entry, owner, key, change] : captured_->watch.changes()) {
-    changes.push_back({name + "." + entry + change.path, change, owner, key});
+    changes.push_back({name + entry + change.path, change, owner, key});
   }
   return changes;
 }

@@ -6,6 +6,7 @@
 
 #include "python/engine/formulas.h"
 #include "python/engine/locate.h"
+#include "python/engine/own.h"
 #include "python/engine/recorder.h"
 #include "python/engine/step.h"
 #include "recorder/notes.h"
@@ -261,9 +262,15 @@ void define(py::module_& m) {
   m.def("effect", [](const std::string& name, const std::string& value, const std::string& place) {
     notes().add_effect({name, value, place});
   });
-  m.def("enter_module", [](std::string path) { notes().enter_module(std::move(path)); });
+  m.def("enter_module", [](std::string path, const py::handle& module) {
+    notes().enter_module(std::move(path), module.ptr());
+  });
   m.def("join_path", &trace::join_path);
-  m.def("leave_module", [] { notes().leave_module(); });
+  m.def("set_own_hook_class", [](const py::type& type) { set_own_hook_class(type.ptr()); });
+  m.def("stand_in", [](const py::function& function, const py::object& original) {
+    add_stand_in(function.ptr(), original.ptr());
+  });
+  m.def("leave_module", [](const py::handle& module) { notes().leave_module(module.ptr()); });
   m.def("locate", &locate);
   m.def("observe", &observe);
   m.def("counters", &counters_dict);

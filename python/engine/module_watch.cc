@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "trace/path.h"
+
 namespace steptape::python {
 namespace {
 
@@ -83,7 +85,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     changes.push_back({text_of(key),
                        py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(key),
-                       {"", py::object(), py::reinterpret_borrow<py::object>(value), py::list()}});
+                       {"", "nothing", py::reinterpret_borrow<py::object>(value), py::list()}});
   }
   return changes;
 }
@@ -131,7 +133,8 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
   const auto& [name, owner, key, change] = changes.front();
-  return {path + "." + name + change.path, shown(change.before.ptr()), shown(change.after.ptr())};
+  return {path + "." + trace::path_component(name) + change.path, change.was,
+          shown(change.after.ptr())};
 }
 
 Verdict ModuleWatch::check(bool types_same) const {

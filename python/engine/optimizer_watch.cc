@@ -7,6 +7,8 @@
 namespace steptape::python {
 namespace {
 
+constexpr std::size_t kAllRead = live::ForeignWatch::kAllRead;
+
 DictWatch::Rule rule_of_optimizer(const std::string& name) {
   if (name == "param_groups" || name == "state") return DictWatch::Rule::kSkip;
   if (name.ends_with("_hooks")) return DictWatch::Rule::kHooks;
@@ -16,6 +18,12 @@ DictWatch::Rule rule_of_optimizer(const std::string& name) {
 PyObject* attribute(PyObject* optimizer, const char* name) {
   PyObject* dict = dict_of(optimizer);
   return dict == nullptr ? nullptr : PyDict_GetItemString(dict, name);
+}
+
+/// Whether a value that has changed to `now` is another one in the layout too.
+bool is_in_layout(PyObject* now) {
+  return now == nullptr || now == Py_None || PyBool_Check(now) || is_number(now) ||
+         PyUnicode_CheckExact(now);
 }
 
 double number(PyObject* object) {
@@ -143,19 +151,19 @@ PyObject* OptimizerWatch::value_of(const Number& number) const {
   return fits ? PyTuple_GET_ITEM(value, number.item) : nullptr;
 }
 
-bool OptimizerWatch::read(std::span<double> values) const {
-  if (numbers_.empty()) return true;
+std::size_t OptimizerWatch::read(std::span<double> values) const {
+  if (numbers_.empty()) return kAllRead;
   find_dicts();
   for (std::size_t k = 0; k < fixed_.size(); ++k) {
     if (fixed_[k].numbers == 0) continue;
     const std::uint64_t version = dicts_[k] == nullptr ? 0 : version_of(dicts_[k]);
     if (version != 0 && version == fixed_[k].version) continue;
     fixed_[k].version = 0;
-    if (!read_numbers(fixed_[k])) return false;
+    if (const std::size_t other = read_numbers(fixed_[k]); other != kAllRead) return other;
     fixed_[k].version = version;
   }
   std::ranges::copy(newest_, values.begin());
-  return true;
+  return kAllRead;
 }
 
 void OptimizerWatch::advance(std::size_t k, std::int64_t by) const {
@@ -168,15 +176,15 @@ void OptimizerWatch::advance(std::size_t k, std::int64_t by) const {
   }
 }
 
-bool OptimizerWatch::read_numbers(const Fixed& fixed) const {
+std::size_t OptimizerWatch::read_numbers(const Fixed& fixed) const {
   for (std::size_t k = fixed.first; k < fixed.first + fixed.numbers; ++k) {
     PyObject* value = value_of(numbers_[k]);
     if (!is_number(value) || (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
-      return false;
+      return k;
     }
     newest_[k] = number(value);
   }
-  return true;
+  return kAllRead;
 }
 
 bool OptimizerWatch::same_entries(Fixed& fixed, PyObject* dict) {
@@ -216,8 +224,8 @@ Verdict OptimizerWatch::check() const {
       PyObject* item = PyDict_GetItemWithError(now, name.get());
       if (plain.same(item)) continue;
       const Change change = plain.change(item);
-      return {trace::join_path(fixed.path, text_of(name.get())) + change.path,
-              shown(change.before.ptr()), shown(change.after.ptr())};
+      return {trace::join_path(fixed.path, text_of(name.get())) + change.path, change.was,
+              shown(change.after.ptr())};
     }
   }
   return {};
@@ -225,6 +233,9 @@ Verdict OptimizerWatch::check() const {
 
 std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
   std::vector<DictWatch::EntryChange> changes = attributes_.changes(dict_of(optimizer_.get()));
+  for (DictWatch::EntryChange& change : changes) {
+    change.name = "." + trace::path_component(change.name);
+  }
   const auto cast = [](const Number& kind, double value) -> py::object {
     if (kind.is_integer) return py::int_(static_cast<long long>(value));
     return py::float_(value);
@@ -234,18 +245,40 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
     PyObject* value = value_of(numbers_[k]);
     const bool same = is_number(value) && trace::Real{number(value)} == trace::Real{recorded_[k]};
     if (same) continue;
-    const bool is_state = fixed_[numbers_[k].dict].group < 0 && numbers_[k].item < 0;
-    const auto if_state = [is_state](PyObject* object) {
-      return is_state ? py::reinterpret_borrow<py::object>(object) : py::object();
+    // the layout of the optimizer says it of a group
+    if (fixed_[numbers_[k].dict].group >= 0) continue;
+    const auto if_whole = [item = numbers_[k].item](PyObject* object) {
+      return item < 0 ? py::reinterpret_borrow<py::object>(object) : py::object();
     };
     changes.push_back(
-        {names_[k].substr(1),
-         if_state(dicts_[numbers_[k].dict]),
-         if_state(numbers_[k].key.get()),
-         {"", cast(numbers_[k], recorded_[k]),
+        {names_[k],
+         if_whole(dicts_[numbers_[k].dict]),
+         if_whole(numbers_[k].key.get()),
+         {"", shown(cast(numbers_[k], recorded_[k]).ptr()),
           py::reinterpret_borrow<py::object>(value == nullptr ? Py_None : value), py::list()}});
   }
+  for (std::size_t k = 0; k < fixed_.size(); ++k) {
+    if (dicts_[k] != nullptr) add_changes(fixed_[k], dicts_[k], changes);
+  }
   return changes;
+}
+
+/// Of what is no number.
+void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
+                                 std::vector<DictWatch::EntryChange>& changes) {
+  const bool is_group = fixed.group >= 0;
+  for (const auto& [key, plain] : fixed.entries) {
+    PyObject* now = PyDict_GetItemWithError(dict, key.get());
+    // tensors are tracked
+    if (plain.same(now) || (now != nullptr && is_tensor(now))) continue;
+    // the layout of the optimizer says it of a group, but where two values look alike in it
+    if (is_group && (is_in_layout(now) || text_of(key.get()) == "params")) continue;
+    const auto if_state = [is_group](PyObject* object) {
+      return is_group ? py::object() : py::reinterpret_borrow<py::object>(object);
+    };
+    changes.push_back({trace::join_path(fixed.path, text_of(key.get())), if_state(dict),
+                       if_state(key.get()), plain.change(now)});
+  }
 }
 
 }  // namespace steptape::python

@@ -18,7 +18,8 @@ class OptimizerWatch {
 
   Verdict check() const;
   const std::vector<std::string>& names() const { return names_; }
-  bool read(std::span<double> values) const;
+  /// As live::ForeignWatch has it.
+  std::size_t read(std::span<double> values) const;
   /// Adds to number `k`, an int that stands in a dict.
   void advance(std::size_t k, std::int64_t by) const;
   /// Whether the class is one of torch.optim: all that those do with their numbers can be followed.
@@ -55,9 +56,11 @@ class OptimizerWatch {
   /// ones.
   void find_dicts() const;
   static bool same_entries(Fixed& fixed, PyObject* dict);
-  /// Into `newest_`; false when one is of another kind, or gone.
-  bool read_numbers(const Fixed& fixed) const;
+  /// Into `newest_`; the position of the first that is of another kind, or gone, or kAllRead.
+  std::size_t read_numbers(const Fixed& fixed) const;
   PyObject* value_of(const Number& number) const;
+  static void add_changes(const Fixed& fixed, PyObject* dict,
+                          std::vector<DictWatch::EntryChange>& changes);
 
   Root optimizer_;
   const TypeWatch* type_;

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "python/engine/own.h"
 #include "python/engine/structure.h"
+#include "trace/path.h"
 
 namespace steptape::python {
 namespace {
@@ -94,6 +96,7 @@ py::object borrowed(PyObject* object) {
 }  // namespace
 
 Plain::Plain(Roots& roots, PyObject* value, int depth) {
+  value = stood_for(value);
   if (value == nullptr) return;
   if (is_tensor(value)) {
     kind_ = Kind::kTensor;
@@ -125,9 +128,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     value_ = class_of(roots, value);
   } else if (depth > 0 && is_holder(value)) {
     kind_ = Kind::kObject;
-    PyObject* attributes = dict_of(value);
-    length_ = PyDict_Size(attributes);
-    take_dict(roots, attributes, depth);
+    take_dict(roots, dict_of(value), depth);
     value_ = class_of(roots, value);
   } else if (is_deque(value)) {
     kind_ = Kind::kDeque;
@@ -153,14 +154,14 @@ Plain Plain::hooks(Roots& roots, PyObject* dict) {
   Plain plain;
   plain.kind_ = Kind::kHooks;
   if (dict == nullptr || !PyDict_Check(dict)) return plain;
-  plain.length_ = PyDict_Size(dict);
   for (const auto& [key, item] : entries_of(dict)) plain.items_.emplace_back(roots, item, 0);
+  plain.length_ = static_cast<Py_ssize_t>(plain.items_.size());
   return plain;
 }
 
 Plain Plain::identity(Roots& roots, PyObject* value) {
   Plain plain;
-  if (value != nullptr) plain.value_ = Root(roots, value);
+  if (value != nullptr) plain.value_ = Root(roots, stood_for(value));
   return plain;
 }
 
@@ -171,6 +172,7 @@ void Plain::take_dict(Roots& roots, PyObject* dict, int depth) {
     keys_.emplace_back(roots, key);
     items_.emplace_back(roots, item, depth - 1);
   }
+  length_ = static_cast<Py_ssize_t>(items_.size());
 }
 
 void Plain::take_items(Roots& roots, PyObject* sequence, int depth) {
@@ -184,7 +186,7 @@ bool Plain::same(PyObject* now) const {
   PyObject* before = value_.get();
   switch (kind_) {
     case Kind::kIdentity:
-      return now == before;
+      return now == before || stood_for(now) == before;
     case Kind::kTensor:
       return now != nullptr && is_tensor(now) &&
              tensor_of(now).unsafeGetTensorImpl() == tensor_._unsafe_get_target();
@@ -255,27 +257,30 @@ bool Plain::same_items(PyObject* now) const {
 }
 
 bool Plain::same_dict(PyObject* now) const {
-  if (now == nullptr || PyDict_GET_SIZE(now) != length_) return false;
+  if (now == nullptr || PyDict_GET_SIZE(now) < length_) return false;
   if (const auto remembered = memo_.same(now)) return *remembered;
   memo_.begin();
-  const auto same_entry = [this](std::size_t i, PyObject* key, PyObject* item) {
+  std::size_t i = 0;
+  const auto same_entry = [this, &i](PyObject* key, PyObject* item) {
+    if (is_own_hook(item)) return true;
+    if (i == items_.size()) return false;
     if (kind_ != Kind::kHooks && !same_key(keys_[i].get(), key)) return false;
     if (!items_[i].same(item)) return false;
-    memo_.add(items_[i], item);
+    memo_.add(items_[i++], item);
     return true;
   };
-  std::size_t i = 0;
   if (has_own_order(now)) {
     for (const auto& [key, item] : entries_of(now)) {
-      if (!same_entry(i++, key, item)) return false;
+      if (!same_entry(key, item)) return false;
     }
-    return true;
+    return i == items_.size();
   }
   PyObject* key = nullptr;
   PyObject* item = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(now, &at, &key, &item) != 0; ++i) {
-    if (!same_entry(i, key, item)) return false;
+  for (Py_ssize_t at = 0; PyDict_Next(now, &at, &key, &item) != 0;) {
+    if (!same_entry(key, item)) return false;
   }
+  if (i != items_.size()) return false;
   memo_.keep(now);
   return true;
 }
@@ -296,6 +301,21 @@ py::object Plain::before() const {
   return value_.get() == nullptr ? py::object(py::none()) : borrowed(value_.get());
 }
 
+std::string Plain::words() const {
+  switch (kind_) {
+    case Kind::kTensor:
+      return "a tensor";
+    case Kind::kHooks:
+      return length_ == 0 ? "no hooks" : std::to_string(length_) + " hooks";
+    case Kind::kObject:
+      return "a " + type_name(reinterpret_cast<PyTypeObject*>(value_.get()));
+    case Kind::kIdentity:
+      return shown(value_.get());
+    default:
+      return shown(before().ptr());
+  }
+}
+
 int Plain::differing(PyObject* now) const {
   int count = 0;
   if (kind_ == Kind::kList) {
@@ -304,9 +324,10 @@ int Plain::differing(PyObject* now) const {
     }
     return count;
   }
-  if (kind_ != Kind::kDict || PyDict_GET_SIZE(now) != length_) return 2;
+  const auto entries = entries_of(now);
+  if (kind_ != Kind::kDict || static_cast<Py_ssize_t>(entries.size()) != length_) return 2;
   std::size_t i = 0;
-  for (const auto& [key, item] : entries_of(now)) {
+  for (const auto& [key, item] : entries) {
     if (!same_key(keys_[i].get(), key)) return 2;
     count += items_[i++].same(item) ? 0 : 1;
   }
@@ -337,7 +358,7 @@ Change Plain::change(PyObject* now) const {
       PyObject* found = find_entry(dict_of(now), keys_[i].get());
       if (items_[i].same(found)) continue;
       Change change = items_[i].change(found);
-      change.path = "." + text_of(keys_[i].get()) + change.path;
+      change.path = "." + trace::path_component(text_of(keys_[i].get())) + change.path;
       change.is_whole = false;
       return change;
     }
@@ -357,14 +378,14 @@ Change Plain::change(PyObject* now) const {
     // the object may be the same: what it held says more
     const auto size = [](PyObject* object) { return py::cast(PyObject_Size(object)); };
     if (now != nullptr && PyObject_Size(now) >= 0) {
-      return {".size", py::cast(length_), size(now), py::list(), false};
+      return {".size", std::to_string(length_), size(now), py::list(), false};
     }
     PyErr_Clear();
   }
   if (kind_ == Kind::kDict && now != nullptr && PyDict_Check(now)) {
-    return {".size", py::cast(length_), py::cast(PyDict_Size(now)), py::list(), false};
+    return {".size", std::to_string(length_), py::cast(entries_of(now).size()), py::list(), false};
   }
-  return {"", before(), borrowed(now), py::list()};
+  return {"", words(), borrowed(now), py::list()};
 }
 
 }  // namespace steptape::python

@@ -12,10 +12,11 @@ namespace steptape::python {
 
 /// Where a value differs from what it was, and how.
 struct Change {
-  std::string path;          ///< below the value: "", "[0]", "['lr']"
-  py::object before, after;  ///< null: there was, or is, none
-  py::list keys;             ///< that lead to it: of dicts, and positions in lists
-  bool is_whole = true;      ///< nothing else differs: assigning `after` makes the value what it is
+  std::string path;      ///< below the value: "", "[0]", "['lr']"
+  std::string was;       ///< in words; "nothing": there was none
+  py::object after;      ///< null: there is none
+  py::list keys;         ///< that lead to it: of dicts, and positions in lists
+  bool is_whole = true;  ///< nothing else differs: assigning `after` makes the value what it is
 };
 
 /// What a Python value was, to be compared with what it is now, running none of the user's code:
@@ -68,6 +69,7 @@ class Plain {
 
   /// What it was: the value, or a container made of what it held.
   py::object before() const;
+  std::string words() const;
 
   Kind kind_ = Kind::kIdentity;
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_{

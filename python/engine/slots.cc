@@ -39,7 +39,7 @@ Verdict SlotWatch::check() const {
     PyObject* now = slot.value();
     if (values_[i].same(now)) continue;
     const Change change = values_[i].change(now);
-    return {"." + slot.path + change.path, shown(change.before.ptr()), shown(change.after.ptr())};
+    return {"." + slot.path + change.path, change.was, shown(change.after.ptr())};
   }
   for (const auto& [slot, type] : classes_) {
     if (!slot->is_guarded || type->same()) continue;
@@ -58,7 +58,7 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   }
   for (const auto& [slot, type] : classes_) {
     const std::string name = type->changed_name();
-    if (!name.empty()) changes.push_back({slot, {"." + name, py::none(), py::none(), py::list()}});
+    if (!name.empty()) changes.push_back({slot, {"." + name, "None", py::none(), py::list()}});
   }
   return changes;
 }

@@ -93,9 +93,8 @@ py::list Tracked::changes() const {
   };
   for (const auto& [name, watched] : watched_) {
     for (const HostChange& change : watched->changes(name)) {
-      list.append(py::make_tuple(change.path, or_none(change.change.before),
-                                 or_none(change.change.after), or_none(change.owner),
-                                 or_none(change.key), shown(change.change.before.ptr()),
+      list.append(py::make_tuple(change.path, or_none(change.change.after), or_none(change.owner),
+                                 or_none(change.key), change.change.was,
                                  shown(change.change.after.ptr()), change.change.keys,
                                  change.change.is_whole && change.change.after));
     }

@@ -32,7 +32,7 @@ class Tracked {
   void untrack();
 
   /// For probes: what the tracked objects hold now; and what has changed since, each as (path,
-  /// before, after, owner, key, text before, text after, keys that lead further in, whether `after`
+  /// after, owner, key, text before, text after, keys that lead further in, whether `after`
   /// stands there now and is the whole difference).
   void capture();
   py::list changes() const;

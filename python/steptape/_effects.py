@@ -33,10 +33,8 @@ class Effects:
             _engine.refuse("host_effect", f"`{path}` is a {kind}, whose content cannot be compared",
                            place_of_change(self.reach.functions, path))
         assignments = []
-        for path, before, after, owner, key, text_before, text_after, keys, is_whole in engine.changes():
-            if ".param_groups[" in path or "._global_forward_" in path:
-                continue  # hyperparameters the engine compares; such hooks are those of another thread's probe
-            if (id(owner), key) in self.advanced or _follow.is_one_function(before, after):
+        for path, after, owner, key, text_before, text_after, keys, is_whole in engine.changes():
+            if (id(owner), key) in self.advanced:
                 continue
             if owner is not None:
                 _follow.strip(owner, key)
@@ -58,7 +56,7 @@ class Effects:
 
     def abandon(self, engine):
         """The step threw: nothing is told, but no followed number stays behind in the program."""
-        for _, _, _, owner, key, *_ in engine.changes():
+        for _, _, owner, key, *_ in engine.changes():
             if owner is not None:
                 _follow.strip(owner, key)
         _observe.take_observers()

@@ -17,7 +17,7 @@ import torch
 from . import _engine
 
 _LARGEST_EXACT = 2**53
-_square_root = math.sqrt  # itself, whatever stands in its place while a step is recorded
+square_root = math.sqrt  # itself, whatever stands in its place while a step is recorded
 
 
 _local = threading.local()
@@ -186,14 +186,26 @@ def escaping_function(original):
     def call(*args, **options):
         _escape(*args)
         return original(*map(plain, args), **options)
-    call.stands_for = original
     return call
 
 
-def is_one_function(before, after):
-    """Whether one stands for the other, or both for the same, while another thread records a step."""
-    stood = [vars(value).get("stands_for") if type(value) is FunctionType else None for value in (before, after)]
-    return any(stood) and (stood[0] or before) is (stood[1] or after)
+_stand_ins = {}  # by the id of what they stand for, which `_originals` keeps
+_originals = {}  # by function
+
+
+def stand_in(original, make):
+    """`make(original)`, which takes the place of that function while steps are recorded: whoever looks at what
+    the program reaches sees the original."""
+    if id(original) not in _stand_ins:
+        function = _stand_ins[id(original)] = make(original)
+        _originals[function] = original
+        _engine.stand_in(function, original)
+    return _stand_ins[id(original)]
+
+
+def stood_for(value):
+    """The function that a stand-in is there for; the value itself where it is none."""
+    return _originals.get(value, value) if type(value) is FunctionType else value
 
 
 def without(value, depth=16):
@@ -296,20 +308,18 @@ def followed_extreme(builtin, name):
                 if _is_held(formula):
                     return follow(builtin(plain(a), plain(b)), formula)
         return builtin(*args, **kwargs)
-    extreme.stands_for = builtin
     return extreme
 
 
-def followed_root(number):
+def followed_root(root):
     """`math.sqrt` that follows."""
-    value = _square_root(plain(number))
-    if type(number) is not FollowedFloat or not _is_recorded(number):
-        return value
-    _engine.require(number.formula + (0.0, "lt"), False)  # Python raises there
-    return follow(value, number.formula + ("sqrt",))
-
-
-followed_root.stands_for = _square_root
+    def followed(number):
+        value = root(plain(number))
+        if type(number) is not FollowedFloat or not _is_recorded(number):
+            return value
+        _engine.require(number.formula + (0.0, "lt"), False)  # Python raises there
+        return follow(value, number.formula + ("sqrt",))
+    return followed
 
 
 def advance_of(number, path):

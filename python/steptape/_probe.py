@@ -6,6 +6,7 @@ runs; and followed numbers in the places of hyperparameters, float arguments and
 """
 import builtins
 import contextlib
+import functools
 import math
 import os
 import sys
@@ -101,11 +102,24 @@ class _Mode(TorchFunctionMode):
         return result
 
 
+class _Hook:
+    """A hook of this package's: the engine leaves it out where it looks at hooks of the program's."""
+    __slots__ = ("call",)
+
+    def __init__(self, call):
+        self.call = call
+
+    def __call__(self, *args):
+        self.call(*args)
+
+
+_engine.set_own_hook_class(_Hook)
+
+
 class _Modules:
     """Tells the recorder which module runs, by global forward hooks."""
 
-    lock = threading.Lock()
-    live = []  # of all threads that record
+    telling = threading.local()  # the outermost of each thread, which tells for those inside it too
 
     def __init__(self, models):
         self.paths = {}
@@ -122,42 +136,29 @@ class _Modules:
 
     def __enter__(self):
         self.thread = threading.get_ident()
+        self.handles = ()
+        if getattr(self.telling, "outermost", None) is not None:
+            return
+        self.telling.outermost = self
         hooks = torch.nn.modules.module
-        with self.lock:
-            self.handles = (
-                hooks.register_module_forward_pre_hook(self.enter),
-                hooks.register_module_forward_hook(self.leave, always_call=True),
-            )
-            self.live.append(self)
+        self.handles = (
+            hooks.register_module_forward_pre_hook(_Hook(self.enter)),
+            hooks.register_module_forward_hook(_Hook(self.leave), always_call=True),
+        )
 
     def __exit__(self, *_):
-        with self.lock:
-            self.live.remove(self)
-            for handle in self.handles:
-                handle.remove()
-
-    @classmethod
-    @contextlib.contextmanager
-    def hidden(cls):
-        """Without the hooks, other threads' too: they are no part of what a step finds."""
-        with cls.lock:
-            taken = [(hooks, handle.id, hooks.pop(handle.id))
-                     for modules in cls.live for handle in modules.handles
-                     for hooks in (handle.hooks_dict_ref(), *(extra() for extra in handle.extra_dict_ref))
-                     if hooks is not None and handle.id in hooks]
-            try:
-                yield
-            finally:
-                for hooks, key, hook in taken:
-                    hooks[key] = hook
+        for handle in self.handles:
+            handle.remove()
+        if self.handles:
+            self.telling.outermost = None
 
     def enter(self, module, _):
         if threading.get_ident() == self.thread:
-            _engine.enter_module(self.paths.get(id(module), ""))
+            _engine.enter_module(self.paths.get(id(module), ""), module)
 
     def leave(self, module, _, __):
         if threading.get_ident() == self.thread:
-            _engine.leave_module()
+            _engine.leave_module(module)
 
 
 class _Hyperparameters:
@@ -239,10 +240,11 @@ class _Functions:
         _Functions.of_math = {name: value for name, value in vars(math).items() if callable(value)}
         _Functions.extremes = {name: getattr(builtins, name) for name in ("max", "min")}
         for name, function in self.of_math.items():
-            setattr(math, name, _follow.escaping_function(function))
-        math.sqrt = _follow.followed_root
+            make = _follow.followed_root if function is _follow.square_root else _follow.escaping_function
+            setattr(math, name, _follow.stand_in(function, make))
         for name, function in self.extremes.items():
-            setattr(builtins, name, _follow.followed_extreme(function, name))
+            make = functools.partial(_follow.followed_extreme, name=name)
+            setattr(builtins, name, _follow.stand_in(function, make))
 
     def __exit__(self, *_):
         with self.lock:
@@ -315,8 +317,7 @@ class Probe:
             args, kwargs = _followed_arguments(args, kwargs, reals)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
-        with _Modules.hidden():
-            self.effects.enter(self.engine)
+        self.effects.enter(self.engine)
         try:
             with Looking(self.engine, self.effects, *self.looking_at):
                 result = function(*args, **kwargs)

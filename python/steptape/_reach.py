@@ -17,6 +17,7 @@ import weakref
 
 import torch
 
+from . import _follow
 from ._host import Host
 from ._names import ANY, defaults_of, functions_of, imports_of, names_of
 from ._source import is_program_file
@@ -99,6 +100,7 @@ class Reach:
                 return
 
     def visit(self, path, value, depth):
+        value = _follow.stood_for(value)
         if _is(value, _ATOMS) or id(value) in self._seen:
             return
         kind = type(value)
@@ -112,6 +114,7 @@ class Reach:
             self.optimizers[name_for(path, self.optimizers)] = value
             self._visit_hooks(path, value, depth)
             self._visit_class(type(value).__name__, type(value), depth)
+            self._visit_groups(path, value, depth)
         elif issubclass(kind, torch.Generator):
             self.generators[name_for(path, self.generators)] = value
         elif kind is Host:
@@ -282,6 +285,12 @@ class Reach:
         route, self._route = self._route, (*self._route, name)
         self.visit(path, value, depth)
         self._route = route
+
+    def _visit_groups(self, path, optimizer, depth):
+        """Objects that the program keeps in parameter groups."""
+        for g, group in enumerate(optimizer.param_groups):
+            held = {key: value for key, value in group.items() if key != "params"}
+            self._visit_items(f"{path}.param_groups[{g}]", held, depth)
 
     def _visit_hooks(self, place, owner, depth):
         for name, hooks in list(vars(owner).items()):

@@ -1,9 +1,15 @@
 """Which module's call issued an op, and under which paths tensors are reached: as traces hold it."""
 import struct
 
+import pytest
 import torch
+import torch.utils.checkpoint
 
 import steptape
+
+# field numbers of a recording and of an op in it (storage/trace.proto)
+OPERATORS, OPS = 2, 5
+MODULE, CALL = 5, 9
 
 
 def fields(message):
@@ -106,3 +112,92 @@ def test_names_that_mean_something_in_paths_stand_in_quotes(tmp_path):
     recording = recorded(tmp_path, model, lambda: model["b[0]"](model["a@2"](x)))
     assert paths_of(recording)[:3] == ["model", 'model."a@2"', 'model."b[0]"']
     assert [path for path, _, _ in accesses_of(recording)] == ['model."a@2"', 'model."b[0]"']
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 4)
+        self.act = torch.nn.Tanh()
+
+    def forward(self, x):
+        return self.act(self.fc(x))
+
+
+def operators_by_call(recording):
+    """{(module path, call): names of the operators of its ops, in order}."""
+    paths = paths_of(recording)
+    operators = [dict(fields(value))[1].decode() for number, value in recording if number == OPERATORS]
+    calls = {}
+    for number, value in recording:
+        if number == OPS:
+            op = dict(fields(value))
+            module = paths[op[MODULE] - 1] if op.get(MODULE) else ""
+            calls.setdefault((module, op.get(CALL, 0)), []).append(operators[op.get(1, 0)])
+    return calls
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_backward_computes_again_belongs_to_the_module_that_is_called_again(tmp_path, reentrant):
+    model, x = Block(), torch.randn(3, 4, requires_grad=True)
+
+    def train():
+        torch.utils.checkpoint.checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+    calls = operators_by_call(recorded(tmp_path, model, train))
+    assert "aten::addmm" in calls["model.fc", 1] and "aten::addmm" in calls["model.fc", 2]
+    assert "aten::tanh" in calls["model.act", 1] and "aten::tanh" in calls["model.act", 2]
+    if reentrant:  # its backward goes through the graph that was made again
+        assert "aten::tanh_backward" in calls["model.act", 2]
+    assert "aten::mm" not in calls["model.act", 2]
+
+
+class Stop(BaseException):
+    pass
+
+
+class Stopping(torch.nn.Module):
+    def forward(self, x):
+        x.abs()
+        raise Stop
+
+
+class Catching(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Stopping()
+        self.fc = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        try:
+            self.inner(x)
+        except Stop:
+            pass
+        return self.fc(x.neg())
+
+
+def test_a_call_that_an_exception_of_its_own_kind_ends_is_over(tmp_path):
+    model, x = Catching(), torch.randn(3, 4)
+    calls = operators_by_call(recorded(tmp_path, model, lambda: model(x).sum().backward()))
+    assert calls["model.inner", 1][:1] == ["aten::abs"]
+    assert "aten::addmm" in calls["model.fc", 1]
+    assert "aten::sum" in calls["", 0]
+
+
+def test_ops_outside_every_call_belong_to_none(tmp_path):
+    model, x = Block(), torch.randn(3, 4)
+    calls = operators_by_call(recorded(
+        tmp_path, model, lambda: (torch.nn.functional.linear(x, model.fc.weight), model(x))))
+    assert calls["model.fc", 1].count("aten::addmm") == 1
+    assert calls["", 0]
+
+
+def test_a_step_inside_a_step_adds_no_calls(tmp_path):
+    inner_model, model, x = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4), torch.randn(3, 4)
+    inner = steptape.wrap(lambda x: inner_model(x).detach(), name="inner", model=inner_model)
+    path = tmp_path / "run.tape"
+    outer = steptape.wrap(lambda x: model(inner(x) * 2).detach(), name="outer",
+                          model={"outer": model, "inner": inner_model})
+    for _ in range(3):
+        outer(x)
+    outer.save(path)
+    assert [(path, call) for path, call, _ in accesses_of(recording_of(path))] == [("inner", 1), ("outer", 1)]
