@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "session/json_line.h"
+#include "trace/text_parts.h"
 
 namespace steptape::session {
 namespace {
@@ -16,15 +17,6 @@ std::string short_place(const std::string& place) {
   return place.substr(place.find_last_of('/') + 1);
 }
 
-/// No control character reaches a terminal, and no end of line ends the line.
-std::string on_one_line(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < ' ' || byte == '\x7f') c = ' ';
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string_view name_of(Category category) noexcept {
@@ -32,10 +24,10 @@ std::string_view name_of(Category category) noexcept {
 }
 
 std::string line_of(const Event& event) {
-  return on_one_line("steptape: session " + std::to_string(event.session) + ", step \"" +
-                     event.step + "\" (" + short_place(event.place) + "), call " +
-                     std::to_string(event.call) + ": " + std::string(name_of(event.category)) +
-                     ": " + event.text);
+  return trace::on_one_line("steptape: session " + std::to_string(event.session) + ", step \"" +
+                            event.step + "\" (" + short_place(event.place) + "), call " +
+                            std::to_string(event.call) + ": " +
+                            std::string(name_of(event.category)) + ": " + event.text);
 }
 
 std::string json_of(const Event& event, double time_s) {

@@ -5,6 +5,7 @@
 
 #include "session/fallbacks.h"
 #include "session/step_life.h"
+#include "trace/text_parts.h"
 
 namespace steptape::session {
 namespace {
@@ -43,25 +44,27 @@ std::string explain(const std::string& name, const std::string& place, const Sta
   std::string text =
       formatted("step \"%s\" (%s): %" PRIu64 " calls: %" PRIu64 " recorded, %" PRIu64
                 " trials, %" PRIu64 " audits, %" PRIu64 " replayed, %" PRIu64 " eager\n",
-                name.c_str(), place.c_str(), stats.steps, stats.recorded, stats.trials,
-                stats.audits, stats.replayed, stats.eager);
+                trace::on_one_line(name).c_str(), trace::on_one_line(place).c_str(), stats.steps,
+                stats.recorded, stats.trials, stats.audits, stats.replayed, stats.eager);
   for (std::size_t i = 0; i < stats.variants.size(); ++i) {
     const PlanStats& plan = stats.variants[i];
     text += variant_line(plan);
-    if (i < differences.size() && !differences[i].empty()) text += "    " + differences[i] + "\n";
+    if (i < differences.size() && !differences[i].empty())
+      text += "    " + trace::on_one_line(differences[i]) + "\n";
     text += rebound_line(plan) + fused_line(plan);
   }
   for (const CountedVerdict& counted : stats.fallbacks) {
     text += formatted("  fell back %" PRIu64 "×: ", counted.times) +
-            text_of(counted.verdict, counted.last_held) + "\n";
+            trace::on_one_line(text_of(counted.verdict, counted.last_held)) + "\n";
   }
   for (const CountedRefusal& counted : stats.refusals) {
-    text += formatted("  refused %" PRIu64 "×: ", counted.times) + counted.refusal.text() + "\n";
+    text += formatted("  refused %" PRIu64 "×: ", counted.times) +
+            trace::on_one_line(counted.refusal.text()) + "\n";
   }
   if (stats.last_verdicts.size() > 1) {
-    text += "  last guards that failed: " + text_of(stats.last_verdicts) + "\n";
+    text += "  last guards that failed: " + trace::on_one_line(text_of(stats.last_verdicts)) + "\n";
   } else if (!stats.last_verdict) {
-    text += "  last guard that failed: " + stats.last_verdict.text() + "\n";
+    text += "  last guard that failed: " + trace::on_one_line(stats.last_verdict.text()) + "\n";
   }
   return text;
 }

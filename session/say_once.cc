@@ -5,6 +5,8 @@
 #include <mutex>
 #include <set>
 
+#include "trace/text_parts.h"
+
 namespace steptape::session {
 
 void say_once(const std::string& what) {
@@ -14,7 +16,7 @@ void say_once(const std::string& what) {
   static auto* said = new std::set<std::string>;  // sessions may end after static objects
   const std::lock_guard<std::mutex> lock(mutex);
   if (said->size() >= kMostSaid || !said->insert(what).second) return;
-  const std::string line = "steptape: " + what + "\n";
+  const std::string line = "steptape: " + trace::on_one_line(what) + "\n";
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
 }

@@ -27,6 +27,15 @@ std::string any_like(const Value& value) {
   return std::isfinite(number_of(value)) ? "any finite real" : "any real that is not finite";
 }
 
+/// What may stand for a hyperparameter. Options of C++ are numbers of fixed types, their flags too;
+/// in Python a value may become one of another type, and a flag is followed by no formula.
+std::string any_instead(const OptimizerLayout& optimizer, const Value& value) {
+  if (!optimizer.has_formulas || !is_number(value)) return "";
+  if (optimizer.type.find("::") != std::string::npos) return "any number";
+  if (std::holds_alternative<bool>(value.data)) return "";
+  return std::holds_alternative<std::int64_t>(value.data) ? "any integer" : "any real";
+}
+
 void add_groups(GuardList& list, const OptimizerLayout& optimizer) {
   list.add(GuardKind::kParameterGroups, ".param_groups.size",
            std::to_string(optimizer.groups.size()));
@@ -43,9 +52,8 @@ void add_groups(GuardList& list, const OptimizerLayout& optimizer) {
     for (const NamedValue& named : group.hyperparameters) {
       for_each_item(suffix + "." + named.name, named.value,
                     [&](const std::string& path, const Value& value) {
-                      const bool is_followed = optimizer.has_formulas && is_number(value);
                       list.add(GuardKind::kHyperparameter, path, words_of(value),
-                               is_followed ? "any number" : "");
+                               any_instead(optimizer, value));
                     });
     }
   }

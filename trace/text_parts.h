@@ -13,6 +13,9 @@ inline constexpr std::string_view kTextHeader = "steptape trace 1";
 
 /// In double quotes, with control characters, quotes and backslashes escaped.
 std::string in_quotes(std::string_view text);
+/// With a space in the place of each control character: no name reaches a terminal raw, and no end
+/// of line ends a line.
+std::string on_one_line(std::string_view text);
 /// "x00ff": the bytes in hexadecimal.
 std::string hex_of(const std::vector<std::byte>& bytes);
 /// The number of the call that stands for itself: the first, where the module is known.

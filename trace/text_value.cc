@@ -65,15 +65,20 @@ struct Printer {
   }
 };
 
+/// Whether the C1 control character stands there that UTF-8 writes as c2 80 to c2 9f: they move the
+/// cursor of some terminals.
+bool is_c1(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]) == 0xc2 && i + 1 < text.size() &&
+         static_cast<unsigned char>(text[i + 1]) < 0xa0;
+}
+
 }  // namespace
 
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
-    // The C1 control characters, which UTF-8 writes as c2 80 to c2 9f, move some terminals' cursor.
-    const bool c1 =
-        c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    const bool c1 = is_c1(text, i);
     if (c == '"' || c == '\\') {
       out += '\\';
       out += text[i];
@@ -81,13 +86,26 @@ std::string in_quotes(std::string_view text) {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (c < 0x20 || c == 0x7f || c1) {
+    } else if (c < 0x20 || c == 0x7f) {
       out += fmt::format("\\x{:02x}", c);
+    } else if (c1) {
+      out += fmt::format("\\xc2\\x{:02x}", static_cast<unsigned char>(text[++i]));
     } else {
       out += text[i];
     }
   }
   return out + '"';
+}
+
+std::string on_one_line(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool c1 = is_c1(text, i);
+    if (c1) ++i;
+    out += c < 0x20 || c == 0x7f || c1 ? ' ' : static_cast<char>(c);
+  }
+  return out;
 }
 
 std::string hex_of(const std::vector<std::byte>& bytes) {

@@ -15,6 +15,7 @@
 #include "steptape/error.h"
 #include "steptape/player.h"
 #include "trace/path.h"
+#include "trace/text_parts.h"
 
 /// The extension module steptape._engine: what the Python package calls.
 namespace steptape::python {
@@ -266,6 +267,7 @@ void define(py::module_& m) {
     notes().enter_module(std::move(path), module.ptr());
   });
   m.def("join_path", &trace::join_path);
+  m.def("on_one_line", &trace::on_one_line);
   m.def("set_own_hook_class", [](const py::type& type) { set_own_hook_class(type.ptr()); });
   m.def("stand_in", [](const py::function& function, const py::object& original) {
     add_stand_in(function.ptr(), original.ptr());

@@ -41,6 +41,8 @@ class Step:
         self.name = _name_of(function) if name is None else name
         if not isinstance(self.name, str) or not self.name:
             raise InvalidArgument(f"wrap: name is {name!r}; it must be a str that is not empty")
+        if any("\ud800" <= c <= "\udfff" for c in self.name):
+            raise InvalidArgument(f"wrap: name is {name!r}; it must be text that UTF-8 can write")
         self._given = [*given(model, "model", torch.nn.Module),
                        *given(optimizer, "optimizer", torch.optim.Optimizer)]
         self._options = _checked(options)
@@ -164,7 +166,7 @@ class Step:
             lines.append(f'  log not written: {stats["log_problem"]}')
         if self._reach is not None:
             lines += [f"  note: {note}" for note in self._notes]
-        return "\n".join(lines) + "\n"
+        return "\n".join(map(_engine.on_one_line, lines)) + "\n"
 
     def save(self, path: str | os.PathLike, state: bool = True) -> None:
         """Writes the trace to `path`, atomically; with the bytes of parameters, module buffers, optimizer

@@ -149,3 +149,17 @@ def test_memory_that_moved_is_taken_up_and_told():
     forward(torch.ones(2, 4))
     assert forward.stats["replayed"] == replayed + 1
     assert "    took up moved memory of tracked tensors 1×" in forward.explain()
+
+
+def test_no_control_character_of_a_name_reaches_the_terminal(capfd):
+    step = steptape.wrap(lambda x: x + 1, name="a\x1b[31m\nb\u009b2J", log="all")
+    for _ in range(6):
+        step(torch.ones(3))
+    text = step.explain() + capfd.readouterr().err
+    assert not any(c in text.replace("\n", "") for c in "\x1b\u009b")
+    assert text.startswith('step "a [31m b 2J"')
+
+
+def test_a_name_that_no_file_can_hold_is_an_error():
+    with pytest.raises(steptape.InvalidArgument, match="UTF-8"):
+        steptape.wrap(lambda x: x, name="\ud800")

@@ -47,8 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         Shown{{std::string("a \"b\"\n\t\\\x01 →#")}, R"("a \"b\"\n\t\\\x01 →#")"},
         Shown{{std::string("\xc2\x9b"
                            "2J")},
-              "\"\\xc2\x9b"
-              "2J\""},
+              "\"\\xc2\\x9b2J\""},
         Shown{{Device{DeviceKind::kCuda, 1}}, "device(cuda:1)"}, Shown{{TensorRef{3}}, "t3"},
         Shown{{TensorRef{}}, "undefined"},
         Shown{{GeneratorRef{"default"}}, "generator(\"default\")"},
