@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "live/autograd_fields.h"
 #include "live/lazy_clone.h"
+#include "live/tensor_fields.h"
 #include "live/tensors.h"
 
 namespace steptape::guards {
@@ -84,11 +84,11 @@ void TensorFacts::renew(std::size_t k, const at::Tensor& tensor) {
 
 inline bool TensorFacts::has_shape(const c10::TensorImpl& tensor,
                                    const std::int64_t* expected) const {
-  const at::IntArrayRef sizes = tensor.sizes();
+  const auto& shape = live::TensorFields::sizes_and_strides(tensor);
   const auto dims = static_cast<std::size_t>(*expected++);
-  if (sizes.size() != dims) return false;
-  const std::int64_t* size = sizes.data();
-  const std::int64_t* stride = tensor.strides().data();
+  if (shape.size() != dims) return false;
+  const std::int64_t* size = shape.sizes_data();
+  const std::int64_t* stride = shape.strides_data();
   for (std::size_t d = 0; d < dims; ++d) {
     if (size[d] != expected[d] || stride[d] != expected[dims + d]) return false;
   }
@@ -99,7 +99,7 @@ inline bool TensorFacts::holds(const c10::TensorImpl& tensor, const Kind& kind) 
   return tensor.key_set().raw_repr() == kind.keys &&
          tensor.dtype() ==
              caffe2::TypeMeta::fromScalarType(static_cast<at::ScalarType>(kind.dtype)) &&
-         tensor.storage_offset() == kind.offset &&
+         live::TensorFields::storage_offset(tensor) == kind.offset &&
          tensor.is_wrapped_number() == kind.is_wrapped_number &&
          has_shape(tensor, shapes_.data() + kind.shape);
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "live/autograd_fields.h"
+#include "live/tensor_fields.h"
 
 namespace steptape::live {
 
