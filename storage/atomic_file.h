@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
-#include "storage/wire.h"
+#include "storage/descriptor.h"
 
 namespace steptape::storage {
 
@@ -14,24 +15,28 @@ namespace steptape::storage {
 /// path holds something that is no trace.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::filesystem::path& path);
+  /// `files` must outlive the object.
+  explicit AtomicFile(const std::filesystem::path& path, FileSystem& files = operating_system());
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void append(ByteView bytes);
   std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Syncs file and folder around the rename.
+  /// Syncs file and folder around the rename. When the folder's sync fails the new file is in its
+  /// place, and a loss of power may bring back the old one.
   void commit();
 
  private:
   void open_temporary();
-  void keep_permissions() const;
-  void close_and_unlink() noexcept;
+  void keep_permissions();
 
+  FileSystem& files_;
   std::filesystem::path path_;  ///< what a symbolic link points to, not the link
+  std::optional<std::uint32_t> old_permissions_;
   std::filesystem::path temporary_;
-  int descriptor_ = -1;
+  bool has_temporary_ = false;
+  Descriptor file_;
   std::uint64_t bytes_ = 0;
 };
 

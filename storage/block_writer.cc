@@ -6,7 +6,8 @@
 
 namespace steptape::storage {
 
-BlockWriter::BlockWriter(const std::filesystem::path& path) : file_(path) {
+BlockWriter::BlockWriter(const std::filesystem::path& path, FileSystem& files)
+    : file_(path, files) {
   file_.append(bytes_of(encode_file_header()));
 }
 

@@ -14,7 +14,7 @@ namespace steptape::storage {
 class BlockWriter {
  public:
   /// Writes the file's header.
-  explicit BlockWriter(const std::filesystem::path& path);
+  explicit BlockWriter(const std::filesystem::path& path, FileSystem& files);
 
   /// One message, in as many blocks as it needs.
   void message(BlockType type, const std::string& bytes);

@@ -47,8 +47,8 @@ void check_blocks(const InputFile& file, const Scan& found, Report& report) {
 
 }  // namespace
 
-Report check(const std::filesystem::path& path) {
-  const InputFile file(path);
+Report check(const std::filesystem::path& path, FileSystem& files) {
+  const InputFile file(path, files);
   Report report;
   report.file_bytes = file.bytes();
   const Scan found = scan(file);
@@ -56,7 +56,7 @@ Report check(const std::filesystem::path& path) {
   check_blocks(file, found, report);
   if (!report.whole()) return report;
   try {
-    static_cast<void>(read(path));
+    static_cast<void>(read(path, files));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo) throw;
     report.problems.emplace_back(error.what());

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "storage/wire.h"
+#include "storage/descriptor.h"
 
 namespace steptape::storage {
 
@@ -13,10 +13,8 @@ namespace steptape::storage {
 class InputFile {
  public:
   /// Throws Error (io) when there is no regular file or it cannot be opened.
-  explicit InputFile(const std::filesystem::path& path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
+  /// `files` must outlive the object.
+  explicit InputFile(const std::filesystem::path& path, FileSystem& files = operating_system());
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -24,8 +22,9 @@ class InputFile {
   std::string read(std::uint64_t offset, std::uint64_t length) const;
 
  private:
+  FileSystem& files_;
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor file_;
   std::uint64_t bytes_ = 0;
 };
 

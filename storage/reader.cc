@@ -28,8 +28,8 @@ trace::Trace read(const InputFile& file) {
 
 }  // namespace
 
-trace::Trace read(const std::filesystem::path& path) {
-  const InputFile file(path);
+trace::Trace read(const std::filesystem::path& path, FileSystem& files) {
+  const InputFile file(path, files);
   try {
     return read(file);
   } catch (const Error& error) {

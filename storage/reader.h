@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "storage/file_system.h"
 #include "trace/model.h"
 
 namespace steptape::storage {
@@ -32,13 +33,14 @@ struct Report {
 /// Throws Error: (io) the file cannot be read; (data_loss) it is no trace, empty, truncated or
 /// damaged, with the offset and what was expected; (unsupported) it is of a newer major format or
 /// holds a block that this build must but cannot understand.
-trace::Trace read(const std::filesystem::path& path);
+trace::Trace read(const std::filesystem::path& path, FileSystem& files = operating_system());
 
 /// Looks at every block without giving up at the first problem. Throws Error (io) alone.
-Report check(const std::filesystem::path& path);
+Report check(const std::filesystem::path& path, FileSystem& files = operating_system());
 
 /// Reads what a damaged or cut file still holds, from its whole prefix; `report` says what is
 /// missing. None when not even the header is there.
-std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report);
+std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report,
+                                    FileSystem& files = operating_system());
 
 }  // namespace steptape::storage

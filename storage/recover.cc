@@ -4,9 +4,10 @@
 
 namespace steptape::storage {
 
-std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report) {
-  report = check(path);
-  const InputFile file(path);
+std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report,
+                                    FileSystem& files) {
+  report = check(path, files);
+  const InputFile file(path, files);
   const Scan found = scan(file);
   std::span<const Block> whole = found.blocks;
   const std::vector<std::size_t> damaged = damaged_blocks(file, whole);

@@ -20,8 +20,8 @@ constexpr std::size_t kPiecesAtOnce = 64;
 /// Writes messages in order, each followed by the bytes that it is the first to refer to.
 class TraceWriter {
  public:
-  TraceWriter(const std::filesystem::path& path, const WriteOptions& options)
-      : out_(path), options_(options) {}
+  TraceWriter(const std::filesystem::path& path, const WriteOptions& options, FileSystem& files)
+      : out_(path, files), options_(options) {}
 
   void write(const trace::Trace& trace) {
     write_message(BlockType::kHead, encode_head(trace));
@@ -102,9 +102,9 @@ void require_valid(const trace::Trace& trace, const std::filesystem::path& path)
 }  // namespace
 
 void write(const trace::Trace& trace, const std::filesystem::path& path,
-           const WriteOptions& options) {
+           const WriteOptions& options, FileSystem& files) {
   require_valid(trace, path);
-  TraceWriter(path, options).write(trace);
+  TraceWriter(path, options, files).write(trace);
 }
 
 }  // namespace steptape::storage
