@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/storage/figures.h"
+#include "tests/storage/memory_file_system.h"
+#include "tests/storage/sample.h"
+#include "tests/storage/trace_file.h"
+
+namespace steptape::storage {
+namespace {
+
+/// A trace over another, or over nothing, written while the power fails.
+class PowerLossTest : public testing::Test {
+ protected:
+  static constexpr int kOff = EIO;
+
+  /// Calls of a write over what `disk` holds.
+  std::size_t calls_of_write(MemoryFileSystem disk) const {
+    const std::size_t before = disk.calls();
+    write(new_, kSamplePath, {}, disk);
+    return disk.calls() - before;
+  }
+  /// Writes until the power fails at call `call`.
+  void write_until(MemoryFileSystem& disk, std::size_t call) const {
+    disk.fail(disk.calls() + call, kOff, Lasting::kForever);
+    try {
+      write(new_, kSamplePath, {}, disk);
+    } catch (const Error&) {
+    }
+  }
+  /// Whether the path holds the new trace, or what `before` holds, and a later write gets through.
+  bool holds_old_or_new(MemoryFileSystem& disk, const MemoryFileSystem& before) const {
+    if (!disk.holds(kSamplePath)) return !before.holds(kSamplePath);
+    Report report;
+    const std::optional<trace::Trace> found = recover(kSamplePath, report, disk);
+    return report.whole() && (found == new_ || (before.holds(kSamplePath) && found == old_));
+  }
+  /// How many of the draws at each call left neither old nor new.
+  std::size_t losses(const MemoryFileSystem& before, std::size_t& cases) const {
+    const std::size_t draws = amount("STEPTAPE_DRAWS", 100);
+    std::mt19937_64 random(1);
+    std::size_t lost = 0;
+    for (std::size_t call = 0; call <= calls_of_write(before); ++call) {
+      MemoryFileSystem stopped(before);
+      write_until(stopped, call);
+      for (std::size_t draw = 0; draw < draws; ++draw, ++cases) {
+        MemoryFileSystem disk(stopped);
+        disk.lose_power(random);
+        if (!holds_old_or_new(disk, before)) ++lost;
+      }
+    }
+    return lost;
+  }
+
+  const trace::Trace old_ = test::numbers_trace();
+  const trace::Trace new_ = samples().back().trace;
+  MemoryFileSystem nothing_;
+  MemoryFileSystem old_file_;
+
+  PowerLossTest() { old_file_.put(kSamplePath, sample("old", old_).bytes); }
+};
+
+TEST_F(PowerLossTest, LeavesTheOldTraceOrTheNewOne) {
+  std::size_t cases = 0;
+  EXPECT_EQ(losses(old_file_, cases), 0u);
+  tell("power_losses_over_a_trace", cases);
+}
+
+TEST_F(PowerLossTest, LeavesNothingOrTheNewTraceWhereNoneWas) {
+  std::size_t cases = 0;
+  EXPECT_EQ(losses(nothing_, cases), 0u);
+  tell("power_losses_over_nothing", cases);
+}
+
+TEST_F(PowerLossTest, WhatIsWrittenIsThereOnceTheWriteReturned) {
+  std::mt19937_64 random(2);
+  write(new_, kSamplePath, {}, old_file_);
+  for (int draw = 0; draw < 20; ++draw) {
+    MemoryFileSystem disk(old_file_);
+    disk.lose_power(random);
+    ASSERT_EQ(read(kSamplePath, disk), new_);
+    ASSERT_EQ(disk.names(), std::vector<std::string>{kSamplePath});
+  }
+}
+
+TEST_F(PowerLossTest, AfterItTheNextWriteGetsThrough) {
+  std::mt19937_64 random(3);
+  for (std::size_t call = 0; call <= calls_of_write(old_file_); ++call) {
+    MemoryFileSystem disk(old_file_);
+    write_until(disk, call);
+    disk.lose_power(random);
+    write(old_, kSamplePath, {}, disk);
+    ASSERT_EQ(read(kSamplePath, disk), old_) << call;
+  }
+}
+
+/// The tests above would see a sync that is missing.
+TEST_F(PowerLossTest, ADiskThatLiesAboutItsSyncsLosesBoth) {
+  std::size_t cases = 0;
+  old_file_.lie_about_syncs();
+  EXPECT_GT(losses(old_file_, cases), 0u);
+}
+
+}  // namespace
+}  // namespace steptape::storage
