@@ -5,10 +5,12 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 TRACE ?= out/digits.tape
+SOAK_KILLS ?= 10000
+SOAK_DRAWS ?= 10000
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python bench format lint asan tsan install clean
+.PHONY: help setup configure build demo test test-python soak bench format lint asan tsan install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +43,12 @@ endif
 
 test-python: setup ## build the wheel into a fresh environment and run the Python tests
 	@scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
+
+soak: configure ## break trace files many times more often than `make test` does
+	@echo "build: the tests of storage/, in $(BUILD)/"
+	@cmake --build $(BUILD) -j $(JOBS) --target storage_test
+	@echo "soak: $(SOAK_KILLS) kills, $(SOAK_DRAWS) losses of power at each call"
+	@STEPTAPE_KILLS=$(SOAK_KILLS) STEPTAPE_DRAWS=$(SOAK_DRAWS) $(BUILD)/tests/storage/storage_test --gtest_brief=1
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"
