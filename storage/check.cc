@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "storage/reader.h"
+#include "storage/opened.h"
 #include "storage/verify.h"
 
 namespace steptape::storage {
@@ -48,7 +48,10 @@ void check_blocks(const InputFile& file, const Scan& found, Report& report) {
 }  // namespace
 
 Report check(const std::filesystem::path& path, FileSystem& files) {
-  const InputFile file(path, files);
+  return check(InputFile(path, files));
+}
+
+Report check(const InputFile& file) {
   Report report;
   report.file_bytes = file.bytes();
   const Scan found = scan(file);
@@ -56,7 +59,7 @@ Report check(const std::filesystem::path& path, FileSystem& files) {
   check_blocks(file, found, report);
   if (!report.whole()) return report;
   try {
-    static_cast<void>(read(path, files));
+    static_cast<void>(read(file));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo) throw;
     report.problems.emplace_back(error.what());

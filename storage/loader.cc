@@ -110,15 +110,14 @@ Parsed Loader::parse(const Message& message) const {
 }
 
 trace::Blob Loader::bytes_of_reference(const proto::BytesRef& reference) {
-  if (const auto known = blobs_.find(reference.id()); known != blobs_.end()) {
-    if (known->second->size() != reference.bytes()) {
-      fail(fmt::format("tensor bytes {} are {} long in one place and {} in another", reference.id(),
-                       known->second->size(), reference.bytes()));
-    }
-    return known->second;
+  const auto [known, is_new] = blobs_.try_emplace(reference.id());
+  trace::Blob& blob = known->second;
+  if (is_new) blob = unpack(pieces_[reference.id()], reference.bytes());
+  if (!blob) fail(fmt::format("tensor bytes {} could not be had before", reference.id()));
+  if (blob->size() != reference.bytes()) {
+    fail(fmt::format("tensor bytes {} are {} long in one place and {} in another", reference.id(),
+                     blob->size(), reference.bytes()));
   }
-  trace::Blob blob = unpack(pieces_[reference.id()], reference.bytes());
-  blobs_.emplace(reference.id(), blob);
   return blob;
 }
 

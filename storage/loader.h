@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "storage/chunk.h"
@@ -16,7 +16,8 @@ namespace steptape::storage {
 enum class Loss { kThrow, kSkip };
 
 /// Puts a trace together from blocks whose checksums hold. `file` and `blocks` must outlive it.
-/// Memory is bounded by kMaxExpansion times the size of the file, whatever its numbers say.
+/// Memory is bounded by kMaxExpansion times the size of the file, whatever its numbers say, and no
+/// byte is unpacked twice.
 class Loader {
  public:
   /// Throws Error (data_loss) when the blocks do not make messages.
@@ -53,8 +54,10 @@ class Loader {
   const InputFile& file_;
   Loss loss_;
   std::vector<Message> messages_;
-  std::unordered_map<std::uint64_t, std::vector<Piece>> pieces_;
-  std::unordered_map<std::uint64_t, trace::Blob> blobs_;
+  // Ordered, since a file could choose ids that collide in a hash table.
+  std::map<std::uint64_t, std::vector<Piece>> pieces_;
+  /// Null where bytes could not be had, so that each further reference costs nothing.
+  std::map<std::uint64_t, trace::Blob> blobs_;
   std::vector<std::string> lost_;
   trace::Trace trace_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "storage/loader.h"
+#include "storage/opened.h"
 #include "storage/verify.h"
 
 namespace steptape::storage {
@@ -11,6 +12,8 @@ namespace {
 void require(const std::optional<Problem>& problem) {
   if (problem) throw Error(problem->code, problem->message);
 }
+
+}  // namespace
 
 trace::Trace read(const InputFile& file) {
   const Scan found = scan(file);
@@ -25,8 +28,6 @@ trace::Trace read(const InputFile& file) {
   require(problem_of_index(file, found.blocks));
   return Loader(file, found.blocks, Loss::kThrow).load();
 }
-
-}  // namespace
 
 trace::Trace read(const std::filesystem::path& path, FileSystem& files) {
   const InputFile file(path, files);

@@ -1,13 +1,13 @@
 #include "storage/loader.h"
-#include "storage/reader.h"
+#include "storage/opened.h"
 #include "storage/verify.h"
 
 namespace steptape::storage {
 
 std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report,
                                     FileSystem& files) {
-  report = check(path, files);
   const InputFile file(path, files);
+  report = check(file);
   const Scan found = scan(file);
   std::span<const Block> whole = found.blocks;
   const std::vector<std::size_t> damaged = damaged_blocks(file, whole);

@@ -15,14 +15,17 @@ bool is_right(const InputFile& file, const Block& block) {
   return payload_is_right(block, bytes_of(file.read(block.payload_offset(), block.length)));
 }
 
-/// None where a size overflows or the two lists differ in length.
-std::optional<std::vector<Announced>> lay_out(const proto::Index& index) {
+/// None where the blocks are smaller than their headers or larger than the file, or the two lists
+/// differ in length.
+std::optional<std::vector<Announced>> lay_out(const proto::Index& index, std::uint64_t file_bytes) {
   if (index.block_bytes_size() != index.block_types_size()) return std::nullopt;
   std::vector<Announced> announced;
   std::uint64_t offset = kFileHeaderBytes;
   for (int i = 0; i < index.block_bytes_size(); ++i) {
-    announced.push_back({offset, index.block_bytes(i), index.block_types(i)});
-    if (__builtin_add_overflow(offset, index.block_bytes(i), &offset)) return std::nullopt;
+    const std::uint64_t bytes = index.block_bytes(i);
+    if (bytes < kBlockHeaderBytes || bytes > file_bytes - offset) return std::nullopt;
+    announced.push_back({offset, bytes, index.block_types(i)});
+    offset += bytes;
   }
   return announced;
 }
@@ -65,7 +68,7 @@ std::optional<Index> read_index(const InputFile& file, std::span<const Block> bl
   }
   proto::Index index;
   if (!index.ParseFromString(bytes)) return std::nullopt;
-  std::optional<std::vector<Announced>> announced = lay_out(index);
+  std::optional<std::vector<Announced>> announced = lay_out(index, file.bytes());
   if (!announced) return std::nullopt;
   return Index{*std::move(announced), own_blocks};
 }

@@ -153,6 +153,14 @@ TEST_F(AtomicWriteTest, PermissionsOfTheOldFileAreKept) {
   EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0600));
 }
 
+TEST_F(AtomicWriteTest, TheTemporaryFileHasNoMorePermissionsThanTheOldOne) {
+  write(small_, path_);
+  ::chmod(path_.c_str(), 0600);
+  const AtomicFile file(path_);
+  const auto temporary = folder_ / names_in_folder().back();
+  EXPECT_EQ(std::filesystem::status(temporary).permissions(), std::filesystem::perms(0600));
+}
+
 TEST_F(AtomicWriteTest, WritersOfOnePathDoNotMixTheirBytes) {
   std::vector<std::jthread> writers;
   for (int i = 0; i < 4; ++i) {
@@ -167,7 +175,7 @@ TEST_F(AtomicWriteTest, WritersOfOnePathDoNotMixTheirBytes) {
 }
 
 TEST_F(AtomicWriteTest, ANameTakenByADeadProcessIsPassedOver) {
-  for (int n = 0; n < 40; ++n) {
+  for (int n = 0; n < 400; ++n) {
     std::ofstream(path_.string() + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(n));
   }
   write(small_, path_);

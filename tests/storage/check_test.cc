@@ -91,14 +91,5 @@ TEST_F(CheckTest, AMissingFileIsAnError) {
   EXPECT_THROW(check(path_), Error);
 }
 
-TEST_F(CheckTest, ABitFlippedAnywhereIsAProblem) {
-  whole_ = written(test::train_trace());
-  for (std::size_t at = 0; at < whole_.size(); ++at) {
-    flip(at);
-    ASSERT_FALSE(report().whole()) << at;
-    flip(at);
-  }
-}
-
 }  // namespace
 }  // namespace steptape::storage

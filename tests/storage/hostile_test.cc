@@ -2,6 +2,7 @@
 #include <zstd.h>
 
 #include "storage/chunk.h"
+#include "tests/storage/message.h"
 #include "tests/storage/trace_file.h"
 
 namespace steptape::storage {
@@ -21,20 +22,37 @@ class HostileTest : public TraceFileTest {
     put(payload, codec);
     return payload + data;
   }
-  /// A protobuf field that holds bytes or a message.
-  static std::string field(char tag, const std::string& content) {
-    std::string out(1, tag);
-    std::size_t size = content.size();
-    for (; size >= 128; size >>= 7) out += static_cast<char>(size | 128);
-    return out + static_cast<char>(size) + content;
+  static std::string saved_of_bytes(std::uint64_t bytes, const std::string& path = "w") {
+    return Message().bytes(1, path).message(3, Message().number(2, bytes)).text();
   }
-  /// SavedState{path: "w", content: {id: 0, bytes: 5}}.
-  static std::string saved_of_five_bytes() { return std::string("\x0a\x01w\x1a\x02\x10\x05", 7); }
   void put_chunks(const std::vector<std::string>& chunks) {
     Forge forge;
-    forge.message(BlockType::kHead, "").message(BlockType::kSavedState, saved_of_five_bytes());
+    forge.message(BlockType::kHead, "").message(BlockType::kSavedState, saved_of_bytes(5));
     for (const std::string& chunk : chunks) forge.message(BlockType::kBytes, chunk);
     put_file(forge.finish());
+  }
+  void put_recording(const Message& recording) {
+    Forge forge;
+    forge.message(BlockType::kHead, "")
+        .message(BlockType::kStep, Message().bytes(1, "train").text());
+    put_file(forge.message(BlockType::kRecording, recording.text()).finish());
+  }
+  /// A recording whose one tensor, of 4-byte numbers, has these sizes in a buffer of these bytes.
+  void put_tensor(const std::vector<std::int64_t>& sizes, std::uint64_t bytes) {
+    const Message device = Message().number(1, 1);
+    Message tensor = Message().number(2, static_cast<std::uint64_t>(trace::DType::kFloat32));
+    for (std::int64_t size : sizes) tensor.with_sign(3, size);
+    for (std::size_t i = 0; i < sizes.size(); ++i) tensor.with_sign(4, 1);
+    put_recording(
+        Message()
+            .number(1, 2)
+            .message(3, Message().number(1, bytes).message(2, device).number(4, 1).bytes(5, "w"))
+            .message(4, tensor));
+  }
+  void expect_data_loss(const std::string& words) const {
+    const Error error = refusal();
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_THAT(error.what(), HasSubstr(words));
   }
 };
 
@@ -114,8 +132,8 @@ TEST_F(HostileTest, WhatIsNoZstdIsRefused) {
 
 TEST_F(HostileTest, OneIdOfTwoSizesIsWrong) {
   Forge forge;
-  forge.message(BlockType::kHead, "").message(BlockType::kSavedState, saved_of_five_bytes());
-  forge.message(BlockType::kSavedState, std::string("\x0a\x01v\x1a\x02\x10\x04", 7));
+  forge.message(BlockType::kHead, "").message(BlockType::kSavedState, saved_of_bytes(5));
+  forge.message(BlockType::kSavedState, saved_of_bytes(4, "v"));
   put_file(forge.message(BlockType::kBytes, chunk(0, 0, 5, 0, "hello")).finish());
   EXPECT_THAT(refusal().what(), HasSubstr("are 5 long in one place and 4 in another"));
 }
@@ -143,29 +161,120 @@ TEST_F(HostileTest, WhatIsNoMessageIsRefused) {
 
 TEST_F(HostileTest, MessagesNestedWithoutEndAreRefused) {
   // A recording with an op with an input with a list with a value with a list with a value ...
-  std::string value;
-  for (int depth = 0; depth < 2000; ++depth) value = field('\x62', field('\x0a', value));
-  Forge forge;
-  forge.message(BlockType::kHead, "").message(BlockType::kStep, "");
-  put_file(forge.message(BlockType::kRecording, field('\x2a', field('\x12', value))).finish());
+  Message value;
+  for (int depth = 0; depth < 2000; ++depth) {
+    value = Message().message(12, Message().message(1, value));
+  }
+  put_recording(Message().message(5, Message().message(2, value)));
   EXPECT_THAT(refusal().what(), HasSubstr("the message in block 2 cannot be read"));
 }
 
 TEST_F(HostileTest, AWrongModelIsRefusedWithItsPlace) {
-  // Recording{standing: 2, results: [99 + 1]}.
-  Forge forge;
-  forge.message(BlockType::kHead, "").message(BlockType::kStep, "\x0a\x05train");
-  put_file(forge.message(BlockType::kRecording, "\x08\x02\x42\x01\x64").finish());
+  put_recording(Message().number(1, 2).number(8, 99 + 1));
   EXPECT_THAT(refusal().what(),
               HasSubstr("step train, recording 0, result 0: tensor 99, but there are 0"));
 }
 
 TEST_F(HostileTest, AnEnumeratorOfManyBitsIsNotCutToFew) {
   // Standing 258 must not become 2.
-  Forge forge;
-  forge.message(BlockType::kHead, "").message(BlockType::kStep, "");
-  put_file(forge.message(BlockType::kRecording, "\x08\x82\x02").finish());
+  put_recording(Message().number(1, 258));
   EXPECT_THAT(refusal().what(), HasSubstr("standing 258 is none that exists"));
+}
+
+TEST_F(HostileTest, WhatTheForgeMakesOfATensorIsATraceOtherwise) {
+  put_tensor({3}, 12);
+  EXPECT_EQ(read(path_).steps[0].recordings[0].tensors[0].numel(), 3);
+}
+
+TEST_F(HostileTest, ATensorBeyondItsBufferIsWrong) {
+  put_tensor({4}, 12);
+  expect_data_loss("step train, recording 0, tensor 0: ends at byte 16 of buffer 0, which has 12");
+}
+
+TEST_F(HostileTest, SizesThatOverflowAreWrong) {
+  put_tensor({INT64_MAX / 2, 4}, INT64_MAX);
+  expect_data_loss("tensor 0");
+  put_tensor({INT64_MAX, INT64_MAX, 0}, 12);
+  EXPECT_NO_THROW(read(path_)) << "no element, no overflow";
+  put_tensor({INT64_MAX}, INT64_MAX);
+  expect_data_loss("tensor 0");
+}
+
+TEST_F(HostileTest, SizesThatAreNegativeAreWrong) {
+  put_tensor({-1}, 12);
+  expect_data_loss("size -1 is negative");
+  put_tensor({INT64_MIN, 2}, 12);
+  expect_data_loss("is negative");
+}
+
+TEST_F(HostileTest, ABufferThatNoMemoryHoldsIsWrong) {
+  put_tensor({3}, UINT64_MAX);
+  expect_data_loss("18446744073709551615 bytes, more than any memory holds");
+}
+
+TEST_F(HostileTest, PiecesOfOneIdTwiceAreWrong) {
+  put_chunks({chunk(0, 0, 5, 0, "hello"), chunk(0, 0, 5, 0, "hello")});
+  expect_data_loss("holds tensor bytes from 0 on, and 5 come next");
+}
+
+TEST_F(HostileTest, PiecesWhoseEndOverflowsAreWrong) {
+  put_chunks({chunk(0, 0, 5, 0, "hello"), chunk(0, UINT64_MAX, 1, 0, "h")});
+  expect_data_loss("holds tensor bytes from 18446744073709551615 on, and 5 come next");
+}
+
+TEST_F(HostileTest, ThingsOfOneNameAreWrong) {
+  Forge forge;
+  const std::string step = Message().bytes(1, "train").text();
+  forge.message(BlockType::kHead, "").message(BlockType::kStep, step);
+  put_file(forge.message(BlockType::kStep, step).finish());
+  expect_data_loss("step train: another step has the same name");
+
+  Forge states;
+  states.message(BlockType::kHead, "").message(BlockType::kSavedState, saved_of_bytes(0));
+  put_file(states.message(BlockType::kSavedState, saved_of_bytes(0)).finish());
+  expect_data_loss("`w` was saved before");
+}
+
+TEST_F(HostileTest, TwoGibibytesThatAreNotThereAreWrong) {
+  constexpr std::uint64_t kTwoGiB = std::uint64_t{1} << 31;
+  put_file(Forge().header_of_length(kTwoGiB).unfinished());
+  expect_data_loss("has 2147483648 bytes, and a block has at most 1048576");
+  put_file(Forge().message(BlockType::kHead, Message().announce(1, kTwoGiB).text()).finish());
+  expect_data_loss("the message in block 0 cannot be read");
+  Forge forge;
+  forge.message(BlockType::kHead, "").message(BlockType::kSavedState, saved_of_bytes(kTwoGiB));
+  put_file(forge.finish());
+  expect_data_loss("0 of 2147483648 tensor bytes are there");
+}
+
+TEST_F(HostileTest, AFooterThatPointsBackIsWrong) {
+  // Whoever followed it would come by the same blocks for ever.
+  for (std::uint64_t index_offset : {std::uint64_t{0}, kFileHeaderBytes + 0ul, UINT64_MAX}) {
+    std::string bytes = Forge().message(BlockType::kHead, "").finish();
+    bytes.resize(bytes.size() - kFooterBytes);
+    put_file(bytes + encode_footer({index_offset, bytes.size() + kFooterBytes}));
+    expect_data_loss("the footer tells of");
+    EXPECT_FALSE(check(path_).whole());
+  }
+}
+
+TEST_F(HostileTest, AnIndexOfBlocksThatCannotBeIsNotFollowed) {
+  for (std::uint64_t bytes : {std::uint64_t{0}, kBlockHeaderBytes - 1, UINT64_MAX}) {
+    Forge forge;
+    forge.message(BlockType::kHead, "");
+    const std::uint64_t index_offset = forge.unfinished().size();
+    std::string sizes;
+    Message::put_varint(sizes, bytes);
+    Message::put_varint(sizes, bytes);
+    const Message index = Message().bytes(1, sizes).bytes(2, "\1\1");
+    std::string file = forge.message(BlockType::kIndex, index.text()).unfinished();
+    file += encode_footer({index_offset, file.size() + kFooterBytes});
+    put_file(file);
+    expect_data_loss("the index cannot be read");
+    file[kFileHeaderBytes] ^= 1;
+    put_file(file);
+    EXPECT_FALSE(check(path_).has_index);
+  }
 }
 
 TEST_F(HostileTest, AnIndexThatContradictsTheFileIsWrong) {

@@ -71,29 +71,5 @@ TEST_F(RecoverTest, NothingIsMadeOfAFileWithoutItsHeader) {
   EXPECT_FALSE(recovered());
 }
 
-TEST_F(RecoverTest, EveryPrefixGivesAValidTraceOrNone) {
-  whole_ = written(test::train_trace());
-  const std::string all = whole_;
-  for (std::size_t length = 0; length < all.size(); ++length) {
-    whole_ = all.substr(0, length);
-    const auto found = recovered();
-    ASSERT_FALSE(report_.whole()) << length;
-    if (!found) continue;
-    ASSERT_NO_THROW(trace::validate(*found)) << length;
-  }
-}
-
-TEST_F(RecoverTest, EveryFlippedBitGivesAValidTraceOrNone) {
-  const std::string all = written(test::train_trace());
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    whole_ = all;
-    whole_[at] ^= 1;
-    const auto found = recovered();
-    ASSERT_FALSE(report_.whole()) << at;
-    if (!found) continue;
-    ASSERT_NO_THROW(trace::validate(*found)) << at;
-  }
-}
-
 }  // namespace
 }  // namespace steptape::storage

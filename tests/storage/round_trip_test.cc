@@ -48,6 +48,22 @@ TEST_F(RoundTripTest, ValuesKeepEveryBit) {
   EXPECT_EQ(read(path_), trace);
 }
 
+TEST_F(RoundTripTest, NamesOfAnyBytesComeBack) {
+  const std::string name = "\xff not UTF-8";
+  trace::Trace trace = test::train_trace();
+  trace::Recording& recording = trace.steps[0].recordings[0];
+  trace.steps[0].name = trace.steps[0].place = name;
+  trace.run.push_back({name, name});
+  recording.operators[0] = {name, name, name};
+  recording.tracked[0].path = name;
+  recording.tracked[0].aliases = {name};
+  recording.updates = {name};
+  recording.effects = {{name, name, name}};
+  recording.scopes.push_back(name);
+  written(trace);
+  EXPECT_EQ(read(path_), trace);
+}
+
 TEST_F(RoundTripTest, ListsAsDeepAsAllowedComeBack) {
   trace::Trace trace = test::train_trace();
   trace::Value& value = trace.steps[0].recordings[0].inputs[0].value;

@@ -1,17 +1,8 @@
 #include "tests/storage/trace_file.h"
 
-#include <algorithm>
+#include "tests/storage/message.h"
 
 namespace steptape::storage {
-namespace {
-
-void put_varint(std::string& out, std::uint64_t number) {
-  for (; number >= 128; number >>= 7) out += static_cast<char>(number | 128);
-  out += static_cast<char>(number);
-}
-
-}  // namespace
-
 Forge& Forge::block(std::uint16_t type, std::uint16_t flags, const std::string& payload) {
   Block block;
   block.offset = bytes_.size();
@@ -35,20 +26,14 @@ Forge& Forge::header_of_length(std::uint32_t length) {
 }
 
 std::string Forge::finish() {
-  // Index: two packed fields, by hand, as the generated code is storage's own.
   std::string sizes;
   std::string types;
   for (const Block& block : blocks_) {
-    put_varint(sizes, block.bytes());
-    put_varint(types, block.type);
+    Message::put_varint(sizes, block.bytes());
+    Message::put_varint(types, block.type);
   }
-  std::string index = "\x0a";
-  put_varint(index, sizes.size());
-  index += sizes + "\x12";
-  put_varint(index, types.size());
-  index += types;
   const std::uint64_t index_offset = bytes_.size();
-  message(BlockType::kIndex, index);
+  message(BlockType::kIndex, Message().bytes(1, sizes).bytes(2, types).text());
   return bytes_ + encode_footer({index_offset, bytes_.size() + kFooterBytes});
 }
 

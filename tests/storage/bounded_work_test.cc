@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include "storage/chunk.h"
+#include "tests/storage/allocations.h"
+#include "tests/storage/figures.h"
+#include "tests/storage/memory_file_system.h"
+#include "tests/storage/message.h"
+#include "tests/storage/sample.h"
+#include "tests/storage/trace_file.h"
+
+namespace steptape::storage {
+namespace {
+
+constexpr std::size_t kMany = 300'000;
+
+/// Files that would keep a reader busy or fill its memory if it believed them.
+class BoundedWorkTest : public testing::Test {
+ protected:
+  ~BoundedWorkTest() override {
+    tell("percent_of_the_file_read", most_read_);
+    tell("percent_of_the_file_allocated", most_allocated_);
+  }
+
+  template <typename Action>
+  void expect_bounded(const std::string& bytes, std::uint64_t times, Action&& action) {
+    MemoryFileSystem files;
+    files.put(kSamplePath, bytes);
+    const AllocationCount count;
+    try {
+      action(files);
+    } catch (const Error&) {
+    }
+    const std::uint64_t allocated = count.bytes();
+    EXPECT_LE(files.bytes_read(), times * kMostReads * bytes.size() + kConstant);
+    EXPECT_LE(allocated, times * kMaxExpansion * bytes.size() + kConstant);
+    most_read_ = std::max(most_read_, files.bytes_read() * 100 / bytes.size());
+    most_allocated_ = std::max(most_allocated_, allocated * 100 / bytes.size());
+  }
+  void expect_bounded(const std::string& bytes) {
+    expect_bounded(bytes, 1, [](FileSystem& files) { read(kSamplePath, files); });
+    expect_bounded(bytes, 1, [](FileSystem& files) { check(kSamplePath, files); });
+    expect_bounded(bytes, 2, [](FileSystem& files) {
+      Report report;
+      recover(kSamplePath, report, files);
+    });
+  }
+
+  /// Of the whole file: headers, payloads for their checksums, payloads for what they hold; `check`
+  /// looks for itself before it reads, and `recover` checks before it takes what is whole.
+  static constexpr std::uint64_t kMostReads = 5;
+  static constexpr std::uint64_t kConstant = 1 << 20;
+
+  std::uint64_t most_read_ = 0;
+  std::uint64_t most_allocated_ = 0;
+};
+
+std::string piece(std::uint64_t id, std::uint32_t raw, std::uint32_t codec,
+                  const std::string& data) {
+  std::string payload;
+  put(payload, id);
+  put(payload, std::uint64_t{0});
+  put(payload, raw);
+  put(payload, codec);
+  return payload + data;
+}
+
+/// Messages are longer than a block may be.
+void put_message(Forge& forge, BlockType type, const std::string& text) {
+  for (std::size_t at = 0; at < text.size(); at += kMaxPayloadBytes) {
+    const bool is_last = text.size() - at <= kMaxPayloadBytes;
+    forge.block(static_cast<std::uint16_t>(type),
+                is_last ? kMustUnderstand : kMustUnderstand | kContinues,
+                text.substr(at, kMaxPayloadBytes));
+  }
+}
+
+std::string file_of_recording(const std::string& recording) {
+  Forge forge;
+  forge.message(BlockType::kHead, "");
+  forge.message(BlockType::kStep, Message().bytes(1, "train").text());
+  put_message(forge, BlockType::kRecording, recording);
+  return forge.finish();
+}
+
+TEST_F(BoundedWorkTest, OfManyEmptyThingsOfEveryKind) {
+  for (unsigned field = 2; field <= 28; ++field) {
+    SCOPED_TRACE(field);
+    Message recording;
+    recording.number(1, 2);
+    for (std::size_t i = 0; i < kMany; ++i) recording.bytes(field, "");
+    expect_bounded(file_of_recording(recording.text()));
+  }
+}
+
+TEST_F(BoundedWorkTest, OfZerosThatArePackedAsTightlyAsAllowed) {
+  Forge forge;
+  const std::vector<std::byte> zeros(kMaxRawBytes);
+  forge.message(BlockType::kHead, "");
+  for (std::uint64_t id = 0; id < 20; ++id) {
+    const Message reference = Message().number(1, id).number(2, kMaxRawBytes);
+    forge.message(BlockType::kSavedState,
+                  Message().bytes(1, "w" + std::to_string(id)).message(3, reference).text());
+    forge.message(BlockType::kBytes, encode_chunk(id, 0, zeros, Compression::kZstd));
+  }
+  expect_bounded(forge.finish());
+}
+
+TEST_F(BoundedWorkTest, OfManyReferencesToBytesThatCannotBeUnpacked) {
+  Forge forge;
+  forge.message(BlockType::kHead, "");
+  const Message reference = Message().number(2, 1'000'000);
+  for (int i = 0; i < 1000; ++i) {
+    forge.message(BlockType::kSavedState,
+                  Message().bytes(1, std::to_string(i)).message(3, reference).text());
+  }
+  forge.message(BlockType::kBytes, piece(0, 1'000'000, 1, std::string(900'000, 'x')));
+  expect_bounded(forge.finish());
+}
+
+TEST_F(BoundedWorkTest, OfBytesThatAreAnnouncedAndNotThere) {
+  constexpr std::uint64_t kTwoGiB = std::uint64_t{1} << 31;
+  Forge forge;
+  forge.message(BlockType::kHead, "");
+  for (int i = 0; i < 1000; ++i) {
+    const Message reference = Message().number(1, i).number(2, kTwoGiB);
+    forge.message(BlockType::kSavedState,
+                  Message().bytes(1, std::to_string(i)).message(3, reference).text());
+  }
+  expect_bounded(forge.finish());
+  expect_bounded(Forge().message(BlockType::kHead, Message().announce(1, kTwoGiB).text()).finish());
+  expect_bounded(Forge().header_of_length(kTwoGiB).unfinished());
+}
+
+/// A block whose header is wrong, and an index that leads behind it and says what it likes.
+std::string file_of_index(std::uint64_t bytes_of_a_block) {
+  Forge forge;
+  forge.message(BlockType::kHead, "");
+  std::string sizes;
+  for (std::size_t i = 0; i < kMany; ++i) Message::put_varint(sizes, bytes_of_a_block);
+  const Message index = Message().bytes(1, sizes).bytes(2, std::string(kMany, '\1'));
+  const std::uint64_t index_offset = forge.unfinished().size();
+  put_message(forge, BlockType::kIndex, index.text());
+  std::string bytes = forge.unfinished();
+  bytes[kFileHeaderBytes] ^= 1;
+  return bytes + encode_footer({index_offset, bytes.size() + kFooterBytes});
+}
+
+TEST_F(BoundedWorkTest, OfAnIndexOfManyBlocks) {
+  for (std::uint64_t bytes :
+       {std::uint64_t{0}, std::uint64_t{32}, std::uint64_t{100'000}, UINT64_MAX / 2, UINT64_MAX}) {
+    SCOPED_TRACE(bytes);
+    expect_bounded(file_of_index(bytes));
+  }
+}
+
+TEST_F(BoundedWorkTest, OfManyBlocksThatHoldNothing) {
+  Forge forge;
+  forge.message(BlockType::kHead, "");
+  for (std::size_t i = 0; i < 20'000; ++i) forge.block(77, 0, "");
+  expect_bounded(forge.finish());
+}
+
+}  // namespace
+}  // namespace steptape::storage
