@@ -4,6 +4,7 @@
 #include <tbb/parallel_for.h>
 
 #include "steptape/error.h"
+#include "trace/validate.h"
 
 namespace steptape::storage {
 namespace {
@@ -83,7 +84,7 @@ void Loader::load_recording(const Message& message) {
     trace::Recording recording = decode_recording(
         parse<proto::Recording>(message),
         [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); });
-    if (loss_ == Loss::kSkip) trace::validate(recording);
+    if (loss_ == Loss::kSkip) trace::validate_recording(recording, trace::Place(), digests_);
     step.recordings.push_back(std::move(recording));
   });
 }

@@ -9,6 +9,7 @@
 #include "storage/chunk.h"
 #include "storage/decode.h"
 #include "storage/scan.h"
+#include "trace/known_digests.h"
 
 namespace steptape::storage {
 
@@ -58,6 +59,7 @@ class Loader {
   std::map<std::uint64_t, std::vector<Piece>> pieces_;
   /// Null where bytes could not be had, so that each further reference costs nothing.
   std::map<std::uint64_t, trace::Blob> blobs_;
+  trace::KnownDigests digests_;
   std::vector<std::string> lost_;
   trace::Trace trace_;
 };

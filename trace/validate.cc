@@ -57,15 +57,19 @@ void check_index(std::size_t index, std::size_t count, std::string_view what, co
   if (index >= count) place.fail(fmt::format("{} {}, but there are {}", what, index, count));
 }
 
-void validate(const Recording& recording) { validate_recording(recording, Place()); }
+void validate(const Recording& recording) {
+  KnownDigests digests;
+  validate_recording(recording, Place(), digests);
+}
 
 void validate(const Trace& trace) {
   const Place root;
+  KnownDigests digests;
   check_step_names(trace, root);
   for (const Step& step : trace.steps) {
     const Place here(root, "step", step.name);
     for (std::size_t i = 0; i < step.recordings.size(); ++i) {
-      validate_recording(step.recordings[i], Place(here, "recording", i));
+      validate_recording(step.recordings[i], Place(here, "recording", i), digests);
     }
   }
   check_state(trace, root);

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trace/known_digests.h"
 #include "trace/model.h"
 #include "trace/place.h"
 
@@ -12,8 +13,9 @@ namespace steptape::trace {
 /// the stack, and a value fits the 100 levels to which protobuf reads messages in messages.
 inline constexpr int kMaxValueDepth = 32;
 
-/// `validate(const Recording&)` with the words that lead to the recording.
-void validate_recording(const Recording& recording, const Place& place);
+/// `validate(const Recording&)` with the words that lead to the recording. `digests` may know what
+/// other recordings share with it.
+void validate_recording(const Recording& recording, const Place& place, KnownDigests& digests);
 /// Leaves, formulas and the places where they enter.
 void validate_numbers(const Recording& recording, const Place& place);
 

@@ -11,7 +11,8 @@ namespace {
 /// The checks of one recording, in the order in which the later ones rely on the earlier.
 class Checker {
  public:
-  explicit Checker(const Recording& recording) : recording_(recording) {}
+  Checker(const Recording& recording, KnownDigests& digests)
+      : recording_(recording), digests_(digests) {}
 
   void check(const Place& place) const {
     if (name_of(recording_.standing) == "unknown") {
@@ -101,6 +102,7 @@ class Checker {
   void check_refusal(const Refusal& refusal, const Place& place) const;
 
   const Recording& recording_;
+  KnownDigests& digests_;
 };
 
 void Checker::check_buffer(const Buffer& buffer, const Place& place) const {
@@ -123,7 +125,7 @@ void Checker::check_content(const Buffer& buffer, const Place& place) const {
                            buffer.bytes));
   }
   if (!buffer.digest) return;
-  const Digest found = digest_of(*buffer.content);
+  const Digest& found = digests_.of(buffer.content);
   if (found != *buffer.digest) {
     place.fail(fmt::format("content has digest {}, but the buffer's is {}", text_of(found),
                            text_of(*buffer.digest)));
@@ -219,8 +221,8 @@ void Checker::check_refusal(const Refusal& refusal, const Place& place) const {
 
 }  // namespace
 
-void validate_recording(const Recording& recording, const Place& place) {
-  Checker(recording).check(place);
+void validate_recording(const Recording& recording, const Place& place, KnownDigests& digests) {
+  Checker(recording, digests).check(place);
   validate_numbers(recording, place);
 }
 

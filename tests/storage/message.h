@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "storage/wire.h"
+
 namespace steptape::storage {
 
 /// A protobuf message built field by field, as the generated code is storage's own and would not
@@ -30,6 +32,11 @@ class Message {
     return *this;
   }
   Message& message(unsigned field, const Message& inner) { return bytes(field, inner.text_); }
+  Message& fixed64(unsigned field, std::uint64_t value) {
+    put_varint(text_, field << 3 | 1);
+    put(text_, value);
+    return *this;
+  }
   /// Bytes or a message of `size` bytes, none of which follow.
   Message& announce(unsigned field, std::uint64_t size) {
     put_varint(text_, field << 3 | 2);
