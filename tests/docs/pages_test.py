@@ -53,6 +53,17 @@ class ObservingPageTest(unittest.TestCase):
                 self.assertIn(f"`{name}`", page)
 
 
+class ReliabilityPageTest(unittest.TestCase):
+    def test_every_test_that_is_named_exists(self):
+        sources = "".join(path.read_text(encoding="utf-8")
+                          for path in (ROOT / "tests/storage").glob("*_test.cc"))
+        names = re.findall(r"`(\w+Test)(?:\.(\w+))?`", text_of("docs/reliability.md"))
+        self.assertGreater(len(names), 10)
+        for suite, name in names:
+            with self.subTest(f"{suite}.{name}"):
+                self.assertRegex(sources, rf"TEST(_F)?\({suite}, {name}")
+
+
 class LinksTest(unittest.TestCase):
     def test_relative_links_lead_somewhere(self):
         pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")]
