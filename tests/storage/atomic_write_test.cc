@@ -174,6 +174,19 @@ TEST_F(AtomicWriteTest, WritersOfOnePathDoNotMixTheirBytes) {
   EXPECT_THAT(names_in_folder(), ElementsAre("run.tape"));
 }
 
+TEST_F(AtomicWriteTest, AReaderBesideAWriterSeesOneTraceOrTheOther) {
+  write(small_, path_);
+  const std::jthread writer([this](const std::stop_token& stop) {
+    for (int k = 0; !stop.stop_requested(); ++k) write(k % 2 == 0 ? large_ : small_, path_);
+  });
+  for (int i = 0; i < 50; ++i) {
+    Report report;
+    const std::optional<trace::Trace> found = recover(path_, report);
+    ASSERT_TRUE(report.whole());
+    ASSERT_TRUE(found == small_ || found == large_);
+  }
+}
+
 TEST_F(AtomicWriteTest, ANameTakenByADeadProcessIsPassedOver) {
   for (int n = 0; n < 400; ++n) {
     std::ofstream(path_.string() + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(n));

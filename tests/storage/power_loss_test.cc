@@ -13,7 +13,7 @@ namespace {
 /// A trace over another, or over nothing, written while the power fails.
 class PowerLossTest : public testing::Test {
  protected:
-  static constexpr int kOff = EIO;
+  PowerLossTest() { old_file_.put(kSamplePath, sample("old", old_).bytes); }
 
   /// Calls of a write over what `disk` holds.
   std::size_t calls_of_write(MemoryFileSystem disk) const {
@@ -23,13 +23,13 @@ class PowerLossTest : public testing::Test {
   }
   /// Writes until the power fails at call `call`.
   void write_until(MemoryFileSystem& disk, std::size_t call) const {
-    disk.fail(disk.calls() + call, kOff, Lasting::kForever);
+    disk.fail(disk.calls() + call, EIO, Lasting::kForever);
     try {
       write(new_, kSamplePath, {}, disk);
     } catch (const Error&) {
     }
   }
-  /// Whether the path holds the new trace, or what `before` holds, and a later write gets through.
+  /// Whether the path holds the new trace, or what `before` holds.
   bool holds_old_or_new(MemoryFileSystem& disk, const MemoryFileSystem& before) const {
     if (!disk.holds(kSamplePath)) return !before.holds(kSamplePath);
     Report report;
@@ -57,8 +57,6 @@ class PowerLossTest : public testing::Test {
   const trace::Trace new_ = samples().back().trace;
   MemoryFileSystem nothing_;
   MemoryFileSystem old_file_;
-
-  PowerLossTest() { old_file_.put(kSamplePath, sample("old", old_).bytes); }
 };
 
 TEST_F(PowerLossTest, LeavesTheOldTraceOrTheNewOne) {
