@@ -1,0 +1,63 @@
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include "tests/trace/made_up.h"
+#include "trace/stream_diff.h"
+
+/// How long it takes to diff two long op streams, and how much memory the process took at most.
+namespace {
+
+using namespace steptape;
+
+trace::Recording long_recording(std::int64_t ops, std::int64_t batch) {
+  constexpr int kOpsOfModule = 20;
+  // forward and backward, and a quarter of the modules is called twice
+  const int modules = static_cast<int>(ops / (kOpsOfModule * 9 / 4 + 1));
+  return test::make_up(
+      {.seed = 1, .modules = modules, .ops_a_module = kOpsOfModule, .batch = batch});
+}
+
+void diff(benchmark::State& state, const trace::Recording& a, const trace::Recording& b) {
+  std::size_t cost = 0;
+  for (auto _ : state) cost = trace::diff(trace::OpStream(a), trace::OpStream(b)).cost();
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  state.counters["ops"] = static_cast<double>(a.ops.size());
+  state.counters["edits"] = static_cast<double>(cost);
+  state.counters["peak_MiB"] = static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void equal_streams(benchmark::State& state) {
+  const trace::Recording a = long_recording(state.range(0), 32);
+  diff(state, a, a);
+}
+
+void some_edits(benchmark::State& state) {
+  const trace::Recording a = long_recording(state.range(0), 32);
+  trace::Recording b = a;
+  for (trace::Index at = 0; at < b.ops.size(); at += 1000) test::remove_op(b, at);
+  diff(state, a, b);
+}
+
+void another_batch(benchmark::State& state) {
+  diff(state, long_recording(state.range(0), 32), long_recording(state.range(0), 64));
+}
+
+/// Nothing lies in a module: one stream, of which the second lacks every tenth op.
+void no_modules(benchmark::State& state) {
+  trace::Recording a = long_recording(state.range(0), 32);
+  for (trace::Op& op : a.ops) op.module = trace::kNone, op.call = 0;
+  a.module_access.clear();
+  trace::Recording b = a;
+  std::erase_if(b.ops, [&, i = 0](const trace::Op&) mutable { return ++i % 10 == 0; });
+  diff(state, a, b);
+}
+
+BENCHMARK(equal_streams)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(some_edits)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(another_batch)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(no_modules)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,186 @@
+#include "trace/op_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trace/buffer_pairs.h"
+#include "trace/element.h"
+#include "trace/path.h"
+#include "trace/text.h"
+
+namespace steptape::trace {
+namespace {
+
+/// A number that the host made inside the step, such as the 0.1 of `x * 0.1`.
+std::optional<Value> number_in(const Buffer& buffer, const Tensor& tensor) {
+  if (buffer.role != Role::kConstant || !buffer.content || tensor.offset != 0) return std::nullopt;
+  if (buffer.bytes != bytes_of(tensor.dtype)) return std::nullopt;
+  Value number = element_of(buffer.content->data(), tensor.dtype);
+  if (!is_number(number)) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+bool is_contiguous(const Tensor& tensor) noexcept {
+  std::int64_t expected = 1;
+  for (std::size_t d = tensor.sizes.size(); d-- > 0;) {
+    if (tensor.strides[d] != expected) return false;
+    expected *= std::max<std::int64_t>(tensor.sizes[d], 1);
+  }
+  return true;
+}
+
+OpStream::OpStream(const Recording& recording) : recording_(recording) {
+  for (const ScalarSite& site : recording.scalars) {
+    if (site.op == kNone) {
+      bound_buffers_.emplace(site.buffer, site.formula);
+    } else {
+      sites_[site.op].push_back(&site);
+    }
+  }
+  find_makers();
+  tensors_.reserve(recording.tensors.size());
+  for (const Tensor& tensor : recording.tensors) tensors_.push_back(words_of_tensor(tensor));
+}
+
+void OpStream::find_makers() {
+  makers_.assign(recording_.buffers.size(), kNone);
+  std::vector<bool> is_met(recording_.buffers.size(), false);
+  const auto meet = [&](const Value& value, Index maker) {
+    for_each_tensor(value, [&](TensorId id) {
+      if (id == kNoTensor) return;
+      const BufferId buffer = recording_.tensors[id].buffer;
+      if (!is_met[buffer]) makers_[buffer] = maker;
+      is_met[buffer] = true;
+    });
+  };
+  for (Index i = 0; i < recording_.ops.size(); ++i) {
+    for (const Value& value : recording_.ops[i].inputs) meet(value, kNone);
+    for (const Value& value : recording_.ops[i].outputs) meet(value, i);
+  }
+}
+
+bool OpStream::is_named(BufferId buffer) const {
+  const std::string& path = recording_.buffers[buffer].path;
+  return !path.empty() && !is_outside_path(path);
+}
+
+std::string OpStream::words_of_tensor(const Tensor& tensor) const {
+  const Buffer& buffer = recording_.buffers[tensor.buffer];
+  std::string words;
+  if (is_named(tensor.buffer)) {
+    words = buffer.path + " ";
+  } else if (const std::string number = number_of(tensor); !number.empty()) {
+    words = number + " ";
+  }
+  words += fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
+  if (buffer.device != Device{}) words += " " + text_of(buffer.device);
+  if (!is_contiguous(tensor))
+    words += fmt::format(" strides [{}]", fmt::join(tensor.strides, ", "));
+  if (tensor.offset != 0) words += fmt::format(" offset {}", tensor.offset);
+  if (tensor.conj) words += " conj";
+  if (tensor.neg) words += " neg";
+  if (tensor.wrapped_number) words += " number";
+  return words;
+}
+
+std::string OpStream::number_of(const Tensor& tensor) const {
+  if (formula_of(tensor.buffer) != kNone) return "formula";
+  const auto number = number_in(recording_.buffers[tensor.buffer], tensor);
+  return number ? print_value(*number) : "";
+}
+
+std::string OpStream::origin_of(BufferId buffer, Index reader) const {
+  if (is_named(buffer)) return recording_.buffers[buffer].path;
+  const Index maker = makers_[buffer];
+  if (maker == reader) return "a new tensor";
+  if (maker != kNone) {
+    const Op& op = recording_.ops[maker];
+    return fmt::format("result of op {} {}", maker, recording_.operator_of(op).full_name());
+  }
+  const std::string& path = recording_.buffers[buffer].path;
+  return path.empty() ? "a tensor that no op made" : path;
+}
+
+const std::string& OpStream::words_of(TensorId tensor) const {
+  static const std::string kUndefined = "undefined";
+  return tensor == kNoTensor ? kUndefined : tensors_[tensor];
+}
+
+Index OpStream::formula_at(Index op, Index argument, Index item) const {
+  const auto sites = sites_.find(op);
+  if (sites == sites_.end()) return kNone;
+  for (const ScalarSite* site : sites->second) {
+    if (site->argument == argument && site->item == item) return site->formula;
+  }
+  return kNone;
+}
+
+Index OpStream::formula_of(BufferId buffer) const {
+  const auto bound = bound_buffers_.find(buffer);
+  return bound == bound_buffers_.end() ? kNone : bound->second;
+}
+
+std::string OpStream::words_of(Index op, Index argument, Index item, const Value& value) const {
+  if (formula_at(op, argument, item) != kNone) return "formula";
+  if (const auto* tensor = std::get_if<TensorRef>(&value.data)) return words_of(tensor->id);
+  const auto* list = std::get_if<List>(&value.data);
+  if (list == nullptr) return print_value(value);
+  std::string words = "{";
+  for (Index i = 0; i < list->size(); ++i) {
+    words += (i == 0 ? "" : ", ") + words_of(op, argument, item == kNone ? i : kNone, (*list)[i]);
+  }
+  return words + "}";
+}
+
+std::string OpStream::call_of(const Op& op) const {
+  return op.module == kNone ? "" : call_path(recording_.modules[op.module].path, op.call);
+}
+
+StreamOp OpStream::op(Index index) const {
+  const Op& op = recording_.ops[index];
+  StreamOp out{call_of(op), op.phase, recording_.operator_of(op).full_name() + "(", {}};
+  const auto add_buffers = [&](const Value& value) {
+    for_each_tensor(value, [&](TensorId id) {
+      if (id == kNoTensor || is_named(recording_.tensors[id].buffer)) return;
+      out.buffers.push_back(recording_.tensors[id].buffer);
+    });
+  };
+  for (Index i = 0; i < op.inputs.size(); ++i) {
+    out.text += (i == 0 ? "" : ", ") + words_of(index, i, kNone, op.inputs[i]);
+    add_buffers(op.inputs[i]);
+  }
+  out.text += ")";
+  // what an op gives the host is a value of this run
+  for (Index i = 0; i < op.outputs.size(); ++i) {
+    const bool is_number_of_run = is_number(op.outputs[i]);
+    out.text += (i == 0 ? " → " : ", ") +
+                (is_number_of_run ? "a number" : words_of(kNone, i, kNone, op.outputs[i]));
+    add_buffers(op.outputs[i]);
+  }
+  for (const TensorId id : op.unannotated_writes) {
+    out.text += " writes " + words_of(id);
+    add_buffers({TensorRef{id}});
+  }
+  return out;
+}
+
+std::vector<StreamOp> OpStream::ops() const {
+  std::vector<StreamOp> all;
+  all.reserve(recording_.ops.size());
+  for (Index i = 0; i < recording_.ops.size(); ++i) all.push_back(op(i));
+  return all;
+}
+
+bool same_stream(const std::vector<StreamOp>& a, const std::vector<StreamOp>& b) {
+  BufferPairs pairs;
+  return std::ranges::equal(a, b, [&](const StreamOp& x, const StreamOp& y) {
+    return x.call == y.call && x.phase == y.phase && x.text == y.text &&
+           std::ranges::equal(x.buffers, y.buffers,
+                              [&](BufferId p, BufferId q) { return pairs.join(p, q); });
+  });
+}
+
+}  // namespace steptape::trace

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::trace {
+
+/// An op in words that do not depend on how its recording numbers tensors, buffers, operators and
+/// modules. Tensors stand as what they are to the step: path, dtype, sizes, and strides where they
+/// are not those of a contiguous tensor. A scalar with a formula stands as "formula".
+struct StreamOp {
+  std::string call;  ///< "model.fc1@2", the call that issued it; empty where it is unknown
+  Phase phase = Phase::kForward;
+  /// "aten::add_.Tensor(model.fc1.weight float32 [2, 2], float32 [2, 2], 1) → float32 [2, 2]"
+  std::string text;
+  /// Of the tensors in `text` that no path leads to, in order: which of them share memory.
+  std::vector<BufferId> buffers;
+  friend bool operator==(const StreamOp&, const StreamOp&) = default;
+};
+
+/// A recording as a stream of ops. `recording` must be valid and outlive it.
+class OpStream {
+ public:
+  explicit OpStream(const Recording& recording);
+
+  const Recording& recording() const { return recording_; }
+  StreamOp op(Index op) const;
+  std::vector<StreamOp> ops() const;
+  /// "model.fc1@2"; empty where the op's module is unknown.
+  std::string call_of(const Op& op) const;
+  /// Whether a path leads to it, one that does not count what comes before: "outside[0]" does.
+  bool is_named(BufferId buffer) const;
+  /// "model.fc1.weight float32 [2, 2]"; "undefined"; of a number that the host made, its value.
+  const std::string& words_of(TensorId tensor) const;
+  /// The number that the host made and `tensor` holds, "formula" where it has one; or empty.
+  std::string number_of(const Tensor& tensor) const;
+  /// Where a buffer that op `reader` uses comes from: its path, "result of op 12 aten::relu",
+  /// "a new tensor", "a tensor that no op made".
+  std::string origin_of(BufferId buffer, Index reader) const;
+  /// Argument `argument`, or item `item` of it, in the words of `text`.
+  std::string words_of(Index op, Index argument, Index item, const Value& value) const;
+  /// The formula at this place in Recording::formulas, or kNone.
+  Index formula_at(Index op, Index argument, Index item) const;
+  /// The same of the content of a buffer.
+  Index formula_of(BufferId buffer) const;
+
+ private:
+  std::string words_of_tensor(const Tensor& tensor) const;
+  void find_makers();
+
+  const Recording& recording_;
+  std::vector<Index> makers_;  ///< by buffer: the op that made it, or kNone
+  std::unordered_map<std::uint64_t, std::vector<const ScalarSite*>> sites_;  ///< by op
+  std::unordered_map<BufferId, Index> bound_buffers_;
+  std::vector<std::string> tensors_;
+};
+
+/// Whether its elements lie in order without gaps.
+bool is_contiguous(const Tensor& tensor) noexcept;
+
+/// Whether two streams do the same: equal ops, and the same tensors share memory.
+bool same_stream(const std::vector<StreamOp>& a, const std::vector<StreamOp>& b);
+
+}  // namespace steptape::trace
