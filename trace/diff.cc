@@ -1,0 +1,197 @@
+#include "trace/diff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "trace/constant_differences.h"
+#include "trace/formula_differences.h"
+#include "trace/guard_differences.h"
+#include "trace/layout.h"
+#include "trace/module_differences.h"
+#include "trace/named.h"
+#include "trace/outcome_differences.h"
+
+namespace steptape::trace {
+namespace {
+
+constexpr std::array kNames = {
+    Named{Section::kEnvironment, "environment"}, Named{Section::kPlace, "place"},
+    Named{Section::kStructure, "structure"},     Named{Section::kFormulas, "formulas"},
+    Named{Section::kOptimizer, "optimizer"},     Named{Section::kModules, "modules"},
+    Named{Section::kGuards, "guards"},           Named{Section::kConstants, "constants"},
+    Named{Section::kRefusals, "refusals"},
+};
+constexpr std::array kAll = {
+    Section::kEnvironment, Section::kPlace,     Section::kStructure,
+    Section::kFormulas,    Section::kOptimizer, Section::kModules,
+    Section::kGuards,      Section::kConstants, Section::kRefusals,
+};
+static_assert(kNames.size() == kSections && kAll.size() == kSections);
+
+void add(std::vector<Finding>& to, std::vector<Finding> findings) {
+  to.insert(to.end(), std::make_move_iterator(findings.begin()),
+            std::make_move_iterator(findings.end()));
+}
+
+std::vector<Property> properties_of(std::string_view word, const std::vector<Fact>& facts) {
+  std::vector<Property> properties;
+  for (const Fact& fact : facts) {
+    properties.push_back({fact.name, fmt::format("{} {}", word, fact.name), fact.value});
+  }
+  return properties;
+}
+
+std::vector<Property> refusals_of(const Recording& recording) {
+  std::vector<Property> properties;
+  for (const Refusal& refusal : recording.refusals) {
+    const std::string code(name_of(refusal.code));
+    properties.push_back({code, code, refusal.message});
+  }
+  return properties;
+}
+
+/// Told with the optimizer, the modules, the formulas or what the step does beside its ops.
+bool is_told_elsewhere(GuardKind kind) {
+  switch (kind) {
+    case GuardKind::kTraining:
+    case GuardKind::kModuleOption:
+    case GuardKind::kSubModules:
+    case GuardKind::kParameterGroups:
+    case GuardKind::kHyperparameter:
+    case GuardKind::kOptimizerState:
+    case GuardKind::kPredicate:
+    case GuardKind::kHostRead:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Each two lines of the program that paired ops come from, once.
+std::vector<Finding> scope_differences(const Recording& a, const Recording& b,
+                                       const std::vector<OpPair>& pairs) {
+  std::vector<Finding> findings;
+  std::unordered_set<std::uint64_t> told;
+  const auto words_of = [](const Recording& recording, Index scope) {
+    return scope == kNone ? std::string("nowhere") : recording.scopes[scope];
+  };
+  for (const OpPair& pair : pairs) {
+    const Index x = a.ops[pair.a].scope;
+    const Index y = b.ops[pair.b].scope;
+    if (!told.insert(std::uint64_t{x} << 32U | y).second) continue;
+    std::string words_x = words_of(a, x);
+    std::string words_y = words_of(b, y);
+    if (words_x == words_y) continue;
+    findings.push_back({fmt::format("op {}", pair.a), std::move(words_x), std::move(words_y)});
+  }
+  return findings;
+}
+
+RecordingDiff diff_recordings(const RecordingPair& pair, const Recording& a, const Recording& b) {
+  const OpStream stream_a(a);
+  const OpStream stream_b(b);
+  RecordingDiff out{pair, false, diff(stream_a, stream_b), {}, {}};
+  out.modules = stats_of(out.stream, stream_a, stream_b);
+  const Alignment& alignment = out.stream.alignment;
+  Findings& findings = out.findings;
+  if (a.standing != b.standing) {
+    findings.of(Section::kEnvironment)
+        .push_back(
+            {"standing", std::string(name_of(a.standing)), std::string(name_of(b.standing))});
+  }
+  findings.of(Section::kPlace) = scope_differences(a, b, alignment.pairs);
+  findings.of(Section::kStructure) = outcome_differences(a, b);
+  findings.of(Section::kFormulas) = formula_differences(stream_a, stream_b, alignment);
+  for (const LayoutDifference& layout : layout_differences(a, b)) {
+    findings.of(Section::kOptimizer).push_back({layout.path, layout.expected, layout.found});
+  }
+  findings.of(Section::kModules) = module_differences(a, b);
+  for (const GuardDifference& guard : guard_differences(a, b)) {
+    if (is_told_elsewhere(guard.kind)) continue;
+    findings.of(Section::kGuards).push_back({guard.path, guard.expected, guard.found});
+  }
+  findings.of(Section::kConstants) = constant_differences(stream_a, stream_b, alignment);
+  findings.of(Section::kRefusals) = differences(refusals_of(a), refusals_of(b));
+  return out;
+}
+
+void tell_lonely(Findings& findings, const Step& step, const std::vector<bool>& is_paired,
+                 bool is_of_a) {
+  for (std::size_t i = 0; i < step.recordings.size(); ++i) {
+    if (is_paired[i]) continue;
+    Finding finding{fmt::format("recording {}", i), "absent", "absent"};
+    (is_of_a ? finding.expected : finding.found) = name_of(step.recordings[i].standing);
+    findings.of(Section::kStructure).push_back(std::move(finding));
+  }
+}
+
+StepDiff diff_steps(const Step& a, const Step& b) {
+  StepDiff out{a.name, {}, {}};
+  if (a.place != b.place) out.findings.of(Section::kPlace).push_back({"wrap", a.place, b.place});
+  std::vector<bool> has_a(a.recordings.size(), false);
+  std::vector<bool> has_b(b.recordings.size(), false);
+  for (const RecordingPair& pair : pair_recordings(a, b)) {
+    has_a[pair.a] = has_b[pair.b] = true;
+    out.recordings.push_back(diff_recordings(pair, a.recordings[pair.a], b.recordings[pair.b]));
+  }
+  const auto is_warm_up = [&a](const RecordingDiff& diff) {
+    return a.recordings[diff.pair.a].standing == Standing::kWarmUp;
+  };
+  const bool has_variant = !std::ranges::all_of(out.recordings, is_warm_up);
+  for (RecordingDiff& diff : out.recordings) diff.is_beside = has_variant && is_warm_up(diff);
+  tell_lonely(out.findings, a, has_a, true);
+  tell_lonely(out.findings, b, has_b, false);
+  return out;
+}
+
+}  // namespace
+
+std::span<const Section> sections() noexcept { return kAll; }
+std::string_view name_of(Section section) noexcept { return find_name(kNames, section); }
+Section section_of(std::string_view name) { return find_value(kNames, "section", name); }
+
+std::size_t RecordingDiff::count(Section section) const noexcept {
+  const std::size_t edits = section == Section::kStructure ? stream.edits.size() : 0;
+  return edits + findings.of(section).size();
+}
+
+std::size_t Diff::count(Section section) const noexcept {
+  std::size_t count = findings.of(section).size();
+  for (const StepDiff& step : steps) {
+    count += step.findings.of(section).size();
+    for (const RecordingDiff& recording : step.recordings) {
+      if (!recording.is_beside) count += recording.count(section);
+    }
+  }
+  return count;
+}
+
+Diff diff(const Trace& a, const Trace& b, std::string_view step) {
+  Diff out;
+  auto& environment = out.findings.of(Section::kEnvironment);
+  add(environment,
+      differences(properties_of("producer", a.producer), properties_of("producer", b.producer)));
+  add(environment, differences(properties_of("environment", a.environment),
+                               properties_of("environment", b.environment)));
+  auto& steps = out.findings.of(Section::kStructure);
+  const auto is_wanted = [step](const Step& other) { return step.empty() || other.name == step; };
+  for (const Step& x : a.steps) {
+    if (!is_wanted(x)) continue;
+    const Step* y = b.find_step(x.name);
+    if (y != nullptr) {
+      out.steps.push_back(diff_steps(x, *y));
+    } else {
+      steps.push_back({"step " + x.name, "recorded", "absent"});
+    }
+  }
+  for (const Step& y : b.steps) {
+    if (!is_wanted(y) || a.find_step(y.name) != nullptr) continue;
+    steps.push_back({"step " + y.name, "absent", "recorded"});
+  }
+  return out;
+}
+
+}  // namespace steptape::trace

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/finding.h"
+#include "trace/recording_pairs.h"
+#include "trace/stream_diff.h"
+
+namespace steptape::trace {
+
+/// The respects in which traces are compared, in the order in which they are told.
+enum class Section : std::uint8_t {
+  kEnvironment,  ///< comparable at all? versions, environment, how far recordings got
+  kPlace,        ///< lines of the program
+  kStructure,    ///< steps and recordings, op streams, and what steps do beside them
+  kFormulas,     ///< what scalars follow from
+  kOptimizer,    ///< groups, hyperparameters, state
+  kModules,      ///< the tree, options, calls
+  kGuards,       ///< what plans take for granted beside optimizers and modules; ambient switches
+  kConstants,    ///< bytes that the step captured
+  kRefusals,     ///< why a step runs eagerly
+};
+inline constexpr std::size_t kSections = 9;
+
+std::span<const Section> sections() noexcept;
+std::string_view name_of(Section section) noexcept;
+/// Throws Error (invalid_argument) when no section has this name.
+Section section_of(std::string_view name);
+
+/// Findings of each section but those of the op stream.
+class Findings {
+ public:
+  std::vector<Finding>& of(Section section) { return all_[static_cast<std::size_t>(section)]; }
+  const std::vector<Finding>& of(Section section) const {
+    return all_[static_cast<std::size_t>(section)];
+  }
+
+ private:
+  std::array<std::vector<Finding>, kSections> all_;
+};
+
+/// How two recordings of one step differ.
+struct RecordingDiff {
+  RecordingPair pair;
+  /// A warm-up of a step whose variants are compared too. No plan is made from it: it is told, and
+  /// does not count.
+  bool is_beside = false;
+  StreamDiff stream;
+  std::vector<ModuleStat> modules;  ///< of the stream
+  Findings findings;
+
+  /// Edits and findings together.
+  std::size_t count(Section section) const noexcept;
+};
+
+/// How two steps of one name differ.
+struct StepDiff {
+  std::string name;
+  Findings findings;
+  std::vector<RecordingDiff> recordings;
+};
+
+/// How two traces differ. It holds no reference to them; ops and recordings stand as positions.
+/// Left out: what a run is about by itself (host, process, time), saved state, bytes of inputs and
+/// tracked tensors, and numbers that formulas follow.
+struct Diff {
+  Findings findings;
+  std::vector<StepDiff> steps;  ///< those that both have
+
+  std::size_t count(Section section) const noexcept;
+};
+
+/// Both must be valid. With `step`, of the step of this name alone.
+Diff diff(const Trace& a, const Trace& b, std::string_view step = {});
+
+}  // namespace steptape::trace

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "trace/finding.h"
+#include "trace/model.h"
+
+namespace steptape::trace {
+
+/// In what the modules of two recordings differ: which there are, their types, training flags,
+/// options and other paths, which of their calls issued ops, and the order of those. Both must be
+/// valid.
+std::vector<Finding> module_differences(const Recording& a, const Recording& b);
+
+}  // namespace steptape::trace

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::trace {
+
+/// How two recordings of one step were found to belong together.
+enum class PairedBy : std::uint8_t {
+  kEntry,     ///< both were entered in the same way: one plan could serve both
+  kShapes,    ///< inputs of the same geometry
+  kPosition,  ///< they are what is left, in their order
+};
+
+std::string_view name_of(PairedBy paired_by) noexcept;
+
+struct RecordingPair {
+  std::size_t a = 0;  ///< in Step::recordings of the first step
+  std::size_t b = 0;
+  PairedBy paired_by = PairedBy::kPosition;
+  friend bool operator==(const RecordingPair&, const RecordingPair&) = default;
+};
+
+/// Warm-ups with warm-ups, variants with variants, by `a`. What has no partner is in no pair.
+std::vector<RecordingPair> pair_recordings(const Step& a, const Step& b);
+
+}  // namespace steptape::trace
