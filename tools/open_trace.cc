@@ -14,10 +14,11 @@ trace::Trace read_all(const std::filesystem::path& path) {
     return storage::read(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDataLoss) throw;
-    throw Error(error.code(),
-                fmt::format("{}. `steptape check` lists what is wrong, and --partial shows what is "
-                            "left",
-                            error.what()));
+    throw Error(
+        error.code(),
+        fmt::format("{}. `steptape check` lists what is wrong, and `steptape dump --partial` "
+                    "shows what is left",
+                    error.what()));
   }
 }
 

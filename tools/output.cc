@@ -16,8 +16,10 @@
 namespace steptape::tools {
 namespace {
 
-bool has_colours() {
-  static const bool has = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+bool may_colour() { return ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr; }
+
+bool& has_colours() {
+  static bool has = may_colour();
   return has;
 }
 
@@ -52,6 +54,10 @@ void complain(const std::exception& error) {
 }
 
 void complain(std::string_view message) { fmt::print(stderr, "steptape: {}\n", message); }
+
+void set_colours(Colours colours) {
+  has_colours() = colours == Colours::kAuto ? may_colour() : colours == Colours::kAlways;
+}
 
 std::string toned(Tone tone, std::string_view text) {
   return has_colours() ? fmt::format("{}", fmt::styled(text, style_of(tone))) : std::string(text);

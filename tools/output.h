@@ -16,7 +16,13 @@ void complain(const std::exception& error);
 void complain(std::string_view message);
 
 enum class Tone { kHeading, kGood, kBad };
-/// Coloured where the standard output is a terminal and NO_COLOR is not set.
+enum class Colours {
+  kAuto,  ///< where the standard output is a terminal and NO_COLOR is not set
+  kAlways,
+  kNever,
+};
+/// What `toned` does from here on; kAuto until it is called.
+void set_colours(Colours colours);
 std::string toned(Tone tone, std::string_view text);
 
 /// Without the characters that would move a terminal's cursor: names in a trace are untrusted.

@@ -38,7 +38,7 @@ struct Alignment {
 ///    one operator, overload aside, or the same arguments. Ops that no module issued form one such
 ///    group.
 /// 2. What is left between the same paired neighbours is aligned in the same way, whatever module
-///    it belongs to.
+///    it belongs to; a pair has one operator and phase.
 /// 3. What is left then is paired with an equal op elsewhere, in another module only where a path
 ///    leads to one of its tensors.
 /// 4. As few pairs as possible count as moved: those outside a longest run that has one order.

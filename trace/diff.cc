@@ -18,16 +18,20 @@ namespace steptape::trace {
 namespace {
 
 constexpr std::array kNames = {
-    Named{Section::kEnvironment, "environment"}, Named{Section::kPlace, "place"},
-    Named{Section::kStructure, "structure"},     Named{Section::kFormulas, "formulas"},
-    Named{Section::kOptimizer, "optimizer"},     Named{Section::kModules, "modules"},
-    Named{Section::kGuards, "guards"},           Named{Section::kConstants, "constants"},
+    Named{Section::kEnvironment, "environment"},
+    Named{Section::kStructure, "structure"},
+    Named{Section::kFormulas, "formulas"},
+    Named{Section::kOptimizer, "optimizer"},
+    Named{Section::kModules, "modules"},
+    Named{Section::kGuards, "guards"},
+    Named{Section::kConstants, "constants"},
     Named{Section::kRefusals, "refusals"},
+    Named{Section::kPlace, "place"},
 };
 constexpr std::array kAll = {
-    Section::kEnvironment, Section::kPlace,     Section::kStructure,
-    Section::kFormulas,    Section::kOptimizer, Section::kModules,
-    Section::kGuards,      Section::kConstants, Section::kRefusals,
+    Section::kEnvironment, Section::kStructure, Section::kFormulas,
+    Section::kOptimizer,   Section::kModules,   Section::kGuards,
+    Section::kConstants,   Section::kRefusals,  Section::kPlace,
 };
 static_assert(kNames.size() == kSections && kAll.size() == kSections);
 

@@ -16,7 +16,6 @@ namespace steptape::trace {
 /// The respects in which traces are compared, in the order in which they are told.
 enum class Section : std::uint8_t {
   kEnvironment,  ///< comparable at all? versions, environment, how far recordings got
-  kPlace,        ///< lines of the program
   kStructure,    ///< steps and recordings, op streams, and what steps do beside them
   kFormulas,     ///< what scalars follow from
   kOptimizer,    ///< groups, hyperparameters, state
@@ -24,6 +23,7 @@ enum class Section : std::uint8_t {
   kGuards,       ///< what plans take for granted beside optimizers and modules; ambient switches
   kConstants,    ///< bytes that the step captured
   kRefusals,     ///< why a step runs eagerly
+  kPlace,        ///< lines of the program
 };
 inline constexpr std::size_t kSections = 9;
 

@@ -41,7 +41,7 @@ class KeyMaker {
     StreamOp words = stream_.op(index);
     OpKeys keys;
     keys.buffers = std::move(words.buffers);
-    keys.name = names_[op.op];
+    keys.name = mixed(names_[op.op], static_cast<std::uint64_t>(op.phase));
     keys.place = mixed(hash_of(words.call), static_cast<std::uint64_t>(op.phase));
     keys.content = hash_of(words.text);
     keys.arguments = hash_of(std::string_view(words.text).substr(words.text.find('(')));

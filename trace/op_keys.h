@@ -10,7 +10,7 @@ namespace steptape::trace {
 
 /// What an op is looked for by, as numbers: equal ones stand for equal things.
 struct OpKeys {
-  std::uint64_t name = 0;   ///< the operator without its overload
+  std::uint64_t name = 0;   ///< the operator without its overload, and the phase
   std::uint64_t place = 0;  ///< module call and phase
   /// Operator without overload, kinds of arguments, and of each tensor its path, or which operator
   /// made it: no dtype, shape or scalar.

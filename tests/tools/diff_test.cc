@@ -1,0 +1,259 @@
+#include <gmock/gmock.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "storage/writer.h"
+#include "tests/tools/process.h"
+#include "tests/trace/samples.h"
+
+namespace steptape::tools {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+std::string golden(const std::string& name) {
+  std::ifstream file(std::string(STEPTAPE_SOURCE_DIR) + "/tests/tools/golden/" + name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// run.tape, and other.tape beside it.
+class DiffTest : public ToolTest {
+ protected:
+  DiffTest() { write_other(test::train_trace()); }
+
+  void write_other(const trace::Trace& trace) const { storage::write(trace, other_); }
+  Outcome diff(std::vector<std::string> options = {}, const Environment& environment = {}) const {
+    options.insert(options.begin(), {"diff", path_, other_});
+    return steptape(options, environment);
+  }
+  /// The sample with an op less, an op more, another scalar and another hyperparameter.
+  static trace::Trace changed() {
+    trace::Trace trace = test::train_trace();
+    trace::Recording& recording = trace.steps[0].recordings[0];
+    recording.ops[1] = recording.ops[0];
+    recording.ops[1].module = 0;
+    recording.ops[1].scope = trace::kNone;
+    recording.ops[4].inputs[2] = {trace::Real{-0.2}};
+    recording.optimizers[0].groups[0].hyperparameters[0].value = {trace::Real{0.2}};
+    return trace;
+  }
+  /// What the tool writes to a terminal.
+  std::string on_terminal(std::vector<std::string> options, const Environment& environment) const;
+
+  std::filesystem::path other_ = folder_ / "other.tape";
+};
+
+std::string DiffTest::on_terminal(std::vector<std::string> options,
+                                  const Environment& environment) const {
+  options.insert(options.begin(), {STEPTAPE_TOOL, "diff", path_, other_});
+  std::vector<char*> argv;
+  for (std::string& option : options) argv.push_back(option.data());
+  argv.push_back(nullptr);
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::unsetenv("NO_COLOR");
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  std::string out;
+  char bytes[4096];
+  for (ssize_t got = 0; (got = ::read(terminal, bytes, sizeof bytes)) > 0;) {
+    out.append(bytes, static_cast<std::size_t>(got));
+  }
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  return out;
+}
+
+TEST_F(DiffTest, EqualTracesAreEqual) {
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "equal\n");
+  EXPECT_THAT(outcome.err, IsEmpty());
+}
+
+TEST_F(DiffTest, DifferencesStandBySectionAndModule) {
+  write_other(changed());
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, golden("diff.txt"));
+}
+
+TEST_F(DiffTest, StatCountsByModule) {
+  write_other(changed());
+  const Outcome outcome = diff({"--stat"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, golden("diff_stat.txt"));
+}
+
+TEST_F(DiffTest, JsonHoldsEditsAndFindings) {
+  write_other(changed());
+  const Outcome outcome = diff({"--json"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["version"], 1);
+  EXPECT_EQ(json["differ"], true);
+  EXPECT_EQ(json["counts"]["optimizer"], 1);
+  const auto& recording = json["steps"][0]["recordings"][0];
+  EXPECT_EQ(recording["findings"]["optimizer"][0]["path"], "optimizer.param_groups[0].lr");
+  const auto& edit = recording["edits"].back();
+  EXPECT_EQ(edit["kind"], "change");
+  EXPECT_EQ(edit["matched_by"], "sequence");
+  EXPECT_EQ(edit["changes"], nlohmann::json({{{"aspect", "scalar"},
+                                              {"place", "alpha"},
+                                              {"expected", "-0x1.999999999999ap-4 (-0.1)"},
+                                              {"found", "-0x1.999999999999ap-3 (-0.2)"}}}));
+}
+
+TEST_F(DiffTest, WhatIsIgnoredIsNotTold) {
+  write_other(changed());
+  const Outcome outcome = diff({"--ignore", "structure,optimizer"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "equal\n");
+}
+
+TEST_F(DiffTest, OnlyWhatFailsMakesTracesDiffer) {
+  write_other(changed());
+  const Outcome outcome = diff({"--fail-on", "modules,guards"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, StartsWith("equal but for structure ("));
+  EXPECT_EQ(diff({"--fail-on", "optimizer"}).exit_code, 1);
+}
+
+TEST_F(DiffTest, LinesOfTheProgramAreToldAndDoNotFail) {
+  trace::Trace trace = test::train_trace();
+  trace.steps[0].place = "train.cc:42";
+  write_other(trace);
+  EXPECT_THAT(diff().out, StartsWith("equal but for place (1)\n"));
+  EXPECT_EQ(diff().exit_code, 0);
+  EXPECT_EQ(diff({"--fail-on", "place"}).exit_code, 1);
+  EXPECT_EQ(diff({"--ignore", "environment,place"}).out, "equal\n");
+}
+
+TEST_F(DiffTest, AnUnknownSectionIsTrouble) {
+  const Outcome outcome = diff({"--ignore", "weather"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no section is called `weather`"));
+}
+
+TEST_F(DiffTest, AStepThatNobodyHasIsTrouble) {
+  EXPECT_EQ(diff({"--step", "train"}).exit_code, 0);
+  const Outcome outcome = diff({"--step", "eval"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("is called `eval`"));
+}
+
+TEST_F(DiffTest, ADamagedFileIsTroubleOnEitherSide) {
+  flip(200);
+  EXPECT_EQ(diff().exit_code, 2);
+  EXPECT_THAT(diff().out, IsEmpty());
+  EXPECT_THAT(diff().err, StartsWith("steptape: data_loss: "));
+  EXPECT_EQ(steptape({"diff", other_, path_}).exit_code, 2);
+  EXPECT_EQ(steptape({"diff", path_, path_}).exit_code, 2);
+}
+
+TEST_F(DiffTest, ACutFileIsTrouble) {
+  cut(300);
+  EXPECT_EQ(steptape({"diff", path_, path_}).exit_code, 2);
+}
+
+TEST_F(DiffTest, AFolderAndAFileAreTrouble) {
+  EXPECT_EQ(steptape({"diff", path_, folder_}).exit_code, 2);
+}
+
+TEST_F(DiffTest, NamesInATraceCannotMoveTheCursor) {
+  trace::Trace trace = changed();
+  trace::Recording& recording = trace.steps[0].recordings[0];
+  trace.environment[0].value = "\x1b[2J";
+  trace.steps.push_back({"\x1b[2J", "", {}});
+  recording.modules[0].path = "\x1b[2J";
+  recording.operators[0].name = "\x1b[2J";
+  recording.buffers[0].path = "\x1b[2J";
+  recording.scopes[0] = "\x1b[2J";
+  write_other(trace);
+  for (const char* detail : {"--all", "--stat"}) {
+    EXPECT_THAT(diff({detail}).out, Not(HasSubstr("\x1b"))) << detail;
+    EXPECT_THAT(steptape({"diff", other_, path_, detail}).out, Not(HasSubstr("\x1b"))) << detail;
+  }
+  EXPECT_THAT(diff({"--all"}).out, HasSubstr("\\x1b[2J"));
+}
+
+TEST_F(DiffTest, ColoursAreForTerminalsOrWhereAskedFor) {
+  EXPECT_THAT(diff().out, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(diff({"--color", "always"}, {{"NO_COLOR", "1"}}).out, HasSubstr("\x1b"));
+  EXPECT_THAT(on_terminal({"--no-pager"}, {}), HasSubstr("\x1b"));
+  EXPECT_THAT(on_terminal({"--no-pager"}, {{"NO_COLOR", "1"}}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(on_terminal({"--no-pager", "--color", "never"}, {}), Not(HasSubstr("\x1b")));
+}
+
+TEST_F(DiffTest, ThePagerIsForTerminals) {
+  const Environment pager = {{"PAGER", "sed s/^/paged:/"}};
+  EXPECT_EQ(diff({}, pager).out, "equal\n");
+  EXPECT_THAT(on_terminal({"--color", "never"}, pager), HasSubstr("paged:equal"));
+  EXPECT_THAT(on_terminal({"--color", "never", "--no-pager"}, pager), StartsWith("equal"));
+  EXPECT_THAT(on_terminal({"--color", "never"}, {{"PAGER", "no-such-pager"}}), HasSubstr("equal"));
+}
+
+/// runA/ and runB/ with a trace of one name.
+class DiffFoldersTest : public DiffTest {
+ protected:
+  DiffFoldersTest() {
+    for (const std::filesystem::path& run : {a_, b_}) {
+      std::filesystem::create_directory(run);
+      storage::write(test::train_trace(), run / "one.tape");
+    }
+  }
+  Outcome diff(std::vector<std::string> options = {}) const {
+    options.insert(options.begin(), {"diff", a_, b_});
+    return steptape(options);
+  }
+
+  std::filesystem::path a_ = folder_ / "runA";
+  std::filesystem::path b_ = folder_ / "runB";
+};
+
+TEST_F(DiffFoldersTest, TracesOfOneNameAreCompared) {
+  EXPECT_EQ(diff().out, "one.tape: equal\n");
+  EXPECT_EQ(diff().exit_code, 0);
+  storage::write(changed(), b_ / "one.tape");
+  EXPECT_THAT(diff().out, StartsWith("one.tape: differ: structure ("));
+  EXPECT_EQ(diff().exit_code, 1);
+}
+
+TEST_F(DiffFoldersTest, ATraceWithoutPartnerDiffers) {
+  storage::write(test::train_trace(), b_ / "two.tape");
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "one.tape: equal\ntwo.tape: differ: only in " + b_.string() + "\n");
+  const auto json = nlohmann::json::parse(diff({"--json"}).out);
+  EXPECT_EQ(json["only_in_b"], nlohmann::json({"two.tape"}));
+  EXPECT_EQ(json["traces"][0]["differ"], false);
+}
+
+TEST_F(DiffFoldersTest, ADamagedTraceIsTroubleAndTheOthersAreCompared) {
+  storage::write(test::train_trace(), a_ / "two.tape");
+  storage::write(test::train_trace(), b_ / "two.tape");
+  std::filesystem::resize_file(a_ / "one.tape", 300);
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.out, "two.tape: equal\n");
+  EXPECT_THAT(outcome.err, HasSubstr("one.tape"));
+}
+
+TEST_F(DiffFoldersTest, FoldersWithoutACommonTraceAreTrouble) {
+  std::filesystem::remove(a_ / "one.tape");
+  EXPECT_EQ(diff().exit_code, 2);
+}
+
+}  // namespace
+}  // namespace steptape::tools

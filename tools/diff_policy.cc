@@ -1,0 +1,29 @@
+#include "tools/diff_policy.h"
+
+#include <algorithm>
+
+namespace steptape::tools {
+
+DiffPolicy::DiffPolicy(const std::vector<std::string>& ignore,
+                       const std::vector<std::string>& fail_on) {
+  for (const std::string& name : ignore) ignored_.insert(trace::section_of(name));
+  for (const std::string& name : fail_on) fails_.insert(trace::section_of(name));
+  if (!fail_on.empty()) return;
+  for (const trace::Section section : trace::sections()) {
+    if (section != trace::Section::kPlace) fails_.insert(section);
+  }
+}
+
+bool DiffPolicy::differs(const trace::Diff& diff) const {
+  return std::ranges::any_of(trace::sections(), [&](trace::Section section) {
+    return fails_on(section) && diff.count(section) > 0;
+  });
+}
+
+bool DiffPolicy::has_told(const trace::RecordingDiff& recording) const {
+  return std::ranges::any_of(trace::sections(), [&](trace::Section section) {
+    return tells(section) && recording.count(section) > 0;
+  });
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trace/diff.h"
+
+namespace steptape::tools {
+
+/// Which sections of a diff are told, and which of them make two traces differ for the shell.
+class DiffPolicy {
+ public:
+  /// Both by name; without `fail_on`, all sections but the lines of the program. Throws Error
+  /// (invalid_argument) for a name that no section has.
+  DiffPolicy(const std::vector<std::string>& ignore, const std::vector<std::string>& fail_on);
+
+  bool tells(trace::Section section) const { return !ignored_.contains(section); }
+  bool fails_on(trace::Section section) const { return tells(section) && fails_.contains(section); }
+  bool differs(const trace::Diff& diff) const;
+  /// Whether something is told of the two recordings.
+  bool has_told(const trace::RecordingDiff& recording) const;
+
+ private:
+  std::set<trace::Section> ignored_, fails_;
+};
+
+}  // namespace steptape::tools

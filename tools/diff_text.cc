@@ -1,0 +1,255 @@
+#include "tools/diff_text.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "tools/diff_verdict.h"
+#include "tools/output.h"
+#include "tools/recording_view.h"
+
+namespace steptape::tools {
+namespace {
+
+using trace::Section;
+
+/// So many edits of a module, and so many findings of a section, are shown where not all are.
+constexpr std::size_t kMost = 8;
+
+std::string module_of(const trace::Recording& recording, trace::Index op) {
+  const trace::Index module = recording.ops[op].module;
+  return module == trace::kNone ? "" : recording.modules[module].path;
+}
+
+/// Ops before, ops now, edits by kind; modules in which nothing differs have no line.
+void put_stats(Lines& out, const std::vector<trace::ModuleStat>& stats) {
+  std::size_t widest = 0;
+  const auto name_of = [](const trace::ModuleStat& stat) {
+    return stat.module.empty() ? "no module" : shown(stat.module);
+  };
+  for (const trace::ModuleStat& stat : stats) widest = std::max(widest, name_of(stat).size());
+  for (const trace::ModuleStat& stat : stats) {
+    if (stat.removed + stat.inserted + stat.moved + stat.changed == 0) continue;
+    std::string words;
+    const auto add = [&words](std::size_t count, std::string_view word, Tone tone) {
+      if (count == 0) return;
+      words += (words.empty() ? "" : ", ") + toned(tone, fmt::format("{} {}", count, word));
+    };
+    add(stat.removed, "removed", Tone::kBad);
+    add(stat.inserted, "inserted", Tone::kGood);
+    add(stat.moved, "moved", Tone::kHeading);
+    add(stat.changed, "changed", Tone::kHeading);
+    out.line("  {:<{}}  {:>4} → {:<4} ops: {}", name_of(stat), widest, stat.ops_a, stat.ops_b,
+             words);
+  }
+}
+
+class RecordingText {
+ public:
+  RecordingText(const trace::RecordingDiff& diff, const trace::Recording& a,
+                const trace::Recording& b, const DiffPolicy& policy, Detail detail)
+      : diff_(diff), a_(a), b_(b), stream_a_(a), stream_b_(b), policy_(policy), detail_(detail) {}
+
+  std::string take() {
+    for (const Section section : trace::sections()) {
+      if (!policy_.tells(section) || diff_.count(section) == 0) continue;
+      if (section == Section::kStructure) {
+        put_structure();
+      } else {
+        out_.line("{}  {}", toned(Tone::kHeading, name_of(section)), diff_.count(section));
+      }
+      put_findings(diff_.findings.of(section));
+    }
+    return out_.take();
+  }
+
+ private:
+  std::size_t most() const { return detail_ == Detail::kAll ? ~std::size_t{0} : kMost; }
+
+  void put_findings(const std::vector<trace::Finding>& findings) {
+    if (detail_ == Detail::kCounts) return;
+    const std::size_t shown_ones = std::min(most(), findings.size());
+    for (std::size_t i = 0; i < shown_ones; ++i) out_.line("  {}", shown(findings[i].text()));
+    if (findings.size() > shown_ones) out_.line("  and {} more", findings.size() - shown_ones);
+  }
+
+  void put_structure() {
+    const auto& edits = diff_.stream.edits;
+    out_.line("{}  {} → {} ops{}{}", toned(Tone::kHeading, name_of(Section::kStructure)),
+              a_.ops.size(), b_.ops.size(), edits.empty() ? "" : ": ", words_of_edits(edits));
+    if (edits.empty()) return;
+    if (detail_ == Detail::kCounts) return put_stats(out_, diff_.modules);
+    out_.line("  {}", words_of_pairs());
+    std::map<std::string, std::vector<const trace::Edit*>> by_module;
+    for (const trace::Edit& edit : edits) {
+      by_module[edit.a == trace::kNone ? module_of(b_, edit.b) : module_of(a_, edit.a)].push_back(
+          &edit);
+    }
+    for (const trace::ModuleStat& stat : diff_.modules) {
+      const auto found = by_module.find(stat.module);
+      if (found != by_module.end()) put_module(stat, found->second);
+    }
+  }
+
+  /// "72 paired: 58 by module call, 14 by sequence"
+  std::string words_of_pairs() const {
+    const auto& pairs = diff_.stream.alignment.pairs;
+    std::string words;
+    for (const auto& [by, how] : {std::pair(trace::MatchedBy::kModuleCall, "module call"),
+                                  std::pair(trace::MatchedBy::kSequence, "sequence"),
+                                  std::pair(trace::MatchedBy::kContent, "content")}) {
+      const auto count = std::ranges::count(pairs, by, &trace::OpPair::matched_by);
+      if (count == 0) continue;
+      words += fmt::format("{}{} by {}", words.empty() ? "" : ", ", count, how);
+    }
+    return fmt::format("{} paired: {}", pairs.size(), words);
+  }
+
+  void put_module(const trace::ModuleStat& stat, const std::vector<const trace::Edit*>& edits) {
+    out_.line("  {}  {} → {} ops",
+              toned(Tone::kHeading, stat.module.empty() ? "no module" : shown(stat.module)),
+              stat.ops_a, stat.ops_b);
+    const std::size_t shown_ones = std::min(most(), edits.size());
+    for (std::size_t i = 0; i < shown_ones; ++i) put_edit(*edits[i]);
+    if (edits.size() > shown_ones) out_.line("    and {} more", edits.size() - shown_ones);
+  }
+
+  static std::string words_of(const trace::OpStream& stream, trace::Index op) {
+    const trace::StreamOp words = stream.op(op);
+    const bool is_backward = words.phase == trace::Phase::kBackward;
+    return fmt::format("op {} {}{}", op, shown(words.text), is_backward ? "  backward" : "");
+  }
+
+  void put_edit(const trace::Edit& edit) {
+    switch (edit.kind) {
+      case trace::EditKind::kRemove:
+        return out_.line("    {}", toned(Tone::kBad, "- " + words_of(stream_a_, edit.a)));
+      case trace::EditKind::kInsert:
+        return out_.line("    {}", toned(Tone::kGood, "+ " + words_of(stream_b_, edit.b)));
+      case trace::EditKind::kMove:
+        return out_.line("    > {}", words_of_pair(edit));
+      case trace::EditKind::kChange:
+        return put_change(edit);
+    }
+  }
+
+  /// "op 17 → 19 aten::relu"; most are paired by their module call, the others say how.
+  std::string words_of_pair(const trace::Edit& edit) const {
+    std::string words = fmt::format("op {}", edit.a);
+    if (edit.a != edit.b) words += fmt::format(" → {}", edit.b);
+    words += " " + shown(a_.operator_of(a_.ops[edit.a]).full_name());
+    if (a_.ops[edit.a].phase == trace::Phase::kBackward) words += " backward";
+    if (edit.matched_by == trace::MatchedBy::kModuleCall) return words;
+    return words + fmt::format(" (paired by {})", name_of(edit.matched_by));
+  }
+
+  void put_change(const trace::Edit& edit) {
+    const std::vector<std::string> changes = words_of_changes(edit.changes);
+    const bool fits = changes.size() == 1;
+    out_.line("    ~ {}{}", words_of_pair(edit), fits ? ": " + changes.front() : "");
+    if (fits) return;
+    for (const std::string& change : changes) out_.line("        {}", change);
+  }
+
+  /// "shape self, result: [32, 64] → [48, 64]": what changes alike in one line.
+  static std::vector<std::string> words_of_changes(const std::vector<trace::OpChange>& changes) {
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      const trace::OpChange& first = changes[i];
+      const auto is_alike = [&first](const trace::OpChange& other) {
+        return std::tie(other.aspect, other.expected, other.found) ==
+               std::tie(first.aspect, first.expected, first.found);
+      };
+      if (std::any_of(changes.begin(), changes.begin() + static_cast<std::ptrdiff_t>(i), is_alike))
+        continue;
+      std::string places;
+      for (std::size_t k = i; k < changes.size(); ++k) {
+        if (!is_alike(changes[k]) || changes[k].place.empty()) continue;
+        places += (places.empty() ? " " : ", ") + changes[k].place;
+      }
+      words.push_back(shown(fmt::format("{}{}: {} → {}", name_of(first.aspect), places,
+                                        first.expected, first.found)));
+    }
+    return words;
+  }
+
+  const trace::RecordingDiff& diff_;
+  const trace::Recording& a_;
+  const trace::Recording& b_;
+  trace::OpStream stream_a_, stream_b_;
+  const DiffPolicy& policy_;
+  Detail detail_;
+  Lines out_{"    "};
+};
+
+class DiffText {
+ public:
+  DiffText(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+           const DiffPolicy& policy, Detail detail)
+      : diff_(diff), a_(a), b_(b), policy_(policy), detail_(detail) {}
+
+  std::string take() {
+    put_findings(diff_.findings, "");
+    for (const trace::StepDiff& step : diff_.steps) put_step(step);
+    return std::move(text_);
+  }
+
+ private:
+  void put_findings(const trace::Findings& findings, const std::string& indent) {
+    for (const Section section : trace::sections()) {
+      if (!policy_.tells(section) || findings.of(section).empty()) continue;
+      text_ += fmt::format("{}{}\n", indent, toned(Tone::kHeading, name_of(section)));
+      for (const trace::Finding& finding : findings.of(section)) {
+        text_ += fmt::format("{}  {}\n", indent, shown(finding.text()));
+      }
+    }
+  }
+
+  void put_step(const trace::StepDiff& step) {
+    const trace::Step& x = *a_.find_step(step.name);
+    const trace::Step& y = *b_.find_step(step.name);
+    std::string head =
+        fmt::format("{}step {}\n", text_.empty() ? "" : "\n", toned(Tone::kHeading, shown(x.name)));
+    const std::size_t before = text_.size();
+    put_findings(step.findings, "  ");
+    const bool has_variants = std::ranges::any_of(step.recordings, [&](const auto& recording) {
+      return !recording.is_beside && policy_.has_told(recording);
+    });
+    for (const trace::RecordingDiff& recording : step.recordings) {
+      if (!policy_.has_told(recording)) continue;
+      put_recording(recording, x.recordings[recording.pair.a], y.recordings[recording.pair.b],
+                    has_variants);
+    }
+    if (text_.size() != before) text_.insert(before, head);
+  }
+
+  /// A warm-up mostly differs in what the variants differ in, and is told in one line beside them.
+  void put_recording(const trace::RecordingDiff& diff, const trace::Recording& a,
+                     const trace::Recording& b, bool has_variants) {
+    text_ +=
+        fmt::format("  recording {} {} → {} {}, paired by {}", diff.pair.a, name_of(a.standing),
+                    diff.pair.b, name_of(b.standing), name_of(diff.pair.paired_by));
+    if (diff.is_beside && has_variants && detail_ != Detail::kAll) {
+      text_ += ", differs too\n";
+      return;
+    }
+    text_ += "\n" + RecordingText(diff, a, b, policy_, detail_).take();
+  }
+
+  const trace::Diff& diff_;
+  const trace::Trace& a_;
+  const trace::Trace& b_;
+  const DiffPolicy& policy_;
+  Detail detail_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string diff_text(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+                      const DiffPolicy& policy, Detail detail) {
+  return DiffText(diff, a, b, policy, detail).take();
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "tools/diff_policy.h"
+#include "trace/diff.h"
+
+namespace steptape::tools {
+
+enum class Detail {
+  kCounts,  ///< ops and edits by module
+  kSome,    ///< the first edits and findings of each kind
+  kAll,
+};
+
+/// What `steptape diff` prints below its verdict, for two traces and their diff; empty where
+/// nothing that is told differs.
+std::string diff_text(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+                      const DiffPolicy& policy, Detail detail);
+
+}  // namespace steptape::tools

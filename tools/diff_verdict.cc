@@ -1,0 +1,76 @@
+#include "tools/diff_verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tools/output.h"
+
+namespace steptape::tools {
+namespace {
+
+class EditCount {
+ public:
+  void add(const std::vector<trace::Edit>& edits) {
+    for (const trace::Edit& edit : edits) ++counts_[static_cast<std::size_t>(edit.kind)];
+  }
+  std::string words() const {
+    constexpr std::array kWords = {"removed", "inserted", "moved", "changed"};
+    std::string words;
+    for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
+      if (counts_[kind] == 0) continue;
+      words += fmt::format("{}{} {}", words.empty() ? "" : ", ", counts_[kind], kWords[kind]);
+    }
+    return words;
+  }
+  std::size_t total() const { return counts_[0] + counts_[1] + counts_[2] + counts_[3]; }
+
+ private:
+  std::array<std::size_t, 4> counts_{};
+};
+
+std::string words_of_structure(const trace::Diff& diff) {
+  EditCount edits;
+  for (const trace::StepDiff& step : diff.steps) {
+    for (const trace::RecordingDiff& recording : step.recordings) {
+      if (!recording.is_beside) edits.add(recording.stream.edits);
+    }
+  }
+  const std::size_t others = diff.count(trace::Section::kStructure) - edits.total();
+  std::string words = edits.words();
+  if (words.empty()) return std::to_string(others);
+  return others == 0 ? words : fmt::format("{}, {} beside the ops", words, others);
+}
+
+bool has_other_warm_up(const trace::Diff& diff, const DiffPolicy& policy) {
+  return std::ranges::any_of(diff.steps, [&](const trace::StepDiff& step) {
+    return std::ranges::any_of(step.recordings, [&](const trace::RecordingDiff& recording) {
+      return recording.is_beside && policy.has_told(recording);
+    });
+  });
+}
+
+}  // namespace
+
+std::string words_of_edits(const std::vector<trace::Edit>& edits) {
+  EditCount count;
+  count.add(edits);
+  return count.words();
+}
+
+std::string verdict_of(const trace::Diff& diff, const DiffPolicy& policy) {
+  std::string words;
+  for (const trace::Section section : trace::sections()) {
+    const std::size_t count = policy.tells(section) ? diff.count(section) : 0;
+    if (count == 0) continue;
+    words += fmt::format(
+        "{}{} ({})", words.empty() ? "" : ", ", name_of(section),
+        section == trace::Section::kStructure ? words_of_structure(diff) : std::to_string(count));
+  }
+  if (policy.differs(diff)) return toned(Tone::kBad, "differ") + ": " + words;
+  if (words.empty() && has_other_warm_up(diff, policy)) words = "what a warm-up did";
+  return toned(Tone::kGood, "equal") + (words.empty() ? "" : " but for " + words);
+}
+
+}  // namespace steptape::tools
