@@ -7,7 +7,7 @@
 namespace steptape::trace {
 namespace {
 
-constexpr std::size_t kMaxCells = 128 * 128;
+constexpr std::size_t kMaxCells = std::size_t{128} * 128;
 
 // A change costs as much as a removal, and a little more, so that of two ways that cost the same
 // the one with fewer changes is taken.

@@ -47,11 +47,10 @@ class Search {
   std::size_t reached_b() const { return static_cast<std::size_t>(best_x_ - best_k_); }
 
  private:
+  static std::size_t position(int number) { return static_cast<std::size_t>(number); }
   static Index index(int position) { return static_cast<Index>(position); }
   /// The furthest x on diagonal k after d edits.
-  int at(int d, int k) const {
-    return rows_[static_cast<std::size_t>(d)][static_cast<std::size_t>(k + d)];
-  }
+  int at(int d, int k) const { return rows_[static_cast<std::size_t>(d)][position(k + d)]; }
   bool comes_from_above(int d, int k) const {
     return k == -d || (k != d && at(d - 1, k - 1) < at(d - 1, k + 1));
   }
@@ -68,7 +67,7 @@ class Search {
            a_[static_cast<std::size_t>(x)] == b_[static_cast<std::size_t>(x - k)]) {
       ++x;
     }
-    rows_.back()[static_cast<std::size_t>(k + d)] = x;
+    rows_.back()[position(k + d)] = x;
     if (x > ends_a || x - k > ends_b) return false;
     if (2 * x - k > 2 * best_x_ - best_k_ || d == 0) {
       best_x_ = x;
