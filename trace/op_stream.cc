@@ -89,7 +89,7 @@ std::string OpStream::words_of_tensor(const Tensor& tensor) const {
 std::string OpStream::number_of(const Tensor& tensor) const {
   if (formula_of(tensor.buffer) != kNone) return "formula";
   const auto number = number_in(recording_.buffers[tensor.buffer], tensor);
-  return number ? print_value(*number) : "";
+  return number ? trace::words_of(*number) : "";
 }
 
 std::string OpStream::origin_of(BufferId buffer, Index reader) const {
@@ -127,7 +127,7 @@ std::string OpStream::words_of(Index op, Index argument, Index item, const Value
   if (formula_at(op, argument, item) != kNone) return "formula";
   if (const auto* tensor = std::get_if<TensorRef>(&value.data)) return words_of(tensor->id);
   const auto* list = std::get_if<List>(&value.data);
-  if (list == nullptr) return print_value(value);
+  if (list == nullptr) return trace::words_of(value);
   std::string words = "{";
   for (Index i = 0; i < list->size(); ++i) {
     words += (i == 0 ? "" : ", ") + words_of(op, argument, item == kNone ? i : kNone, (*list)[i]);
