@@ -14,9 +14,8 @@ namespace steptape::recorder {
 /// known. A front end that knows the calls has said so while the ops ran, those of modules that
 /// backward calls too: then other ops of the step's function belong to none. Else, in this order:
 ///
-///  - a backward op, told calls or not, belongs to the call of its forward op; one that accumulates
-///  a gradient, to the
-///    call that used the parameter last;
+///  - a backward op, calls told or not, belongs to the call of its forward op; one that accumulates
+///    a gradient, to the call that used the parameter last;
 ///  - an op of an update belongs to no module: it writes a parameter, a gradient or optimizer
 ///    state, or, where autograd had no part in it, reads what backward or another such op made;
 ///  - an op that takes a parameter or module buffer belongs to the module that holds it. It begins

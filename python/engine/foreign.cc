@@ -1,9 +1,12 @@
 #include "python/engine/foreign.h"
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
+#include "live/tensors.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
 
@@ -38,6 +41,12 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict) {
   return tensors;
 }
 
+/// "a tensor of float32 [2, 3]": its elements are state, which the step reads like any other.
+std::string words_of(const at::Tensor& tensor) {
+  return c10::str("a tensor of ", name_of(live::dtype_of(tensor.scalar_type())), " ",
+                  tensor.sizes());
+}
+
 trace::Value value_of(PyObject* object) {
   if (object == Py_None) return {trace::None{}};
   if (PyBool_Check(object)) return {object == Py_True};
@@ -48,7 +57,7 @@ trace::Value value_of(PyObject* object) {
     if (overflow == 0) return {static_cast<std::int64_t>(value)};
   }
   if (PyUnicode_Check(object)) return {text_of(object)};
-  if (is_tensor(object)) return {std::string("a tensor")};
+  if (is_tensor(object)) return {words_of(tensor_of(object))};
   if (PyTuple_CheckExact(object)) {
     trace::List list;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {

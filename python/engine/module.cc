@@ -268,7 +268,9 @@ void define(py::module_& m) {
   });
   m.def("join_path", &trace::join_path);
   m.def("on_one_line", &trace::on_one_line);
-  m.def("set_own_hook_class", [](const py::type& type) { set_own_hook_class(type.ptr()); });
+  m.def("set_own_hook_class", [](py::type type) {
+    own_hook_class = reinterpret_cast<PyTypeObject*>(type.release().ptr());
+  });
   m.def("stand_in", [](const py::function& function, const py::object& original) {
     add_stand_in(function.ptr(), original.ptr());
   });

@@ -8,9 +8,11 @@
 /// function as the one that it stands for. All under the GIL.
 namespace steptape::python {
 
-/// All hooks are of this class, and nothing else is.
-void set_own_hook_class(PyObject* type);
-bool is_own_hook(PyObject* object);
+/// All hooks are of this class, and nothing else is. Kept for ever.
+inline PyTypeObject* own_hook_class = nullptr;
+inline bool is_own_hook(PyObject* object) {
+  return object != nullptr && Py_TYPE(object) == own_hook_class;
+}
 
 /// `function` stands for `original` from here on. Both are kept.
 void add_stand_in(PyObject* function, PyObject* original);
