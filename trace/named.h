@@ -15,6 +15,9 @@ struct Named {
   Enum value;
   std::string_view name;
 };
+// clang 14 finds none by itself
+template <typename Enum>
+Named(Enum, const char*) -> Named<Enum>;
 
 template <typename Enum, std::size_t N>
 std::string_view find_name(const std::array<Named<Enum>, N>& table, Enum value) noexcept {

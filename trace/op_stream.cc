@@ -105,8 +105,8 @@ std::string OpStream::origin_of(BufferId buffer, Index reader) const {
 }
 
 const std::string& OpStream::words_of(TensorId tensor) const {
-  static const std::string kUndefined = "undefined";
-  return tensor == kNoTensor ? kUndefined : tensors_[tensor];
+  static const std::string undefined = "undefined";
+  return tensor == kNoTensor ? undefined : tensors_[tensor];
 }
 
 Index OpStream::formula_at(Index op, Index argument, Index item) const {
