@@ -306,7 +306,7 @@ std::string Plain::words() const {
     case Kind::kTensor:
       return "a tensor";
     case Kind::kHooks:
-      return length_ == 0 ? "no hooks" : std::to_string(length_) + " hooks";
+      return std::to_string(length_) + (length_ == 1 ? " hook" : " hooks");
     case Kind::kObject:
       return "a " + type_name(reinterpret_cast<PyTypeObject*>(value_.get()));
     case Kind::kIdentity:
