@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "steptape/error.h"
 #include "tools/commands.h"
 #include "tools/dump_guards.h"
 #include "tools/dump_json.h"
@@ -12,6 +11,7 @@
 #include "tools/info_json.h"
 #include "tools/open_trace.h"
 #include "tools/output.h"
+#include "tools/trace_choice.h"
 
 namespace steptape::tools {
 namespace {
@@ -26,22 +26,6 @@ struct Options {
   bool json = false;
   bool partial = false;
 };
-
-/// The trace with one step alone and without saved state, which belongs to all steps.
-trace::Trace with_step_alone(trace::Trace trace, const std::string& name) {
-  const trace::Step* step = trace.find_step(name);
-  if (!step) {
-    std::string names;
-    for (const trace::Step& other : trace.steps) {
-      names += (names.empty() ? "" : ", ") + shown(other.name);
-    }
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("no step is called `{}`; there are: {}", name, names));
-  }
-  trace.steps = {trace::Step(*step)};
-  trace.state.clear();
-  return trace;
-}
 
 /// What was asked for instead of the whole trace; null: nothing.
 std::unique_ptr<RecordingView> view_of(const Options& options) {

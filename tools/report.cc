@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/exit_code.h"
+#include "tools/open_trace.h"
+#include "tools/output.h"
+#include "tools/report_data.h"
+#include "tools/report_page.h"
+#include "tools/result_file.h"
+#include "tools/trace_choice.h"
+
+namespace steptape::tools {
+namespace {
+
+struct Options {
+  std::string a, b;
+  std::string step;
+  std::string out;
+  bool partial = false;
+};
+
+trace::Trace open(const std::string& path, const Options& options) {
+  trace::Trace trace = open_trace(path, options.partial ? Parts::kWhatIsLeft : Parts::kAll);
+  return options.step.empty() ? trace : with_step_alone(std::move(trace), options.step);
+}
+
+ReportedTrace reported(const std::filesystem::path& path, const trace::Trace& trace) {
+  return {path.filename().string(), std::filesystem::file_size(path), &trace};
+}
+
+void report(const Options& options) {
+  const trace::Trace a = open(options.a, options);
+  if (options.b.empty()) {
+    return put_result(report_page(report_data(reported(options.a, a), nullptr)), options.out);
+  }
+  const trace::Trace b = open(options.b, options);
+  const ReportedTrace other = reported(options.b, b);
+  put_result(report_page(report_data(reported(options.a, a), &other)), options.out);
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("report", "Make one HTML page of a trace, or of two side by side");
+  auto options = std::make_shared<Options>();
+  command->add_option("A", options->a, "A trace")->required();
+  command->add_option("B", options->b, "Another, to be compared with it");
+  command->add_option("-o,--output", options->out, "The page; without it, the standard output");
+  command->add_option("--step", options->step, "Only the step of this name");
+  command->add_flag("--partial", options->partial, "Show what is left of a damaged file");
+  command->footer(
+      "The page holds the names, shapes and numbers of the trace, no tensor bytes. It needs no\n"
+      "network and runs nothing but its own script.\n"
+      "Examples:\n"
+      "  steptape report run.tape -o report.html\n"
+      "  steptape report monday.tape tuesday.tape -o diff.html");
+  command->callback([options, &exit_code] {
+    report(*options);
+    exit_code = kGood;
+  });
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "trace/model.h"
+
+/// Which part of a trace a command is about.
+namespace steptape::tools {
+
+/// The trace with one step alone and without saved state, which belongs to all steps. Throws Error
+/// (invalid_argument) with the names that there are.
+trace::Trace with_step_alone(trace::Trace trace, const std::string& name);
+
+/// One recording with its place in the trace.
+struct ChosenRecording {
+  const trace::Step* step = nullptr;
+  std::size_t position = 0;
+
+  const trace::Recording& recording() const { return step->recordings[position]; }
+};
+
+/// The recording at `position` of the step called `step`. An empty name means the only step, no
+/// position the last recording that plans are made from, or the last of all. Refers to `trace`,
+/// which must outlive it. Throws Error (invalid_argument) with what there is.
+ChosenRecording choose_recording(const trace::Trace& trace, const std::string& step,
+                                 std::optional<std::size_t> position);
+
+}  // namespace steptape::tools
