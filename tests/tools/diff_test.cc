@@ -109,10 +109,10 @@ TEST_F(DiffTest, JsonHoldsEditsAndFindings) {
   const auto& edit = recording["edits"].back();
   EXPECT_EQ(edit["kind"], "change");
   EXPECT_EQ(edit["matched_by"], "sequence");
-  EXPECT_EQ(edit["changes"], nlohmann::json({{{"aspect", "scalar"},
-                                              {"place", "alpha"},
-                                              {"expected", "-0.1"},
-                                              {"found", "-0.2"}}}));
+  EXPECT_EQ(
+      edit["changes"],
+      nlohmann::json(
+          {{{"aspect", "scalar"}, {"place", "alpha"}, {"expected", "-0.1"}, {"found", "-0.2"}}}));
 }
 
 TEST_F(DiffTest, WhatIsIgnoredIsNotTold) {
