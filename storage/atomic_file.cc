@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "steptape/error.h"
+#include "storage/folder.h"
 #include "storage/format.h"
 
 namespace steptape::storage {
@@ -33,25 +34,6 @@ std::optional<std::uint32_t> require_replaceable(FileSystem& files,
               fmt::format("{} exists and is no trace; it was left as it is. Choose another path or "
                           "remove it",
                           path.string()));
-}
-
-/// A link may point to nothing yet, which `canonical` would not follow.
-std::filesystem::path behind_links(FileSystem& files, std::filesystem::path path) {
-  constexpr int kMaxLinks = 40;
-  for (int i = 0; i < kMaxLinks; ++i) {
-    std::filesystem::path target;
-    const int result = files.read_link(path, target);
-    if (result == -EINVAL || result == -ENOENT) break;
-    require_done(result, "look at", path);
-    path = path.parent_path() / target;
-  }
-  return path;
-}
-
-/// Not every file system can sync a folder; those that cannot say EINVAL.
-void sync_folder(FileSystem& files, const Descriptor& folder, const std::filesystem::path& path) {
-  const int result = files.sync(folder.number());
-  if (result != -EINVAL) require_done(result, "sync the folder of", path);
 }
 
 }  // namespace
@@ -102,13 +84,11 @@ void AtomicFile::commit() {
   require_done(files_.sync(file_.number()), "sync", path_);
   require_done(file_.close(), "close", path_);
   // Before the rename, so that behind it the sync alone can fail.
-  const std::filesystem::path place = path_.has_parent_path() ? path_.parent_path() : ".";
-  const Descriptor folder(files_, files_.open(place, FileSystem::Access::kFolder));
-  require_done(folder.number(), "open the folder of", path_);
+  const Folder folder(files_, path_);
   require_replaceable(files_, path_);
   require_done(files_.rename(temporary_, path_), "rename into place", path_);
   has_temporary_ = false;
-  sync_folder(files_, folder, path_);
+  folder.sync();
 }
 
 }  // namespace steptape::storage

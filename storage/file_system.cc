@@ -54,6 +54,14 @@ int FileSystem::sync(int descriptor) {
   return until_not_interrupted([&] { return sync_once(descriptor); });
 }
 
+int FileSystem::truncate(int descriptor, std::uint64_t bytes) {
+  return until_not_interrupted([&] { return truncate_once(descriptor, bytes); });
+}
+
+int FileSystem::lock(int descriptor) {
+  return until_not_interrupted([&] { return lock_once(descriptor); });
+}
+
 int FileSystem::set_permissions(int descriptor, std::uint32_t permissions) {
   return until_not_interrupted([&] { return set_permissions_once(descriptor, permissions); });
 }

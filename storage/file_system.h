@@ -15,7 +15,7 @@ namespace steptape::storage {
 /// as the kernel gives it. Threads may call at the same time.
 class FileSystem {
  public:
-  enum class Access { kRead, kCreate, kFolder };
+  enum class Access { kRead, kCreate, kFolder, kAppend };
   struct Status {
     bool is_regular = false;
     std::uint64_t bytes = 0;
@@ -25,7 +25,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   /// A descriptor. kCreate makes a file to write to, with at most `permissions`, and fails with
-  /// EEXIST where the name is taken. kRead does not wait for the writer of a pipe.
+  /// EEXIST where the name is taken. kRead does not wait for the writer of a pipe. kAppend opens
+  /// the file or makes it; what is written comes behind all that it holds.
   int open(const std::filesystem::path& path, Access access, std::uint32_t permissions = 0);
   /// The descriptor is gone, whatever the result.
   int close(int descriptor) noexcept;
@@ -35,6 +36,11 @@ class FileSystem {
   std::int64_t read(int descriptor, std::uint64_t offset, std::span<std::byte> out);
   /// Of a file or folder.
   int sync(int descriptor);
+  /// Leaves the first `bytes` of a file.
+  int truncate(int descriptor, std::uint64_t bytes);
+  /// Nobody else locks the file until the descriptor is closed or the process ends; EWOULDBLOCK
+  /// where somebody has. It does not wait.
+  int lock(int descriptor);
   int set_permissions(int descriptor, std::uint32_t permissions);
   int status_of(int descriptor, Status& status);
   /// Follows links.
@@ -58,6 +64,8 @@ class FileSystem {
   virtual int read_link_once(const std::filesystem::path& path, std::filesystem::path& target) = 0;
   virtual int rename_once(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual int unlink_once(const std::filesystem::path& path) noexcept = 0;
+  virtual int truncate_once(int descriptor, std::uint64_t bytes) = 0;
+  virtual int lock_once(int descriptor) = 0;
 };
 
 /// The machine's own.

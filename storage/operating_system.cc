@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ int flags_for(FileSystem::Access access) {
       return O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
     case FileSystem::Access::kFolder:
       return O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    case FileSystem::Access::kAppend:
+      return O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   }
   return 0;
 }
@@ -76,6 +79,12 @@ class OperatingSystem final : public FileSystem {
   }
   int unlink_once(const std::filesystem::path& path) noexcept override {
     return or_error(::unlink(path.c_str()));
+  }
+  int truncate_once(int descriptor, std::uint64_t bytes) override {
+    return or_error(::ftruncate(descriptor, static_cast<off_t>(bytes)));
+  }
+  int lock_once(int descriptor) override {
+    return or_error(::flock(descriptor, LOCK_EX | LOCK_NB));
   }
 };
 

@@ -46,6 +46,7 @@ MemoryFileSystem::MemoryFileSystem(const MemoryFileSystem& other)
       synced_names_(other.synced_names_),
       unsynced_names_(other.unsynced_names_),
       open_(other.open_),
+      locks_(other.locks_),
       next_descriptor_(other.next_descriptor_),
       fault_(other.fault_),
       most_(other.most_),
@@ -77,7 +78,7 @@ int MemoryFileSystem::open_once(const std::filesystem::path& path, Access access
     const auto known = names_.find(path);
     if (access == Access::kRead && known == names_.end()) return -ENOENT;
     if (access == Access::kCreate && known != names_.end()) return -EEXIST;
-    if (access == Access::kCreate) {
+    if (known == names_.end()) {
       nodes_.push_back({{}, {}, {}, permissions});
       change_name(path, nodes_.size() - 1);
     }
@@ -90,6 +91,7 @@ int MemoryFileSystem::open_once(const std::filesystem::path& path, Access access
 int MemoryFileSystem::close_once(int descriptor) noexcept {
   const Call call(*this);
   if (open_.erase(descriptor) == 0) return -EBADF;
+  std::erase_if(locks_, [descriptor](const auto& lock) { return lock.second == descriptor; });
   return call.error();
 }
 
@@ -99,7 +101,7 @@ std::int64_t MemoryFileSystem::write_once(int descriptor, ByteView bytes) {
   Node& node = nodes_[open_.at(descriptor).value()];
   const std::size_t count = std::min(bytes.size(), most_);
   node.unsynced.push_back(
-      {node.bytes.size(), {reinterpret_cast<const char*>(bytes.data()), count}});
+      {node.bytes.size(), {reinterpret_cast<const char*>(bytes.data()), count}, false});
   node.bytes += node.unsynced.back().bytes;
   return static_cast<std::int64_t>(count);
 }
@@ -178,6 +180,22 @@ int MemoryFileSystem::unlink_once(const std::filesystem::path& path) noexcept {
   return 0;
 }
 
+int MemoryFileSystem::truncate_once(int descriptor, std::uint64_t bytes) {
+  const Call call(*this);
+  if (call.error() != 0) return call.error();
+  Node& node = nodes_[open_.at(descriptor).value()];
+  node.unsynced.push_back({bytes, {}, true});
+  node.bytes.resize(bytes);
+  return 0;
+}
+
+int MemoryFileSystem::lock_once(int descriptor) {
+  const Call call(*this);
+  if (call.error() != 0) return call.error();
+  const auto [lock, is_new] = locks_.emplace(open_.at(descriptor).value(), descriptor);
+  return is_new || lock->second == descriptor ? 0 : -EWOULDBLOCK;
+}
+
 void MemoryFileSystem::change_name(const std::string& name, std::optional<std::size_t> node) {
   unsynced_names_.push_back({name, node});
   if (node) {
@@ -191,6 +209,9 @@ void MemoryFileSystem::settle(Node& node, std::mt19937_64& random) {
   std::ranges::shuffle(node.unsynced, random);
   for (const Write& write : node.unsynced) {
     const auto fate = random() % 3;
+    if (write.is_cut && fate != 0) {
+      node.synced.resize(std::min<std::size_t>(node.synced.size(), write.offset));
+    }
     for (std::size_t at = 0; at < write.bytes.size() && fate != 0; at += kSectorBytes) {
       const bool torn = fate == 1 && random() % 2 == 0;
       if (!torn) overwrite(node.synced, write.offset + at, write.bytes.substr(at, kSectorBytes));
@@ -214,6 +235,7 @@ void MemoryFileSystem::lose_power(std::mt19937_64& random) {
   unsynced_names_.clear();
   names_ = synced_names_;
   open_.clear();
+  locks_.clear();
   fault_ = {};
 }
 

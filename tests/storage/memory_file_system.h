@@ -47,6 +47,7 @@ class MemoryFileSystem final : public FileSystem {
   struct Write {
     std::uint64_t offset;
     std::string bytes;
+    bool is_cut = false;  ///< nothing was written: the file ended at `offset` from there on
   };
   struct Node {
     std::string bytes;
@@ -77,6 +78,8 @@ class MemoryFileSystem final : public FileSystem {
   int read_link_once(const std::filesystem::path& path, std::filesystem::path& target) override;
   int rename_once(const std::filesystem::path& from, const std::filesystem::path& to) override;
   int unlink_once(const std::filesystem::path& path) noexcept override;
+  int truncate_once(int descriptor, std::uint64_t bytes) override;
+  int lock_once(int descriptor) override;
 
   void change_name(const std::string& name, std::optional<std::size_t> node);
   static void settle(Node& node, std::mt19937_64& random);
@@ -87,6 +90,7 @@ class MemoryFileSystem final : public FileSystem {
   std::map<std::string, std::size_t> synced_names_;
   std::vector<NameChange> unsynced_names_;
   std::map<int, std::optional<std::size_t>> open_;  ///< none: the folder
+  std::map<std::size_t, int> locks_;                ///< descriptor by node
   int next_descriptor_ = 3;
   Fault fault_;
   std::size_t most_ = SIZE_MAX;
