@@ -1,0 +1,153 @@
+#include "trace/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "trace/call_times.h"
+#include "trace/ledger_diff.h"
+#include "trace/ledger_summary.h"
+
+namespace steptape::trace {
+namespace {
+
+LedgerLine line(std::uint64_t call, std::uint32_t microseconds = 100,
+                CallOutcome outcome = CallOutcome::kReplayed) {
+  LedgerLine line;
+  line.call = call;
+  line.outcome = outcome;
+  line.microseconds = microseconds;
+  line.inputs = call;
+  line.results = call + 1;
+  line.parameters = call + 2;
+  return line;
+}
+
+Ledger ledger(std::uint64_t calls) {
+  Ledger ledger{{}, {"train"}, {}};
+  for (std::uint64_t call = 1; call <= calls; ++call) ledger.lines.push_back(line(call));
+  return ledger;
+}
+
+TEST(CallOutcomeTest, NamesAndNumbersAreStable) {
+  const std::pair<int, const char*> known[] = {
+      {1, "recorded"}, {2, "trial"}, {3, "audit"}, {4, "replayed"}, {5, "eager"}};
+  ASSERT_EQ(call_outcomes().size(), std::size(known));
+  for (const auto& [number, name] : known) EXPECT_EQ(name_of(CallOutcome(number)), name);
+}
+
+TEST(CallTimesTest, AreNumbersThatWereMeasured) {
+  EXPECT_EQ(times_of({}), CallTimes());
+  EXPECT_EQ(times_of({7}), (CallTimes{1, 7, 7, 7, 7}));
+  EXPECT_EQ(times_of({50, 10, 30, 20, 40}), (CallTimes{5, 20, 30, 40, 40}));
+}
+
+TEST(CallTimesTest, DifferWhereEachMedianLiesOutsideTheOthersMiddleHalf) {
+  const CallTimes slow{100, 140, 150, 160, 170};
+  EXPECT_TRUE(differ({100, 90, 100, 110, 120}, slow));
+  EXPECT_TRUE(differ(slow, {100, 90, 100, 110, 120}));
+  EXPECT_FALSE(differ({100, 90, 100, 151, 200}, slow)) << "it wavers that much by itself";
+  EXPECT_FALSE(differ({7, 90, 100, 110, 120}, slow)) << "too few calls";
+  EXPECT_FALSE(differ({100, 5, 5, 5, 5}, {100, 6, 6, 6, 6})) << "a microsecond";
+}
+
+TEST(LedgerSummaryTest, CountsOutcomesAndVerdicts) {
+  Ledger some = ledger(6);
+  some.steps.emplace_back("eval");
+  some.lines[0].outcome = CallOutcome::kRecorded;
+  some.lines[3].outcome = CallOutcome::kEager;
+  some.lines[3].verdict = GuardKind::kShape;
+  some.lines[5].step = 1;
+  const LedgerSummary all = summarize(some);
+  EXPECT_EQ(all.calls, 6u);
+  EXPECT_EQ(all.replayed, 4u);
+  ASSERT_EQ(all.outcomes.size(), 3u);
+  EXPECT_EQ(all.outcomes[1].outcome, CallOutcome::kReplayed);
+  EXPECT_EQ(all.outcomes[1].times.calls, 4u);
+  ASSERT_EQ(all.verdicts.size(), 1u);
+  EXPECT_EQ(all.verdicts[0].kind, GuardKind::kShape);
+  EXPECT_EQ(summarize(some, "eval").calls, 1u);
+}
+
+TEST(LedgerDiffTest, EqualLedgersAreEqual) {
+  const LedgerDiff found = diff(ledger(9), ledger(9));
+  EXPECT_EQ(found.differing(), 0u);
+  EXPECT_EQ(found.steps.at(0).compared, 9u);
+  EXPECT_EQ(found.verdict(), "");
+}
+
+TEST(LedgerDiffTest, TheFirstCallThatDiffersIsNamed) {
+  Ledger other = ledger(9);
+  for (std::size_t i = 4; i < 9; ++i) other.lines[i].results += 7;
+  other.lines[4].parameters += 7;
+  const LedgerDiff found = diff(ledger(9), other);
+  EXPECT_EQ(found.verdict(), "train: call 5: results, parameters");
+  EXPECT_EQ(found.differing(), 5u);
+  const CallDifference& first = found.steps[0].first.value();
+  EXPECT_EQ(first.words_of(PartStanding::kEqual), "inputs");
+  EXPECT_EQ(first.words_of(PartStanding::kNotTaken), "gradients, generators");
+  EXPECT_EQ(first.origin(), "it begins in this call");
+}
+
+TEST(LedgerDiffTest, WhatCameWithTheInputsIsTold) {
+  Ledger other = ledger(9);
+  other.lines[4].inputs += 7;
+  EXPECT_EQ(diff(ledger(9), other).steps[0].first->origin(), "it came with the inputs");
+  other.lines[4].inputs = 0;
+  other.lines[4].results += 7;
+  EXPECT_EQ(diff(ledger(9), other).steps[0].first->origin(), "inputs were not compared");
+}
+
+TEST(LedgerDiffTest, OfSeveralStepsTheCallThatCameFirstIsNamed) {
+  Ledger a{{}, {"train", "eval"}, {}};
+  for (std::uint64_t call = 1; call <= 4; ++call) {
+    a.lines.push_back(line(call));
+    a.lines.push_back(line(call));
+    a.lines.back().step = 1;
+  }
+  Ledger b = a;
+  b.lines[3].results += 7;  // eval, call 2
+  b.lines[4].results += 7;  // train, call 3
+  EXPECT_EQ(diff(a, b).verdict(), "eval: call 2: results");
+  EXPECT_EQ(diff(a, b, "train").verdict(), "train: call 3: results");
+}
+
+TEST(LedgerDiffTest, CallsOfOneSideDifferAndAreCounted) {
+  const LedgerDiff shorter = diff(ledger(9), ledger(7));
+  EXPECT_EQ(shorter.steps[0].compared, 7u);
+  EXPECT_EQ(shorter.steps[0].only_in_a, 2u);
+  EXPECT_EQ(shorter.verdict(), "train: 2 calls only in the first");
+  EXPECT_EQ(diff(ledger(7), ledger(8)).verdict(), "train: 1 call only in the second");
+  Ledger other = ledger(2);
+  other.steps[0] = "eval";
+  EXPECT_EQ(diff(ledger(3), other).differing(), 5u);
+}
+
+TEST(LedgerDiffTest, OfTwoLinesOfOneCallTheLaterHolds) {
+  Ledger again = ledger(9);
+  again.lines[6].results += 7;
+  again.lines.push_back(line(7));
+  EXPECT_EQ(diff(ledger(9), again).differing(), 0u);
+  EXPECT_EQ(diff(again, ledger(9)).differing(), 0u);
+}
+
+TEST(LedgerDiffTest, OutcomesVariantsAndDigestsOfOneSideDoNotDiffer) {
+  Ledger other = ledger(9);
+  other.lines[4].outcome = CallOutcome::kAudit;
+  other.lines[5].variant = 3;
+  other.lines[6].gradients = 7;
+  other.lines[7].inputs = other.lines[7].results = other.lines[7].parameters = 0;
+  const LedgerDiff found = diff(ledger(9), other);
+  EXPECT_EQ(found.differing(), 0u);
+  EXPECT_EQ(found.steps[0].without_digests, 1u);
+}
+
+TEST(LedgerDiffTest, TimesAreComparedByOutcome) {
+  Ledger slow = ledger(9);
+  for (LedgerLine& line : slow.lines) line.microseconds = 150;
+  const LedgerDiff found = diff(ledger(9), slow);
+  EXPECT_EQ(found.differing(), 0u);
+  EXPECT_EQ(found.differing_times(), 1u);
+  EXPECT_EQ(found.steps[0].times.at(0).b.median, 150u);
+}
+
+}  // namespace
+}  // namespace steptape::trace

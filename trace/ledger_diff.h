@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/call_times.h"
+#include "trace/ledger.h"
+
+namespace steptape::trace {
+
+/// What a line has digests of, in the order in which a call meets them.
+enum class CallPart : std::uint8_t { kInputs, kResults, kGradients, kParameters, kGenerators };
+inline constexpr std::size_t kCallParts = 5;
+
+std::span<const CallPart> call_parts() noexcept;
+std::string_view name_of(CallPart part) noexcept;
+
+enum class PartStanding : std::uint8_t { kNotTaken, kEqual, kDiffers };
+std::string_view name_of(PartStanding standing) noexcept;
+
+/// A call that did not leave the same on both sides.
+struct CallDifference {
+  std::uint64_t call = 0;
+  std::array<PartStanding, kCallParts> parts{};
+
+  PartStanding of(CallPart part) const { return parts[static_cast<std::size_t>(part)]; }
+  /// "results, parameters"
+  std::string words_of(PartStanding standing) const;
+  /// Where the difference comes from: "it begins in this call", as inputs are equal; "it came with
+  /// the inputs"; "inputs were not compared".
+  std::string_view origin() const noexcept;
+};
+
+/// How long calls of one outcome took on both sides.
+struct TimeDifference {
+  CallOutcome outcome = CallOutcome::kEager;
+  CallTimes a, b;
+
+  bool differs() const noexcept { return differ(a, b); }
+};
+
+/// The calls of the step of one name; those of one number are compared.
+struct StepLedgerDiff {
+  std::string name;
+  std::uint64_t compared = 0;
+  std::uint64_t differing = 0;
+  std::uint64_t without_digests = 0;  ///< of those compared: no digest was taken on both sides
+  std::uint64_t only_in_a = 0;
+  std::uint64_t only_in_b = 0;
+  std::optional<CallDifference> first;
+  std::vector<TimeDifference> times;  ///< of outcomes that both sides have
+};
+
+/// How two ledgers differ. Outcomes, variants and verdicts are not compared: audits come at random,
+/// and whatever ran must leave the same.
+struct LedgerDiff {
+  std::vector<StepLedgerDiff> steps;  ///< as `a` has them, then those of `b` alone
+  std::size_t first = kNoStep;        ///< the step whose first difference comes first in `a`
+
+  /// Calls that differ or that only one side has.
+  std::uint64_t differing() const noexcept;
+  /// Times that differ.
+  std::uint64_t differing_times() const noexcept;
+  /// "train: call 57: results"; "train: 3 calls only in the second"; empty where nothing differs.
+  std::string verdict() const;
+
+  static constexpr std::size_t kNoStep = ~std::size_t{0};
+};
+
+/// Of ledgers as storage::read_ledger gives them. With `step`, of the step of this name alone.
+LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step = {});
+
+}  // namespace steptape::trace
