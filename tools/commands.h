@@ -12,5 +12,6 @@ void add_dump(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
+void add_ledger(CLI::App& app, int& exit_code);
 
 }  // namespace steptape::tools

@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
   add_check(app, exit_code);
   add_diff(app, exit_code);
   add_report(app, exit_code);
+  add_ledger(app, exit_code);
   describe_torch_commands(app);
   try {
     app.parse(argc, argv);

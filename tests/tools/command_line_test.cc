@@ -13,14 +13,14 @@ using CommandLineTest = ToolTest;
 TEST_F(CommandLineTest, HelpListsEveryCommandOnTheStandardOutput) {
   const Outcome outcome = steptape({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* command : {"info", "dump", "check", "diff", "replay"}) {
+  for (const char* command : {"info", "dump", "check", "diff", "ledger", "replay"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
   }
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
 TEST_F(CommandLineTest, HelpOfACommandHasExamples) {
-  for (const char* command : {"info", "dump", "check", "diff"}) {
+  for (const char* command : {"info", "dump", "check", "diff", "ledger"}) {
     const Outcome outcome = steptape({command, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  steptape " + std::string(command)));

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "trace/ledger_diff.h"
+#include "trace/ledger_summary.h"
+
+namespace steptape::tools {
+
+/// Digests that were not taken are null.
+nlohmann::ordered_json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line);
+nlohmann::ordered_json summary_json(const trace::LedgerSummary& summary);
+nlohmann::ordered_json ledger_diff_json(const trace::LedgerDiff& diff);
+
+}  // namespace steptape::tools
