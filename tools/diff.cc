@@ -15,6 +15,7 @@
 #include "tools/exit_code.h"
 #include "tools/folder_pairs.h"
 #include "tools/info_json.h"
+#include "tools/open_ledger.h"
 #include "tools/open_trace.h"
 #include "tools/output.h"
 #include "tools/pager.h"
@@ -54,19 +55,36 @@ struct Comparison {
   trace::Diff diff;
 };
 
+bool has_ledger(const std::filesystem::path& trace) {
+  return std::filesystem::exists(storage::ledger_beside(trace));
+}
+
+/// Of two ledgers, or of two traces and, where both have them, the ledgers beside them.
 Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
-                   const std::string& step) {
-  Comparison out{open_trace(a, Parts::kAll), open_trace(b, Parts::kAll), {}};
-  if (!step.empty() && out.a.find_step(step) == nullptr && out.b.find_step(step) == nullptr) {
+                   const std::string& step, const DiffPolicy& policy) {
+  Comparison out;
+  const bool are_ledgers = storage::is_ledger(a) && storage::is_ledger(b);
+  if (!are_ledgers) {
+    out.a = open_trace(a, Parts::kAll);
+    out.b = open_trace(b, Parts::kAll);
+  }
+  out.diff = trace::diff(out.a, out.b, step);
+  const bool tells_ledgers =
+      policy.tells(trace::Section::kLedger) || policy.tells(trace::Section::kTime);
+  if (are_ledgers || (tells_ledgers && has_ledger(a) && has_ledger(b))) {
+    out.diff.ledger = trace::diff(open_ledger(a).ledger, open_ledger(b).ledger, step);
+  }
+  const bool has_steps = out.diff.ledger && !out.diff.ledger->steps.empty();
+  if (!step.empty() && out.a.find_step(step) == nullptr && out.b.find_step(step) == nullptr &&
+      !has_steps) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("no step of {} or {} is called `{}`", a.string(), b.string(), step));
   }
-  out.diff = trace::diff(out.a, out.b, step);
   return out;
 }
 
 int diff_files(const Options& options, const DiffPolicy& policy) {
-  const Comparison found = compare(options.a, options.b, options.step);
+  const Comparison found = compare(options.a, options.b, options.step, policy);
   if (options.json) {
     Json json = {{"version", kJsonVersion}, {"a", options.a}, {"b", options.b}};
     json.update(diff_json(found.diff, found.a, found.b, policy));
@@ -113,8 +131,9 @@ class FolderDiff {
   void raise(int code) { exit_code_ = std::max(exit_code_, code); }
 
   void compare_named(const std::string& name) try {
-    const Comparison found = compare(std::filesystem::path(options_.a) / name,
-                                     std::filesystem::path(options_.b) / name, options_.step);
+    const Comparison found =
+        compare(std::filesystem::path(options_.a) / name, std::filesystem::path(options_.b) / name,
+                options_.step, policy_);
     if (policy_.differs(found.diff)) raise(kDiffers);
     if (options_.json) {
       Json json = {{"name", name}};
@@ -161,13 +180,13 @@ int run(const Options& options) {
 void add_diff(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("diff", "Say in what two traces differ, op by op");
   auto options = std::make_shared<Options>();
-  command->add_option("A", options->a, "A trace, or a folder of traces")->required();
+  command->add_option("A", options->a, "A trace, a folder of traces, or a ledger")->required();
   command->add_option("B", options->b, "Another")->required();
   command->add_option("--step", options->step, "Only the step of this name");
   command->add_option("--ignore", options->ignore, "Sections not to tell")->delimiter(',');
   command
       ->add_option("--fail-on", options->fail_on,
-                   "Sections that make traces differ; without it, all but place")
+                   "Sections that make traces differ; without it, all but place and time")
       ->delimiter(',');
   auto* detail = command->add_option_group("How much to print");
   detail->add_flag("--stat", options->stat, "Print counts by module");
@@ -178,8 +197,8 @@ void add_diff(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command->add_flag("--no-pager", options->no_pager, "Do not show it through $PAGER");
   command->footer(
-      "Sections: environment, structure, formulas, optimizer, modules, guards, constants,\n"
-      "refusals, place (lines of the program).\n"
+      "Sections: environment, ledger, structure, formulas, optimizer, modules, guards,\n"
+      "constants, refusals, place (lines of the program), time (of calls).\n"
       "Examples:\n"
       "  steptape diff monday.tape tuesday.tape\n"
       "  steptape diff a.tape b.tape --fail-on structure,optimizer --ignore environment\n"

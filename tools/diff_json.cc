@@ -1,5 +1,6 @@
 #include "tools/diff_json.h"
 
+#include "tools/ledger_json.h"
 #include "trace/op_stream.h"
 
 namespace steptape::tools {
@@ -116,10 +117,12 @@ Json diff_json(const trace::Diff& diff, const trace::Trace& a, const trace::Trac
                      {"findings", findings_json(step.findings, policy)},
                      {"recordings", recordings}});
   }
-  return {{"differ", policy.differs(diff)},
-          {"counts", counts},
-          {"findings", findings_json(diff.findings, policy)},
-          {"steps", steps}};
+  Json json = {{"differ", policy.differs(diff)},
+               {"counts", counts},
+               {"findings", findings_json(diff.findings, policy)},
+               {"steps", steps}};
+  if (diff.ledger) json["ledger"] = ledger_diff_json(*diff.ledger);
+  return json;
 }
 
 }  // namespace steptape::tools

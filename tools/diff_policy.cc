@@ -10,7 +10,8 @@ DiffPolicy::DiffPolicy(const std::vector<std::string>& ignore,
   for (const std::string& name : fail_on) fails_.insert(trace::section_of(name));
   if (!fail_on.empty()) return;
   for (const trace::Section section : trace::sections()) {
-    if (section != trace::Section::kPlace) fails_.insert(section);
+    const bool is_told_only = section == trace::Section::kPlace || section == trace::Section::kTime;
+    if (!is_told_only) fails_.insert(section);
   }
 }
 

@@ -11,8 +11,8 @@ namespace steptape::tools {
 /// Which sections of a diff are told, and which of them make two traces differ for the shell.
 class DiffPolicy {
  public:
-  /// Both by name; without `fail_on`, all sections but the lines of the program. Throws Error
-  /// (invalid_argument) for a name that no section has.
+  /// Both by name; without `fail_on`, all sections but the lines of the program and times. Throws
+  /// Error (invalid_argument) for a name that no section has.
   DiffPolicy(const std::vector<std::string>& ignore, const std::vector<std::string>& fail_on);
 
   bool tells(trace::Section section) const { return !ignored_.contains(section); }

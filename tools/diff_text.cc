@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tools/diff_verdict.h"
+#include "tools/ledger_text.h"
 #include "tools/output.h"
 #include "tools/recording_view.h"
 
@@ -190,20 +191,26 @@ class DiffText {
       : diff_(diff), a_(a), b_(b), policy_(policy), detail_(detail) {}
 
   std::string take() {
-    put_findings(diff_.findings, "");
+    for (const Section section : trace::sections()) {
+      put_section(diff_.findings, section, "");
+      if (section == Section::kLedger) put_ledger();
+    }
     for (const trace::StepDiff& step : diff_.steps) put_step(step);
+    if (diff_.ledger && policy_.tells(Section::kTime)) text_ += time_diff_text(*diff_.ledger);
     return std::move(text_);
   }
 
  private:
-  void put_findings(const trace::Findings& findings, const std::string& indent) {
-    for (const Section section : trace::sections()) {
-      if (!policy_.tells(section) || findings.of(section).empty()) continue;
-      text_ += fmt::format("{}{}\n", indent, toned(Tone::kHeading, name_of(section)));
-      for (const trace::Finding& finding : findings.of(section)) {
-        text_ += fmt::format("{}  {}\n", indent, shown(finding.text()));
-      }
+  void put_section(const trace::Findings& findings, Section section, const std::string& indent) {
+    if (!policy_.tells(section) || findings.of(section).empty()) return;
+    text_ += fmt::format("{}{}\n", indent, toned(Tone::kHeading, name_of(section)));
+    for (const trace::Finding& finding : findings.of(section)) {
+      text_ += fmt::format("{}  {}\n", indent, shown(finding.text()));
     }
+  }
+
+  void put_ledger() {
+    if (diff_.ledger && policy_.tells(Section::kLedger)) text_ += ledger_diff_text(*diff_.ledger);
   }
 
   void put_step(const trace::StepDiff& step) {
@@ -212,7 +219,7 @@ class DiffText {
     std::string head =
         fmt::format("{}step {}\n", text_.empty() ? "" : "\n", toned(Tone::kHeading, shown(x.name)));
     const std::size_t before = text_.size();
-    put_findings(step.findings, "  ");
+    for (const Section section : trace::sections()) put_section(step.findings, section, "  ");
     const bool has_variants = std::ranges::any_of(step.recordings, [&](const auto& recording) {
       return !recording.is_beside && policy_.has_told(recording);
     });

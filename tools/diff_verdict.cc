@@ -43,6 +43,12 @@ std::string words_of_structure(const trace::Diff& diff) {
   return others == 0 ? words : fmt::format("{}, {} beside the ops", words, others);
 }
 
+std::string words_of_section(const trace::Diff& diff, trace::Section section, std::size_t count) {
+  if (section == trace::Section::kStructure) return words_of_structure(diff);
+  if (section == trace::Section::kLedger) return shown(diff.ledger->verdict());
+  return std::to_string(count);
+}
+
 bool has_other_warm_up(const trace::Diff& diff, const DiffPolicy& policy) {
   return std::ranges::any_of(diff.steps, [&](const trace::StepDiff& step) {
     return std::ranges::any_of(step.recordings, [&](const trace::RecordingDiff& recording) {
@@ -64,9 +70,8 @@ std::string verdict_of(const trace::Diff& diff, const DiffPolicy& policy) {
   for (const trace::Section section : trace::sections()) {
     const std::size_t count = policy.tells(section) ? diff.count(section) : 0;
     if (count == 0) continue;
-    words += fmt::format(
-        "{}{} ({})", words.empty() ? "" : ", ", name_of(section),
-        section == trace::Section::kStructure ? words_of_structure(diff) : std::to_string(count));
+    words += fmt::format("{}{} ({})", words.empty() ? "" : ", ", name_of(section),
+                         words_of_section(diff, section, count));
   }
   if (policy.differs(diff)) return toned(Tone::kBad, "differ") + ": " + words;
   if (words.empty() && has_other_warm_up(diff, policy)) words = "what a warm-up did";

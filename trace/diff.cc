@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::array kNames = {
     Named{Section::kEnvironment, "environment"},
+    Named{Section::kLedger, "ledger"},
     Named{Section::kStructure, "structure"},
     Named{Section::kFormulas, "formulas"},
     Named{Section::kOptimizer, "optimizer"},
@@ -27,11 +28,12 @@ constexpr std::array kNames = {
     Named{Section::kConstants, "constants"},
     Named{Section::kRefusals, "refusals"},
     Named{Section::kPlace, "place"},
+    Named{Section::kTime, "time"},
 };
 constexpr std::array kAll = {
-    Section::kEnvironment, Section::kStructure, Section::kFormulas,
-    Section::kOptimizer,   Section::kModules,   Section::kGuards,
-    Section::kConstants,   Section::kRefusals,  Section::kPlace,
+    Section::kEnvironment, Section::kLedger,  Section::kStructure, Section::kFormulas,
+    Section::kOptimizer,   Section::kModules, Section::kGuards,    Section::kConstants,
+    Section::kRefusals,    Section::kPlace,   Section::kTime,
 };
 static_assert(kNames.size() == kSections && kAll.size() == kSections);
 
@@ -163,6 +165,8 @@ std::size_t RecordingDiff::count(Section section) const noexcept {
 }
 
 std::size_t Diff::count(Section section) const noexcept {
+  if (section == Section::kLedger) return ledger ? ledger->differing() : 0;
+  if (section == Section::kTime) return ledger ? ledger->differing_times() : 0;
   std::size_t count = findings.of(section).size();
   for (const StepDiff& step : steps) {
     count += step.findings.of(section).size();

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "trace/finding.h"
+#include "trace/ledger_diff.h"
 #include "trace/recording_pairs.h"
 #include "trace/stream_diff.h"
 
@@ -16,6 +18,7 @@ namespace steptape::trace {
 /// The respects in which traces are compared, in the order in which they are told.
 enum class Section : std::uint8_t {
   kEnvironment,  ///< comparable at all? versions, environment, how far recordings got
+  kLedger,       ///< what calls left behind, call by call
   kStructure,    ///< steps and recordings, op streams, and what steps do beside them
   kFormulas,     ///< what scalars follow from
   kOptimizer,    ///< groups, hyperparameters, state
@@ -24,15 +27,16 @@ enum class Section : std::uint8_t {
   kConstants,    ///< bytes that the step captured
   kRefusals,     ///< why a step runs eagerly
   kPlace,        ///< lines of the program
+  kTime,         ///< how long calls took
 };
-inline constexpr std::size_t kSections = 9;
+inline constexpr std::size_t kSections = 11;
 
 std::span<const Section> sections() noexcept;
 std::string_view name_of(Section section) noexcept;
 /// Throws Error (invalid_argument) when no section has this name.
 Section section_of(std::string_view name);
 
-/// Findings of each section but those of the op stream.
+/// Findings of each section but those of the op stream and of ledgers.
 class Findings {
  public:
   std::vector<Finding>& of(Section section) { return all_[static_cast<std::size_t>(section)]; }
@@ -70,7 +74,8 @@ struct StepDiff {
 /// tracked tensors, and numbers that formulas follow.
 struct Diff {
   Findings findings;
-  std::vector<StepDiff> steps;  ///< those that both have
+  std::vector<StepDiff> steps;       ///< those that both have
+  std::optional<LedgerDiff> ledger;  ///< where both runs left one
 
   std::size_t count(Section section) const noexcept;
 };

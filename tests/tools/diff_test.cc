@@ -7,6 +7,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "storage/ledger_reader.h"
+#include "storage/ledger_writer.h"
 #include "storage/writer.h"
 #include "tests/tools/process.h"
 #include "tests/trace/samples.h"
@@ -202,6 +204,89 @@ TEST_F(DiffTest, ThePagerIsForTerminals) {
   EXPECT_THAT(on_terminal({"--color", "never"}, pager), HasSubstr("paged:equal"));
   EXPECT_THAT(on_terminal({"--color", "never", "--no-pager"}, pager), StartsWith("equal"));
   EXPECT_THAT(on_terminal({"--color", "never"}, {{"PAGER", "no-such-pager"}}), HasSubstr("equal"));
+}
+
+/// Equal traces, each with a ledger of 20 calls beside it.
+class DiffLedgersTest : public DiffTest {
+ protected:
+  DiffLedgersTest() {
+    write_ledger(path_, "train");
+    write_ledger(other_, "train");
+  }
+  /// From call `first_other` on, results are others.
+  static void write_ledger(const std::filesystem::path& trace, std::string_view step,
+                           std::uint64_t first_other = 21, std::uint32_t microseconds = 100) {
+    const std::filesystem::path path = storage::ledger_beside(trace);
+    std::filesystem::remove(path);
+    storage::LedgerWriter writer(path, {});
+    for (std::uint64_t call = 1; call <= 20; ++call) {
+      trace::LedgerLine line;
+      line.step = writer.step(step);
+      line.call = call;
+      line.outcome = trace::CallOutcome::kReplayed;
+      line.inputs = call;
+      line.results = call < first_other ? call : call + 100;
+      line.microseconds = microseconds;
+      writer.append(line);
+    }
+  }
+};
+
+TEST_F(DiffLedgersTest, EqualLedgersAreToldBelowTheVerdict) {
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "equal\n\nledger\n  train: 20 calls compared, 0 differ\n"
+            "time\n  train replayed: 100 → 100 µs, middle half 100 to 100 → 100 to 100, of 20 and "
+            "20 calls: within the noise\n");
+}
+
+TEST_F(DiffLedgersTest, TheVerdictNamesTheFirstCallThatDiffers) {
+  write_ledger(other_, "train", 7);
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, StartsWith("differ: ledger (train: call 7: results)\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("  train: 20 calls compared, 14 differ\n    call 7: results "
+                                     "differ; inputs equal: it begins in this call\n"));
+  const auto json = nlohmann::json::parse(diff({"--json"}).out);
+  EXPECT_EQ(json["counts"]["ledger"], 14);
+  EXPECT_EQ(json["ledger"]["verdict"], "train: call 7: results");
+  EXPECT_EQ(json["ledger"]["steps"][0]["first"]["inputs"], "equal");
+  EXPECT_EQ(diff({"--ignore", "ledger,time"}).out, "equal\n");
+}
+
+TEST_F(DiffLedgersTest, TwoLedgersCanBeComparedAlone) {
+  write_ledger(other_, "train", 7);
+  const Outcome outcome =
+      steptape({"diff", storage::ledger_beside(path_), storage::ledger_beside(other_)});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, StartsWith("differ: ledger (train: call 7: results)\n"));
+}
+
+TEST_F(DiffLedgersTest, TimesAreToldAndFailOnlyWhereAskedFor) {
+  write_ledger(other_, "train", 21, 150);
+  EXPECT_THAT(diff().out, StartsWith("equal but for time (1)\n"));
+  EXPECT_THAT(diff().out, HasSubstr("100 → 150 µs"));
+  EXPECT_EQ(diff().exit_code, 0);
+  EXPECT_EQ(diff({"--fail-on", "time"}).exit_code, 1);
+}
+
+TEST_F(DiffLedgersTest, ALedgerBesideOneOfThemIsNotCompared) {
+  std::filesystem::remove(storage::ledger_beside(other_));
+  EXPECT_EQ(diff().out, "equal\n");
+}
+
+TEST_F(DiffLedgersTest, ADamagedLedgerIsTrouble) {
+  std::ofstream(storage::ledger_beside(other_)) << "a text";
+  EXPECT_EQ(diff().exit_code, 2);
+  EXPECT_EQ(diff({"--ignore", "ledger,time"}).exit_code, 0);
+}
+
+TEST_F(DiffLedgersTest, NamesInALedgerCannotMoveTheCursor) {
+  write_ledger(path_, "\x1b[2J");
+  write_ledger(other_, "\x1b[2J", 7, 150);
+  EXPECT_THAT(diff().out, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(diff().out, HasSubstr("\\x1b[2J: call 7"));
 }
 
 /// runA/ and runB/ with a trace of one name.
