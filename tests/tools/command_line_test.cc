@@ -79,7 +79,7 @@ TEST_F(CommandLineTest, NoLibTorchIsLoaded) {
   const Outcome outcome = run_program("/usr/bin/ldd", {STEPTAPE_TOOL}, folder_);
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, testing::Not(HasSubstr("torch")));
-  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("c10")));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("libc10")));
 }
 
 }  // namespace
