@@ -24,17 +24,6 @@ Json findings_json(const trace::Findings& findings, const DiffPolicy& policy) {
   return json;
 }
 
-Json changes_json(const std::vector<trace::OpChange>& changes) {
-  Json json = Json::array();
-  for (const trace::OpChange& change : changes) {
-    json.push_back({{"aspect", name_of(change.aspect)},
-                    {"place", change.place},
-                    {"expected", change.expected},
-                    {"found", change.found}});
-  }
-  return json;
-}
-
 Json edit_json(const trace::Edit& edit, const trace::OpStream& a, const trace::OpStream& b) {
   const bool is_insert = edit.kind == trace::EditKind::kInsert;
   const trace::StreamOp op = is_insert ? b.op(edit.b) : a.op(edit.a);
@@ -56,20 +45,6 @@ Json pairs_json(const std::vector<trace::OpPair>& pairs) {
   for (const auto by :
        {trace::MatchedBy::kModuleCall, trace::MatchedBy::kSequence, trace::MatchedBy::kContent}) {
     json[std::string(name_of(by))] = std::ranges::count(pairs, by, &trace::OpPair::matched_by);
-  }
-  return json;
-}
-
-Json stats_json(const std::vector<trace::ModuleStat>& stats) {
-  Json json = Json::array();
-  for (const trace::ModuleStat& stat : stats) {
-    json.push_back({{"module", stat.module},
-                    {"ops_a", stat.ops_a},
-                    {"ops_b", stat.ops_b},
-                    {"removed", stat.removed},
-                    {"inserted", stat.inserted},
-                    {"moved", stat.moved},
-                    {"changed", stat.changed}});
   }
   return json;
 }
@@ -97,6 +72,31 @@ Json recording_json(const trace::RecordingDiff& diff, const trace::Recording& a,
 }
 
 }  // namespace
+
+Json changes_json(const std::vector<trace::OpChange>& changes) {
+  Json json = Json::array();
+  for (const trace::OpChange& change : changes) {
+    json.push_back({{"aspect", name_of(change.aspect)},
+                    {"place", change.place},
+                    {"expected", change.expected},
+                    {"found", change.found}});
+  }
+  return json;
+}
+
+Json stats_json(const std::vector<trace::ModuleStat>& stats) {
+  Json json = Json::array();
+  for (const trace::ModuleStat& stat : stats) {
+    json.push_back({{"module", stat.module},
+                    {"ops_a", stat.ops_a},
+                    {"ops_b", stat.ops_b},
+                    {"removed", stat.removed},
+                    {"inserted", stat.inserted},
+                    {"moved", stat.moved},
+                    {"changed", stat.changed}});
+  }
+  return json;
+}
 
 Json diff_json(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
                const DiffPolicy& policy) {

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "tools/diff_json.h"
 #include "trace/op_stream.h"
 
 namespace steptape::tools {
@@ -99,13 +100,7 @@ class Rows {
     Json& row = rows_.back();
     row["matched_by"] = name_of(pair.matched_by);
     const auto changed = changes_.find(pair.a);
-    if (changed == changes_.end()) return;
-    for (const trace::OpChange& change : changed->second->changes) {
-      row["changes"].push_back({{"aspect", name_of(change.aspect)},
-                                {"place", change.place},
-                                {"expected", change.expected},
-                                {"found", change.found}});
-    }
+    if (changed != changes_.end()) row["changes"] = changes_json(changed->second->changes);
   }
 
   static std::string text(const trace::OpStream& stream, trace::Index op) {
@@ -135,20 +130,6 @@ Json findings_json(const trace::Findings& findings) {
                       {"expected", finding.expected},
                       {"found", finding.found}});
     }
-  }
-  return json;
-}
-
-Json stats_json(const std::vector<trace::ModuleStat>& stats) {
-  Json json = Json::array();
-  for (const trace::ModuleStat& stat : stats) {
-    json.push_back({{"module", stat.module},
-                    {"ops_a", stat.ops_a},
-                    {"ops_b", stat.ops_b},
-                    {"removed", stat.removed},
-                    {"inserted", stat.inserted},
-                    {"moved", stat.moved},
-                    {"changed", stat.changed}});
   }
   return json;
 }

@@ -26,12 +26,7 @@ std::string list_of(const std::vector<std::int64_t>& numbers) {
 }
 
 std::string layout_of(const Tensor& tensor) {
-  std::string words = "strides " + list_of(tensor.strides);
-  if (tensor.offset != 0) words += fmt::format(" offset {}", tensor.offset);
-  if (tensor.conj) words += " conj";
-  if (tensor.neg) words += " neg";
-  if (tensor.wrapped_number) words += " number";
-  return words;
+  return "strides " + list_of(tensor.strides) + words_of_view(tensor);
 }
 
 bool has_tensor(const Value& value) {

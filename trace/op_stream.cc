@@ -23,6 +23,15 @@ std::optional<Value> number_in(const Buffer& buffer, const Tensor& tensor) {
 
 }  // namespace
 
+std::string words_of_view(const Tensor& tensor) {
+  std::string words;
+  if (tensor.offset != 0) words += fmt::format(" offset {}", tensor.offset);
+  if (tensor.conj) words += " conj";
+  if (tensor.neg) words += " neg";
+  if (tensor.wrapped_number) words += " number";
+  return words;
+}
+
 bool is_contiguous(const Tensor& tensor) noexcept {
   std::int64_t expected = 1;
   for (std::size_t d = tensor.sizes.size(); d-- > 0;) {
@@ -79,11 +88,7 @@ std::string OpStream::words_of_tensor(const Tensor& tensor) const {
   if (buffer.device != Device{}) words += " " + text_of(buffer.device);
   if (!is_contiguous(tensor))
     words += fmt::format(" strides [{}]", fmt::join(tensor.strides, ", "));
-  if (tensor.offset != 0) words += fmt::format(" offset {}", tensor.offset);
-  if (tensor.conj) words += " conj";
-  if (tensor.neg) words += " neg";
-  if (tensor.wrapped_number) words += " number";
-  return words;
+  return words + words_of_view(tensor);
 }
 
 std::string OpStream::number_of(const Tensor& tensor) const {

@@ -21,6 +21,9 @@ struct StreamOp {
   friend bool operator==(const StreamOp&, const StreamOp&) = default;
 };
 
+/// " offset 3 conj": what else than sizes and strides a tensor is on its buffer; mostly nothing.
+std::string words_of_view(const Tensor& tensor);
+
 /// A recording as a stream of ops. `recording` must be valid and outlive it.
 class OpStream {
  public:

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "storage/ledger_reader.h"
@@ -20,11 +19,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
-
-std::string golden(const std::string& name) {
-  std::ifstream file(std::string(STEPTAPE_SOURCE_DIR) + "/tests/tools/golden/" + name);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// run.tape, and other.tape beside it.
 class DiffTest : public ToolTest {

@@ -1,7 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/process.h"
@@ -16,11 +14,6 @@ using testing::Not;
 using testing::IsEmpty;
 
 using DumpTest = ToolTest;
-
-std::string golden(const std::string& name) {
-  std::ifstream file(std::string(STEPTAPE_SOURCE_DIR) + "/tests/tools/golden/" + name);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// A trace of one step with a warm-up and two variants: modules in a tree, one of them called
 /// twice, and an optimizer that lacks a state of one parameter.

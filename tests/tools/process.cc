@@ -26,6 +26,10 @@ void redirect(int descriptor, const std::string& path) {
 
 }  // namespace
 
+std::string golden(const std::string& name) {
+  return contents_of(std::string(STEPTAPE_SOURCE_DIR) + "/tests/tools/golden/" + name);
+}
+
 Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::filesystem::path& folder, const Environment& environment) {
   const std::string out = folder / "stdout";

@@ -23,6 +23,9 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 Outcome run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::filesystem::path& folder, const Environment& environment = {});
 
+/// What tests/tools/golden/ holds under this name.
+std::string golden(const std::string& name);
+
 /// The built `steptape` and a folder with a trace, run.tape.
 class ToolTest : public testing::Test {
  protected:
