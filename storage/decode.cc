@@ -1,8 +1,12 @@
 #include "storage/decode.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 
+#include "steptape/error.h"
 #include "storage/value_codec.h"
+#include "storage/wire.h"
 
 namespace steptape::storage {
 namespace {
@@ -168,6 +172,21 @@ void decode_each(Items& items, const Messages& messages) {
   for (const auto& message : messages) items.push_back(decode(message));
 }
 
+std::vector<trace::Digest> decode_digests(const std::string& in) {
+  constexpr std::size_t kDigestBytes = 16;
+  if (in.size() % kDigestBytes != 0) {
+    throw Error(ErrorCode::kDataLoss, fmt::format("digests of ops take {} bytes, no multiple of {}",
+                                                  in.size(), kDigestBytes));
+  }
+  std::vector<trace::Digest> digests;
+  digests.reserve(in.size() / kDigestBytes);
+  for (std::size_t at = 0; at < in.size(); at += kDigestBytes) {
+    digests.push_back(
+        {get<std::uint64_t>(bytes_of(in), at), get<std::uint64_t>(bytes_of(in), at + 8)});
+  }
+  return digests;
+}
+
 }  // namespace
 
 void decode_head(const proto::Head& in, trace::Trace& trace) {
@@ -181,10 +200,12 @@ trace::Step decode_step(const proto::Step& in) { return {in.name(), in.place(), 
 trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes& bytes) {
   trace::Recording recording;
   recording.standing = decode_small<trace::Standing>("standing", in.standing());
+  recording.call = in.call();
   decode_each(recording.operators, in.operators());
   for (const auto& buffer : in.buffers()) recording.buffers.push_back(decode(buffer, bytes));
   decode_each(recording.tensors, in.tensors());
   decode_each(recording.ops, in.ops());
+  recording.op_digests = decode_digests(in.op_digests());
   decode_each(recording.seeks, in.seeks());
   decode_each(recording.inputs, in.inputs());
   for (std::uint32_t result : in.results()) recording.results.push_back(minus_one(result));

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "storage/value_codec.h"
+#include "storage/wire.h"
 
 namespace steptape::storage {
 namespace {
@@ -215,10 +216,15 @@ proto::Step encode_step(const trace::Step& step) {
 proto::Recording encode_recording(const trace::Recording& recording, const EncodeBytes& bytes) {
   proto::Recording out;
   out.set_standing(static_cast<std::uint32_t>(recording.standing));
+  out.set_call(recording.call);
   for (const auto& op : recording.operators) encode(op, *out.add_operators());
   for (const auto& buffer : recording.buffers) encode(buffer, *out.add_buffers(), bytes);
   for (const auto& tensor : recording.tensors) encode(tensor, *out.add_tensors());
   for (const auto& op : recording.ops) encode(op, *out.add_ops());
+  for (const trace::Digest& digest : recording.op_digests) {
+    put(*out.mutable_op_digests(), digest.low);
+    put(*out.mutable_op_digests(), digest.high);
+  }
   for (const auto& seek : recording.seeks) encode(seek, *out.add_seeks());
   for (const auto& input : recording.inputs) encode(input, *out.add_inputs());
   for (const auto& tracked : recording.tracked) encode(tracked, *out.add_tracked());

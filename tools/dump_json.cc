@@ -167,6 +167,7 @@ void add_objects(Json& json, const trace::Recording& recording) {
 Json recording_json(const trace::Recording& recording, trace::Contents contents) {
   Json json;
   json["standing"] = name_of(recording.standing);
+  json["call"] = recording.call == 0 ? Json() : Json(recording.call);
   json["operators"] = each(recording.operators, [](const trace::Operator& op) {
     return Json{{"name", op.name}, {"overload", op.overload}, {"schema", op.schema}};
   });
@@ -183,6 +184,8 @@ Json recording_json(const trace::Recording& recording, trace::Contents contents)
                 {"is_earlier", seek.is_earlier},
                 {"after_op", index_json(seek.after_op)}};
   });
+  json["op_digests"] =
+      each(recording.op_digests, [](const trace::Digest& digest) { return text_of(digest); });
   add_objects(json, recording);
   return json;
 }

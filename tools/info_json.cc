@@ -58,6 +58,8 @@ Json constants_json(const Summary& summary) {
 Json recording_json(const trace::Recording& recording) {
   const Summary summary = summarize(recording);
   return {{"standing", name_of(recording.standing)},
+          {"call", recording.call == 0 ? Json() : Json(recording.call)},
+          {"has_digests", !recording.op_digests.empty()},
           {"ops", recording.ops.size()},
           {"backward_ops", summary.backward_ops},
           {"operators", recording.operators.size()},

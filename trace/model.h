@@ -273,10 +273,15 @@ Standing standing_of(std::string_view name);
 /// What one step did.
 struct Recording {
   Standing standing = Standing::kProbe;
+  /// Of which call of the step it is, counted from 1 over the whole run; 0 where nobody counted.
+  std::uint64_t call = 0;
   std::vector<Operator> operators;
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;
   std::vector<Op> ops;
+  /// What each op left: bits, dtypes and shapes of its results and of the arguments it wrote. One
+  /// for each op where they were asked for, else none.
+  std::vector<Digest> op_digests;
   std::vector<Seek> seeks;
 
   std::vector<Input> inputs;

@@ -11,6 +11,7 @@ namespace steptape::trace {
 RecordingParser::RecordingParser(TextReader& reader, Recording& recording)
     : in_(reader), recording_(recording) {
   recording_.standing = in_.take_named("a standing", standing_of);
+  if (in_.accept("call")) recording_.call = in_.take_number("the number of a call");
   in_.expect_end_of_line();
 }
 
@@ -244,6 +245,11 @@ void RecordingParser::parse_op_attributes(Op& op) {
   if (in_.accept("scope")) op.scope = in_.take_index('s', "a scope");
   if (in_.accept("sequence")) op.sequence = in_.take_integer("a sequence number");
   while (in_.accept("writes")) op.unannotated_writes.push_back(in_.take_index('t', "a tensor"));
+  if (!in_.accept("digest")) return;
+  if (recording_.op_digests.size() + 1 != recording_.ops.size()) {
+    in_.fail("no digest, since the op before has none");
+  }
+  recording_.op_digests.push_back(in_.take_digest());
 }
 
 void RecordingParser::parse_access() {

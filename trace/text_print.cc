@@ -71,7 +71,8 @@ class Printer {
   }
 
   void print_recording(const Recording& recording) {
-    line("recording {}", name_of(recording.standing));
+    line("recording {}{}", name_of(recording.standing),
+         recording.call == 0 ? "" : fmt::format(" call {}", recording.call));
     print_around(recording);
     print_memory(recording);
     print_objects(recording);
@@ -188,6 +189,7 @@ void Printer::print_ops(const Recording& recording) {
     if (op.scope != kNone) tail += fmt::format(" scope s{}", op.scope);
     if (op.sequence != -1) tail += fmt::format(" sequence {}", op.sequence);
     for (TensorId id : op.unannotated_writes) tail += fmt::format(" writes t{}", id);
+    if (i < recording.op_digests.size()) tail += " digest " + text_of(recording.op_digests[i]);
     if (op.module < recording.modules.size() && !recording.modules[op.module].path.empty()) {
       tail += "  # " + in_quotes(call_path(recording.modules[op.module].path, op.call));
     }

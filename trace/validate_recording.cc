@@ -19,6 +19,10 @@ class Checker {
       place.fail(fmt::format("standing {} is none that exists",
                              static_cast<unsigned>(recording_.standing)));
     }
+    if (!recording_.op_digests.empty() && recording_.op_digests.size() != recording_.ops.size()) {
+      place.fail(fmt::format("{} ops have digests, but there are {}", recording_.op_digests.size(),
+                             recording_.ops.size()));
+    }
     check_each(*this, recording_.operators, place, "operator", &Checker::check_operator);
     check_each(*this, recording_.buffers, place, "buffer", &Checker::check_buffer);
     check_each(*this, recording_.tensors, place, "tensor", &Checker::check_tensor);

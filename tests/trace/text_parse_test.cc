@@ -59,6 +59,9 @@ TEST(ParseTest, PositionsCountUp) {
   EXPECT_THAT(complaint(golden_with("tensor t1 ", "tensor t2 ")),
               HasSubstr("column 10: expected `t1`, found `t2`"));
   EXPECT_THAT(complaint(golden_with("op 1:", "op 2:")), HasSubstr("expected op 1"));
+  EXPECT_THAT(
+      complaint(golden_with("call 2 sequence 0", "sequence 0 digest " + std::string(32, '0'))),
+      HasSubstr("expected no digest, since the op before has none"));
 }
 
 TEST(ParseTest, AnOpNamesAnOperatorLine) {

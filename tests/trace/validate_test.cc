@@ -231,6 +231,9 @@ INSTANTIATE_TEST_SUITE_P(
             "OptimizerState", [](Recording& r) { r.optimizers[0].state[0].value = {TensorRef{6}}; },
             ", optimizer 0, state 0: tensor 6, but there are 6"),
         in_recording(
+            "OpDigests", [](Recording& r) { r.op_digests.resize(4); },
+            ": 4 ops have digests, but there are 5"),
+        in_recording(
             "RefusalCode", [](Recording& r) { r.refusals[0].code = static_cast<RefusalCode>(200); },
             ", refusal 0: code 200 is none that exists"),
         in_recording(
