@@ -3,40 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 
-#include "steptape/error.h"
 #include "storage/folder.h"
-#include "storage/format.h"
+#include "storage/replace.h"
 
 namespace steptape::storage {
-namespace {
-
-bool begins_like_a_trace(FileSystem& files, const std::filesystem::path& path) {
-  const Descriptor file(files, path, FileSystem::Access::kRead, "look into");
-  std::array<std::uint8_t, kMagic.size()> start{};
-  const std::int64_t count = files.read(file.number(), 0, std::as_writable_bytes(std::span(start)));
-  require_done(count, "look into", path);
-  return static_cast<std::size_t>(count) == start.size() && start == kMagic;
-}
-
-/// The permissions of the trace at `path`; none when nothing is there.
-std::optional<std::uint32_t> require_replaceable(FileSystem& files,
-                                                 const std::filesystem::path& path) {
-  FileSystem::Status status;
-  const int result = files.status_at(path, status);
-  if (result == -ENOENT) return std::nullopt;
-  require_done(result, "look at", path);
-  if (status.is_regular && begins_like_a_trace(files, path)) return status.permissions;
-  throw Error(ErrorCode::kFailedPrecondition,
-              fmt::format("{} exists and is no trace; it was left as it is. Choose another path or "
-                          "remove it",
-                          path.string()));
-}
-
-}  // namespace
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, FileSystem& files)
     : files_(files), path_(behind_links(files, path)), file_(files, -1) {
@@ -71,16 +44,8 @@ void AtomicFile::append(ByteView bytes) {
   bytes_ += bytes.size();
 }
 
-void AtomicFile::keep_permissions() {
-  if (!old_permissions_) return;
-  const int result = files_.set_permissions(file_.number(), *old_permissions_);
-  // A file system without permissions refuses; the trace is no worse for it.
-  if (result == -EPERM || result == -EOPNOTSUPP || result == -ENOSYS) return;
-  require_done(result, "keep the permissions of", path_);
-}
-
 void AtomicFile::commit() {
-  keep_permissions();
+  keep_permissions(files_, file_.number(), old_permissions_, path_);
   require_done(files_.sync(file_.number()), "sync", path_);
   require_done(file_.close(), "close", path_);
   // Before the rename, so that behind it the sync alone can fail.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "storage/descriptor.h"
+#include "storage/output.h"
 
 namespace steptape::storage {
 
@@ -13,23 +14,22 @@ namespace steptape::storage {
 /// process that is killed leaves its temporary file; nothing ever reads or replaces it. Throws
 /// Error: (io) with the path and what the operating system said; (failed_precondition) when the
 /// path holds something that is no trace.
-class AtomicFile {
+class AtomicFile final : public Output {
  public:
   /// `files` must outlive the object.
   explicit AtomicFile(const std::filesystem::path& path, FileSystem& files = operating_system());
-  ~AtomicFile();
+  ~AtomicFile() override;
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  void append(ByteView bytes);
-  std::uint64_t bytes() const noexcept { return bytes_; }
+  void append(ByteView bytes) override;
+  std::uint64_t bytes() const noexcept override { return bytes_; }
   /// Syncs file and folder around the rename. When the folder's sync fails the new file is in its
   /// place, and a loss of power may bring back the old one.
   void commit();
 
  private:
   void open_temporary();
-  void keep_permissions();
 
   FileSystem& files_;
   std::filesystem::path path_;  ///< what a symbolic link points to, not the link

@@ -1,31 +1,31 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <vector>
 
-#include "storage/atomic_file.h"
 #include "storage/block.h"
+#include "storage/output.h"
+#include "trace.pb.h"
 
 namespace steptape::storage {
 
-/// Puts blocks into a file, numbers them and keeps the index. Throws what AtomicFile throws.
+/// Puts blocks into a file, numbers them and keeps the index: 12 bytes a block. Throws what the
+/// file throws.
 class BlockWriter {
  public:
-  /// Writes the file's header.
-  explicit BlockWriter(const std::filesystem::path& path, FileSystem& files);
+  /// Writes the file's header. `out` must outlive the object.
+  explicit BlockWriter(Output& out);
 
-  /// One message, in as many blocks as it needs.
-  void message(BlockType type, const std::string& bytes);
+  /// One message, in as many blocks as it needs; the number of the first.
+  std::uint64_t message(BlockType type, const std::string& bytes);
   /// One block; `payload` holds at most kMaxPayloadBytes.
   void block(std::uint16_t type, std::uint16_t flags, ByteView payload);
-  /// Writes index and footer and puts the file into its place.
+  /// Writes index and footer.
   void finish();
 
  private:
-  AtomicFile file_;
-  std::vector<Block> written_;
+  Output& out_;
+  proto::Index index_;
 };
 
 }  // namespace steptape::storage

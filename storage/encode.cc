@@ -206,10 +206,16 @@ proto::Head encode_head(const trace::Trace& trace) {
   return out;
 }
 
-proto::Step encode_step(const trace::Step& step) {
+proto::Step encode_step(std::string_view name, std::string_view place) {
   proto::Step out;
-  out.set_name(step.name);
-  out.set_place(step.place);
+  out.set_name(name.data(), name.size());
+  out.set_place(place.data(), place.size());
+  return out;
+}
+
+proto::StepAgain encode_step_again(std::string_view name) {
+  proto::StepAgain out;
+  out.set_name(name.data(), name.size());
   return out;
 }
 

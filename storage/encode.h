@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "trace.pb.h"
 #include "trace/model.h"
@@ -12,7 +13,8 @@ namespace steptape::storage {
 using EncodeBytes = std::function<void(const trace::Blob&, proto::BytesRef&)>;
 
 proto::Head encode_head(const trace::Trace& trace);
-proto::Step encode_step(const trace::Step& step);
+proto::Step encode_step(std::string_view name, std::string_view place);
+proto::StepAgain encode_step_again(std::string_view name);
 proto::Recording encode_recording(const trace::Recording& recording, const EncodeBytes& bytes);
 proto::SavedState encode_saved(const trace::Saved& saved, const EncodeBytes& bytes);
 

@@ -20,6 +20,8 @@ class FileSystem {
     bool is_regular = false;
     std::uint64_t bytes = 0;
     std::uint32_t permissions = 0;  ///< the lowest 12 bits of the mode
+    std::uint64_t device = 0;       ///< with the number: which file it is, whatever its name
+    std::uint64_t number = 0;
   };
 
   virtual ~FileSystem() = default;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include <algorithm>
+
 #include "steptape/error.h"
 #include "trace/validate.h"
 
@@ -13,12 +15,13 @@ namespace {
 
 }  // namespace
 
-Loader::Loader(const InputFile& file, std::span<const Block> blocks, Loss loss)
+Loader::Loader(const InputFile& file, std::span<const Block> blocks, Loss loss,
+               std::span<const std::size_t> damaged)
     : file_(file), loss_(loss) {
-  gather_messages(blocks);
+  gather_messages(blocks, damaged);
 }
 
-void Loader::gather_messages(std::span<const Block> blocks) {
+void Loader::gather_messages(std::span<const Block> blocks, std::span<const std::size_t> damaged) {
   for (std::size_t first = 0; first < blocks.size();) {
     std::size_t last = first;
     while (blocks[last].continues() && last + 1 < blocks.size() &&
@@ -26,6 +29,8 @@ void Loader::gather_messages(std::span<const Block> blocks) {
       ++last;
     }
     const Block& block = blocks[first];
+    const auto next_damaged = std::ranges::lower_bound(damaged, first);
+    const bool is_damaged = next_damaged != damaged.end() && *next_damaged <= last;
     if (blocks[last].continues()) {
       if (loss_ == Loss::kThrow || last + 1 < blocks.size()) {
         fail(fmt::format("block {} goes on, and the next one does not", blocks[last].sequence));
@@ -33,10 +38,10 @@ void Loader::gather_messages(std::span<const Block> blocks) {
       lost_.push_back(fmt::format("the message from block {} on has no end", block.sequence));
     } else if (block.is(BlockType::kBytes)) {
       if (first != last) fail(fmt::format("block {} of tensor bytes goes on", block.sequence));
-      gather_piece(block);
+      if (!is_damaged) gather_piece(block);
     } else if (block.is_known() && !block.is(BlockType::kIndex)) {
-      messages_.push_back(
-          {static_cast<BlockType>(block.type), blocks.subspan(first, last - first + 1)});
+      messages_.push_back({static_cast<BlockType>(block.type),
+                           blocks.subspan(first, last - first + 1), is_damaged});
     }
     first = last + 1;
   }
@@ -59,13 +64,15 @@ trace::Trace Loader::load() {
 }
 
 void Loader::load_message(const Message& message) {
+  if (message.is_damaged) return pass_over(message);
   switch (message.type) {
     case BlockType::kHead:
       if (&message != &messages_.front()) fail("there is more than one head");
       return decode_head(parse<proto::Head>(message), trace_);
     case BlockType::kStep:
-      trace_.steps.push_back(decode_step(parse<proto::Step>(message)));
-      return;
+      return begin_step(message);
+    case BlockType::kStepAgain:
+      return go_on_with_step(message);
     case BlockType::kRecording:
       return load_recording(message);
     case BlockType::kSavedState:
@@ -77,9 +84,48 @@ void Loader::load_message(const Message& message) {
   throw Error(ErrorCode::kInternal, "a block without a message was taken for one");
 }
 
+void Loader::pass_over(const Message& damaged) {
+  const std::uint64_t number = damaged.blocks.front().sequence;
+  if (damaged.type == BlockType::kHead) fail("the head is damaged");
+  if (damaged.type == BlockType::kStep || damaged.type == BlockType::kStepAgain) {
+    step_.reset();
+    is_step_lost_ = true;
+    lost_.push_back(fmt::format(
+        "the recordings behind block {} are left out: it says of which step they are", number));
+  } else if (damaged.type == BlockType::kSavedState) {
+    lost_.push_back(fmt::format("the saved state in block {} is left out", number));
+  } else if (step_) {
+    lost_.push_back(fmt::format("the recording of step {} in block {} is left out",
+                                trace_.steps[*step_].name, number));
+  }
+}
+
+void Loader::begin_step(const Message& message) {
+  trace_.steps.push_back(decode_step(parse<proto::Step>(message)));
+  step_ = trace_.steps.size() - 1;
+  steps_.emplace(trace_.steps.back().name, *step_);
+}
+
+void Loader::go_on_with_step(const Message& message) {
+  const auto in = parse<proto::StepAgain>(message);
+  const auto known = steps_.find(in.name());
+  if (known != steps_.end()) {
+    step_ = known->second;
+    return;
+  }
+  const std::string what = fmt::format("step {} goes on in block {}, and began nowhere before",
+                                       in.name(), message.blocks.front().sequence);
+  if (loss_ == Loss::kThrow) fail(what);
+  lost_.push_back(what);
+  step_ = trace_.steps.size();
+  trace_.steps.push_back({in.name(), "", {}});
+  steps_.emplace(in.name(), *step_);
+}
+
 void Loader::load_recording(const Message& message) {
-  if (trace_.steps.empty()) fail("a recording stands before the first step");
-  trace::Step& step = trace_.steps.back();
+  if (!step_ && is_step_lost_) return;
+  if (!step_) fail("a recording stands before the first step");
+  trace::Step& step = trace_.steps[*step_];
   guarded(fmt::format("a recording of step {}", step.name), [&] {
     trace::Recording recording = decode_recording(
         parse<proto::Recording>(message),

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,13 +18,15 @@ namespace steptape::storage {
 /// What to do with a recording or saved state of which something is missing.
 enum class Loss { kThrow, kSkip };
 
-/// Puts a trace together from blocks whose checksums hold. `file` and `blocks` must outlive it.
+/// Puts a trace together from blocks whose headers hold. `file` and `blocks` must outlive it.
 /// Memory is bounded by kMaxExpansion times the size of the file, whatever its numbers say, and no
 /// byte is unpacked twice.
 class Loader {
  public:
-  /// Throws Error (data_loss) when the blocks do not make messages.
-  Loader(const InputFile& file, std::span<const Block> blocks, Loss loss);
+  /// `damaged` are the positions in `blocks` of those whose payload is wrong, in order; with
+  /// Loss::kThrow there are none. Throws Error (data_loss) when the blocks do not make messages.
+  Loader(const InputFile& file, std::span<const Block> blocks, Loss loss,
+         std::span<const std::size_t> damaged = {});
 
   /// A trace that has passed trace::validate. Throws Error (data_loss); with Loss::kSkip only where
   /// nothing can be made of the file.
@@ -34,15 +38,19 @@ class Loader {
   struct Message {
     BlockType type;
     std::span<const Block> blocks;
+    bool is_damaged;
   };
   struct Piece {
     Block block;
     ChunkHeader header;
   };
 
-  void gather_messages(std::span<const Block> blocks);
+  void gather_messages(std::span<const Block> blocks, std::span<const std::size_t> damaged);
   void gather_piece(const Block& block);
   void load_message(const Message& message);
+  void pass_over(const Message& damaged);
+  void begin_step(const Message& message);
+  void go_on_with_step(const Message& message);
   void load_recording(const Message& message);
   void load_saved(const Message& message);
   template <typename Parsed>
@@ -61,6 +69,9 @@ class Loader {
   std::map<std::uint64_t, trace::Blob> blobs_;
   trace::KnownDigests digests_;
   std::vector<std::string> lost_;
+  std::map<std::string, std::size_t, std::less<>> steps_;  ///< positions in the trace
+  std::optional<std::size_t> step_;  ///< whose recordings come; none where that is not known
+  bool is_step_lost_ = false;
   trace::Trace trace_;
 };
 

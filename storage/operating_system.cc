@@ -33,7 +33,8 @@ int flags_for(FileSystem::Access access) {
 }
 
 FileSystem::Status status_from(const struct stat& found) {
-  return {S_ISREG(found.st_mode), static_cast<std::uint64_t>(found.st_size), found.st_mode & 07777};
+  return {S_ISREG(found.st_mode), static_cast<std::uint64_t>(found.st_size), found.st_mode & 07777,
+          found.st_dev, found.st_ino};
 }
 
 class OperatingSystem final : public FileSystem {

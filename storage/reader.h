@@ -38,8 +38,9 @@ trace::Trace read(const std::filesystem::path& path, FileSystem& files = operati
 /// Looks at every block without giving up at the first problem. Throws Error (io) alone.
 Report check(const std::filesystem::path& path, FileSystem& files = operating_system());
 
-/// Reads what a damaged or cut file still holds, from its whole prefix; `report` says what is
-/// missing. None when not even the header is there.
+/// Reads what a damaged or cut file still holds, up to the first block whose header is wrong;
+/// `report` says what is missing. Recordings and saved states come in their order, each as it was
+/// written, or are left out. None when not even the header is there.
 std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report,
                                     FileSystem& files = operating_system());
 

@@ -9,12 +9,10 @@ std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& r
   const InputFile file(path, files);
   report = check(file);
   const Scan found = scan(file);
-  std::span<const Block> whole = found.blocks;
-  const std::vector<std::size_t> damaged = damaged_blocks(file, whole);
-  if (!damaged.empty()) whole = whole.first(damaged.front());
-  if (whole.empty()) return std::nullopt;
+  if (found.blocks.empty()) return std::nullopt;
+  const std::vector<std::size_t> damaged = damaged_blocks(file, found.blocks);
   try {
-    Loader loader(file, whole, Loss::kSkip);
+    Loader loader(file, found.blocks, Loss::kSkip, damaged);
     trace::Trace trace = loader.load();
     report.problems.insert(report.problems.end(), loader.lost().begin(), loader.lost().end());
     return trace;

@@ -43,6 +43,8 @@ class AllocationCount {
   AllocationCount& operator=(const AllocationCount&) = delete;
 
   std::uint64_t bytes() const;
+  /// How many more bytes were in use at once than when it began.
+  std::uint64_t peak() const;
 };
 
 }  // namespace steptape::storage

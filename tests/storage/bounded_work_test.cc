@@ -100,6 +100,22 @@ TEST_F(BoundedWorkTest, OfManyEmptyThingsOfEveryKind) {
   }
 }
 
+TEST_F(BoundedWorkTest, OfManyStepsThatTakeTurns) {
+  constexpr std::size_t kSteps = 300;
+  Forge forge;
+  forge.message(BlockType::kHead, "");
+  const auto name = [](std::size_t i) {
+    return Message().bytes(1, std::string(2000, 'x') + std::to_string(i)).text();
+  };
+  for (std::size_t i = 0; i < kSteps; ++i) forge.message(BlockType::kStep, name(i));
+  for (std::size_t i = 0; i < 20'000; ++i) {
+    forge.message(BlockType::kStepAgain, i % 100 == 0 ? name(i % kSteps) : std::string());
+    forge.message(BlockType::kRecording, Message().number(1, 2).text());
+  }
+  forge.message(BlockType::kStep, "");
+  expect_bounded(forge.finish());
+}
+
 TEST_F(BoundedWorkTest, OfZerosThatArePackedAsTightlyAsAllowed) {
   Forge forge;
   const std::vector<std::byte> zeros(kMaxRawBytes);

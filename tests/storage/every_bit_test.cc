@@ -29,7 +29,7 @@ std::string what_is_wrong(const Sample& sample, MemoryFileSystem& files) {
   Report report;
   const std::optional<trace::Trace> found = recover(kSamplePath, report, files);
   if (report.whole()) return "`check` found a changed file whole";
-  if (found && !is_prefix(*found, sample.trace)) return "something else was recovered";
+  if (found && !is_part(*found, sample.trace)) return "something else was recovered";
   return files.open_files() == 0 ? "" : "a file stayed open";
 }
 

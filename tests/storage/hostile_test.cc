@@ -235,6 +235,22 @@ TEST_F(HostileTest, ThingsOfOneNameAreWrong) {
   expect_data_loss("`w` was saved before");
 }
 
+TEST_F(HostileTest, AStepThatGoesOnBeforeItBeganIsWrong) {
+  Forge forge;
+  const std::string train = Message().bytes(1, "train").text();
+  const std::string recording = Message().number(1, 2).text();
+  forge.message(BlockType::kHead, "").message(BlockType::kStep, train);
+  forge.message(BlockType::kStepAgain, train).message(BlockType::kRecording, recording);
+  forge.message(BlockType::kStepAgain, Message().bytes(1, "eval").text());
+  put_file(forge.message(BlockType::kRecording, recording).finish());
+  expect_data_loss("step eval goes on in block 4, and began nowhere before");
+  Report report;
+  const auto found = recover(path_, report);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->find_step("train")->recordings.size(), 1u);
+  EXPECT_EQ(found->find_step("eval")->recordings.size(), 1u);
+}
+
 TEST_F(HostileTest, TwoGibibytesThatAreNotThereAreWrong) {
   constexpr std::uint64_t kTwoGiB = std::uint64_t{1} << 31;
   put_file(Forge().header_of_length(kTwoGiB).unfinished());

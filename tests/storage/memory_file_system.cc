@@ -16,10 +16,6 @@ void overwrite(std::string& bytes, std::uint64_t offset, std::string_view with) 
   bytes.replace(offset, with.size(), with);
 }
 
-FileSystem::Status status_from(const std::string& bytes, std::uint32_t permissions) {
-  return {true, bytes.size(), permissions};
-}
-
 }  // namespace
 
 /// What the operating system does is nobody else's turn, and none of the program's allocations.
@@ -140,8 +136,8 @@ int MemoryFileSystem::set_permissions_once(int descriptor, std::uint32_t permiss
 
 int MemoryFileSystem::status_of_once(int descriptor, Status& status) {
   const Call call(*this);
-  const Node& node = nodes_[open_.at(descriptor).value()];
-  status = status_from(node.bytes, node.permissions);
+  const std::size_t number = open_.at(descriptor).value();
+  status = {true, nodes_[number].bytes.size(), nodes_[number].permissions, 1, number};
   return call.error();
 }
 
@@ -151,7 +147,7 @@ int MemoryFileSystem::status_at_once(const std::filesystem::path& path, Status& 
   const auto known = names_.find(path);
   if (known == names_.end()) return -ENOENT;
   const Node& node = nodes_[known->second];
-  status = status_from(node.bytes, node.permissions);
+  status = {true, node.bytes.size(), node.permissions, 1, known->second};
   return 0;
 }
 
@@ -167,8 +163,7 @@ int MemoryFileSystem::rename_once(const std::filesystem::path& from,
   if (call.error() != 0) return call.error();
   const auto known = names_.find(from);
   if (known == names_.end()) return -ENOENT;
-  change_name(to, known->second);
-  change_name(from, std::nullopt);
+  change_name(to, known->second, from);
   return 0;
 }
 
@@ -196,8 +191,10 @@ int MemoryFileSystem::lock_once(int descriptor) {
   return is_new || lock->second == descriptor ? 0 : -EWOULDBLOCK;
 }
 
-void MemoryFileSystem::change_name(const std::string& name, std::optional<std::size_t> node) {
-  unsynced_names_.push_back({name, node});
+void MemoryFileSystem::change_name(const std::string& name, std::optional<std::size_t> node,
+                                   const std::string& gone) {
+  unsynced_names_.push_back({name, node, gone});
+  names_.erase(gone);
   if (node) {
     names_[name] = *node;
   } else {
@@ -226,6 +223,7 @@ void MemoryFileSystem::lose_power(std::mt19937_64& random) {
   std::ranges::shuffle(unsynced_names_, random);
   for (const NameChange& change : unsynced_names_) {
     if (random() % 2 == 0) continue;
+    synced_names_.erase(change.gone);
     if (change.node) {
       synced_names_[change.name] = *change.node;
     } else {

@@ -58,6 +58,7 @@ class MemoryFileSystem final : public FileSystem {
   struct NameChange {
     std::string name;
     std::optional<std::size_t> node;
+    std::string gone;  ///< the name that a rename took it from, at once
   };
   struct Fault {
     std::size_t call = SIZE_MAX;
@@ -81,7 +82,8 @@ class MemoryFileSystem final : public FileSystem {
   int truncate_once(int descriptor, std::uint64_t bytes) override;
   int lock_once(int descriptor) override;
 
-  void change_name(const std::string& name, std::optional<std::size_t> node);
+  void change_name(const std::string& name, std::optional<std::size_t> node,
+                   const std::string& gone = {});
   static void settle(Node& node, std::mt19937_64& random);
 
   mutable std::mutex mutex_;

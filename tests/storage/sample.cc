@@ -4,20 +4,28 @@
 
 #include "storage/writer.h"
 #include "tests/storage/memory_file_system.h"
+#include "tests/storage/stream.h"
 #include "tests/storage/trace_file.h"
 
 namespace steptape::storage {
 namespace {
 
+/// Whether some of the items of `whole`, in their order, are those of `found`.
 template <typename Item>
-bool comes_first(const std::vector<Item>& found, const std::vector<Item>& whole) {
-  return found.size() <= whole.size() &&
-         std::ranges::equal(found, std::span(whole).first(found.size()));
+bool is_part(const std::vector<Item>& found, const std::vector<Item>& whole) {
+  auto next = whole.begin();
+  for (const Item& item : found) {
+    next = std::find(next, whole.end(), item);
+    if (next == whole.end()) return false;
+    ++next;
+  }
+  return true;
 }
 
-bool comes_first(const trace::Step& found, const trace::Step& whole) {
-  return found.name == whole.name && found.place == whole.place &&
-         comes_first(found.recordings, whole.recordings);
+bool is_part(const trace::Step& found, const trace::Trace& whole) {
+  const trace::Step* const step = whole.find_step(found.name);
+  return step != nullptr && (found.place == step->place || found.place.empty()) &&
+         is_part(found.recordings, step->recordings);
 }
 
 trace::Trace trace_of_many_steps() {
@@ -42,6 +50,19 @@ trace::Trace trace_of_tensors() {
 
 }  // namespace
 
+namespace {
+
+Sample streamed() {
+  MemoryFileSystem files;
+  const std::vector<Added> added = additions(8);
+  StreamWriter writer(kSamplePath, head_of_stream(), {}, files);
+  add(writer, added);
+  writer.finish();
+  return {"stream", trace_of(added), files.bytes_at(kSamplePath)};
+}
+
+}  // namespace
+
 Sample sample(std::string name, trace::Trace trace) {
   MemoryFileSystem files;
   write(trace, kSamplePath, {}, files);
@@ -49,24 +70,19 @@ Sample sample(std::string name, trace::Trace trace) {
 }
 
 std::vector<Sample> samples() {
-  return {sample("empty", {}), sample("train", test::train_trace()),
-          sample("numbers", test::numbers_trace()), sample("tensors", trace_of_tensors()),
+  return {sample("empty", {}),
+          sample("train", test::train_trace()),
+          sample("numbers", test::numbers_trace()),
+          sample("tensors", trace_of_tensors()),
+          streamed(),
           sample("many_steps", trace_of_many_steps())};
 }
 
-bool is_prefix(const trace::Trace& found, const trace::Trace& whole) {
-  if (found.producer != whole.producer || found.run != whole.run ||
-      found.environment != whole.environment || found.steps.size() > whole.steps.size()) {
-    return false;
-  }
-  for (std::size_t i = 0; i < found.steps.size(); ++i) {
-    const bool is_last = i + 1 == found.steps.size() && found.state.empty();
-    if (is_last ? !comes_first(found.steps[i], whole.steps[i]) : found.steps[i] != whole.steps[i]) {
-      return false;
-    }
-  }
-  if (!found.state.empty() && found.steps.size() != whole.steps.size()) return false;
-  return comes_first(found.state, whole.state);
+bool is_part(const trace::Trace& found, const trace::Trace& whole) {
+  return found.producer == whole.producer && found.run == whole.run &&
+         found.environment == whole.environment && is_part(found.state, whole.state) &&
+         std::ranges::all_of(found.steps,
+                             [&](const trace::Step& step) { return is_part(step, whole); });
 }
 
 }  // namespace steptape::storage

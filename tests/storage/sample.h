@@ -20,8 +20,7 @@ Sample sample(std::string name, trace::Trace trace);
 /// Small ones that hold every kind of block and thing together.
 std::vector<Sample> samples();
 
-/// Whether `found` is what comes first in `whole`: the same steps in the same order, of the last
-/// one the first recordings, and saved state only behind the last step.
-bool is_prefix(const trace::Trace& found, const trace::Trace& whole);
+/// Whether all that `found` holds is in `whole`, in the same order, under the same names.
+bool is_part(const trace::Trace& found, const trace::Trace& whole);
 
 }  // namespace steptape::storage

@@ -1,0 +1,108 @@
+#include "storage/stream_writer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "steptape/error.h"
+
+namespace steptape::storage {
+
+StreamWriter::StreamWriter(const std::filesystem::path& path, const trace::Trace& head,
+                           const WriteOptions& options, FileSystem& files)
+    : file_(path, files), owner_(::getpid()) {
+  writer_.emplace(file_, options, Remember::kNewest);
+  writer_->head(head);
+  file_.sync();
+}
+
+void StreamWriter::add(std::string_view step, std::string_view place,
+                       const trace::Recording& recording) noexcept {
+  ++lost_;
+  attempt([&] {
+    if (!is_valid(step, recording)) return;
+    writer_->step(step, place);
+    writer_->recording(recording);
+    ++unsynced_;
+    --lost_;
+  });
+}
+
+bool StreamWriter::is_valid(std::string_view step, const trace::Recording& recording) {
+  try {
+    trace::validate(recording);
+    return true;
+  } catch (const Error& error) {
+    note(std::make_exception_ptr(
+        Error(ErrorCode::kInvalidArgument,
+              fmt::format("a recording of step {} was not written to {}: it is not valid: {}", step,
+                          part().string(), error.what()))));
+    return false;
+  }
+}
+
+bool StreamWriter::flush() noexcept {
+  return attempt([this] {
+    if (unsynced_ > 0) sync();
+  });
+}
+
+bool StreamWriter::finish() noexcept {
+  if (!flush()) return false;
+  return attempt([this] {
+    writer_->finish();
+    file_.commit();
+    is_silent_ = true;
+  });
+}
+
+std::optional<std::string> StreamWriter::problem() {
+  const std::exception_ptr problem = std::exchange(problem_, nullptr);
+  if (!problem) return std::nullopt;
+  try {
+    std::rethrow_exception(problem);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+void StreamWriter::require_own_process() const {
+  if (::getpid() == owner_) return;
+  throw Error(
+      ErrorCode::kFailedPrecondition,
+      fmt::format("{} belongs to the process that this one was forked from", part().string()));
+}
+
+void StreamWriter::sync() {
+  try {
+    file_.sync();
+  } catch (const std::exception&) {
+    // After a sync that failed the system forgets what it could not write: nobody knows of any.
+    lost_ += unsynced_;
+    throw;
+  }
+  unsynced_ = 0;
+}
+
+void StreamWriter::note(std::exception_ptr problem) noexcept {
+  if (!std::exchange(had_problem_, true)) problem_ = std::move(problem);
+}
+
+template <typename Action>
+bool StreamWriter::attempt(Action&& action) noexcept {
+  if (is_silent_) return false;
+  const std::uint64_t whole = file_.bytes();
+  try {
+    require_own_process();
+    action();
+    return true;
+  } catch (const std::exception&) {
+    note(std::current_exception());
+    is_silent_ = true;
+    if (::getpid() == owner_) file_.cut(whole);
+    return false;
+  }
+}
+
+}  // namespace steptape::storage
