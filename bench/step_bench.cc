@@ -2,12 +2,15 @@
 // step (a trial costs the same), what they keep alive at most, and what planning took; then how
 // long formulas take, and `steptape info` on the demo's trace.
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "benchmarks.h"
@@ -69,9 +72,8 @@ Options options_of(Numerics numerics, double rate) {
 
 class ReplayedStep {
  public:
-  explicit ReplayedStep(const LearnerKind& kind, Numerics numerics = Numerics::kExact,
-                        double rate = 0)
-      : learner_(kind.make()), session_(options_of(numerics, rate)) {
+  explicit ReplayedStep(const LearnerKind& kind, Options options = options_of(Numerics::kExact, 0))
+      : learner_(kind.make()), session_(std::move(options)) {
     session_.track("model", learner_.model).track("optimizer", learner_.optimizer);
   }
   void operator()() { benchmark::DoNotOptimize(step_(learner_.inputs, learner_.labels)); }
@@ -98,13 +100,44 @@ class ReplayedStep {
 
 class FusedStep : public ReplayedStep {
  public:
-  explicit FusedStep(const LearnerKind& kind) : ReplayedStep(kind, Numerics::kFused) {}
+  explicit FusedStep(const LearnerKind& kind)
+      : ReplayedStep(kind, options_of(Numerics::kFused, 0)) {}
 };
 
 /// Every step is an audit: what a trial costs.
 class AuditedStep : public ReplayedStep {
  public:
-  explicit AuditedStep(const LearnerKind& kind) : ReplayedStep(kind, Numerics::kExact, 1) {}
+  explicit AuditedStep(const LearnerKind& kind)
+      : ReplayedStep(kind, options_of(Numerics::kExact, 1)) {}
+};
+
+/// A folder that goes with its files.
+struct Folder {
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("steptape_bench_" + std::to_string(getpid()));
+};
+
+/// A line for each call goes into a file.
+class LedgerStep : Folder, public ReplayedStep {
+ public:
+  explicit LedgerStep(const LearnerKind& kind, bool digests = false)
+      : ReplayedStep(kind, options_in(path, digests)) {}
+
+ private:
+  static Options options_in(const std::filesystem::path& folder, bool digests) {
+    Options options = options_of(Numerics::kExact, 0);
+    options.trace = folder / "run.tape";
+    options.digests = digests;
+    return options;
+  }
+};
+
+/// The same with digests of inputs, gradients, parameters and generators.
+class DigestStep : public LedgerStep {
+ public:
+  explicit DigestStep(const LearnerKind& kind) : LedgerStep(kind, /*digests=*/true) {}
 };
 
 /// The two bias corrections of Adam for so many parameters, each with a counter of its own.
@@ -179,6 +212,8 @@ void register_steps() {
     add("recorded", time_step<RecordedStep>);
     add("replayed", time_step<ReplayedStep>);
     add("audited", time_step<AuditedStep>);
+    add("replayed_ledger", time_step<LedgerStep>);
+    add("replayed_digests", time_step<DigestStep>);
     if (kind.name.ends_with("adam")) add("fused", time_step<FusedStep>);
   }
   benchmark::RegisterBenchmark("formulas", evaluate_formulas)->Arg(1000);

@@ -153,4 +153,15 @@ void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
   }
 }
 
+void write_entry_digests(Ledger& ledger) {
+  auto& buffers = ledger.sightings.buffers;
+  for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+    const LiveBuffer& live = buffers.live(id);
+    trace::Buffer& description = buffers.description(id);
+    if (live.storage->device_type() != c10::DeviceType::CPU) continue;
+    const auto* bytes = static_cast<const std::byte*>(live.storage->data());
+    description.digest = trace::digest_of({bytes + live.first_byte, description.bytes});
+  }
+}
+
 }  // namespace steptape::recorder

@@ -55,6 +55,9 @@ struct Ledger {
 /// Inputs, then tracked objects, then what is around the step.
 void write_entry(Ledger& ledger, const std::vector<Argument>& arguments);
 
+/// Of all bytes of all buffers that the step finds; those that are not on the CPU have none.
+void write_entry_digests(Ledger& ledger);
+
 /// Roles, gradients, results, and what the step left behind.
 void write_exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded);
 

@@ -31,15 +31,18 @@ struct OpenRecording::Listening {
 };
 
 OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
-                             Interceptor& interceptor)
+                             Interceptor& interceptor, Digests digests)
     : arguments_(std::move(arguments)) {
   if (is_recording()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "a recording is active in this thread: a step cannot be recorded inside another");
   }
   objects.check_alive();
-  tape_ = std::make_shared<Tape>(objects);
-  tape_->guarded([&] { write_entry(tape_->ledger(), arguments_); });
+  tape_ = std::make_shared<Tape>(objects, digests);
+  tape_->guarded([&] {
+    write_entry(tape_->ledger(), arguments_);
+    if (digests == Digests::kOfEachOp) write_entry_digests(tape_->ledger());
+  });
   listening_ = std::make_unique<Listening>(tape_, interceptor);
 }
 
@@ -67,8 +70,8 @@ Recorded OpenRecording::close(Returned returned) {
 bool is_recording() noexcept { return active_listener() != nullptr; }
 
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor) {
-  OpenRecording recording(arguments, objects, interceptor);
+                const live::Objects& objects, Interceptor& interceptor, Digests digests) {
+  OpenRecording recording(arguments, objects, interceptor, digests);
   return recording.close(step());
 }
 

@@ -55,12 +55,21 @@ struct Recorded {
   bool created_state = false;
 };
 
+/// Of what a recording holds digests.
+enum class Digests {
+  /// Of buffers that nobody tracked: what two recordings of one process are compared by.
+  kOfConstants,
+  /// And of all that the step finds and that each op leaves: what two runs are compared by.
+  kOfEachOp,
+};
+
 /// Runs `step` once, eagerly, and writes down what it did. The step's results are those of the
 /// eager step, bit for bit: nothing is kept alive, no op is added. What the recorder does not
 /// understand becomes a Refusal in the recording. An exception of the step passes through, with the
 /// thread as it was before. Must not be called while another recording is active in this thread.
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor);
+                const live::Objects& objects, Interceptor& interceptor,
+                Digests digests = Digests::kOfConstants);
 
 /// Whether ops of this thread are being recorded.
 bool is_recording() noexcept;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "live/op_digest.h"
 #include "live/values.h"
 #include "recorder/number_sites.h"
 #include "recorder/scopes.h"
@@ -30,8 +31,9 @@ bool is_opaque(const trace::Value& value) {
 
 }  // namespace
 
-Tape::Tape(const live::Objects& objects)
-    : ledger_(objects),
+Tape::Tape(const live::Objects& objects, Digests digests)
+    : digests_(digests),
+      ledger_(objects),
       first_sequence_(at::sequence_number::peek()),
       next_sequence_(first_sequence_),
       name_tensor_([this](const at::Tensor& tensor) {
@@ -102,6 +104,10 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
   // comes when the op ends.
   ledger_.recording.ops.emplace_back().op = running.op.op;
+  if (digests_ == Digests::kOfEachOp) {
+    ledger_.recording.op_digests.emplace_back();
+    running.written = live::written_tensors(op, arguments);
+  }
 }
 
 void Tape::after(Arguments outputs, Running& running) {
@@ -112,6 +118,9 @@ void Tape::after(Arguments outputs, Running& running) {
   note_writes(running);
   note_read(running);
   if (running.generator) ledger_.generators.after_draw(*running.generator, running.index);
+  if (digests_ == Digests::kOfEachOp) {
+    ledger_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
+  }
   ledger_.recording.ops[running.index] = std::move(running.op);
 }
 

@@ -16,7 +16,7 @@ namespace steptape::recorder {
 /// threads of one step may call it. What goes wrong inside becomes a refusal, never an exception.
 class Tape final : public OpListener {
  public:
-  explicit Tape(const live::Objects& objects);
+  Tape(const live::Objects& objects, Digests digests);
 
   void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
              const std::function<void()>& run) override;
@@ -46,8 +46,9 @@ class Tape final : public OpListener {
     c10::SmallVector<std::pair<std::size_t, trace::Digest>, 4>
         measured;  ///< positions in `arguments`
     std::optional<std::string> generator;
-    bool is_measured = true;  ///< its writes are compared with what its schema says
-    bool is_training = true;  ///< no argument of the call says otherwise
+    std::vector<at::Tensor> written;  ///< by what its schema says, where digests are taken
+    bool is_measured = true;          ///< its writes are compared with what its schema says
+    bool is_training = true;          ///< no argument of the call says otherwise
   };
 
   void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
@@ -78,6 +79,7 @@ class Tape final : public OpListener {
   void note_content(trace::BufferId buffer);
   trace::Index scope_index(const std::string& place);
 
+  const Digests digests_;
   Ledger ledger_;
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed

@@ -49,20 +49,30 @@ Journal::Journal(SessionState& session, std::string step, std::string place)
 
 std::uint64_t Journal::begin_call() { return call_ = stats_.steps + 1; }
 
-void Journal::replayed() {
+void Journal::end_call(trace::CallOutcome outcome, const Variant* variant) {
   ++stats_.steps;
+  if (line_ == nullptr) return;
+  line_->call = call_;
+  line_->outcome = outcome;
+  if (variant != nullptr && variant->number < trace::LedgerLine::kNoVariant) {
+    line_->variant = static_cast<std::uint16_t>(variant->number);
+  }
+}
+
+void Journal::replayed(const Variant& variant) {
+  end_call(trace::CallOutcome::kReplayed, &variant);
   ++stats_.replayed;
   session_.counters.add(Count::kReplayed);
 }
 
 void Journal::ran_eagerly() {
-  ++stats_.steps;
+  end_call(trace::CallOutcome::kEager);
   ++stats_.eager;
   session_.counters.add(Count::kEager);
 }
 
 void Journal::recorded(const trace::Recording& recording, bool created_state) {
-  ++stats_.steps;
+  end_call(trace::CallOutcome::kRecorded);
   ++stats_.recorded;
   session_.counters.add(Count::kRecorded);
   if (!wants(Category::kRecord)) return;
@@ -72,14 +82,18 @@ void Journal::recorded(const trace::Recording& recording, bool created_state) {
 }
 
 void Journal::tried(const Variant& variant, const Verified& verified) {
-  ++stats_.steps;
+  end_call(trace::CallOutcome::kTrial, &variant);
   ++stats_.trials;
   session_.counters.add(Count::kTrials);
   this->verified("trial", variant, verified);
 }
 
 void Journal::audited(const Variant& variant, const Verified& verified) {
-  ++stats_.steps;
+  if (verified.skipped) {
+    end_call(trace::CallOutcome::kEager);
+  } else {
+    end_call(trace::CallOutcome::kAudit, &variant);
+  }
   ++(verified.skipped ? stats_.eager : stats_.audits);
   session_.counters.add(verified.skipped ? Count::kEager : Count::kAudits);
   this->verified("audit", variant, verified);
@@ -107,6 +121,7 @@ void Journal::fell_back(const std::vector<VariantVerdict>& verdicts) {
   const VariantVerdict& of = that_held_last(verdicts);
   const CountedVerdict& counted = fallbacks_.count(of.verdict, of.last_held);
   session_.counters.add_fallback(of.verdict.kind);
+  if (line_ != nullptr) line_->verdict = of.verdict.kind;
   if (!wants(Category::kGuards)) return;
   Event made = event(Category::kGuards, "fell_back", "fell back: " + text_of(verdicts));
   made.variant = of.variant;

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "session/event.h"
 #include "session/fallbacks.h"
 #include "steptape/refusal.h"
 #include "steptape/stats.h"
+#include "trace/ledger.h"
 #include "trace/model.h"
 
 namespace steptape::session {
@@ -26,12 +28,17 @@ class Journal {
 
   /// A call begins that is not inside a recorded one; returns its number, counted from 1.
   std::uint64_t begin_call();
+  /// Where outcome and verdict of calls go from here on, or null; gives what was told
+  /// before.
+  trace::LedgerLine* write_to(trace::LedgerLine* line) { return std::exchange(line_, line); }
+  /// The line of the call under way, or null.
+  trace::LedgerLine* line() const { return line_; }
   /// Calls that are over.
   std::uint64_t calls() const { return stats_.steps; }
   std::uint64_t call() const { return call_; }
 
   /// How a call ended; each ends in one of these.
-  void replayed();
+  void replayed(const Variant& variant);
   void ran_eagerly();
   void recorded(const trace::Recording& recording, bool created_state);
   void tried(const Variant& variant, const Verified& verified);
@@ -57,6 +64,7 @@ class Journal {
   Stats stats() const;
 
  private:
+  void end_call(trace::CallOutcome outcome, const Variant* variant = nullptr);
   bool wants(Category category) const;
   Event event(Category category, std::string name, std::string text) const;
   void write(Event event) const;
@@ -66,6 +74,7 @@ class Journal {
   std::string step_;
   std::string place_;
   std::uint64_t call_ = 0;
+  trace::LedgerLine* line_ = nullptr;
   Stats stats_;
   Fallbacks fallbacks_;
 };

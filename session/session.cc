@@ -40,6 +40,7 @@ Session::Session(Options options) : impl_(std::make_unique<Impl>()) {
 }
 
 Session::~Session() {
+  impl_->state.finish_trace();
   for (const auto& step : impl_->state.steps) step->orphan();
 }
 
@@ -147,6 +148,10 @@ std::string Session::explain() const {
     text += "plans dropped by invalidate(): " + why + "\n";
   if (!impl_->state.trace_problem.empty()) {
     text += "trace not written: " + impl_->state.trace_problem + "\n";
+  }
+  const auto& ledger = impl_->state.ledger;
+  if (ledger != nullptr && !ledger->problem().empty()) {
+    text += "ledger not written: " + ledger->problem() + "\n";
   }
   const std::string log_problem = impl_->state.log.problem();
   if (!log_problem.empty()) text += "log not written: " + log_problem + "\n";

@@ -7,7 +7,9 @@
 #include "live/optimizer_layout.h"
 #include "replayer/optimizers/optimizers.h"
 #include "session/arguments.h"
+#include "session/record_schedule.h"
 #include "session/step_life.h"
+#include "steptape/error.h"
 
 namespace steptape::session {
 namespace {
@@ -19,8 +21,25 @@ std::atomic<std::uint64_t> sessions_made{0};
 SessionState::SessionState() : number(++sessions_made) {}
 
 void SessionState::set_options(Options given) {
+  const RecordSchedule schedule(given.record);
+  if (given.trace.empty() && !schedule.is_empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "Options::record asks for recordings, and there is no Options::trace to keep them in");
+  }
   log = Log::open(given.log);
   options = std::move(given);
+}
+
+void SessionState::start() {
+  if (std::exchange(started, true)) return;
+  run = RunIdentity::now();
+  if (options.trace.empty()) return;
+  trace_path = run.own(options.trace);
+  kept = std::make_unique<KeptRecordings>(trace_path);
+  if (!options.ledger) return;
+  ledger = std::make_unique<CallLedger>(trace_path + ".ledger", run.digest(), options.resume);
+  if (ledger->is_taken()) trace_problem = ledger->problem();
 }
 
 guards::Declared SessionState::declared() const {

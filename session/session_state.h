@@ -8,8 +8,11 @@
 
 #include "guards/entry.h"
 #include "live/objects.h"
+#include "session/call_ledger.h"
 #include "session/counter_block.h"
+#include "session/kept_recordings.h"
 #include "session/log.h"
+#include "session/run_identity.h"
 #include "steptape/options.h"
 #include "steptape/pack.h"
 #include "trace/model.h"
@@ -47,6 +50,14 @@ struct SessionState {
   std::vector<std::string> invalidations;  ///< why, in order
   std::string trace_problem;               ///< why the trace could not be written
   bool started = false;                    ///< a step was called: nothing more may be tracked
+  /// Notes that a step was called; the first time, finds out who runs and begins the ledger.
+  void start();
+  RunIdentity run;                     ///< since the first call
+  std::string trace_path;              ///< Options::trace as this process has it, since then
+  std::unique_ptr<CallLedger> ledger;  ///< null: nobody keeps one
+  /// Takes a recording of the step that Options::record asked for into the trace.
+  void keep(const trace::Step& step, const trace::Recording& recording);
+  std::unique_ptr<KeptRecordings> kept;  ///< null where the trace is not kept
 
   /// Calls all declared functions.
   guards::Declared declared() const;
@@ -65,6 +76,8 @@ struct SessionState {
   /// Writes Options::trace, if there is one. A failure is kept in `trace_problem`: it must not stop
   /// the training.
   void write_trace();
+  /// Ends what grows beside the trace while the session lives.
+  void finish_trace();
 };
 
 class SessionState::Call {

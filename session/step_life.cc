@@ -7,6 +7,8 @@
 #include "replayer/analysis/refusals.h"
 #include "replayer/optimizers/optimizers.h"
 #include "session/arguments.h"
+#include "session/call_digests.h"
+#include "session/call_line.h"
 #include "session/checkpoint.h"
 #include "session/exclusive_use.h"
 #include "session/followed_numbers.h"
@@ -24,6 +26,7 @@ StepLife::StepLife(SessionState& session, std::string name, std::string place, b
     : session_(&session),
       name_(std::move(name)),
       place_(std::move(place)),
+      schedule_(session.options.record),
       probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
                                                                  : replayer::Reads::kMayDecide),
       is_update_(is_update),
@@ -37,6 +40,8 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
                     "as long as its steps");
   }
   if (InsideStep::now() == InsideStep::Depth::kWatched) {
+    session_->start();
+    const CallLine line(*session_, journal_, name_, leaves);
     journal_.begin_call();
     journal_.ran_eagerly();
     journal_.refused(make_refusal(RefusalCode::kNestedStep,
@@ -45,14 +50,14 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
       InsideStep::note_foreign_values();
       session_->declared();
     }
-    eager();
+    note_results(eager());
     return std::nullopt;
   }
   check_alive();
   std::vector<const void*> objects = session_->objects.identities();
   objects.push_back(this);
   const ExclusiveUse use(objects, name_, session_->objects.text());
-  session_->started = true;
+  session_->start();
   const SessionState::Call call(*session_);
   check_alive();  // the program's own functions have run
   verified_ = nullptr;
@@ -61,6 +66,7 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
   // said in a step that threw, in a look behind one, or in a call of another step
   if (std::exchange(must_restart_, false)) restart();
   const std::shared_ptr<StepLife> alive = shared_from_this();
+  const CallLine line(*session_, journal_, name_, leaves);
   std::optional<pack::Results> results =
       call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
   if (std::exchange(must_restart_, false)) restart();
@@ -92,12 +98,22 @@ std::vector<std::string> StepLife::paths_of(const Deferred& deferred) const {
   return paths;
 }
 
+void StepLife::note_results(const pack::Results& results) {
+  if (trace::LedgerLine* line = journal_.line()) line->results = digest_of(results);
+  schedule_.note(results);
+}
+
+std::uint64_t StepLife::call_of_run() const {
+  return session_->ledger ? session_->ledger->calls_of(name_) + 1 : journal_.call();
+}
+
 recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth depth) {
   const InsideStep inside(depth);
   recorder::Returned returned;
   deferred_ = {};
   const Deferred::Scope scope(deferred_);
   pack::Results results = eager();
+  note_results(results);
   returned.results = std::move(results.tensors);
   deferred_.note = std::move(results.note);
   for (const pack::Number& number : results.numbers) returned.numbers.push_back(value_of(number));
@@ -111,6 +127,11 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
                                                   const guards::Declared& declared,
                                                   const Eager& eager) {
   misfits_.begin(journal_.begin_call());
+  is_asked_for_ = !schedule_.is_empty() && schedule_.wants(call_of_run());
+  if (is_asked_for_) {
+    record(arguments, declared, eager);
+    return std::nullopt;
+  }
   Variants::Tried tried;
   // the step's own function may call the step: it drops what it will, and this one lives on
   while (const std::shared_ptr<Variant> variant =
@@ -161,7 +182,8 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     Run outcome{true, replay(variant, arguments)};
     note_moves(variant);
     variant.last_held = journal_.call();
-    journal_.replayed();
+    journal_.replayed(variant);
+    note_results(*outcome.results);
     return outcome;
   } catch (const replayer::cpu::Torn&) {
     throw;
@@ -284,8 +306,8 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     probing_.succeed();
     note_verified(variant);
     session_->write_trace();
-    if (!session_->options.trace.empty()) {
-      journal_.wrote_trace(session_->options.trace, session_->trace_problem);
+    if (!session_->trace_path.empty()) {
+      journal_.wrote_trace(session_->trace_path, session_->trace_problem);
     }
   }
 }
@@ -356,9 +378,12 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
     return;
   }
   InsideStep::take_foreign_values();
-  recorder::Recorded recorded =
-      recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
-                       session_->objects, *interceptor);
+  const std::uint64_t call = call_of_run();
+  recorder::Recorded recorded = recorder::record(
+      [&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
+      session_->objects, *interceptor,
+      session_->options.digests ? recorder::Digests::kOfEachOp : recorder::Digests::kOfConstants);
+  recorded.recording.call = call;
   journal_.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
   if (recorded.notes.is_discarded()) return;
@@ -369,6 +394,15 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
         RefusalCode::kNestedStep,
         "a step of another session, which declares host values, was called inside this one"));
   }
+  if (std::exchange(is_asked_for_, false)) {
+    session_->keep({name_, place_, {}}, recorded.recording);
+    // with a plan there is nothing to be learnt from it
+    if (variants_.size() != 0 || !probing_.wants_recording()) return;
+  }
+  learn_from(std::move(recorded));
+}
+
+void StepLife::learn_from(recorder::Recorded recorded) {
   if (recorded.created_state) {
     if (!warm_up_) {
       warm_up_ = recorded.recording;
@@ -475,6 +509,7 @@ Stats StepLife::stats() const {
   for (const auto& variant : variants_) stats.variants.push_back(variant->stats());
   if (session_ != nullptr) {
     stats.trace_problem = session_->trace_problem;
+    if (session_->ledger) stats.ledger_problem = session_->ledger->problem();
     stats.log_problem = session_->log.problem();
   }
   return stats;

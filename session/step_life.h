@@ -14,6 +14,7 @@
 #include "session/journal.h"
 #include "session/misfits.h"
 #include "session/probing.h"
+#include "session/record_schedule.h"
 #include "session/variants.h"
 #include "session/verification.h"
 #include "steptape/error.h"
@@ -71,10 +72,15 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   /// The one place where the user's function runs.
   recorder::Returned run_function(const Eager& eager, InsideStep::Depth depth);
   void run_eagerly(const Eager& eager);
+  /// For the ledger, and for recordings that are asked for by what calls return.
+  void note_results(const pack::Results& results);
+  /// The number of the call that is under way, over the whole run.
+  std::uint64_t call_of_run() const;
   void record_or_run(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
                      const Eager& eager);
   void record(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
               const Eager& eager);
+  void learn_from(recorder::Recorded recorded);
   void make_plan(recorder::Recorded recorded);
   void drop(const Variant& variant, Refusal refusal);
   void drop_long_unused();
@@ -87,6 +93,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   SessionState* session_;
   std::string name_;
   std::string place_;
+  RecordSchedule schedule_;
+  bool is_asked_for_ = false;  ///< the recording of the call that is under way, by Options::record
   Probing probing_;
   std::optional<trace::Recording> warm_up_;
   Variants variants_;

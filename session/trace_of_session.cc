@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <chrono>
 #include <set>
 
@@ -14,13 +12,21 @@
 namespace steptape::session {
 namespace {
 
-std::vector<trace::Fact> run_facts() {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
+std::vector<trace::Fact> facts_of(const RunIdentity& run) {
+  std::vector<trace::Fact> facts = run.facts();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  return {
-      {"host", host}, {"pid", std::to_string(getpid())}, {"saved_unix_s", std::to_string(seconds)}};
+  facts.push_back({"saved_unix_s", std::to_string(seconds)});
+  return facts;
+}
+
+/// A trace that says who makes it, and nothing else.
+trace::Trace head_of(const RunIdentity& run) {
+  trace::Trace trace;
+  trace.producer = live::producer();
+  trace.run = facts_of(run);
+  trace.environment = live::environment();
+  return trace;
 }
 
 /// Keeps each number under its path.
@@ -91,10 +97,7 @@ std::vector<trace::Saved> state_of(const live::Objects& objects,
 }  // namespace
 
 trace::Trace SessionState::to_trace(bool with_state) const {
-  trace::Trace trace;
-  trace.producer = live::producer();
-  trace.run = run_facts();
-  trace.environment = live::environment();
+  trace::Trace trace = head_of(started ? run : RunIdentity::now());
   for (const auto& step : steps) trace.steps.push_back(step->to_trace());
   if (!with_state) return trace;
   trace.state = state_of(objects, used_paths(trace.steps));
@@ -109,10 +112,25 @@ trace::Trace SessionState::to_trace(bool with_state) const {
 }
 
 void SessionState::write_trace() {
-  if (options.trace.empty()) return;
+  if (trace_path.empty() || (ledger != nullptr && ledger->is_taken())) return;
   try {
-    storage::write(to_trace(/*with_state=*/false), options.trace);
+    storage::write(to_trace(/*with_state=*/false), trace_path);
     trace_problem.clear();
+  } catch (const std::exception& error) {
+    trace_problem = error.what();
+  }
+}
+
+void SessionState::keep(const trace::Step& step, const trace::Recording& recording) {
+  if (kept == nullptr || (ledger != nullptr && ledger->is_taken())) return;
+  kept->add(head_of(run), step, recording);
+  if (std::string problem = kept->problem(); !problem.empty()) trace_problem = std::move(problem);
+}
+
+void SessionState::finish_trace() {
+  if (kept == nullptr || !kept->is_begun()) return;
+  try {
+    kept->finish(to_trace(/*with_state=*/false));
   } catch (const std::exception& error) {
     trace_problem = error.what();
   }

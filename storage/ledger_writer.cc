@@ -9,6 +9,8 @@
 
 #include "steptape/error.h"
 #include "storage/folder.h"
+#include "storage/input_file.h"
+#include "storage/ledger_file.h"
 #include "storage/ledger_record.h"
 #include "storage/ledger_scan.h"
 
@@ -16,27 +18,6 @@ namespace steptape::storage {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{64} << 10;
-
-/// What a machine that stopped while the file was made can leave: nothing, zeros, or a part of the
-/// header. Lines come only when the header is on the disk.
-bool holds_no_header(const InputFile& file) {
-  if (file.bytes() > kRecordBytes) return false;
-  const std::string bytes = file.read(0, file.bytes());
-  if (bytes.find_first_not_of('\0') == std::string::npos) return true;
-  const std::size_t length = std::min(bytes.size(), kLedgerMagic.size());
-  const ByteView magic = std::as_bytes(std::span(kLedgerMagic));
-  return bytes.size() < kRecordBytes &&
-         std::ranges::equal(bytes_of(bytes).first(length), magic.first(length));
-}
-
-void require_ledger(const InputFile& file, const std::filesystem::path& path) {
-  const std::string start = file.read(0, std::min<std::uint64_t>(file.bytes(), kRecordBytes));
-  if (has_ledger_magic(bytes_of(start))) return;
-  throw Error(ErrorCode::kFailedPrecondition,
-              fmt::format("{} exists and is no ledger; it was left as it is. Choose another path "
-                          "or remove it",
-                          path.string()));
-}
 
 }  // namespace
 
@@ -47,7 +28,7 @@ LedgerWriter::LedgerWriter(const std::filesystem::path& path, const trace::Diges
       file_(files, files.open(path_, FileSystem::Access::kAppend, 0666)),
       owner_(::getpid()) {
   require_done(file_.number(), "open", path_);
-  lock();
+  lock_ledger(files_, file_.number(), path_);
   const InputFile found(path_, files_);
   if (holds_no_header(found)) {
     begin(run, found);
@@ -59,18 +40,6 @@ LedgerWriter::LedgerWriter(const std::filesystem::path& path, const trace::Diges
 }
 
 LedgerWriter::~LedgerWriter() { close(); }
-
-void LedgerWriter::lock() {
-  const int result = files_.lock(file_.number());
-  if (result == -EWOULDBLOCK) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{} is open in another process or session; choose another path, or end "
-                            "that one",
-                            path_.string()));
-  }
-  // A file system without locks is better than no ledger.
-  if (result != -EOPNOTSUPP && result != -ENOSYS) require_done(result, "lock", path_);
-}
 
 void LedgerWriter::begin(const trace::Digest& run, const InputFile& found) {
   if (found.bytes() > 0) require_done(files_.truncate(file_.number(), 0), "cut", path_);
@@ -139,6 +108,12 @@ void LedgerWriter::append(const trace::LedgerLine& line) noexcept {
   } else if (buffer_.size() >= kBufferBytes) {
     attempt([this] { write_buffer(); });
   }
+}
+
+bool LedgerWriter::hand_over() noexcept {
+  return attempt([this] {
+    if (!buffer_.empty()) write_buffer();
+  });
 }
 
 bool LedgerWriter::flush() noexcept {

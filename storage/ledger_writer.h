@@ -43,6 +43,8 @@ class LedgerWriter {
 
   /// `line.step` comes from `step`, and `line.call` is not 0.
   void append(const trace::LedgerLine& line) noexcept;
+  /// Gives the system what is buffered: it outlives the process then, and not yet the machine.
+  bool hand_over() noexcept;
   /// Whether all that was appended is on the disk.
   bool flush() noexcept;
   /// Flushes, and leaves the file to others. What is appended behind it is lost.
@@ -54,7 +56,6 @@ class LedgerWriter {
   std::uint64_t lost() const noexcept { return lost_; }
 
  private:
-  void lock();
   void begin(const trace::Digest& run, const InputFile& found);
   void go_on(const InputFile& found);
   void seal_record();

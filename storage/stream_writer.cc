@@ -6,16 +6,19 @@
 #include <utility>
 
 #include "steptape/error.h"
+#include "storage/trace_writer.h"
 
 namespace steptape::storage {
 
 StreamWriter::StreamWriter(const std::filesystem::path& path, const trace::Trace& head,
                            const WriteOptions& options, FileSystem& files)
     : file_(path, files), owner_(::getpid()) {
-  writer_.emplace(file_, options, Remember::kNewest);
+  writer_ = std::make_unique<TraceWriter>(file_, options, Remember::kNewest);
   writer_->head(head);
   file_.sync();
 }
+
+StreamWriter::~StreamWriter() = default;
 
 void StreamWriter::add(std::string_view step, std::string_view place,
                        const trace::Recording& recording) noexcept {

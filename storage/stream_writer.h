@@ -3,14 +3,18 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "storage/part_file.h"
-#include "storage/trace_writer.h"
+#include "storage/writer.h"
+#include "trace/model.h"
 
 namespace steptape::storage {
+
+class TraceWriter;
 
 /// Writes a trace while the training runs that it is of, recording by recording. It grows as
 /// "run.tape.part" beside its place and comes there when it is finished; until then, and when the
@@ -27,7 +31,7 @@ class StreamWriter {
   StreamWriter(const std::filesystem::path& path, const trace::Trace& head,
                const WriteOptions& options = {}, FileSystem& files = operating_system());
   /// Without `finish` the file stays where it grew, as after a kill.
-  ~StreamWriter() = default;
+  ~StreamWriter();
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
 
@@ -59,7 +63,7 @@ class StreamWriter {
 
   PartFile file_;
   int owner_;  ///< the process that opened the file
-  std::optional<TraceWriter> writer_;
+  std::unique_ptr<TraceWriter> writer_;
   std::uint64_t unsynced_ = 0;  ///< recordings in the file
   bool is_silent_ = false;
   bool had_problem_ = false;

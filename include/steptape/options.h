@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace steptape {
 
@@ -63,9 +64,24 @@ enum class Interception {
   kDispatchMode,
 };
 
+/// Which calls of a step are recorded besides those that plans are made from. Such a call runs
+/// eagerly, and its recording stands in the trace with the number of the call, for `steptape diff`
+/// and `bisect`. Calls are counted from 1 over the whole run (Options::resume).
+struct Record {
+  std::uint64_t first = 0;             ///< the first so many
+  std::uint64_t every = 0;             ///< and each so many-th; 0: none of these
+  std::vector<std::uint64_t> at = {};  ///< and these
+  /// And the one behind a call that is the first to return an infinity or a NaN.
+  bool on_nonfinite = false;
+  /// And the one behind this signal, such as SIGUSR1, for which a handler is installed that calls
+  /// the one before it; 0: none.
+  int on_signal = 0;
+};
+
 struct Options {
-  std::string
-      trace;  ///< where the trace is kept; written when a plan becomes trusted. Empty: nowhere
+  /// Where the trace is kept; written when a plan becomes trusted. In a process of several, as
+  /// launchers tell by the environment, the name gains its rank: "run.rank3.tape". Empty: nowhere.
+  std::string trace;
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
@@ -80,6 +96,19 @@ struct Options {
   /// as lines of JSON that are appended to that file, else one line an event on stderr
   /// (docs/observing.md). Empty: as the environment variable STEPTAPE_LOG says in the same words.
   std::string log = {};
+  /// Beside the trace, "run.tape.ledger", a line of 64 bytes for each call: outcome, verdict,
+  /// digest of the results, time (docs/trace_format.md). `steptape ledger` and `diff` read it. That
+  /// of an earlier run is kept as "run.tape.ledger.1", ...; one that another process has open is
+  /// left alone, and so is its trace.
+  bool ledger = true;
+  /// Takes digests of more: gradients, parameters, arguments and generators of each call, for the
+  /// ledger, and what each op of a recorded call left. `steptape diff` finds the first op in which
+  /// two runs part by them. Reads all of this memory at each call.
+  bool digests = false;
+  Record record = {};
+  /// The run that the files at `trace` are of goes on, as from a checkpoint: the ledger is appended
+  /// to, and calls are counted on from its last.
+  bool resume = false;
 };
 
 }  // namespace steptape

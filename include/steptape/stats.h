@@ -70,6 +70,7 @@ struct Stats {
   Verdict last_verdict;
   std::vector<VariantVerdict> last_verdicts;  ///< the same of each variant that was asked
   std::string trace_problem;                  ///< why the trace could not be written, or empty
+  std::string ledger_problem;                 ///< why the ledger could not be written, or empty
   std::string log_problem;                    ///< why the log could not be written, or empty
 };
 

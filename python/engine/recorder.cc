@@ -5,13 +5,14 @@
 
 namespace steptape::python {
 
-Recorder::Recorder(std::string name, std::string place)
-    : step_{std::move(name), std::move(place), {}} {}
+Recorder::Recorder(std::string name, std::string place, bool digests)
+    : step_{std::move(name), std::move(place), {}},
+      digests_(digests ? recorder::Digests::kOfEachOp : recorder::Digests::kOfConstants) {}
 
 void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
-      recorder::interceptor(recorder::InterceptorKind::kFakeKey));
+      recorder::interceptor(recorder::InterceptorKind::kFakeKey), digests_);
   recorder::Notes::current()->follow_numbers();
 }
 
@@ -21,6 +22,7 @@ std::size_t Recorder::end() {
   open_.reset();
   if (!recorded.created_state) session::bind_followed_numbers(recorded);
   const std::size_t ops = recorded.recording.ops.size();
+  recorded.recording.call = ++calls_;
   if (ops != 0) step_.recordings.push_back(std::move(recorded.recording));
   return ops;
 }

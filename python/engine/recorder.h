@@ -13,7 +13,7 @@ namespace steptape::python {
 /// the GIL throughout.
 class Recorder : public Tracked {
  public:
-  Recorder(std::string name, std::string place);
+  Recorder(std::string name, std::string place, bool digests);
 
   /// Starts to record this thread. Throws Error (failed_precondition) inside another recording,
   /// (unsupported) where ops cannot be intercepted.
@@ -26,6 +26,8 @@ class Recorder : public Tracked {
 
  private:
   trace::Step step_;
+  recorder::Digests digests_;
+  std::uint64_t calls_ = 0;
   std::unique_ptr<recorder::OpenRecording> open_;
 };
 

@@ -31,6 +31,18 @@ Enum chosen(const py::dict& options, const char* option, const Choice<Enum> (&ch
               std::string(option) + " is '" + found + "'; it must be one of " + names);
 }
 
+Record record_of(const py::dict& record) {
+  Record made;
+  made.first = py::cast<std::uint64_t>(record["first"]);
+  made.every = py::cast<std::uint64_t>(record["every"]);
+  for (const py::handle call : py::cast<py::list>(record["at"])) {
+    made.at.push_back(py::cast<std::uint64_t>(call));
+  }
+  made.on_nonfinite = py::cast<bool>(record["on_nonfinite"]);
+  made.on_signal = py::cast<int>(record["on_signal"]);
+  return made;
+}
+
 Options options_of(const py::dict& options) {
   Options made;
   made.trace = py::cast<std::string>(options["trace"]);
@@ -49,6 +61,10 @@ Options options_of(const py::dict& options) {
   made.max_variants = py::cast<std::uint32_t>(options["max_variants"]);
   made.audit_seed = py::cast<std::uint64_t>(options["audit_seed"]);
   made.log = py::cast<std::string>(options["log"]);
+  made.ledger = py::cast<bool>(options["ledger"]);
+  made.digests = py::cast<bool>(options["digests"]);
+  made.resume = py::cast<bool>(options["resume"]);
+  made.record = record_of(options["record"]);
   return made;
 }
 
@@ -172,6 +188,7 @@ Step::Step(const py::dict& options) {
 }
 
 Step::~Step() {
+  session_.finish_trace();
   if (life_ != nullptr) life_->orphan();
 }
 
@@ -330,6 +347,7 @@ py::dict Step::stats() const {
       stats.last_verdict ? py::object(py::none()) : py::object(py::str(stats.last_verdict.text()));
   dict["last_verdicts"] = list_of(stats.last_verdicts);
   dict["trace_problem"] = stats.trace_problem;
+  dict["ledger_problem"] = stats.ledger_problem;
   dict["log_problem"] = stats.log_problem;
   return dict;
 }

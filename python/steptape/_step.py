@@ -17,7 +17,10 @@ from ._source import line_of, place_of_function, place_of_names, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
-            "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True, "log": None}
+            "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True, "log": None,
+            "ledger": True, "digests": False, "resume": False, "record": None}
+
+_RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0}
 
 _MOST_BROUGHT = 256
 _MOST_BEGINNINGS = 8
@@ -125,13 +128,13 @@ class Step:
         remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a
         dict a guard that they fell back for (kind, path, expected, found, last_held, text, times);
         `last_verdict`, why the newest call that did not replay found no plan, or None; `last_verdicts`,
-        the same of each variant (variant, kind, ...); `trace_problem` and `log_problem`, why the trace
-        and the log could not be written, or "".
+        the same of each variant (variant, kind, ...); `trace_problem`, `ledger_problem` and
+        `log_problem`, why these files could not be written, or "".
         """
         if self._reach is None:
             return {"steps": 0, "recorded": 0, "trials": 0, "replayed": 0, "eager": 0, "audits": 0,
                     "variants": [], "refusals": [], "fell_back": 0, "fallbacks": [], "last_verdict": None,
-                    "last_verdicts": [], "trace_problem": "", "log_problem": ""}
+                    "last_verdicts": [], "trace_problem": "", "ledger_problem": "", "log_problem": ""}
         stats = self._engine.stats()
         stats["refusals"] = [_refusal_dict(refusal) for refusal in stats["refusals"]]
         return stats
@@ -160,10 +163,9 @@ class Step:
             lines.append(f"  last guards that failed: {each}")
         elif stats["last_verdict"]:
             lines.append(f'  last guard that failed: {stats["last_verdict"]}')
-        if stats["trace_problem"]:
-            lines.append(f'  trace not written: {stats["trace_problem"]}')
-        if stats["log_problem"]:
-            lines.append(f'  log not written: {stats["log_problem"]}')
+        for file in ("trace", "ledger", "log"):
+            if problem := stats[f"{file}_problem"]:
+                lines.append(f"  {file} not written: {problem}")
         if self._reach is not None:
             lines += [f"  note: {note}" for note in self._notes]
         return "\n".join(map(_engine.on_one_line, lines)) + "\n"
@@ -275,11 +277,38 @@ def _checked(options):
     if not isinstance(options["log"], (type(None), str)):
         raise InvalidArgument(f"wrap: log is {options['log']!r}; it must be a str or None")
     options["log"] = options["log"] or ""
+    options["record"] = _checked_record(options["record"], options["trace"])
+    for name in ("ledger", "digests", "resume"):
+        if not isinstance(options[name], bool):
+            raise InvalidArgument(f"wrap: {name} is {options[name]!r}; it must be True or False")
     for name, choices in _CHOICES.items():
         if options[name] not in choices:
             raise InvalidArgument(f"wrap: {name} is {options[name]!r}; it must be one of "
                                   f"{', '.join(map(repr, choices))}")
     return options
+
+
+def _checked_record(record, trace):
+    """Which calls are recorded besides those that plans are made from, with nothing left out."""
+    if record is None or record == {**_RECORD, "at": []}:
+        return {**_RECORD, "at": []}
+    if not isinstance(record, dict) or set(record) - set(_RECORD):
+        raise InvalidArgument(f"wrap: record is {record!r}; it must be a dict with some of {', '.join(_RECORD)}")
+    record = {**_RECORD, **record}
+    numbers = [record["first"], record["every"], *_calls(record["at"])]
+    if any(type(number) is not int or not 0 <= number < 2**64 for number in numbers):
+        raise InvalidArgument("wrap: record has first and every, each a number of calls, and at, a list of numbers")
+    if not isinstance(record["on_nonfinite"], bool):
+        raise InvalidArgument("wrap: record on_nonfinite must be True or False")
+    if isinstance(record["on_signal"], bool) or not isinstance(record["on_signal"], int):
+        raise InvalidArgument("wrap: record on_signal must be a signal, such as signal.SIGUSR1")
+    if not trace:
+        raise InvalidArgument("wrap: record needs a trace to keep the recordings in: trace=\"run.tape\"")
+    return {**record, "at": list(record["at"]), "on_signal": int(record["on_signal"])}
+
+
+def _calls(at):
+    return at if isinstance(at, (list, tuple, set, range)) else [at, None]
 
 
 def _notes_of(reach):

@@ -31,6 +31,12 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
                 the draw of audits, 0 for one from the system.
     log:        which events are written down: "guards,plan" or "all" on stderr, "all:run.jsonl" as lines of
                 JSON in a file, "none". Without it, what the environment variable STEPTAPE_LOG says.
+    ledger:     whether a line for each call is kept beside the trace ("run.tape.ledger"). One of an earlier
+                run is kept as "run.tape.ledger.1", ...   resume: the run of these files goes on instead.
+    record:     which calls are recorded besides, and kept in the trace: {"first": 3, "every": 1000,
+                "at": [17, 18], "on_nonfinite": True, "on_signal": signal.SIGUSR1}, as Options::record has it.
+    digests:    whether the ledger has digests of gradients, parameters, arguments and generators too, and
+                recordings what each op left: `steptape diff` finds the first op in which two runs part.
 
     Raises InvalidArgument. Exceptions of the function pass through calls of the step unchanged.
     """

@@ -108,6 +108,7 @@ class Fusion {
   explicit Fusion(const trace::Recording& recording) : before_(recording), recorded_(recording) {
     fused_.recording = recording;
     fused_.recording.ops.clear();
+    fused_.recording.op_digests.clear();
     fused_.recording.scalars.clear();
   }
 

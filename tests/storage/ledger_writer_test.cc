@@ -77,6 +77,16 @@ TEST_F(LedgerWriterTest, AReaderSeesWhatWasFlushedBesideTheWriter) {
   EXPECT_FALSE(found().is_closed);
 }
 
+TEST_F(LedgerWriterTest, WhatWasHandedOverIsInTheFileAndNotYetOnTheDisk) {
+  LedgerWriter writer(kLedgerPath, kRun, files_);
+  append(writer, writer.step("train"), 1, 5);
+  EXPECT_TRUE(writer.hand_over());
+  EXPECT_EQ(found().ledger.lines.size(), 5u);
+  EXPECT_TRUE(writer.hand_over());
+  EXPECT_TRUE(writer.flush());
+  EXPECT_EQ(found().ledger.lines.size(), 5u);
+}
+
 TEST_F(LedgerWriterTest, ASecondWriterIsRefusedUntilTheFirstCloses) {
   LedgerWriter writer(kLedgerPath, kRun, files_);
   EXPECT_EQ(refusal().code(), ErrorCode::kFailedPrecondition);

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "steptape/options.h"
+#include "steptape/pack.h"
+
+namespace steptape::session {
+
+/// Which calls of one step Options::record asks for.
+class RecordSchedule {
+ public:
+  /// Throws Error (invalid_argument) for a signal that cannot be handled.
+  explicit RecordSchedule(const Record& record);
+
+  bool is_empty() const { return is_empty_; }
+  /// Whether the call that begins is to be recorded; `call` is its number over the whole run,
+  /// from 1.
+  bool wants(std::uint64_t call);
+  /// What a call returned.
+  void note(const pack::Results& results);
+
+ private:
+  bool has_signal();
+
+  Record record_;
+  bool is_empty_;
+  std::uint64_t signals_seen_ = 0;
+  bool was_nonfinite_ = false;  ///< the newest call
+  bool is_due_ = false;         ///< whatever the number of the next call is
+};
+
+}  // namespace steptape::session

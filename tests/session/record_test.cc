@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+#include <limits>
+
+#include "storage/reader.h"
+#include "tests/session/training.h"
+
+namespace steptape::tests {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Options::record.
+class RecordTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("steptape_record_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name = "run.tape") const { return (folder_ / name).string(); }
+  Options asking(const Record& record) const {
+    Options options = quiet();
+    options.trace = path();
+    options.record = record;
+    return options;
+  }
+
+  /// Trains, and gives the losses.
+  static std::vector<at::Tensor> train(const Options& options, int calls) {
+    AdamTraining training({}, torch::optim::AdamOptions(0.01));
+    Session session(options);
+    session.track("model", *training.model).track("optimizer", training.optimizer);
+    auto step = session.wrap("train", [&](at::Tensor images, at::Tensor labels) {
+      return training.step(images, labels);
+    });
+    const std::vector<Batch> batches = make_batches(4);
+    std::vector<at::Tensor> left;
+    for (int call = 0; call < calls; ++call) {
+      const Batch& batch = batches[call % batches.size()];
+      left.push_back(step(batch.images, batch.labels));
+    }
+    const Stats stats = step.stats();
+    EXPECT_EQ(stats.trace_problem, "");
+    EXPECT_EQ(stats.steps, static_cast<std::uint64_t>(calls));
+    for (const at::Tensor& tensor : visible_state(*training.model)) left.push_back(tensor);
+    return left;
+  }
+
+  /// Of the recordings in the trace that no plan was made of.
+  std::vector<std::uint64_t> calls_in(const trace::Trace& trace) const {
+    std::vector<std::uint64_t> calls;
+    for (const trace::Recording& recording : trace.steps.at(0).recordings) {
+      if (recording.standing == trace::Standing::kProbe) calls.push_back(recording.call);
+    }
+    return calls;
+  }
+  std::vector<std::uint64_t> calls() const { return calls_in(storage::read(path())); }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(RecordTest, KeepsTheCallsThatAreAskedForAndThePlans) {
+  Options options = asking({.first = 3, .every = 10, .at = {17, 18}});
+  options.digests = true;
+  train(options, 35);
+  const trace::Trace trace = storage::read(path());
+  // call 1 creates state, and is a warm-up
+  EXPECT_THAT(calls_in(trace), ElementsAre(2, 3, 10, 17, 18, 20, 30));
+  std::vector<trace::Standing> standings;
+  for (const trace::Recording& recording : trace.steps[0].recordings) {
+    standings.push_back(recording.standing);
+    EXPECT_EQ(recording.op_digests.size(), recording.ops.size());
+  }
+  EXPECT_THAT(standings, Contains(trace::Standing::kTrusted));
+  EXPECT_FALSE(std::filesystem::exists(path("run.tape.part")));
+}
+
+TEST_F(RecordTest, ARecordedCallChangesNoBitOfTheTraining) {
+  const std::vector<at::Tensor> asked = train(asking({.first = 2, .every = 3}), 40);
+  const std::vector<at::Tensor> plain = train(quiet(), 40);
+  EXPECT_TRUE(all_same_bits(asked, plain));
+}
+
+TEST_F(RecordTest, WhatWasRecordedIsThereWhileTheTrainingRuns) {
+  AdamTraining training({}, torch::optim::AdamOptions(0.01));
+  Session session(asking({.at = {2, 6}}));
+  session.track("model", *training.model).track("optimizer", training.optimizer);
+  auto step =
+      session.wrap("train", [&](at::Tensor x, at::Tensor y) { return training.step(x, y); });
+  const Batch batch = make_batches(1)[0];
+  for (int call = 0; call < 8; ++call) step(batch.images, batch.labels);
+  // the plans under the trace's own name, the recordings beside it
+  EXPECT_THAT(calls(), IsEmpty());
+  storage::Report report;
+  const auto found = storage::recover(path("run.tape.part"), report);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(calls_in(*found), Contains(2));
+}
+
+TEST_F(RecordTest, TheCallBehindTheFirstResultThatIsNotFiniteIsRecorded) {
+  {
+    Session session(asking({.on_nonfinite = true}));
+    auto step = session.wrap("double", [](at::Tensor x) { return x * 2; });
+    const at::Tensor x = at::ones(3);
+    for (int call = 1; call <= 5; ++call) step(x);
+    const at::Tensor bad = at::full({3}, std::numeric_limits<float>::infinity());
+    for (int call = 6; call <= 9; ++call) step(bad);
+    step(x);
+    step(bad);
+    step(bad);
+    EXPECT_EQ(step.stats().recorded, 4u);
+  }
+  EXPECT_THAT(calls(), ElementsAre(7, 12));
+}
+
+TEST_F(RecordTest, TheCallBehindASignalIsRecorded) {
+  {
+    Session session(asking({.on_signal = SIGUSR2}));
+    auto step = session.wrap("double", [](at::Tensor x) { return x * 2; });
+    const at::Tensor x = at::ones(3);
+    for (int call = 1; call <= 12; ++call) {
+      if (call == 5 || call == 9) std::raise(SIGUSR2);
+      step(x);
+    }
+  }
+  EXPECT_THAT(calls(), ElementsAre(5, 9));
+}
+
+TEST_F(RecordTest, AStepThatCannotBeReplayedIsRecordedAllTheSame) {
+  {
+    Session session(asking({.at = {20}}));
+    double count = 0;
+    auto step = session.wrap("count", [&](at::Tensor x) { return x * ++count; });
+    for (int call = 1; call <= 25; ++call) step(at::ones(3));
+    EXPECT_EQ(step.stats().replayed, 0u);
+  }
+  EXPECT_THAT(calls(), ElementsAre(20));
+}
+
+TEST_F(RecordTest, IsRefusedWithoutAPlaceAndForASignalThatNobodyCanHandle) {
+  const auto refusal = [](const Options& options) -> std::string {
+    try {
+      const Session session(options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Options nowhere = quiet();
+  nowhere.record.first = 1;
+  EXPECT_THAT(refusal(nowhere), HasSubstr("there is no Options::trace to keep them in"));
+  EXPECT_THAT(refusal(asking({.on_signal = SIGKILL})), HasSubstr("signal 9 cannot be handled"));
+  EXPECT_THAT(refusal(asking({.on_signal = 4000})), HasSubstr("signal 4000 cannot be handled"));
+}
+
+}  // namespace
+}  // namespace steptape::tests
