@@ -45,8 +45,10 @@ std::vector<SchemaArgument> arguments_of(std::string_view schema) {
     } else if (!declared.empty()) {
       const std::size_t space = declared.rfind(' ');
       const bool is_written = declared.find('!') != std::string_view::npos;
-      arguments.push_back({declared.substr(space == std::string_view::npos ? 0 : space + 1),
-                           is_written, is_written && by_keyword});
+      const bool has_type = space != std::string_view::npos;
+      arguments.push_back(
+          {declared.substr(has_type ? space + 1 : 0), is_written, is_written && by_keyword,
+           has_type ? trimmed(declared.substr(0, space)) : std::string_view(), by_keyword});
     }
     schema.remove_prefix(item.size());
     if (!schema.starts_with(',')) return arguments;

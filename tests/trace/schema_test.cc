@@ -57,6 +57,24 @@ TEST(SchemaTest, CommasInDefaultsPartNoArguments) {
   EXPECT_FALSE(arguments_of("a::b(str mode=\"!\") -> ()")[0].is_written);
 }
 
+TEST(SchemaTest, ArgumentsHaveTypesAndThoseBehindTheStarAreKeywords) {
+  const auto arguments = arguments_of(
+      "aten::f(Tensor(a!) self, Tensor?[] indices, int[2] stride=[1, 1], *, ScalarType? dtype=None)"
+      " -> Tensor(a!)");
+  ASSERT_EQ(arguments.size(), 4u);
+  EXPECT_EQ(arguments[0].type, "Tensor(a!)");
+  EXPECT_EQ(arguments[1].type, "Tensor?[]");
+  EXPECT_EQ(arguments[2].type, "int[2]");
+  EXPECT_FALSE(arguments[2].is_keyword);
+  EXPECT_EQ(arguments[3].type, "ScalarType?");
+  EXPECT_TRUE(arguments[3].is_keyword);
+}
+
+TEST(SchemaTest, AnArgumentWithoutATypeHasNone) {
+  EXPECT_EQ(arguments_of("a::b(x)")[0].type, "");
+  EXPECT_EQ(arguments_of("a::b(x)")[0].name, "x");
+}
+
 TEST(SchemaTest, TextThatIsNoSchemaEndsSomewhere) {
   EXPECT_THAT(arguments_of(""), IsEmpty());
   EXPECT_THAT(arguments_of("aten::rand() -> Tensor"), IsEmpty());
