@@ -8,6 +8,7 @@
 #include "tools/exit_code.h"
 #include "tools/info_json.h"
 #include "tools/output.h"
+#include "tools/progress.h"
 
 namespace steptape::tools {
 namespace {
@@ -28,6 +29,13 @@ void require_supported(const std::string& path) {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnsupported) throw;
   }
+}
+
+storage::Report check(const std::string& path) {
+  const Progress progress("checking " + path);
+  storage::Report report = storage::check(path);
+  if (!report.whole()) require_supported(path);
+  return report;
 }
 
 nlohmann::ordered_json report_json(const std::string& path, const storage::Report& report) {
@@ -70,8 +78,7 @@ void add_check(CLI::App& app, int& exit_code) {
       "  steptape check run.tape --json | jq -r '.problems[]'\n"
       "Exit status: 0 whole, 1 damaged, 2 the file cannot be read.");
   command->callback([options, &exit_code] {
-    const storage::Report report = storage::check(options->path);
-    if (!report.whole()) require_supported(options->path);
+    const storage::Report report = check(options->path);
     if (options->json) {
       put(json_text(report_json(options->path, report)));
     } else {

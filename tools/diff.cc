@@ -19,6 +19,7 @@
 #include "tools/open_trace.h"
 #include "tools/output.h"
 #include "tools/pager.h"
+#include "tools/progress.h"
 
 namespace steptape::tools {
 namespace {
@@ -59,6 +60,11 @@ bool has_ledger(const std::filesystem::path& trace) {
   return std::filesystem::exists(storage::ledger_beside(trace));
 }
 
+trace::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const std::string& step) {
+  const Progress progress("comparing the traces");
+  return trace::diff(a, b, step);
+}
+
 /// Of two ledgers, or of two traces and, where both have them, the ledgers beside them.
 Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
                    const std::string& step, const DiffPolicy& policy) {
@@ -68,7 +74,7 @@ Comparison compare(const std::filesystem::path& a, const std::filesystem::path& 
     out.a = open_trace(a, Parts::kAll);
     out.b = open_trace(b, Parts::kAll);
   }
-  out.diff = trace::diff(out.a, out.b, step);
+  out.diff = compare_traces(out.a, out.b, step);
   const bool tells_ledgers =
       policy.tells(trace::Section::kLedger) || policy.tells(trace::Section::kTime);
   if (are_ledgers || (tells_ledgers && has_ledger(a) && has_ledger(b))) {

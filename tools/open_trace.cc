@@ -5,12 +5,21 @@
 #include "steptape/error.h"
 #include "storage/reader.h"
 #include "tools/output.h"
+#include "tools/progress.h"
 
 namespace steptape::tools {
 namespace {
 
+std::string reading(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  return fmt::format("reading {}{}", path.string(),
+                     error ? "" : fmt::format(" ({})", size_of(bytes)));
+}
+
 trace::Trace read_all(const std::filesystem::path& path) {
   try {
+    const Progress progress(reading(path));
     return storage::read(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDataLoss) throw;
@@ -22,12 +31,17 @@ trace::Trace read_all(const std::filesystem::path& path) {
   }
 }
 
+std::optional<trace::Trace> read_left(const std::filesystem::path& path, storage::Report& report) {
+  const Progress progress(reading(path));
+  return storage::recover(path, report);
+}
+
 }  // namespace
 
 trace::Trace open_trace(const std::filesystem::path& path, Parts parts) {
   if (parts == Parts::kAll) return read_all(path);
   storage::Report report;
-  std::optional<trace::Trace> trace = storage::recover(path, report);
+  std::optional<trace::Trace> trace = read_left(path, report);
   for (const std::string& problem : report.problems) complain(shown(problem));
   if (trace) return *std::move(trace);
   throw Error(ErrorCode::kDataLoss, fmt::format("nothing is left of {}", path.string()));

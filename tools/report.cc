@@ -5,7 +5,7 @@
 #include "tools/commands.h"
 #include "tools/exit_code.h"
 #include "tools/open_trace.h"
-#include "tools/output.h"
+#include "tools/progress.h"
 #include "tools/report_data.h"
 #include "tools/report_page.h"
 #include "tools/result_file.h"
@@ -30,14 +30,16 @@ ReportedTrace reported(const std::filesystem::path& path, const trace::Trace& tr
   return {path.filename().string(), std::filesystem::file_size(path), &trace};
 }
 
-void report(const Options& options) {
+std::string page(const Options& options) {
   const trace::Trace a = open(options.a, options);
-  if (options.b.empty()) {
-    return put_result(report_page(report_data(reported(options.a, a), nullptr)), options.out);
+  trace::Trace b;
+  ReportedTrace other;
+  if (!options.b.empty()) {
+    b = open(options.b, options);
+    other = reported(options.b, b);
   }
-  const trace::Trace b = open(options.b, options);
-  const ReportedTrace other = reported(options.b, b);
-  put_result(report_page(report_data(reported(options.a, a), &other)), options.out);
+  const Progress progress("making the page");
+  return report_page(report_data(reported(options.a, a), other.trace ? &other : nullptr));
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ void add_report(CLI::App& app, int& exit_code) {
       "  steptape report run.tape -o report.html\n"
       "  steptape report monday.tape tuesday.tape -o diff.html");
   command->callback([options, &exit_code] {
-    report(*options);
+    put_result(page(*options), options->out);
     exit_code = kGood;
   });
 }
