@@ -43,5 +43,7 @@ say "building and installing the wheel"
 
 say "running the tests"
 # away from the sources, so that the installed package is the one that is tested
-OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$environment/bin/python" -m pytest -q --timeout 300 -p no:cacheprovider \
+export STEPTAPE_TOOL OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+STEPTAPE_TOOL=$(realpath -m "$build/tools/steptape") # some run the command line; they skip where it is not built
+"$environment/bin/python" -m pytest -q --timeout 300 -p no:cacheprovider \
   --rootdir tests/python tests/python "$@"

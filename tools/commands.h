@@ -13,5 +13,7 @@ void add_check(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_ledger(CLI::App& app, int& exit_code);
+void add_export(CLI::App& app, int& exit_code);
+void add_extract(CLI::App& app, int& exit_code);
 
 }  // namespace steptape::tools

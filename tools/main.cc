@@ -25,6 +25,8 @@ int run(int argc, char** argv) {
   add_diff(app, exit_code);
   add_report(app, exit_code);
   add_ledger(app, exit_code);
+  add_export(app, exit_code);
+  add_extract(app, exit_code);
   describe_torch_commands(app);
   try {
     app.parse(argc, argv);

@@ -13,14 +13,15 @@ using CommandLineTest = ToolTest;
 TEST_F(CommandLineTest, HelpListsEveryCommandOnTheStandardOutput) {
   const Outcome outcome = steptape({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* command : {"info", "dump", "check", "diff", "ledger", "replay"}) {
+  for (const char* command :
+       {"info", "dump", "check", "diff", "report", "ledger", "export", "extract", "replay"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
   }
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
 TEST_F(CommandLineTest, HelpOfACommandHasExamples) {
-  for (const char* command : {"info", "dump", "check", "diff", "ledger"}) {
+  for (const char* command : {"info", "dump", "check", "diff", "ledger", "export"}) {
     const Outcome outcome = steptape({command, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  steptape " + std::string(command)));
@@ -43,9 +44,15 @@ TEST_F(CommandLineTest, WrongArgumentsAreTroubleOnTheStandardError) {
 }
 
 TEST_F(CommandLineTest, AMissingFileIsTrouble) {
-  for (const char* command : {"info", "dump", "check"}) {
-    const Outcome outcome = steptape({command, folder_ / "missing.tape"});
-    EXPECT_EQ(outcome.exit_code, 2) << command;
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"info"},
+                                                  {"dump"},
+                                                  {"check"},
+                                                  {"export", "--csv"},
+                                                  {"extract", "--op", "0"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.push_back(folder_ / "missing.tape");
+    const Outcome outcome = steptape(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << command[0];
     EXPECT_THAT(outcome.out, IsEmpty());
     EXPECT_THAT(outcome.err, testing::StartsWith("steptape: io: cannot read "));
     EXPECT_THAT(outcome.err, HasSubstr("No such file or directory"));

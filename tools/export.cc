@@ -1,0 +1,78 @@
+#include <memory>
+#include <optional>
+
+#include "tools/commands.h"
+#include "tools/dump_json.h"
+#include "tools/exit_code.h"
+#include "tools/export_csv.h"
+#include "tools/export_dot.h"
+#include "tools/export_perfetto.h"
+#include "tools/info_json.h"
+#include "tools/open_trace.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/result_file.h"
+#include "tools/trace_choice.h"
+
+namespace steptape::tools {
+namespace {
+
+struct Options {
+  std::string path;
+  std::string step;
+  std::optional<std::size_t> recording;
+  std::string out;
+  bool csv = false;
+  bool dot = false;
+  bool json = false;
+  bool perfetto = false;
+};
+
+/// The chosen recording as `steptape dump --json` shows a trace of it alone.
+std::string export_json(const trace::Trace& trace, const ChosenRecording& chosen) {
+  trace::Trace alone = {trace.producer, trace.run, trace.environment, {}, {}};
+  alone.steps.push_back({chosen.step->name, chosen.step->place, {chosen.recording()}});
+  return json_text(dump_json(alone, trace::Contents::kDigests));
+}
+
+std::string exported(const Options& options) {
+  const trace::Trace trace = open_trace(options.path, Parts::kAll);
+  const ChosenRecording chosen = choose_recording(trace, options.step, options.recording);
+  const Progress progress("exporting " + chosen.step->name);
+  if (options.csv) return export_csv(chosen);
+  if (options.dot) return export_dot(chosen);
+  if (options.json) return export_json(trace, chosen);
+  return export_perfetto(chosen);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("export", "Write a recording in a format of other tools");
+  auto options = std::make_shared<Options>();
+  command->add_option("FILE", options->path, "A trace")->required();
+  CLI::Option_group* format = command->add_option_group("Format");
+  format->add_flag("--csv", options->csv, "A line for each op");
+  format->add_flag("--dot", options->dot, "The graph of ops, by module, for Graphviz");
+  format->add_flag("--json", options->json, "Everything but tensor bytes");
+  format->add_flag("--perfetto", options->perfetto, "A timeline for ui.perfetto.dev");
+  format->require_option(1);
+  command->add_option("--step", options->step, "The step of this name; else the only one");
+  command->add_option("--recording", options->recording,
+                      "The recording at this position, from 0; else the last of a plan");
+  command->add_option("-o,--output", options->out, "A file; without it, the standard output");
+  command->footer(
+      "Examples:\n"
+      "  steptape export run.tape --csv | head\n"
+      "  steptape export run.tape --dot | dot -Tsvg -o run.svg\n"
+      "  steptape export run.tape --step train --perfetto -o run.pftrace");
+  command->callback([options, &exit_code] {
+    put_result(exported(*options), options->out);
+    if (options->perfetto) {
+      complain("the trace holds no times: each op is drawn as one microsecond");
+    }
+    exit_code = kGood;
+  });
+}
+
+}  // namespace steptape::tools
