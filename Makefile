@@ -10,7 +10,7 @@ SOAK_DRAWS ?= 10000
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python soak bench format lint asan tsan install clean
+.PHONY: help setup configure build demo test test-python soak bench format lint asan tsan man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -75,6 +75,10 @@ asan: ## build and run every test with the address and undefined-behaviour sanit
 tsan: ## build and run every test with the thread sanitizer
 	@$(MAKE) --no-print-directory build PRESET=tsan
 	@taskset --cpu-list 0 $(MAKE) --no-print-directory test PRESET=tsan
+
+man: configure ## make the manual page and the completions, in man/ and completions/ of the build folder
+	@echo "build: the manual, in $(BUILD)/man/"
+	@cmake --build $(BUILD) -j $(JOBS) --target man
 
 install: build ## install to PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)

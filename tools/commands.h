@@ -15,5 +15,7 @@ void add_report(CLI::App& app, int& exit_code);
 void add_ledger(CLI::App& app, int& exit_code);
 void add_export(CLI::App& app, int& exit_code);
 void add_extract(CLI::App& app, int& exit_code);
+void add_completions(CLI::App& app, int& exit_code);
+void add_manual(CLI::App& app, int& exit_code);
 
 }  // namespace steptape::tools

@@ -19,3 +19,8 @@ echo "playing" && build/play
 [[ -z $(nm --demangle build/play | grep -m 1 -E 'steptape::(recorder::|Session)') ]] ||
   { echo "steptape::player brings the recorder along"; exit 1; }
 prefix/bin/steptape info consumer.tape
+for told in man/man1/steptape.1 bash-completion/completions/steptape zsh/site-functions/_steptape \
+  fish/vendor_completions.d/steptape.fish; do
+  grep -q extract "prefix/share/$told" || { echo "prefix/share/$told does not tell of the commands"; exit 1; }
+done
+[[ $(bash -c '. prefix/share/bash-completion/completions/steptape; complete -p steptape') == *_steptape* ]]

@@ -13,8 +13,8 @@ using CommandLineTest = ToolTest;
 TEST_F(CommandLineTest, HelpListsEveryCommandOnTheStandardOutput) {
   const Outcome outcome = steptape({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* command :
-       {"info", "dump", "check", "diff", "report", "ledger", "export", "extract", "replay"}) {
+  for (const char* command : {"info", "dump", "check", "diff", "report", "ledger", "export",
+                              "extract", "completions", "manual", "replay"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
   }
   EXPECT_THAT(outcome.err, IsEmpty());
