@@ -34,23 +34,23 @@ Found differ_in_ambient(const Recording& a, const Recording& b);
 Found differ_in_effects(const Recording& a, const Recording& b);
 Found differ_in_seeks(const Recording& a, const Recording& b);
 
-inline std::string words_of(bool value) { return value ? "true" : "false"; }
-inline std::string words_of(std::string_view value) { return std::string(value); }
-inline std::string words_of(const std::string& value) { return value; }
-inline std::string words_of(const Value& value) { return print_value(value); }
-inline std::string words_of(Role role) { return std::string(name_of(role)); }
-inline std::string words_of(DType dtype) { return std::string(name_of(dtype)); }
-inline std::string words_of(const Device& device) { return text_of(device); }
-inline std::string words_of(const Digest& digest) { return text_of(digest); }
+inline std::string in_words(bool value) { return value ? "true" : "false"; }
+inline std::string in_words(std::string_view value) { return std::string(value); }
+inline std::string in_words(const std::string& value) { return value; }
+inline std::string in_words(const Value& value) { return print_value(value); }
+inline std::string in_words(Role role) { return std::string(name_of(role)); }
+inline std::string in_words(DType dtype) { return std::string(name_of(dtype)); }
+inline std::string in_words(const Device& device) { return text_of(device); }
+inline std::string in_words(const Digest& digest) { return text_of(digest); }
 template <std::integral Integer>
-std::string words_of(Integer value) {
+std::string in_words(Integer value) {
   return std::to_string(value);
 }
-inline std::string words_of(const std::vector<Value>& values) {
+inline std::string in_words(const std::vector<Value>& values) {
   return values.size() == 1 ? print_value(values.front()) : fmt::format("{} values", values.size());
 }
 template <typename Item>
-std::string words_of(const std::vector<Item>& values) {
+std::string in_words(const std::vector<Item>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
@@ -58,7 +58,7 @@ std::string words_of(const std::vector<Item>& values) {
 template <typename Thing, typename Path>
 Found differ(DifferenceKind kind, const Thing& a, const Thing& b, Path&& path, Index op = kNone) {
   if (a == b) return std::nullopt;
-  return Difference{kind, op, path(), words_of(a), words_of(b)};
+  return Difference{kind, op, path(), in_words(a), in_words(b)};
 }
 
 /// Compares two lists item by item, then their lengths: the first item that differs says more.
