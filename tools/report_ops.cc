@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "tools/lifetimes.h"
 #include "tools/step_part.h"
+#include "trace/lifetimes.h"
 #include "trace/op_stream.h"
 #include "trace/schema.h"
 #include "trace/text.h"
@@ -94,7 +94,7 @@ Json tensors_json(const trace::Recording& recording) {
 }
 
 Json buffers_json(const trace::Recording& recording) {
-  const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
+  const std::vector<trace::Lifetime> lifetimes = lifetimes_of(recording);
   Names roles;
   Names devices;
   Json columns = {{"roles", nullptr},       {"devices", nullptr},      {"bytes", Json::array()},

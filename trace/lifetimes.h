@@ -4,15 +4,15 @@
 
 #include "trace/model.h"
 
-namespace steptape::tools {
+namespace steptape::trace {
 
 /// First and last op that takes or gives a tensor in a buffer; kNone where none does.
 struct Lifetime {
-  trace::Index first = trace::kNone;
-  trace::Index last = trace::kNone;
+  Index first = kNone;
+  Index last = kNone;
 };
 
 /// One for each of Recording::buffers.
-std::vector<Lifetime> lifetimes_of(const trace::Recording& recording);
+std::vector<Lifetime> lifetimes_of(const Recording& recording);
 
-}  // namespace steptape::tools
+}  // namespace steptape::trace
