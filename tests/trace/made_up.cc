@@ -22,6 +22,10 @@ class Maker {
     out_.operators.push_back(
         {"aten::add_", "Tensor",
          "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"});
+    out_.operators.push_back(
+        {"aten::slice", "Tensor", "aten::slice.Tensor(Tensor(a) self) -> Tensor(a)"});
+    out_.operators.push_back(
+        {"aten::mul_", "Tensor", "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"});
     out_.modules.push_back({"model", "Net", true, {}, {}});
   }
 
@@ -74,6 +78,10 @@ class Maker {
     std::vector<TensorId> known = {flow, weights_[module - 1]};
     for (int i = 0; i < wanted_.ops_a_module; ++i) {
       Op op;
+      if (wanted_.has_aliases && pick(2) == 0) {
+        known.push_back(run_alias(module, call, phase, known[pick(known.size())], flow));
+        continue;
+      }
       op.op = static_cast<Index>(pick(8));
       op.module = module;
       op.call = call;
@@ -89,6 +97,33 @@ class Maker {
       out_.ops.push_back(std::move(op));
     }
     return known.back();
+  }
+
+  /// Some rows or columns of a tensor, or a tensor in place; gives what came of it.
+  TensorId run_alias(Index module, std::uint32_t call, Phase phase, TensorId self, TensorId other) {
+    const bool is_view = pick(2) == 0;
+    Op op;
+    op.op = is_view ? 9 : 10;
+    op.module = module;
+    op.call = call;
+    op.phase = phase;
+    op.inputs = {{TensorRef{self}}};
+    TensorId left = self;
+    if (is_view) {
+      Tensor view = out_.tensors[self];
+      const std::size_t dimension = pick(2);
+      const auto count = static_cast<std::size_t>(view.sizes[dimension]);
+      const std::size_t first = pick(count);
+      view.offset += static_cast<std::int64_t>(first) * view.strides[dimension];
+      view.sizes[dimension] = 1 + static_cast<std::int64_t>(pick(count - first));
+      left = static_cast<TensorId>(out_.tensors.size());
+      out_.tensors.push_back(std::move(view));
+    } else {
+      op.inputs.push_back({TensorRef{other}});
+    }
+    op.outputs = {{TensorRef{left}}};
+    out_.ops.push_back(std::move(op));
+    return left;
   }
 
   void update(TensorId weight, TensorId gradient) {

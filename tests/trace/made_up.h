@@ -16,6 +16,9 @@ struct MadeUp {
   int modules = 6;
   int ops_a_module = 5;
   std::int64_t batch = 32;
+  /// A quarter of the ops of a module give views of rows or columns, and another writes its
+  /// argument in place.
+  bool has_aliases = false;
 };
 
 trace::Recording make_up(const MadeUp& wanted);

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::trace {
+
+/// Who left some bytes.
+struct Source {
+  Index op = kNone;  ///< kNone: nobody in this step, they lay there when it began
+  /// Of an op, which of the tensors that it left: its results, then the arguments that it wrote.
+  std::uint32_t place = 0;
+  friend bool operator==(const Source&, const Source&) = default;
+};
+
+/// A tensor argument whose bits an op looks at.
+struct Reading {
+  TensorId tensor = kNoTensor;  ///< never kNoTensor
+  Index argument = kNone;       ///< of the op
+  Index item = kNone;           ///< of that argument, where it is a list
+  /// The op that left exactly this tensor, if nothing was written over it since; its `op` is kNone
+  /// where there is none.
+  Source left;
+  std::uint32_t first_source = 0, sources = 0;  ///< in Provenance
+};
+
+/// What happened last to the generator that an op draws from.
+struct Draw {
+  std::string_view generator;  ///< "default"; empty for one that nobody tracks
+  Index after = kNone;         ///< the op that drew before it, if nobody set the generator since
+  const Seek* seek = nullptr;  ///< as what it was set since
+};
+
+/// Where the bits come from that each op of a recording looks at. Writes are followed by bytes of
+/// buffers, so that views, slices and ops in place count; a write through strides leaves what lies
+/// between them. Memory that an op made and nobody wrote has that op as its source.
+class Provenance {
+ public:
+  /// `recording` must be valid and outlive it.
+  explicit Provenance(const Recording& recording);
+
+  const Recording& recording() const { return recording_; }
+  /// In the order of arguments and their items.
+  std::span<const Reading> readings(Index op) const;
+  /// The reading of one argument or item, or null.
+  const Reading* reading(Index op, Index argument, Index item) const;
+  /// The sources of all bytes between the first and the last of the tensor, in their order; two
+  /// neighbours are never equal. Empty for a tensor without elements.
+  std::span<const Source> sources(const Reading& reading) const;
+  /// Null for an op that draws nothing.
+  const Draw* draw(Index op) const;
+  /// Whether its results are bits that nobody chose: it makes memory and writes none.
+  bool leaves_unwritten(Index op) const { return is_unwritten_[recording_.ops[op].op]; }
+
+ private:
+  friend class ProvenanceMaker;
+
+  const Recording& recording_;
+  std::vector<Reading> readings_;
+  std::vector<std::uint32_t> first_reading_;  ///< by op, and one behind the last
+  std::vector<Source> sources_;
+  std::unordered_map<Index, Draw> draws_;  ///< by op
+  std::vector<bool> is_unwritten_;         ///< by operator
+};
+
+}  // namespace steptape::trace
