@@ -8,6 +8,7 @@
 
 #include "steptape/error.h"
 #include "tools/commands.h"
+#include "tools/comparison.h"
 #include "tools/diff_json.h"
 #include "tools/diff_policy.h"
 #include "tools/diff_text.h"
@@ -15,11 +16,9 @@
 #include "tools/exit_code.h"
 #include "tools/folder_pairs.h"
 #include "tools/info_json.h"
-#include "tools/open_ledger.h"
-#include "tools/open_trace.h"
+#include "tools/numerics_text.h"
 #include "tools/output.h"
 #include "tools/pager.h"
-#include "tools/progress.h"
 
 namespace steptape::tools {
 namespace {
@@ -32,6 +31,7 @@ constexpr int kJsonVersion = 1;
 struct Options {
   std::string a, b;
   std::string step;
+  std::vector<std::string> controls;
   std::vector<std::string> ignore, fail_on;
   std::string color = "auto";
   bool stat = false;
@@ -50,61 +50,36 @@ Colours colours_of(const std::string& word) {
   return word == "never" ? Colours::kNever : Colours::kAuto;
 }
 
-/// Both traces, and what came of their comparison.
-struct Comparison {
-  trace::Trace a, b;
-  trace::Diff diff;
-};
-
-bool has_ledger(const std::filesystem::path& trace) {
-  return std::filesystem::exists(storage::ledger_beside(trace));
-}
-
-trace::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const std::string& step) {
-  const Progress progress("comparing the traces");
-  return trace::diff(a, b, step);
-}
-
-/// Of two ledgers, or of two traces and, where both have them, the ledgers beside them.
-Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
-                   const std::string& step, const DiffPolicy& policy) {
-  Comparison out;
-  const bool are_ledgers = storage::is_ledger(a) && storage::is_ledger(b);
-  if (!are_ledgers) {
-    out.a = open_trace(a, Parts::kAll);
-    out.b = open_trace(b, Parts::kAll);
-  }
-  out.diff = compare_traces(out.a, out.b, step);
-  const bool tells_ledgers =
+Ledgers ledgers_of(const DiffPolicy& policy) {
+  const bool are_told =
       policy.tells(trace::Section::kLedger) || policy.tells(trace::Section::kTime);
-  if (are_ledgers || (tells_ledgers && has_ledger(a) && has_ledger(b))) {
-    out.diff.ledger = trace::diff(open_ledger(a).ledger, open_ledger(b).ledger, step);
-  }
-  const bool has_steps = out.diff.ledger && !out.diff.ledger->steps.empty();
-  if (!step.empty() && out.a.find_step(step) == nullptr && out.b.find_step(step) == nullptr &&
-      !has_steps) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("no step of {} or {} is called `{}`", a.string(), b.string(), step));
-  }
-  return out;
+  return are_told ? Ledgers::kBeside : Ledgers::kIgnored;
+}
+
+/// What was not compared, for people.
+std::string note_of(const Comparison& found, const DiffPolicy& policy) {
+  return policy.tells(trace::Section::kNumerics) ? note_of_numerics(found.diff) : "";
 }
 
 int diff_files(const Options& options, const DiffPolicy& policy) {
-  const Comparison found = compare(options.a, options.b, options.step, policy);
+  const Comparison found =
+      compare(options.a, options.b, options.step,
+              {options.controls.begin(), options.controls.end()}, ledgers_of(policy));
   if (options.json) {
     Json json = {{"version", kJsonVersion}, {"a", options.a}, {"b", options.b}};
     json.update(diff_json(found.diff, found.a, found.b, policy));
     put(json_text(json));
   } else {
     const std::string text = diff_text(found.diff, found.a, found.b, policy, detail_of(options));
-    put_paged(verdict_of(found.diff, policy) + "\n" + (text.empty() ? "" : "\n" + text),
+    const std::string note = note_of(found, policy);
+    put_paged(verdict_of(found, policy) + "\n" + (text.empty() ? "" : "\n" + text) +
+                  (note.empty() ? "" : "\n" + note),
               options.no_pager ? Paging::kNever : Paging::kOnTerminal);
   }
   return policy.differs(found.diff) ? kDiffers : kGood;
 }
 
-/// The traces of two folders, one after the other. One that cannot be read is trouble, and the
-/// others are still compared.
+/// The traces of two folders, one after the other.
 class FolderDiff {
  public:
   FolderDiff(const Options& options, const DiffPolicy& policy)
@@ -112,12 +87,8 @@ class FolderDiff {
 
   int run() {
     const FolderPairs pairs = pair_folders(options_.a, options_.b);
-    if (pairs.both.empty()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("no trace, *.tape, is in both {} and {}", options_.a, options_.b));
-    }
-    for (const std::string& name : pairs.both) compare_named(name);
-    if (!pairs.only_in_a.empty() || !pairs.only_in_b.empty()) raise(kDiffers);
+    const int exit_code =
+        pairs.visit([this](const std::string& name) { return compare_named(name); });
     if (options_.json) {
       put(json_text({{"version", kJsonVersion},
                      {"a", options_.a},
@@ -126,59 +97,45 @@ class FolderDiff {
                      {"only_in_a", pairs.only_in_a},
                      {"only_in_b", pairs.only_in_b}}));
     } else {
-      put_lonely(pairs.only_in_a, options_.a);
-      put_lonely(pairs.only_in_b, options_.b);
-      put_paged(text_, options_.no_pager ? Paging::kNever : Paging::kOnTerminal);
+      text_ += lonely_text(pairs.only_in_a, options_.a) + lonely_text(pairs.only_in_b, options_.b);
+      put_paged(text_ + (note_.empty() ? "" : "\n" + note_),
+                options_.no_pager ? Paging::kNever : Paging::kOnTerminal);
     }
-    return exit_code_;
+    const bool has_lonely = !pairs.only_in_a.empty() || !pairs.only_in_b.empty();
+    return std::max(exit_code, has_lonely ? kDiffers : kGood);
   }
 
  private:
-  void raise(int code) { exit_code_ = std::max(exit_code_, code); }
-
-  void compare_named(const std::string& name) try {
+  int compare_named(const std::string& name) {
     const Comparison found =
         compare(std::filesystem::path(options_.a) / name, std::filesystem::path(options_.b) / name,
-                options_.step, policy_);
-    if (policy_.differs(found.diff)) raise(kDiffers);
+                options_.step, files_named(name, options_.controls), ledgers_of(policy_));
     if (options_.json) {
       Json json = {{"name", name}};
       json.update(diff_json(found.diff, found.a, found.b, policy_));
       traces_.push_back(std::move(json));
-      return;
+    } else {
+      const std::string text =
+          diff_text(found.diff, found.a, found.b, policy_, detail_of(options_));
+      text_ += fmt::format("{}: {}\n{}{}", toned(Tone::kHeading, shown(name)),
+                           verdict_of(found, policy_), text, text.empty() ? "" : "\n");
+      if (note_.empty()) note_ = note_of(found, policy_);
     }
-    const std::string text = diff_text(found.diff, found.a, found.b, policy_, detail_of(options_));
-    text_ += fmt::format("{}: {}\n{}{}", toned(Tone::kHeading, shown(name)),
-                         verdict_of(found.diff, policy_), text, text.empty() ? "" : "\n");
-  } catch (const Error& error) {
-    complain(error);
-    raise(kTrouble);
-  }
-
-  void put_lonely(const std::vector<std::string>& names, const std::string& folder) {
-    for (const std::string& name : names) {
-      text_ += fmt::format("{}: {} only in {}\n", toned(Tone::kHeading, shown(name)),
-                           toned(Tone::kBad, "differ:"), folder);
-    }
+    return policy_.differs(found.diff) ? kDiffers : kGood;
   }
 
   const Options& options_;
   const DiffPolicy& policy_;
-  int exit_code_ = kGood;
   std::string text_;
+  std::string note_;  ///< the first
   Json traces_ = Json::array();
 };
 
 int run(const Options& options) {
   const DiffPolicy policy(options.ignore, options.fail_on);
   set_colours(colours_of(options.color));
-  const bool is_folder_a = std::filesystem::is_directory(options.a);
-  if (is_folder_a != std::filesystem::is_directory(options.b)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} and {} are a folder and a file: give two of one kind", options.a,
-                            options.b));
-  }
-  return is_folder_a ? FolderDiff(options, policy).run() : diff_files(options, policy);
+  const bool are_all_folders = are_folders(options.a, options.b, options.controls);
+  return are_all_folders ? FolderDiff(options, policy).run() : diff_files(options, policy);
 }
 
 }  // namespace
@@ -189,10 +146,14 @@ void add_diff(CLI::App& app, int& exit_code) {
   command->add_option("A", options->a, "A trace, a folder of traces, or a ledger")->required();
   command->add_option("B", options->b, "Another")->required();
   command->add_option("--step", options->step, "Only the step of this name");
+  command
+      ->add_option("--control", options->controls,
+                   "Another run of A's program: what differs between the two is noise")
+      ->allow_extra_args(false);
   command->add_option("--ignore", options->ignore, "Sections not to tell")->delimiter(',');
   command
       ->add_option("--fail-on", options->fail_on,
-                   "Sections that make traces differ; without it, all but place and time")
+                   "Sections that make traces differ; without it, all but memory, place and time")
       ->delimiter(',');
   auto* detail = command->add_option_group("How much to print");
   detail->add_flag("--stat", options->stat, "Print counts by module");
@@ -203,11 +164,13 @@ void add_diff(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command->add_flag("--no-pager", options->no_pager, "Do not show it through $PAGER");
   command->footer(
-      "Sections: environment, ledger, structure, formulas, optimizer, modules, guards,\n"
-      "constants, refusals, place (lines of the program), time (of calls).\n"
+      "Sections: environment, ledger, numerics (what ops left, where they have digests),\n"
+      "structure, formulas, optimizer, modules, guards, constants, refusals, memory, place\n"
+      "(lines of the program), time (of calls).\n"
       "Examples:\n"
       "  steptape diff monday.tape tuesday.tape\n"
       "  steptape diff a.tape b.tape --fail-on structure,optimizer --ignore environment\n"
+      "  steptape diff a.tape b.tape --control a_again.tape --fail-on ledger,numerics\n"
       "  steptape diff runA/ runB/ --stat\n"
       "  steptape diff a.tape b.tape --json | jq '.steps[].recordings[].edits[]'\n"
       "Exit status: 0 equal, 1 they differ, 2 trouble: a file that is missing or damaged.");

@@ -1,6 +1,7 @@
 #include "tools/diff_json.h"
 
 #include "tools/ledger_json.h"
+#include "tools/numerics_json.h"
 #include "trace/op_stream.h"
 
 namespace steptape::tools {
@@ -57,9 +58,13 @@ Json recording_json(const trace::RecordingDiff& diff, const trace::Recording& a,
                {"ops_a", a.ops.size()},
                {"ops_b", b.ops.size()},
                {"ops_matched_by", pairs_json(diff.stream.alignment.pairs)}};
+  if (diff.call != 0) json["call"] = diff.call;
+  const trace::OpStream stream_a(a);
+  const trace::OpStream stream_b(b);
+  if (policy.tells(Section::kNumerics)) {
+    json["numerics"] = numerics_json(diff.numerics, stream_a, stream_b);
+  }
   if (policy.tells(Section::kStructure)) {
-    const trace::OpStream stream_a(a);
-    const trace::OpStream stream_b(b);
     Json edits = Json::array();
     for (const trace::Edit& edit : diff.stream.edits) {
       edits.push_back(edit_json(edit, stream_a, stream_b));

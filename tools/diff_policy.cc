@@ -10,7 +10,8 @@ DiffPolicy::DiffPolicy(const std::vector<std::string>& ignore,
   for (const std::string& name : fail_on) fails_.insert(trace::section_of(name));
   if (!fail_on.empty()) return;
   for (const trace::Section section : trace::sections()) {
-    const bool is_told_only = section == trace::Section::kPlace || section == trace::Section::kTime;
+    const bool is_told_only = section == trace::Section::kMemory ||
+                              section == trace::Section::kPlace || section == trace::Section::kTime;
     if (!is_told_only) fails_.insert(section);
   }
 }
@@ -22,6 +23,7 @@ bool DiffPolicy::differs(const trace::Diff& diff) const {
 }
 
 bool DiffPolicy::has_told(const trace::RecordingDiff& recording) const {
+  if (tells(trace::Section::kNumerics) && recording.numerics.noisy() > 0) return true;
   return std::ranges::any_of(trace::sections(), [&](trace::Section section) {
     return tells(section) && recording.count(section) > 0;
   });

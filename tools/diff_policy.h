@@ -11,14 +11,14 @@ namespace steptape::tools {
 /// Which sections of a diff are told, and which of them make two traces differ for the shell.
 class DiffPolicy {
  public:
-  /// Both by name; without `fail_on`, all sections but the lines of the program and times. Throws
-  /// Error (invalid_argument) for a name that no section has.
+  /// Both by name; without `fail_on`, all sections but memory, which follows from the ops, lines of
+  /// the program and times. Throws Error (invalid_argument) for a name that no section has.
   DiffPolicy(const std::vector<std::string>& ignore, const std::vector<std::string>& fail_on);
 
   bool tells(trace::Section section) const { return !ignored_.contains(section); }
   bool fails_on(trace::Section section) const { return tells(section) && fails_.contains(section); }
   bool differs(const trace::Diff& diff) const;
-  /// Whether something is told of the two recordings.
+  /// Whether something is told of the two recordings, be it noise.
   bool has_told(const trace::RecordingDiff& recording) const;
 
  private:

@@ -7,6 +7,7 @@
 
 #include "tools/diff_verdict.h"
 #include "tools/ledger_text.h"
+#include "tools/numerics_text.h"
 #include "tools/output.h"
 #include "tools/recording_view.h"
 
@@ -54,8 +55,11 @@ class RecordingText {
 
   std::string take() {
     for (const Section section : trace::sections()) {
-      if (!policy_.tells(section) || diff_.count(section) == 0) continue;
-      if (section == Section::kStructure) {
+      const bool has_noise = section == Section::kNumerics && diff_.numerics.noisy() > 0;
+      if (!policy_.tells(section) || (diff_.count(section) == 0 && !has_noise)) continue;
+      if (section == Section::kNumerics) {
+        put_numerics(out_, diff_.numerics, stream_a_, stream_b_, detail_);
+      } else if (section == Section::kStructure) {
         put_structure();
       } else {
         out_.line("{}  {}", toned(Tone::kHeading, name_of(section)), diff_.count(section));
@@ -237,7 +241,9 @@ class DiffText {
     text_ +=
         fmt::format("  recording {} {} → {} {}, paired by {}", diff.pair.a, name_of(a.standing),
                     diff.pair.b, name_of(b.standing), name_of(diff.pair.paired_by));
-    if (diff.is_beside && has_variants && detail_ != Detail::kAll) {
+    if (diff.call != 0) text_ += fmt::format(" {}", diff.call);
+    const bool has_numerics = policy_.tells(Section::kNumerics) && diff.numerics.count() > 0;
+    if (diff.is_beside && has_variants && detail_ != Detail::kAll && !has_numerics) {
       text_ += ", differs too\n";
       return;
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tools/numerics_text.h"
 #include "tools/output.h"
 
 namespace steptape::tools {
@@ -43,10 +44,21 @@ std::string words_of_structure(const trace::Diff& diff) {
   return others == 0 ? words : fmt::format("{}, {} beside the ops", words, others);
 }
 
-std::string words_of_section(const trace::Diff& diff, trace::Section section, std::size_t count) {
+std::string words_of_section(const Comparison& found, trace::Section section, std::size_t count) {
+  const trace::Diff& diff = found.diff;
   if (section == trace::Section::kStructure) return words_of_structure(diff);
+  if (section == trace::Section::kNumerics) return shown(words_of_numerics(diff, found.a, found.b));
+  if (section == trace::Section::kLedger && count == 0) {
+    return fmt::format("{} noisy", diff.ledger->noisy());
+  }
   if (section == trace::Section::kLedger) return shown(diff.ledger->verdict());
   return std::to_string(count);
+}
+
+/// Whether all that differs in the section differs in a control too.
+bool has_noise(const trace::Diff& diff, trace::Section section) {
+  if (section == trace::Section::kLedger) return diff.ledger && diff.ledger->noisy() > 0;
+  return section == trace::Section::kNumerics && noisy_numerics(diff) > 0;
 }
 
 bool has_other_warm_up(const trace::Diff& diff, const DiffPolicy& policy) {
@@ -65,13 +77,14 @@ std::string words_of_edits(const std::vector<trace::Edit>& edits) {
   return count.words();
 }
 
-std::string verdict_of(const trace::Diff& diff, const DiffPolicy& policy) {
+std::string verdict_of(const Comparison& found, const DiffPolicy& policy) {
+  const trace::Diff& diff = found.diff;
   std::string words;
   for (const trace::Section section : trace::sections()) {
     const std::size_t count = policy.tells(section) ? diff.count(section) : 0;
-    if (count == 0) continue;
+    if (count == 0 && !(policy.tells(section) && has_noise(diff, section))) continue;
     words += fmt::format("{}{} ({})", words.empty() ? "" : ", ", name_of(section),
-                         words_of_section(diff, section, count));
+                         words_of_section(found, section, count));
   }
   if (policy.differs(diff)) return toned(Tone::kBad, "differ") + ": " + words;
   if (words.empty() && has_other_warm_up(diff, policy)) words = "what a warm-up did";

@@ -1,18 +1,36 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace steptape::tools {
 
-/// The traces, *.tape, of two folders by name, each list in order.
+/// The traces, *.tape, of two folders by name, each list in order: one a rank where each rank of a
+/// run leaves its own.
 struct FolderPairs {
   std::vector<std::string> both;
   std::vector<std::string> only_in_a, only_in_b;
+
+  /// The worst exit code that `visit` gives for the names of `both`. An Error that it throws goes
+  /// to the standard error and is trouble, and the others are still visited.
+  int visit(const std::function<int(const std::string& name)>& visit) const;
 };
 
-/// Throws std::filesystem::filesystem_error for a folder that cannot be read.
+/// Throws std::filesystem::filesystem_error for a folder that cannot be read, and Error
+/// (invalid_argument) where no trace is in both.
 FolderPairs pair_folders(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// Whether all are folders; none may be. Throws Error (invalid_argument) where some are.
+bool are_folders(const std::string& a, const std::string& b,
+                 const std::vector<std::string>& controls);
+
+/// The files of this name in those of the folders that have one.
+std::vector<std::filesystem::path> files_named(const std::string& name,
+                                               const std::vector<std::string>& folders);
+
+/// "rank3.tape: differ: only in runB" for each.
+std::string lonely_text(const std::vector<std::string>& names, const std::string& folder);
 
 }  // namespace steptape::tools

@@ -20,14 +20,6 @@ Json times_json(const trace::CallTimes& times) {
           {"percentile_95_us", times.percentile_95}};
 }
 
-Json difference_json(const trace::CallDifference& difference) {
-  Json json = {{"call", difference.call}, {"origin", difference.origin()}};
-  for (const trace::CallPart part : trace::call_parts()) {
-    json[std::string(name_of(part))] = name_of(difference.of(part));
-  }
-  return json;
-}
-
 }  // namespace
 
 Json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line) {
@@ -61,6 +53,14 @@ Json summary_json(const trace::LedgerSummary& summary) {
           {"verdicts", verdicts}};
 }
 
+Json difference_json(const trace::CallDifference& difference) {
+  Json json = {{"call", difference.call}, {"origin", difference.origin()}};
+  for (const trace::CallPart part : trace::call_parts()) {
+    json[std::string(name_of(part))] = name_of(difference.of(part));
+  }
+  return json;
+}
+
 Json ledger_diff_json(const trace::LedgerDiff& diff) {
   Json steps = Json::array();
   for (const trace::StepLedgerDiff& step : diff.steps) {
@@ -72,6 +72,7 @@ Json ledger_diff_json(const trace::LedgerDiff& diff) {
     steps.push_back({{"name", step.name},
                      {"compared", step.compared},
                      {"differing", step.differing},
+                     {"noisy", step.noisy},
                      {"without_digests", step.without_digests},
                      {"only_in_a", step.only_in_a},
                      {"only_in_b", step.only_in_b},

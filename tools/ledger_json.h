@@ -10,6 +10,8 @@ namespace steptape::tools {
 /// Digests that were not taken are null.
 nlohmann::ordered_json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line);
 nlohmann::ordered_json summary_json(const trace::LedgerSummary& summary);
+/// How one call differs.
+nlohmann::ordered_json difference_json(const trace::CallDifference& difference);
 nlohmann::ordered_json ledger_diff_json(const trace::LedgerDiff& diff);
 
 }  // namespace steptape::tools

@@ -64,6 +64,7 @@ std::string ledger_diff_text(const trace::LedgerDiff& diff) {
   for (const trace::StepLedgerDiff& step : diff.steps) {
     text += fmt::format("  {}: {} compared, {} differ", shown(step.name),
                         count_of(step.compared, "call"), step.differing);
+    if (step.noisy > 0) text += fmt::format(", {} of them noise", step.noisy);
     if (step.only_in_a > 0) text += fmt::format(", {} only in the first", step.only_in_a);
     if (step.only_in_b > 0) text += fmt::format(", {} only in the second", step.only_in_b);
     if (step.without_digests > 0) text += fmt::format(", {} without digests", step.without_digests);

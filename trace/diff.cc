@@ -10,6 +10,7 @@
 #include "trace/formula_differences.h"
 #include "trace/guard_differences.h"
 #include "trace/layout.h"
+#include "trace/memory_differences.h"
 #include "trace/module_differences.h"
 #include "trace/named.h"
 #include "trace/outcome_differences.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr std::array kNames = {
     Named{Section::kEnvironment, "environment"},
     Named{Section::kLedger, "ledger"},
+    Named{Section::kNumerics, "numerics"},
     Named{Section::kStructure, "structure"},
     Named{Section::kFormulas, "formulas"},
     Named{Section::kOptimizer, "optimizer"},
@@ -27,13 +29,15 @@ constexpr std::array kNames = {
     Named{Section::kGuards, "guards"},
     Named{Section::kConstants, "constants"},
     Named{Section::kRefusals, "refusals"},
+    Named{Section::kMemory, "memory"},
     Named{Section::kPlace, "place"},
     Named{Section::kTime, "time"},
 };
 constexpr std::array kAll = {
-    Section::kEnvironment, Section::kLedger,  Section::kStructure, Section::kFormulas,
-    Section::kOptimizer,   Section::kModules, Section::kGuards,    Section::kConstants,
-    Section::kRefusals,    Section::kPlace,   Section::kTime,
+    Section::kEnvironment, Section::kLedger,    Section::kNumerics, Section::kStructure,
+    Section::kFormulas,    Section::kOptimizer, Section::kModules,  Section::kGuards,
+    Section::kConstants,   Section::kRefusals,  Section::kMemory,   Section::kPlace,
+    Section::kTime,
 };
 static_assert(kNames.size() == kSections && kAll.size() == kSections);
 
@@ -48,6 +52,16 @@ std::vector<Property> properties_of(std::string_view word, const std::vector<Fac
     properties.push_back({fact.name, fmt::format("{} {}", word, fact.name), fact.value});
   }
   return properties;
+}
+
+/// What of a run its numbers follow from.
+std::vector<Fact> told_of_run(const Trace& trace) {
+  constexpr std::array<std::string_view, 4> kTold = {"config", "seed", "rank", "world"};
+  std::vector<Fact> facts;
+  std::ranges::copy_if(trace.run, std::back_inserter(facts), [&](const Fact& fact) {
+    return std::ranges::find(kTold, fact.name) != kTold.end();
+  });
+  return facts;
 }
 
 std::vector<Property> refusals_of(const Recording& recording) {
@@ -99,8 +113,10 @@ std::vector<Finding> scope_differences(const Recording& a, const Recording& b,
 RecordingDiff diff_recordings(const RecordingPair& pair, const Recording& a, const Recording& b) {
   const OpStream stream_a(a);
   const OpStream stream_b(b);
-  RecordingDiff out{pair, false, diff(stream_a, stream_b), {}, {}};
+  RecordingDiff out{pair, false, a.call == b.call ? a.call : 0, diff(stream_a, stream_b), {},
+                    {},   {}};
   out.modules = stats_of(out.stream, stream_a, stream_b);
+  out.numerics = numeric_differences(stream_a, stream_b, out.stream.alignment);
   const Alignment& alignment = out.stream.alignment;
   Findings& findings = out.findings;
   if (a.standing != b.standing) {
@@ -121,6 +137,7 @@ RecordingDiff diff_recordings(const RecordingPair& pair, const Recording& a, con
   }
   findings.of(Section::kConstants) = constant_differences(stream_a, stream_b, alignment);
   findings.of(Section::kRefusals) = differences(refusals_of(a), refusals_of(b));
+  findings.of(Section::kMemory) = memory_differences(a, b);
   return out;
 }
 
@@ -134,7 +151,21 @@ void tell_lonely(Findings& findings, const Step& step, const std::vector<bool>& 
   }
 }
 
-StepDiff diff_steps(const Step& a, const Step& b) {
+/// What of `found` differs too between the recording and those of another run of its program.
+void mark_noise(NumericDifferences& found, const Step& a, std::size_t position,
+                const Step& control) {
+  const Recording& recording = a.recordings[position];
+  for (const RecordingPair& pair : pair_recordings(a, control)) {
+    if (pair.a != position) continue;
+    const OpStream stream_a(recording);
+    const OpStream stream_b(control.recordings[pair.b]);
+    const NumericDifferences again =
+        numeric_differences(stream_a, stream_b, align(stream_a, stream_b));
+    found.mark(again.as_noise(recording), recording);
+  }
+}
+
+StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> controls) {
   StepDiff out{a.name, {}, {}};
   if (a.place != b.place) out.findings.of(Section::kPlace).push_back({"wrap", a.place, b.place});
   std::vector<bool> has_a(a.recordings.size(), false);
@@ -142,6 +173,11 @@ StepDiff diff_steps(const Step& a, const Step& b) {
   for (const RecordingPair& pair : pair_recordings(a, b)) {
     has_a[pair.a] = has_b[pair.b] = true;
     out.recordings.push_back(diff_recordings(pair, a.recordings[pair.a], b.recordings[pair.b]));
+    NumericDifferences& numerics = out.recordings.back().numerics;
+    for (const Trace& control : controls) {
+      const Step* again = control.find_step(a.name);
+      if (again != nullptr && numerics.count() > 0) mark_noise(numerics, a, pair.a, *again);
+    }
   }
   const auto is_warm_up = [&a](const RecordingDiff& diff) {
     return a.recordings[diff.pair.a].standing == Standing::kWarmUp;
@@ -160,6 +196,7 @@ std::string_view name_of(Section section) noexcept { return find_name(kNames, se
 Section section_of(std::string_view name) { return find_value(kNames, "section", name); }
 
 std::size_t RecordingDiff::count(Section section) const noexcept {
+  if (section == Section::kNumerics) return numerics.count();
   const std::size_t edits = section == Section::kStructure ? stream.edits.size() : 0;
   return edits + findings.of(section).size();
 }
@@ -171,26 +208,41 @@ std::size_t Diff::count(Section section) const noexcept {
   for (const StepDiff& step : steps) {
     count += step.findings.of(section).size();
     for (const RecordingDiff& recording : step.recordings) {
-      if (!recording.is_beside) count += recording.count(section);
+      if (recording.is_beside && section != Section::kNumerics) continue;
+      count += recording.count(section);
     }
   }
   return count;
 }
 
-Diff diff(const Trace& a, const Trace& b, std::string_view step) {
+const RecordingDiff* Diff::first_numeric() const noexcept {
+  for (const StepDiff& step : steps) {
+    const RecordingDiff* first = nullptr;
+    for (const RecordingDiff& recording : step.recordings) {
+      if (recording.numerics.count() == 0) continue;
+      if (first == nullptr || recording.call < first->call) first = &recording;
+    }
+    if (first != nullptr) return first;
+  }
+  return nullptr;
+}
+
+Diff diff(const Trace& a, const Trace& b, std::string_view step, std::span<const Trace> controls) {
   Diff out;
   auto& environment = out.findings.of(Section::kEnvironment);
   add(environment,
       differences(properties_of("producer", a.producer), properties_of("producer", b.producer)));
   add(environment, differences(properties_of("environment", a.environment),
                                properties_of("environment", b.environment)));
+  add(environment,
+      differences(properties_of("run", told_of_run(a)), properties_of("run", told_of_run(b))));
   auto& steps = out.findings.of(Section::kStructure);
   const auto is_wanted = [step](const Step& other) { return step.empty() || other.name == step; };
   for (const Step& x : a.steps) {
     if (!is_wanted(x)) continue;
     const Step* y = b.find_step(x.name);
     if (y != nullptr) {
-      out.steps.push_back(diff_steps(x, *y));
+      out.steps.push_back(diff_steps(x, *y, controls));
     } else {
       steps.push_back({"step " + x.name, "recorded", "absent"});
     }

@@ -10,6 +10,7 @@
 
 #include "trace/finding.h"
 #include "trace/ledger_diff.h"
+#include "trace/numeric_differences.h"
 #include "trace/recording_pairs.h"
 #include "trace/stream_diff.h"
 
@@ -17,8 +18,9 @@ namespace steptape::trace {
 
 /// The respects in which traces are compared, in the order in which they are told.
 enum class Section : std::uint8_t {
-  kEnvironment,  ///< comparable at all? versions, environment, how far recordings got
+  kEnvironment,  ///< comparable at all? versions, environment, seeds, how far recordings got
   kLedger,       ///< what calls left behind, call by call
+  kNumerics,     ///< what ops left, where both sides took digests of it
   kStructure,    ///< steps and recordings, op streams, and what steps do beside them
   kFormulas,     ///< what scalars follow from
   kOptimizer,    ///< groups, hyperparameters, state
@@ -26,17 +28,18 @@ enum class Section : std::uint8_t {
   kGuards,       ///< what plans take for granted beside optimizers and modules; ambient switches
   kConstants,    ///< bytes that the step captured
   kRefusals,     ///< why a step runs eagerly
+  kMemory,       ///< bytes that ops of modules make; they follow from the op stream
   kPlace,        ///< lines of the program
   kTime,         ///< how long calls took
 };
-inline constexpr std::size_t kSections = 11;
+inline constexpr std::size_t kSections = 13;
 
 std::span<const Section> sections() noexcept;
 std::string_view name_of(Section section) noexcept;
 /// Throws Error (invalid_argument) when no section has this name.
 Section section_of(std::string_view name);
 
-/// Findings of each section but those of the op stream and of ledgers.
+/// Findings of each section but those of the op stream, of what ops left and of ledgers.
 class Findings {
  public:
   std::vector<Finding>& of(Section section) { return all_[static_cast<std::size_t>(section)]; }
@@ -52,10 +55,12 @@ class Findings {
 struct RecordingDiff {
   RecordingPair pair;
   /// A warm-up of a step whose variants are compared too. No plan is made from it: it is told, and
-  /// does not count.
+  /// does not count, but for what its ops left.
   bool is_beside = false;
+  std::uint64_t call = 0;  ///< of which call both are; 0 where that is not known
   StreamDiff stream;
   std::vector<ModuleStat> modules;  ///< of the stream
+  NumericDifferences numerics;
   Findings findings;
 
   /// Edits and findings together.
@@ -71,16 +76,21 @@ struct StepDiff {
 
 /// How two traces differ. It holds no reference to them; ops and recordings stand as positions.
 /// Left out: what a run is about by itself (host, process, time), saved state, bytes of inputs and
-/// tracked tensors, and numbers that formulas follow.
+/// tracked tensors where ops have no digests, and numbers that formulas follow.
 struct Diff {
   Findings findings;
   std::vector<StepDiff> steps;       ///< those that both have
   std::optional<LedgerDiff> ledger;  ///< where both runs left one
 
   std::size_t count(Section section) const noexcept;
+  /// The recordings of the first call in which ops left other bits, or a buffer was entered with
+  /// others, noise left out: of the first step that has any. Null where there is none.
+  const RecordingDiff* first_numeric() const noexcept;
 };
 
-/// Both must be valid. With `step`, of the step of this name alone.
-Diff diff(const Trace& a, const Trace& b, std::string_view step = {});
+/// All must be valid. With `step`, of the step of this name alone. `controls` are other runs of the
+/// program that left `a`: what differs between them and `a` is noise.
+Diff diff(const Trace& a, const Trace& b, std::string_view step = {},
+          std::span<const Trace> controls = {});
 
 }  // namespace steptape::trace

@@ -86,8 +86,22 @@ std::vector<TimeDifference> compare_times(const Calls& a, const Calls& b) {
   return out;
 }
 
-/// Fills in `out`; the line of `a` whose call differs first, or null.
-const LedgerLine* compare_calls(const Calls& a, const Calls& b, StepLedgerDiff& out) {
+/// Whether all that differs in the call differs between `line` and a line of a control too.
+bool is_noise(const CallDifference& found, const LedgerLine& line,
+              const std::vector<Calls>& controls) {
+  return std::ranges::any_of(controls, [&](const Calls& calls) {
+    const auto again = std::ranges::lower_bound(calls, line.call, {}, &LedgerLine::call);
+    if (again == calls.end() || (*again)->call != line.call) return false;
+    const CallDifference noise = compare(line, **again);
+    return std::ranges::all_of(kAllParts, [&](CallPart part) {
+      return found.of(part) != PartStanding::kDiffers || noise.of(part) == PartStanding::kDiffers;
+    });
+  });
+}
+
+/// Fills in `out`; the line of `a` whose call differs first, noise left out, or null.
+const LedgerLine* compare_calls(const Calls& a, const Calls& b, const std::vector<Calls>& controls,
+                                StepLedgerDiff& out) {
   const LedgerLine* first = nullptr;
   auto other = b.begin();
   for (const LedgerLine* line : a) {
@@ -103,6 +117,10 @@ const LedgerLine* compare_calls(const Calls& a, const Calls& b, StepLedgerDiff& 
       continue;
     }
     ++out.differing;
+    if (is_noise(found, *line, controls)) {
+      ++out.noisy;
+      continue;
+    }
     if (first != nullptr) continue;
     first = line;
     out.first = found;
@@ -149,8 +167,14 @@ std::string_view CallDifference::origin() const noexcept {
 std::uint64_t LedgerDiff::differing() const noexcept {
   std::uint64_t count = 0;
   for (const StepLedgerDiff& step : steps) {
-    count += step.differing + step.only_in_a + step.only_in_b;
+    count += step.differing - step.noisy + step.only_in_a + step.only_in_b;
   }
+  return count;
+}
+
+std::uint64_t LedgerDiff::noisy() const noexcept {
+  std::uint64_t count = 0;
+  for (const StepLedgerDiff& step : steps) count += step.noisy;
   return count;
 }
 
@@ -175,7 +199,8 @@ std::string LedgerDiff::verdict() const {
   return {};
 }
 
-LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step) {
+LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step,
+                std::span<const Ledger> controls) {
   std::vector<std::string> names = a.steps;
   for (const std::string& name : b.steps) {
     if (std::ranges::find(a.steps, name) == a.steps.end()) names.push_back(name);
@@ -186,9 +211,11 @@ LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step) {
     if (!step.empty() && name != step) continue;
     const Calls calls_a = calls_of(a, name);
     const Calls calls_b = calls_of(b, name);
+    std::vector<Calls> calls_of_controls;
+    for (const Ledger& control : controls) calls_of_controls.push_back(calls_of(control, name));
     StepLedgerDiff& found = out.steps.emplace_back();
     found.name = name;
-    const LedgerLine* line = compare_calls(calls_a, calls_b, found);
+    const LedgerLine* line = compare_calls(calls_a, calls_b, calls_of_controls, found);
     found.times = compare_times(calls_a, calls_b);
     if (line == nullptr || (first != nullptr && first < line)) continue;
     first = line;

@@ -49,11 +49,13 @@ struct StepLedgerDiff {
   std::string name;
   std::uint64_t compared = 0;
   std::uint64_t differing = 0;
+  /// Of those that differ: whatever differs, differs in a control too.
+  std::uint64_t noisy = 0;
   std::uint64_t without_digests = 0;  ///< of those compared: no digest was taken on both sides
   std::uint64_t only_in_a = 0;
   std::uint64_t only_in_b = 0;
-  std::optional<CallDifference> first;
-  std::vector<TimeDifference> times;  ///< of outcomes that both sides have
+  std::optional<CallDifference> first;  ///< noise left out
+  std::vector<TimeDifference> times;    ///< of outcomes that both sides have
 };
 
 /// How two ledgers differ. Outcomes, variants and verdicts are not compared: audits come at random,
@@ -62,8 +64,10 @@ struct LedgerDiff {
   std::vector<StepLedgerDiff> steps;  ///< as `a` has them, then those of `b` alone
   std::size_t first = kNoStep;        ///< the step whose first difference comes first in `a`
 
-  /// Calls that differ or that only one side has.
+  /// Calls that differ, noise left out, or that only one side has.
   std::uint64_t differing() const noexcept;
+  /// Calls that differ in a control too.
+  std::uint64_t noisy() const noexcept;
   /// Times that differ.
   std::uint64_t differing_times() const noexcept;
   /// "train: call 57: results"; "train: 3 calls only in the second"; empty where nothing differs.
@@ -73,6 +77,8 @@ struct LedgerDiff {
 };
 
 /// Of ledgers as storage::read_ledger gives them. With `step`, of the step of this name alone.
-LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step = {});
+/// `controls` are of other runs of the program that left `a`.
+LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step = {},
+                std::span<const Ledger> controls = {});
 
 }  // namespace steptape::trace

@@ -10,6 +10,7 @@ namespace steptape::trace {
 namespace {
 
 constexpr std::array kPairedBy = {
+    Named{PairedBy::kCall, "call"},
     Named{PairedBy::kEntry, "entry"},
     Named{PairedBy::kShapes, "shapes"},
     Named{PairedBy::kPosition, "position"},
@@ -27,8 +28,11 @@ bool same_shape(const Recording& a, const Input& x, const Recording& b, const In
 }
 
 bool fits(PairedBy by, const Recording& a, const Recording& b) {
+  if (by == PairedBy::kCall) return a.call != 0 && a.call == b.call;
   if ((a.standing == Standing::kWarmUp) != (b.standing == Standing::kWarmUp)) return false;
   switch (by) {
+    case PairedBy::kCall:
+      break;
     case PairedBy::kEntry:
       return same_entry(a, b, Numbers::kAny);
     case PairedBy::kShapes:

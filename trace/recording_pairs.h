@@ -10,6 +10,7 @@ namespace steptape::trace {
 
 /// How two recordings of one step were found to belong together.
 enum class PairedBy : std::uint8_t {
+  kCall,      ///< of one call of the run, as both counted
   kEntry,     ///< both were entered in the same way: one plan could serve both
   kShapes,    ///< inputs of the same geometry
   kPosition,  ///< they are what is left, in their order
@@ -24,7 +25,8 @@ struct RecordingPair {
   friend bool operator==(const RecordingPair&, const RecordingPair&) = default;
 };
 
-/// Warm-ups with warm-ups, variants with variants, by `a`. What has no partner is in no pair.
+/// Those of one call first, whatever they are; then warm-ups with warm-ups and variants with
+/// variants. By `a`; what has no partner is in no pair.
 std::vector<RecordingPair> pair_recordings(const Step& a, const Step& b);
 
 }  // namespace steptape::trace

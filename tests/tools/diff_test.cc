@@ -20,6 +20,12 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
+/// What is said of traces without digests of their ops.
+const std::string kNote =
+    "\nresults of ops were not compared: neither has digests of its ops; record the same calls in "
+    "both, with digests (Options::record and Options::digests; in Python record= and "
+    "digests=True)\n";
+
 /// run.tape, and other.tape beside it.
 class DiffTest : public ToolTest {
  protected:
@@ -74,7 +80,7 @@ std::string DiffTest::on_terminal(std::vector<std::string> options,
 TEST_F(DiffTest, EqualTracesAreEqual) {
   const Outcome outcome = diff();
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "equal\n");
+  EXPECT_EQ(outcome.out, "equal\n" + kNote);
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
@@ -113,9 +119,9 @@ TEST_F(DiffTest, JsonHoldsEditsAndFindings) {
 
 TEST_F(DiffTest, WhatIsIgnoredIsNotTold) {
   write_other(changed());
-  const Outcome outcome = diff({"--ignore", "structure,optimizer"});
+  const Outcome outcome = diff({"--ignore", "structure,optimizer,memory"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "equal\n");
+  EXPECT_EQ(outcome.out, "equal\n" + kNote);
 }
 
 TEST_F(DiffTest, OnlyWhatFailsMakesTracesDiffer) {
@@ -133,7 +139,8 @@ TEST_F(DiffTest, LinesOfTheProgramAreToldAndDoNotFail) {
   EXPECT_THAT(diff().out, StartsWith("equal but for place (1)\n"));
   EXPECT_EQ(diff().exit_code, 0);
   EXPECT_EQ(diff({"--fail-on", "place"}).exit_code, 1);
-  EXPECT_EQ(diff({"--ignore", "environment,place"}).out, "equal\n");
+  EXPECT_EQ(diff({"--ignore", "environment,place"}).out, "equal\n" + kNote);
+  EXPECT_EQ(diff({"--ignore", "place,numerics"}).out, "equal\n");
 }
 
 TEST_F(DiffTest, AnUnknownSectionIsTrouble) {
@@ -194,7 +201,7 @@ TEST_F(DiffTest, ColoursAreForTerminalsOrWhereAskedFor) {
 
 TEST_F(DiffTest, ThePagerIsForTerminals) {
   const Environment pager = {{"PAGER", "sed s/^/paged:/"}};
-  EXPECT_EQ(diff({}, pager).out, "equal\n");
+  EXPECT_EQ(diff({}, pager).out, "equal\n" + kNote);
   EXPECT_THAT(on_terminal({"--color", "never"}, pager), HasSubstr("paged:equal"));
   EXPECT_THAT(on_terminal({"--color", "never", "--no-pager"}, pager), StartsWith("equal"));
   EXPECT_THAT(on_terminal({"--color", "never"}, {{"PAGER", "no-such-pager"}}), HasSubstr("equal"));
@@ -232,7 +239,8 @@ TEST_F(DiffLedgersTest, EqualLedgersAreToldBelowTheVerdict) {
   EXPECT_EQ(outcome.out,
             "equal\n\nledger\n  train: 20 calls compared, 0 differ\n"
             "time\n  train replayed: 100 → 100 µs, middle half 100 to 100 → 100 to 100, of 20 and "
-            "20 calls: within the noise\n");
+            "20 calls: within the noise\n" +
+                kNote);
 }
 
 TEST_F(DiffLedgersTest, TheVerdictNamesTheFirstCallThatDiffers) {
@@ -246,7 +254,7 @@ TEST_F(DiffLedgersTest, TheVerdictNamesTheFirstCallThatDiffers) {
   EXPECT_EQ(json["counts"]["ledger"], 14);
   EXPECT_EQ(json["ledger"]["verdict"], "train: call 7: results");
   EXPECT_EQ(json["ledger"]["steps"][0]["first"]["inputs"], "equal");
-  EXPECT_EQ(diff({"--ignore", "ledger,time"}).out, "equal\n");
+  EXPECT_EQ(diff({"--ignore", "ledger,time"}).out, "equal\n" + kNote);
 }
 
 TEST_F(DiffLedgersTest, TwoLedgersCanBeComparedAlone) {
@@ -267,7 +275,7 @@ TEST_F(DiffLedgersTest, TimesAreToldAndFailOnlyWhereAskedFor) {
 
 TEST_F(DiffLedgersTest, ALedgerBesideOneOfThemIsNotCompared) {
   std::filesystem::remove(storage::ledger_beside(other_));
-  EXPECT_EQ(diff().out, "equal\n");
+  EXPECT_EQ(diff().out, "equal\n" + kNote);
 }
 
 TEST_F(DiffLedgersTest, ADamagedLedgerIsTrouble) {
@@ -302,7 +310,7 @@ class DiffFoldersTest : public DiffTest {
 };
 
 TEST_F(DiffFoldersTest, TracesOfOneNameAreCompared) {
-  EXPECT_EQ(diff().out, "one.tape: equal\n");
+  EXPECT_EQ(diff().out, "one.tape: equal\n" + kNote);
   EXPECT_EQ(diff().exit_code, 0);
   storage::write(changed(), b_ / "one.tape");
   EXPECT_THAT(diff().out, StartsWith("one.tape: differ: structure ("));
@@ -313,7 +321,8 @@ TEST_F(DiffFoldersTest, ATraceWithoutPartnerDiffers) {
   storage::write(test::train_trace(), b_ / "two.tape");
   const Outcome outcome = diff();
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.out, "one.tape: equal\ntwo.tape: differ: only in " + b_.string() + "\n");
+  EXPECT_EQ(outcome.out,
+            "one.tape: equal\ntwo.tape: differ: only in " + b_.string() + "\n" + kNote);
   const auto json = nlohmann::json::parse(diff({"--json"}).out);
   EXPECT_EQ(json["only_in_b"], nlohmann::json({"two.tape"}));
   EXPECT_EQ(json["traces"][0]["differ"], false);
@@ -325,7 +334,7 @@ TEST_F(DiffFoldersTest, ADamagedTraceIsTroubleAndTheOthersAreCompared) {
   std::filesystem::resize_file(a_ / "one.tape", 300);
   const Outcome outcome = diff();
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(outcome.out, "two.tape: equal\n");
+  EXPECT_EQ(outcome.out, "two.tape: equal\n" + kNote);
   EXPECT_THAT(outcome.err, HasSubstr("one.tape"));
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"
 #include "tests/trace/samples.h"
 #include "trace/compare.h"
@@ -66,6 +67,11 @@ INSTANTIATE_TEST_SUITE_P(
                [](Trace& t) { t.environment.clear(); },
                {"environment environment threads: 2 → absent"}},
         Change{"Run", [](Trace& t) { t.run[0].value = "south"; }, {}},
+        Change{"Seed",
+               [](Trace& t) {
+                 t.run.push_back({"seed", "2"});
+               },
+               {"environment run seed: absent → 2"}},
         Change{"SavedState", [](Trace& t) { t.state.clear(); }, {}},
         Change{"Place",
                [](Trace& t) { t.steps[0].place = "train.cc:42"; },
@@ -204,6 +210,22 @@ TEST(DiffOfTracesTest, OneStepIsComparedAlone) {
   Trace b = test::train_trace();
   first(b).ops.pop_back();
   EXPECT_THAT(found(diff(a, b, "eval")), ElementsAre("structure step eval: recorded → absent"));
+}
+
+TEST(DiffOfTracesTest, WhatOpsOfAWarmUpLeftCounts) {
+  Recording warm_up = test::make_up({.seed = 4});
+  warm_up.standing = Standing::kWarmUp;
+  Recording variant = test::make_up({.seed = 4});
+  test::run_fake(variant);
+  Trace a, b;
+  test::run_fake(warm_up);
+  a.steps = {{"train", "", {warm_up, variant}}};
+  test::run_fake(warm_up, {.flipped = {3}});
+  b.steps = {{"train", "", {warm_up, variant}}};
+  const Diff found = diff(a, b);
+  ASSERT_TRUE(found.steps[0].recordings[0].is_beside);
+  EXPECT_GT(found.count(Section::kNumerics), 0u);
+  EXPECT_EQ(found.first_numeric(), &found.steps[0].recordings[0]);
 }
 
 TEST(DiffOfTracesTest, SectionsHaveNames) {

@@ -140,6 +140,28 @@ TEST(LedgerDiffTest, OutcomesVariantsAndDigestsOfOneSideDoNotDiffer) {
   EXPECT_EQ(found.steps[0].without_digests, 1u);
 }
 
+TEST(LedgerDiffTest, ACallIsNoiseWhereAllThatDiffersDiffersInAControlToo) {
+  Ledger other = ledger(9);
+  for (const std::size_t at : {3U, 4U, 5U}) other.lines[at].results += 7;
+  other.lines[4].parameters += 7;
+  Ledger control = ledger(9);
+  for (const std::size_t at : {3U, 4U, 6U}) control.lines[at].results += 9;
+  const LedgerDiff found = diff(ledger(9), other, {}, std::vector{control});
+  EXPECT_EQ(found.steps[0].differing, 3u);
+  EXPECT_EQ(found.noisy(), 1u) << "call 4: of call 5 the parameters are no noise";
+  EXPECT_EQ(found.differing(), 2u);
+  EXPECT_EQ(found.steps[0].first->call, 5u);
+  EXPECT_EQ(diff(ledger(9), control, {}, std::vector{ledger(9), control}).differing(), 0u);
+}
+
+TEST(LedgerDiffTest, AControlThatLacksTheCallOrTheStepSaysNothing) {
+  Ledger other = ledger(9);
+  other.lines[8].results += 7;
+  Ledger renamed = ledger(9);
+  renamed.steps[0] = "eval";
+  EXPECT_EQ(diff(ledger(9), other, {}, std::vector{ledger(4), renamed}).noisy(), 0u);
+}
+
 TEST(LedgerDiffTest, TimesAreComparedByOutcome) {
   Ledger slow = ledger(9);
   for (LedgerLine& line : slow.lines) line.microseconds = 150;

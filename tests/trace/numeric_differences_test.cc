@@ -7,6 +7,7 @@
 
 #include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"
+#include "trace/diff.h"
 #include "trace/numeric_words.h"
 #include "trace/text.h"
 
@@ -216,6 +217,30 @@ TEST_F(MadeUpRuns, WhatOpsLeaveIsCountedByModule) {
     all += stat.origins + stat.receivers + stat.unknown;
   }
   EXPECT_EQ(all, compared.found.count());
+}
+
+TEST_F(MadeUpRuns, WhatAControlShowsTooIsNoise) {
+  make(6);
+  const Compared noise = compare(2);
+  const Recording control = b_;
+  Index own = draw_maker();
+  while (noise.a.op_digests[own] != noise.b.op_digests[own]) own = draw_maker();
+  test::run_fake(b_, {.flipped = {2, own}});
+  Trace a, b, again;
+  a.steps = {{"train", "", {a_}}};
+  b.steps = {{"train", "", {b_}}};
+  again.steps = {{"train", "", {control}}};
+  const NumericDifferences plain = diff(a, b).steps[0].recordings[0].numerics;
+  EXPECT_EQ(plain.noisy(), 0u);
+  EXPECT_EQ(plain.count(NumericStanding::kOrigin), 2u);
+  const NumericDifferences marked =
+      diff(a, b, {}, std::vector{again}).steps[0].recordings[0].numerics;
+  EXPECT_EQ(marked.noisy(), noise.found.count());
+  EXPECT_EQ(marked.count(NumericStanding::kOrigin), 1u);
+  ASSERT_NE(marked.first(), nullptr);
+  EXPECT_EQ(marked.first()->a, own);
+  EXPECT_EQ(diff(a, again, {}, std::vector{again}).count(Section::kNumerics), 0u);
+  EXPECT_EQ(diff(a, again, {}, std::vector{a, again}).count(Section::kNumerics), 0u);
 }
 
 /// Recordings written by hand: "@7" stands for a digest.

@@ -1,0 +1,51 @@
+#include "tools/comparison.h"
+
+#include <fmt/format.h>
+
+#include "steptape/error.h"
+#include "tools/open_ledger.h"
+#include "tools/open_trace.h"
+#include "tools/progress.h"
+
+namespace steptape::tools {
+namespace {
+
+bool has_ledger(const std::filesystem::path& path) {
+  return storage::is_ledger(path) || std::filesystem::exists(storage::ledger_beside(path));
+}
+
+}  // namespace
+
+Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
+                   const std::string& step, const std::vector<std::filesystem::path>& controls,
+                   Ledgers ledgers) {
+  Comparison out;
+  const bool are_ledgers = storage::is_ledger(a) && storage::is_ledger(b);
+  std::vector<trace::Trace> other_runs;
+  if (!are_ledgers) {
+    out.a = open_trace(a, Parts::kAll);
+    out.b = open_trace(b, Parts::kAll);
+    for (const auto& path : controls) {
+      if (!storage::is_ledger(path)) other_runs.push_back(open_trace(path, Parts::kAll));
+    }
+  }
+  const Progress progress("comparing the traces");
+  out.diff = trace::diff(out.a, out.b, step, other_runs);
+  if (are_ledgers || (ledgers == Ledgers::kBeside && has_ledger(a) && has_ledger(b))) {
+    std::vector<trace::Ledger> other_ledgers;
+    for (const auto& path : controls) {
+      if (has_ledger(path)) other_ledgers.push_back(open_ledger(path).ledger);
+    }
+    out.diff.ledger =
+        trace::diff(open_ledger(a).ledger, open_ledger(b).ledger, step, other_ledgers);
+  }
+  const bool has_steps = out.diff.ledger && !out.diff.ledger->steps.empty();
+  if (!step.empty() && out.a.find_step(step) == nullptr && out.b.find_step(step) == nullptr &&
+      !has_steps) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("no step of {} or {} is called `{}`", a.string(), b.string(), step));
+  }
+  return out;
+}
+
+}  // namespace steptape::tools

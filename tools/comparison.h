@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "trace/diff.h"
+
+namespace steptape::tools {
+
+/// Two traces and what came of their comparison. Of two ledgers alone, the traces are empty.
+struct Comparison {
+  trace::Trace a, b;
+  trace::Diff diff;
+};
+
+enum class Ledgers {
+  kIgnored,
+  kBeside,  ///< where both traces have one
+};
+
+/// Of two ledgers, or of two traces. With `step`, of the step of this name alone. `controls` are
+/// traces or ledgers of other runs of the program that left `a`. Throws Error as the readers do,
+/// and (invalid_argument) for a step that neither has.
+Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
+                   const std::string& step, const std::vector<std::filesystem::path>& controls,
+                   Ledgers ledgers);
+
+}  // namespace steptape::tools
