@@ -14,6 +14,12 @@ bool has_ledger(const std::filesystem::path& path) {
   return storage::is_ledger(path) || std::filesystem::exists(storage::ledger_beside(path));
 }
 
+trace::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const std::string& step,
+                           const std::vector<trace::Trace>& other_runs) {
+  const Progress progress("comparing the traces");
+  return trace::diff(a, b, step, other_runs);
+}
+
 }  // namespace
 
 Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
@@ -29,8 +35,7 @@ Comparison compare(const std::filesystem::path& a, const std::filesystem::path& 
       if (!storage::is_ledger(path)) other_runs.push_back(open_trace(path, Parts::kAll));
     }
   }
-  const Progress progress("comparing the traces");
-  out.diff = trace::diff(out.a, out.b, step, other_runs);
+  out.diff = compare_traces(out.a, out.b, step, other_runs);
   if (are_ledgers || (ledgers == Ledgers::kBeside && has_ledger(a) && has_ledger(b))) {
     std::vector<trace::Ledger> other_ledgers;
     for (const auto& path : controls) {

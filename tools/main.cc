@@ -23,6 +23,7 @@ int run(int argc, char** argv) {
   add_dump(app, exit_code);
   add_check(app, exit_code);
   add_diff(app, exit_code);
+  add_bisect(app, exit_code);
   add_report(app, exit_code);
   add_ledger(app, exit_code);
   add_export(app, exit_code);

@@ -13,15 +13,15 @@ using CommandLineTest = ToolTest;
 TEST_F(CommandLineTest, HelpListsEveryCommandOnTheStandardOutput) {
   const Outcome outcome = steptape({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* command : {"info", "dump", "check", "diff", "report", "ledger", "export",
-                              "extract", "completions", "manual", "replay"}) {
+  for (const char* command : {"info", "dump", "check", "diff", "bisect", "report", "ledger",
+                              "export", "extract", "completions", "manual", "replay"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
   }
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
 TEST_F(CommandLineTest, HelpOfACommandHasExamples) {
-  for (const char* command : {"info", "dump", "check", "diff", "ledger", "export"}) {
+  for (const char* command : {"info", "dump", "check", "diff", "bisect", "ledger", "export"}) {
     const Outcome outcome = steptape({command, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  steptape " + std::string(command)));

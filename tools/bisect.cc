@@ -1,0 +1,261 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "steptape/error.h"
+#include "tools/bisection.h"
+#include "tools/commands.h"
+#include "tools/exit_code.h"
+#include "tools/folder_pairs.h"
+#include "tools/info_json.h"
+#include "tools/ledger_json.h"
+#include "tools/numerics_json.h"
+#include "tools/numerics_text.h"
+#include "tools/output.h"
+#include "trace/op_stream.h"
+
+namespace steptape::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Standing = Bisection::Standing;
+
+/// Of the JSON; it grows when a key changes its meaning or goes.
+constexpr int kJsonVersion = 1;
+
+struct Options {
+  std::string a, b;
+  std::string step;
+  std::vector<std::string> controls;
+  bool json = false;
+};
+
+/// As a word of a shell's command line.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string cpp_of(std::uint64_t call) {
+  return fmt::format("steptape::Options{{.record = {{.at = {{{}}}}}, .digests = true}}", call);
+}
+
+std::string python_of(std::uint64_t call) {
+  return fmt::format("steptape.wrap(..., record={{\"at\": [{}]}}, digests=True)", call);
+}
+
+/// Two traces, where they part, and in which words that is told.
+class Told {
+ public:
+  Told(std::string a, std::string b, const Options& options,
+       const std::vector<std::filesystem::path>& controls)
+      : a_(std::move(a)),
+        b_(std::move(b)),
+        found_(compare(a_, b_, options.step, controls, Ledgers::kBeside)),
+        bisection_(bisect(found_)) {}
+
+  int exit_code() const { return bisection_.standing == Standing::kEqual ? kGood : kDiffers; }
+
+  std::string text() const {
+    std::string text = verdict() + "\n";
+    if (bisection_.call == 0) return text;
+    if (bisection_.ledger) text += fmt::format("  {}\n", ledger_words());
+    if (bisection_.recording != nullptr) text += numerics_text();
+    if (bisection_.recording == nullptr || bisection_.standing == Standing::kBracket) {
+      text += nearest_text();
+    }
+    if (bisection_.record_next != 0) text += commands_text();
+    return text;
+  }
+
+  Json json() const {
+    const bool differs = exit_code() == kDiffers;
+    const std::uint64_t next = bisection_.record_next;
+    Json json = {{"a", a_},
+                 {"b", b_},
+                 {"differ", differs},
+                 {"verdict", words()},
+                 {"step", bisection_.call == 0 ? Json() : Json(bisection_.step)},
+                 {"call", or_null(bisection_.call)},
+                 {"is_exact", bisection_.standing == Standing::kNamed},
+                 {"last_equal_call", or_null(bisection_.last_equal)},
+                 {"nearest_recorded_call", or_null(bisection_.nearest_recorded)},
+                 {"has_saved_state", has_saved_state()},
+                 {"ledger", bisection_.ledger ? difference_json(*bisection_.ledger) : Json()},
+                 {"numerics", nullptr},
+                 {"record", nullptr}};
+    if (bisection_.recording != nullptr) {
+      const trace::OpStream stream_a(recording_a());
+      const trace::OpStream stream_b(recording_b());
+      json["numerics"] = numerics_json(bisection_.recording->numerics, stream_a, stream_b);
+    }
+    if (next != 0) {
+      json["record"] = {
+          {"call", next}, {"cpp", cpp_of(next)}, {"python", python_of(next)}, {"then", then()}};
+    }
+    return json;
+  }
+
+ private:
+  static Json or_null(std::uint64_t call) { return call == 0 ? Json() : Json(call); }
+
+  bool has_saved_state() const { return !found_.a.state.empty() && !found_.b.state.empty(); }
+  const trace::Recording& recording_a() const {
+    return found_.a.find_step(bisection_.step)->recordings[bisection_.recording->pair.a];
+  }
+  const trace::Recording& recording_b() const {
+    return found_.b.find_step(bisection_.step)->recordings[bisection_.recording->pair.b];
+  }
+
+  std::string verdict() const {
+    return bisection_.standing == Standing::kEqual ? toned(Tone::kGood, "equal")
+                                                   : toned(Tone::kBad, "differ") + ": " + words();
+  }
+
+  /// "train: call 57: results, parameters"
+  std::string words() const {
+    switch (bisection_.standing) {
+      case Standing::kEqual:
+        return "equal";
+      case Standing::kLonely:
+        return shown(found_.diff.ledger->verdict());
+      case Standing::kBracket:
+        return shown(fmt::format("{}: behind call {}, at the latest in call {}", bisection_.step,
+                                 bisection_.last_equal, bisection_.call));
+      case Standing::kNamed:
+        break;
+    }
+    if (bisection_.ledger) return shown(found_.diff.ledger->verdict());
+    return shown(words_of_numerics(found_.diff, found_.a, found_.b));
+  }
+
+  std::string ledger_words() const {
+    const trace::CallDifference& call = *bisection_.ledger;
+    const std::string equal = call.words_of(trace::PartStanding::kEqual);
+    return fmt::format("{}{}", equal.empty() ? "" : equal + " equal: ", call.origin());
+  }
+
+  std::string numerics_text() const {
+    const trace::NumericDifferences& numerics = bisection_.recording->numerics;
+    if (numerics.count() == 0) {
+      return fmt::format("  its {} left the same on both sides: what differs came from elsewhere\n",
+                         count_of(numerics.compared, "op"));
+    }
+    Lines out("  ");
+    const trace::OpStream stream_a(recording_a());
+    const trace::OpStream stream_b(recording_b());
+    put_numerics(out, numerics, stream_a, stream_b, Detail::kSome);
+    return out.take();
+  }
+
+  std::string nearest_text() const {
+    std::string text = bisection_.nearest_recorded == 0
+                           ? std::string("  no call up to it was recorded in both\n")
+                           : fmt::format("  nearest call up to it that both recorded: {}\n",
+                                         bisection_.nearest_recorded);
+    if (has_saved_state()) text += "  both traces hold the state of when they were saved\n";
+    return text;
+  }
+
+  std::string then() const {
+    return fmt::format("steptape diff {} {} --step {} --fail-on numerics", quoted(a_), quoted(b_),
+                       quoted(bisection_.step));
+  }
+
+  std::string commands_text() const {
+    const std::uint64_t call = bisection_.record_next;
+    return fmt::format(
+        "record call {} in both, with digests:\n"
+        "  C++     {}\n"
+        "  Python  {}\n"
+        "then look again:\n"
+        "  {}\n",
+        call, cpp_of(call), python_of(call), shown(then()));
+  }
+
+  std::string a_, b_;
+  Comparison found_;
+  Bisection bisection_;
+};
+
+int bisect_files(const Options& options) {
+  const Told told(options.a, options.b, options,
+                  {options.controls.begin(), options.controls.end()});
+  if (options.json) {
+    Json json = {{"version", kJsonVersion}};
+    json.update(told.json());
+    put(json_text(json));
+  } else {
+    put(told.text());
+  }
+  return told.exit_code();
+}
+
+int bisect_folders(const Options& options) {
+  const FolderPairs pairs = pair_folders(options.a, options.b);
+  Json traces = Json::array();
+  int exit_code = pairs.visit([&](const std::string& name) {
+    const auto in = [&name](const std::string& folder) {
+      return (std::filesystem::path(folder) / name).string();
+    };
+    const Told told(in(options.a), in(options.b), options, files_named(name, options.controls));
+    if (options.json) {
+      traces.push_back(told.json());
+      traces.back()["name"] = name;
+    } else {
+      put(fmt::format("{}: {}", toned(Tone::kHeading, shown(name)), told.text()));
+    }
+    return told.exit_code();
+  });
+  if (options.json) {
+    put(json_text({{"version", kJsonVersion},
+                   {"a", options.a},
+                   {"b", options.b},
+                   {"traces", traces},
+                   {"only_in_a", pairs.only_in_a},
+                   {"only_in_b", pairs.only_in_b}}));
+  } else {
+    put(lonely_text(pairs.only_in_a, options.a) + lonely_text(pairs.only_in_b, options.b));
+  }
+  const bool has_lonely = !pairs.only_in_a.empty() || !pairs.only_in_b.empty();
+  return std::max(exit_code, has_lonely ? kDiffers : kGood);
+}
+
+int run(const Options& options) {
+  return are_folders(options.a, options.b, options.controls) ? bisect_folders(options)
+                                                             : bisect_files(options);
+}
+
+}  // namespace
+
+void add_bisect(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("bisect", "Find the call and the op in which two runs part");
+  auto options = std::make_shared<Options>();
+  command->add_option("A", options->a, "A trace, a folder of traces, or a ledger")->required();
+  command->add_option("B", options->b, "Another")->required();
+  command->add_option("--step", options->step, "Only the step of this name");
+  command
+      ->add_option("--control", options->controls,
+                   "Another run of A's program: what differs between the two is noise")
+      ->allow_extra_args(false);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Ledgers beside the traces tell the call; recordings of that call, with digests of what\n"
+      "ops left, tell the op. Where it was not recorded, says how to record it.\n"
+      "Examples:\n"
+      "  steptape bisect monday.tape tuesday.tape\n"
+      "  steptape bisect a.tape b.tape --control a_again.tape\n"
+      "  steptape bisect runA/ runB/ --json | jq '.traces[].call'\n"
+      "Exit status: 0 equal, 1 they differ, 2 trouble: a file that is missing or damaged, or\n"
+      "nothing to find the call by.");
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace steptape::tools
