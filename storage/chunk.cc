@@ -1,40 +1,18 @@
 #include "storage/chunk.h"
 
 #include <fmt/format.h>
-#include <zstd.h>
 
 #include <algorithm>
 
 #include "steptape/error.h"
+#include "storage/frame.h"
 
 namespace steptape::storage {
 namespace {
 
 constexpr std::uint32_t kRaw = 0;
 constexpr std::uint32_t kZstd = 1;
-constexpr int kLevel = 1;
-
-/// A frame that every zstd decoder passes over, to reach `bytes` in all.
-void pad(std::string& frame, std::size_t bytes) {
-  constexpr std::uint32_t kSkippable = 0x184d2a50;
-  constexpr std::size_t kFrameHeaderBytes = 8;
-  if (frame.size() >= bytes) return;
-  const std::size_t padding = bytes - frame.size();
-  put(frame, kSkippable);
-  put(frame, static_cast<std::uint32_t>(std::max(padding, kFrameHeaderBytes) - kFrameHeaderBytes));
-  frame.resize(std::max(bytes, frame.size()), '\0');
-}
-
-/// Compressed and padded to the format's bound; empty when that is not smaller.
-std::string compress(ByteView raw) {
-  std::string frame(ZSTD_compressBound(raw.size()), '\0');
-  const std::size_t size =
-      ZSTD_compress(frame.data(), frame.size(), raw.data(), raw.size(), kLevel);
-  if (ZSTD_isError(size)) return {};
-  frame.resize(size);
-  pad(frame, raw.size() / kMaxExpansion + 1);
-  return frame.size() < raw.size() ? frame : std::string();
-}
+constexpr Packing kPacking = {1, kMaxExpansion};
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
 
@@ -42,7 +20,8 @@ std::string compress(ByteView raw) {
 
 std::string encode_chunk(std::uint64_t id, std::uint64_t offset, ByteView raw,
                          Compression compression) {
-  const std::string packed = compression == Compression::kZstd ? compress(raw) : std::string();
+  const std::string packed =
+      compression == Compression::kZstd ? pack(raw, {}, kPacking) : std::string();
   std::string payload;
   payload.reserve(kChunkHeaderBytes + raw.size());
   put(payload, id);
@@ -81,11 +60,7 @@ void decode_chunk(const ChunkHeader& header, ByteView payload, std::span<std::by
     std::ranges::copy(data, raw.begin());
     return;
   }
-  const std::size_t size = ZSTD_decompress(raw.data(), raw.size(), data.data(), data.size());
-  if (ZSTD_isError(size)) fail(fmt::format("zstd cannot unpack: {}", ZSTD_getErrorName(size)));
-  if (size != raw.size()) {
-    fail(fmt::format("{} bytes came out of zstd where {} were announced", size, raw.size()));
-  }
+  unpack(data, {}, raw);
 }
 
 }  // namespace steptape::storage

@@ -59,13 +59,14 @@ inline constexpr std::size_t kFooterBytes = 32;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{1} << 20;
 
 enum class BlockType : std::uint16_t {
-  kHead = 1,    ///< proto::Head; the first block
-  kStep,        ///< proto::Step
-  kRecording,   ///< proto::Recording of the last step
-  kSavedState,  ///< proto::SavedState
-  kBytes,       ///< a piece of tensor bytes
-  kIndex,       ///< proto::Index; the last block
-  kStepAgain,   ///< proto::StepAgain: a step that began before goes on
+  kHead = 1,         ///< proto::Head; the first block
+  kStep,             ///< proto::Step
+  kRecording,        ///< proto::Recording of the last step
+  kSavedState,       ///< proto::SavedState
+  kBytes,            ///< a piece of tensor bytes
+  kIndex,            ///< proto::Index; the last block
+  kStepAgain,        ///< proto::StepAgain: a step that began before goes on
+  kPackedRecording,  ///< proto::PackedRecording: a recording of the last step
 };
 
 /// A reader that does not know the type must refuse the file; without it, it skips the block.
@@ -77,5 +78,7 @@ inline constexpr std::uint16_t kKnownFlags = kMustUnderstand | kContinues;
 /// A piece of tensor bytes grows at most so many times when it is decompressed. Better-packed
 /// pieces are padded, so that a small hostile file cannot fill the memory.
 inline constexpr std::uint64_t kMaxExpansion = 256;
+/// So does a packed recording, but less: each of its bytes may need many once it is a recording.
+inline constexpr std::uint64_t kMaxRecordingExpansion = 16;
 
 }  // namespace steptape::storage

@@ -4,8 +4,10 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "steptape/error.h"
+#include "storage/frame.h"
 #include "trace/validate.h"
 
 namespace steptape::storage {
@@ -68,12 +70,13 @@ void Loader::load_message(const Message& message) {
   switch (message.type) {
     case BlockType::kHead:
       if (&message != &messages_.front()) fail("there is more than one head");
-      return decode_head(parse<proto::Head>(message), trace_);
+      return decode_head(parse<proto::Head>(message, text_of(message)), trace_);
     case BlockType::kStep:
       return begin_step(message);
     case BlockType::kStepAgain:
       return go_on_with_step(message);
     case BlockType::kRecording:
+    case BlockType::kPackedRecording:
       return load_recording(message);
     case BlockType::kSavedState:
       return load_saved(message);
@@ -101,13 +104,14 @@ void Loader::pass_over(const Message& damaged) {
 }
 
 void Loader::begin_step(const Message& message) {
-  trace_.steps.push_back(decode_step(parse<proto::Step>(message)));
+  trace_.steps.push_back(decode_step(parse<proto::Step>(message, text_of(message))));
+  newest_.emplace_back();
   step_ = trace_.steps.size() - 1;
   steps_.emplace(trace_.steps.back().name, *step_);
 }
 
 void Loader::go_on_with_step(const Message& message) {
-  const auto in = parse<proto::StepAgain>(message);
+  const auto in = parse<proto::StepAgain>(message, text_of(message));
   const auto known = steps_.find(in.name());
   if (known != steps_.end()) {
     step_ = known->second;
@@ -119,6 +123,7 @@ void Loader::go_on_with_step(const Message& message) {
   lost_.push_back(what);
   step_ = trace_.steps.size();
   trace_.steps.push_back({in.name(), "", {}});
+  newest_.emplace_back();
   steps_.emplace(in.name(), *step_);
 }
 
@@ -127,8 +132,11 @@ void Loader::load_recording(const Message& message) {
   if (!step_) fail("a recording stands before the first step");
   trace::Step& step = trace_.steps[*step_];
   guarded(fmt::format("a recording of step {}", step.name), [&] {
+    Newest& newest = newest_[*step_];
+    newest.text = text_of_recording(message, newest);
+    newest.block = message.blocks.front().sequence;
     trace::Recording recording = decode_recording(
-        parse<proto::Recording>(message),
+        parse<proto::Recording>(message, newest.text),
         [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); });
     if (loss_ == Loss::kSkip) trace::validate_recording(recording, trace::Place(), digests_);
     step.recordings.push_back(std::move(recording));
@@ -136,21 +144,47 @@ void Loader::load_recording(const Message& message) {
 }
 
 void Loader::load_saved(const Message& message) {
-  const auto in = parse<proto::SavedState>(message);
+  const auto in = parse<proto::SavedState>(message, text_of(message));
   guarded(fmt::format("the saved state of {}", in.path()), [&] {
     trace_.state.push_back(decode_saved(
         in, [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); }));
   });
 }
 
-template <typename Parsed>
-Parsed Loader::parse(const Message& message) const {
-  std::string bytes;
+std::string Loader::text_of(const Message& message) const {
+  std::string text;
   for (const Block& block : message.blocks) {
-    bytes += file_.read(block.payload_offset(), block.length);
+    text += file_.read(block.payload_offset(), block.length);
   }
+  return text;
+}
+
+std::string Loader::text_of_recording(const Message& message, const Newest& before) const {
+  if (message.type == BlockType::kRecording) return text_of(message);
+  const auto in = parse<proto::PackedRecording>(message, text_of(message));
+  const std::uint64_t number = message.blocks.front().sequence;
+  if (in.base() != 0 && in.base() != before.block) {
+    fail(fmt::format(
+        "the recording in block {} is packed against that in block {}, and {}", number, in.base(),
+        before.block == 0 ? "there is none before it"
+                          : fmt::format("the one before it is in block {}", before.block)));
+  }
+  if (in.bytes() > INT_MAX || in.bytes() / kMaxRecordingExpansion > in.frame().size()) {
+    fail(
+        fmt::format("the recording in block {} has {} stored bytes that claim to be {}, more than "
+                    "the format allows",
+                    number, in.frame().size(), in.bytes()));
+  }
+  std::string text(in.bytes(), '\0');
+  unpack(bytes_of(in.frame()), in.base() == 0 ? ByteView() : bytes_of(before.text),
+         std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+template <typename Parsed>
+Parsed Loader::parse(const Message& message, const std::string& text) const {
   Parsed parsed;
-  if (!parsed.ParseFromString(bytes)) {
+  if (!parsed.ParseFromString(text)) {
     fail(fmt::format("the message in block {} cannot be read", message.blocks.front().sequence));
   }
   return parsed;
@@ -159,7 +193,7 @@ Parsed Loader::parse(const Message& message) const {
 trace::Blob Loader::bytes_of_reference(const proto::BytesRef& reference) {
   const auto [known, is_new] = blobs_.try_emplace(reference.id());
   trace::Blob& blob = known->second;
-  if (is_new) blob = unpack(pieces_[reference.id()], reference.bytes());
+  if (is_new) blob = unpack_pieces(pieces_[reference.id()], reference.bytes());
   if (!blob) fail(fmt::format("tensor bytes {} could not be had before", reference.id()));
   if (blob->size() != reference.bytes()) {
     fail(fmt::format("tensor bytes {} are {} long in one place and {} in another", reference.id(),
@@ -168,7 +202,7 @@ trace::Blob Loader::bytes_of_reference(const proto::BytesRef& reference) {
   return blob;
 }
 
-trace::Blob Loader::unpack(const std::vector<Piece>& pieces, std::uint64_t bytes) const {
+trace::Blob Loader::unpack_pieces(const std::vector<Piece>& pieces, std::uint64_t bytes) const {
   std::uint64_t there = 0;
   for (const Piece& piece : pieces) {
     if (piece.header.offset != there) {

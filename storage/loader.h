@@ -19,8 +19,9 @@ namespace steptape::storage {
 enum class Loss { kThrow, kSkip };
 
 /// Puts a trace together from blocks whose headers hold. `file` and `blocks` must outlive it.
-/// Memory is bounded by kMaxExpansion times the size of the file, whatever its numbers say, and no
-/// byte is unpacked twice.
+/// What it unpacks is bounded by kMaxExpansion times the size of the file, recordings by
+/// kMaxRecordingExpansion times, whatever its numbers say; no byte is unpacked twice. Of the
+/// messages of recordings it keeps the newest of each step.
 class Loader {
  public:
   /// `damaged` are the positions in `blocks` of those whose payload is wrong, in order; with
@@ -40,6 +41,11 @@ class Loader {
     std::span<const Block> blocks;
     bool is_damaged;
   };
+  /// The newest recording of a step, which the next one may be packed against.
+  struct Newest {
+    std::uint64_t block = 0;  ///< with which it begins
+    std::string text;
+  };
   struct Piece {
     Block block;
     ChunkHeader header;
@@ -53,10 +59,12 @@ class Loader {
   void go_on_with_step(const Message& message);
   void load_recording(const Message& message);
   void load_saved(const Message& message);
+  std::string text_of(const Message& message) const;
+  std::string text_of_recording(const Message& message, const Newest& before) const;
   template <typename Parsed>
-  Parsed parse(const Message& message) const;
+  Parsed parse(const Message& message, const std::string& text) const;
   trace::Blob bytes_of_reference(const proto::BytesRef& reference);
-  trace::Blob unpack(const std::vector<Piece>& pieces, std::uint64_t bytes) const;
+  trace::Blob unpack_pieces(const std::vector<Piece>& pieces, std::uint64_t bytes) const;
   template <typename Action>
   void guarded(const std::string& what, Action&& action);
 
@@ -70,6 +78,7 @@ class Loader {
   trace::KnownDigests digests_;
   std::vector<std::string> lost_;
   std::map<std::string, std::size_t, std::less<>> steps_;  ///< positions in the trace
+  std::vector<Newest> newest_;                             ///< of each step
   std::optional<std::size_t> step_;  ///< whose recordings come; none where that is not known
   bool is_step_lost_ = false;
   trace::Trace trace_;

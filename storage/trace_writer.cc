@@ -9,12 +9,19 @@
 
 #include "steptape/error.h"
 #include "storage/chunk.h"
+#include "storage/frame.h"
 
 namespace steptape::storage {
 namespace {
 
 /// How many pieces of tensor bytes are packed before they are written: bounds the memory.
 constexpr std::size_t kPiecesAtOnce = 64;
+
+/// So many recordings at most are lost with one that is damaged: the first, and each one of this
+/// number, is packed alone.
+constexpr std::uint64_t kPackedAloneEvery = 16;
+
+constexpr Packing kPacking = {3, kMaxRecordingExpansion};
 
 std::string bytes_of_message(const google::protobuf::MessageLite& message) {
   if (message.ByteSizeLong() > INT_MAX) {
@@ -45,10 +52,30 @@ void TraceWriter::step(std::string_view name, std::string_view place) {
 
 void TraceWriter::recording(const trace::Recording& recording) {
   StoredBytes::Uses uses;
-  write_message(BlockType::kRecording, encode_recording(recording, refer(uses)));
+  std::string message = bytes_of_message(encode_recording(recording, refer(uses)));
+  step_->block = write_recording(message);
+  step_->newest = std::move(message);
+  ++step_->recordings;
+  write_pending();
   if (remember_ == Remember::kAll) return;
   stored_.release(step_->uses);
   step_->uses = std::move(uses);
+}
+
+std::uint64_t TraceWriter::write_recording(const std::string& message) {
+  if (options_.compression == Compression::kZstd) {
+    const bool is_alone = step_->recordings % kPackedAloneEvery == 0;
+    const ByteView base = is_alone ? ByteView() : bytes_of(step_->newest);
+    proto::PackedRecording packed;
+    if (!is_alone) packed.set_base(step_->block);
+    packed.set_bytes(message.size());
+    packed.set_frame(pack(bytes_of(message), base, kPacking));
+    const std::string bytes = packed.SerializeAsString();
+    if (!packed.frame().empty() && bytes.size() < message.size()) {
+      return out_.message(BlockType::kPackedRecording, bytes);
+    }
+  }
+  return out_.message(BlockType::kRecording, message);
 }
 
 void TraceWriter::saved(const trace::Saved& saved) {

@@ -44,10 +44,14 @@ class TraceWriter {
     trace::Blob blob;
   };
   struct StepState {
-    StoredBytes::Uses uses;  ///< of its newest recording
+    StoredBytes::Uses uses;   ///< of its newest recording
+    std::string newest;       ///< that recording's message
+    std::uint64_t block = 0;  ///< with which it begins
+    std::uint64_t recordings = 0;
   };
 
   EncodeBytes refer(StoredBytes::Uses& uses);
+  std::uint64_t write_recording(const std::string& message);
   void write_message(BlockType type, const google::protobuf::MessageLite& message);
   void write_pending();
   void write_bytes(const Pending& bytes);

@@ -10,7 +10,8 @@ namespace steptape::storage {
 enum class Compression { kNone, kZstd };
 
 struct WriteOptions {
-  Compression compression = Compression::kZstd;  ///< of tensor bytes; structure is small as it is
+  /// Of tensor bytes, and of recordings, each against the one before it of the same step.
+  Compression compression = Compression::kZstd;
 };
 
 /// Writes `trace` to `path`: to a temporary name beside it, synced, then renamed over it, so that

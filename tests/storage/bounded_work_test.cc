@@ -3,6 +3,7 @@
 #include <map>
 
 #include "storage/chunk.h"
+#include "storage/frame.h"
 #include "tests/storage/allocations.h"
 #include "tests/storage/figures.h"
 #include "tests/storage/memory_file_system.h"
@@ -44,10 +45,14 @@ class BoundedWorkTest : public testing::Test {
   }
   /// Payloads are read for their checksums and for what they hold; `check` looks for itself before
   /// it reads, and `recover` checks before it takes what is whole.
-  void expect_bounded(const std::string& bytes) {
-    expect_bounded(bytes, "read", 2, 1, [](FileSystem& files) { read(kSamplePath, files); });
-    expect_bounded(bytes, "check", 3, 1, [](FileSystem& files) { check(kSamplePath, files); });
-    expect_bounded(bytes, "recover", 5, 2, [](FileSystem& files) {
+  void expect_bounded(const std::string& bytes) { expect_bounded(bytes, "", 1); }
+  /// `expansion`: how many times larger than the file the messages in it are.
+  void expect_bounded(const std::string& bytes, const std::string& of, std::uint64_t expansion) {
+    expect_bounded(bytes, "read" + of, 2, expansion,
+                   [](FileSystem& files) { read(kSamplePath, files); });
+    expect_bounded(bytes, "check" + of, 3, expansion,
+                   [](FileSystem& files) { check(kSamplePath, files); });
+    expect_bounded(bytes, "recover" + of, 5, 2 * expansion, [](FileSystem& files) {
       Report report;
       recover(kSamplePath, report, files);
     });
@@ -114,6 +119,29 @@ TEST_F(BoundedWorkTest, OfManyStepsThatTakeTurns) {
   }
   forge.message(BlockType::kStep, "");
   expect_bounded(forge.finish());
+}
+
+/// The densest of them, each packed as tightly as allowed, against the one before it.
+TEST_F(BoundedWorkTest, OfPackedRecordings) {
+  for (const unsigned field : {3u, 5u, 10u, 12u, 14u}) {
+    SCOPED_TRACE(field);
+    Message recording;
+    recording.number(1, 2);
+    for (std::size_t i = 0; i < kMany / 20; ++i) recording.bytes(field, "");
+    const std::string& text = recording.text();
+    Forge forge;
+    forge.message(BlockType::kHead, "");
+    forge.message(BlockType::kStep, Message().bytes(1, "train").text());
+    for (std::uint64_t block = 2; block < 30; ++block) {
+      const ByteView base = block == 2 ? ByteView() : bytes_of(text);
+      Message packed;
+      if (block > 2) packed.number(1, block - 1);
+      packed.number(2, text.size())
+          .bytes(3, pack(bytes_of(text), base, {3, kMaxRecordingExpansion}));
+      forge.message(BlockType::kPackedRecording, packed.text());
+    }
+    expect_bounded(forge.finish(), "_of_packed_recordings", kMaxRecordingExpansion);
+  }
 }
 
 TEST_F(BoundedWorkTest, OfZerosThatArePackedAsTightlyAsAllowed) {

@@ -37,7 +37,10 @@ std::string what_is_wrong(const Sample& sample, MemoryFileSystem& files) {
 std::size_t whole_parts(const std::vector<Block>& blocks, std::uint64_t length) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (!blocks[i].is(BlockType::kRecording) && !blocks[i].is(BlockType::kSavedState)) continue;
+    if (!blocks[i].is(BlockType::kRecording) && !blocks[i].is(BlockType::kPackedRecording) &&
+        !blocks[i].is(BlockType::kSavedState)) {
+      continue;
+    }
     std::size_t last = i;
     while (last + 1 < blocks.size() && blocks[last + 1].is(BlockType::kBytes)) ++last;
     count += blocks[last].end() <= length ? 1 : 0;

@@ -100,7 +100,7 @@ TEST_F(RoundTripTest, ARecordingOfManyBlocksComesBack) {
   const trace::Op op = recording.ops[0];
   for (int i = 0; i < 60'000; ++i) recording.ops.push_back(op);
   recording.scopes.emplace_back(1'500'000, 's');
-  const std::vector<Block> blocks = blocks_of(written(trace));
+  const std::vector<Block> blocks = blocks_of(written(trace, {Compression::kNone}));
   EXPECT_GE(
       std::ranges::count_if(blocks, [](const Block& b) { return b.is(BlockType::kRecording); }), 3);
   EXPECT_EQ(read(path_), trace);

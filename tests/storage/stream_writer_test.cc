@@ -63,7 +63,7 @@ TEST_F(StreamWriterTest, AStepIsNamedAnewOnlyWhereAnotherCameBetween) {
   for (const Block& block : blocks_of(files_.bytes_at(kSamplePath))) {
     if (!block.is(BlockType::kBytes)) types.push_back(block.type);
   }
-  EXPECT_THAT(types, ElementsAre(1, 2, 3, 3, 2, 3, 7, 3, 3, 7, 3, 6));
+  EXPECT_THAT(types, ElementsAre(1, 2, 8, 8, 2, 8, 7, 8, 8, 7, 8, 6));
 }
 
 TEST_F(StreamWriterTest, EqualBytesOfLaterRecordingsAreStoredOnce) {
