@@ -78,6 +78,7 @@ std::uint16_t LedgerWriter::step(std::string_view name) {
                 fmt::format("{} has {} steps, and no ledger has more", path_.string(), kMaxSteps));
   }
   const auto number = static_cast<std::uint16_t>(steps_.size());
+  last_calls_.reserve(steps_.size() + 1);  // one is never longer than the other
   steps_.emplace_back(name);
   last_calls_.push_back(0);
   attempt([&] {

@@ -36,13 +36,17 @@ Comparison compare(const std::filesystem::path& a, const std::filesystem::path& 
     }
   }
   out.diff = compare_traces(out.a, out.b, step, other_runs);
-  if (are_ledgers || (ledgers == Ledgers::kBeside && has_ledger(a) && has_ledger(b))) {
+  const bool has_a = ledgers == Ledgers::kBeside && has_ledger(a);
+  const bool has_b = ledgers == Ledgers::kBeside && has_ledger(b);
+  if (are_ledgers || (has_a && has_b)) {
     std::vector<trace::Ledger> other_ledgers;
     for (const auto& path : controls) {
       if (has_ledger(path)) other_ledgers.push_back(open_ledger(path).ledger);
     }
     out.diff.ledger =
         trace::diff(open_ledger(a).ledger, open_ledger(b).ledger, step, other_ledgers);
+  } else if (has_a || has_b) {
+    out.diff.ledger_only_in = has_a ? "a" : "b";
   }
   const bool has_steps = out.diff.ledger && !out.diff.ledger->steps.empty();
   if (!step.empty() && out.a.find_step(step) == nullptr && out.b.find_step(step) == nullptr &&

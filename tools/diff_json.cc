@@ -127,6 +127,7 @@ Json diff_json(const trace::Diff& diff, const trace::Trace& a, const trace::Trac
                {"findings", findings_json(diff.findings, policy)},
                {"steps", steps}};
   if (diff.ledger) json["ledger"] = ledger_diff_json(*diff.ledger);
+  if (!diff.ledger_only_in.empty()) json["ledger_only_in"] = diff.ledger_only_in;
   return json;
 }
 

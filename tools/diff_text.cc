@@ -215,6 +215,10 @@ class DiffText {
 
   void put_ledger() {
     if (diff_.ledger && policy_.tells(Section::kLedger)) text_ += ledger_diff_text(*diff_.ledger);
+    if (diff_.ledger_only_in.empty()) return;
+    text_ += fmt::format("{}\n  only the {} run left one: calls are not compared\n",
+                         toned(Tone::kHeading, name_of(Section::kLedger)),
+                         diff_.ledger_only_in == "a" ? "first" : "second");
   }
 
   void put_step(const trace::StepDiff& step) {

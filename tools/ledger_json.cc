@@ -66,8 +66,10 @@ Json ledger_diff_json(const trace::LedgerDiff& diff) {
   for (const trace::StepLedgerDiff& step : diff.steps) {
     Json times = Json::object();
     for (const trace::TimeDifference& time : step.times) {
-      times[std::string(name_of(time.outcome))] = {
-          {"differs", time.differs()}, {"a", times_json(time.a)}, {"b", times_json(time.b)}};
+      times[std::string(name_of(time.outcome))] = {{"comparable", time.is_comparable()},
+                                                   {"differs", time.differs()},
+                                                   {"a", times_json(time.a)},
+                                                   {"b", times_json(time.b)}};
     }
     steps.push_back({{"name", step.name},
                      {"compared", step.compared},

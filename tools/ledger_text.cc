@@ -28,6 +28,12 @@ std::string words_of(const trace::CallDifference& difference) {
                      equal.empty() ? "" : "; " + equal + " equal", difference.origin());
 }
 
+std::string words_of(const trace::TimeDifference& time) {
+  if (time.differs()) return "differs";
+  if (time.is_comparable()) return "within the noise";
+  return fmt::format("too few to compare, which takes {} each", trace::kFewestCalls);
+}
+
 }  // namespace
 
 std::string table_heading() {
@@ -82,8 +88,7 @@ std::string time_diff_text(const trace::LedgerDiff& diff) {
           "  {} {}: {} → {} µs, middle half {} to {} → {} to {}, of {} and {} calls: {}\n",
           shown(step.name), name_of(time.outcome), time.a.median, time.b.median,
           time.a.lower_quartile, time.a.upper_quartile, time.b.lower_quartile,
-          time.b.upper_quartile, time.a.calls, time.b.calls,
-          time.differs() ? "differs" : "within the noise");
+          time.b.upper_quartile, time.a.calls, time.b.calls, words_of(time));
     }
   }
   return text.empty() ? text : toned(Tone::kHeading, "time") + "\n" + text;

@@ -5,8 +5,6 @@
 namespace steptape::trace {
 namespace {
 
-constexpr std::uint64_t kFewestCalls = 8;
-
 bool is_outside(std::uint32_t median, const CallTimes& others) {
   return std::uint64_t{median} + 1 < others.lower_quartile ||
          median > std::uint64_t{others.upper_quartile} + 1;
@@ -23,9 +21,12 @@ CallTimes times_of(std::vector<std::uint32_t> microseconds) {
   return {microseconds.size(), at(25), at(50), at(75), at(95)};
 }
 
+bool are_comparable(const CallTimes& a, const CallTimes& b) noexcept {
+  return std::min(a.calls, b.calls) >= kFewestCalls;
+}
+
 bool differ(const CallTimes& a, const CallTimes& b) noexcept {
-  return std::min(a.calls, b.calls) >= kFewestCalls && is_outside(a.median, b) &&
-         is_outside(b.median, a);
+  return are_comparable(a, b) && is_outside(a.median, b) && is_outside(b.median, a);
 }
 
 }  // namespace steptape::trace

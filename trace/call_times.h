@@ -17,7 +17,11 @@ struct CallTimes {
 
 CallTimes times_of(std::vector<std::uint32_t> microseconds);
 
-/// Whether two sets of calls, of at least 8 each, are further apart than calls of one set are among
+inline constexpr std::uint64_t kFewestCalls = 8;
+
+/// Whether both sets are large enough to be compared: of at least kFewestCalls calls.
+bool are_comparable(const CallTimes& a, const CallTimes& b) noexcept;
+/// Whether two sets of calls that are comparable are further apart than calls of one set are among
 /// themselves: each median lies outside the middle half of the other's times, by more than the
 /// microsecond that they are measured to.
 bool differ(const CallTimes& a, const CallTimes& b) noexcept;

@@ -79,8 +79,10 @@ struct StepDiff {
 /// tracked tensors where ops have no digests, and numbers that formulas follow.
 struct Diff {
   Findings findings;
-  std::vector<StepDiff> steps;       ///< those that both have
+  std::vector<StepDiff> steps;  ///< those that both have
+  // Ledgers lie beside traces: whoever knows the files fills in these two.
   std::optional<LedgerDiff> ledger;  ///< where both runs left one
+  std::string_view ledger_only_in;   ///< "a" or "b" where one run alone left one
 
   std::size_t count(Section section) const noexcept;
   /// The recordings of the first call in which ops left other bits, or a buffer was entered with

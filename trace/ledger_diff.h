@@ -41,6 +41,7 @@ struct TimeDifference {
   CallOutcome outcome = CallOutcome::kEager;
   CallTimes a, b;
 
+  bool is_comparable() const noexcept { return are_comparable(a, b); }
   bool differs() const noexcept { return differ(a, b); }
 };
 

@@ -216,11 +216,12 @@ class DiffLedgersTest : public DiffTest {
   }
   /// From call `first_other` on, results are others.
   static void write_ledger(const std::filesystem::path& trace, std::string_view step,
-                           std::uint64_t first_other = 21, std::uint32_t microseconds = 100) {
+                           std::uint64_t first_other = 21, std::uint32_t microseconds = 100,
+                           std::uint64_t calls = 20) {
     const std::filesystem::path path = storage::ledger_beside(trace);
     std::filesystem::remove(path);
     storage::LedgerWriter writer(path, {});
-    for (std::uint64_t call = 1; call <= 20; ++call) {
+    for (std::uint64_t call = 1; call <= calls; ++call) {
       trace::LedgerLine line;
       line.step = writer.step(step);
       line.call = call;
@@ -273,9 +274,29 @@ TEST_F(DiffLedgersTest, TimesAreToldAndFailOnlyWhereAskedFor) {
   EXPECT_EQ(diff({"--fail-on", "time"}).exit_code, 1);
 }
 
-TEST_F(DiffLedgersTest, ALedgerBesideOneOfThemIsNotCompared) {
+TEST_F(DiffLedgersTest, ALedgerBesideOneOfThemIsToldAndNotCompared) {
   std::filesystem::remove(storage::ledger_beside(other_));
-  EXPECT_EQ(diff().out, "equal\n" + kNote);
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "equal\n\nledger\n  only the first run left one: calls are not compared\n" + kNote);
+  EXPECT_EQ(nlohmann::json::parse(diff({"--json"}).out)["ledger_only_in"], "a");
+  EXPECT_EQ(diff({"--ignore", "ledger,time"}).out, "equal\n" + kNote);
+  write_ledger(other_, "train");
+  EXPECT_FALSE(nlohmann::json::parse(diff({"--json"}).out).contains("ledger_only_in"));
+  std::filesystem::remove(storage::ledger_beside(path_));
+  EXPECT_THAT(diff().out, HasSubstr("only the second run left one"));
+  EXPECT_EQ(nlohmann::json::parse(diff({"--json"}).out)["ledger_only_in"], "b");
+}
+
+TEST_F(DiffLedgersTest, TimesOfFewCallsAreNotCompared) {
+  write_ledger(other_, "train", 21, 150, 7);
+  EXPECT_THAT(diff().out, HasSubstr("of 20 and 7 calls: too few to compare, which takes 8 each\n"));
+  const auto json = nlohmann::json::parse(diff({"--json"}).out);
+  EXPECT_EQ(json["ledger"]["steps"][0]["times"]["replayed"]["comparable"], false);
+  EXPECT_EQ(json["ledger"]["steps"][0]["times"]["replayed"]["differs"], false);
+  write_ledger(other_, "train", 21, 100, 8);
+  EXPECT_THAT(diff().out, HasSubstr("of 20 and 8 calls: within the noise\n"));
 }
 
 TEST_F(DiffLedgersTest, ADamagedLedgerIsTrouble) {
