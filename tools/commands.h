@@ -18,5 +18,6 @@ void add_export(CLI::App& app, int& exit_code);
 void add_extract(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);
 void add_manual(CLI::App& app, int& exit_code);
+void add_merge(CLI::App& app, int& exit_code);
 
 }  // namespace steptape::tools

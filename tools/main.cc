@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   add_ledger(app, exit_code);
   add_export(app, exit_code);
   add_extract(app, exit_code);
+  add_merge(app, exit_code);
   add_completions(app, exit_code);
   add_manual(app, exit_code);
   describe_torch_commands(app);
