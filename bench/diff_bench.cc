@@ -1,10 +1,13 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
+#include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"
+#include "trace/numeric_differences.h"
 #include "trace/stream_diff.h"
 
-/// How long it takes to diff two long op streams, and how much memory the process took at most.
+/// How long it takes to diff two long op streams and what their ops left, and how much memory the
+/// process took at most.
 namespace {
 
 using namespace steptape;
@@ -17,14 +20,18 @@ trace::Recording long_recording(std::int64_t ops, std::int64_t batch) {
       {.seed = 1, .modules = modules, .ops_a_module = kOpsOfModule, .batch = batch});
 }
 
-void diff(benchmark::State& state, const trace::Recording& a, const trace::Recording& b) {
-  std::size_t cost = 0;
-  for (auto _ : state) cost = trace::diff(trace::OpStream(a), trace::OpStream(b)).cost();
+void count(benchmark::State& state, const trace::Recording& a) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   state.counters["ops"] = static_cast<double>(a.ops.size());
-  state.counters["edits"] = static_cast<double>(cost);
   state.counters["peak_MiB"] = static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void diff(benchmark::State& state, const trace::Recording& a, const trace::Recording& b) {
+  std::size_t cost = 0;
+  for (auto _ : state) cost = trace::diff(trace::OpStream(a), trace::OpStream(b)).cost();
+  count(state, a);
+  state.counters["edits"] = static_cast<double>(cost);
 }
 
 void equal_streams(benchmark::State& state) {
@@ -53,10 +60,31 @@ void no_modules(benchmark::State& state) {
   diff(state, a, b);
 }
 
+/// Pairs the ops, and finds those that left other bits: all, as every buffer was entered with
+/// others.
+void other_bits(benchmark::State& state) {
+  trace::Recording a = long_recording(state.range(0), 32);
+  trace::Recording b = a;
+  test::run_fake(a);
+  test::FakeRun other;
+  for (const trace::Buffer& buffer : b.buffers) other.entered[buffer.path] = 1;
+  test::run_fake(b, other);
+  std::size_t differing = 0;
+  for (auto _ : state) {
+    const trace::OpStream stream_a(a);
+    const trace::OpStream stream_b(b);
+    const trace::StreamDiff found = trace::diff(stream_a, stream_b);
+    differing = trace::numeric_differences(stream_a, stream_b, found.alignment).count();
+  }
+  count(state, a);
+  state.counters["differing"] = static_cast<double>(differing);
+}
+
 BENCHMARK(equal_streams)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(some_edits)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(another_batch)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(no_modules)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(other_bits)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
