@@ -6,10 +6,10 @@
 #include <array>
 
 #include "perfetto.pb.h"
-#include "tools/lifetimes.h"
 #include "tools/module_tree.h"
 #include "tools/output.h"
 #include "tools/step_part.h"
+#include "trace/lifetimes.h"
 #include "trace/op_stream.h"
 #include "trace/path.h"
 
@@ -29,7 +29,7 @@ std::uint64_t start_of(std::size_t op) { return op * kNanosecondsAnOp; }
 /// one for the end of the step.
 std::vector<std::int64_t> growth_of_temporaries(const trace::Recording& recording) {
   std::vector<std::int64_t> growth(recording.ops.size() + 1);
-  const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
+  const std::vector<trace::Lifetime> lifetimes = lifetimes_of(recording);
   for (std::size_t b = 0; b < lifetimes.size(); ++b) {
     const trace::Buffer& buffer = recording.buffers[b];
     if (buffer.role != trace::Role::kTemporary || lifetimes[b].first == trace::kNone) continue;
