@@ -57,7 +57,7 @@ Sample streamed() {
   const std::vector<Added> added = additions(8);
   StreamWriter writer(kSamplePath, head_of_stream(), {}, files);
   add(writer, added);
-  writer.finish();
+  EXPECT_TRUE(writer.finish() && writer.lost() == 0);
   return {"stream", trace_of(added), files.bytes_at(kSamplePath)};
 }
 

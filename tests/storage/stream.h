@@ -33,6 +33,10 @@ inline Added addition(std::uint64_t call) {
   Added added{is_train ? "train" : "eval", is_train ? train : numbers};
   copy_contents(added.recording);
   added.recording.call = call;
+  added.recording.op_digests.clear();
+  for (std::uint64_t op = 0; call % 2 == 0 && op < added.recording.ops.size(); ++op) {
+    added.recording.op_digests.push_back({call * 0x9e3779b97f4a7c15, op});
+  }
   if (call % 4 == 0) added.recording.scopes.push_back("call " + std::to_string(call));
   return added;
 }
