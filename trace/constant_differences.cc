@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
 #include <unordered_set>
 
 namespace steptape::trace {
@@ -22,23 +23,36 @@ class Comparison {
       : a_(a), b_(b), alignment_(alignment) {}
 
   std::vector<Finding> take() {
-    for (Index op = 0; op < a_.recording().ops.size(); ++op) {
-      for (const Value& input : a_.recording().ops[op].inputs) {
-        for_each_tensor(input, [&](TensorId id) {
-          if (id != kNoTensor) compare(op, a_.recording().tensors[id]);
-        });
-      }
-    }
+    std::unordered_map<BufferId, const Tensor*> read_by_b;
+    for_each_read(b_,
+                  [&](Index, const Tensor& tensor) { read_by_b.emplace(tensor.buffer, &tensor); });
+    for_each_read(a_, [&](Index reader, const Tensor& tensor) {
+      if (!seen_.insert(tensor.buffer).second) return;
+      const auto other = read_by_b.find(alignment_.buffers.partner_of_a(tensor.buffer));
+      if (other != read_by_b.end()) compare(reader, tensor, *other->second);
+    });
     return std::move(findings_);
   }
 
  private:
-  void compare(Index reader, const Tensor& tensor) {
-    if (!seen_.insert(tensor.buffer).second) return;
+  /// `visit(op, tensor)` for each tensor that an op is given.
+  template <typename Visit>
+  static void for_each_read(const OpStream& stream, Visit&& visit) {
+    const Recording& recording = stream.recording();
+    for (Index op = 0; op < recording.ops.size(); ++op) {
+      for (const Value& input : recording.ops[op].inputs) {
+        for_each_tensor(input, [&](TensorId id) {
+          if (id != kNoTensor) visit(op, recording.tensors[id]);
+        });
+      }
+    }
+  }
+
+  /// Numbers that the host made are told with the ops.
+  void compare(Index reader, const Tensor& tensor, const Tensor& other) {
+    if (!a_.number_of(tensor).empty() || !b_.number_of(other).empty()) return;
     const Buffer& x = a_.recording().buffers[tensor.buffer];
-    const BufferId other = alignment_.buffers.partner_of_a(tensor.buffer);
-    if (other == kNone || !a_.number_of(tensor).empty()) return;
-    const Buffer& y = b_.recording().buffers[other];
+    const Buffer& y = b_.recording().buffers[other.buffer];
     if (x.role != Role::kConstant && y.role != Role::kConstant) return;
     std::string words_x = words_of(x);
     std::string words_y = words_of(y);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "trace/path.h"
 #include "trace/sequence.h"
@@ -29,13 +32,26 @@ std::vector<Property> properties_of(const Recording& recording) {
   return properties;
 }
 
-/// "model.fc1@2" for each call, in order.
-std::vector<std::string> calls_of(const Recording& recording) {
+/// What a file calls modules need be no paths, and several may have one name.
+struct Call {
+  std::string path;     ///< "model.fc1@2"
+  std::size_t nth = 0;  ///< of the calls of that path
+  std::string module;   ///< "model.fc1"
+
+  auto key() const { return std::pair(path, nth); }
+};
+
+/// In their order.
+std::vector<Call> calls_of(const Recording& recording) {
   std::vector<ModuleAccess> accesses = recording.module_access;
   std::ranges::stable_sort(accesses, {}, &ModuleAccess::first_op);
-  std::vector<std::string> calls;
+  std::vector<Call> calls;
+  std::unordered_map<std::string, std::size_t> seen;
   for (const ModuleAccess& access : accesses) {
-    calls.push_back(call_path(recording.modules[access.module].path, access.call));
+    const std::string& module = recording.modules[access.module].path;
+    std::string path = call_path(module, access.call);
+    const std::size_t nth = seen[path]++;
+    calls.push_back({std::move(path), nth, module});
   }
   return calls;
 }
@@ -43,56 +59,48 @@ std::vector<std::string> calls_of(const Recording& recording) {
 class CallComparison {
  public:
   CallComparison(const Recording& a, const Recording& b) : a_(calls_of(a)), b_(calls_of(b)) {
-    for (Index i = 0; i < b_.size(); ++i) at_b_.emplace(b_[i], i);
-    for (Index i = 0; i < a_.size(); ++i) at_a_.emplace(a_[i], i);
-    for (const Module& module : a.modules) in_a_.emplace(module.path, true);
-    for (const Module& module : b.modules) in_b_.emplace(module.path, true);
+    for (Index i = 0; i < b_.size(); ++i) at_b_.emplace(b_[i].key(), i);
+    for (Index i = 0; i < a_.size(); ++i) at_a_.emplace(a_[i].key(), i);
+    for (const Module& module : a.modules) in_a_.insert(module.path);
+    for (const Module& module : b.modules) in_b_.insert(module.path);
   }
 
   void add_to(std::vector<Finding>& findings) const {
     std::vector<Index> both, order;
     for (Index i = 0; i < a_.size(); ++i) {
-      const auto found = at_b_.find(a_[i]);
+      const auto found = at_b_.find(a_[i].key());
       if (found != at_b_.end()) {
         both.push_back(i);
         order.push_back(found->second);
-      } else if (has_module(in_b_, a_[i])) {
-        findings.push_back({"call " + a_[i], place_of(a_, i), "absent"});
+      } else if (in_b_.contains(a_[i].module)) {  // else it is told with its module
+        findings.push_back({"call " + a_[i].path, place_of(a_, i), "absent"});
       }
     }
     for (Index i = 0; i < b_.size(); ++i) {
-      if (at_a_.contains(b_[i]) || !has_module(in_a_, b_[i])) continue;
-      findings.push_back({"call " + b_[i], "absent", place_of(b_, i)});
+      if (at_a_.contains(b_[i].key()) || !in_a_.contains(b_[i].module)) continue;
+      findings.push_back({"call " + b_[i].path, "absent", place_of(b_, i)});
     }
     add_moved(findings, both, order);
   }
 
  private:
-  using Modules = std::unordered_map<std::string, bool>;
-
-  /// Calls of a module that one side lacks are told with it.
-  static bool has_module(const Modules& modules, const std::string& call) {
-    Path path = parse_path(call);
-    path.call = 1;
-    return modules.contains(text_of(path));
-  }
-
   void add_moved(std::vector<Finding>& findings, const std::vector<Index>& both,
                  const std::vector<Index>& order) const {
     const std::vector<Index> kept = longest_increasing(order);
     for (Index i = 0; i < both.size(); ++i) {
       if (std::ranges::binary_search(kept, i)) continue;
-      findings.push_back({"call " + a_[both[i]], place_of(a_, both[i]), place_of(b_, order[i])});
+      findings.push_back(
+          {"call " + a_[both[i]].path, place_of(a_, both[i]), place_of(b_, order[i])});
     }
   }
 
-  static std::string place_of(const std::vector<std::string>& calls, Index position) {
-    return position == 0 ? "the first" : "behind " + calls[position - 1];
+  static std::string place_of(const std::vector<Call>& calls, Index position) {
+    return position == 0 ? "the first" : "behind " + calls[position - 1].path;
   }
 
-  std::vector<std::string> a_, b_;
-  std::unordered_map<std::string, Index> at_a_, at_b_;
-  Modules in_a_, in_b_;
+  std::vector<Call> a_, b_;
+  std::map<std::pair<std::string, std::size_t>, Index> at_a_, at_b_;
+  std::unordered_set<std::string> in_a_, in_b_;
 };
 
 }  // namespace

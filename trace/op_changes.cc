@@ -152,18 +152,26 @@ class Comparison {
   }
 
   void compare_writes() {
-    const auto same = [this](TensorId x, TensorId y) {
+    const auto same_memory = [this](TensorId x, TensorId y) {
       return is_same_buffer(a_.recording().tensors[x].buffer, b_.recording().tensors[y].buffer);
     };
-    if (std::ranges::equal(op_a_.unannotated_writes, op_b_.unannotated_writes, same)) return;
-    changes_.push_back({OpAspect::kWrites, "writes", writes_of(a_, x_), writes_of(b_, y_)});
+    const bool is_other_memory =
+        !std::ranges::equal(op_a_.unannotated_writes, op_b_.unannotated_writes, same_memory);
+    const auto words_of = [is_other_memory](const OpStream& stream, Index op, TensorId id) {
+      return is_other_memory ? stream.origin_of(stream.recording().tensors[id].buffer, op)
+                             : stream.words_of(id);
+    };
+    std::string before = writes_of(a_, x_, words_of);
+    std::string now = writes_of(b_, y_, words_of);
+    if (!is_other_memory && before == now) return;
+    changes_.push_back({OpAspect::kWrites, "writes", std::move(before), std::move(now)});
   }
 
-  static std::string writes_of(const OpStream& stream, Index op) {
+  template <typename Words>
+  static std::string writes_of(const OpStream& stream, Index op, const Words& words_of) {
     std::string text;
     for (const TensorId id : stream.recording().ops[op].unannotated_writes) {
-      text +=
-          (text.empty() ? "" : ", ") + stream.origin_of(stream.recording().tensors[id].buffer, op);
+      text += (text.empty() ? "" : ", ") + words_of(stream, op, id);
     }
     return text.empty() ? "nothing else" : text;
   }

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "replayer/passes/passes.h"
+#include "steptape/error.h"
 
 namespace steptape::replayer {
 namespace {
@@ -43,6 +44,21 @@ std::uint64_t most_alive(const Program& program, const std::vector<trace::Buffer
   return static_cast<std::uint64_t>(most);
 }
 
+/// A trace may tell of buffers of any size; without this their sum would begin anew at 0, and
+/// buffers that are alive together would share memory.
+void require_addressable(const Program& program, const std::vector<trace::BufferId>& buffers) {
+  constexpr auto kMost = static_cast<std::uint64_t>(INT64_MAX) / kAlignment * kAlignment;
+  std::uint64_t left = kMost;
+  for (const trace::BufferId id : buffers) {
+    const std::uint64_t bytes = rounded(program.recording->buffers[id].bytes);
+    if (bytes > left) {
+      throw Error(ErrorCode::kUnsupported,
+                  "the temporaries of the step take more bytes than can be addressed");
+    }
+    left -= bytes;
+  }
+}
+
 }  // namespace
 
 void plan_memory(Program& program, Sharing sharing) {
@@ -50,6 +66,7 @@ void plan_memory(Program& program, Sharing sharing) {
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
     if (program.buffers[id].placement == Placement::kArena) order.push_back(id);
   }
+  require_addressable(program, order);
   program.max_live_bytes = most_alive(program, order);
   program.arena_bytes = program.temporary_bytes = 0;
   const auto bytes_of = [&](trace::BufferId id) {

@@ -23,7 +23,8 @@ void use_out_variants(Program& program);
 /// Gives each arena buffer its offset: largest first, at the lowest place that no buffer alive at
 /// the same time takes (greedy by size; Pisarchyk and Lee, "Efficient Memory Management for Deep
 /// Neural Net Inference", 2020). Offsets are multiples of 64, the remainder that LibTorch's
-/// allocator gives. Without sharing, each buffer gets bytes of its own.
+/// allocator gives. Without sharing, each buffer gets bytes of its own. Throws Error (unsupported)
+/// where they cannot all be addressed.
 enum class Sharing { kNone, kByLifetime };
 void plan_memory(Program& program, Sharing sharing);
 

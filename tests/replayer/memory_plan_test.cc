@@ -4,6 +4,7 @@
 #include <random>
 
 #include "replayer/passes/passes.h"
+#include "steptape/error.h"
 
 namespace steptape::tests {
 namespace {
@@ -61,6 +62,16 @@ TEST(MemoryPlanTest, WithoutSharingEachBufferHasItsOwn) {
   Program program = program_of({{0, 1, 100}, {2, 3, 100}});
   plan_memory(program, replayer::Sharing::kNone);
   EXPECT_EQ(program.arena_bytes, 256U);
+}
+
+TEST(MemoryPlanTest, BuffersThatCannotBeAddressedTogetherAreRefused) {
+  Program program = program_of({{0, 1, INT64_MAX}, {0, 1, INT64_MAX}, {0, 1, 128}});
+  try {
+    plan_memory(program, replayer::Sharing::kByLifetime);
+    FAIL() << "they were planned";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
 }
 
 TEST(MemoryPlanTest, RandomLifetimesNeverOverlapAndStayAligned) {

@@ -232,5 +232,16 @@ TEST(DiffOfTracesTest, SectionsHaveNames) {
   for (const Section section : sections()) EXPECT_EQ(section_of(name_of(section)), section);
 }
 
+TEST(DiffOfTracesTest, ModulesMayHaveNamesThatAreNoPaths) {
+  Trace a = test::train_trace();
+  a.steps[0].recordings[0].modules[1].path = "model.[";
+  Trace b = a;
+  b.steps[0].recordings[0].module_access.pop_back();
+  const std::vector<Finding> found =
+      diff(a, b).steps[0].recordings[0].findings.of(Section::kModules);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].text(), "call model.[@2: behind model.[ → absent");
+}
+
 }  // namespace
 }  // namespace steptape::trace

@@ -306,5 +306,17 @@ TEST(EditScriptTest, DoesNotApplyToAnotherStream) {
   EXPECT_THROW(apply_script(script, {}), Error);
 }
 
+TEST(StreamDiffTest, AnotherViewThatAnOpWritesIsAChange) {
+  Recording b = test::train_recording();
+  Op& op = b.ops[3];
+  const TensorId view = test::copy_tensor(b, op.unannotated_writes.at(0));
+  b.tensors[view].conj = true;
+  op.unannotated_writes[0] = view;
+  const Compared found(test::train_recording(), b);
+  EXPECT_THAT(found.edits(), ElementsAre("change writes"));
+  EXPECT_EQ(found.found.edits[0].changes[0].found,
+            "optimizer.state[model.fc1.weight].momentum_buffer float32 [2, 2] conj");
+}
+
 }  // namespace
 }  // namespace steptape::trace
