@@ -7,10 +7,12 @@ BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 TRACE ?= out/digits.tape
 SOAK_KILLS ?= 10000
 SOAK_DRAWS ?= 10000
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python soak bench format lint asan tsan man install clean
+.PHONY: help setup configure build demo test test-python soak fuzz-build fuzz fuzz-corpus bench format lint asan tsan man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +51,18 @@ soak: configure ## break trace files many times more often than `make test` does
 	@cmake --build $(BUILD) -j $(JOBS) --target storage_test
 	@echo "soak: $(SOAK_KILLS) kills, $(SOAK_DRAWS) losses of power at each call"
 	@STEPTAPE_KILLS=$(SOAK_KILLS) STEPTAPE_DRAWS=$(SOAK_DRAWS) $(BUILD)/tests/storage/storage_test --gtest_brief=1
+
+fuzz-build:
+	@scripts/setup.sh clang libclang-rt-dev
+	@$(MAKE) --no-print-directory configure PRESET=fuzz
+	@echo "build: the fuzz targets, in build-fuzz/"
+	@cmake --build build-fuzz -j $(JOBS) --target write_seeds $(addprefix fuzz_,$(FUZZ_TARGETS))
+
+fuzz: fuzz-build ## let libFuzzer drive each fuzz target for FUZZ_SECONDS
+	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+fuzz-corpus: fuzz-build ## put what fuzzing found, minimised, into tests/fuzz/corpus
+	@scripts/fuzz.sh build-fuzz --minimise $(FUZZ_TARGETS)
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"

@@ -17,10 +17,13 @@ endfunction()
 # Warnings and sanitizers of our own code; consumers do not get them.
 add_library(steptape_options INTERFACE)
 # -Wrestrict: g++ 12 sees overlaps in std::string that are not there (GCC bug 105651)
-target_compile_options(steptape_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-restrict)
+target_compile_options(steptape_options INTERFACE -Wall -Wextra -Wpedantic -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(STEPTAPE_SANITIZE)
   # with a sanitizer's checks in between g++ 12 takes what std::optional and std::regex guard for uninitialized
   target_compile_options(steptape_options INTERFACE -fsanitize=${STEPTAPE_SANITIZE} -fno-omit-frame-pointer -g1
-                                                    -Wno-maybe-uninitialized)
+                                                    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(steptape_options INTERFACE -fsanitize=${STEPTAPE_SANITIZE})
+endif()
+if(STEPTAPE_FUZZ)
+  target_compile_options(steptape_options INTERFACE -fno-sanitize-recover=all)
 endif()

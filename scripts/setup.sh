@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what a build needs and is missing: Debian packages, then LibTorch.
+# setup.sh [PACKAGE ...]: installs what a build needs and is missing: Debian packages, those named
+# too, then LibTorch.
 #
 # LibTorch is taken, in this order, from
 #   1. $STEPTAPE_TORCH, a folder with include/ and lib/ (the `torch` folder of a wheel, or an unpacked LibTorch);
@@ -13,7 +14,7 @@ cd "$(dirname "$0")/.."
 torch_version=2.11.0
 packages=(g++ cmake ninja-build ccache pkg-config python3-dev python3-venv libtbb-dev libprotobuf-dev
           protobuf-compiler libzstd-dev libxxhash-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-          libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy)
+          libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy "$@")
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 

@@ -69,8 +69,10 @@ Calls calls_of(const Ledger& ledger, std::string_view step) {
   }
   std::ranges::reverse(calls);
   std::ranges::stable_sort(calls, {}, &LedgerLine::call);
-  const auto [first, last] = std::ranges::unique(calls, {}, &LedgerLine::call);
-  calls.erase(first, last);
+  const auto is_one_call = [](const LedgerLine* a, const LedgerLine* b) {
+    return a->call == b->call;
+  };
+  calls.erase(std::unique(calls.begin(), calls.end(), is_one_call), calls.end());
   return calls;
 }
 
