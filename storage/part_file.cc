@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMaxAttempts = 10'000;
 
-[[noreturn]] void refuse(std::string message) {
-  throw Error(ErrorCode::kFailedPrecondition, std::move(message));
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorCode::kFailedPrecondition, message);
 }
 
 std::filesystem::path beside(const std::filesystem::path& path) {
