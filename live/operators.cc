@@ -29,32 +29,6 @@ bool is_tensor_type(const c10::Type& type) {
   }
 }
 
-bool has_trace_value(const c10::Type& type) {
-  switch (type.kind()) {
-    case c10::TypeKind::OptionalType:
-      return has_trace_value(*type.expectRef<c10::OptionalType>().getElementType());
-    case c10::TypeKind::ListType:
-      return has_trace_value(*type.expectRef<c10::ListType>().getElementType());
-    case c10::TypeKind::TensorType:
-    case c10::TypeKind::NumberType:
-    case c10::TypeKind::IntType:
-    case c10::TypeKind::SymIntType:
-    case c10::TypeKind::FloatType:
-    case c10::TypeKind::SymFloatType:
-    case c10::TypeKind::BoolType:
-    case c10::TypeKind::SymBoolType:
-    case c10::TypeKind::StringType:
-    case c10::TypeKind::DeviceObjType:
-    case c10::TypeKind::GeneratorType:
-    case c10::TypeKind::ScalarTypeType:
-    case c10::TypeKind::LayoutType:
-    case c10::TypeKind::MemoryFormatType:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_annotated_write(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
@@ -114,15 +88,6 @@ bool may_throw_on_data(const c10::OperatorHandle& op, const Effects& effects) {
          find_exception(schema.name(), ExceptionKind::kNeverThrows) == nullptr;
 }
 
-bool is_replayable(const c10::FunctionSchema& schema) {
-  const auto plain = [](const c10::Argument& a) { return has_trace_value(*a.type()); };
-  return schema.name().starts_with("aten::") && !schema.is_vararg() && !schema.is_varret() &&
-         std::ranges::all_of(schema.arguments(), plain) &&
-         std::ranges::all_of(schema.returns(), plain) &&
-         find_exception(schema.name(), ExceptionKind::kChangesStorage) == nullptr &&
-         find_exception(schema.name(), ExceptionKind::kSideEffect) == nullptr;
-}
-
 Effects derive(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   const auto listed = [&](ExceptionKind kind) {
@@ -141,7 +106,7 @@ Effects derive(const c10::OperatorHandle& op) {
   effects.is_dynamic_shape =
       op.hasTag(at::Tag::dynamic_output_shape) || listed(ExceptionKind::kDynamicShape);
   effects.may_throw_on_data = may_throw_on_data(op, effects);
-  effects.is_replayable = is_replayable(schema);
+  effects.reach = reach_of(schema);
   return effects;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "live/reach.h"
 #include "trace/model.h"
 
 /// What is known about an operator, in this order of trust: its schema's aliasing, its `at::Tag`s,
@@ -38,7 +39,8 @@ struct Effects {
       false;  ///< the shape of a result may depend on bytes: tag dynamic_output_shape
   bool may_throw_on_data =
       true;  ///< may raise depending on the bytes it reads; false for pointwise arithmetic
-  bool is_replayable = false;  ///< a plan may call it: of aten, with arguments a trace can hold
+  Reach reach = Reach::kOtherLibrary;
+  bool is_replayable() const { return reach == Reach::kComputes; }  ///< a plan may call it
 };
 
 const Effects& effects_of(const c10::OperatorHandle& op);

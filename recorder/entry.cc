@@ -2,9 +2,11 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <span>
 #include <unordered_set>
 
 #include "live/ambient.h"
+#include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/input_range.h"
 #include "recorder/ledger.h"
@@ -134,6 +136,14 @@ void write_ambient(Ledger& ledger) {
   refuse(at::tracer::impl::is_dispatch_enabled(), "a tracer");
 }
 
+/// What a buffer holds; none where it is not on the CPU.
+std::optional<std::span<const std::byte>> bytes_of(const Ledger& ledger, trace::BufferId id) {
+  const LiveBuffer& live = ledger.sightings.buffers.live(id);
+  if (live.storage->device_type() != c10::DeviceType::CPU) return std::nullopt;
+  const auto* first = static_cast<const std::byte*>(live.storage->data()) + live.first_byte;
+  return std::span(first, ledger.recording.buffers[id].bytes);
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> version_of(const at::Tensor& tensor) {
@@ -156,11 +166,25 @@ void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
 void write_entry_digests(Ledger& ledger) {
   auto& buffers = ledger.sightings.buffers;
   for (trace::BufferId id = 0; id < buffers.size(); ++id) {
-    const LiveBuffer& live = buffers.live(id);
-    trace::Buffer& description = buffers.description(id);
-    if (live.storage->device_type() != c10::DeviceType::CPU) continue;
-    const auto* bytes = static_cast<const std::byte*>(live.storage->data());
-    description.digest = trace::digest_of({bytes + live.first_byte, description.bytes});
+    if (const auto bytes = bytes_of(ledger, id)) {
+      buffers.description(id).digest = trace::digest_of(*bytes);
+    }
+  }
+  for (const auto& [path, generator] : ledger.objects.generators()) {
+    const at::Tensor state = live::state_of(generator);
+    ledger.recording.generators.push_back({path, live::digest_of(state), nullptr});
+  }
+}
+
+void copy_entry(const Ledger& ledger, std::vector<trace::Blob>& found,
+                std::vector<trace::Blob>& generators) {
+  for (trace::BufferId id = 0; id < ledger.sightings.buffers.size(); ++id) {
+    const auto bytes = bytes_of(ledger, id);
+    found.push_back(bytes ? trace::make_blob(bytes->data(), bytes->size()) : nullptr);
+  }
+  for (const auto& [path, generator] : ledger.objects.generators()) {
+    const at::Tensor state = live::state_of(generator);
+    generators.push_back(trace::make_blob(state.const_data_ptr(), state.nbytes()));
   }
 }
 

@@ -1,23 +1,22 @@
 #include "recorder/generators.h"
 
 #include <algorithm>
-#include <mutex>
 
+#include "live/generator_state.h"
 #include "live/tensors.h"
 
 namespace steptape::recorder {
 namespace {
 
-trace::Digest state_of(at::Generator& generator) {
-  std::lock_guard lock(generator.mutex());
-  return live::digest_of(generator.get_state());
+trace::Digest digest_of_state(const at::Generator& generator) {
+  return live::digest_of(live::state_of(generator));
 }
 
 }  // namespace
 
 GeneratorWatch::GeneratorWatch(const live::Objects& objects) {
   for (auto& [path, generator] : objects.generators()) {
-    const trace::Digest state = state_of(generator);
+    const trace::Digest state = digest_of_state(generator);
     watched_.push_back({path, generator, state, {{state, trace::kNone}}});
   }
 }
@@ -38,7 +37,7 @@ std::optional<trace::Seek> GeneratorWatch::before_draw(const std::string& path, 
 void GeneratorWatch::after_draw(const std::string& path, trace::Index op) {
   Watched* watched = find(path);
   if (watched == nullptr) return;
-  watched->state = state_of(watched->generator);
+  watched->state = digest_of_state(watched->generator);
   watched->earlier.emplace_back(watched->state, op);
 }
 
@@ -58,7 +57,7 @@ GeneratorWatch::Watched* GeneratorWatch::find(const std::string& path) {
 }
 
 std::optional<trace::Seek> GeneratorWatch::compare(Watched& watched, trace::Index op) {
-  const trace::Digest state = state_of(watched.generator);
+  const trace::Digest state = digest_of_state(watched.generator);
   if (state == watched.state) return std::nullopt;
   watched.state = state;
   trace::Seek seek{op, watched.path, state, false, trace::kNone};

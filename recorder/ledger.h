@@ -55,8 +55,11 @@ struct Ledger {
 /// Inputs, then tracked objects, then what is around the step.
 void write_entry(Ledger& ledger, const std::vector<Argument>& arguments);
 
-/// Of all bytes of all buffers that the step finds; those that are not on the CPU have none.
+/// Of all bytes of all buffers that the step finds, those on the CPU, and of generators.
 void write_entry_digests(Ledger& ledger);
+/// The bytes themselves, by buffer and by position in Recording::generators.
+void copy_entry(const Ledger& ledger, std::vector<trace::Blob>& found,
+                std::vector<trace::Blob>& generators);
 
 /// Roles, gradients, results, and what the step left behind.
 void write_exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded);

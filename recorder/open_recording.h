@@ -13,7 +13,7 @@ class OpenRecording {
  public:
   /// As `record`. `objects` and `interceptor` must outlive this.
   OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
-                Interceptor& interceptor, Digests digests = Digests::kOfConstants);
+                Interceptor& interceptor, Depth depth = Depth::kPlain);
   ~OpenRecording();
   OpenRecording(const OpenRecording&) = delete;
   OpenRecording& operator=(const OpenRecording&) = delete;
@@ -25,6 +25,8 @@ class OpenRecording {
   struct Listening;
 
   std::vector<Argument> arguments_;
+  std::vector<trace::Blob> found_;
+  std::vector<trace::Blob> generators_found_;
   std::shared_ptr<class Tape> tape_;
   std::unique_ptr<Listening> listening_;
 };

@@ -31,17 +31,18 @@ struct OpenRecording::Listening {
 };
 
 OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
-                             Interceptor& interceptor, Digests digests)
+                             Interceptor& interceptor, Depth depth)
     : arguments_(std::move(arguments)) {
   if (is_recording()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "a recording is active in this thread: a step cannot be recorded inside another");
   }
   objects.check_alive();
-  tape_ = std::make_shared<Tape>(objects, digests);
+  tape_ = std::make_shared<Tape>(objects, depth);
   tape_->guarded([&] {
     write_entry(tape_->ledger(), arguments_);
-    if (digests == Digests::kOfEachOp) write_entry_digests(tape_->ledger());
+    if (depth >= Depth::kDigests) write_entry_digests(tape_->ledger());
+    if (depth >= Depth::kBytes) copy_entry(tape_->ledger(), found_, generators_found_);
   });
   listening_ = std::make_unique<Listening>(tape_, interceptor);
 }
@@ -55,6 +56,8 @@ OpenRecording::~OpenRecording() {
 Recorded OpenRecording::close(Returned returned) {
   Recorded recorded;
   recorded.results = std::move(returned.results);
+  recorded.found = std::move(found_);
+  recorded.generators_found = std::move(generators_found_);
   tape_->guarded([&] { write_returned(tape_->ledger().recording, returned); });
   listening_.reset();
   tape_->guarded([&] { write_exit(tape_->ledger(), arguments_, recorded); });
@@ -70,8 +73,8 @@ Recorded OpenRecording::close(Returned returned) {
 bool is_recording() noexcept { return active_listener() != nullptr; }
 
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor, Digests digests) {
-  OpenRecording recording(arguments, objects, interceptor, digests);
+                const live::Objects& objects, Interceptor& interceptor, Depth depth) {
+  OpenRecording recording(arguments, objects, interceptor, depth);
   return recording.close(step());
 }
 

@@ -53,14 +53,22 @@ struct Recorded {
   Notes notes;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;
+  /// Depth::kBytes: of each buffer that the step found, by its id, and of each of
+  /// Recording::generators. Null for what is not on the CPU.
+  std::vector<trace::Blob> found = {};
+  std::vector<trace::Blob> generators_found = {};
 };
 
-/// Of what a recording holds digests.
-enum class Digests {
-  /// Of buffers that nobody tracked: what two recordings of one process are compared by.
-  kOfConstants,
-  /// And of all that the step finds and that each op leaves: what two runs are compared by.
-  kOfEachOp,
+/// What is looked at besides what plans are made from.
+enum class Depth {
+  /// Nothing: digests are taken of buffers that nobody tracked, by which two recordings of one
+  /// process are compared.
+  kPlain,
+  /// And digests of all that the step finds and that each op leaves, by which two runs are
+  /// compared.
+  kDigests,
+  /// And the bytes of all that the step finds, from which it can be done again.
+  kBytes,
 };
 
 /// Runs `step` once, eagerly, and writes down what it did. The step's results are those of the
@@ -69,7 +77,7 @@ enum class Digests {
 /// thread as it was before. Must not be called while another recording is active in this thread.
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
                 const live::Objects& objects, Interceptor& interceptor,
-                Digests digests = Digests::kOfConstants);
+                Depth depth = Depth::kPlain);
 
 /// Whether ops of this thread are being recorded.
 bool is_recording() noexcept;

@@ -31,8 +31,8 @@ bool is_opaque(const trace::Value& value) {
 
 }  // namespace
 
-Tape::Tape(const live::Objects& objects, Digests digests)
-    : digests_(digests),
+Tape::Tape(const live::Objects& objects, Depth depth)
+    : depth_(depth),
       ledger_(objects),
       first_sequence_(at::sequence_number::peek()),
       next_sequence_(first_sequence_),
@@ -104,7 +104,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
   // comes when the op ends.
   ledger_.recording.ops.emplace_back().op = running.op.op;
-  if (digests_ == Digests::kOfEachOp) {
+  if (depth_ >= Depth::kDigests) {
     ledger_.recording.op_digests.emplace_back();
     running.written = live::written_tensors(op, arguments);
   }
@@ -118,7 +118,7 @@ void Tape::after(Arguments outputs, Running& running) {
   note_writes(running);
   note_read(running);
   if (running.generator) ledger_.generators.after_draw(*running.generator, running.index);
-  if (digests_ == Digests::kOfEachOp) {
+  if (depth_ >= Depth::kDigests) {
     ledger_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
   }
   ledger_.recording.ops[running.index] = std::move(running.op);
@@ -224,10 +224,12 @@ void Tape::check_modes() {
 
 void Tape::check_operator(const Running& running) {
   const live::Effects& effects = *running.known->effects;
-  if (!effects.is_replayable || std::ranges::any_of(running.op.inputs, is_opaque)) {
-    ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
-                         "a plan cannot call `" + running.known->name + "`");
-  }
+  const bool has_opaque = std::ranges::any_of(running.op.inputs, is_opaque);
+  if (effects.is_replayable() && !has_opaque) return;
+  const live::Reach reach = has_opaque ? live::Reach::kOtherValues : effects.reach;
+  ledger_.refusals.add(
+      RefusalCode::kUnreplayableOp, site_,
+      c10::str("a plan cannot call `", running.known->name, "`: it ", words_of(reach)));
 }
 
 void Tape::check_draw(Arguments arguments, Running& running) {

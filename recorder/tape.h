@@ -16,7 +16,7 @@ namespace steptape::recorder {
 /// threads of one step may call it. What goes wrong inside becomes a refusal, never an exception.
 class Tape final : public OpListener {
  public:
-  Tape(const live::Objects& objects, Digests digests);
+  Tape(const live::Objects& objects, Depth depth);
 
   void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
              const std::function<void()>& run) override;
@@ -79,7 +79,7 @@ class Tape final : public OpListener {
   void note_content(trace::BufferId buffer);
   trace::Index scope_index(const std::string& place);
 
-  const Digests digests_;
+  const Depth depth_;
   Ledger ledger_;
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed

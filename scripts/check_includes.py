@@ -43,7 +43,7 @@ TABLE = {
                        public=VALUE_HEADERS | {"player.h"}),
     "session": rights(" ".join(ALL), "posix torch fmt", public=None),
     "tools": rights("trace storage", "posix fmt cli json", sources_only="protobuf"),
-    "tools/torch": rights("trace storage live replayer", "posix fmt cli json torch", public=None),
+    "tools/torch": rights("trace storage live replayer tools", "posix fmt cli json torch", public=None),
     "python": rights(" ".join(ALL), "torch python", public=None),
     "examples": rights(libraries="torch json", public=None),
 }

@@ -5,8 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "live/generator_state.h"
 #include "live/tensors.h"
-#include "replayer/cpu/undo.h"
 
 namespace steptape::session {
 namespace {
@@ -73,7 +73,7 @@ StateDigests StateDigests::take(const live::Objects& objects) {
   }
   Sum generators;
   for (const auto& [path, generator] : objects.generators()) {
-    generators.add(live::digest_of(replayer::cpu::state_of(generator)));
+    generators.add(live::digest_of(live::state_of(generator)));
   }
   constexpr unsigned kHalf = 32;
   const std::uint64_t state = generators.take();

@@ -6,9 +6,9 @@
 #include <map>
 #include <string_view>
 
+#include "live/generator_state.h"
 #include "live/optimizer_layout.h"
 #include "live/tensors.h"
-#include "replayer/cpu/undo.h"
 #include "trace/numbers.h"
 
 namespace steptape::session {
@@ -58,7 +58,7 @@ Checkpoint::Checkpoint(const live::Objects& objects) {
     counters_.emplace_back(std::move(path), counter);
   });
   for (const auto& [path, generator] : objects.generators()) {
-    generators_.emplace_back(path, replayer::cpu::state_of(generator));
+    generators_.emplace_back(path, live::state_of(generator));
   }
 }
 
@@ -87,7 +87,7 @@ std::vector<std::string> Checkpoint::put_back(const live::Objects& objects) cons
   });
   for (const auto& [path, generator] : objects.generators()) {
     for (const auto& [saved, state] : generators_) {
-      if (saved == path) replayer::cpu::set_state(generator, state);
+      if (saved == path) live::set_state(generator, state);
     }
   }
   return left;

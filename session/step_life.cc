@@ -22,6 +22,22 @@ namespace steptape::session {
 
 using trace::make_refusal;
 
+namespace {
+
+/// The recording with all that the step found, where that was looked at.
+trace::Recording with_bytes(const recorder::Recorded& recorded) {
+  trace::Recording recording = recorded.recording;
+  for (std::size_t i = 0; i < recorded.found.size(); ++i) {
+    if (recorded.found[i]) recording.buffers[i].content = recorded.found[i];
+  }
+  for (std::size_t i = 0; i < recorded.generators_found.size(); ++i) {
+    recording.generators[i].content = recorded.generators_found[i];
+  }
+  return recording;
+}
+
+}  // namespace
+
 StepLife::StepLife(SessionState& session, std::string name, std::string place, bool is_update)
     : session_(&session),
       name_(std::move(name)),
@@ -101,6 +117,12 @@ std::vector<std::string> StepLife::paths_of(const Deferred& deferred) const {
 void StepLife::note_results(const pack::Results& results) {
   if (trace::LedgerLine* line = journal_.line()) line->results = digest_of(results);
   schedule_.note(results);
+}
+
+recorder::Depth StepLife::depth() const {
+  const Options& options = session_->options;
+  if (is_asked_for_ && options.record.state) return recorder::Depth::kBytes;
+  return options.digests ? recorder::Depth::kDigests : recorder::Depth::kPlain;
 }
 
 std::uint64_t StepLife::call_of_run() const {
@@ -379,10 +401,9 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   }
   InsideStep::take_foreign_values();
   const std::uint64_t call = call_of_run();
-  recorder::Recorded recorded = recorder::record(
-      [&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
-      session_->objects, *interceptor,
-      session_->options.digests ? recorder::Digests::kOfEachOp : recorder::Digests::kOfConstants);
+  recorder::Recorded recorded =
+      recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
+                       session_->objects, *interceptor, depth());
   recorded.recording.call = call;
   journal_.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
@@ -395,7 +416,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
         "a step of another session, which declares host values, was called inside this one"));
   }
   if (std::exchange(is_asked_for_, false)) {
-    session_->keep({name_, place_, {}}, recorded.recording);
+    session_->keep({name_, place_, {}}, with_bytes(recorded));
     // with a plan there is nothing to be learnt from it
     if (variants_.size() != 0 || !probing_.wants_recording()) return;
   }

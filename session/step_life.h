@@ -74,6 +74,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void run_eagerly(const Eager& eager);
   /// For the ledger, and for recordings that are asked for by what calls return.
   void note_results(const pack::Results& results);
+  /// Of the recording that begins.
+  recorder::Depth depth() const;
   /// The number of the call that is under way, over the whole run.
   std::uint64_t call_of_run() const;
   void record_or_run(const std::vector<live::Argument>& arguments, const guards::Declared& declared,

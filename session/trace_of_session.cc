@@ -2,8 +2,8 @@
 #include <set>
 
 #include "live/ambient.h"
+#include "live/generator_state.h"
 #include "live/tensors.h"
-#include "replayer/cpu/undo.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/writer.h"
@@ -87,7 +87,7 @@ std::vector<trace::Saved> state_of(const live::Objects& objects,
   }
   add_numbers(objects, saved);
   for (const auto& [path, generator] : objects.generators()) {
-    const at::Tensor state = replayer::cpu::state_of(generator);
+    const at::Tensor state = live::state_of(generator);
     saved.push_back(
         {"generator." + path, 0, trace::make_blob(state.const_data_ptr(), state.nbytes())});
   }

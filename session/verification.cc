@@ -4,6 +4,7 @@
 #include <chrono>
 #include <new>
 
+#include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
 #include "replayer/cpu/undo.h"
@@ -91,7 +92,7 @@ class Verification {
           trace::digest_of({static_cast<const std::byte*>(region.address), region.bytes}));
     }
     for (const at::Generator& generator : generators()) {
-      const at::Tensor state = replayer::cpu::state_of(generator);
+      const at::Tensor state = live::state_of(generator);
       left.generators.push_back(live::digest_of(state));
     }
   }

@@ -56,6 +56,14 @@ trace::Op decode(const proto::Op& in) {
   return op;
 }
 
+trace::GeneratorState decode(const proto::GeneratorState& in, const DecodeBytes& bytes) {
+  trace::GeneratorState generator;
+  generator.path = in.path();
+  generator.digest = decode(in.digest());
+  if (in.has_content()) generator.content = bytes(in.content());
+  return generator;
+}
+
 trace::Seek decode(const proto::Seek& in) {
   return {in.before_op(), in.generator(), decode(in.state()), in.is_earlier(),
           minus_one(in.after_op())};
@@ -207,6 +215,9 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.ops, in.ops());
   recording.op_digests = decode_digests(in.op_digests());
   decode_each(recording.seeks, in.seeks());
+  for (const auto& generator : in.generators()) {
+    recording.generators.push_back(decode(generator, bytes));
+  }
   decode_each(recording.inputs, in.inputs());
   for (std::uint32_t result : in.results()) recording.results.push_back(minus_one(result));
   decode_each(recording.tracked, in.tracked());

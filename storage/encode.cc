@@ -49,6 +49,13 @@ void encode(const trace::Op& op, proto::Op& out) {
   out.set_sequence(plus_one(op.sequence));
 }
 
+void encode(const trace::GeneratorState& generator, proto::GeneratorState& out,
+            const EncodeBytes& bytes) {
+  out.set_path(generator.path);
+  encode(generator.digest, *out.mutable_digest());
+  if (generator.content) bytes(generator.content, *out.mutable_content());
+}
+
 void encode(const trace::Seek& seek, proto::Seek& out) {
   out.set_before_op(seek.before_op);
   out.set_generator(seek.generator);
@@ -232,6 +239,9 @@ proto::Recording encode_recording(const trace::Recording& recording, const Encod
     put(*out.mutable_op_digests(), digest.high);
   }
   for (const auto& seek : recording.seeks) encode(seek, *out.add_seeks());
+  for (const auto& generator : recording.generators) {
+    encode(generator, *out.add_generators(), bytes);
+  }
   for (const auto& input : recording.inputs) encode(input, *out.add_inputs());
   for (const auto& tracked : recording.tracked) encode(tracked, *out.add_tracked());
   for (const auto& module : recording.modules) encode(module, *out.add_modules());

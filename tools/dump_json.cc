@@ -177,6 +177,11 @@ Json recording_json(const trace::Recording& recording, trace::Contents contents)
   json["tensors"] = each(recording.tensors, tensor_json);
   json["ops"] =
       each(recording.ops, [&recording](const trace::Op& op) { return op_json(recording, op); });
+  json["generators"] = each(recording.generators, [](const trace::GeneratorState& generator) {
+    return Json{{"path", generator.path},
+                {"digest", text_of(generator.digest)},
+                {"is_kept", generator.content != nullptr}};
+  });
   json["seeks"] = each(recording.seeks, [](const trace::Seek& seek) {
     return Json{{"before_op", seek.before_op},
                 {"generator", seek.generator},

@@ -23,6 +23,7 @@ struct Command {
 };
 constexpr std::array kCommands = {
     Command{"replay", "Run a recorded step without the program that recorded it"},
+    Command{"verify", "Do recorded calls again, and compare the bits that each op leaves"},
 };
 
 /// The places in which the second executable may lie, in the order in which they are tried.

@@ -20,6 +20,9 @@ class Contents {
     for (Buffer& buffer : recording.buffers) {
       if (buffer.content) buffer.content = known(buffer.content);
     }
+    for (GeneratorState& generator : recording.generators) {
+      if (generator.content) generator.content = known(generator.content);
+    }
   }
 
  private:

@@ -99,6 +99,10 @@ bool operator==(const Buffer& a, const Buffer& b) {
          equal_blobs(a.content, b.content);
 }
 
+bool operator==(const GeneratorState& a, const GeneratorState& b) {
+  return a.path == b.path && a.digest == b.digest && equal_blobs(a.content, b.content);
+}
+
 bool operator==(const Saved& a, const Saved& b) {
   return a.path == b.path && a.address_mod_64 == b.address_mod_64 &&
          equal_blobs(a.content, b.content) && a.number == b.number;

@@ -56,7 +56,8 @@ struct Buffer {
   std::string path;
   /// Of all bytes at the moment the recorder first saw them; for buffers made outside the step.
   std::optional<Digest> digest;
-  Blob content;  ///< constants: the bytes
+  /// The bytes of a constant, or of whatever else the step found, where that was asked for.
+  Blob content;
   friend bool operator==(const Buffer& a, const Buffer& b);
 };
 
@@ -118,6 +119,14 @@ struct Seek {
   bool is_earlier = false;
   Index after_op = kNone;
   friend bool operator==(const Seek&, const Seek&) = default;
+};
+
+/// A generator when the step began.
+struct GeneratorState {
+  std::string path;  ///< "default", or that of a tracked one
+  Digest digest;     ///< of its state
+  Blob content;      ///< the state; null: not kept
+  friend bool operator==(const GeneratorState& a, const GeneratorState& b);
 };
 
 /// A tensor that was tracked when the step began.
@@ -283,6 +292,7 @@ struct Recording {
   /// for each op where they were asked for, else none.
   std::vector<Digest> op_digests;
   std::vector<Seek> seeks;
+  std::vector<GeneratorState> generators;  ///< where digests were asked for
 
   std::vector<Input> inputs;
   std::vector<TensorId> results;

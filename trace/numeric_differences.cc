@@ -36,11 +36,10 @@ Equality compare_entry(const Buffer& a, const Buffer& b) {
   return x && y ? equality_of(*x == *y) : Equality::kUnknown;
 }
 
-/// The state in which a recording found a generator, where it holds it: as a buffer of this path.
-const Buffer* generator_at_entry(const Recording& recording, std::string_view generator) {
-  const std::string path = fmt::format("generator.{}", generator);
-  const auto found = std::ranges::find(recording.buffers, path, &Buffer::path);
-  return found == recording.buffers.end() ? nullptr : &*found;
+/// The state in which a recording found a generator, where it holds it.
+const GeneratorState* generator_at_entry(const Recording& recording, std::string_view path) {
+  const auto found = std::ranges::find(recording.generators, path, &GeneratorState::path);
+  return found == recording.generators.end() ? nullptr : &*found;
 }
 
 /// One side of the comparison.
@@ -226,10 +225,10 @@ class Comparison {
     }
     if (p.seek != nullptr || q.seek != nullptr) return Equality::kDiffers;
     if (p.after == kNone && q.after == kNone) {
-      const Buffer* entered_a = generator_at_entry(a_.recording, p.generator);
-      const Buffer* entered_b = generator_at_entry(b_.recording, q.generator);
+      const GeneratorState* entered_a = generator_at_entry(a_.recording, p.generator);
+      const GeneratorState* entered_b = generator_at_entry(b_.recording, q.generator);
       if (entered_a == nullptr || entered_b == nullptr) return Equality::kUnknown;
-      return compare_entry(*entered_a, *entered_b);
+      return equality_of(entered_a->digest == entered_b->digest);
     }
     const auto before = draws_.find(p.after);
     if (before == draws_.end() || before->second.partner != q.after) return Equality::kDiffers;

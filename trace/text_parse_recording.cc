@@ -37,6 +37,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"state", &RecordingParser::parse_state},
       Row{"op", &RecordingParser::parse_op},
       Row{"access", &RecordingParser::parse_access},
+      Row{"generator", &RecordingParser::parse_generator},
       Row{"seek", &RecordingParser::parse_seek},
       Row{"result", &RecordingParser::parse_result},
       Row{"exit_gradient", &RecordingParser::parse_exit_gradient},
@@ -263,6 +264,13 @@ void RecordingParser::parse_access() {
 
 std::uint32_t RecordingParser::take_call() {
   return static_cast<std::uint32_t>(in_.take_number("the number of a call", UINT32_MAX));
+}
+
+void RecordingParser::parse_generator() {
+  GeneratorState& generator = recording_.generators.emplace_back();
+  generator.path = in_.take_string();
+  generator.digest = in_.take_digest();
+  if (in_.accept("content")) generator.content = in_.take_bytes();
 }
 
 void RecordingParser::parse_seek() {

@@ -40,6 +40,7 @@ class RecordingParser {
   void parse_op();
   void parse_op_attributes(Op& op);
   void parse_access();
+  void parse_generator();
   void parse_seek();
   void parse_result();
   void parse_exit_gradient();

@@ -249,6 +249,10 @@ void Printer::print_outcome(const Recording& recording) {
     line("  access m{}{} from op {}", access.module,
          access.call == 1 ? "" : fmt::format(" call {}", access.call), access.first_op);
   }
+  for (const GeneratorState& generator : recording.generators) {
+    line("  generator {} {}{}", in_quotes(generator.path), text_of(generator.digest),
+         content_of(generator.content));
+  }
   for (const Seek& seek : recording.seeks) {
     line("  seek before op {} {} {}{}", seek.before_op, in_quotes(seek.generator),
          text_of(seek.state), origin_of(seek));

@@ -28,6 +28,7 @@ class Checker {
     check_each(*this, recording_.tensors, place, "tensor", &Checker::check_tensor);
     check_each(*this, recording_.ops, place, "op", &Checker::check_op);
     check_each(*this, recording_.seeks, place, "seek", &Checker::check_seek);
+    check_each(*this, recording_.generators, place, "generator", &Checker::check_generator);
     check_each(*this, recording_.inputs, place, "step input", &Checker::check_input);
     check_each(*this, recording_.results, place, "result", &Checker::check_tensor_or_none);
     check_each(*this, recording_.tracked, place, "tracked tensor", &Checker::check_tracked);
@@ -71,6 +72,17 @@ class Checker {
     check_index(id, recording_.tensors.size(), "tensor", place);
   }
   void check_op(const Op& op, const Place& place) const;
+  void check_generator(const GeneratorState& generator, const Place& place) const {
+    if (generator.path.empty()) place.fail("has no path");
+    if (generator.content) check_digest(generator.content, generator.digest, "generator", place);
+  }
+  void check_digest(const Blob& content, const Digest& digest, std::string_view whose,
+                    const Place& place) const {
+    const Digest& found = digests_.of(content);
+    if (found == digest) return;
+    place.fail(fmt::format("content has digest {}, but the {}'s is {}", text_of(found), whose,
+                           text_of(digest)));
+  }
   void check_seek(const Seek& seek, const Place& place) const {
     check_op_or_end(seek.before_op, place);
     check_optional(seek.after_op, recording_.ops.size(), "op", place);
@@ -128,12 +140,7 @@ void Checker::check_content(const Buffer& buffer, const Place& place) const {
     place.fail(fmt::format("content of {} bytes, but the buffer has {}", buffer.content->size(),
                            buffer.bytes));
   }
-  if (!buffer.digest) return;
-  const Digest& found = digests_.of(buffer.content);
-  if (found != *buffer.digest) {
-    place.fail(fmt::format("content has digest {}, but the buffer's is {}", text_of(found),
-                           text_of(*buffer.digest)));
-  }
+  if (buffer.digest) check_digest(buffer.content, *buffer.digest, "buffer", place);
 }
 
 void Checker::check_tensor(const Tensor& tensor, const Place& place) const {

@@ -76,6 +76,9 @@ struct Record {
   /// And the one behind this signal, such as SIGUSR1, for which a handler is installed that calls
   /// the one before it; 0: none.
   int on_signal = 0;
+  /// Whether these recordings hold all that their calls found, parameters, optimizer state and
+  /// arguments, and what each op left: from them `steptape verify` does the calls again.
+  bool state = false;
 };
 
 struct Options {

@@ -7,12 +7,12 @@ namespace steptape::python {
 
 Recorder::Recorder(std::string name, std::string place, bool digests)
     : step_{std::move(name), std::move(place), {}},
-      digests_(digests ? recorder::Digests::kOfEachOp : recorder::Digests::kOfConstants) {}
+      depth_(digests ? recorder::Depth::kDigests : recorder::Depth::kPlain) {}
 
 void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
-      recorder::interceptor(recorder::InterceptorKind::kFakeKey), digests_);
+      recorder::interceptor(recorder::InterceptorKind::kFakeKey), depth_);
   recorder::Notes::current()->follow_numbers();
 }
 

@@ -40,6 +40,7 @@ Record record_of(const py::dict& record) {
   }
   made.on_nonfinite = py::cast<bool>(record["on_nonfinite"]);
   made.on_signal = py::cast<int>(record["on_signal"]);
+  made.state = py::cast<bool>(record["state"]);
   return made;
 }
 

@@ -20,7 +20,7 @@ _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise"
             "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True, "log": None,
             "ledger": True, "digests": False, "resume": False, "record": None}
 
-_RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0}
+_RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}
 
 _MOST_BROUGHT = 256
 _MOST_BEGINNINGS = 8
@@ -298,8 +298,8 @@ def _checked_record(record, trace):
     numbers = [record["first"], record["every"], *_calls(record["at"])]
     if any(type(number) is not int or not 0 <= number < 2**64 for number in numbers):
         raise InvalidArgument("wrap: record has first and every, each a number of calls, and at, a list of numbers")
-    if not isinstance(record["on_nonfinite"], bool):
-        raise InvalidArgument("wrap: record on_nonfinite must be True or False")
+    if not isinstance(record["on_nonfinite"], bool) or not isinstance(record["state"], bool):
+        raise InvalidArgument("wrap: record on_nonfinite and state must be True or False")
     if isinstance(record["on_signal"], bool) or not isinstance(record["on_signal"], int):
         raise InvalidArgument("wrap: record on_signal must be a signal, such as signal.SIGUSR1")
     if not trace:

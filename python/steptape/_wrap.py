@@ -34,7 +34,8 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
     ledger:     whether a line for each call is kept beside the trace ("run.tape.ledger"). One of an earlier
                 run is kept as "run.tape.ledger.1", ...   resume: the run of these files goes on instead.
     record:     which calls are recorded besides, and kept in the trace: {"first": 3, "every": 1000,
-                "at": [17, 18], "on_nonfinite": True, "on_signal": signal.SIGUSR1}, as Options::record has it.
+                "at": [17, 18], "on_nonfinite": True, "on_signal": signal.SIGUSR1}. With "state": True these hold
+                all that they found, and `steptape verify` does them again.
     digests:    whether the ledger has digests of gradients, parameters, arguments and generators too, and
                 recordings what each op left: `steptape diff` finds the first op in which two runs part.
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "replayer/cpu/undo.h"
+#include "live/generator_state.h"
 
 namespace steptape::replayer::cpu {
 
@@ -28,13 +28,13 @@ void Seeks::end() { set(calls_); }
 
 void Seeks::keep(std::size_t from) {
   for (Kept& kept : kept_) {
-    if (kept.from == from) kept.state = state_of(kept.generator);
+    if (kept.from == from) kept.state = live::state_of(kept.generator);
   }
 }
 
 void Seeks::set(std::size_t to) {
   for (Kept& kept : kept_) {
-    if (kept.to == to) set_state(kept.generator, kept.state);
+    if (kept.to == to) live::set_state(kept.generator, kept.state);
   }
 }
 

@@ -1,7 +1,8 @@
 #include "replayer/cpu/undo.h"
 
 #include <cstring>
-#include <mutex>
+
+#include "live/generator_state.h"
 
 namespace steptape::replayer::cpu {
 
@@ -17,7 +18,7 @@ void Undo::take(std::span<const Region> regions, std::span<const at::Generator> 
   }
   generators_.assign(generators.begin(), generators.end());
   states_.clear();
-  for (const at::Generator& generator : generators_) states_.push_back(state_of(generator));
+  for (const at::Generator& generator : generators_) states_.push_back(live::state_of(generator));
 }
 
 void Undo::restore() {
@@ -26,18 +27,7 @@ void Undo::restore() {
     if (region.bytes != 0) std::memcpy(region.address, from, region.bytes);
     from += region.bytes;
   }
-  for (std::size_t i = 0; i < generators_.size(); ++i) set_state(generators_[i], states_[i]);
-}
-
-at::Tensor state_of(const at::Generator& generator) {
-  at::Generator handle = generator;
-  const std::lock_guard<std::mutex> lock(handle.mutex());
-  return handle.get_state();
-}
-
-void set_state(at::Generator generator, const at::Tensor& state) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
+  for (std::size_t i = 0; i < generators_.size(); ++i) live::set_state(generators_[i], states_[i]);
 }
 
 }  // namespace steptape::replayer::cpu

@@ -31,8 +31,4 @@ class Undo {
   std::vector<at::Tensor> states_;
 };
 
-/// The state of a generator as a tensor of its own.
-at::Tensor state_of(const at::Generator& generator);
-void set_state(at::Generator generator, const at::Tensor& state);
-
 }  // namespace steptape::replayer::cpu

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "live/ambient.h"
 #include "replayer/analysis/refusals.h"
 #include "replayer/cpu/tensor_on.h"
 #include "replayer/optimizers/optimizers.h"
+#include "replayer/player/environment.h"
 #include "replayer/player/player_state.h"
 #include "replayer/player/player_variant.h"
 #include "storage/reader.h"
@@ -45,21 +45,6 @@ std::string join(const std::vector<std::string>& items, const char* separator) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : separator) + item;
   return text;
-}
-
-/// Every way in which this process differs from the one that recorded, one line each.
-std::vector<std::string> environment_differences(const trace::Trace& trace) {
-  std::vector<std::string> differences;
-  const std::vector<trace::Fact> here = live::environment();
-  for (const trace::Fact& fact : trace.environment) {
-    const auto found = std::find_if(here.begin(), here.end(), [&](const trace::Fact& other) {
-      return other.name == fact.name;
-    });
-    const std::string value = found == here.end() ? "unknown" : found->value;
-    if (value != fact.value)
-      differences.push_back(fact.name + ": recorded " + fact.value + ", here " + value);
-  }
-  return differences;
 }
 
 /// The one variant that holds for these inputs. Two that hold were told apart by something that the
@@ -254,7 +239,8 @@ void Player::save(const std::string& path) const {
 Player load(const std::string& path, const LoadOptions& options) {
   auto impl = std::make_unique<Player::Impl>(storage::read(path));
   std::vector<std::string> problems;
-  if (options.environment == Environment::kExact) problems = environment_differences(impl->trace);
+  if (options.environment == Environment::kExact)
+    problems = replayer::environment_differences(impl->trace.environment);
   for (const trace::Step& step : impl->trace.steps) {
     auto loaded = std::make_shared<PlayerStep::Impl>();
     loaded->name = step.name;

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "live/generator_state.h"
 #include "replayer/cpu/tensor_on.h"
-#include "replayer/cpu/undo.h"
 #include "steptape/error.h"
 
 namespace steptape::replayer {
@@ -36,7 +36,7 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 }  // namespace
 
 PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
-  const at::Tensor like = cpu::state_of(at::detail::getDefaultCPUGenerator());
+  const at::Tensor like = live::state_of(at::detail::getDefaultCPUGenerator());
   for (const trace::Saved& entry : saved) {
     if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
@@ -44,7 +44,7 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
       default_generator_ = bytes_as_tensor(entry, like);
     } else if (entry.path.starts_with(kGenerator)) {
       at::Generator generator = at::detail::createCPUGenerator();
-      cpu::set_state(generator, bytes_as_tensor(entry, like));
+      live::set_state(generator, bytes_as_tensor(entry, like));
       generators_.emplace(entry.path.substr(kGenerator.size()), std::move(generator));
     } else {
       const c10::Storage storage = cpu::allocate(entry.content->size(), entry.address_mod_64);
@@ -106,19 +106,19 @@ std::vector<trace::Saved> PlayerState::save() const {
   for (const auto& [path, number] : numbers_) saved.push_back({path, 0, nullptr, number});
   saved.push_back(saved_state("default", default_generator_));
   for (const auto& [path, generator] : generators_) {
-    saved.push_back(saved_state(path, cpu::state_of(generator)));
+    saved.push_back(saved_state(path, live::state_of(generator)));
   }
   return saved;
 }
 
 PlayerState::DefaultGenerator::DefaultGenerator(PlayerState& state)
-    : state_(state), process_(cpu::state_of(at::detail::getDefaultCPUGenerator())) {
-  cpu::set_state(at::detail::getDefaultCPUGenerator(), state_.default_generator_);
+    : state_(state), process_(live::state_of(at::detail::getDefaultCPUGenerator())) {
+  live::set_state(at::detail::getDefaultCPUGenerator(), state_.default_generator_);
 }
 
 PlayerState::DefaultGenerator::~DefaultGenerator() {
-  state_.default_generator_ = cpu::state_of(at::detail::getDefaultCPUGenerator());
-  cpu::set_state(at::detail::getDefaultCPUGenerator(), process_);
+  state_.default_generator_ = live::state_of(at::detail::getDefaultCPUGenerator());
+  live::set_state(at::detail::getDefaultCPUGenerator(), process_);
 }
 
 }  // namespace steptape::replayer

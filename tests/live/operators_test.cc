@@ -39,7 +39,7 @@ TEST(EffectsTest, InPlaceViewsWriteNoBytes) {
   EXPECT_FALSE(turn.writes.at(0));
   const auto& set = effects_of(op("aten::set_", "source_Tensor"));
   EXPECT_FALSE(set.is_inplace_view);
-  EXPECT_FALSE(set.is_replayable);
+  EXPECT_FALSE(set.is_replayable());
 }
 
 TEST(EffectsTest, TagsTellRandomnessAndHostReads) {

@@ -1,15 +1,14 @@
 """Real runs that differ in one thing, and what `steptape diff` and `bisect` make of their traces."""
 import json
-import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-TOOL = os.environ.get("STEPTAPE_TOOL", "")
-pytestmark = pytest.mark.skipif(not os.access(TOOL, os.X_OK),
-                                reason="STEPTAPE_TOOL names no built `steptape`")
+from command_line import TOOL, needs_tool
+
+pytestmark = needs_tool
 
 PROGRAM = """
     import contextlib, sys, torch, steptape

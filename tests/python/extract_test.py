@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,10 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import steptape
+from command_line import TOOL, needs_tool
 
-TOOL = os.environ.get("STEPTAPE_TOOL", "")
-pytestmark = pytest.mark.skipif(not os.access(TOOL, os.X_OK),
-                                reason="STEPTAPE_TOOL names no built `steptape`")
+pytestmark = needs_tool
 
 
 def tool(*arguments, status=0):

@@ -1,51 +1,17 @@
 """Which module's call issued an op, and under which paths tensors are reached: as traces hold it."""
-import struct
-
 import pytest
 import torch
 import torch.utils.checkpoint
 
 import steptape
+from command_line import dumped, needs_tool
 
-# field numbers of a recording and of an op in it (storage/trace.proto)
-OPERATORS, OPS = 2, 5
-MODULE, CALL = 5, 9
-
-
-def fields(message):
-    """(number, value) of a protobuf message."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-            continue
-        size = {1: 8, 5: 4}.get(key & 7) or varint()
-        yield key >> 3, message[at:at + size]
-        at += size
+pytestmark = needs_tool
 
 
 def recording_of(path):
-    """The last recording in a trace file, as its fields."""
-    data, at, message = path.read_bytes(), 24, b""
-    while at < len(data) - 32:
-        kind, _, size = struct.unpack_from("<HHI", data, at)
-        if kind == 3:
-            message = data[at + 32:at + 32 + size]
-        at += 32 + size
-    return list(fields(message))
+    """The last recording in a trace file."""
+    return dumped(path)["steps"][-1]["recordings"][-1]
 
 
 def recorded(tmp_path, model, step, steps=1):
@@ -58,13 +24,12 @@ def recorded(tmp_path, model, step, steps=1):
 
 
 def paths_of(recording):
-    return [dict(fields(value))[1].decode() for number, value in recording if number == 11]
+    return [module["path"] for module in recording["modules"]]
 
 
 def accesses_of(recording):
     paths = paths_of(recording)
-    accesses = [dict(fields(value)) for number, value in recording if number == 12]
-    return [(paths[a.get(1, 0)], a[3], a.get(2, 0)) for a in accesses]
+    return [(paths[access["module"]], access["call"], access["first_op"]) for access in recording["module_access"]]
 
 
 class Twice(torch.nn.Module):
@@ -102,9 +67,9 @@ def test_an_update_is_no_call(tmp_path):
 
 def test_tied_weights_know_both_paths(tmp_path):
     model, x = Twice(), torch.randn(3, 4)
-    tracked = [list(fields(value)) for number, value in recorded(tmp_path, model, lambda: model(x)) if number == 9]
-    aliases = {dict(entry)[1]: [value for number, value in entry if number == 5] for entry in tracked}
-    assert b"model.head.weight" in aliases[b"model.inner.0.weight"]
+    recording = recorded(tmp_path, model, lambda: model(x))
+    aliases = {tracked["path"]: tracked["aliases"] for tracked in recording["tracked"]}
+    assert "model.head.weight" in aliases["model.inner.0.weight"]
 
 
 def test_names_that_mean_something_in_paths_stand_in_quotes(tmp_path):
@@ -127,13 +92,10 @@ class Block(torch.nn.Module):
 def operators_by_call(recording):
     """{(module path, call): names of the operators of its ops, in order}."""
     paths = paths_of(recording)
-    operators = [dict(fields(value))[1].decode() for number, value in recording if number == OPERATORS]
     calls = {}
-    for number, value in recording:
-        if number == OPS:
-            op = dict(fields(value))
-            module = paths[op[MODULE] - 1] if op.get(MODULE) else ""
-            calls.setdefault((module, op.get(CALL, 0)), []).append(operators[op.get(1, 0)])
+    for op in recording["ops"]:
+        module = "" if op["module"] is None else paths[op["module"]]
+        calls.setdefault((module, op["call"]), []).append(op["op"])
     return calls
 
 

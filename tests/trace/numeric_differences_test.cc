@@ -359,10 +359,9 @@ TEST_F(WrittenRuns, WhereAGeneratorStoodIsOftenNotKnown) {
                           "after op 1 aten::bernoulli_.float"));
 }
 
-TEST_F(WrittenRuns, WhereAGeneratorStoodAtEntryIsABufferOfItsPath) {
+TEST_F(WrittenRuns, WhereAGeneratorStoodAtEntryIsKnownWhereItWasWrittenDown) {
   const auto entered = [](int state) {
-    return "  buffer b4 16 bytes cpu carried \"generator.default\" address 0 digest @" +
-           std::to_string(state) + "\n";
+    return "  generator \"default\" @" + std::to_string(state) + "\n";
   };
   EXPECT_THAT(words(entered(1) + drawing(1, 2), entered(1) + drawing(1, 4)),
               ElementsAre("origin op 2 aten::bernoulli_.float: inputs are equal"));
