@@ -15,7 +15,6 @@ namespace steptape::tools {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 /// A training with dropout, some of whose calls are recorded with all that they found.
