@@ -214,6 +214,7 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.tensors, in.tensors());
   decode_each(recording.ops, in.ops());
   recording.op_digests = decode_digests(in.op_digests());
+  recording.op_ns.assign(in.op_ns().begin(), in.op_ns().end());
   decode_each(recording.seeks, in.seeks());
   for (const auto& generator : in.generators()) {
     recording.generators.push_back(decode(generator, bytes));

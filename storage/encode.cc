@@ -238,6 +238,7 @@ proto::Recording encode_recording(const trace::Recording& recording, const Encod
     put(*out.mutable_op_digests(), digest.low);
     put(*out.mutable_op_digests(), digest.high);
   }
+  out.mutable_op_ns()->Assign(recording.op_ns.begin(), recording.op_ns.end());
   for (const auto& seek : recording.seeks) encode(seek, *out.add_seeks());
   for (const auto& generator : recording.generators) {
     encode(generator, *out.add_generators(), bytes);

@@ -191,6 +191,7 @@ Json recording_json(const trace::Recording& recording, trace::Contents contents)
   });
   json["op_digests"] =
       each(recording.op_digests, [](const trace::Digest& digest) { return text_of(digest); });
+  json["op_ns"] = recording.op_ns;
   add_objects(json, recording);
   return json;
 }

@@ -89,9 +89,10 @@ void show_constants(const std::vector<Constant>& constants) {
 
 void show_recording(std::size_t position, const trace::Recording& recording) {
   const Summary summary = summarize(recording);
-  line("  recording {}  {}{}{}", position, name_of(recording.standing),
+  line("  recording {}  {}{}{}{}", position, name_of(recording.standing),
        recording.call == 0 ? "" : fmt::format(", call {}", recording.call),
-       recording.op_digests.empty() ? "" : ", with digests");
+       recording.op_digests.empty() ? "" : ", with digests",
+       recording.op_ns.empty() ? "" : ", with times");
   line("    {:<13}{} forward, {} backward, of {}", count_of(recording.ops.size(), "op"),
        recording.ops.size() - summary.backward_ops, summary.backward_ops,
        count_of(recording.operators.size(), "operator"));

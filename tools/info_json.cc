@@ -60,6 +60,7 @@ Json recording_json(const trace::Recording& recording) {
   return {{"standing", name_of(recording.standing)},
           {"call", recording.call == 0 ? Json() : Json(recording.call)},
           {"has_digests", !recording.op_digests.empty()},
+          {"has_times", !recording.op_ns.empty()},
           {"ops", recording.ops.size()},
           {"backward_ops", summary.backward_ops},
           {"operators", recording.operators.size()},

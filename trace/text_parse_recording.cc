@@ -246,11 +246,20 @@ void RecordingParser::parse_op_attributes(Op& op) {
   if (in_.accept("scope")) op.scope = in_.take_index('s', "a scope");
   if (in_.accept("sequence")) op.sequence = in_.take_integer("a sequence number");
   while (in_.accept("writes")) op.unannotated_writes.push_back(in_.take_index('t', "a tensor"));
-  if (!in_.accept("digest")) return;
-  if (recording_.op_digests.size() + 1 != recording_.ops.size()) {
-    in_.fail("no digest, since the op before has none");
+  if (in_.accept("digest")) {
+    require_all_have(recording_.op_digests.size(), "digest");
+    recording_.op_digests.push_back(in_.take_digest());
   }
-  recording_.op_digests.push_back(in_.take_digest());
+  if (in_.accept("took")) {
+    require_all_have(recording_.op_ns.size(), "time");
+    recording_.op_ns.push_back(static_cast<std::uint32_t>(in_.take_number("a time", UINT32_MAX)));
+    in_.expect("ns");
+  }
+}
+
+void RecordingParser::require_all_have(std::size_t count, std::string_view what) {
+  if (count + 1 == recording_.ops.size()) return;
+  in_.fail(fmt::format("no {}, since the op before has none", what));
 }
 
 void RecordingParser::parse_access() {

@@ -39,6 +39,8 @@ class RecordingParser {
   void parse_state();
   void parse_op();
   void parse_op_attributes(Op& op);
+  /// Of what each op has, or none, `count` have it with this one's.
+  void require_all_have(std::size_t count, std::string_view what);
   void parse_access();
   void parse_generator();
   void parse_seek();

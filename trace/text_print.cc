@@ -190,6 +190,7 @@ void Printer::print_ops(const Recording& recording) {
     if (op.sequence != -1) tail += fmt::format(" sequence {}", op.sequence);
     for (TensorId id : op.unannotated_writes) tail += fmt::format(" writes t{}", id);
     if (i < recording.op_digests.size()) tail += " digest " + text_of(recording.op_digests[i]);
+    if (i < recording.op_ns.size()) tail += fmt::format(" took {} ns", recording.op_ns[i]);
     if (op.module < recording.modules.size() && !recording.modules[op.module].path.empty()) {
       tail += "  # " + in_quotes(call_path(recording.modules[op.module].path, op.call));
     }

@@ -19,10 +19,8 @@ class Checker {
       place.fail(fmt::format("standing {} is none that exists",
                              static_cast<unsigned>(recording_.standing)));
     }
-    if (!recording_.op_digests.empty() && recording_.op_digests.size() != recording_.ops.size()) {
-      place.fail(fmt::format("{} ops have digests, but there are {}", recording_.op_digests.size(),
-                             recording_.ops.size()));
-    }
+    check_all_or_none(recording_.op_digests.size(), "digests", place);
+    check_all_or_none(recording_.op_ns.size(), "times", place);
     check_each(*this, recording_.operators, place, "operator", &Checker::check_operator);
     check_each(*this, recording_.buffers, place, "buffer", &Checker::check_buffer);
     check_each(*this, recording_.tensors, place, "tensor", &Checker::check_tensor);
@@ -42,6 +40,10 @@ class Checker {
   }
 
  private:
+  void check_all_or_none(std::size_t count, std::string_view what, const Place& place) const {
+    if (count == 0 || count == recording_.ops.size()) return;
+    place.fail(fmt::format("{} ops have {}, but there are {}", count, what, recording_.ops.size()));
+  }
   void check_op_or_end(std::size_t op, const Place& place) const {
     if (op != recording_.ops.size()) check_index(op, recording_.ops.size(), "op", place);
   }

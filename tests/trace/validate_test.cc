@@ -234,6 +234,9 @@ INSTANTIATE_TEST_SUITE_P(
             "OpDigests", [](Recording& r) { r.op_digests.resize(4); },
             ": 4 ops have digests, but there are 5"),
         in_recording(
+            "OpTimes", [](Recording& r) { r.op_ns.resize(4); },
+            ": 4 ops have times, but there are 5"),
+        in_recording(
             "RefusalCode", [](Recording& r) { r.refusals[0].code = static_cast<RefusalCode>(200); },
             ", refusal 0: code 200 is none that exists"),
         in_recording(
