@@ -22,11 +22,12 @@ CallLine::~CallLine() {
   if (session_.ledger == nullptr) return;
   journal_.write_to(outer_);
   if (line_.call == 0) return;
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start_);
+  const Clock::time_point end = Clock::now();
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(end - start_);
   constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
   line_.microseconds = static_cast<std::uint32_t>(std::min<std::int64_t>(us.count(), kMost));
   if (session_.options.digests) take_state();
-  session_.ledger->append(step_, line_);
+  session_.ledger->append(step_, line_, end);
 }
 
 /// Objects that are gone have no digests: the line says what it can.

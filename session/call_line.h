@@ -1,9 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
+#include "session/call_ledger.h"
 #include "steptape/pack.h"
 #include "trace/ledger.h"
 
@@ -24,7 +24,7 @@ class CallLine {
   CallLine& operator=(const CallLine&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = CallLedger::Clock;
 
   void take_state();
 

@@ -16,15 +16,16 @@ KeptRecordings::KeptRecordings(std::string path) : path_(std::move(path)) {}
 
 KeptRecordings::~KeptRecordings() = default;
 
-void KeptRecordings::add(const trace::Trace& head, const trace::Step& step,
-                         const trace::Recording& recording) {
+void KeptRecordings::begin(const trace::Trace& head) {
+  is_begun_ = true;
   try {
-    if (!std::exchange(is_begun_, true)) {
-      writer_ = std::make_unique<storage::StreamWriter>(path_, head);
-    }
+    writer_ = std::make_unique<storage::StreamWriter>(path_, head);
   } catch (const std::exception& error) {
     problem_ = error.what();
   }
+}
+
+void KeptRecordings::add(const trace::Step& step, const trace::Recording& recording) {
   if (writer_ == nullptr) return;
   writer_->add(step.name, step.place, recording);
   if (const Clock::time_point now = Clock::now(); now - flushed_ > kOften) {

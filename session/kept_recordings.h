@@ -23,8 +23,10 @@ class KeptRecordings {
   KeptRecordings& operator=(const KeptRecordings&) = delete;
 
   bool is_begun() const { return is_begun_; }
-  /// `head` says who records; the first recording begins the file.
-  void add(const trace::Trace& head, const trace::Step& step, const trace::Recording& recording);
+  /// Begins the file; `head` says who records.
+  void begin(const trace::Trace& head);
+  /// Nothing where the file could not be begun.
+  void add(const trace::Step& step, const trace::Recording& recording);
   /// Writes the steps of `trace`, its plans, behind what was added, and puts the file into its
   /// place. Nothing where nothing was added.
   void finish(const trace::Trace& trace);

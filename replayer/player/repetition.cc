@@ -6,9 +6,11 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "live/generator_state.h"
+#include "live/operators.h"
 #include "replayer/analysis/refusals.h"
 #include "replayer/cpu/executor.h"
 #include "replayer/cpu/tensor_on.h"
@@ -65,6 +67,20 @@ class Generators {
   std::map<std::string, at::Generator> generators_;
 };
 
+/// The generator whose state at entry it would take and that nobody kept; none where it draws no
+/// number.
+std::optional<std::string> generator_missing(const trace::Recording& recording) {
+  const auto is_random = [](const trace::Operator& op) {
+    const auto handle = live::find_operator(op);
+    return handle && live::effects_of(*handle).is_random;
+  };
+  if (std::ranges::none_of(recording.operators, is_random)) return std::nullopt;
+  for (const trace::GeneratorState& state : recording.generators) {
+    if (!state.content) return state.path;
+  }
+  return recording.generators.empty() ? std::optional<std::string>("default") : std::nullopt;
+}
+
 }  // namespace
 
 std::size_t Repetition::compared(const trace::Recording& recording) const {
@@ -100,10 +116,14 @@ std::vector<std::string> lacks_of(const trace::Recording& recording) {
     const bool is_found = program.buffers[id].placement == Placement::kBound;
     if (is_found && !buffer.content && buffer.bytes != 0) missing.push_back(buffer.path);
   }
+  if (const auto generator = generator_missing(recording)) {
+    lacks.push_back("it has no state of generator `" + *generator + "` as the call found it");
+  }
   if (missing.empty()) return lacks;
   const std::string others =
       missing.size() > 1 ? " and " + std::to_string(missing.size() - 1) + " more" : "";
-  return {"it has no bytes of " + missing.front() + others + " as the call found them"};
+  lacks.push_back("it has no bytes of " + missing.front() + others + " as the call found them");
+  return lacks;
 }
 
 Repetition repeat(const trace::Recording& recording) {

@@ -136,6 +136,18 @@ TEST_F(VerifyToolTest, WhatIsMissingIsTold) {
   EXPECT_THAT(verify({"--step", "eval"}).err, HasSubstr("holds no such recording"));
 }
 
+TEST_F(VerifyToolTest, WithoutTheStateOfItsGeneratorACallThatDrawsIsNotDoneAgain) {
+  train({.at = {6}, .state = true});
+  trace::Trace trace = storage::read(tape());
+  for (trace::Recording& recording : trace.steps[0].recordings) {
+    for (trace::GeneratorState& state : recording.generators) state.content = nullptr;
+  }
+  storage::write(trace, tape());
+  const Outcome outcome = verify({"--call", "6"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.out, HasSubstr("it has no state of generator `default`"));
+}
+
 TEST_F(VerifyToolTest, StateImpliesDigestsOfTheseRecordings) {
   train({.at = {6}, .state = true}, /*digests=*/false);
   EXPECT_EQ(verify({"--call", "6"}).exit_code, 0);
