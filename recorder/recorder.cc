@@ -31,18 +31,18 @@ struct OpenRecording::Listening {
 };
 
 OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
-                             Interceptor& interceptor, Depth depth)
+                             Interceptor& interceptor, const Look& look)
     : arguments_(std::move(arguments)) {
   if (is_recording()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "a recording is active in this thread: a step cannot be recorded inside another");
   }
   objects.check_alive();
-  tape_ = std::make_shared<Tape>(objects, depth);
+  tape_ = std::make_shared<Tape>(objects, look);
   tape_->guarded([&] {
     write_entry(tape_->ledger(), arguments_);
-    if (depth >= Depth::kDigests) write_entry_digests(tape_->ledger());
-    if (depth >= Depth::kBytes) copy_entry(tape_->ledger(), found_, generators_found_);
+    if (look.depth >= Depth::kDigests) write_entry_digests(tape_->ledger());
+    if (look.depth >= Depth::kBytes) copy_entry(tape_->ledger(), found_, generators_found_);
   });
   listening_ = std::make_unique<Listening>(tape_, interceptor);
 }
@@ -73,8 +73,8 @@ Recorded OpenRecording::close(Returned returned) {
 bool is_recording() noexcept { return active_listener() != nullptr; }
 
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor, Depth depth) {
-  OpenRecording recording(arguments, objects, interceptor, depth);
+                const live::Objects& objects, Interceptor& interceptor, const Look& look) {
+  OpenRecording recording(arguments, objects, interceptor, look);
   return recording.close(step());
 }
 

@@ -59,7 +59,7 @@ struct Recorded {
   std::vector<trace::Blob> generators_found = {};
 };
 
-/// What is looked at besides what plans are made from.
+/// How closely what a step finds and what its ops leave are looked at.
 enum class Depth {
   /// Nothing: digests are taken of buffers that nobody tracked, by which two recordings of one
   /// process are compared.
@@ -71,13 +71,18 @@ enum class Depth {
   kBytes,
 };
 
+/// What is looked at besides what plans are made from.
+struct Look {
+  Depth depth = Depth::kPlain;
+  bool timings = false;  ///< how long each op takes: Recording::op_ns
+};
+
 /// Runs `step` once, eagerly, and writes down what it did. The step's results are those of the
 /// eager step, bit for bit: nothing is kept alive, no op is added. What the recorder does not
 /// understand becomes a Refusal in the recording. An exception of the step passes through, with the
 /// thread as it was before. Must not be called while another recording is active in this thread.
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor,
-                Depth depth = Depth::kPlain);
+                const live::Objects& objects, Interceptor& interceptor, const Look& look = {});
 
 /// Whether ops of this thread are being recorded.
 bool is_recording() noexcept;

@@ -19,6 +19,7 @@ namespace steptape::recorder {
 namespace {
 
 using Arguments = c10::ArrayRef<c10::IValue>;
+using Clock = std::chrono::steady_clock;
 
 /// An operator that wrote no more than its schema says in so many calls is taken at its word after
 /// them: should it write later all the same, the next op that reads, or the end of the step,
@@ -29,10 +30,17 @@ bool is_opaque(const trace::Value& value) {
   return std::holds_alternative<trace::Opaque>(value.data);
 }
 
+/// The largest number stands for more.
+std::uint32_t nanoseconds(Clock::duration time) {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+  constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns, 0, kMost));
+}
+
 }  // namespace
 
-Tape::Tape(const live::Objects& objects, Depth depth)
-    : depth_(depth),
+Tape::Tape(const live::Objects& objects, const Look& look)
+    : look_(look),
       ledger_(objects),
       first_sequence_(at::sequence_number::peek()),
       next_sequence_(first_sequence_),
@@ -59,12 +67,14 @@ void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
     running.place = Notes::place();
   }
   guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
+  const auto start = look_.timings ? Clock::now() : Clock::time_point();
   try {
     run();
   } catch (...) {
     guarded([&] { threw(running); });
     throw;
   }
+  if (look_.timings) running.time = Clock::now() - start;
   guarded([&] { after(torch::jit::last(stack, op.schema().returns().size()), running); });
 }
 
@@ -104,10 +114,11 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
   // comes when the op ends.
   ledger_.recording.ops.emplace_back().op = running.op.op;
-  if (depth_ >= Depth::kDigests) {
+  if (look_.depth >= Depth::kDigests) {
     ledger_.recording.op_digests.emplace_back();
     running.written = live::written_tensors(op, arguments);
   }
+  if (look_.timings) ledger_.recording.op_ns.push_back(0);
 }
 
 void Tape::after(Arguments outputs, Running& running) {
@@ -118,9 +129,10 @@ void Tape::after(Arguments outputs, Running& running) {
   note_writes(running);
   note_read(running);
   if (running.generator) ledger_.generators.after_draw(*running.generator, running.index);
-  if (depth_ >= Depth::kDigests) {
+  if (look_.depth >= Depth::kDigests) {
     ledger_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
   }
+  if (look_.timings) ledger_.recording.op_ns[running.index] = nanoseconds(running.time);
   ledger_.recording.ops[running.index] = std::move(running.op);
 }
 

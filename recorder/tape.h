@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,7 +17,7 @@ namespace steptape::recorder {
 /// threads of one step may call it. What goes wrong inside becomes a refusal, never an exception.
 class Tape final : public OpListener {
  public:
-  Tape(const live::Objects& objects, Depth depth);
+  Tape(const live::Objects& objects, const Look& look);
 
   void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
              const std::function<void()>& run) override;
@@ -49,6 +50,7 @@ class Tape final : public OpListener {
     std::vector<at::Tensor> written;  ///< by what its schema says, where digests are taken
     bool is_measured = true;          ///< its writes are compared with what its schema says
     bool is_training = true;          ///< no argument of the call says otherwise
+    std::chrono::steady_clock::duration time{};  ///< that it took, where times are asked for
   };
 
   void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
@@ -79,7 +81,7 @@ class Tape final : public OpListener {
   void note_content(trace::BufferId buffer);
   trace::Index scope_index(const std::string& place);
 
-  const Depth depth_;
+  const Look look_;
   Ledger ledger_;
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed

@@ -14,10 +14,9 @@ constexpr std::chrono::seconds kOften{1};
 
 }  // namespace
 
-CallLedger::CallLedger(const std::string& path, const trace::Digest& run, bool goes_on)
-    : path_(path) {
+CallLedger::CallLedger(const std::string& path, const trace::Digest& run, bool goes_on) {
   try {
-    if (!goes_on) storage::set_ledger_aside(path);
+    if (!goes_on) earlier_ = storage::set_ledger_aside(path);
     writer_ = std::make_unique<storage::LedgerWriter>(path, run);
   } catch (const Error& error) {
     is_taken_ = error.code() == ErrorCode::kFailedPrecondition;
@@ -44,14 +43,14 @@ std::uint64_t CallLedger::calls_of(std::string_view step) noexcept {
   }
 }
 
-void CallLedger::append(std::string_view step, trace::LedgerLine line) noexcept {
+void CallLedger::append(std::string_view step, trace::LedgerLine line,
+                        Clock::time_point now) noexcept {
   if (writer_ == nullptr) return;
   try {
     Step& found = find(step);
     line.step = found.number;
     line.call = ++found.calls;
     writer_->append(line);
-    const Clock::time_point now = Clock::now();
     if (now - handed_over_ > kOften) {
       handed_over_ = now;
       writer_->hand_over();

@@ -31,6 +31,10 @@ std::string rebound_line(const PlanStats& plan) {
   return formatted("    took up moved memory of tracked tensors %" PRIu64 "×\n", plan.rebinds);
 }
 
+std::string warm_start_line(const PlanStats& plan) {
+  return plan.is_warm_start ? "    one probe agreed with the trace of an earlier run\n" : "";
+}
+
 std::string fused_line(const PlanStats& plan) {
   if (plan.largest_ulps < 0) return "";
   return formatted("    fused updates: at most %.1f units in the last place from the eager ones\n",
@@ -51,7 +55,7 @@ std::string explain(const std::string& name, const std::string& place, const Sta
     text += variant_line(plan);
     if (i < differences.size() && !differences[i].empty())
       text += "    " + trace::on_one_line(differences[i]) + "\n";
-    text += rebound_line(plan) + fused_line(plan);
+    text += warm_start_line(plan) + rebound_line(plan) + fused_line(plan);
   }
   for (const CountedVerdict& counted : stats.fallbacks) {
     text += formatted("  fell back %" PRIu64 "×: ", counted.times) +

@@ -133,9 +133,11 @@ void Journal::planned(const Variant& variant) {
   session_.counters.add(Count::kPlans);
   if (!wants(Category::kPlan)) return;
   const PlanStats plan = variant.stats();
-  Event made = event(Category::kPlan, "planned",
-                     label_of(variant) + " planned: " + std::to_string(plan.ops) + " ops in " +
-                         std::to_string(plan.calls) + " calls, in " + in_whole_us(plan.plan_us));
+  Event made =
+      event(Category::kPlan, "planned",
+            label_of(variant) + " planned: " + std::to_string(plan.ops) + " ops in " +
+                std::to_string(plan.calls) + " calls, in " + in_whole_us(plan.plan_us) +
+                (plan.is_warm_start ? ", after one probe: it agreed with an earlier run" : ""));
   made.variant = variant.number;
   made.plan = plan;
   made.us = plan.plan_us;

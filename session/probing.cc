@@ -171,15 +171,20 @@ bool Probing::repeats(const trace::Recording& known, recorder::Recorded& recorde
   return true;
 }
 
-recorder::Recorded Probing::agreed(recorder::Recorded recorded) {
+bool Probing::repeats_one_of(Plans plans, recorder::Recorded& recorded) const {
+  return std::ranges::any_of(
+      plans, [&](const trace::Recording* plan) { return repeats(*plan, recorded); });
+}
+
+Probing::Agreed Probing::agreed(recorder::Recorded recorded, bool with_earlier_run) {
   refusals_.clear();
   attempts_ = 0;
   recorded.recording.standing = trace::Standing::kAgreed;
-  return recorded;
+  return {std::move(recorded), with_earlier_run};
 }
 
-std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
-                                                std::span<const trace::Recording* const> known) {
+std::optional<Probing::Agreed> Probing::take(recorder::Recorded recorded, Plans known,
+                                             Plans earlier) {
   if (recorded.created_state) {
     previous_.clear();
     if (++warm_ups_ >= kMostWarmUps) {
@@ -196,11 +201,8 @@ std::optional<recorder::Recorded> Probing::take(recorder::Recorded recorded,
   }
   warm_ups_ = 0;
   const bool clean = recorded.recording.refusals.empty();
-  if (clean && std::ranges::any_of(known, [&](const trace::Recording* recording) {
-        return repeats(*recording, recorded);
-      })) {
-    return agreed(std::move(recorded));
-  }
+  if (clean && repeats_one_of(known, recorded)) return agreed(std::move(recorded));
+  if (clean && repeats_one_of(earlier, recorded)) return agreed(std::move(recorded), true);
   const auto find = [&](trace::Numbers numbers) {
     return std::ranges::find_if(previous_, [&](const recorder::Recorded& other) {
       return trace::same_entry(other.recording, recorded.recording, numbers);

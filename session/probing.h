@@ -23,12 +23,18 @@ class Probing {
 
   explicit Probing(replayer::Reads reads) : reads_(reads) {}
 
+  using Plans = std::span<const trace::Recording* const>;
+  struct Agreed {
+    recorder::Recorded recorded;
+    bool with_earlier_run;  ///< and with nothing of this one
+  };
+
   /// Takes a recording. Gives it back, of standing kAgreed, when nothing in it is refused and it
   /// agrees with the one before, or with a `known` one, of a plan, whose stream of ops it repeats
   /// in another shape or with other numbers; else keeps it. `refusals()` then says what stood
   /// against it.
-  std::optional<recorder::Recorded> take(recorder::Recorded recorded,
-                                         std::span<const trace::Recording* const> known);
+  /// With those of an `earlier` run it agrees in the same way.
+  std::optional<Agreed> take(recorder::Recorded recorded, Plans known, Plans earlier);
 
   /// Why the newest attempts led to nothing; empty when they did or are still under way.
   const std::vector<Refusal>& refusals() const { return refusals_; }
@@ -43,12 +49,13 @@ class Probing {
 
  private:
   void give_up();
-  recorder::Recorded agreed(recorder::Recorded recorded);
+  Agreed agreed(recorder::Recorded recorded, bool with_earlier_run = false);
   /// Finds out what the numbers of `recorded` follow from. Nothing is written down unless the two
   /// agree then.
   std::optional<Refusal> difference_from(const recorder::Recorded& previous,
                                          recorder::Recorded& recorded) const;
   bool repeats(const trace::Recording& known, recorder::Recorded& recorded) const;
+  bool repeats_one_of(Plans plans, recorder::Recorded& recorded) const;
 
   replayer::Reads reads_;
   std::vector<recorder::Recorded> previous_;  ///< newest last; one for each way of entry

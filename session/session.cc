@@ -146,6 +146,10 @@ std::string Session::explain() const {
   for (const auto& step : impl_->state.steps) text += step->explain();
   for (const std::string& why : impl_->state.invalidations)
     text += "plans dropped by invalidate(): " + why + "\n";
+  if (const auto& number = impl_->state.earlier_number) {
+    text += "trace of an earlier run: kept as " + impl_->state.trace_path + "." +
+            std::to_string(*number) + "\n";
+  }
   if (!impl_->state.trace_problem.empty()) {
     text += "trace not written: " + impl_->state.trace_problem + "\n";
   }

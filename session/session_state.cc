@@ -10,6 +10,7 @@
 #include "session/record_schedule.h"
 #include "session/step_life.h"
 #include "steptape/error.h"
+#include "storage/ledger_reader.h"
 
 namespace steptape::session {
 namespace {
@@ -37,8 +38,10 @@ void SessionState::start() {
   if (options.trace.empty()) return;
   trace_path = run.own(options.trace);
   kept = std::make_unique<KeptRecordings>(trace_path);
+  earlier = std::make_unique<EarlierTrace>(trace_path);
   if (!options.ledger) return;
-  ledger = std::make_unique<CallLedger>(trace_path + ".ledger", run.digest(), options.resume);
+  ledger = std::make_unique<CallLedger>(storage::ledger_beside(trace_path), run.digest(),
+                                        options.resume);
   if (ledger->is_taken()) trace_problem = ledger->problem();
 }
 

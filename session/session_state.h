@@ -10,6 +10,7 @@
 #include "live/objects.h"
 #include "session/call_ledger.h"
 #include "session/counter_block.h"
+#include "session/earlier_trace.h"
 #include "session/kept_recordings.h"
 #include "session/log.h"
 #include "session/run_identity.h"
@@ -55,9 +56,14 @@ struct SessionState {
   RunIdentity run;                     ///< since the first call
   std::string trace_path;              ///< Options::trace as this process has it, since then
   std::unique_ptr<CallLedger> ledger;  ///< null: nobody keeps one
+  /// What was at `trace_path` when the session began; null where there is no such path.
+  std::unique_ptr<EarlierTrace> earlier;
+  /// The number behind the name that an earlier run's trace has now.
+  std::optional<std::uint64_t> earlier_number;
   /// Takes a recording of the step that Options::record asked for into the trace.
   void keep(const trace::Step& step, const trace::Recording& recording);
   std::unique_ptr<KeptRecordings> kept;  ///< null where the trace is not kept
+  bool has_room = false;                 ///< what is at `trace_path` may be written over
 
   /// Calls all declared functions.
   guards::Declared declared() const;
@@ -76,6 +82,9 @@ struct SessionState {
   /// Writes Options::trace, if there is one. A failure is kept in `trace_problem`: it must not stop
   /// the training.
   void write_trace();
+  /// Keeps the trace of an earlier run that did something else, before this run's takes its place.
+  /// Throws Error.
+  void make_room();
   /// Ends what grows beside the trace while the session lives.
   void finish_trace();
 };

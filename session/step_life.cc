@@ -119,10 +119,12 @@ void StepLife::note_results(const pack::Results& results) {
   schedule_.note(results);
 }
 
-recorder::Depth StepLife::depth() const {
+recorder::Look StepLife::look() const {
+  using recorder::Depth;
   const Options& options = session_->options;
-  if (is_asked_for_ && options.record.state) return recorder::Depth::kBytes;
-  return options.digests ? recorder::Depth::kDigests : recorder::Depth::kPlain;
+  recorder::Look look{options.digests ? Depth::kDigests : Depth::kPlain, options.timings};
+  if (is_asked_for_ && options.record.state) look.depth = Depth::kBytes;
+  return look;
 }
 
 std::uint64_t StepLife::call_of_run() const {
@@ -403,7 +405,7 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
   const std::uint64_t call = call_of_run();
   recorder::Recorded recorded =
       recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
-                       session_->objects, *interceptor, depth());
+                       session_->objects, *interceptor, look());
   recorded.recording.call = call;
   journal_.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
@@ -440,8 +442,10 @@ void StepLife::learn_from(recorder::Recorded recorded) {
   }
   std::vector<const trace::Recording*> known;
   for (const auto& variant : variants_) known.push_back(variant->eager_recording.get());
+  std::vector<const trace::Recording*> earlier;
+  if (may_start_warm_ && session_->earlier) earlier = session_->earlier->plans_of(name_);
   const std::vector<Refusal> told = recorded.recording.refusals;
-  if (auto agreed = probing_.take(std::move(recorded), known)) {
+  if (auto agreed = probing_.take(std::move(recorded), known, earlier)) {
     make_plan(*std::move(agreed));
     return;
   }
@@ -451,7 +455,8 @@ void StepLife::learn_from(recorder::Recorded recorded) {
   }
 }
 
-void StepLife::make_plan(recorder::Recorded recorded) {
+void StepLife::make_plan(Probing::Agreed agreed) {
+  recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
   if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
@@ -470,6 +475,7 @@ void StepLife::make_plan(recorder::Recorded recorded) {
   try {
     auto variant = make_variant(std::move(recorded), *session_, variants_made_);
     variant->last_use = journal_.calls();
+    variant->is_warm_start = agreed.with_earlier_run;
     variant->deferred = deferred_.without_tensors();
     const std::string path =
         Aftermath::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
@@ -479,6 +485,7 @@ void StepLife::make_plan(recorder::Recorded recorded) {
       return;
     }
     ++variants_made_;
+    if (session_->earlier) session_->earlier->compare(name_, *variant->recording);
     journal_.planned(*variant);
     variants_.add(std::move(variant));
   } catch (const std::exception& error) {
@@ -488,9 +495,13 @@ void StepLife::make_plan(recorder::Recorded recorded) {
 }
 
 void StepLife::drop(const Variant& variant, Refusal refusal) {
+  const bool was_started_warm = variant.is_warm_start && !variant.trusted;
   journal_.dropped(variant, std::string(name_of(refusal.code)));
   variants_.drop(variant);
-  refuse({std::move(refusal)});
+  if (!was_started_warm) return refuse({std::move(refusal)});
+  // the program is another one by now: two probes of it find out more
+  may_start_warm_ = false;
+  journal_.refused(refusal);
 }
 
 void StepLife::drop_long_unused() {
@@ -521,6 +532,7 @@ void StepLife::invalidate(const std::string& why) {
 }
 
 void StepLife::restart() {
+  may_start_warm_ = false;
   variants_.clear();
   probing_.restart();
 }

@@ -74,8 +74,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void run_eagerly(const Eager& eager);
   /// For the ledger, and for recordings that are asked for by what calls return.
   void note_results(const pack::Results& results);
-  /// Of the recording that begins.
-  recorder::Depth depth() const;
+  /// How closely the recording that begins looks.
+  recorder::Look look() const;
   /// The number of the call that is under way, over the whole run.
   std::uint64_t call_of_run() const;
   void record_or_run(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
@@ -83,7 +83,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void record(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
               const Eager& eager);
   void learn_from(recorder::Recorded recorded);
-  void make_plan(recorder::Recorded recorded);
+  void make_plan(Probing::Agreed agreed);
   void drop(const Variant& variant, Refusal refusal);
   void drop_long_unused();
   void run_deferred();
@@ -111,6 +111,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   Deferred deferred_;              ///< of the call that is under way
   Journal journal_;
   std::uint64_t variants_made_ = 0;
+  bool may_start_warm_ = true;  ///< from the trace of an earlier run
 };
 
 /// The text of Step::explain. `differences` says of each variant what tells it from the first one,

@@ -6,6 +6,7 @@
 #include "live/tensors.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
+#include "storage/aside.h"
 #include "storage/writer.h"
 #include "trace/numbers.h"
 
@@ -111,9 +112,18 @@ trace::Trace SessionState::to_trace(bool with_state) const {
   return trace;
 }
 
+void SessionState::make_room() {
+  if (!has_room && !options.resume && !earlier->may_be_replaced()) {
+    const auto first = ledger != nullptr ? ledger->earlier() : std::nullopt;
+    earlier_number = storage::set_trace_aside(trace_path, first.value_or(1));
+  }
+  has_room = true;
+}
+
 void SessionState::write_trace() {
   if (trace_path.empty() || (ledger != nullptr && ledger->is_taken())) return;
   try {
+    make_room();
     storage::write(to_trace(/*with_state=*/false), trace_path);
     trace_problem.clear();
   } catch (const std::exception& error) {
@@ -123,13 +133,15 @@ void SessionState::write_trace() {
 
 void SessionState::keep(const trace::Step& step, const trace::Recording& recording) {
   if (kept == nullptr || (ledger != nullptr && ledger->is_taken())) return;
-  kept->add(head_of(run), step, recording);
+  if (!kept->is_begun()) kept->begin(head_of(run));
+  kept->add(step, recording);
   if (std::string problem = kept->problem(); !problem.empty()) trace_problem = std::move(problem);
 }
 
 void SessionState::finish_trace() {
   if (kept == nullptr || !kept->is_begun()) return;
   try {
+    make_room();
     kept->finish(to_trace(/*with_state=*/false));
   } catch (const std::exception& error) {
     trace_problem = error.what();

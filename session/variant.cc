@@ -34,6 +34,7 @@ PlanStats Variant::stats() const {
   stats.replays = replays;
   stats.rebinds = rebinds;
   stats.largest_ulps = largest_ulps;
+  stats.is_warm_start = is_warm_start;
   return stats;
 }
 

@@ -30,6 +30,7 @@ struct Variant {
   std::unique_ptr<Aftermath> aftermath;
   AuditSchedule audits;
   bool trusted = false;
+  bool is_warm_start = false;  ///< one probe agreed with a plan of an earlier run
   double plan_us = 0;
   std::uint64_t replays = 0;
   std::uint64_t rebinds = 0;   ///< calls that found tracked tensors in other memory

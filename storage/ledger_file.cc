@@ -6,25 +6,12 @@
 #include <cerrno>
 
 #include "steptape/error.h"
+#include "storage/aside.h"
 #include "storage/folder.h"
 #include "storage/input_file.h"
 #include "storage/ledger_record.h"
 
 namespace steptape::storage {
-namespace {
-
-std::filesystem::path free_name_behind(const std::filesystem::path& path, FileSystem& files) {
-  for (std::uint64_t number = 1;; ++number) {
-    std::filesystem::path name = fmt::format("{}.{}", path.string(), number);
-    FileSystem::Status status;
-    const int result = files.status_at(name, status);
-    if (result == -ENOENT) return name;
-    require_done(result, "look at", name);
-  }
-}
-
-}  // namespace
-
 void lock_ledger(FileSystem& files, int descriptor, const std::filesystem::path& path) {
   const int result = files.lock(descriptor);
   if (result == -EWOULDBLOCK) {
@@ -58,8 +45,8 @@ void require_ledger(const InputFile& file, const std::filesystem::path& path) {
                           path.string()));
 }
 
-std::optional<std::filesystem::path> set_ledger_aside(const std::filesystem::path& path,
-                                                      FileSystem& files) {
+std::optional<std::uint64_t> set_ledger_aside(const std::filesystem::path& path,
+                                              FileSystem& files) {
   const std::filesystem::path target = behind_links(files, path);
   FileSystem::Status status;
   const int result = files.status_at(target, status);
@@ -70,10 +57,7 @@ std::optional<std::filesystem::path> set_ledger_aside(const std::filesystem::pat
   const InputFile file(target, files);
   if (holds_no_header(file)) return std::nullopt;
   require_ledger(file, target);
-  std::filesystem::path aside = free_name_behind(target, files);
-  require_done(files.rename(target, aside), "rename", target);
-  Folder(files, target).sync();
-  return aside;
+  return set_aside(files, target);
 }
 
 }  // namespace steptape::storage

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 
@@ -20,10 +21,10 @@ bool holds_no_header(const InputFile& file);
 void require_ledger(const InputFile& file, const std::filesystem::path& path);
 
 /// Gives the ledger that an earlier run left at `path` the first free name behind it
-/// ("run.tape.ledger.1", "run.tape.ledger.2", ...), damaged as it may be, and says which; none
+/// ("run.tape.ledger.1", "run.tape.ledger.2", ...), damaged as it may be, and says its number; none
 /// where there is no line to keep. Throws Error: (failed_precondition) when the file is no ledger
 /// or another writer has it open; (io).
-std::optional<std::filesystem::path> set_ledger_aside(const std::filesystem::path& path,
-                                                      FileSystem& files = operating_system());
+std::optional<std::uint64_t> set_ledger_aside(const std::filesystem::path& path,
+                                              FileSystem& files = operating_system());
 
 }  // namespace steptape::storage

@@ -27,9 +27,11 @@ FoundLedger read_ledger(const std::filesystem::path& path, OnDamage on_damage, F
 }
 
 std::filesystem::path ledger_beside(const std::filesystem::path& trace) {
-  std::filesystem::path path = trace;
-  path += ".ledger";
-  return path;
+  const std::string number = trace.extension().string();
+  const bool is_set_aside = number.size() > 1 && trace.stem().has_extension() &&
+                            number.find_first_not_of("0123456789", 1) == std::string::npos;
+  if (!is_set_aside) return trace.string() + ".ledger";
+  return (trace.parent_path() / trace.stem()).string() + ".ledger" + number;
 }
 
 bool is_ledger(const std::filesystem::path& path, FileSystem& files) {

@@ -24,7 +24,8 @@ struct FoundLedger {
 FoundLedger read_ledger(const std::filesystem::path& path, OnDamage on_damage = OnDamage::kRefuse,
                         FileSystem& files = operating_system());
 
-/// The ledger's place beside its trace: "run.tape.ledger".
+/// The ledger's place beside its trace: "run.tape.ledger"; of one that was set aside, "run.tape.2",
+/// it is "run.tape.ledger.2".
 std::filesystem::path ledger_beside(const std::filesystem::path& trace);
 /// Whether the file begins as ledgers do. Throws Error (io).
 bool is_ledger(const std::filesystem::path& path, FileSystem& files = operating_system());

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "steptape/error.h"
+#include "storage/aside.h"
 #include "storage/folder.h"
 #include "storage/replace.h"
 
@@ -47,7 +48,7 @@ bool PartFile::open_empty() {
   require_done(files_.status_of(file_.number(), status), "look at", part_);
   if (!status.is_regular) refuse(fmt::format("{} exists and is no file", part_.string()));
   if (status.bytes == 0) return true;
-  set_aside();
+  set_aside(files_, part_);
   return false;
 }
 
@@ -71,22 +72,6 @@ bool PartFile::has_its_name() const {
   if (result == -ENOENT) return false;
   require_done(result, "look at", part_);
   return open.device == named.device && open.number == named.number;
-}
-
-void PartFile::set_aside() {
-  for (int number = 1; number < kMaxAttempts; ++number) {
-    std::filesystem::path aside = part_;
-    aside += fmt::format(".{}", number);
-    FileSystem::Status status;
-    const int result = files_.status_at(aside, status);
-    if (result == -ENOENT) {
-      require_done(files_.rename(part_, aside), "set aside", part_);
-      // Before a new file takes the name, or a loss of power may leave the new one alone.
-      return Folder(files_, part_).sync();
-    }
-    require_done(result, "look at", aside);
-  }
-  refuse(fmt::format("{} was left by {} others; remove them", part_.string(), kMaxAttempts - 1));
 }
 
 void PartFile::append(ByteView bytes) {

@@ -40,7 +40,6 @@ class PartFile final : public Output {
   bool open_empty();
   void lock();
   bool has_its_name() const;
-  void set_aside();
 
   FileSystem& files_;
   std::filesystem::path path_;  ///< what a symbolic link points to, not the link

@@ -291,8 +291,8 @@ struct Recording {
   /// What each op left: bits, dtypes and shapes of its results and of the arguments it wrote. One
   /// for each op where they were asked for, else none.
   std::vector<Digest> op_digests;
-  /// How long each op took in this call, in nanoseconds. One for each op where they were asked for,
-  /// else none.
+  /// How long each op took in this call, in nanoseconds; the largest number stands for more. One
+  /// for each op where they were asked for, else none.
   std::vector<std::uint32_t> op_ns;
   std::vector<Seek> seeks;
   std::vector<GeneratorState> generators;  ///< where digests were asked for

@@ -84,6 +84,9 @@ struct Record {
 struct Options {
   /// Where the trace is kept; written when a plan becomes trusted. In a process of several, as
   /// launchers tell by the environment, the name gains its rank: "run.rank3.tape". Empty: nowhere.
+  /// What an earlier run of the same program left there is started from: a call that agrees with
+  /// it needs no second probe. Of another program, or with recordings that were asked for, it is
+  /// kept as "run.tape.1", ...
   std::string trace;
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
@@ -108,6 +111,9 @@ struct Options {
   /// ledger, and what each op of a recorded call left. `steptape diff` finds the first op in which
   /// two runs part by them. Reads all of this memory at each call.
   bool digests = false;
+  /// Recordings say how long each op took. `steptape diff` compares modules by it; a step that is
+  /// bound by overhead takes longer while it is recorded, and its ops do not.
+  bool timings = false;
   Record record = {};
   /// The run that the files at `trace` are of goes on, as from a checkpoint: the ledger is appended
   /// to, and calls are counted on from its last.

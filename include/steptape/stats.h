@@ -48,6 +48,8 @@ struct PlanStats {
   /// Numerics::kFused: the largest difference that a trial or audit of this plan found, in units in
   /// the last place; below 0 for a plan of the recorded ops.
   double largest_ulps = -1;
+  /// Made after one probe, which agreed with a plan of an earlier run in the trace.
+  bool is_warm_start = false;
 };
 
 /// Counts by outcome; every call of a step is in exactly one of `recorded`, `trials`, `audits`,

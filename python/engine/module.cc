@@ -197,7 +197,7 @@ void define(py::module_& m) {
       .def("assign_again", &Tracked::assign_again)
       .def("guard_slots", &Tracked::guard_slots);
   py::class_<Recorder, Tracked>(m, "Recorder", py::custom_type_setup(&make_collectable))
-      .def(py::init<std::string, std::string, bool>())
+      .def(py::init<std::string, std::string, bool, bool>())
       .def("begin", &Recorder::begin)
       .def("end", &Recorder::end)
       .def("write", &Recorder::write)

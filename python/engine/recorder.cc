@@ -5,14 +5,14 @@
 
 namespace steptape::python {
 
-Recorder::Recorder(std::string name, std::string place, bool digests)
+Recorder::Recorder(std::string name, std::string place, bool digests, bool timings)
     : step_{std::move(name), std::move(place), {}},
-      depth_(digests ? recorder::Depth::kDigests : recorder::Depth::kPlain) {}
+      look_{digests ? recorder::Depth::kDigests : recorder::Depth::kPlain, timings} {}
 
 void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
-      recorder::interceptor(recorder::InterceptorKind::kFakeKey), depth_);
+      recorder::interceptor(recorder::InterceptorKind::kFakeKey), look_);
   recorder::Notes::current()->follow_numbers();
 }
 

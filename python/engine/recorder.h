@@ -13,7 +13,7 @@ namespace steptape::python {
 /// the GIL throughout.
 class Recorder : public Tracked {
  public:
-  Recorder(std::string name, std::string place, bool digests);
+  Recorder(std::string name, std::string place, bool digests, bool timings);
 
   /// Starts to record this thread. Throws Error (failed_precondition) inside another recording,
   /// (unsupported) where ops cannot be intercepted.
@@ -26,7 +26,7 @@ class Recorder : public Tracked {
 
  private:
   trace::Step step_;
-  recorder::Depth depth_;
+  recorder::Look look_;
   std::uint64_t calls_ = 0;
   std::unique_ptr<recorder::OpenRecording> open_;
 };

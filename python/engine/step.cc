@@ -64,6 +64,7 @@ Options options_of(const py::dict& options) {
   made.log = py::cast<std::string>(options["log"]);
   made.ledger = py::cast<bool>(options["ledger"]);
   made.digests = py::cast<bool>(options["digests"]);
+  made.timings = py::cast<bool>(options["timings"]);
   made.resume = py::cast<bool>(options["resume"]);
   made.record = record_of(options["record"]);
   return made;
@@ -96,6 +97,7 @@ py::dict dict_of(const PlanStats& plan) {
   dict["temporary_bytes"] = plan.temporary_bytes;
   dict["max_live_bytes"] = plan.max_live_bytes;
   dict["plan_us"] = plan.plan_us;
+  dict["warm_start"] = plan.is_warm_start;
   return dict;
 }
 

@@ -25,12 +25,14 @@ class record:
     steps: how many steps are recorded; what runs between two calls of `step` is one.
     name:  of the step in the trace.   state: whether parameters and optimizer state go into the file.
     digests: whether it is written down what each op left, so that two traces can be compared by it.
+    timings: whether it is written down how long each op took.
 
     Raises InvalidArgument; IoError from `step` or at the end of the block when the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike, *, model: Models = None, optimizer: Optimizers = None,
-                 steps: int = 3, name: str = "step", state: bool = True, digests: bool = False):
+                 steps: int = 3, name: str = "step", state: bool = True, digests: bool = False,
+                 timings: bool = False):
         if type(steps) is not int or steps < 1:
             raise InvalidArgument(f"record: steps is {steps!r}; it must be an int of at least 1")
         if not isinstance(name, str) or not name:
@@ -39,7 +41,7 @@ class record:
         self.steps = steps
         self.recorded = 0
         self._state = bool(state)
-        self._digests = bool(digests)
+        self._digests, self._timings = bool(digests), bool(timings)
         self._given = [*given(model, "model", torch.nn.Module),
                        *given(optimizer, "optimizer", torch.optim.Optimizer)]
         self._name = name
@@ -48,7 +50,7 @@ class record:
     def __enter__(self):
         caller = sys._getframe(1)
         place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        self._engine = _engine.Recorder(self._name, place, self._digests)
+        self._engine = _engine.Recorder(self._name, place, self._digests, self._timings)
         reach = Reach()
         reach.explore(lambda: None, self._given)
         models, optimizers, _ = track(self._engine, reach)

@@ -18,7 +18,7 @@ from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
             "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True, "log": None,
-            "ledger": True, "digests": False, "resume": False, "record": None}
+            "ledger": True, "digests": False, "timings": False, "resume": False, "record": None}
 
 _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}
 
@@ -124,7 +124,7 @@ class Step:
 
         `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
         `eager`; `variants`, a dict a plan (number, ops, calls, replays, arena_bytes, temporary_bytes,
-        max_live_bytes, plan_us); `refusals`, a list of dicts (code, reason, op, module, file, line,
+        max_live_bytes, plan_us, warm_start); `refusals`, a list of dicts (code, reason, op, module, file, line,
         remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a
         dict a guard that they fell back for (kind, path, expected, found, last_held, text, times);
         `last_verdict`, why the newest call that did not replay found no plan, or None; `last_verdicts`,
@@ -152,6 +152,8 @@ class Step:
                          f'planned in {plan["plan_us"]:.0f} us')
             if difference:
                 lines.append(f"    {difference}")
+            if plan["warm_start"]:
+                lines.append("    one probe agreed with the trace of an earlier run")
             if plan["rebinds"]:
                 lines.append(f'    took up moved memory of tracked tensors {plan["rebinds"]}×')
         for guard in stats["fallbacks"]:
@@ -278,7 +280,7 @@ def _checked(options):
         raise InvalidArgument(f"wrap: log is {options['log']!r}; it must be a str or None")
     options["log"] = options["log"] or ""
     options["record"] = _checked_record(options["record"], options["trace"])
-    for name in ("ledger", "digests", "resume"):
+    for name in ("ledger", "digests", "timings", "resume"):
         if not isinstance(options[name], bool):
             raise InvalidArgument(f"wrap: {name} is {options[name]!r}; it must be True or False")
     for name, choices in _CHOICES.items():

@@ -38,6 +38,7 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
                 all that they found, and `steptape verify` does them again.
     digests:    whether the ledger has digests of gradients, parameters, arguments and generators too, and
                 recordings what each op left: `steptape diff` finds the first op in which two runs part.
+    timings:    whether recordings say how long each op took, by which `steptape diff` compares modules.
 
     Raises InvalidArgument. Exceptions of the function pass through calls of the step unchanged.
     """

@@ -55,6 +55,22 @@ def test_equal_programs_leave_equal_ledgers_and_a_resumed_one_goes_on(tmp_path):
     assert calls == list(range(1, 14))
 
 
+def test_a_second_process_starts_warm_and_another_program_leaves_the_trace(tmp_path):
+    run(tmp_path, "{}", "for _ in range(9): step(x)\nassert step.stats['recorded'] == 3, step.stats")
+    run(tmp_path, "{}", """
+        for _ in range(9): step(x)
+        assert step.stats["recorded"] == 2, step.stats
+        assert step.stats["variants"][0]["warm_start"]
+        assert "one probe agreed with the trace of an earlier run" in step.explain()
+    """)
+    run(tmp_path, "{}", """
+        optimizer.param_groups[0]["betas"] = (0.8, 0.9)
+        for _ in range(9): step(x)
+    """)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "run.tape", "run.tape.2", "run.tape.ledger", "run.tape.ledger.1", "run.tape.ledger.2"]
+
+
 def records(path):
     data = path.read_bytes()
     return [data[at:at + 64] for at in range(0, len(data), 64)]

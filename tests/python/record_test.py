@@ -102,3 +102,16 @@ def test_a_folder_that_is_not_there_is_an_io_error(tmp_path):
         with steptape.record(tmp_path / "none" / "run.tape", model=model, optimizer=optimizer, steps=1) as r:
             train(0)
             r.step()
+
+
+@needs_tool
+def test_timings_say_how_long_each_op_took(tmp_path):
+    path = tmp_path / "run.tape"
+    model, optimizer, train, calls = loop()
+    with steptape.record(path, model=model, optimizer=optimizer, steps=2, timings=True) as recording:
+        for i in calls:
+            train(i)
+            recording.step()
+    for each in dumped(path)["steps"][0]["recordings"]:
+        assert len(each["op_ns"]) == len(each["ops"])
+        assert sum(each["op_ns"]) > 0

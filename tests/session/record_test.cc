@@ -11,9 +11,12 @@ namespace steptape::tests {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 /// Options::record.
 class RecordTest : public ::testing::Test {
@@ -81,6 +84,21 @@ TEST_F(RecordTest, KeepsTheCallsThatAreAskedForAndThePlans) {
   }
   EXPECT_THAT(standings, Contains(trace::Standing::kTrusted));
   EXPECT_FALSE(std::filesystem::exists(path("run.tape.part")));
+}
+
+TEST_F(RecordTest, TimingsSayHowLongEachOpTook) {
+  Options options = asking({.at = {6}});
+  options.timings = true;
+  const std::vector<at::Tensor> timed = train(options, 12);
+  EXPECT_TRUE(all_same_bits(timed, train(quiet(), 12)));
+  const trace::Trace trace = storage::read(path());
+  ASSERT_THAT(trace.steps.at(0).recordings, SizeIs(3));
+  for (const trace::Recording& recording : trace.steps[0].recordings) {
+    ASSERT_EQ(recording.op_ns.size(), recording.ops.size());
+    EXPECT_THAT(recording.op_ns, Each(Gt(0u)));
+  }
+  train(asking({.at = {6}}), 12);
+  EXPECT_THAT(storage::read(path()).steps.at(0).recordings.at(0).op_ns, IsEmpty());
 }
 
 TEST_F(RecordTest, ARecordedCallChangesNoBitOfTheTraining) {

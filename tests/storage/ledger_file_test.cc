@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 
 #include "steptape/error.h"
+#include "storage/ledger_reader.h"
 #include "tests/storage/ledger_lines.h"
 
 namespace steptape::storage {
 namespace {
 
-using testing::Eq;
 using testing::HasSubstr;
 using testing::Optional;
 
@@ -32,11 +32,11 @@ class LedgerFileTest : public testing::Test {
 
 TEST_F(LedgerFileTest, LedgersOfEarlierRunsAreKeptUnderNumbers) {
   EXPECT_EQ(set_ledger_aside(kLedgerPath, files_), std::nullopt);
-  for (const char* aside : {"/traces/run.tape.ledger.1", "/traces/run.tape.ledger.2"}) {
+  for (const std::uint64_t number : {1, 2}) {
     leave_a_ledger();
     const std::string bytes = files_.bytes_at(kLedgerPath);
-    EXPECT_THAT(set_ledger_aside(kLedgerPath, files_), Optional(Eq(aside)));
-    EXPECT_EQ(files_.bytes_at(aside), bytes);
+    EXPECT_THAT(set_ledger_aside(kLedgerPath, files_), Optional(number));
+    EXPECT_EQ(files_.bytes_at("/traces/run.tape.ledger." + std::to_string(number)), bytes);
     EXPECT_EQ(set_ledger_aside(kLedgerPath, files_), std::nullopt);
   }
   EXPECT_EQ(files_.open_files(), 0u);
@@ -47,7 +47,8 @@ TEST_F(LedgerFileTest, ADamagedOneIsKeptToo) {
   std::string bytes = files_.bytes_at(kLedgerPath);
   bytes[100] ^= 1;
   files_.put(kLedgerPath, bytes);
-  EXPECT_THAT(set_ledger_aside(kLedgerPath, files_), Optional(Eq("/traces/run.tape.ledger.1")));
+  EXPECT_THAT(set_ledger_aside(kLedgerPath, files_), Optional(1u));
+  EXPECT_EQ(files_.bytes_at("/traces/run.tape.ledger.1"), bytes);
 }
 
 TEST_F(LedgerFileTest, OneThatAnotherWriterHasOpenStays) {
@@ -63,6 +64,17 @@ TEST_F(LedgerFileTest, AFileThatIsNoLedgerStays) {
   files_.put(kLedgerPath, "a text of mine");
   EXPECT_EQ(refusal().code(), ErrorCode::kFailedPrecondition);
   EXPECT_EQ(files_.bytes_at(kLedgerPath), "a text of mine");
+}
+
+TEST_F(LedgerFileTest, ItsPlaceFollowsFromThatOfTheTrace) {
+  EXPECT_EQ(ledger_beside("/traces/run.tape"), "/traces/run.tape.ledger");
+  EXPECT_EQ(ledger_beside("run"), "run.ledger");
+  EXPECT_EQ(ledger_beside("run.2"), "run.2.ledger");
+  EXPECT_EQ(ledger_beside("run.tape."), "run.tape..ledger");
+  EXPECT_EQ(ledger_beside("run.v2.tape"), "run.v2.tape.ledger");
+  // of a trace that was set aside
+  EXPECT_EQ(ledger_beside("/traces/run.tape.12"), "/traces/run.tape.ledger.12");
+  EXPECT_EQ(ledger_beside("run.tape.1"), "run.tape.ledger.1");
 }
 
 TEST_F(LedgerFileTest, AHeaderThatWasNeverWholeIsNothingToKeep) {
