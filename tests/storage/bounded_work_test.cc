@@ -96,13 +96,18 @@ std::string file_of_recording(const std::string& recording) {
 }
 
 TEST_F(BoundedWorkTest, OfManyEmptyThingsOfEveryKind) {
-  for (unsigned field = 2; field <= 28; ++field) {
+  for (unsigned field = 2; field <= 32; ++field) {
     SCOPED_TRACE(field);
     Message recording;
     recording.number(1, 2);
     for (std::size_t i = 0; i < kMany; ++i) recording.bytes(field, "");
     expect_bounded(file_of_recording(recording.text()));
   }
+}
+
+TEST_F(BoundedWorkTest, OfTimesWithoutOps) {
+  expect_bounded(
+      file_of_recording(Message().number(1, 2).bytes(32, std::string(kMany, '\1')).text()));
 }
 
 TEST_F(BoundedWorkTest, OfManyStepsThatTakeTurns) {

@@ -37,6 +37,10 @@ inline Added addition(std::uint64_t call) {
   for (std::uint64_t op = 0; call % 2 == 0 && op < added.recording.ops.size(); ++op) {
     added.recording.op_digests.push_back({call * 0x9e3779b97f4a7c15, op});
   }
+  added.recording.op_ns.clear();
+  for (std::uint32_t op = 0; call % 3 != 1 && op < added.recording.ops.size(); ++op) {
+    added.recording.op_ns.push_back(static_cast<std::uint32_t>(call) * 100 + op);
+  }
   if (call % 4 == 0) added.recording.scopes.push_back("call " + std::to_string(call));
   return added;
 }
