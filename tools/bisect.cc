@@ -7,6 +7,7 @@
 #include "steptape/error.h"
 #include "tools/bisection.h"
 #include "tools/commands.h"
+#include "tools/comparison_options.h"
 #include "tools/exit_code.h"
 #include "tools/folder_pairs.h"
 #include "tools/info_json.h"
@@ -25,10 +26,7 @@ using Standing = Bisection::Standing;
 /// Of the JSON; it grows when a key changes its meaning or goes.
 constexpr int kJsonVersion = 1;
 
-struct Options {
-  std::string a, b;
-  std::string step;
-  std::vector<std::string> controls;
+struct Options : ComparisonOptions {
   bool json = false;
 };
 
@@ -238,13 +236,7 @@ void add_bisect(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("bisect", "Find the call and the op in which two runs part");
   auto options = std::make_shared<Options>();
-  command->add_option("A", options->a, "A trace, a folder of traces, or a ledger")->required();
-  command->add_option("B", options->b, "Another")->required();
-  command->add_option("--step", options->step, "Only the step of this name");
-  command
-      ->add_option("--control", options->controls,
-                   "Another run of A's program: what differs between the two is noise")
-      ->allow_extra_args(false);
+  add_options(*command, *options);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Ledgers beside the traces tell the call; recordings of that call, with digests of what\n"

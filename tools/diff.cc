@@ -9,6 +9,7 @@
 #include "steptape/error.h"
 #include "tools/commands.h"
 #include "tools/comparison.h"
+#include "tools/comparison_options.h"
 #include "tools/diff_json.h"
 #include "tools/diff_policy.h"
 #include "tools/diff_text.h"
@@ -28,10 +29,7 @@ using Json = nlohmann::ordered_json;
 /// Of the JSON; it grows when a key changes its meaning or goes.
 constexpr int kJsonVersion = 1;
 
-struct Options {
-  std::string a, b;
-  std::string step;
-  std::vector<std::string> controls;
+struct Options : ComparisonOptions {
   std::vector<std::string> ignore, fail_on;
   std::string color = "auto";
   bool stat = false;
@@ -143,13 +141,7 @@ int run(const Options& options) {
 void add_diff(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("diff", "Say in what two traces differ, op by op");
   auto options = std::make_shared<Options>();
-  command->add_option("A", options->a, "A trace, a folder of traces, or a ledger")->required();
-  command->add_option("B", options->b, "Another")->required();
-  command->add_option("--step", options->step, "Only the step of this name");
-  command
-      ->add_option("--control", options->controls,
-                   "Another run of A's program: what differs between the two is noise")
-      ->allow_extra_args(false);
+  add_options(*command, *options);
   command->add_option("--ignore", options->ignore, "Sections not to tell")->delimiter(',');
   command
       ->add_option("--fail-on", options->fail_on,

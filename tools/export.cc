@@ -1,5 +1,4 @@
 #include <memory>
-#include <optional>
 
 #include "tools/commands.h"
 #include "tools/dump_json.h"
@@ -11,17 +10,14 @@
 #include "tools/open_trace.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/recording_options.h"
 #include "tools/result_file.h"
 #include "tools/trace_choice.h"
 
 namespace steptape::tools {
 namespace {
 
-struct Options {
-  std::string path;
-  std::string step;
-  std::optional<std::size_t> recording;
-  std::string out;
+struct Options : RecordingOptions {
   bool csv = false;
   bool dot = false;
   bool json = false;
@@ -57,10 +53,7 @@ void add_export(CLI::App& app, int& exit_code) {
   format->add_flag("--json", options->json, "Everything but tensor bytes");
   format->add_flag("--perfetto", options->perfetto, "A timeline for ui.perfetto.dev");
   format->require_option(1);
-  command->add_option("--step", options->step, "The step of this name; else the only one");
-  command->add_option("--recording", options->recording,
-                      "The recording at this position, from 0; else the last of a plan");
-  command->add_option("-o,--output", options->out, "A file; without it, the standard output");
+  add_options(*command, *options);
   command->footer(
       "Examples:\n"
       "  steptape export run.tape --csv | head\n"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 
 #include "steptape/error.h"
 #include "tools/commands.h"
@@ -9,18 +8,15 @@
 #include "tools/extract_python.h"
 #include "tools/open_trace.h"
 #include "tools/output.h"
+#include "tools/recording_options.h"
 #include "tools/result_file.h"
 #include "tools/trace_choice.h"
 
 namespace steptape::tools {
 namespace {
 
-struct Options {
-  std::string path;
-  std::string step;
-  std::optional<std::size_t> recording;
+struct Options : RecordingOptions {
   std::size_t op = 0;
-  std::string out;
 };
 
 /// The exit code.
@@ -50,10 +46,7 @@ void add_extract(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_option("--op", options->op, "The op at this position, from 0")->required();
-  command->add_option("--step", options->step, "The step of this name; else the only one");
-  command->add_option("--recording", options->recording,
-                      "The recording at this position, from 0; else the last of a plan");
-  command->add_option("-o,--output", options->out, "A file; without it, the standard output");
+  add_options(*command, *options);
   command->footer(
       "Shapes, strides, dtypes and scalars are the recorded ones. Values are made up from a seed,\n"
       "but for captured constants of up to 4 KiB.\n"
