@@ -1,7 +1,6 @@
 #include "storage/ledger_writer.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,8 +24,7 @@ LedgerWriter::LedgerWriter(const std::filesystem::path& path, const trace::Diges
                            FileSystem& files)
     : files_(files),
       path_(behind_links(files, path)),
-      file_(files, files.open(path_, FileSystem::Access::kAppend, 0666)),
-      owner_(::getpid()) {
+      file_(files, files.open(path_, FileSystem::Access::kAppend, 0666)) {
   require_done(file_.number(), "open", path_);
   lock_ledger(files_, file_.number(), path_);
   const InputFile found(path_, files_);
@@ -127,7 +125,7 @@ bool LedgerWriter::flush() noexcept {
 
 void LedgerWriter::close() noexcept {
   if (file_.number() < 0) return;
-  if (flush() && !is_marked_ && !is_forked()) {
+  if (flush() && !is_marked_ && owner_.is_this_one()) {
     attempt([this] {
       put_mark(buffer_);
       seal_record();
@@ -138,16 +136,6 @@ void LedgerWriter::close() noexcept {
   is_silent_ = true;
 }
 
-std::optional<std::string> LedgerWriter::problem() {
-  const std::exception_ptr problem = std::exchange(problem_, nullptr);
-  if (!problem) return std::nullopt;
-  try {
-    std::rethrow_exception(problem);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
 void LedgerWriter::seal_record() {
   const std::uint64_t number = (written_ + buffer_.size()) / kRecordBytes;
   seal(buffer_, number, is_synced_ ? kSyncedBefore : 0);
@@ -155,11 +143,7 @@ void LedgerWriter::seal_record() {
 }
 
 void LedgerWriter::write_buffer() {
-  if (is_forked()) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        fmt::format("{} belongs to the process that this one was forked from", path_.string()));
-  }
+  owner_.require_this_one(path_);
   const int result = files_.write(file_.number(), bytes_of(buffer_));
   // No half record stays where that can be helped; whoever opens the file next cuts it too.
   if (result < 0) files_.truncate(file_.number(), written_);
@@ -178,10 +162,8 @@ void LedgerWriter::sync() {
   is_synced_ = true;
 }
 
-bool LedgerWriter::is_forked() const noexcept { return ::getpid() != owner_; }
-
 void LedgerWriter::stop() noexcept {
-  problem_ = std::current_exception();
+  problem_.note(std::current_exception());
   is_silent_ = true;
   lost_ += std::exchange(buffered_lines_, 0);
   buffer_.clear();

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -9,6 +8,8 @@
 #include <vector>
 
 #include "storage/descriptor.h"
+#include "storage/first_problem.h"
+#include "storage/owning_process.h"
 #include "trace/ledger.h"
 
 namespace steptape::storage {
@@ -51,7 +52,7 @@ class LedgerWriter {
   void close() noexcept;
 
   /// What went wrong, once.
-  std::optional<std::string> problem();
+  std::optional<std::string> problem() { return problem_.tell(); }
   /// Lines that were appended and did not get into the file, or of which nobody knows.
   std::uint64_t lost() const noexcept { return lost_; }
 
@@ -61,7 +62,6 @@ class LedgerWriter {
   void seal_record();
   void write_buffer();
   void sync();
-  bool is_forked() const noexcept;
   void stop() noexcept;
   template <typename Action>
   bool attempt(Action&& action) noexcept;
@@ -69,7 +69,7 @@ class LedgerWriter {
   FileSystem& files_;
   std::filesystem::path path_;  ///< what a symbolic link points to, not the link
   Descriptor file_;
-  int owner_;  ///< the process that opened the file
+  OwningProcess owner_;
   trace::Digest run_;
   std::vector<std::string> steps_;
   std::vector<std::uint64_t> last_calls_;  ///< of each step
@@ -80,7 +80,7 @@ class LedgerWriter {
   bool is_synced_ = false;            ///< all records so far are on the disk
   bool is_marked_ = false;            ///< the last record is a mark
   bool is_silent_ = false;
-  std::exception_ptr problem_;
+  FirstProblem problem_;
   std::uint64_t lost_ = 0;
 };
 

@@ -1,7 +1,6 @@
 #include "storage/stream_writer.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -12,7 +11,7 @@ namespace steptape::storage {
 
 StreamWriter::StreamWriter(const std::filesystem::path& path, const trace::Trace& head,
                            const WriteOptions& options, FileSystem& files)
-    : file_(path, files), owner_(::getpid()) {
+    : file_(path, files) {
   writer_ = std::make_unique<TraceWriter>(file_, options, Remember::kNewest);
   writer_->head(head);
   file_.sync();
@@ -37,7 +36,7 @@ bool StreamWriter::is_valid(std::string_view step, const trace::Recording& recor
     trace::validate(recording);
     return true;
   } catch (const Error& error) {
-    note(std::make_exception_ptr(
+    problem_.note(std::make_exception_ptr(
         Error(ErrorCode::kInvalidArgument,
               fmt::format("a recording of step {} was not written to {}: it is not valid: {}", step,
                           part().string(), error.what()))));
@@ -60,23 +59,6 @@ bool StreamWriter::finish() noexcept {
   });
 }
 
-std::optional<std::string> StreamWriter::problem() {
-  const std::exception_ptr problem = std::exchange(problem_, nullptr);
-  if (!problem) return std::nullopt;
-  try {
-    std::rethrow_exception(problem);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
-void StreamWriter::require_own_process() const {
-  if (::getpid() == owner_) return;
-  throw Error(
-      ErrorCode::kFailedPrecondition,
-      fmt::format("{} belongs to the process that this one was forked from", part().string()));
-}
-
 void StreamWriter::sync() {
   try {
     file_.sync();
@@ -88,22 +70,18 @@ void StreamWriter::sync() {
   unsynced_ = 0;
 }
 
-void StreamWriter::note(std::exception_ptr problem) noexcept {
-  if (!std::exchange(had_problem_, true)) problem_ = std::move(problem);
-}
-
 template <typename Action>
 bool StreamWriter::attempt(Action&& action) noexcept {
   if (is_silent_) return false;
   const std::uint64_t whole = file_.bytes();
   try {
-    require_own_process();
+    owner_.require_this_one(part());
     action();
     return true;
   } catch (const std::exception&) {
-    note(std::current_exception());
+    problem_.note(std::current_exception());
     is_silent_ = true;
-    if (::getpid() == owner_) file_.cut(whole);
+    if (owner_.is_this_one()) file_.cut(whole);
     return false;
   }
 }

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "storage/first_problem.h"
+#include "storage/owning_process.h"
 #include "storage/part_file.h"
 #include "storage/writer.h"
 #include "trace/model.h"
@@ -49,25 +50,22 @@ class StreamWriter {
   bool finish() noexcept;
 
   /// What went wrong first, once.
-  std::optional<std::string> problem();
+  std::optional<std::string> problem() { return problem_.tell(); }
   /// Recordings that were added and did not get into the file, or of which nobody knows.
   std::uint64_t lost() const noexcept { return lost_; }
 
  private:
   bool is_valid(std::string_view step, const trace::Recording& recording);
-  void require_own_process() const;
   void sync();
-  void note(std::exception_ptr problem) noexcept;
   template <typename Action>
   bool attempt(Action&& action) noexcept;
 
   PartFile file_;
-  int owner_;  ///< the process that opened the file
+  OwningProcess owner_;
   std::unique_ptr<TraceWriter> writer_;
   std::uint64_t unsynced_ = 0;  ///< recordings in the file
   bool is_silent_ = false;
-  bool had_problem_ = false;
-  std::exception_ptr problem_;
+  FirstProblem problem_;
   std::uint64_t lost_ = 0;
 };
 
