@@ -1,13 +1,10 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "tests/storage/figures.h"
+#include "tests/storage/killed_training.h"
 #include "tests/storage/ledger_lines.h"
 #include "tests/storage/trace_file.h"
 
@@ -22,32 +19,12 @@ namespace {
   for (std::uint64_t call = writer.last_call(step) + 1;; ++call) {
     writer.append(line_of(step, call));
     if (call % 64 != 0) continue;
-    if (!writer.flush() || ::write(out, &call, sizeof(call)) != sizeof(call)) ::_exit(1);
+    if (!writer.flush()) ::_exit(1);
+    say_flushed(out, call);
   }
 }
 
-class LedgerKillTest : public TraceFileTest {
- protected:
-  /// Lets a training run for a while; the last call of which it said that it was flushed.
-  std::uint64_t train_and_kill(std::chrono::microseconds time) const {
-    int ends[2];
-    EXPECT_EQ(::pipe(ends), 0);
-    const pid_t child = ::fork();
-    if (child == 0) train(path_, ends[1]);
-    ::close(ends[1]);
-    std::uint64_t flushed = 0;
-    EXPECT_EQ(::read(ends[0], &flushed, sizeof(flushed)), ssize_t{sizeof(flushed)});
-    std::this_thread::sleep_for(time);
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status));
-    while (::read(ends[0], &flushed, sizeof(flushed)) == ssize_t{sizeof(flushed)}) {
-    }
-    ::close(ends[0]);
-    return flushed;
-  }
-};
+using LedgerKillTest = TraceFileTest;
 
 TEST_F(LedgerKillTest, AKilledWriterKeepsWhatItFlushedAndTheNextGoesOn) {
   const std::size_t kills = amount("STEPTAPE_KILLS", 200);
@@ -57,7 +34,8 @@ TEST_F(LedgerKillTest, AKilledWriterKeepsWhatItFlushedAndTheNextGoesOn) {
   std::uint64_t calls = 0;
   std::uint64_t all_calls = 0;
   for (std::size_t i = 0; i < kills; ++i) {
-    const std::uint64_t flushed = train_and_kill(std::chrono::microseconds(random() % 3000));
+    const std::uint64_t flushed = train_and_kill(std::chrono::microseconds(random() % 3000),
+                                                 [this](int out) { train(path_, out); });
     const FoundLedger found = read_ledger(path_);
     ASSERT_GE(found.ledger.lines.size(), flushed);
     ASSERT_GT(flushed, calls);

@@ -5,6 +5,7 @@
 #include "steptape/error.h"
 #include "tests/storage/figures.h"
 #include "tests/storage/ledger_lines.h"
+#include "tests/storage/power_losses.h"
 
 namespace steptape::storage {
 namespace {
@@ -44,10 +45,8 @@ class LedgerLossTest : public testing::Test {
     }
     return known;
   }
-  static std::size_t calls_of_training(MemoryFileSystem disk, std::uint64_t every) {
-    const std::size_t before = disk.calls();
-    train(disk, every);
-    return disk.calls() - before;
+  static std::size_t calls_of_training(const MemoryFileSystem& disk, std::uint64_t every) {
+    return calls_of(disk, [every](MemoryFileSystem& files) { train(files, every); });
   }
   /// The number of calls in the file, in order from the first; none where it is damaged.
   static std::optional<std::uint64_t> calls_in(MemoryFileSystem& files) {
@@ -65,24 +64,15 @@ class LedgerLossTest : public testing::Test {
   /// How many of the draws at each call lost what was flushed, or left a damaged file.
   static std::size_t losses(const MemoryFileSystem& before, std::uint64_t every,
                             std::size_t& cases) {
-    const std::size_t draws = amount("STEPTAPE_DRAWS", 100);
-    std::mt19937_64 random(1);
-    std::size_t lost = 0;
-    for (std::size_t call = 0; call <= calls_of_training(before, every); ++call) {
-      MemoryFileSystem stopped(before);
-      stopped.fail(stopped.calls() + call, EIO, Lasting::kForever);
-      const Known known = train(stopped, every);
-      for (std::size_t draw = 0; draw < draws; ++draw, ++cases) {
-        MemoryFileSystem disk(stopped);
-        disk.lose_power(random);
-        const auto found = calls_in(disk);
-        if (!found || *found < known.flushed) ++lost;
-        if (draw % 10 != 0) continue;
-        const Known next = train(disk, every);
-        if (!next.problems.empty() || calls_in(disk) != next.appended) ++lost;
-      }
-    }
-    return lost;
+    const auto is_good = [every](MemoryFileSystem& disk, const Known& known, std::size_t draw) {
+      const auto found = calls_in(disk);
+      if (!found || *found < known.flushed) return false;
+      if (draw % 10 != 0) return true;
+      const Known next = train(disk, every);
+      return next.problems.empty() && calls_in(disk) == next.appended;
+    };
+    return count_losses(
+        before, cases, [every](MemoryFileSystem& files) { return train(files, every); }, is_good);
   }
   MemoryFileSystem nothing_;
 };

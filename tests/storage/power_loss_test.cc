@@ -1,9 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cerrno>
-
-#include "tests/storage/figures.h"
-#include "tests/storage/memory_file_system.h"
+#include "tests/storage/power_losses.h"
 #include "tests/storage/sample.h"
 #include "tests/storage/trace_file.h"
 
@@ -15,18 +12,13 @@ class PowerLossTest : public testing::Test {
  protected:
   PowerLossTest() { old_file_.put(kSamplePath, sample("old", old_).bytes); }
 
-  /// Calls of a write over what `disk` holds.
-  std::size_t calls_of_write(MemoryFileSystem disk) const {
-    const std::size_t before = disk.calls();
-    write(new_, kSamplePath, {}, disk);
-    return disk.calls() - before;
-  }
-  /// Writes until the power fails at call `call`.
-  void write_until(MemoryFileSystem& disk, std::size_t call) const {
-    disk.fail(disk.calls() + call, EIO, Lasting::kForever);
+  /// Writes over what `disk` holds; whether that could be done.
+  bool write_over(MemoryFileSystem& disk) const {
     try {
       write(new_, kSamplePath, {}, disk);
+      return true;
     } catch (const Error&) {
+      return false;
     }
   }
   /// Whether the path holds the new trace, or what `before` holds.
@@ -38,19 +30,9 @@ class PowerLossTest : public testing::Test {
   }
   /// How many of the draws at each call left neither old nor new.
   std::size_t losses(const MemoryFileSystem& before, std::size_t& cases) const {
-    const std::size_t draws = amount("STEPTAPE_DRAWS", 100);
-    std::mt19937_64 random(1);
-    std::size_t lost = 0;
-    for (std::size_t call = 0; call <= calls_of_write(before); ++call) {
-      MemoryFileSystem stopped(before);
-      write_until(stopped, call);
-      for (std::size_t draw = 0; draw < draws; ++draw, ++cases) {
-        MemoryFileSystem disk(stopped);
-        disk.lose_power(random);
-        if (!holds_old_or_new(disk, before)) ++lost;
-      }
-    }
-    return lost;
+    return count_losses(
+        before, cases, [this](MemoryFileSystem& disk) { return write_over(disk); },
+        [&](MemoryFileSystem& disk, bool, std::size_t) { return holds_old_or_new(disk, before); });
   }
 
   const trace::Trace old_ = test::numbers_trace();
@@ -84,9 +66,12 @@ TEST_F(PowerLossTest, WhatIsWrittenIsThereOnceTheWriteReturned) {
 
 TEST_F(PowerLossTest, AfterItTheNextWriteGetsThrough) {
   std::mt19937_64 random(3);
-  for (std::size_t call = 0; call <= calls_of_write(old_file_); ++call) {
+  const std::size_t calls =
+      calls_of(old_file_, [this](MemoryFileSystem& disk) { write_over(disk); });
+  for (std::size_t call = 0; call <= calls; ++call) {
     MemoryFileSystem disk(old_file_);
-    write_until(disk, call);
+    disk.fail(disk.calls() + call, EIO, Lasting::kForever);
+    write_over(disk);
     disk.lose_power(random);
     write(old_, kSamplePath, {}, disk);
     ASSERT_EQ(read(kSamplePath, disk), old_) << call;

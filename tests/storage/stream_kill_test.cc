@@ -1,12 +1,9 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <random>
-#include <thread>
 
 #include "tests/storage/figures.h"
+#include "tests/storage/killed_training.h"
 #include "tests/storage/sample.h"
 #include "tests/storage/stream.h"
 #include "tests/storage/trace_file.h"
@@ -21,31 +18,13 @@ namespace {
   for (std::uint64_t call = 1;; ++call) {
     add(writer, addition(call));
     if (call % 4 != 0) continue;
-    if (!writer.flush() || ::write(out, &call, sizeof(call)) != sizeof(call)) ::_exit(1);
+    if (!writer.flush()) ::_exit(1);
+    say_flushed(out, call);
   }
 }
 
 class StreamKillTest : public TraceFileTest {
  protected:
-  /// Lets a training run for a while; the last call of which it said that it was flushed.
-  std::uint64_t train_and_kill(std::chrono::microseconds time) const {
-    int ends[2];
-    EXPECT_EQ(::pipe(ends), 0);
-    const pid_t child = ::fork();
-    if (child == 0) train(path_, ends[1]);
-    ::close(ends[1]);
-    std::uint64_t flushed = 0;
-    EXPECT_EQ(::read(ends[0], &flushed, sizeof(flushed)), ssize_t{sizeof(flushed)});
-    std::this_thread::sleep_for(time);
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status));
-    while (::read(ends[0], &flushed, sizeof(flushed)) == ssize_t{sizeof(flushed)}) {
-    }
-    ::close(ends[0]);
-    return flushed;
-  }
   /// How many recordings the file holds; they are the first of the training.
   std::uint64_t recordings_at(const std::filesystem::path& path) const {
     Report report;
@@ -66,7 +45,8 @@ TEST_F(StreamKillTest, AKilledWriterKeepsWhatItFlushedAndTheNextLeavesItAlone) {
   std::size_t torn = 0;
   std::vector<std::string> left;
   for (std::size_t i = 0; i < kills; ++i) {
-    const std::uint64_t flushed = train_and_kill(std::chrono::microseconds(random() % 5000));
+    const std::uint64_t flushed = train_and_kill(std::chrono::microseconds(random() % 5000),
+                                                 [this](int out) { train(path_, out); });
     const std::uint64_t found = recordings_at(part);
     ASSERT_GE(found, flushed);
     all += found;

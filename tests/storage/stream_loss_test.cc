@@ -8,6 +8,7 @@
 #include "tests/storage/allocations.h"
 #include "tests/storage/figures.h"
 #include "tests/storage/memory_file_system.h"
+#include "tests/storage/power_losses.h"
 #include "tests/storage/sample.h"
 #include "tests/storage/stream.h"
 
@@ -52,10 +53,8 @@ class StreamLossTest : public testing::Test {
     }
     return known;
   }
-  std::size_t calls_of_training(MemoryFileSystem disk, std::size_t every) const {
-    const std::size_t before = disk.calls();
-    train(disk, every);
-    return disk.calls() - before;
+  std::size_t calls_of_training(const MemoryFileSystem& disk, std::size_t every) const {
+    return calls_of(disk, [this, every](MemoryFileSystem& files) { train(files, every); });
   }
   /// Recordings at the path, or where the trace of this training grows; none where what is there
   /// was never added.
@@ -79,22 +78,15 @@ class StreamLossTest : public testing::Test {
   }
   /// How many of the draws at each call lost what was flushed or left, or gave something else.
   std::size_t losses(const MemoryFileSystem& before, std::size_t every, std::size_t& cases) const {
-    const std::size_t draws = amount("STEPTAPE_DRAWS", 100);
-    std::mt19937_64 random(1);
-    std::size_t lost = 0;
-    for (std::size_t call = 0; call <= calls_of_training(before, every); ++call) {
-      MemoryFileSystem stopped(before);
-      stopped.fail(stopped.calls() + call, EIO, Lasting::kForever);
-      const Known known = train(stopped, every);
-      for (std::size_t draw = 0; draw < draws; ++draw, ++cases) {
-        MemoryFileSystem disk(stopped);
-        disk.lose_power(random);
-        const auto found = known.is_open ? recordings_in(disk) : 0;
-        if (!found || *found < known.flushed || !has_what_was_left(disk)) ++lost;
-        if (draw % 25 == 0 && !train(disk, every).is_finished) ++lost;
-      }
-    }
-    return lost;
+    const auto is_good = [this, every](MemoryFileSystem& disk, const Known& known,
+                                       std::size_t draw) {
+      const auto found = known.is_open ? recordings_in(disk) : 0;
+      if (!found || *found < known.flushed || !has_what_was_left(disk)) return false;
+      return draw % 25 != 0 || train(disk, every).is_finished;
+    };
+    return count_losses(
+        before, cases, [this, every](MemoryFileSystem& files) { return train(files, every); },
+        is_good);
   }
 
   const std::vector<Added> left_ = additions(2);
