@@ -64,6 +64,17 @@ TEST_F(DumpTest, JsonHoldsEveryOp) {
   EXPECT_EQ(recording["buffers"][3]["content"]["bytes"], 4);
 }
 
+TEST_F(DumpTest, WhatAnOpTookIsTold) {
+  const auto times = [this] {
+    return nlohmann::json::parse(
+        steptape({"dump", path_, "--json"}).out)["steps"][0]["recordings"][0]["op_ns"];
+  };
+  EXPECT_EQ(times(), nlohmann::json::array());
+  rewrite(test::numbers_trace());
+  EXPECT_EQ(times(), nlohmann::json({1250, 0, 4294967295, 873}));
+  EXPECT_THAT(steptape({"dump", path_}).out, HasSubstr(" took 4294967295 ns\n"));
+}
+
 TEST_F(DumpTest, JsonWithBytesHoldsThem) {
   const auto json = nlohmann::json::parse(steptape({"dump", path_, "--json", "--bytes"}).out);
   EXPECT_EQ(json["steps"][0]["recordings"][0]["buffers"][3]["content"], "0000803f");

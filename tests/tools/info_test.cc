@@ -79,6 +79,23 @@ TEST_F(InfoTest, JsonSaysTheSame) {
   EXPECT_EQ(recording["refusals"][0]["code"], "host_read");
 }
 
+TEST_F(InfoTest, ARecordingSaysWhetherItHoldsDigestsAndTimesOfItsOps) {
+  auto json = nlohmann::json::parse(steptape({"info", path_, "--json"}).out);
+  EXPECT_EQ(json["steps"][0]["recordings"][0]["has_digests"], false);
+  EXPECT_EQ(json["steps"][0]["recordings"][0]["has_times"], false);
+  trace::Recording& recording = trace_.steps[0].recordings[0];
+  recording.op_ns.resize(recording.ops.size());
+  rewrite(trace_);
+  EXPECT_THAT(steptape({"info", path_}).out, HasSubstr("recording 0  agreed, with times\n"));
+  recording.op_digests.resize(recording.ops.size());
+  rewrite(trace_);
+  EXPECT_THAT(steptape({"info", path_}).out,
+              HasSubstr("recording 0  agreed, with digests, with times\n"));
+  json = nlohmann::json::parse(steptape({"info", path_, "--json"}).out);
+  EXPECT_EQ(json["steps"][0]["recordings"][0]["has_digests"], true);
+  EXPECT_EQ(json["steps"][0]["recordings"][0]["has_times"], true);
+}
+
 TEST_F(InfoTest, ATraceWithoutStateSaysSo) {
   trace_.state.clear();
   rewrite(trace_);
