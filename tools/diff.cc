@@ -158,7 +158,7 @@ void add_diff(CLI::App& app, int& exit_code) {
   command->footer(
       "Sections: environment, ledger, numerics (what ops left, where they have digests),\n"
       "structure, formulas, optimizer, modules, guards, constants, refusals, memory, place\n"
-      "(lines of the program), time (of calls).\n"
+      "(lines of the program), time (of calls, and of the ops of each module).\n"
       "Examples:\n"
       "  steptape diff monday.tape tuesday.tape\n"
       "  steptape diff a.tape b.tape --fail-on structure,optimizer --ignore environment\n"

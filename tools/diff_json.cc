@@ -2,6 +2,7 @@
 
 #include "tools/ledger_json.h"
 #include "tools/numerics_json.h"
+#include "tools/op_times_json.h"
 #include "trace/op_stream.h"
 
 namespace steptape::tools {
@@ -121,6 +122,11 @@ Json diff_json(const trace::Diff& diff, const trace::Trace& a, const trace::Trac
     steps.push_back({{"name", step.name},
                      {"findings", findings_json(step.findings, policy)},
                      {"recordings", recordings}});
+    if (!policy.tells(Section::kTime)) continue;
+    if (step.op_times) steps.back()["op_times"] = op_times_json(*step.op_times);
+    if (!step.op_times_only_in.empty()) {
+      steps.back()["op_times_only_in"] = step.op_times_only_in;
+    }
   }
   Json json = {{"differ", policy.differs(diff)},
                {"counts", counts},

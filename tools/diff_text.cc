@@ -8,6 +8,7 @@
 #include "tools/diff_verdict.h"
 #include "tools/ledger_text.h"
 #include "tools/numerics_text.h"
+#include "tools/op_times_text.h"
 #include "tools/output.h"
 #include "tools/recording_view.h"
 
@@ -200,7 +201,7 @@ class DiffText {
       if (section == Section::kLedger) put_ledger();
     }
     for (const trace::StepDiff& step : diff_.steps) put_step(step);
-    if (diff_.ledger && policy_.tells(Section::kTime)) text_ += time_diff_text(*diff_.ledger);
+    put_times();
     return std::move(text_);
   }
 
@@ -219,6 +220,13 @@ class DiffText {
     text_ += fmt::format("{}\n  only the {} run left one: calls are not compared\n",
                          toned(Tone::kHeading, name_of(Section::kLedger)),
                          diff_.ledger_only_in == "a" ? "first" : "second");
+  }
+
+  void put_times() {
+    if (!policy_.tells(Section::kTime)) return;
+    std::string times = diff_.ledger ? time_diff_text(*diff_.ledger) : "";
+    for (const trace::StepDiff& step : diff_.steps) times += op_times_text(step, detail_);
+    if (!times.empty()) text_ += toned(Tone::kHeading, name_of(Section::kTime)) + "\n" + times;
   }
 
   void put_step(const trace::StepDiff& step) {

@@ -14,7 +14,7 @@ enum class Detail {
 };
 
 /// What `steptape diff` prints below its verdict, for two traces and their diff; empty where
-/// nothing that is told differs and no ledgers were compared.
+/// nothing that is told differs, no ledgers were compared and no trace says how long ops took.
 std::string diff_text(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
                       const DiffPolicy& policy, Detail detail);
 

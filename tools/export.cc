@@ -38,6 +38,9 @@ std::string exported(const Options& options) {
   if (options.csv) return export_csv(chosen);
   if (options.dot) return export_dot(chosen);
   if (options.json) return export_json(trace, chosen);
+  if (chosen.recording().op_ns.empty()) {
+    complain("the trace holds no times: each op is drawn as one microsecond");
+  }
   return export_perfetto(chosen);
 }
 
@@ -61,9 +64,6 @@ void add_export(CLI::App& app, int& exit_code) {
       "  steptape export run.tape --step train --perfetto -o run.pftrace");
   command->callback([options, &exit_code] {
     put_result(exported(*options), options->out);
-    if (options->perfetto) {
-      complain("the trace holds no times: each op is drawn as one microsecond");
-    }
     exit_code = kGood;
   });
 }

@@ -23,7 +23,22 @@ constexpr std::array kParts = {StepPart::kForward, StepPart::kBackward, StepPart
 
 std::uint64_t track_of(StepPart part) { return kFirstPartTrack + static_cast<std::uint64_t>(part); }
 
-std::uint64_t start_of(std::size_t op) { return op * kNanosecondsAnOp; }
+/// When each op begins, in nanoseconds from the start of the first, and when the last one ends.
+/// What lies between ops was not recorded.
+std::vector<std::uint64_t> starts_of(const trace::Recording& recording) {
+  std::vector<std::uint64_t> starts = {0};
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    starts.push_back(starts.back() +
+                     (recording.op_ns.empty() ? kNanosecondsAnOp : recording.op_ns[i]));
+  }
+  return starts;
+}
+
+std::string words_of_times(const trace::Recording& recording) {
+  if (!recording.op_ns.empty()) return "each op is as long as it took, without what lies between";
+  return fmt::format("each op is drawn as {} us, the trace holds no times",
+                     kNanosecondsAnOp / 1000);
+}
 
 /// By how many bytes the temporaries that are alive grow when an op begins; one for each op, and
 /// one for the end of the step.
@@ -46,10 +61,11 @@ class Timeline {
         stream_(recording_),
         parts_(parts_of(recording_)),
         modules_(module_tree(recording_)),
-        growth_(growth_of_temporaries(recording_)) {
+        growth_(growth_of_temporaries(recording_)),
+        starts_(starts_of(recording_)) {
     add_track(kStepTrack, 0,
-              fmt::format("{}, recording {}: each op is drawn as {} us, the trace holds no times",
-                          shown(chosen.step->name), chosen.position, kNanosecondsAnOp / 1000));
+              fmt::format("{}, recording {}: {}", shown(chosen.step->name), chosen.position,
+                          words_of_times(recording_)));
     for (const StepPart part : kParts) {
       add_track(track_of(part), kStepTrack, std::string(name_of(part)));
     }
@@ -87,7 +103,7 @@ class Timeline {
   perfetto::TrackEvent* add_event(std::uint64_t track, std::size_t op,
                                   perfetto::TrackEvent::Type type) {
     perfetto::TracePacket* packet = trace_.add_packet();
-    packet->set_timestamp(start_of(op));
+    packet->set_timestamp(starts_[op]);
     packet->set_trusted_packet_sequence_id(1);
     perfetto::TrackEvent* event = packet->mutable_track_event();
     event->set_type(type);
@@ -167,6 +183,7 @@ class Timeline {
   std::vector<StepPart> parts_;
   std::vector<ModuleNode> modules_;
   std::vector<std::int64_t> growth_;
+  std::vector<std::uint64_t> starts_;
   std::int64_t live_bytes_ = 0;
   std::vector<Call> open_;  ///< the slices of calls that are open, outermost first
   perfetto::Trace trace_;

@@ -91,7 +91,7 @@ std::string time_diff_text(const trace::LedgerDiff& diff) {
           time.b.upper_quartile, time.a.calls, time.b.calls, words_of(time));
     }
   }
-  return text.empty() ? text : toned(Tone::kHeading, "time") + "\n" + text;
+  return text;
 }
 
 }  // namespace steptape::tools

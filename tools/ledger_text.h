@@ -12,7 +12,8 @@ std::string table_heading();
 std::string line_text(const trace::Ledger& ledger, const trace::LedgerLine& line);
 std::string summary_text(const trace::LedgerSummary& summary);
 
-/// What `steptape diff` prints of ledgers: calls, and, apart from them, how long they took.
+/// What `steptape diff` prints of ledgers: calls, and, apart from them and without a heading, how
+/// long they took.
 std::string ledger_diff_text(const trace::LedgerDiff& diff);
 std::string time_diff_text(const trace::LedgerDiff& diff);
 

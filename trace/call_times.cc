@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "trace/time_band.h"
+
 namespace steptape::trace {
 namespace {
 
-bool is_outside(std::uint32_t median, const CallTimes& others) {
-  return std::uint64_t{median} + 1 < others.lower_quartile ||
-         median > std::uint64_t{others.upper_quartile} + 1;
+TimeBand middle_half(const CallTimes& times) {
+  return {times.lower_quartile, times.median, times.upper_quartile};
 }
 
 }  // namespace
@@ -16,7 +17,7 @@ CallTimes times_of(std::vector<std::uint32_t> microseconds) {
   if (microseconds.empty()) return {};
   std::ranges::sort(microseconds);
   const auto at = [&microseconds](std::size_t percent) {
-    return microseconds[(microseconds.size() - 1) * percent / 100];
+    return microseconds[percentile(microseconds.size(), percent)];
   };
   return {microseconds.size(), at(25), at(50), at(75), at(95)};
 }
@@ -26,7 +27,8 @@ bool are_comparable(const CallTimes& a, const CallTimes& b) noexcept {
 }
 
 bool differ(const CallTimes& a, const CallTimes& b) noexcept {
-  return are_comparable(a, b) && is_outside(a.median, b) && is_outside(b.median, a);
+  constexpr std::uint64_t kOneMicrosecond = 1;
+  return are_comparable(a, b) && lie_apart(middle_half(a), middle_half(b), kOneMicrosecond);
 }
 
 }  // namespace steptape::trace

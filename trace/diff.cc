@@ -166,7 +166,10 @@ void mark_noise(NumericDifferences& found, const Step& a, std::size_t position,
 }
 
 StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> controls) {
-  StepDiff out{a.name, {}, {}};
+  StepDiff out{a.name, {}, {}, op_time_differences(a, b), {}};
+  if (!out.op_times && (has_op_times(a) || has_op_times(b))) {
+    out.op_times_only_in = has_op_times(a) ? "a" : "b";
+  }
   if (a.place != b.place) out.findings.of(Section::kPlace).push_back({"wrap", a.place, b.place});
   std::vector<bool> has_a(a.recordings.size(), false);
   std::vector<bool> has_b(b.recordings.size(), false);
@@ -203,10 +206,11 @@ std::size_t RecordingDiff::count(Section section) const noexcept {
 
 std::size_t Diff::count(Section section) const noexcept {
   if (section == Section::kLedger) return ledger ? ledger->differing() : 0;
-  if (section == Section::kTime) return ledger ? ledger->differing_times() : 0;
   std::size_t count = findings.of(section).size();
+  if (section == Section::kTime && ledger) count += ledger->differing_times();
   for (const StepDiff& step : steps) {
     count += step.findings.of(section).size();
+    if (section == Section::kTime && step.op_times) count += step.op_times->differing();
     for (const RecordingDiff& recording : step.recordings) {
       if (recording.is_beside && section != Section::kNumerics) continue;
       count += recording.count(section);

@@ -11,6 +11,7 @@
 #include "trace/finding.h"
 #include "trace/ledger_diff.h"
 #include "trace/numeric_differences.h"
+#include "trace/op_times.h"
 #include "trace/recording_pairs.h"
 #include "trace/stream_diff.h"
 
@@ -30,7 +31,7 @@ enum class Section : std::uint8_t {
   kRefusals,     ///< why a step runs eagerly
   kMemory,       ///< bytes that ops of modules make; they follow from the op stream
   kPlace,        ///< lines of the program
-  kTime,         ///< how long calls took
+  kTime,         ///< how long calls and their ops took
 };
 inline constexpr std::size_t kSections = 13;
 
@@ -39,7 +40,7 @@ std::string_view name_of(Section section) noexcept;
 /// Throws Error (invalid_argument) when no section has this name.
 Section section_of(std::string_view name);
 
-/// Findings of each section but those of the op stream, of what ops left and of ledgers.
+/// Findings of each section but those of the op stream, of what ops left, of ledgers and of times.
 class Findings {
  public:
   std::vector<Finding>& of(Section section) { return all_[static_cast<std::size_t>(section)]; }
@@ -72,6 +73,8 @@ struct StepDiff {
   std::string name;
   Findings findings;
   std::vector<RecordingDiff> recordings;
+  std::optional<OpTimeDifferences> op_times;  ///< where both say how long ops took
+  std::string_view op_times_only_in;          ///< "a" or "b" where one alone does
 };
 
 /// How two traces differ. It holds no reference to them; ops and recordings stand as positions.

@@ -193,6 +193,27 @@ TEST_F(ExportTest, PerfettoSaysThatTimesAreNotRecorded) {
   EXPECT_THAT(steptape({"export", path_, "--perfetto"}).err, HasSubstr("holds no times"));
 }
 
+TEST_F(ExportTest, PerfettoOpsAreAsLongAsTheyTook) {
+  trace::Trace trace = test::train_trace();
+  trace.steps[0].recordings[0].op_ns = {700, 0, 500'000'000, 30, 4'000'000'000};
+  rewrite(trace);
+  const Outcome outcome = steptape({"export", path_, "--perfetto"});
+  EXPECT_THAT(outcome.err, testing::IsEmpty());
+  perfetto::Trace drawn;
+  ASSERT_TRUE(drawn.ParseFromString(outcome.out));
+  EXPECT_EQ(drawn.packet(0).track_descriptor().name(),
+            "train, recording 0: each op is as long as it took, without what lies between");
+  std::vector<std::uint64_t> begins;
+  for (const auto& packet : drawn.packet()) {
+    const perfetto::TrackEvent& event = packet.track_event();
+    if (event.categories_size() > 0 && event.categories(0) == "op") {
+      begins.push_back(packet.timestamp());
+    }
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 700, 700, 500'000'700, 500'000'730));
+  EXPECT_EQ(drawn.packet(drawn.packet_size() - 1).timestamp(), 4'500'000'730u);
+}
+
 TEST_F(ExportTest, PerfettoSlicesNestAndEveryOpIsOne) {
   rewrite(made_up_trace());
   std::map<std::uint64_t, std::vector<std::uint64_t>> open;  // begins by track
