@@ -15,5 +15,7 @@ struct ComparisonOptions {
 
 /// Adds A, B, --step and --control to `command`. `options` must outlive the parsing.
 void add_options(CLI::App& command, ComparisonOptions& options);
+/// Adds --control alone.
+CLI::Option* add_control_option(CLI::App& command, std::vector<std::string>& controls);
 
 }  // namespace steptape::tools

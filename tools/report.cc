@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/comparison_options.h"
 #include "tools/exit_code.h"
 #include "tools/open_trace.h"
 #include "tools/progress.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   std::string a, b;
   std::string step;
+  std::vector<std::string> controls;
   std::string out;
   bool partial = false;
 };
@@ -32,14 +34,17 @@ ReportedTrace reported(const std::filesystem::path& path, const trace::Trace& tr
 
 std::string page(const Options& options) {
   const trace::Trace a = open(options.a, options);
-  trace::Trace b;
-  ReportedTrace other;
-  if (!options.b.empty()) {
-    b = open(options.b, options);
-    other = reported(options.b, b);
+  if (options.b.empty()) {
+    const Progress progress("making the page");
+    return report_page(report_data(reported(options.a, a), nullptr));
   }
+  const trace::Trace b = open(options.b, options);
+  std::vector<trace::Trace> controls;
+  for (const std::string& path : options.controls)
+    controls.push_back(open_trace(path, Parts::kAll));
   const Progress progress("making the page");
-  return report_page(report_data(reported(options.a, a), other.trace ? &other : nullptr));
+  const ReportedDiff other = {reported(options.b, b), trace::diff(a, b, {}, controls)};
+  return report_page(report_data(reported(options.a, a), &other));
 }
 
 }  // namespace
@@ -49,9 +54,10 @@ void add_report(CLI::App& app, int& exit_code) {
       app.add_subcommand("report", "Make one HTML page of a trace, or of two side by side");
   auto options = std::make_shared<Options>();
   command->add_option("A", options->a, "A trace")->required();
-  command->add_option("B", options->b, "Another, to be compared with it");
+  CLI::Option* b = command->add_option("B", options->b, "Another, to be compared with it");
   command->add_option("-o,--output", options->out, "The page; without it, the standard output");
   command->add_option("--step", options->step, "Only the step of this name");
+  add_control_option(*command, options->controls)->needs(b);
   command->add_flag("--partial", options->partial, "Show what is left of a damaged file");
   command->footer(
       "The page holds the names, shapes and numbers of the trace, no tensor bytes. It needs no\n"

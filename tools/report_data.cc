@@ -8,7 +8,6 @@
 #include "tools/report_numbers.h"
 #include "tools/report_ops.h"
 #include "tools/summary.h"
-#include "trace/diff.h"
 #include "trace/path.h"
 
 namespace steptape::tools {
@@ -90,11 +89,11 @@ Json file_json(const ReportedTrace& reported) {
 
 }  // namespace
 
-Json report_data(const ReportedTrace& a, const ReportedTrace* b) {
+Json report_data(const ReportedTrace& a, const ReportedDiff* other) {
   Json json = {{"a", file_json(a)}, {"b", nullptr}, {"diff", nullptr}};
-  if (b != nullptr) {
-    json["b"] = file_json(*b);
-    json["diff"] = report_diff(trace::diff(*a.trace, *b->trace), *a.trace, *b->trace);
+  if (other != nullptr) {
+    json["b"] = file_json(other->b);
+    json["diff"] = report_diff(other->diff, *a.trace, *other->b.trace);
   }
   json["steps"] = steps_json(*a.trace);
   return json;

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "trace/model.h"
+#include "trace/diff.h"
 
 namespace steptape::tools {
 
@@ -15,7 +15,13 @@ struct ReportedTrace {
   const trace::Trace* trace = nullptr;
 };
 
-/// What a page shows of `a`, and of how `b` differs from it, where there is one (null: none).
-nlohmann::ordered_json report_data(const ReportedTrace& a, const ReportedTrace* b);
+/// Another trace and how it differs.
+struct ReportedDiff {
+  ReportedTrace b;
+  trace::Diff diff;
+};
+
+/// What a page shows of `a`, and of how another differs from it, where there is one (null: none).
+nlohmann::ordered_json report_data(const ReportedTrace& a, const ReportedDiff* other);
 
 }  // namespace steptape::tools

@@ -3,6 +3,9 @@
 #include <map>
 
 #include "tools/diff_json.h"
+#include "tools/diff_policy.h"
+#include "tools/op_times_json.h"
+#include "tools/report_numerics.h"
 #include "trace/op_stream.h"
 
 namespace steptape::tools {
@@ -150,18 +153,26 @@ Json report_diff(const trace::Diff& diff, const trace::Trace& a, const trace::Tr
       recordings.push_back({{"a", pair.pair.a},
                             {"b", pair.pair.b},
                             {"paired_by", name_of(pair.pair.paired_by)},
+                            {"call", pair.call},
                             {"is_beside", pair.is_beside},
                             {"ops_a", of_a.ops.size()},
                             {"ops_b", of_b.ops.size()},
                             {"rows", Rows(pair.stream, of_a, of_b).take()},
                             {"modules", stats_json(pair.modules)},
+                            {"numerics", report_numerics(pair.numerics, trace::OpStream(of_a),
+                                                         trace::OpStream(of_b))},
                             {"findings", findings_json(pair.findings)}});
     }
     steps.push_back({{"name", step.name},
                      {"findings", findings_json(step.findings)},
+                     {"times", step.op_times ? op_times_json(*step.op_times) : Json()},
+                     {"times_only_in", step.op_times_only_in},
                      {"recordings", recordings}});
   }
-  return {{"counts", counts}, {"findings", findings_json(diff.findings)}, {"steps", steps}};
+  return {{"differs", DiffPolicy({}, {}).differs(diff)},
+          {"counts", counts},
+          {"findings", findings_json(diff.findings)},
+          {"steps", steps}};
 }
 
 }  // namespace steptape::tools

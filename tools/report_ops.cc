@@ -132,6 +132,7 @@ Json op_columns(const trace::Recording& recording) {
     columns["inputs"].push_back(values_json(op.inputs));
     columns["outputs"].push_back(values_json(op.outputs));
   }
+  columns["ns"] = recording.op_ns;
   return columns;
 }
 

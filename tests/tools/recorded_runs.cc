@@ -18,6 +18,7 @@ void RecordedRunsTest::write(const std::filesystem::path& path, const std::vecto
     recording.ops[1].scope = 0;
     test::run_fake(recording, call.run);
     if (!call.has_digests) recording.op_digests.clear();
+    if (call.ns > 0) recording.op_ns.assign(recording.ops.size(), call.ns);
     trace.steps[0].recordings.push_back(std::move(recording));
   }
   storage::write(trace, path);

@@ -15,6 +15,7 @@ class RecordedRunsTest : public ToolTest {
     std::uint64_t number = 0;
     test::FakeRun run = {};
     bool has_digests = true;
+    std::uint32_t ns = 0;  ///< of each op; 0 where nobody took times
   };
 
   RecordedRunsTest() { write(path_, {{3}}); }

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/tools/process.h"
+#include "tests/tools/recorded_runs.h"
 #include "tests/trace/made_up.h"
 #include "tests/trace/samples.h"
 
@@ -99,6 +99,14 @@ TEST_F(ReportTest, HoldsTheTraceByColumns) {
   EXPECT_EQ(json["tensors"]["sizes"][1], Json({2, 2}));
   EXPECT_EQ(json["tensors"]["strides"], Json({{"1", {1, 2}}}));
   EXPECT_EQ(json["tensors"]["flags"], Json({{"3", "number"}}));
+}
+
+TEST_F(ReportTest, HoldsWhatOpsTook) {
+  EXPECT_EQ(recording()["ops"]["ns"], Json::array());
+  trace::Trace trace = test::train_trace();
+  trace.steps[0].recordings[0].op_ns = {1, 2, 3, 4, 4'000'000'000};
+  rewrite(trace);
+  EXPECT_EQ(recording()["ops"]["ns"], Json({1, 2, 3, 4, 4'000'000'000}));
 }
 
 TEST_F(ReportTest, HoldsWhenBuffersAreFirstAndLastUsed) {
@@ -206,6 +214,16 @@ TEST_F(ReportTest, EqualTracesHaveNoEdit) {
   for (const auto& [section, count] : diff["counts"].items()) EXPECT_EQ(count, 0) << section;
 }
 
+TEST_F(ReportTest, WhatMakesNothingDifferIsToldAllTheSame) {
+  trace::Trace trace = test::train_trace();
+  trace.steps[0].place = "train.cc:42";
+  const Json diff = data({other(trace)})["diff"];
+  EXPECT_EQ(diff["counts"]["place"], 1);
+  EXPECT_EQ(diff["differs"], false);
+  trace.steps[0].recordings[0].ops[2].inputs[2].data = std::int64_t{2};
+  EXPECT_EQ(data({other(trace)})["diff"]["differs"], true);
+}
+
 TEST_F(ReportTest, OneStepIsReportedAlone) {
   trace::Trace trace = test::train_trace();
   trace.steps.push_back({"eval", "", {}});
@@ -234,6 +252,85 @@ TEST_F(ReportTest, PagesCheckThemselvesInAHeadlessBrowser) {
   trace::Trace made_up;
   made_up.steps.push_back({"train", "", {test::make_up({.seed = 5})}});
   other(made_up);
+  const std::string script = STEPTAPE_SOURCE_DIR "/tests/tools/report_page_test.py";
+  const Outcome outcome =
+      run_program("/usr/bin/env", {"python3", script, STEPTAPE_TOOL, folder_}, folder_);
+  constexpr int kSkipped = 77;
+  if (outcome.exit_code == kSkipped) GTEST_SKIP() << outcome.out;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+}
+
+/// run.tape and other.tape: recordings of one program.
+class ReportRunsTest : public RecordedRunsTest {
+ protected:
+  Json diff(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"report", path_, other_});
+    const std::string page = steptape(more).out;
+    const std::size_t start = page.find(kDataStart) + kDataStart.size();
+    return Json::parse(page.substr(start, page.find(kScriptEnd, start) - start))["diff"];
+  }
+  /// Three recordings whose ops take so long each.
+  static void write_timed(const std::filesystem::path& path, std::uint32_t ns) {
+    write(path, {{1, {}, true, ns}, {2, {}, true, ns}, {3, {}, true, ns}});
+  }
+};
+
+TEST_F(ReportRunsTest, OpsThatLeftOtherBitsStandWithTheirReasonAndOriginsFirst) {
+  write(other_, {{3, {.flipped = {1}}}});
+  const Json pair = diff()["steps"][0]["recordings"][0];
+  EXPECT_EQ(pair["call"], 3);
+  const Json& numerics = pair["numerics"];
+  EXPECT_EQ(numerics["origins"], 1);
+  EXPECT_EQ(numerics["noisy"], 0);
+  EXPECT_EQ(numerics["left_out"], 0);
+  EXPECT_EQ(numerics["ops"].size(), numerics["receivers"].get<std::size_t>() + 1);
+  EXPECT_EQ(numerics["ops"][0]["standing"], "origin");
+  EXPECT_EQ(numerics["ops"][0]["call"], "model.m0");
+  EXPECT_EQ(numerics["ops"][0]["line"], "train.py:41");
+  EXPECT_EQ(numerics["ops"][0]["cause"], "inputs are equal");
+  EXPECT_THAT(numerics["ops"][1]["cause"].get<std::string>(), HasSubstr(" differs: op 1 "));
+}
+
+TEST_F(ReportRunsTest, OtherBitsAtEntryAreNamed) {
+  write(other_, {{3, {.entered = {{"inputs[0]", 1}}}}});
+  EXPECT_EQ(diff()["steps"][0]["recordings"][0]["numerics"]["entered"], "inputs[0]");
+}
+
+TEST_F(ReportRunsTest, WhyNothingWasComparedIsSaid) {
+  write(other_, {{3, {}, /*has_digests=*/false}});
+  EXPECT_EQ(diff()["steps"][0]["recordings"][0]["numerics"],
+            Json({{"not_compared", "the second has no digests of its ops"}}));
+}
+
+TEST_F(ReportRunsTest, WhatAControlShowsTooIsNoise) {
+  write(other_, {{3, {.flipped = {1}}}});
+  write(again_, {{3, {.flipped = {1}}}});
+  const Json found = diff({"--control", again_});
+  EXPECT_EQ(found["differs"], false);
+  EXPECT_EQ(found["steps"][0]["recordings"][0]["numerics"]["origins"], 0);
+  EXPECT_EQ(found["steps"][0]["recordings"][0]["numerics"]["ops"][0]["noisy"], true);
+  EXPECT_EQ(steptape({"report", path_, "--control", again_}).exit_code, 2);
+}
+
+TEST_F(ReportRunsTest, TimesOfModulesStandWithTheirNoise) {
+  write(other_, {{3}});
+  EXPECT_EQ(diff()["steps"][0]["times"], Json());
+  write_timed(path_, 2000);
+  write_timed(other_, 5000);
+  const Json found = diff();
+  EXPECT_EQ(found["differs"], false);
+  EXPECT_GT(found["counts"]["time"], 0);
+  const Json& times = found["steps"][0]["times"];
+  EXPECT_EQ(times["step"]["differs"], true);
+  EXPECT_EQ(times["step"]["band"], "all");
+  EXPECT_EQ(times["modules"].size(), 3u);
+  write(other_, {{3}});
+  EXPECT_EQ(diff()["steps"][0]["times_only_in"], "a");
+}
+
+TEST_F(ReportRunsTest, PagesOfTwoRunsCheckThemselvesInAHeadlessBrowser) {
+  write_timed(path_, 2000);
+  write(other_, {{1, {.flipped = {1}}, true, 5000}, {2, {}, true, 5000}, {3, {}, true, 5000}});
   const std::string script = STEPTAPE_SOURCE_DIR "/tests/tools/report_page_test.py";
   const Outcome outcome =
       run_program("/usr/bin/env", {"python3", script, STEPTAPE_TOOL, folder_}, folder_);

@@ -5,11 +5,16 @@ function countsWords(counts) {
   return told.length ? told.map(([section, count]) => `${section} ${count}`).join(', ') : 'nothing that is compared';
 }
 
+// Memory, place and time are told, and make nothing differ, as in `steptape diff`.
 function diffSummary(data) {
-  const differs = Object.values(data.diff.counts).some((count) => count > 0);
+  const {differs, counts} = data.diff;
+  const words = `${data.b.name} ${differs ? 'differs from' : 'is equal to'} ${data.a.name}`;
+  const link = location.hash !== '#diff' && el('a', {href: '#diff'}, 'See how');
+  if (Object.values(counts).every((count) => count === 0)) {
+    return el('p', {class: 'verdict good'}, `${words} in all that is compared.`);
+  }
   return el('p', {class: `verdict ${differs ? 'bad' : 'good'}`},
-    differs ? [`${data.b.name} differs from ${data.a.name} in: ${countsWords(data.diff.counts)}. `,
-      location.hash !== '#diff' && el('a', {href: '#diff'}, 'See how')] : `${data.b.name} is equal to ${data.a.name} in all that is compared.`);
+    `${words} ${differs ? 'in:' : 'but for'} ${countsWords(counts)}. `, link);
 }
 
 const kFewFindings = 16;  // so many stand in a table of their own height
@@ -104,20 +109,21 @@ function sideBySide(pair, recording) {
     el('button', {type: 'button', onclick: step(1)}, 'next edit'), all), grid.element, detail);
 }
 
-function pairParts(pair, recordings) {
+function pairParts(pair, recordings, title) {
   const edits = pair.rows.filter((row) => !row.same).length;
   return [
-    note(`Paired by ${pair.paired_by}. ${countText(pair.ops_a, 'op')} in A, ${numberText(pair.ops_b)} in B.`),
+    note(`Paired by ${pair.paired_by}${pair.call > 0 ? ` ${pair.call}` : ''}. ${countText(pair.ops_a, 'op')} in A, ${numberText(pair.ops_b)} in B.`),
     edits ? sideBySide(pair, new Recording(recordings[pair.a])) : note('The ops are the same.'),
     statsTable(pair.modules),
+    numericsParts(pair.numerics, title),
     findingsTable('Beside the ops', pair.findings)];
 }
 
 function pairSection(stepName, pair, recordings) {
   const title = `${stepName}: recording ${pair.a} of A, ${pair.b} of B`;
-  if (!pair.is_beside) return el('section', {}, el('h2', {}, title), pairParts(pair, recordings));
+  if (!pair.is_beside) return el('section', {}, el('h2', {}, title), pairParts(pair, recordings, title));
   const details = el('details', {class: 'beside', ontoggle: () => {
-    if (details.open && details.children.length === 1) put(details, pairParts(pair, recordings));
+    if (details.open && details.children.length === 1) put(details, pairParts(pair, recordings, title));
   }}, el('summary', {}, `${title}: a warm-up, no plan is made from it and what differs does not count`));
   return details;
 }
@@ -130,7 +136,7 @@ function diffPanel(data) {
     findingsTable('Of the traces', diff.findings),
     diff.steps.map((step) => {
       const recordings = data.steps.find((found) => found.name === step.name).recordings;
-      return [findingsTable(`Of step ${step.name}`, step.findings),
+      return [findingsTable(`Of step ${step.name}`, step.findings), timesParts(step),
         [...step.recordings].sort((x, y) => x.is_beside - y.is_beside)
           .map((pair) => pairSection(step.name, pair, recordings))];
     }),

@@ -23,21 +23,25 @@ function childrenOf(modules) {
   return children;
 }
 
-function moduleNode(module, children, depth) {
+function moduleNode(module, children, depth, times) {
   const below = children.get(module.path) || [];
   const name = module.parent && module.path.startsWith(`${module.parent}.`)
     ? module.path.slice(module.parent.length + 1) : module.path;
   const options = Object.entries(module.options).map(([key, value]) => `${key}=${value}`).join(', ');
+  const time = times && times.get(module.path);
   const node = el('details', {class: 'module', open: depth < 3},
     el('summary', {}, el('b', {}, name), ' ', el('span', {class: 'muted'}, module.type), ' ',
       badge('calls', callsWords(module)), ' ',
       badge('count', `${numberText(module.ops_below.forward + module.ops_below.backward)} ops`),
+      time && [' ', badge('time', timeText(time.below))],
       module.training ? '' : [' ', badge('quiet', 'evaluating')]),
     facts([['path', module.path], ['also', module.aliases.join(', ')], ['options', options],
       ['own ops', opsWords(module.ops)],
       ['with those below', below.length ? opsWords(module.ops_below) : ''],
+      ['time of own ops', time ? timeText(time.own) : ''],
+      ['with those below', time && below.length ? timeText(time.below) : ''],
       ['reads', module.reads.join(', ')], ['writes', module.writes.join(', ')]]),
-    below.map((child) => moduleNode(child, children, depth + 1)));
+    below.map((child) => moduleNode(child, children, depth + 1, times)));
   return node;
 }
 
@@ -69,10 +73,11 @@ function modulesPanel(recording) {
   const modules = recording.data.modules;
   if (modules.length === 0) return [note('The step calls no module that the trace knows.')];
   const children = childrenOf(modules);
+  const times = recording.hasTimes() && recording.moduleTimes();
   return [
     el('h2', {}, 'Tree'),
     note('#3 is the third call of the step. Ops of a module are those that it issued itself.'),
-    (children.get('') || []).map((module) => moduleNode(module, children, 0)),
+    (children.get('') || []).map((module) => moduleNode(module, children, 0, times)),
     el('h2', {}, 'Order of calls'), accessGrid(modules),
   ];
 }

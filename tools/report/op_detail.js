@@ -72,6 +72,7 @@ function opDetail(recording, op) {
   return el('section', {class: 'detail', 'aria-label': `op ${op}`},
     el('h3', {}, `op ${op}  `, el('code', {}, operator.name), ' ', badge(recording.part(op), recording.part(op))),
     facts([['module call', recording.call(op) || 'none'], ['where', recording.scope(op) || 'not known'],
+      ['time', recording.hasTimes() ? timeText(recording.ops.ns[op]) : ''],
       ['schema', operator.schema], ['host read', read ? read.use : ''],
       ['refused', refusals.map((refusal) => `${refusal.code}: ${refusal.message}`).join('; ')]]),
     partners(recording, op).length > 0 && el('p', {},

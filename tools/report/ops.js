@@ -2,19 +2,22 @@
 
 function opColumns(recording) {
   const part = (op) => recording.part(op);
+  const time = {title: 'time', width: '6.5rem', numeric: true, text: (op) => timeText(recording.ops.ns[op]),
+    key: (op) => recording.ops.ns[op]};
   return [
     {title: 'op', width: '4rem', numeric: true, text: (op) => String(op), key: (op) => op},
     {title: 'part', width: '6.5rem', text: part, cell: (op) => badge(part(op), part(op)),
       key: (op) => recording.ops.part[op]},
     {title: 'operator', width: 'minmax(12rem, 1.2fr)', text: (op) => recording.operator(op).name,
       key: (op) => recording.operator(op).name},
+    recording.hasTimes() && time,
     {title: 'module call', width: 'minmax(12rem, 1.2fr)', text: (op) => recording.call(op),
       key: (op) => recording.call(op)},
     {title: 'arguments', width: 'minmax(18rem, 3fr)', text: (op) => recording.inputWords(op)},
     {title: 'results', width: 'minmax(11rem, 1.4fr)', text: (op) => recording.outputWords(op)},
     {title: 'line', width: 'minmax(8rem, 0.7fr)', text: (op) => recording.scope(op),
       cell: (op) => recording.line(op), key: (op) => recording.line(op)},
-  ];
+  ].filter(Boolean);
 }
 
 function opsPanel(recording) {

@@ -49,7 +49,9 @@ function overviewPanel(recording, data) {
     card('Peak of temporaries', sizeText(peak.bytes), recording.count ? `at op ${peak.op}` : ''),
     card('Constants', sizeText(captured), countText(own.constants.length, 'buffer')),
     card('Refusals', String(own.refusals.length),
-      own.refusals.length ? 'why the step runs eagerly' : 'nothing stands against a plan'));
+      own.refusals.length ? 'why the step runs eagerly' : 'nothing stands against a plan'),
+    recording.hasTimes() && card('Time of ops', timeText(recording.ops.ns.reduce((sum, ns) => sum + ns, 0)),
+      'without what lies between them'));
   const parts = bars('Ops by part of the step',
     kParts.map((part, i) => ({name: part, value: counts[i], words: numberText(counts[i]), kind: part})));
   const roles = bars('Memory by role', own.roles.map((role) => ({

@@ -31,6 +31,26 @@ class Recording {
     return this.data.modules[module].path + (call > 1 ? `@${call}` : '');
   }
 
+  hasTimes() { return this.ops.ns.length > 0; }
+
+  // Nanoseconds of the ops of each module, its own and with those of the modules below it.
+  moduleTimes() {
+    if (this.timesByModule) return this.timesByModule;
+    const times = new Map(this.data.modules.map((module) => [module.path, {own: 0, below: 0}]));
+    const parents = new Map(this.data.modules.map((module) => [module.path, module.parent]));
+    this.ops.ns.forEach((ns, op) => {
+      if (this.ops.module[op] < 0) return;
+      const {path} = this.data.modules[this.ops.module[op]];
+      times.get(path).own += ns;
+      for (let above = path; times.has(above); above = parents.get(above)) {
+        times.get(above).below += ns;
+        if (parents.get(above) === above) break;
+      }
+    });
+    this.timesByModule = times;
+    return times;
+  }
+
   buffer(tensor) { return this.data.tensors.buffer[tensor]; }
   role(buffer) { return this.data.buffers.roles[this.data.buffers.role[buffer]]; }
   path(buffer) { return this.data.buffers.path[buffer] || ''; }

@@ -15,6 +15,16 @@ function opsChecks(recording, check) {
   check('sort down', ascending(operators().reverse()));
   grid.sortBy(2);
   check('sort off', ascending(grid.order));
+  if (recording.hasTimes()) {
+    const time = grid.columns.findIndex((column) => column.title === 'time');
+    grid.sortBy(time);
+    check('sort by time', ascending(grid.order.map((op) => recording.ops.ns[op])));
+    grid.sortBy(time);
+    grid.sortBy(time);
+    const times = recording.ops.ns.filter((ns, op) => recording.ops.module[op] >= 0);
+    const own = [...recording.moduleTimes().values()].reduce((sum, module) => sum + module.own, 0);
+    check('modules take what their ops take', own === times.reduce((sum, ns) => sum + ns, 0));
+  }
   check('few rows are elements', grid.body.children.length <= 60);
   if (recording.count > 0) {
     const name = recording.operator(recording.count - 1).name.toLowerCase();
@@ -35,7 +45,24 @@ function opsChecks(recording, check) {
   panel.remove();
 }
 
+function diffChecks(data, check) {
+  const element = el('div');
+  for (const step of data.diff.steps) {
+    put(element, [timesParts(step)]);
+    check('a module for each line of times', !step.times || element.textContent.includes('all ops'));
+    for (const pair of step.recordings) {
+      const {numerics} = pair;
+      replaceAll(element, numericsParts(numerics, 'test'));
+      check('why nothing was compared', !numerics.not_compared || element.textContent.includes(numerics.not_compared));
+      check('origins come first', !numerics.origins || numerics.ops[0].standing === 'origin');
+      check('no more ops than differ', numerics.not_compared || numerics.ops.length + numerics.left_out >=
+        numerics.origins + numerics.receivers + numerics.unknown + numerics.noisy);
+    }
+  }
+}
+
 function textChecks(check) {
+  check('times have units', timeText(1250) === '1.3 µs' && timeText(2500000) === '2.50 ms' && timeText(3e9) === '3.00 s');
   check('control characters are shown', shown('a\u001b\u202eb') === 'a\\u001b\\u202eb');
   const element = el('p', {}, '<b onclick=alert(1)>');
   check('text is no markup', element.children.length === 0 && element.textContent.startsWith('<b'));
@@ -60,6 +87,7 @@ function selfTest(data, tabs, choose) {
   for (const step of data.steps) {
     for (const own of step.recordings) attempt('ops', () => opsChecks(new Recording(own), check));
   }
+  if (data.diff) attempt('diff', () => diffChecks(data, check));
   for (const tab of tabs) {
     attempt(tab.name, () => {
       choose(tab.name);

@@ -18,6 +18,11 @@ function sizeText(bytes) {
   return unit === 0 ? `${bytes} B` : `${size.toFixed(1)} ${units[unit]}`;
 }
 
+function timeText(nanoseconds) {
+  if (nanoseconds < 1e6) return `${(nanoseconds / 1e3).toFixed(1)} µs`;
+  return nanoseconds < 1e9 ? `${(nanoseconds / 1e6).toFixed(2)} ms` : `${(nanoseconds / 1e9).toFixed(2)} s`;
+}
+
 function numberText(number) {
   return String(number).replace(/\B(?=(\d{3})+$)/g, '\u2009');
 }
