@@ -134,10 +134,12 @@ TEST_F(WarmStartTest, AnotherProgramStartsColdAndKeepsTheTraceOfTheOtherBesideIt
   EXPECT_TRUE(std::filesystem::exists(path("run.tape.ledger.4")));
 }
 
-TEST_F(WarmStartTest, AnotherRateIsAnotherRun) {
+TEST_F(WarmStartTest, AnotherRateIsTheSamePlan) {
   train();
-  train(at_path(), {.rate = 0.02});
-  EXPECT_TRUE(std::filesystem::exists(path("run.tape.1")));
+  const Run run = train(at_path(), {.rate = 0.02});
+  EXPECT_TRUE(run.stats.variants.at(0).is_warm_start);
+  EXPECT_FALSE(std::filesystem::exists(path("run.tape.1")));
+  EXPECT_TRUE(all_same_bits(run.left, train(quiet(), {.rate = 0.02}).left));
 }
 
 TEST_F(WarmStartTest, RecordingsThatWereAskedForAreNeverWrittenOver) {
