@@ -16,13 +16,20 @@ enum class Placement : std::uint8_t {
   kBound,  ///< the caller's: parameters, state, inputs, gradients at entry; given anew to each run
   kConstant,  ///< the plan's own copy of bytes that the trace holds
   kAdopted,   ///< allocated by the op that makes them, kept until their last use
+  kMade,      ///< the same, but allocated by the run for the op, which fills them
   kArena,     ///< planned memory, shared by buffers that do not live at the same time
 };
+
+/// Whether each run brings new memory.
+constexpr bool is_new_each_time(Placement placement) {
+  return placement == Placement::kAdopted || placement == Placement::kMade;
+}
 
 /// What a run does for an op.
 enum class Treatment : std::uint8_t {
   kCall,      ///< calls the recorded operator; new results are adopted
-  kOut,       ///< calls its out variant; results land in the arena
+  kOut,       ///< calls its out variant; results land in the arena, or in memory made for them
+  kInto,      ///< the same by a kernel: the operator has no out variant
   kGeometry,  ///< nothing: its results are known tensors on known buffers
 };
 
@@ -46,6 +53,8 @@ struct Program {
   std::shared_ptr<const trace::Recording> recording;
   std::vector<Instruction> instructions;  ///< one for each op, in the recorded order
   std::vector<BufferPlan> buffers;        ///< one for each buffer
+  bool uses_kernels = false;              ///< calls that have a kernel are done by it
+  bool uses_chains = false;  ///< element-wise kernels that follow each other run piece by piece
   std::uint64_t arena_bytes = 0;
   std::uint64_t temporary_bytes = 0;  ///< of all arena buffers without sharing
   std::uint64_t max_live_bytes = 0;   ///< of arena buffers at the op where most are alive

@@ -39,7 +39,7 @@ TABLE = {
     "live": rights("trace", "torch fmt"),
     "recorder": rights("trace live", "torch fmt"),
     "guards": rights("trace live", "torch fmt"),
-    "replayer": rights("trace storage live guards", "torch fmt",
+    "replayer": rights("trace storage live guards", "torch fmt", sources_only="posix",
                        public=VALUE_HEADERS | {"player.h"}),
     "session": rights(" ".join(ALL), "posix torch fmt", public=None),
     "tools": rights("trace storage", "posix fmt cli json", sources_only="protobuf"),

@@ -3,9 +3,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "replayer/cpu/kernels/kernel.h"
 #include "trace/model.h"
 
 namespace steptape::replayer::cpu {
@@ -17,13 +20,17 @@ struct Call {
   /// Results of the call that bring new memory, in the order of the op's flattened outputs.
   std::vector<trace::TensorId> outputs = {};
   bool adopts = false;
-  std::vector<trace::TensorId> placed = {};   ///< results of an out variant, in the arena
+  std::vector<trace::TensorId> placed = {};  ///< results in memory that is there before the call
+  std::vector<trace::BufferId> makes = {};   ///< of that memory, what is allocated for it
+  bool copies = false;  ///< where there is no kernel: its own results are copied to `placed`
   std::vector<trace::BufferId> release = {};  ///< adopted buffers last used here
   trace::Index op = 0;
   /// Its place in the order of the run: `op`, or of a read the op behind which it comes.
   std::int64_t at = 0;
   /// Position in Recording::reads of an op that gives the host a value, or kNone.
   trace::Index read = trace::kNone;
+  std::unique_ptr<Kernel> kernel = {};  ///< does the call; null: the dispatcher does
+  std::string_view no_kernel = {};      ///< why
 };
 
 /// "op 1 `aten::_local_scalar_dense`".

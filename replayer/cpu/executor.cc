@@ -17,6 +17,7 @@
 #include "replayer/cpu/host_numbers.h"
 #include "replayer/cpu/memory.h"
 #include "replayer/cpu/seeks.h"
+#include "replayer/cpu/stages.h"
 #include "replayer/cpu/undo.h"
 
 namespace steptape::replayer::cpu {
@@ -42,6 +43,7 @@ struct Executor::Impl {
       leftover;  ///< adopted buffers that the user gets, let go of at the end
   std::vector<at::Generator> generators;
   std::vector<Call> calls;
+  std::vector<Stage> stages;
   bool draws_random = false;
   bool restores_generators = false;
   bool ran_before = false;
@@ -67,6 +69,9 @@ struct Executor::Impl {
     plan_releases();
     numbers.emplace(program, memory, calls);
     seeks.emplace(recording(), calls, generator);
+    if (program.uses_kernels) prepare_kernels(program, memory, calls);
+    const bool has_chains = program.uses_chains && seeks->empty();
+    stages = stages_of(calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
@@ -101,7 +106,7 @@ struct Executor::Impl {
   std::int64_t last_allocating_op() const {
     std::int64_t last = -1;
     for (const BufferPlan& plan : program.buffers) {
-      if (plan.placement == Placement::kAdopted) last = std::max(last, plan.defined);
+      if (is_new_each_time(plan.placement)) last = std::max(last, plan.defined);
     }
     return last;
   }
@@ -128,16 +133,25 @@ struct Executor::Impl {
         call.arguments.push_back(
             live::ivalue_of(op.inputs[a], *arguments[a].type(), tensor, tracked_generator));
       }
-      if (instruction.treatment == Treatment::kOut) {
-        for (const trace::Value& output : op.outputs) {
-          call.placed.push_back(std::get<trace::TensorRef>(output.data).id);
-          call.arguments.emplace_back(memory.tensor(call.placed.back()));
-        }
+      if (instruction.treatment != Treatment::kCall) {
+        prepare_placement(call, op, instruction.treatment);
       } else {
         prepare_adoption(call, op);
       }
       calls.push_back(std::move(call));
     }
+  }
+
+  void prepare_placement(Call& call, const trace::Op& op, Treatment treatment) {
+    for (const trace::Value& output : op.outputs) {
+      for_each_tensor(output, [&](trace::TensorId id) {
+        call.placed.push_back(id);
+        if (treatment == Treatment::kOut) call.arguments.emplace_back(memory.tensor(id));
+        const trace::BufferId buffer = recording().tensors[id].buffer;
+        if (program.buffers[buffer].placement == Placement::kMade) call.makes.push_back(buffer);
+      });
+    }
+    call.copies = treatment == Treatment::kInto;
   }
 
   void prepare_adoption(Call& call, const trace::Op& op) {
@@ -178,7 +192,7 @@ struct Executor::Impl {
     const auto end = static_cast<std::int64_t>(recording().ops.size());
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
       const BufferPlan& plan = program.buffers[id];
-      if (plan.placement != Placement::kAdopted || plan.defined < 0) continue;
+      if (!is_new_each_time(plan.placement) || plan.defined < 0) continue;
       if (plan.last_use == end || last_call[id] == nullptr) {
         leftover.push_back(id);
       } else {
@@ -257,26 +271,88 @@ struct Executor::Impl {
 
   void run_calls(const std::function<void()>& decided) {
     const BelowAutograd below;
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      const Call& call = calls[i];
-      if (i == first_decided && decided) {
+    for (const Stage& stage : stages) {
+      if (stage.first == first_decided && decided) {
         is_decided = true;
         decided();
       }
-      running = &call;
-      if (!seeks->empty()) seeks->before(i);
-      stack.assign(call.arguments.begin(), call.arguments.end());
-      call.callee.callBoxed(stack);
-      if (!seeks->empty()) seeks->after(i);
-      if (digests != nullptr) log_digest(call);
+      running = &calls[stage.first];
+      for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
+        for (const trace::BufferId id : calls[i].makes) memory.make(id);
+      }
+      if (!seeks->empty()) seeks->before(stage.first);
+      if (stage.chain) {
+        stage.chain->run();
+      } else {
+        run_call(calls[stage.first]);
+      }
+      if (!seeks->empty()) seeks->after(stage.first);
+      if (digests != nullptr) log_digests(stage);
+      end_stage(stage);
+    }
+    stack.clear();
+    seeks->end();
+    ran_before = true;
+  }
+
+  void run_call(const Call& call) {
+    if (call.kernel) return call.kernel->run();
+    stack.assign(call.arguments.begin(), call.arguments.end());
+    call.callee.callBoxed(stack);
+    if (call.copies) copy_results(call);
+  }
+
+  void copy_results(const Call& call) {
+    std::size_t next = 0;
+    for (const c10::IValue& value : stack) {
+      live::for_each_tensor(value, [&](const at::Tensor& result) {
+        memory.tensor(call.placed.at(next++)).copy_(result);
+      });
+    }
+  }
+
+  void end_stage(const Stage& stage) {
+    for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
+      const Call& call = calls[i];
       if (call.adopts) adopt_results(call);
       if (call.read != trace::kNone) numbers->take_read(call, stack.back());
       if (!ran_before) check_placed(call);
       for (const trace::BufferId id : call.release) memory.release(id);
     }
+  }
+
+  /// Of calls that were done in one pass, those whose results no later one wrote over: buffers that
+  /// do not live at the same time share memory.
+  void log_digests(const Stage& stage) {
+    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> written;
+    for (std::size_t i = stage.first + stage.count; i-- > stage.first;) {
+      const Call& call = calls[i];
+      if (call.kernel) put_results(call);
+      if (stage.count == 1) return log_digest(call);
+      std::vector<at::Tensor> tensors = live::written_tensors(call.callee, call.arguments);
+      for (const trace::TensorId id : call.placed) tensors.push_back(memory.tensor(id));
+      std::vector<std::pair<std::uintptr_t, std::uintptr_t>> own;
+      for (const at::Tensor& tensor : tensors) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+        own.emplace_back(begin, begin + tensor.nbytes());  // a chain's tensors have no gaps
+      }
+      const bool is_over = std::ranges::any_of(own, [&](const auto& a) {
+        return std::ranges::any_of(
+            written, [&](const auto& b) { return a.first < b.second && b.first < a.second; });
+      });
+      written.insert(written.end(), own.begin(), own.end());
+      if (!is_over) log_digest(call);
+    }
+  }
+
+  /// What the dispatcher would have left on the stack.
+  void put_results(const Call& call) {
     stack.clear();
-    seeks->end();
-    ran_before = true;
+    if (!call.placed.empty()) {
+      for (const trace::TensorId id : call.placed) stack.emplace_back(memory.tensor(id));
+    } else if (!call.callee.schema().returns().empty()) {
+      stack.push_back(call.arguments.front());
+    }
   }
 
   void log_digest(const Call& call) {
@@ -302,6 +378,7 @@ struct Executor::Impl {
     if (id == trace::kNoTensor) return {};
     switch (program.buffers[recording().tensors[id].buffer].placement) {
       case Placement::kAdopted:
+      case Placement::kMade:
         return memory.fresh_tensor(id);
       case Placement::kConstant:
         return memory.copied_tensor(id);
@@ -319,7 +396,7 @@ struct Executor::Impl {
   void let_go_of_all() {
     stack.clear();
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
-      if (program.buffers[id].placement == Placement::kAdopted) memory.release(id);
+      if (is_new_each_time(program.buffers[id].placement)) memory.release(id);
     }
   }
 
@@ -378,6 +455,19 @@ Outcome Executor::run(std::span<void* const> memory, std::span<const double> lea
   return impl_->run(memory, leaves, decided);
 }
 const Program& Executor::program() const { return impl_->program; }
+std::size_t Executor::prepared() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(impl_->calls, [](const Call& call) { return call.kernel != nullptr; }));
+}
+std::vector<std::string> Executor::unprepared() const {
+  std::vector<std::string> reasons;
+  for (const Call& call : impl_->calls) {
+    if (call.kernel) continue;
+    reasons.push_back(c10::str(call.callee.operator_name(), ": ", call.no_kernel));
+  }
+  return reasons;
+}
+std::size_t Executor::stages() const { return impl_->stages.size(); }
 
 void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   digests.assign(impl_->recording().ops.size(), std::nullopt);

@@ -75,6 +75,12 @@ class Executor {
   void log_digests(std::vector<std::optional<trace::Digest>>& digests);
 
   const Program& program() const;
+  /// Calls that are done by kernels.
+  std::size_t prepared() const;
+  /// Why the others are not, for each: "aten::cat.out: no kernel for this operator".
+  std::vector<std::string> unprepared() const;
+  /// What a run does one after the other: calls, or several in one pass.
+  std::size_t stages() const;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.
   PlanStats stats() const;
 

@@ -1,5 +1,7 @@
 #include "replayer/cpu/memory.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <cstring>
 
 #include "replayer/cpu/tensor_on.h"
@@ -29,10 +31,10 @@ Memory::Memory(const Program& program)
         refill(id);
         break;
       case Placement::kBound:
-        storages_.push_back(storage_over(nullptr, buffer.bytes));
-        break;
       case Placement::kAdopted:
-        storages_.push_back(nothing_);
+      case Placement::kMade:
+        // comes with each run; each its own, so that nothing looks as if it lay on something else
+        storages_.push_back(storage_over(nullptr, buffer.bytes));
         break;
     }
   }
@@ -80,6 +82,13 @@ void Memory::set_storage(trace::BufferId buffer, const c10::Storage& storage) {
 void Memory::adopt(trace::BufferId buffer, const c10::Storage& storage) {
   set_storage(buffer, storage);
 }
+
+void Memory::make(trace::BufferId buffer) {
+  set_storage(buffer, c10::Storage(c10::Storage::use_byte_size_t(),
+                                   static_cast<std::size_t>(recording_.buffers[buffer].bytes),
+                                   c10::GetCPUAllocator(), /*resizable=*/true));
+}
+
 void Memory::release(trace::BufferId buffer) { set_storage(buffer, nothing_); }
 
 void Memory::refill(trace::BufferId constant) {

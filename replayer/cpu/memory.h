@@ -30,7 +30,9 @@ class Memory {
   /// The first tensor on a buffer.
   trace::TensorId first_on(trace::BufferId buffer) const { return tensors_on_[buffer].front(); }
   void adopt(trace::BufferId buffer, const c10::Storage& storage);
-  /// Lets go of an adopted storage.
+  /// Gives the buffer new memory, as ops get it. Throws c10::Error when memory is short.
+  void make(trace::BufferId buffer);
+  /// Lets go of an adopted or made storage.
   void release(trace::BufferId buffer);
   /// Writes the trace's bytes again into constants that the plan writes.
   void refill(trace::BufferId constant);

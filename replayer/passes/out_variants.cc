@@ -1,7 +1,9 @@
-#include <mutex>
+#include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "live/operators.h"
+#include "replayer/cpu/kernels/table.h"
 #include "replayer/passes/passes.h"
 
 namespace steptape::replayer {
@@ -48,32 +50,83 @@ std::optional<c10::OperatorHandle> find_out_variant(const c10::OperatorHandle& o
   return std::nullopt;
 }
 
-/// Whether each result is one tensor that fills temporary memory of its own from the first byte.
-bool results_are_plain_temporaries(const Program& program, std::size_t index) {
+/// Where a result may be written, instead of being adopted.
+std::optional<Placement> placement_for(trace::Role role) {
+  switch (role) {
+    case trace::Role::kTemporary:
+      return Placement::kArena;
+    case trace::Role::kResult:
+    case trace::Role::kGradient:
+      // the user's: a later run must not write it
+      return Placement::kMade;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Whether the tensor fills memory of its own from the first byte.
+bool fills_its_buffer(const Program& program, std::size_t index, const trace::Tensor& tensor) {
+  const trace::Buffer& buffer = program.recording->buffers[tensor.buffer];
+  if (program.buffers[tensor.buffer].defined != static_cast<std::int64_t>(index)) return false;
+  if (!placement_for(buffer.role) || tensor.offset != 0) return false;
+  if (tensor.conj || tensor.neg || tensor.wrapped_number) return false;
+  // an op that makes more memory than its result needs (mse_loss: one element for each term of
+  // its sum) would have to grow the result, and LibTorch warns
+  return buffer.bytes <= tensor.byte_range().second;
+}
+
+/// Whether each result is a tensor, or of `lists` a list of them, in memory of its own that can be
+/// planned.
+enum class Lists { kNo, kYes };
+bool can_place_results(const Program& program, std::size_t index, Lists lists) {
   const trace::Recording& recording = *program.recording;
   std::vector<trace::BufferId> seen;
+  bool is_good = true;
   for (const trace::Value& value : recording.ops[index].outputs) {
-    const auto* result = std::get_if<trace::TensorRef>(&value.data);
-    if (result == nullptr || result->id == trace::kNoTensor) return false;
-    const trace::Tensor& tensor = recording.tensors[result->id];
-    const trace::Buffer& buffer = recording.buffers[tensor.buffer];
-    if (program.buffers[tensor.buffer].defined != static_cast<std::int64_t>(index)) return false;
-    if (buffer.role != trace::Role::kTemporary || tensor.offset != 0) return false;
-    if (tensor.conj || tensor.neg || tensor.wrapped_number) return false;
-    // an op that makes more memory than its result needs (mse_loss: one element for each term of
-    // its sum) would have to grow the result, and LibTorch warns
-    if (buffer.bytes > tensor.byte_range().second) return false;
-    if (std::find(seen.begin(), seen.end(), tensor.buffer) != seen.end()) return false;
-    seen.push_back(tensor.buffer);
+    is_good &= lists == Lists::kYes || std::holds_alternative<trace::TensorRef>(value.data);
+    std::size_t count = 0;
+    for_each_tensor(value, [&](trace::TensorId id) {
+      ++count;
+      is_good = is_good && id != trace::kNoTensor &&
+                fills_its_buffer(program, index, recording.tensors[id]);
+      if (is_good) seen.push_back(recording.tensors[id].buffer);
+    });
+    is_good &= count > 0;
   }
-  return !seen.empty();
+  std::ranges::sort(seen);
+  return is_good && !seen.empty() && std::ranges::adjacent_find(seen) == seen.end();
 }
 
 void place_results(Program& program, std::size_t index) {
   for (const trace::Value& value : program.recording->ops[index].outputs) {
-    const trace::TensorId id = std::get<trace::TensorRef>(value.data).id;
-    program.buffers[program.recording->tensors[id].buffer].placement = Placement::kArena;
+    for_each_tensor(value, [&](trace::TensorId id) {
+      const trace::BufferId buffer = program.recording->tensors[id].buffer;
+      program.buffers[buffer].placement = *placement_for(program.recording->buffers[buffer].role);
+    });
   }
+}
+
+/// What kernels fill.
+bool is_float(const Program& program, std::size_t index) {
+  bool is = true;
+  for (const trace::Value& value : program.recording->ops[index].outputs) {
+    for_each_tensor(value, [&](trace::TensorId id) {
+      is = is && id != trace::kNoTensor &&
+           program.recording->tensors[id].dtype == trace::DType::kFloat32;
+    });
+  }
+  return is;
+}
+
+bool is_temporary(const Program& program, std::size_t index) {
+  bool is = true;
+  for (const trace::Value& value : program.recording->ops[index].outputs) {
+    for_each_tensor(value, [&](trace::TensorId id) {
+      const trace::BufferId buffer = program.recording->tensors[id].buffer;
+      is &= program.recording->buffers[buffer].role == trace::Role::kTemporary;
+    });
+  }
+  return is;
 }
 
 }  // namespace
@@ -83,13 +136,19 @@ void use_out_variants(Program& program) {
     Instruction& instruction = program.instructions[i];
     if (instruction.treatment != Treatment::kCall) continue;
     const live::Effects& effects = live::effects_of(instruction.callee);
-    if (effects.is_dynamic_shape || effects.is_random || !results_are_plain_temporaries(program, i))
-      continue;
-    if (effects.makes_unwritten) {
+    if (effects.is_dynamic_shape || effects.is_random) continue;
+    const bool is_plain = can_place_results(program, i, Lists::kNo);
+    if (is_plain && effects.makes_unwritten) {
+      if (!is_temporary(program, i)) continue;
       instruction.treatment = Treatment::kGeometry;
       place_results(program, i);
-    } else if (const auto out = find_out_variant(instruction.callee)) {
+    } else if (const auto out = is_plain ? find_out_variant(instruction.callee) : std::nullopt) {
       instruction = {Treatment::kOut, *out};
+      place_results(program, i);
+    } else if (program.uses_kernels && is_float(program, i) &&
+               can_place_results(program, i, Lists::kYes) &&
+               cpu::KernelTable::all().fills_results(instruction.callee.schema())) {
+      instruction.treatment = Treatment::kInto;
       place_results(program, i);
     }
   }

@@ -4,6 +4,8 @@ namespace steptape::replayer {
 
 Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options) {
   Program program = lower(std::move(recording));
+  program.uses_kernels = options.kernels;
+  program.uses_chains = options.kernels && options.chains;
   if (options.elide_views) elide_views(program);
   if (options.out_variants) use_out_variants(program);
   plan_memory(program, options.share_memory ? Sharing::kByLifetime : Sharing::kNone);

@@ -9,6 +9,8 @@ struct PassOptions {
   bool elide_views = true;
   bool out_variants = true;
   bool share_memory = true;
+  bool kernels = true;
+  bool chains = true;
 };
 
 /// Ops whose schema (or the table of effects) says that they return views, and that write nothing,

@@ -18,7 +18,16 @@ std::size_t count(const replayer::Program& program, replayer::Treatment treatmen
   return n;
 }
 
-/// Every body under every choice of passes: 0 to 7 are the bits elide, out, share.
+std::size_t count(const replayer::Program& program, replayer::Placement placement) {
+  std::size_t n = 0;
+  for (const auto& buffer : program.buffers) {
+    n += buffer.placement == placement && buffer.defined >= 0 ? 1 : 0;
+  }
+  return n;
+}
+
+/// Every body under every choice of passes: 0 to 31 are the bits elide, out, share, kernels,
+/// chains.
 class PassesTest : public ::testing::TestWithParam<std::tuple<std::size_t, int>> {};
 
 TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
@@ -27,7 +36,11 @@ TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
   const auto recording = recorded(named.body, named.inputs);
   ASSERT_TRUE(replayer::refusals_of(*recording).empty())
       << replayer::refusals_of(*recording)[0].text();
-  const PassOptions options{(choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0};
+  const PassOptions options{.elide_views = (choice & 1) != 0,
+                            .out_variants = (choice & 2) != 0,
+                            .share_memory = (choice & 4) != 0,
+                            .kernels = (choice & 8) != 0,
+                            .chains = (choice & 16) != 0};
   replayer::cpu::Executor executor(replayer::plan(recording, options), default_generator());
   for (int i = 0; i < 3; ++i) {
     std::vector<at::Tensor> inputs;
@@ -48,7 +61,7 @@ TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
 
 INSTANTIATE_TEST_SUITE_P(Bodies, PassesTest,
                          ::testing::Combine(::testing::Range<std::size_t>(0, bodies().size()),
-                                            ::testing::Range(0, 8)),
+                                            ::testing::Range(0, 32)),
                          [](const auto& info) {
                            return bodies()[std::get<0>(info.param)].name + "_" +
                                   std::to_string(std::get<1>(info.param));
@@ -66,14 +79,15 @@ TEST(ElideViewsTest, ViewsCostNoCall) {
   EXPECT_EQ(count(program, replayer::Treatment::kCall), 1U);
 }
 
-TEST(OutVariantsTest, TemporariesGoToTheArenaAndResultsDoNot) {
+TEST(OutVariantsTest, TemporariesGoToTheArenaAndResultsToMemoryOfTheirOwn) {
   const auto recording =
       recorded([](const auto& x) -> std::vector<at::Tensor> { return {x[0].mm(x[0]).mm(x[0])}; },
                {at::rand({8, 8})});
   replayer::Program program = replayer::lower(recording);
   replayer::use_out_variants(program);
-  EXPECT_EQ(count(program, replayer::Treatment::kOut), 1U);
-  EXPECT_EQ(count(program, replayer::Treatment::kCall), 1U);
+  EXPECT_EQ(count(program, replayer::Treatment::kOut), 2U);
+  EXPECT_EQ(count(program, replayer::Placement::kArena), 1U);
+  EXPECT_EQ(count(program, replayer::Placement::kMade), 1U);
 }
 
 TEST(OutVariantsTest, ResultsThatNeedMoreMemoryThanTheyFillAreAdopted) {
@@ -95,7 +109,17 @@ TEST(OutVariantsTest, GeneratedOutVariantsAreNotUsed) {
                {at::rand({8, 8})});
   replayer::Program program = replayer::lower(recording);
   replayer::use_out_variants(program);
-  EXPECT_EQ(count(program, replayer::Treatment::kOut), 0U);
+  EXPECT_EQ(count(program, replayer::Treatment::kOut), 1U);  // of mm
+  EXPECT_EQ(count(program, replayer::Placement::kAdopted), 1U);
+}
+
+TEST(OutVariantsTest, AKernelFillsTheResultOfAnOpThatHasNoOutVariant) {
+  const auto recording =
+      recorded([](const auto& x) -> std::vector<at::Tensor> { return {at::relu(x[0]).mm(x[0])}; },
+               {at::rand({8, 8})});
+  const replayer::Program program = replayer::plan(recording, {});
+  EXPECT_EQ(count(program, replayer::Treatment::kInto), 1U);
+  EXPECT_EQ(count(program, replayer::Placement::kArena), 1U);
 }
 
 }  // namespace

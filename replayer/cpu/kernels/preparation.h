@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "replayer/cpu/call.h"
+
+namespace steptape::replayer::cpu {
+
+/// What a kernel is made from. The call and its tensors outlive the kernel.
+struct KernelSite {
+  const Call& call;  ///< numbers that change from run to run are put into its arguments before it
+  std::vector<bool> varies;         ///< by argument: such a number, or a list with one
+  std::vector<at::Tensor> results;  ///< on the plan's own memory; of an op in place what it writes
+  /// Whether the bytes of this tensor are those of the trace in every run.
+  bool is_literal(const at::Tensor& tensor) const;
+  std::vector<const void*> literals;  ///< first bytes of such memory
+};
+
+/// A kernel, or why there is none.
+struct Preparation {
+  std::unique_ptr<Kernel> kernel;
+  std::string_view
+      reason;  ///< a sentence's part that lives for ever: "no kernel for this operator"
+
+  static Preparation refused(std::string_view reason) { return {nullptr, reason}; }
+};
+
+/// Makes the kernel of a call, by its operator. Throws nothing but std::bad_alloc.
+Preparation prepare(const KernelSite& site);
+
+}  // namespace steptape::replayer::cpu

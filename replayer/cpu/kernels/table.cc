@@ -1,0 +1,84 @@
+#include "replayer/cpu/kernels/table.h"
+
+#include <algorithm>
+
+#include "live/tensors.h"
+#include "live/values.h"
+
+namespace steptape::replayer::cpu {
+
+bool KernelSite::is_literal(const at::Tensor& tensor) const {
+  return std::ranges::find(literals, tensor.storage().data()) != literals.end();
+}
+
+namespace {
+
+std::string name_of(const c10::FunctionSchema& schema) {
+  return schema.overload_name().empty() ? schema.name()
+                                        : schema.name() + "." + schema.overload_name();
+}
+
+}  // namespace
+
+void KernelTable::add_filling(std::string_view name, Make make) {
+  add(name, make);
+  filling_.emplace(name);
+}
+
+const std::vector<KernelTable::Make>* KernelTable::find(const c10::FunctionSchema& schema) const {
+  const auto found = rows_.find(name_of(schema));
+  return found == rows_.end() ? nullptr : &found->second;
+}
+
+bool KernelTable::fills_results(const c10::FunctionSchema& schema) const {
+  return filling_.contains(name_of(schema));
+}
+
+const KernelTable& KernelTable::all() {
+  static const KernelTable table = [] {
+    KernelTable made;
+    add_elementwise_kernels(made);
+    add_copy_kernels(made);
+    add_product_kernels(made);
+    add_structured_kernels(made);
+    return made;
+  }();
+  return table;
+}
+
+namespace {
+
+/// Tensors that the dispatcher would turn into others first.
+bool is_plain(const at::Tensor& tensor) {
+  return !tensor.defined() || (tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
+                               !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor());
+}
+
+bool has_plain_tensors(const KernelSite& site) {
+  bool is_good = std::ranges::all_of(site.results, is_plain);
+  for (const c10::IValue& value : site.call.arguments) {
+    live::for_each_tensor(value,
+                          [&](const at::Tensor& tensor) { is_good = is_good && is_plain(tensor); });
+  }
+  return is_good;
+}
+
+}  // namespace
+
+Preparation prepare(const KernelSite& site) {
+  const auto* ways = KernelTable::all().find(site.call.callee.schema());
+  if (ways == nullptr) return Preparation::refused("no kernel for this operator");
+  if (!has_plain_tensors(site)) return Preparation::refused("a tensor that stands for another");
+  Preparation made = Preparation::refused("no kernel for this operator");
+  for (const KernelTable::Make make : *ways) {
+    try {
+      made = make(site);
+    } catch (const c10::Error&) {
+      made = Preparation::refused("arguments that the op does not take here");
+    }
+    if (made.kernel) break;
+  }
+  return made;
+}
+
+}  // namespace steptape::replayer::cpu

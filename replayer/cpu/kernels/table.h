@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "replayer/cpu/kernels/preparation.h"
+
+namespace steptape::replayer::cpu {
+
+/// Which operators have kernels: "aten::mul.out" → ways to make one, the best first. Files of
+/// kernels add their rows; nothing else knows an operator by its name.
+class KernelTable {
+ public:
+  using Make = Preparation (*)(const KernelSite& site);
+
+  /// A way is taken where those before it refuse.
+  void add(std::string_view name, Make make) { rows_[std::string(name)].push_back(make); }
+  /// The same of an operator that has no out variant: its kernel fills results that are there.
+  void add_filling(std::string_view name, Make make);
+  /// The ways to make the operator's kernel; null where there are none.
+  const std::vector<Make>* find(const c10::FunctionSchema& schema) const;
+  bool fills_results(const c10::FunctionSchema& schema) const;
+  std::size_t size() const { return rows_.size(); }
+
+  /// All kernels of this build.
+  static const KernelTable& all();
+
+ private:
+  std::unordered_map<std::string, std::vector<Make>> rows_;
+  std::unordered_set<std::string> filling_;
+};
+
+void add_elementwise_kernels(KernelTable& table);
+void add_copy_kernels(KernelTable& table);
+void add_product_kernels(KernelTable& table);
+void add_structured_kernels(KernelTable& table);
+
+}  // namespace steptape::replayer::cpu

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "replayer/cpu/call.h"
+#include "replayer/cpu/kernels/kernel.h"
+#include "replayer/cpu/memory.h"
+#include "replayer/program.h"
+
+namespace steptape::replayer::cpu {
+
+/// Calls that a run does in one go: one, or several that follow each other, by a kernel for them
+/// all.
+struct Stage {
+  std::size_t first = 0;  ///< of the calls
+  std::size_t count = 1;
+  std::unique_ptr<Kernel> chain = {};  ///< null: the call has its own way
+};
+
+/// Gives each call its kernel, where there is one for it.
+void prepare_kernels(const Program& program, const Memory& memory, std::vector<Call>& calls);
+
+/// Whether calls may be done in one go.
+enum class Chains { kNo, kYes };
+
+/// The calls in stages. No stage reaches over the call `border`. The calls must stay where they
+/// are.
+std::vector<Stage> stages_of(const std::vector<Call>& calls, std::size_t border, Chains chains);
+
+}  // namespace steptape::replayer::cpu
