@@ -59,8 +59,8 @@ std::vector<const trace::Recording*> EarlierTrace::plans_of(std::string_view ste
 
 void EarlierTrace::compare(std::string_view step, const trace::Recording& plan) {
   is_repeated_ = is_repeated_ || std::ranges::any_of(plans_of(step), [&](const auto* earlier) {
-    return !trace::first_difference(*earlier, plan);
-  });
+                   return !trace::first_difference(*earlier, plan);
+                 });
 }
 
 }  // namespace steptape::session

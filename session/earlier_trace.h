@@ -9,9 +9,10 @@
 
 namespace steptape::session {
 
-/// What an earlier run left at the place of a session's trace. Where it was made in this environment
-/// and agrees with what the program does now, a plan needs one probe and not two. No failure reaches
-/// the training: what cannot be read is started from as if it were not there, and not written over.
+/// What an earlier run left at the place of a session's trace. Where it was made in this
+/// environment and agrees with what the program does now, a plan needs one probe and not two. No
+/// failure reaches the training: what cannot be read is started from as if it were not there, and
+/// not written over.
 class EarlierTrace {
  public:
   explicit EarlierTrace(const std::string& path);
@@ -20,8 +21,8 @@ class EarlierTrace {
   std::vector<const trace::Recording*> plans_of(std::string_view step) const;
   /// Takes note of a plan that was made in this run.
   void compare(std::string_view step, const trace::Recording& plan);
-  /// Whether this run makes a plan that the earlier one made too, and what is lost when its trace is
-  /// written over comes again: no recording that was asked for, and nothing that ops left.
+  /// Whether this run makes a plan that the earlier one made too, and what is lost when its trace
+  /// is written over comes again: no recording that was asked for, and nothing that ops left.
   bool may_be_replaced() const { return is_repeated_ && !is_unique_; }
 
  private:
