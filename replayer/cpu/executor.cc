@@ -69,7 +69,7 @@ struct Executor::Impl {
     plan_releases();
     numbers.emplace(program, memory, calls);
     seeks.emplace(recording(), calls, generator);
-    if (program.uses_kernels) prepare_kernels(program, memory, calls);
+    if (program.uses_kernels) prepare_kernels(program, memory, refilled, calls);
     const bool has_chains = program.uses_chains && seeks->empty();
     stages = stages_of(calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "replayer/analysis/writes.h"
 #include "replayer/cpu/kernels/chain.h"
 #include "replayer/cpu/kernels/elementwise.h"
 #include "replayer/cpu/kernels/preparation.h"
@@ -23,7 +22,8 @@ std::vector<at::Tensor> written_in_place(const Call& call) {
 }
 
 /// First bytes of constants that no formula and no op writes.
-std::vector<const void*> literals_of(const Program& program, const Memory& memory) {
+std::vector<const void*> literals_of(const Program& program, const Memory& memory,
+                                     const std::vector<trace::BufferId>& refilled) {
   const trace::Recording& recording = *program.recording;
   std::vector<bool> is_literal(program.buffers.size(), false);
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
@@ -33,7 +33,7 @@ std::vector<const void*> literals_of(const Program& program, const Memory& memor
   for (const trace::ScalarSite& site : recording.scalars) {
     if (site.op == trace::kNone && site.buffer < is_literal.size()) is_literal[site.buffer] = false;
   }
-  for (const Writes::Write& write : writes_of(recording).writes) is_literal[write.buffer] = false;
+  for (const trace::BufferId id : refilled) is_literal[id] = false;
   std::vector<const void*> literals;
   for (trace::BufferId id = 0; id < is_literal.size(); ++id) {
     if (is_literal[id]) literals.push_back(memory.address(id));
@@ -43,9 +43,10 @@ std::vector<const void*> literals_of(const Program& program, const Memory& memor
 
 }  // namespace
 
-void prepare_kernels(const Program& program, const Memory& memory, std::vector<Call>& calls) {
+void prepare_kernels(const Program& program, const Memory& memory,
+                     const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls) {
   const trace::Recording& recording = *program.recording;
-  const std::vector<const void*> literals = literals_of(program, memory);
+  const std::vector<const void*> literals = literals_of(program, memory, refilled);
   std::vector<std::vector<trace::Index>> varying(recording.ops.size());
   for (const trace::ScalarSite& site : recording.scalars) {
     if (site.op < varying.size()) varying[site.op].push_back(site.argument);

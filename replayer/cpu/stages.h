@@ -19,8 +19,9 @@ struct Stage {
   std::unique_ptr<Kernel> chain = {};  ///< null: the call has its own way
 };
 
-/// Gives each call its kernel, where there is one for it.
-void prepare_kernels(const Program& program, const Memory& memory, std::vector<Call>& calls);
+/// Gives each call its kernel, where there is one for it. `refilled` are constants that ops write.
+void prepare_kernels(const Program& program, const Memory& memory,
+                     const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls);
 
 /// Whether calls may be done in one go.
 enum class Chains { kNo, kYes };

@@ -97,35 +97,35 @@ bool can_place_results(const Program& program, std::size_t index, Lists lists) {
   return is_good && !seen.empty() && std::ranges::adjacent_find(seen) == seen.end();
 }
 
-void place_results(Program& program, std::size_t index) {
+/// Of an op whose results can be placed.
+template <typename Visit>
+void for_each_result(const Program& program, std::size_t index, Visit&& visit) {
   for (const trace::Value& value : program.recording->ops[index].outputs) {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      const trace::BufferId buffer = program.recording->tensors[id].buffer;
-      program.buffers[buffer].placement = *placement_for(program.recording->buffers[buffer].role);
-    });
+    for_each_tensor(value, [&](trace::TensorId id) { visit(program.recording->tensors[id]); });
   }
+}
+
+void place_results(Program& program, std::size_t index) {
+  for_each_result(program, index, [&](const trace::Tensor& tensor) {
+    program.buffers[tensor.buffer].placement =
+        *placement_for(program.recording->buffers[tensor.buffer].role);
+  });
 }
 
 /// What kernels fill.
 bool is_float(const Program& program, std::size_t index) {
   bool is = true;
-  for (const trace::Value& value : program.recording->ops[index].outputs) {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      is = is && id != trace::kNoTensor &&
-           program.recording->tensors[id].dtype == trace::DType::kFloat32;
-    });
-  }
+  for_each_result(program, index, [&](const trace::Tensor& tensor) {
+    is = is && tensor.dtype == trace::DType::kFloat32;
+  });
   return is;
 }
 
 bool is_temporary(const Program& program, std::size_t index) {
   bool is = true;
-  for (const trace::Value& value : program.recording->ops[index].outputs) {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      const trace::BufferId buffer = program.recording->tensors[id].buffer;
-      is &= program.recording->buffers[buffer].role == trace::Role::kTemporary;
-    });
-  }
+  for_each_result(program, index, [&](const trace::Tensor& tensor) {
+    is = is && program.recording->buffers[tensor.buffer].role == trace::Role::kTemporary;
+  });
   return is;
 }
 
@@ -145,8 +145,8 @@ void use_out_variants(Program& program) {
     } else if (const auto out = is_plain ? find_out_variant(instruction.callee) : std::nullopt) {
       instruction = {Treatment::kOut, *out};
       place_results(program, i);
-    } else if (program.uses_kernels && is_float(program, i) &&
-               can_place_results(program, i, Lists::kYes) &&
+    } else if (program.uses_kernels && can_place_results(program, i, Lists::kYes) &&
+               is_float(program, i) &&
                cpu::KernelTable::all().fills_results(instruction.callee.schema())) {
       instruction.treatment = Treatment::kInto;
       place_results(program, i);

@@ -1,6 +1,3 @@
-#include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -30,13 +27,11 @@ struct Part {
 /// in one piece on both sides, along as few dimensions as they allow.
 class StridedCopy {
  public:
-  /// None where there are more dimensions than it follows, or bits to be turned.
+  /// None where there are more dimensions than it follows, or another dtype.
   static std::optional<StridedCopy> make(const Part& source, const Part& target) {
     const at::Tensor& from = source.geometry;
     const at::Tensor& to = target.geometry;
-    const bool is_plain = from.scalar_type() == to.scalar_type() && from.sizes() == to.sizes() &&
-                          from.is_conj() == to.is_conj() && from.is_neg() == to.is_neg();
-    if (!is_plain) return std::nullopt;
+    if (from.scalar_type() != to.scalar_type() || from.sizes() != to.sizes()) return std::nullopt;
     StridedCopy copy(source, target);
     copy.bytes_ = static_cast<std::int64_t>(from.itemsize());
     std::vector<Dimension> dimensions;
@@ -127,11 +122,6 @@ class Copies final : public Kernel {
   std::vector<StridedCopy> copies_;
 };
 
-/// ATen gives larger ones to several threads.
-bool is_small(const at::Tensor& result) {
-  return result.numel() < at::internal::GRAIN_SIZE || at::get_num_threads() == 1;
-}
-
 Preparation done(std::unique_ptr<Copies> copies, bool is_good) {
   if (is_good) return {std::move(copies), {}};
   return Preparation::refused("a copy that changes more than strides");
@@ -143,7 +133,7 @@ Preparation make_copy(const KernelSite& site, const Part& from) {
   // what lies on itself is left to ATen
   const bool is_apart =
       from.whole.storage().unsafeGetStorageImpl() != to.storage().unsafeGetStorageImpl();
-  const bool is_good = is_apart && is_small(to) && copies->add(from, to);
+  const bool is_good = is_apart && is_for_one_thread(to.numel()) && copies->add(from, to);
   return done(std::move(copies), is_good);
 }
 
@@ -166,7 +156,7 @@ Preparation make_cat(const KernelSite& site) {
   const at::Tensor& to = site.results.at(0);
   const std::int64_t dimension = wrapped(site.call.arguments.at(1).toInt(), to);
   auto copies = std::make_unique<Copies>();
-  bool is_good = is_small(to);
+  bool is_good = is_for_one_thread(to.numel());
   std::int64_t start = 0;
   for (const at::Tensor& from : site.call.arguments.at(0).toTensorVector()) {
     is_good =
@@ -182,7 +172,7 @@ Preparation make_stack(const KernelSite& site) {
   const at::Tensor& to = site.results.at(0);
   const std::int64_t dimension = wrapped(site.call.arguments.at(1).toInt(), to);
   auto copies = std::make_unique<Copies>();
-  bool is_good = is_small(to);
+  bool is_good = is_for_one_thread(to.numel());
   std::int64_t place = 0;
   for (const at::Tensor& from : site.call.arguments.at(0).toTensorVector()) {
     is_good = is_good && copies->add(from, {to, to.select(dimension, place++)});
@@ -190,29 +180,27 @@ Preparation make_stack(const KernelSite& site) {
   return done(std::move(copies), is_good);
 }
 
-/// aten::select_backward(grad_output, input_sizes, dim, index)
-Preparation make_select_backward(const KernelSite& site) {
-  const auto& given = site.call.arguments;
+/// The first argument where `part` of the result is, and zeros around it.
+Preparation make_padded(const KernelSite& site, const at::Tensor& part) {
   const at::Tensor& to = site.results.at(0);
   auto copies = std::make_unique<Copies>();
   copies->zero(to);
-  const at::Tensor part = to.select(given.at(2).toInt(), given.at(3).toInt());
-  const bool is_good = to.is_non_overlapping_and_dense() && is_small(to) &&
-                       copies->add(given[0].toTensor(), {to, part});
+  const bool is_good = to.is_non_overlapping_and_dense() && is_for_one_thread(to.numel()) &&
+                       copies->add(site.call.arguments.at(0).toTensor(), {to, part});
   return done(std::move(copies), is_good);
+}
+
+/// aten::select_backward(grad_output, input_sizes, dim, index)
+Preparation make_select_backward(const KernelSite& site) {
+  const auto& given = site.call.arguments;
+  return make_padded(site, site.results.at(0).select(given.at(2).toInt(), given.at(3).toInt()));
 }
 
 /// aten::slice_backward(grad_output, input_sizes, dim, start, end, step)
 Preparation make_slice_backward(const KernelSite& site) {
   const auto& given = site.call.arguments;
-  const at::Tensor& to = site.results.at(0);
-  auto copies = std::make_unique<Copies>();
-  copies->zero(to);
-  const at::Tensor part =
-      to.slice(given.at(2).toInt(), given.at(3).toInt(), given.at(4).toInt(), given.at(5).toInt());
-  const bool is_good = to.is_non_overlapping_and_dense() && is_small(to) &&
-                       copies->add(given[0].toTensor(), {to, part});
-  return done(std::move(copies), is_good);
+  return make_padded(site, site.results.at(0).slice(given.at(2).toInt(), given.at(3).toInt(),
+                                                    given.at(4).toInt(), given.at(5).toInt()));
 }
 
 }  // namespace

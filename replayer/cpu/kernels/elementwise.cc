@@ -1,7 +1,5 @@
 #include "replayer/cpu/kernels/elementwise.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h>
 #include <ATen/Version.h>
 
 #include <algorithm>
@@ -85,8 +83,7 @@ bool is_number(const at::Tensor& tensor) {
 /// Same shape, same strides, nothing between the elements.
 bool lies_like(const at::Tensor& tensor, const at::Tensor& out) {
   return tensor.scalar_type() == at::kFloat && tensor.sizes() == out.sizes() &&
-         (tensor.strides() == out.strides() || (tensor.is_contiguous() && out.is_contiguous())) &&
-         !tensor.is_conj() && !tensor.is_neg();
+         (tensor.strides() == out.strides() || (tensor.is_contiguous() && out.is_contiguous()));
 }
 
 /// The same elements, or none of them.
@@ -94,11 +91,6 @@ bool are_apart_or_one(const at::Tensor& a, const at::Tensor& out) {
   if (a.storage().unsafeGetStorageImpl() != out.storage().unsafeGetStorageImpl()) return true;
   const std::int64_t distance = std::abs(a.storage_offset() - out.storage_offset());
   return distance == 0 || distance >= out.numel();
-}
-
-/// What ATen gives to several threads (at::internal::GRAIN_SIZE), it does faster.
-bool is_for_one_thread(std::int64_t count) {
-  return count < at::internal::GRAIN_SIZE || at::get_num_threads() == 1;
 }
 
 /// Puts one op of a call together; `item` of arguments and results that are lists.
@@ -109,8 +101,7 @@ class Builder {
     op_.out = out_;
     op_.count = out_.numel();
     is_good_ = out_.scalar_type() == at::kFloat && out_.is_non_overlapping_and_dense() &&
-               op_.count > 0 && op_.count <= INT32_MAX && is_for_one_thread(op_.count) &&
-               !out_.is_conj() && !out_.is_neg();
+               op_.count > 0 && op_.count <= INT32_MAX && is_for_one_thread(op_.count);
   }
 
   Builder& function(elements::Function* function) {
@@ -126,7 +117,7 @@ class Builder {
   Builder& number(std::size_t slot, std::size_t argument) {
     const c10::IValue& value = site_.call.arguments.at(argument);
     if (const std::optional<at::Tensor> tensor = tensor_at(argument)) {
-      is_good_ = is_good_ && is_number(*tensor) && !tensor->is_conj() && !tensor->is_neg();
+      is_good_ = is_good_ && is_number(*tensor);
       // one that the op itself writes
       is_good_ = is_good_ &&
                  tensor->storage().unsafeGetStorageImpl() != out_.storage().unsafeGetStorageImpl();

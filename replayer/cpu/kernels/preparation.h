@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,9 @@ struct Preparation {
 
   static Preparation refused(std::string_view reason) { return {nullptr, reason}; }
 };
+
+/// Whether ATen does so many elements on one thread; others it shares out, and is faster with them.
+bool is_for_one_thread(std::int64_t elements);
 
 /// Makes the kernel of a call, by its operator. Throws nothing but std::bad_alloc.
 Preparation prepare(const KernelSite& site);

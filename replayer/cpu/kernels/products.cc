@@ -30,11 +30,11 @@ class Product final : public Kernel {
   }
 
   /// Null where ATen would take another way. It chooses operands and leading dimensions as
-  /// addmm_impl_cpu_ does (ATen/native/LinearAlgebra.cpp) and cublas::gemm's normalisation behind
+  /// addmm_impl_cpu_ does (ATen/native/LinearAlgebra.cpp) and cpublas::gemm's normalisation behind
   /// it (ATen/native/CPUBlas.cpp).
   static std::unique_ptr<Product> make(const at::Tensor& bias, const at::Tensor& a,
                                        const at::Tensor& b, const at::Tensor& result) {
-    if (!is_plain(a) || !is_plain(b) || !is_plain(result) || !result.is_contiguous())
+    if (!is_matrix(a) || !is_matrix(b) || !is_matrix(result) || !result.is_contiguous())
       return nullptr;
     if (result.numel() == 0 || a.size(1) == 0) return nullptr;
     // a single element is a dot product to some versions of ATen
@@ -67,13 +67,12 @@ class Product final : public Kernel {
   }
 
  private:
-  static bool is_plain(const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kFloat && tensor.dim() == 2 && !tensor.is_conj() &&
-           !tensor.is_neg();
+  static bool is_matrix(const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kFloat && tensor.dim() == 2;
   }
   static bool is_row_for(const at::Tensor& bias, const at::Tensor& result) {
     return bias.scalar_type() == at::kFloat && bias.dim() == 1 && bias.is_contiguous() &&
-           bias.size(0) == result.size(1) && !bias.is_neg();
+           bias.size(0) == result.size(1);
   }
 
   /// `tensor` as a matrix of `height` by `width`, in the coordinates of columns first.

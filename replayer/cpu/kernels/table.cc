@@ -1,5 +1,8 @@
 #include "replayer/cpu/kernels/table.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+
 #include <algorithm>
 
 #include "live/tensors.h"
@@ -9,6 +12,10 @@ namespace steptape::replayer::cpu {
 
 bool KernelSite::is_literal(const at::Tensor& tensor) const {
   return std::ranges::find(literals, tensor.storage().data()) != literals.end();
+}
+
+bool is_for_one_thread(std::int64_t elements) {
+  return elements < at::internal::GRAIN_SIZE || at::get_num_threads() == 1;
 }
 
 namespace {

@@ -14,6 +14,7 @@ namespace steptape::replayer::cpu {
 /// kernels add their rows; nothing else knows an operator by its name.
 class KernelTable {
  public:
+  /// No tensor of the site is one that the dispatcher would turn into another first.
   using Make = Preparation (*)(const KernelSite& site);
 
   /// A way is taken where those before it refuse.
