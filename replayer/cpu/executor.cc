@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "guards/mismatch.h"
@@ -59,6 +60,7 @@ struct Executor::Impl {
   std::optional<HostNumbers> numbers;
   std::optional<Seeks> seeks;
   std::vector<std::optional<trace::Digest>>* digests = nullptr;  ///< of the next run
+  std::vector<StageTime>* times = nullptr;                       ///< likewise
 
   Impl(Program lowered, const GeneratorOf& generator)
       : program(std::move(lowered)), memory(program) {
@@ -277,22 +279,42 @@ struct Executor::Impl {
         decided();
       }
       running = &calls[stage.first];
-      for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
-        for (const trace::BufferId id : calls[i].makes) memory.make(id);
-      }
-      if (!seeks->empty()) seeks->before(stage.first);
-      if (stage.chain) {
-        stage.chain->run();
+      if (times != nullptr) {
+        run_timed(stage);
       } else {
-        run_call(calls[stage.first]);
+        run_stage(stage);
       }
-      if (!seeks->empty()) seeks->after(stage.first);
-      if (digests != nullptr) log_digests(stage);
-      end_stage(stage);
     }
     stack.clear();
     seeks->end();
     ran_before = true;
+  }
+
+  void run_stage(const Stage& stage) {
+    for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
+      for (const trace::BufferId id : calls[i].makes) memory.make(id);
+    }
+    if (!seeks->empty()) seeks->before(stage.first);
+    if (stage.chain) {
+      stage.chain->run();
+    } else {
+      run_call(calls[stage.first]);
+    }
+    if (!seeks->empty()) seeks->after(stage.first);
+    if (digests != nullptr) log_digests(stage);
+    end_stage(stage);
+  }
+
+  void run_timed(const Stage& stage) {
+    const auto start = std::chrono::steady_clock::now();
+    run_stage(stage);
+    const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    const Call& first = calls[stage.first];
+    StageTime time{{}, first.kernel != nullptr, first.no_kernel, static_cast<std::uint64_t>(ns)};
+    for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
+      time.ops.push_back(calls[i].op);
+    }
+    times->push_back(std::move(time));
   }
 
   void run_call(const Call& call) {
@@ -411,6 +433,7 @@ struct Executor::Impl {
     try {
       run_calls(decided);
       digests = nullptr;
+      times = nullptr;
       Outcome outcome;
       for (const trace::TensorId id : recording().results)
         outcome.results.push_back(outcome_of(id));
@@ -424,6 +447,7 @@ struct Executor::Impl {
       return outcome;
     } catch (const std::exception& error) {
       digests = nullptr;
+      times = nullptr;
       let_go_of_all();
       undo.restore();
       const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
@@ -472,6 +496,11 @@ std::size_t Executor::stages() const { return impl_->stages.size(); }
 void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   digests.assign(impl_->recording().ops.size(), std::nullopt);
   impl_->digests = &digests;
+}
+
+void Executor::log_times(std::vector<StageTime>& times) {
+  times.clear();
+  impl_->times = &times;
 }
 
 PlanStats Executor::stats() const {

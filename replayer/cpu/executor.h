@@ -3,11 +3,13 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "replayer/cpu/changed.h"
@@ -32,6 +34,14 @@ struct Outcome {
 /// state may be half updated, and running the eager step on top of it would be wrong.
 struct Torn : Error {
   explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
+};
+
+/// What calls that a run does in one go took in it.
+struct StageTime {
+  std::vector<trace::Index> ops;  ///< in the order in which they were recorded
+  bool is_prepared = false;       ///< by a kernel
+  std::string_view reason;        ///< why by the dispatcher
+  std::uint64_t ns = 0;
 };
 
 /// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
@@ -73,6 +83,8 @@ class Executor {
   /// and ops behind one that threw, leave none. `digests` must outlive that run. See
   /// live::op_digest.
   void log_digests(std::vector<std::optional<trace::Digest>>& digests);
+  /// What each stage takes in the next run that returns. `times` must outlive that run.
+  void log_times(std::vector<StageTime>& times);
 
   const Program& program() const;
   /// Calls that are done by kernels.

@@ -1,7 +1,5 @@
 #include "replayer/cpu/kernels/elementwise.h"
 
-#include <ATen/Version.h>
-
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -12,18 +10,6 @@
 
 namespace steptape::replayer::cpu {
 namespace {
-
-/// ATen's own kernels would run without AVX2 where its capability level was lowered.
-bool are_available() {
-#if defined(__x86_64__)
-  static const bool available = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                                at::get_cpu_capability() != "DEFAULT" &&
-                                at::get_cpu_capability() != "NO AVX";
-  return available;
-#else
-  return false;
-#endif
-}
 
 float number_in(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -243,7 +229,7 @@ void build_copy(Builder& b) { b.function(elements::copy).in(0, 1); }
 
 template <Build kBuild>
 Preparation make(const KernelSite& site) {
-  if (!are_available()) return Preparation::refused("a processor without AVX2 and FMA");
+  if (!has_atens_vectors()) return Preparation::refused("a processor without AVX2 and FMA");
   if (site.results.empty()) return Preparation::refused("no results");
   const bool is_list = !site.call.arguments.empty() && site.call.arguments[0].isTensorList();
   std::vector<ElementOp> ops;

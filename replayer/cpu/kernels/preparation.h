@@ -30,8 +30,12 @@ struct Preparation {
   static Preparation refused(std::string_view reason) { return {nullptr, reason}; }
 };
 
-/// Whether ATen does so many elements on one thread; others it shares out, and is faster with them.
-bool is_for_one_thread(std::int64_t elements);
+/// Whether one thread does so many elements as fast as ATen, which shares out what is large; `gain`
+/// is how many of its threads a kernel is worth.
+bool is_for_one_thread(std::int64_t elements, int gain = 1);
+
+/// Whether the processor has AVX2 and FMA, and ATen uses them: its capability level can be lowered.
+bool has_atens_vectors();
 
 /// Makes the kernel of a call, by its operator. Throws nothing but std::bad_alloc.
 Preparation prepare(const KernelSite& site);

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/Version.h>
 
 #include <algorithm>
 
@@ -14,8 +15,19 @@ bool KernelSite::is_literal(const at::Tensor& tensor) const {
   return std::ranges::find(literals, tensor.storage().data()) != literals.end();
 }
 
-bool is_for_one_thread(std::int64_t elements) {
-  return elements < at::internal::GRAIN_SIZE || at::get_num_threads() == 1;
+bool is_for_one_thread(std::int64_t elements, int gain) {
+  return elements < at::internal::GRAIN_SIZE || at::get_num_threads() <= gain;
+}
+
+bool has_atens_vectors() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          at::get_cpu_capability() != "DEFAULT" &&
+                          at::get_cpu_capability() != "NO AVX";
+  return has;
+#else
+  return false;
+#endif
 }
 
 namespace {
@@ -47,6 +59,9 @@ const KernelTable& KernelTable::all() {
     add_elementwise_kernels(made);
     add_copy_kernels(made);
     add_product_kernels(made);
+    add_reduction_kernels(made);
+    add_pooling_kernels(made);
+    add_normalization_kernels(made);
     add_structured_kernels(made);
     return made;
   }();

@@ -37,6 +37,9 @@ class KernelTable {
 void add_elementwise_kernels(KernelTable& table);
 void add_copy_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
+void add_reduction_kernels(KernelTable& table);
+void add_pooling_kernels(KernelTable& table);
+void add_normalization_kernels(KernelTable& table);
 void add_structured_kernels(KernelTable& table);
 
 }  // namespace steptape::replayer::cpu
