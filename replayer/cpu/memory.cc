@@ -7,11 +7,19 @@
 #include "replayer/cpu/tensor_on.h"
 
 namespace steptape::replayer::cpu {
+namespace {
+
+/// Bytes whose allocation takes longer than their use: gradients and results of small layers. Each
+/// plan keeps its own, so that larger ones would add up.
+constexpr std::uint64_t kSmall = std::uint64_t{64} << 10;
+
+}  // namespace
 
 Memory::Memory(const Program& program)
     : recording_(*program.recording), nothing_(storage_over(nullptr, 0)) {
   const c10::Storage arena = allocate(program.arena_bytes, 0);
   storages_.reserve(recording_.buffers.size());
+  stays_.resize(recording_.buffers.size());
   for (trace::BufferId id = 0; id < recording_.buffers.size(); ++id) {
     const trace::Buffer& buffer = recording_.buffers[id];
     switch (program.buffers[id].placement) {
@@ -30,9 +38,11 @@ Memory::Memory(const Program& program)
         storages_.push_back(allocate(buffer.bytes, buffer.address_mod_64));
         refill(id);
         break;
+      case Placement::kMade:
+        stays_[id] = buffer.bytes != 0 && buffer.bytes <= kSmall;
+        [[fallthrough]];
       case Placement::kBound:
       case Placement::kAdopted:
-      case Placement::kMade:
         // comes with each run; each its own, so that nothing looks as if it lay on something else
         storages_.push_back(storage_over(nullptr, buffer.bytes));
         break;
@@ -83,13 +93,24 @@ void Memory::adopt(trace::BufferId buffer, const c10::Storage& storage) {
   set_storage(buffer, storage);
 }
 
+bool Memory::is_ours_alone(trace::BufferId buffer) const {
+  const c10::Storage& storage = storages_[buffer];
+  return storage.use_count() == 1 + tensors_on_[buffer].size() &&
+         storage.nbytes() == recording_.buffers[buffer].bytes &&
+         // neither swapped for other memory nor shared with a lazy clone
+         storage.data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter();
+}
+
 void Memory::make(trace::BufferId buffer) {
+  if (stays_[buffer] && is_ours_alone(buffer)) return;
   set_storage(buffer, c10::Storage(c10::Storage::use_byte_size_t(),
                                    static_cast<std::size_t>(recording_.buffers[buffer].bytes),
                                    c10::GetCPUAllocator(), /*resizable=*/true));
 }
 
-void Memory::release(trace::BufferId buffer) { set_storage(buffer, nothing_); }
+void Memory::release(trace::BufferId buffer) {
+  if (!stays_[buffer]) set_storage(buffer, nothing_);
+}
 
 void Memory::refill(trace::BufferId constant) {
   const trace::Buffer& buffer = recording_.buffers[constant];

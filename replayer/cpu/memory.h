@@ -27,23 +27,29 @@ class Memory {
 
   void point_at(trace::BufferId buffer, void* address);
   void* address(trace::BufferId buffer) const;
+  const c10::StorageImpl* storage(trace::BufferId buffer) const {
+    return storages_[buffer].unsafeGetStorageImpl();
+  }
   /// The first tensor on a buffer.
   trace::TensorId first_on(trace::BufferId buffer) const { return tensors_on_[buffer].front(); }
   void adopt(trace::BufferId buffer, const c10::Storage& storage);
-  /// Gives the buffer new memory, as ops get it. Throws c10::Error when memory is short.
+  /// Gives the buffer new memory, as ops get it; where nobody has kept what an earlier run made,
+  /// that again. Throws c10::Error when memory is short.
   void make(trace::BufferId buffer);
-  /// Lets go of an adopted or made storage.
+  /// Lets go of an adopted or made storage; small ones that `make` made stay for the next run.
   void release(trace::BufferId buffer);
   /// Writes the trace's bytes again into constants that the plan writes.
   void refill(trace::BufferId constant);
 
  private:
   void set_storage(trace::BufferId buffer, const c10::Storage& storage);
+  bool is_ours_alone(trace::BufferId buffer) const;
 
   const trace::Recording& recording_;
   std::vector<c10::Storage> storages_;                    ///< by buffer
   std::vector<std::vector<trace::TensorId>> tensors_on_;  ///< by buffer
   std::vector<at::Tensor> tensors_;                       ///< by tensor
+  std::vector<bool> stays_;                               ///< by buffer: made, and small
   at::Tensor undefined_;
   c10::Storage nothing_;
 };

@@ -21,24 +21,25 @@ std::vector<at::Tensor> written_in_place(const Call& call) {
   return self.isTensorList() ? self.toTensorVector() : std::vector<at::Tensor>();
 }
 
-/// First bytes of constants that no formula and no op writes.
-std::vector<const void*> literals_of(const Program& program, const Memory& memory,
-                                     const std::vector<trace::BufferId>& refilled) {
+PlannedMemory planned_memory(const Program& program, const Memory& memory,
+                             const std::vector<trace::BufferId>& refilled) {
   const trace::Recording& recording = *program.recording;
-  std::vector<bool> is_literal(program.buffers.size(), false);
+  PlannedMemory planned;
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
-    is_literal[id] =
-        program.buffers[id].placement == Placement::kConstant && recording.buffers[id].bytes != 0;
+    const trace::Buffer& buffer = recording.buffers[id];
+    planned.address_mod_64.emplace(memory.storage(id), buffer.address_mod_64);
+    if (program.buffers[id].placement == Placement::kConstant && buffer.bytes != 0) {
+      planned.literals.insert(memory.storage(id));
+    }
   }
+  // constants that a formula or an op writes
   for (const trace::ScalarSite& site : recording.scalars) {
-    if (site.op == trace::kNone && site.buffer < is_literal.size()) is_literal[site.buffer] = false;
+    if (site.op == trace::kNone && site.buffer < program.buffers.size()) {
+      planned.literals.erase(memory.storage(site.buffer));
+    }
   }
-  for (const trace::BufferId id : refilled) is_literal[id] = false;
-  std::vector<const void*> literals;
-  for (trace::BufferId id = 0; id < is_literal.size(); ++id) {
-    if (is_literal[id]) literals.push_back(memory.address(id));
-  }
-  return literals;
+  for (const trace::BufferId id : refilled) planned.literals.erase(memory.storage(id));
+  return planned;
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ std::vector<const void*> literals_of(const Program& program, const Memory& memor
 void prepare_kernels(const Program& program, const Memory& memory,
                      const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls) {
   const trace::Recording& recording = *program.recording;
-  const std::vector<const void*> literals = literals_of(program, memory, refilled);
+  const PlannedMemory planned = planned_memory(program, memory, refilled);
   std::vector<std::vector<trace::Index>> varying(recording.ops.size());
   for (const trace::ScalarSite& site : recording.scalars) {
     if (site.op < varying.size()) varying[site.op].push_back(site.argument);
@@ -56,7 +57,7 @@ void prepare_kernels(const Program& program, const Memory& memory,
       call.no_kernel = call.adopts ? "its results are the user's" : "it gives the host a value";
       continue;
     }
-    KernelSite site{call, std::vector<bool>(call.arguments.size(), false), {}, literals};
+    KernelSite site{call, std::vector<bool>(call.arguments.size(), false), {}, planned};
     for (const trace::Index argument : varying[call.op]) site.varies.at(argument) = true;
     for (const trace::TensorId id : call.placed) site.results.push_back(memory.tensor(id));
     if (call.placed.empty()) site.results = written_in_place(call);
@@ -66,9 +67,28 @@ void prepare_kernels(const Program& program, const Memory& memory,
   }
 }
 
+namespace {
+
+/// Whether the kernel takes a number from a tensor that one of the others writes.
+bool takes_number_of(const ElementwiseKernel& kernel,
+                     const std::vector<ElementwiseKernel*>& others) {
+  const auto is_written = [&](const ElementNumber& number) {
+    if (!number.tensor().defined()) return false;
+    const auto* storage = number.tensor().storage().unsafeGetStorageImpl();
+    return std::ranges::any_of(others, [&](const ElementwiseKernel* other) {
+      return std::ranges::any_of(other->ops(), [&](const ElementOp& op) {
+        return op.out.storage().unsafeGetStorageImpl() == storage;
+      });
+    });
+  };
+  return std::ranges::any_of(kernel.varying(), is_written);
+}
+
+}  // namespace
+
 std::vector<Stage> stages_of(const std::vector<Call>& calls, std::size_t border, Chains chains) {
   std::vector<Stage> stages;
-  std::vector<const ElementwiseKernel*> run;
+  std::vector<ElementwiseKernel*> run;
   const auto end_run = [&](std::size_t end) {
     if (run.size() > 1) {
       stages.push_back({end - run.size(), run.size(), chain(run)});
@@ -79,7 +99,8 @@ std::vector<Stage> stages_of(const std::vector<Call>& calls, std::size_t border,
   };
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (i == border || chains == Chains::kNo) end_run(i);
-    if (const auto* kernel = dynamic_cast<const ElementwiseKernel*>(calls[i].kernel.get())) {
+    if (auto* kernel = dynamic_cast<ElementwiseKernel*>(calls[i].kernel.get())) {
+      if (takes_number_of(*kernel, run)) end_run(i);
       run.push_back(kernel);
       continue;
     }

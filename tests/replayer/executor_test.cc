@@ -23,6 +23,42 @@ TEST(ExecutorTest, EachRunsResultsAreTheCallersAlone) {
   EXPECT_NE(first.data_ptr(), second.data_ptr());
 }
 
+/// Runs a step whose result is made anew and lets `keep` have it; whether the run behind it is
+/// given the same memory, and what the first left in it.
+struct Rerun {
+  bool is_same_memory = false;
+  at::Tensor kept;  ///< what `keep` kept of the first run
+  at::Tensor expected;
+};
+Rerun rerun(const std::function<at::Tensor(at::Tensor)>& keep) {
+  auto executor = executor_of(
+      [](const auto& x) -> std::vector<at::Tensor> { return {x[0].mm(x[0])}; }, {at::rand({8, 8})});
+  at::Tensor first = run(executor, {at::rand({8, 8})})[0];
+  const void* const address = first.data_ptr();
+  Rerun done;
+  done.expected = first.clone();
+  done.kept = keep(std::move(first));
+  done.is_same_memory = run(executor, {at::rand({8, 8})})[0].const_data_ptr() == address;
+  return done;
+}
+
+TEST(ExecutorTest, MemoryOfAResultThatNobodyKeptIsTakenAgain) {
+  EXPECT_TRUE(rerun([](const at::Tensor&) { return at::Tensor(); }).is_same_memory);
+}
+
+TEST(ExecutorTest, MemoryOfAResultThatSomebodyKeptIsNot) {
+  const Rerun view = rerun([](const at::Tensor& first) { return first.view({-1}); });
+  EXPECT_FALSE(view.is_same_memory);
+  EXPECT_TRUE(same_bits(view.kept, view.expected.view({-1})));
+  const Rerun lazy = rerun([](const at::Tensor& first) { return at::_lazy_clone(first); });
+  EXPECT_TRUE(same_bits(lazy.kept, lazy.expected));
+  const Rerun grown = rerun([](at::Tensor first) {
+    first.resize_({64, 64});
+    return at::Tensor();
+  });
+  EXPECT_FALSE(grown.is_same_memory);
+}
+
 TEST(ExecutorTest, AThrowPutsBackWhatWasWrittenAndTheGenerator) {
   const StepBody body = [](const std::vector<at::Tensor>& x) -> std::vector<at::Tensor> {
     x[0].add_(at::rand({4, 4}));

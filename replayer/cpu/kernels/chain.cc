@@ -1,11 +1,15 @@
 #include "replayer/cpu/kernels/chain.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "replayer/cpu/kernels/floats.h"
 
 namespace steptape::replayer::cpu {
 namespace {
@@ -21,29 +25,94 @@ struct Link {
 
 class Chain final : public Kernel {
  public:
-  explicit Chain(std::vector<Link> links) : links_(std::move(links)) {}
+  Chain(std::span<ElementwiseKernel* const> kernels, const std::vector<Link>& links)
+      : kernels_(kernels.begin(), kernels.end()) {
+    for (const ElementwiseKernel* kernel : kernels) {
+      std::ranges::copy(kernel->varying(), std::back_inserter(varying_));
+    }
+    for (const Link& link : links) {
+      for (const ElementOp* op : link.ops) {
+        Step step{op, place_of(op->out), {}};
+        for (std::size_t i = 0; i < op->in.size(); ++i) step.in[i] = place_of(op->in[i]);
+        is_written_[step.out] = true;
+        steps_.push_back(step);
+      }
+      links_.push_back({link.count, steps_.size()});
+    }
+    places_.clear();
+    addresses_.resize(tensors_.size());
+  }
 
   void run() override {
-    for (const Link& link : links_) run(link);
+    if (has_nan(varying_)) {
+      for (ElementwiseKernel* kernel : kernels_) kernel->run();
+      return;
+    }
+    // the ops of a link share most of their tensors
+    for (std::size_t i = 1; i < tensors_.size(); ++i) {
+      addresses_[i] = is_written_[i] ? writable_floats_of(tensors_[i])
+                                     : const_cast<float*>(floats_of(tensors_[i]));
+    }
+    std::size_t first = 0;
+    for (const auto& [count, end] : links_) {
+      run(std::span(steps_).subspan(first, end - first), count);
+      first = end;
+    }
   }
 
  private:
-  void run(const Link& link) {
+  /// One op, its tensors by their places in `tensors_`.
+  struct Step {
+    const ElementOp* op;
+    std::size_t out;
+    std::array<std::size_t, 3> in;
+  };
+  struct Part {
+    std::int64_t count;
+    std::size_t end;  ///< of its steps
+  };
+
+  std::size_t place_of(const at::Tensor& tensor) {
+    if (!tensor.defined()) return 0;
+    const auto [found, is_new] = places_.try_emplace(tensor.unsafeGetTensorImpl(), tensors_.size());
+    if (is_new) {
+      tensors_.push_back(tensor);
+      is_written_.push_back(false);
+    }
+    return found->second;
+  }
+
+  elements::Operands operands_of(const Step& step) const {
+    elements::Operands operands{};
+    operands.out = addresses_[step.out];
+    for (std::size_t i = 0; i < step.in.size(); ++i) operands.in[i] = addresses_[step.in[i]];
+    step.op->put_numbers(operands);
+    return operands;
+  }
+
+  void run(std::span<const Step> steps, std::int64_t whole) {
     operands_.clear();
-    for (const ElementOp* op : link.ops) operands_.push_back(op->operands());
-    for (std::int64_t done = 0; done < link.count; done += kStretch) {
-      const std::int64_t count = std::min(kStretch, link.count - done);
-      for (std::size_t i = 0; i < link.ops.size(); ++i) {
+    for (const Step& step : steps) operands_.push_back(operands_of(step));
+    for (std::int64_t done = 0; done < whole; done += kStretch) {
+      const std::int64_t count = std::min(kStretch, whole - done);
+      for (std::size_t i = 0; i < steps.size(); ++i) {
         elements::Operands& operands = operands_[i];
-        link.ops[i]->function(operands, count);
+        steps[i].op->function(operands, count);
         operands.out += count;
         for (const float*& in : operands.in) in += in == nullptr ? 0 : count;
       }
     }
   }
 
-  std::vector<Link> links_;
-  std::vector<elements::Operands> operands_;  ///< of the link that runs
+  std::vector<ElementwiseKernel*> kernels_;
+  std::vector<ElementNumber> varying_;
+  std::vector<Step> steps_;
+  std::vector<Part> links_;
+  std::vector<at::Tensor> tensors_ = {at::Tensor()};  ///< the first stands for none
+  std::vector<bool> is_written_ = {false};
+  std::vector<float*> addresses_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> places_;  ///< while it is made
+  std::vector<elements::Operands> operands_;                        ///< of the link that runs
 };
 
 /// Bytes that an op reads or writes: at their addresses, or from the start of a storage whose
@@ -175,12 +244,12 @@ class Linking {
 
 }  // namespace
 
-std::unique_ptr<Kernel> chain(std::span<const ElementwiseKernel* const> kernels) {
+std::unique_ptr<Kernel> chain(std::span<ElementwiseKernel* const> kernels) {
   Linking linking;
   for (const ElementwiseKernel* kernel : kernels) {
     for (const ElementOp& op : kernel->ops()) linking.add(op);
   }
-  return std::make_unique<Chain>(linking.done());
+  return std::make_unique<Chain>(kernels, linking.done());
 }
 
 }  // namespace steptape::replayer::cpu

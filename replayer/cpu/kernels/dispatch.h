@@ -1,16 +1,15 @@
 #pragma once
 
-#include <ATen/core/stack.h>
+#include <ATen/core/Tensor.h>
+
+#include <vector>
 
 #include "replayer/cpu/call.h"
 
 namespace steptape::replayer::cpu {
 
 /// Does the call as it was recorded: what a kernel falls back to where it finds values whose bits
-/// it does not vouch for. For calls whose results are among their arguments.
-inline void dispatch(const Call& call) {
-  torch::jit::Stack stack(call.arguments);
-  call.callee.callBoxed(stack);
-}
+/// it does not vouch for. `results` are those that KernelSite has. Throws what the op throws.
+void dispatch(const Call& call, const std::vector<at::Tensor>& results);
 
 }  // namespace steptape::replayer::cpu

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 
 #include "replayer/cpu/kernels/blas.h"
+#include "replayer/cpu/kernels/dispatch.h"
+#include "replayer/cpu/kernels/floats.h"
 #include "replayer/cpu/kernels/table.h"
 
 namespace steptape::replayer::cpu {
@@ -14,7 +17,7 @@ namespace {
 float number_in(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
-      return *tensor.const_data_ptr<float>();
+      return *floats_of(tensor);
     case at::kDouble:
       return static_cast<float>(*tensor.const_data_ptr<double>());
     default:
@@ -37,18 +40,34 @@ float ElementNumber::take() const {
   return number_in(argument_->toListRef()[static_cast<std::size_t>(item_)]);
 }
 
-elements::Operands ElementOp::operands() const {
-  elements::Operands operands{};
-  operands.out = static_cast<float*>(out.mutable_data_ptr());
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    if (in[i].defined()) operands.in[i] = static_cast<const float*>(in[i].const_data_ptr());
-  }
+void ElementOp::put_numbers(elements::Operands& operands) const {
   for (std::size_t i = 0; i < numbers.size(); ++i) operands.number[i] = numbers[i].take();
-  return operands;
+}
+
+bool has_nan(std::span<const ElementNumber> numbers) {
+  return std::ranges::any_of(numbers,
+                             [](const ElementNumber& number) { return std::isnan(number.take()); });
+}
+
+ElementwiseKernel::ElementwiseKernel(std::vector<ElementOp> ops, const Call& call,
+                                     std::vector<at::Tensor> results)
+    : ops_(std::move(ops)), call_(call), results_(std::move(results)) {
+  for (const ElementOp& op : ops_) {
+    std::ranges::copy_if(op.numbers, std::back_inserter(varying_), &ElementNumber::varies);
+  }
 }
 
 void ElementwiseKernel::run() {
-  for (const ElementOp& op : ops_) op.function(op.operands(), op.count);
+  if (has_nan(varying_)) return dispatch(call_, results_);
+  for (const ElementOp& op : ops_) {
+    elements::Operands operands{};
+    operands.out = writable_floats_of(op.out);
+    for (std::size_t i = 0; i < op.in.size(); ++i) {
+      if (op.in[i].defined()) operands.in[i] = floats_of(op.in[i]);
+    }
+    op.put_numbers(operands);
+    op.function(operands, op.count);
+  }
 }
 
 namespace {
@@ -118,6 +137,7 @@ class Builder {
       op_.numbers[slot] = ElementNumber(value, is_list ? item_ : -1);
     } else if (is_good_) {
       op_.numbers[slot] = ElementNumber(number_in(each));
+      is_good_ = !std::isnan(op_.numbers[slot].take());
     }
     return *this;
   }
@@ -240,7 +260,7 @@ Preparation make(const KernelSite& site) {
     if (!op) return Preparation::refused("operands that are no float32 elements side by side");
     ops.push_back(*std::move(op));
   }
-  return {std::make_unique<ElementwiseKernel>(std::move(ops)), {}};
+  return {std::make_unique<ElementwiseKernel>(std::move(ops), site.call, site.results), {}};
 }
 
 template <Build kBuild>

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "replayer/cpu/call.h"
 #include "replayer/cpu/kernels/elements.h"
 #include "replayer/cpu/kernels/kernel.h"
 
@@ -24,6 +26,7 @@ class ElementNumber {
 
   float take() const;
   const at::Tensor& tensor() const { return tensor_; }
+  bool varies() const { return tensor_.defined() || argument_ != nullptr; }
 
  private:
   float literal_ = 0;
@@ -40,20 +43,29 @@ struct ElementOp {
   std::array<ElementNumber, 2> numbers;
   std::int64_t count = 0;
 
-  /// With addresses and numbers as they are now.
-  elements::Operands operands() const;
+  /// As they are now.
+  void put_numbers(elements::Operands& operands) const;
 };
 
-/// One call, which may be of a list of tensors: an op for each.
+/// One call, which may be of a list of tensors: an op for each. Where a number is a NaN the
+/// dispatcher does it: two NaNs may meet, and which of them goes on is not told by the arithmetic.
 class ElementwiseKernel final : public Kernel {
  public:
-  explicit ElementwiseKernel(std::vector<ElementOp> ops) : ops_(std::move(ops)) {}
+  ElementwiseKernel(std::vector<ElementOp> ops, const Call& call, std::vector<at::Tensor> results);
 
   void run() override;
   const std::vector<ElementOp>& ops() const { return ops_; }
+  /// Those that are not the same in each run.
+  const std::vector<ElementNumber>& varying() const { return varying_; }
 
  private:
   std::vector<ElementOp> ops_;
+  std::vector<ElementNumber> varying_;
+  const Call& call_;
+  std::vector<at::Tensor> results_;
 };
+
+/// Whether one of them is a NaN now.
+bool has_nan(std::span<const ElementNumber> numbers);
 
 }  // namespace steptape::replayer::cpu

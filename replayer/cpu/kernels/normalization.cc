@@ -4,6 +4,7 @@
 
 #include "replayer/cpu/kernels/channels.h"
 #include "replayer/cpu/kernels/dispatch.h"
+#include "replayer/cpu/kernels/floats.h"
 #include "replayer/cpu/kernels/table.h"
 
 namespace steptape::replayer::cpu {
@@ -22,7 +23,7 @@ struct BatchNormSite {
 };
 
 float* floats(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<float*>(tensor.mutable_data_ptr()) : nullptr;
+  return tensor.defined() ? writable_floats_of(tensor) : nullptr;
 }
 
 /// Batch normalisation while training, of images that lie channel by channel
@@ -38,14 +39,14 @@ class BatchNorm final : public Kernel {
 
   void run() override {
     const std::int64_t batch = site_.in.size(0), channels = site_.in.size(1);
-    const channels::Images images{static_cast<const float*>(site_.in.const_data_ptr()), batch,
-                                  channels, site_.in.numel() / batch / channels};
+    const channels::Images images{floats_of(site_.in), batch, channels,
+                                  site_.in.numel() / batch / channels};
     channels::collect(images, mean_.data(), squares_.data());
     find_terms(images.batch * images.size);
     const auto is_number = [](float term) { return !std::isnan(term); };
     // which NaN comes out where two go in is for ATen to say; nothing has been written yet
     if (!std::ranges::all_of(term_, is_number) || !std::ranges::all_of(factor_, is_number)) {
-      return dispatch(site_.call);
+      return dispatch(site_.call, {site_.out, site_.save_mean, site_.save_invstd});
     }
     channels::scale(images, factor_.data(), term_.data(), floats(site_.out));
     std::ranges::copy(mean_, floats(site_.save_mean));

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "replayer/cpu/kernels/floats.h"
 #include "replayer/cpu/kernels/table.h"
 #include "replayer/cpu/kernels/windows.h"
 
@@ -20,8 +21,8 @@ class MaxPool final : public Kernel {
         width_(width) {}
 
   void run() override {
-    const auto* in = static_cast<const float*>(in_.const_data_ptr());
-    auto* out = static_cast<float*>(out_.mutable_data_ptr());
+    const auto* in = floats_of(in_);
+    auto* out = writable_floats_of(out_);
     auto* places = static_cast<std::int64_t*>(places_.mutable_data_ptr());
     const std::int64_t size = height_.out * width_.out;
     const std::int64_t planes = out_.numel() / size;

@@ -5,20 +5,31 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "replayer/cpu/call.h"
 
 namespace steptape::replayer::cpu {
 
+/// What is known before any run of the memory that the plan's tensors lie on, by storage.
+struct PlannedMemory {
+  std::unordered_set<const c10::StorageImpl*> literals;  ///< the trace's bytes in every run
+  std::unordered_map<const c10::StorageImpl*, std::uint8_t> address_mod_64;
+};
+
 /// What a kernel is made from. The call and its tensors outlive the kernel.
 struct KernelSite {
   const Call& call;  ///< numbers that change from run to run are put into its arguments before it
   std::vector<bool> varies;         ///< by argument: such a number, or a list with one
   std::vector<at::Tensor> results;  ///< on the plan's own memory; of an op in place what it writes
+  const PlannedMemory& memory;
+
   /// Whether the bytes of this tensor are those of the trace in every run.
   bool is_literal(const at::Tensor& tensor) const;
-  std::vector<const void*> literals;  ///< first bytes of such memory
+  /// Of its first element, in every run.
+  std::uint8_t address_mod_64(const at::Tensor& tensor) const;
 };
 
 /// A kernel, or why there is none.

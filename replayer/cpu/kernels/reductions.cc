@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "replayer/cpu/kernels/dispatch.h"
+#include "replayer/cpu/kernels/floats.h"
 #include "replayer/cpu/kernels/sums.h"
 #include "replayer/cpu/kernels/table.h"
 
@@ -15,10 +16,11 @@ class ColumnSums final : public Kernel {
       : call_(call), matrix_(std::move(matrix)), rows_(rows), out_(std::move(out)) {}
 
   void run() override {
-    auto* const out = static_cast<float*>(out_.mutable_data_ptr());
+    auto* const out = writable_floats_of(out_);
     const std::int64_t columns = out_.numel();
-    sums::down(static_cast<const float*>(matrix_.const_data_ptr()), rows_, columns, out);
-    if (std::any_of(out, out + columns, [](float sum) { return std::isnan(sum); })) dispatch(call_);
+    sums::down(floats_of(matrix_), rows_, columns, out);
+    if (std::any_of(out, out + columns, [](float sum) { return std::isnan(sum); }))
+      dispatch(call_, {out_});
   }
 
  private:

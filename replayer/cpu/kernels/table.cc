@@ -12,7 +12,13 @@
 namespace steptape::replayer::cpu {
 
 bool KernelSite::is_literal(const at::Tensor& tensor) const {
-  return std::ranges::find(literals, tensor.storage().data()) != literals.end();
+  return memory.literals.contains(tensor.storage().unsafeGetStorageImpl());
+}
+
+std::uint8_t KernelSite::address_mod_64(const at::Tensor& tensor) const {
+  const auto found = memory.address_mod_64.find(tensor.storage().unsafeGetStorageImpl());
+  const auto first = static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
+  return ((found == memory.address_mod_64.end() ? 0 : found->second) + first) % 64;
 }
 
 bool is_for_one_thread(std::int64_t elements, int gain) {

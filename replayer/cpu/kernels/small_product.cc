@@ -1,0 +1,170 @@
+#include "replayer/cpu/kernels/small_product.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "replayer/cpu/kernels/floats.h"
+#include "replayer/cpu/kernels/preparation.h"
+#include "replayer/cpu/tensor_on.h"
+
+namespace steptape::replayer::cpu {
+namespace {
+
+/// From here on BLAS multiplies faster, and in blocks, which is another order of additions.
+constexpr std::int64_t kMostDepth = 256;
+constexpr std::int64_t kMostElements = 256 * 256;
+
+/// Elements to compare until an equal order of additions is believed.
+constexpr std::int64_t kEnough = 512;
+
+/// Sizes and strides of a product, its addresses modulo 64, and the number of threads.
+using Kind = std::vector<std::int64_t>;
+
+Kind kind_of(const MatrixProduct& product, const SmallProduct::Addresses& addresses) {
+  Kind kind = {at::get_num_threads(), product.bias.defined()};
+  for (const at::Tensor* each : {&product.a, &product.b, &product.result}) {
+    kind.insert(kind.end(), each->sizes().begin(), each->sizes().end());
+    kind.insert(kind.end(), each->strides().begin(), each->strides().end());
+  }
+  kind.insert(kind.end(), addresses.begin(), addresses.end());
+  return kind;
+}
+
+/// A tensor that lies like another, at such an address.
+at::Tensor lying_like(const at::Tensor& tensor, std::uint8_t address_mod_64) {
+  trace::Tensor geometry;
+  geometry.dtype = trace::DType::kFloat32;
+  geometry.sizes = tensor.sizes().vec();
+  geometry.strides = tensor.strides().vec();
+  std::int64_t last = 0;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  const auto bytes = static_cast<std::size_t>(last + 1) * sizeof(float);
+  return tensor_on(allocate(bytes, address_mod_64), geometry);
+}
+
+class Trial {
+ public:
+  Trial(const MatrixProduct& product, const SmallProduct::Addresses& addresses)
+      : product_{lying_like(product.a, addresses[0]), lying_like(product.b, addresses[1]),
+                 product.bias.defined() ? lying_like(product.bias, addresses[2]) : at::Tensor(),
+                 lying_like(product.result, addresses[3])},
+        expected_(static_cast<std::size_t>(product.result.numel())) {}
+
+  const MatrixProduct& product() const { return product_; }
+
+  bool is_equal(const Sgemm& blas, SmallProduct& own) {
+    const std::int64_t rounds = std::max<std::int64_t>(3, kEnough / product_.result.numel());
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      if (!leaves_the_bits(blas, own, 1)) return false;
+    }
+    // sums of denormals, of what is rounded to zeros of both signs, and beyond what is finite
+    return std::ranges::all_of(kScales,
+                               [&](float scale) { return leaves_the_bits(blas, own, scale); });
+  }
+
+  bool is_faster(const Sgemm& blas, SmallProduct& own) {
+    double own_us = std::numeric_limits<double>::infinity(), blas_us = own_us;
+    for (int round = 0; round < 5; ++round) {
+      blas_us = std::min(blas_us, time([&] { blas.run(); }));
+      own_us = std::min(own_us, time([&] { own.run(); }));
+    }
+    return own_us < 0.95 * blas_us;
+  }
+
+ private:
+  template <typename Run>
+  static double time(Run&& run) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    for (int i = 0; i < 8; ++i) run();
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  }
+
+  static constexpr float kScales[] = {1e-20F, 1e-22F, 1e-25F, 1e19F};
+
+  /// On numbers of about the size of `scale`, with zeros of both signs among those that are not 1.
+  bool leaves_the_bits(const Sgemm& blas, SmallProduct& own, float scale) {
+    fill(scale);
+    blas.run();
+    const float* const result = floats_of(product_.result);
+    std::ranges::copy_n(result, product_.result.numel(), expected_.begin());
+    if (!own.run()) return std::ranges::any_of(expected_, [](float x) { return std::isnan(x); });
+    return std::memcmp(result, expected_.data(), expected_.size() * sizeof(float)) == 0;
+  }
+
+  void fill(float scale) {
+    for (const at::Tensor* tensor : {&product_.a, &product_.b, &product_.bias}) {
+      if (!tensor->defined()) continue;
+      const auto count = static_cast<std::int64_t>(tensor->storage().nbytes() / sizeof(float));
+      float* const elements = writable_floats_of(*tensor);
+      for (std::int64_t i = 0; i < count; ++i) {
+        elements[i] = normal_(random_) * scale;
+        if (scale != 1 && random_() % 8 == 0) elements[i] = std::copysign(0.0F, elements[i]);
+      }
+    }
+  }
+
+  MatrixProduct product_;
+  std::vector<float> expected_;
+  std::minstd_rand random_{1};
+  std::normal_distribution<float> normal_;
+};
+
+}  // namespace
+
+SmallProduct::SmallProduct(const MatrixProduct& product) : product_(product) {
+  const auto& [a, b, bias, result] = product;
+  shape_ = {.rows = result.size(0),
+            .columns = result.size(1),
+            .depth = a.size(1),
+            .a = nullptr,
+            .a_row = a.stride(0),
+            .a_column = a.stride(1),
+            .b = nullptr,
+            .b_row = b.stride(0),
+            .b_column = b.stride(1),
+            .c = nullptr,
+            .c_row = result.size(1),
+            .bias = nullptr,
+            .scratch = nullptr};
+  scratch_.resize(static_cast<std::size_t>(matrices::scratch_of(shape_)));
+}
+
+std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
+                                               const Addresses& addresses) {
+  const std::int64_t depth = product.a.size(1);
+  const std::int64_t largest =
+      std::max({product.a.numel(), product.b.numel(), product.result.numel()});
+  if (!has_atens_vectors() || depth > kMostDepth || largest > kMostElements) return std::nullopt;
+  static std::mutex mutex;
+  static std::map<Kind, bool> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace(kind_of(product, addresses), false);
+  if (is_new) {
+    Trial trial(product, addresses);
+    const std::optional<Sgemm> blas = Sgemm::make(trial.product());
+    SmallProduct own(trial.product());
+    entry->second = blas && trial.is_equal(*blas, own) && trial.is_faster(*blas, own);
+  }
+  return entry->second ? std::optional(SmallProduct(product)) : std::nullopt;
+}
+
+bool SmallProduct::run() {
+  shape_.a = floats_of(product_.a);
+  shape_.b = floats_of(product_.b);
+  shape_.c = writable_floats_of(product_.result);
+  shape_.bias = product_.bias.defined() ? floats_of(product_.bias) : nullptr;
+  shape_.scratch = scratch_.data();
+  return matrices::multiply(shape_);
+}
+
+}  // namespace steptape::replayer::cpu
