@@ -61,8 +61,14 @@ class Trial {
 
   const MatrixProduct& product() const { return product_; }
 
-  bool is_equal(const Sgemm& blas, SmallProduct& own) {
-    const std::int64_t rounds = std::max<std::int64_t>(3, kEnough / product_.result.numel());
+  /// One look at the bits and the time, which most that fail do not pass, then all of them.
+  bool passes(const Sgemm& blas, SmallProduct& own) {
+    return leaves_the_bits(blas, own, 1) && is_faster(blas, own) && leaves_all_bits(blas, own);
+  }
+
+ private:
+  bool leaves_all_bits(const Sgemm& blas, SmallProduct& own) {
+    const std::int64_t rounds = std::max<std::int64_t>(2, kEnough / product_.result.numel());
     for (std::int64_t round = 0; round < rounds; ++round) {
       if (!leaves_the_bits(blas, own, 1)) return false;
     }
@@ -71,21 +77,22 @@ class Trial {
                                [&](float scale) { return leaves_the_bits(blas, own, scale); });
   }
 
-  bool is_faster(const Sgemm& blas, SmallProduct& own) {
+  static bool is_faster(const Sgemm& blas, SmallProduct& own) {
+    const double once = std::max(0.1, us_of([&] { blas.run(); }, 1));
+    const int count = std::clamp(static_cast<int>(20 / once), 1, 16);
     double own_us = std::numeric_limits<double>::infinity(), blas_us = own_us;
     for (int round = 0; round < 5; ++round) {
-      blas_us = std::min(blas_us, time([&] { blas.run(); }));
-      own_us = std::min(own_us, time([&] { own.run(); }));
+      blas_us = std::min(blas_us, us_of([&] { blas.run(); }, count));
+      own_us = std::min(own_us, us_of([&] { own.run(); }, count));
     }
     return own_us < 0.95 * blas_us;
   }
 
- private:
   template <typename Run>
-  static double time(Run&& run) {
+  static double us_of(Run&& run, int count) {
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
-    for (int i = 0; i < 8; ++i) run();
+    for (int i = 0; i < count; ++i) run();
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   }
 
@@ -153,7 +160,7 @@ std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
     Trial trial(product, addresses);
     const std::optional<Sgemm> blas = Sgemm::make(trial.product());
     SmallProduct own(trial.product());
-    entry->second = blas && trial.is_equal(*blas, own) && trial.is_faster(*blas, own);
+    entry->second = blas && trial.passes(*blas, own);
   }
   return entry->second ? std::optional(SmallProduct(product)) : std::nullopt;
 }
