@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "floor.h"
 #include "live/objects.h"
 #include "live_bytes.h"
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
+#include "replayer/floor.h"
 #include "steptape/session.h"
 #include "workloads.h"
 
@@ -142,7 +142,7 @@ Recorded record(const Workload& workload) {
     recorded = once();
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
-  return {median(std::move(times)), floor_us(recorded.recording)};
+  return {median(std::move(times)), replayer::floor_us(recorded.recording)};
 }
 
 std::int64_t eager_peak_bytes(const Workload& workload) {

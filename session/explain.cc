@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <span>
@@ -21,9 +22,33 @@ std::string formatted(const char* format, A... arguments) {
 
 std::string variant_line(const PlanStats& plan) {
   return formatted("  variant %" PRIu64 ": %" PRIu64 " replays of %" PRIu64 " ops in %" PRIu64
-                   " calls, arena %" PRIu64 " of %" PRIu64 " bytes, planned in %.0f us\n",
-                   plan.number, plan.replays, plan.ops, plan.calls, plan.arena_bytes,
-                   plan.temporary_bytes, plan.plan_us);
+                   " calls, %" PRIu64 " by kernels, in %" PRIu64 " passes, arena %" PRIu64
+                   " of %" PRIu64 " bytes, planned in %.0f us\n",
+                   plan.number, plan.replays, plan.ops, plan.calls, plan.prepared, plan.stages,
+                   plan.arena_bytes, plan.temporary_bytes, plan.plan_us);
+}
+
+/// So many operators are told; stats() has all, with reasons.
+constexpr std::size_t kMostOperators = 6;
+
+/// "    by the dispatcher: aten::bernoulli_.float, 3× aten::convolution"
+std::string kernel_lines(const PlanStats& plan) {
+  std::string text;
+  if (plan.lacks_blas) {
+    text += "    no sgemm of LibTorch's was found: products are done by its own kernels\n";
+  }
+  if (plan.unprepared.empty()) return text;
+  const std::size_t shown = std::min(plan.unprepared.size(), kMostOperators);
+  std::string list;
+  for (const CountedReason& each : std::span(plan.unprepared).first(shown)) {
+    const std::string name = each.reason.substr(0, each.reason.find(": "));
+    list += (list.empty() ? "" : ", ") +
+            (each.calls > 1 ? formatted("%" PRIu64 "× ", each.calls) : "") +
+            trace::on_one_line(name);
+  }
+  const std::size_t more = plan.unprepared.size() - shown;
+  if (more > 0) list += formatted(" and %zu more", more);
+  return text + "    by the dispatcher: " + list + "\n";
 }
 
 std::string rebound_line(const PlanStats& plan) {
@@ -55,7 +80,7 @@ std::string explain(const std::string& name, const std::string& place, const Sta
     text += variant_line(plan);
     if (i < differences.size() && !differences[i].empty())
       text += "    " + trace::on_one_line(differences[i]) + "\n";
-    text += warm_start_line(plan) + rebound_line(plan) + fused_line(plan);
+    text += kernel_lines(plan) + warm_start_line(plan) + rebound_line(plan) + fused_line(plan);
   }
   for (const CountedVerdict& counted : stats.fallbacks) {
     text += formatted("  fell back %" PRIu64 "×: ", counted.times) +

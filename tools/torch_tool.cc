@@ -22,6 +22,7 @@ struct Command {
   std::string_view description;
 };
 constexpr std::array kCommands = {
+    Command{"bench", "Time a replay op by op, beside what each could not do without"},
     Command{"replay", "Run a recorded step without the program that recorded it"},
     Command{"verify", "Do recorded calls again, and compare the bits that each op leaves"},
 };

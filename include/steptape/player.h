@@ -39,6 +39,12 @@ class PlayerStep {
   /// as it was, as it is when an op throws. A step that was recorded with Session::update steps the
   /// optimizer behind it; what that one throws comes when the step itself has run.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
+  /// The same, and what each part of it took, which makes it a little slower; steps of optimizers
+  /// behind it not among them.
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::vector<StageTime>& times);
+  /// The call of the program whose recording the last `run` replayed, counted from 1; 0: no run
+  /// yet.
+  std::uint64_t recorded_call() const;
   /// The numbers that the step returned in the last `run`.
   const std::vector<double>& numbers() const;
   /// The same for a step with exactly one result.
@@ -69,6 +75,7 @@ class PlayerStep {
   friend class Player;
   explicit PlayerStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   static at::Tensor single(std::vector<at::Tensor> results);
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::vector<StageTime>* times);
   std::shared_ptr<Impl> impl_;
 };
 

@@ -33,11 +33,32 @@ struct VariantVerdict {
   friend bool operator==(const VariantVerdict&, const VariantVerdict&) = default;
 };
 
+/// Calls of a plan that no kernel does, so that LibTorch's dispatcher is called for them, by
+/// operator and reason: "aten::convolution: its results are the user's".
+struct CountedReason {
+  std::string reason;
+  std::uint64_t calls = 0;
+  friend bool operator==(const CountedReason&, const CountedReason&) = default;
+};
+
+/// What a part of a run took: a call, or several that are done in one pass over memory.
+struct StageTime {
+  std::vector<std::uint64_t> ops;  ///< by their places in the recording, in the order of the run
+  std::string reason;              ///< why no kernel does it; empty: one does
+  std::uint64_t ns = 0;
+};
+
 /// What a plan is made of; of one variant.
 struct PlanStats {
-  std::uint64_t number = 0;           ///< of the variant: the step's plans are counted from 0
-  std::uint64_t ops = 0;              ///< recorded
-  std::uint64_t calls = 0;            ///< made by a replay
+  std::uint64_t number = 0;    ///< of the variant: the step's plans are counted from 0
+  std::uint64_t ops = 0;       ///< recorded
+  std::uint64_t calls = 0;     ///< made by a replay
+  std::uint64_t prepared = 0;  ///< calls that kernels do (docs/kernels.md)
+  std::uint64_t stages = 0;    ///< what a replay does one after the other: calls, or passes
+  std::vector<CountedReason> unprepared;  ///< most frequent first
+  /// No sgemm that is known to be LibTorch's was found in the process: its products are prepared
+  /// behind it, not at it.
+  bool lacks_blas = false;
   std::uint64_t arena_bytes = 0;      ///< planned memory of all temporaries
   std::uint64_t temporary_bytes = 0;  ///< what they would take without sharing
   std::uint64_t max_live_bytes = 0;   ///< lower bound of the arena

@@ -91,6 +91,12 @@ py::dict dict_of(const PlanStats& plan) {
   dict["number"] = plan.number;
   dict["ops"] = plan.ops;
   dict["calls"] = plan.calls;
+  dict["prepared"] = plan.prepared;
+  dict["stages"] = plan.stages;
+  py::dict unprepared;
+  for (const CountedReason& each : plan.unprepared) unprepared[py::str(each.reason)] = each.calls;
+  dict["unprepared"] = std::move(unprepared);
+  dict["lacks_blas"] = plan.lacks_blas;
   dict["replays"] = plan.replays;
   dict["rebinds"] = plan.rebinds;
   dict["arena_bytes"] = plan.arena_bytes;

@@ -123,8 +123,9 @@ class Step:
         """Counts by outcome, plans, and refusals, as a dict.
 
         `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
-        `eager`; `variants`, a dict a plan (number, ops, calls, replays, arena_bytes, temporary_bytes,
-        max_live_bytes, plan_us, warm_start); `refusals`, a list of dicts (code, reason, op, module, file, line,
+        `eager`; `variants`, a dict a plan (number, ops, calls, prepared, stages, unprepared, replays,
+        arena_bytes, temporary_bytes, max_live_bytes, plan_us, warm_start), where `unprepared` counts calls that
+        no kernel does by operator and reason, and `lacks_blas` tells that products go without one; `refusals`, a list of dicts (code, reason, op, module, file, line,
         remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a
         dict a guard that they fell back for (kind, path, expected, found, last_held, text, times);
         `last_verdict`, why the newest call that did not replay found no plan, or None; `last_verdicts`,
@@ -148,10 +149,12 @@ class Step:
         differences = self._engine.differences() if stats["variants"] else []
         for plan, difference in zip(stats["variants"], differences):
             lines.append(f'  variant {plan["number"]}: {plan["replays"]} replays of {plan["ops"]} ops in '
-                         f'{plan["calls"]} calls, arena {plan["arena_bytes"]} of {plan["temporary_bytes"]} bytes, '
+                         f'{plan["calls"]} calls, {plan["prepared"]} by kernels, in {plan["stages"]} passes, '
+                         f'arena {plan["arena_bytes"]} of {plan["temporary_bytes"]} bytes, '
                          f'planned in {plan["plan_us"]:.0f} us')
             if difference:
                 lines.append(f"    {difference}")
+            lines += _kernel_lines(plan)
             if plan["warm_start"]:
                 lines.append("    one probe agreed with the trace of an earlier run")
             if plan["rebinds"]:
@@ -331,6 +334,19 @@ def _refusal_dict(refusal):
 def _short(place):
     file, line = split_place(place)
     return f"{os.path.basename(file)}:{line}" if file else place
+
+
+def _kernel_lines(plan: dict[str, Any]) -> list[str]:
+    """What of a plan goes by LibTorch's dispatcher, by operator: six of them, most frequent first."""
+    lines = []
+    if plan["lacks_blas"]:
+        lines.append("    no sgemm of LibTorch's was found: products are done by its own kernels")
+    names = [(f"{calls}× " if calls > 1 else "") + reason.split(": ")[0]
+             for reason, calls in plan["unprepared"].items()]
+    if names:
+        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+        lines.append("    by the dispatcher: " + ", ".join(names[:6]) + more)
+    return lines
 
 
 def _refusal_lines(refusal):

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 
 #include "guards/mismatch.h"
 #include "live/op_digest.h"
@@ -16,6 +17,7 @@
 #include "replayer/analysis/writes.h"
 #include "replayer/cpu/call.h"
 #include "replayer/cpu/host_numbers.h"
+#include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/memory.h"
 #include "replayer/cpu/seeks.h"
 #include "replayer/cpu/stages.h"
@@ -309,12 +311,16 @@ struct Executor::Impl {
     const auto start = std::chrono::steady_clock::now();
     run_stage(stage);
     const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    const Call& first = calls[stage.first];
-    StageTime time{{}, first.kernel != nullptr, first.no_kernel, static_cast<std::uint64_t>(ns)};
+    StageTime time{{}, reason_of(calls[stage.first]), static_cast<std::uint64_t>(ns)};
     for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
       time.ops.push_back(calls[i].op);
     }
     times->push_back(std::move(time));
+  }
+
+  static std::string reason_of(const Call& call) {
+    if (call.kernel) return {};
+    return c10::str(call.callee.operator_name(), ": ", call.no_kernel);
   }
 
   void run_call(const Call& call) {
@@ -479,20 +485,6 @@ Outcome Executor::run(std::span<void* const> memory, std::span<const double> lea
   return impl_->run(memory, leaves, decided);
 }
 const Program& Executor::program() const { return impl_->program; }
-std::size_t Executor::prepared() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(impl_->calls, [](const Call& call) { return call.kernel != nullptr; }));
-}
-std::vector<std::string> Executor::unprepared() const {
-  std::vector<std::string> reasons;
-  for (const Call& call : impl_->calls) {
-    if (call.kernel) continue;
-    reasons.push_back(c10::str(call.callee.operator_name(), ": ", call.no_kernel));
-  }
-  return reasons;
-}
-std::size_t Executor::stages() const { return impl_->stages.size(); }
-
 void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   digests.assign(impl_->recording().ops.size(), std::nullopt);
   impl_->digests = &digests;
@@ -510,6 +502,18 @@ PlanStats Executor::stats() const {
   stats.calls = impl.calls.size();
   stats.adopted = static_cast<std::uint64_t>(std::count_if(
       impl.calls.begin(), impl.calls.end(), [](const Call& call) { return call.adopts; }));
+  std::map<std::string, std::uint64_t> unprepared;
+  for (const Call& call : impl.calls) {
+    if (call.kernel) {
+      ++stats.prepared;
+    } else {
+      ++unprepared[Impl::reason_of(call)];
+    }
+  }
+  for (const auto& [reason, calls] : unprepared) stats.unprepared.push_back({reason, calls});
+  std::ranges::stable_sort(stats.unprepared, std::ranges::greater(), &CountedReason::calls);
+  stats.stages = impl.stages.size();
+  stats.lacks_blas = impl.program.uses_kernels && blas().sgemm == nullptr;
   stats.arena_bytes = impl.program.arena_bytes;
   stats.temporary_bytes = impl.program.temporary_bytes;
   stats.max_live_bytes = impl.program.max_live_bytes;

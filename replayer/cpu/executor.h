@@ -3,13 +3,11 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "replayer/cpu/changed.h"
@@ -34,14 +32,6 @@ struct Outcome {
 /// state may be half updated, and running the eager step on top of it would be wrong.
 struct Torn : Error {
   explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
-};
-
-/// What calls that a run does in one go took in it.
-struct StageTime {
-  std::vector<trace::Index> ops;  ///< in the order in which they were recorded
-  bool is_prepared = false;       ///< by a kernel
-  std::string_view reason;        ///< why by the dispatcher
-  std::uint64_t ns = 0;
 };
 
 /// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
@@ -87,12 +77,6 @@ class Executor {
   void log_times(std::vector<StageTime>& times);
 
   const Program& program() const;
-  /// Calls that are done by kernels.
-  std::size_t prepared() const;
-  /// Why the others are not, for each: "aten::cat.out: no kernel for this operator".
-  std::vector<std::string> unprepared() const;
-  /// What a run does one after the other: calls, or several in one pass.
-  std::size_t stages() const;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.
   PlanStats stats() const;
 

@@ -18,6 +18,7 @@ struct PlayerStep::Impl {
   std::string name;
   std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
   std::vector<double> numbers;  ///< of the last run
+  std::uint64_t recorded_call = 0;
   /// Steps of optimizers that run behind it, by path.
   std::map<std::string, std::shared_ptr<Impl>> updates;
 };
@@ -94,6 +95,18 @@ void find_updates(const std::vector<std::shared_ptr<PlayerStep::Impl>>& steps,
 }  // namespace
 
 std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
+  return run(inputs, nullptr);
+}
+
+std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
+                                        std::vector<StageTime>& times) {
+  return run(inputs, &times);
+}
+
+std::uint64_t PlayerStep::recorded_call() const { return impl_->recorded_call; }
+
+std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
+                                        std::vector<StageTime>* times) {
   const auto [verdict, variant] = find_variant(*impl_, inputs);
   if (variant == nullptr) {
     throw Error(ErrorCode::kFailedPrecondition,
@@ -102,7 +115,9 @@ std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
                          ? " (the last of " + std::to_string(impl_->variants.size()) + " variants)"
                          : ""));
   }
+  if (times != nullptr) variant->log_times(*times);
   replayer::Results results = variant->run(variant->arguments_of(inputs));
+  impl_->recorded_call = variant->recording().call;
   impl_->numbers = std::move(results.numbers);
   for (const std::string& path : variant->recording().updates) {
     PlayerStep(impl_->updates.at(path)).run({});

@@ -40,6 +40,9 @@ class PlayerVariant {
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
   Results run(std::span<const live::Argument> arguments);
 
+  /// What each part of the next run takes; `times` must outlive it.
+  void log_times(std::vector<StageTime>& times) { executor_.log_times(times); }
+
   const trace::Recording& recording() const { return *recording_; }
   PlanStats stats() const;
 

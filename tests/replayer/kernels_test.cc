@@ -260,7 +260,7 @@ StepBody body_of(const Case& each) {
   return [op = each.op](const Tensors& x) -> Tensors { return {op(x).clone()}; };
 }
 
-bool is_prepared(const replayer::cpu::Executor& executor) { return executor.prepared() > 0; }
+bool is_prepared(const replayer::cpu::Executor& executor) { return executor.stats().prepared > 0; }
 
 class KernelTest : public ::testing::TestWithParam<std::size_t> {};
 
@@ -321,7 +321,7 @@ TEST(ProductKernelTest, LeavesTheBitsOfTheOp) {
     };
     replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}),
                                      default_generator());
-    prepared += executor.prepared();
+    prepared += executor.stats().prepared;
     for (const at::Tensor& other : {inputs[0], at::randn({m, k}) * 1e-22}) {
       Tensors now = inputs;
       now[0] = inputs[0].clone(at::MemoryFormat::Preserve);
@@ -371,8 +371,8 @@ bool leaves_the_bits(const std::string& op, const StepBody& body,
                      const std::function<Tensors()>& inputs) {
   const auto recording = recorded(body, inputs());
   replayer::cpu::Executor executor(replayer::plan(recording, {}), default_generator());
-  for (const std::string& reason : executor.unprepared()) {
-    EXPECT_FALSE(reason.starts_with("aten::" + op)) << reason;
+  for (const CountedReason& each : executor.stats().unprepared) {
+    EXPECT_FALSE(each.reason.starts_with("aten::" + op)) << each.reason;
   }
   bool is_equal = true;
   for (int round = 0; round < 3; ++round) {
@@ -607,7 +607,7 @@ TEST(ChainTest, RandomProgramsLeaveTheEagerBits) {
             ASSERT_TRUE(same_bits(planned[i], eager[i])) << "seed " << seed << " input " << i;
           }
         }
-        if (chains) chained += executor.stats().calls - executor.stages();
+        if (chains) chained += executor.stats().calls - executor.stats().stages;
       }
     }
   }

@@ -63,7 +63,17 @@ TEST(ExplainTest, ListsFallbacksBelowThePlans) {
   stats.steps = 20;
   stats.eager = 12;
   stats.replayed = 8;
-  stats.variants = {{.number = 3, .ops = 6, .calls = 4, .plan_us = 100, .replays = 8}};
+  PlanStats plan;
+  plan.number = 3;
+  plan.ops = 6;
+  plan.calls = 4;
+  plan.prepared = 2;
+  plan.stages = 3;
+  plan.unprepared = {{"aten::convolution: its results are the user's", 2},
+                     {"aten::bernoulli_.float: no kernel for this operator", 1}};
+  plan.plan_us = 100;
+  plan.replays = 8;
+  stats.variants = {plan};
   stats.fell_back = 13;
   stats.fallbacks = {{wrong_size("inputs[0].size(0)", "17"), 12, 3},
                      {{"model.training", "on", "off", GuardKind::kTraining}, 1, 0}};
@@ -72,7 +82,9 @@ TEST(ExplainTest, ListsFallbacksBelowThePlans) {
   EXPECT_EQ(session::explain("train", "train.cc:41", stats),
             "step \"train\" (train.cc:41): 20 calls: 0 recorded, 0 trials, 0 audits, 8 replayed, "
             "12 eager\n"
-            "  variant 3: 8 replays of 6 ops in 4 calls, arena 0 of 0 bytes, planned in 100 us\n"
+            "  variant 3: 8 replays of 6 ops in 4 calls, 2 by kernels, in 3 passes, arena 0 of 0 "
+            "bytes, planned in 100 us\n"
+            "    by the dispatcher: 2× aten::convolution, aten::bernoulli_.float\n"
             "  fell back 12×: shape: inputs[0].size(0): 64 → 17 (held until 3 calls ago)\n"
             "  fell back 1×: training: model.training: on → off (never held)\n"
             "  last guard that failed: inputs[0].size(0): 64 → 17\n");

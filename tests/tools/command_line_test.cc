@@ -13,8 +13,9 @@ using CommandLineTest = ToolTest;
 TEST_F(CommandLineTest, HelpListsEveryCommandOnTheStandardOutput) {
   const Outcome outcome = steptape({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* command : {"info", "dump", "check", "diff", "bisect", "report", "ledger",
-                              "export", "extract", "completions", "manual", "replay", "verify"}) {
+  for (const char* command :
+       {"info", "dump", "check", "diff", "bisect", "report", "ledger", "export", "extract",
+        "completions", "manual", "bench", "replay", "verify"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
   }
   EXPECT_THAT(outcome.err, IsEmpty());

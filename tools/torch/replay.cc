@@ -1,7 +1,5 @@
 #include "tools/torch/replay.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include "live/tensors.h"
 #include "steptape/player.h"
 #include "tools/torch/inputs.h"
+#include "tools/torch/step_choice.h"
 
 namespace steptape::tools {
 namespace {
@@ -34,23 +33,11 @@ struct Run {
   PlanStats plan;
 };
 
-std::string choose_step(const Player& player, const std::string& wanted) {
-  if (!wanted.empty()) return wanted;
-  const std::vector<std::string> names = player.steps();
-  if (names.size() == 1) return names.front();
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  throw Error(ErrorCode::kInvalidArgument,
-              "the trace holds several steps; choose one with --step: " + list);
-}
-
 Run run(Player& player, const ReplayOptions& options) {
   Run result;
-  result.step = choose_step(player, options.step);
-  PlayerStep step = player.step(result.step);
-  if (const std::string threads = step.ambient("threads"); !threads.empty()) {
-    at::set_num_threads(std::stoi(threads));
-  }
+  PlayerStep step = choose_step(player, options.step);
+  result.step = step.name();
+  use_recorded_threads(step);
   Inputs inputs(options.inputs, step.inputs(), options.seed);
   std::vector<at::Tensor> results;
   for (std::uint64_t i = 0; i < options.steps; ++i) {

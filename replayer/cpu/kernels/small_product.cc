@@ -21,7 +21,7 @@ namespace {
 
 /// From here on BLAS multiplies faster, and in blocks, which is another order of additions.
 constexpr std::int64_t kMostDepth = 256;
-constexpr std::int64_t kMostElements = 256 * 256;
+constexpr std::int64_t kMostTerms = 32 * 128 * 128;
 
 /// Elements to compare until an equal order of additions is believed.
 constexpr std::int64_t kEnough = 512;
@@ -149,9 +149,8 @@ SmallProduct::SmallProduct(const MatrixProduct& product) : product_(product) {
 std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
                                                const Addresses& addresses) {
   const std::int64_t depth = product.a.size(1);
-  const std::int64_t largest =
-      std::max({product.a.numel(), product.b.numel(), product.result.numel()});
-  if (!has_atens_vectors() || depth > kMostDepth || largest > kMostElements) return std::nullopt;
+  const std::int64_t terms = product.result.numel() * depth;
+  if (!has_atens_vectors() || depth > kMostDepth || terms > kMostTerms) return std::nullopt;
   static std::mutex mutex;
   static std::map<Kind, bool> known;
   const std::lock_guard lock(mutex);

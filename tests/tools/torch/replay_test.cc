@@ -1,54 +1,26 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <steptape/steptape.h>
 #include <torch/serialize.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "tests/tools/process.h"
+#include "tests/tools/torch/two_step_trace.h"
 
 namespace steptape::tools {
 namespace {
 
 using testing::HasSubstr;
 
-/// A trace of two steps over one tracked tensor: "grow" adds its argument to it, "sum" sums it up.
-class ReplayToolTest : public testing::Test {
+class ReplayToolTest : public TwoStepTrace {
  protected:
-  ReplayToolTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("steptape_replay_" + std::to_string(getpid()) + "_" +
-                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(folder_);
-    at::Tensor total = at::zeros({4});
-    Options options;
-    options.verify.rate = 0;
-    Session session(options);
-    session.track("total", total);
-    auto grow = session.wrap("grow", [&](at::Tensor x) { return total.add_(x).sum(); });
-    auto sum = session.wrap("sum", [&] { return total.sum(); });
-    for (int i = 0; i < 4; ++i) {
-      grow(at::ones({4}));
-      sum();
-    }
-    session.save(tape());
-  }
-  ~ReplayToolTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string tape(const std::string& name = "run.tape") const { return folder_ / name; }
   Outcome replay(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "replay");
-    return run_program(STEPTAPE_TOOL, arguments, folder_);
+    return run(std::move(arguments));
   }
   nlohmann::json replay_json(std::vector<std::string> arguments) const {
-    arguments.emplace_back("--json");
-    const Outcome outcome = replay(std::move(arguments));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return nlohmann::json::parse(outcome.out);
+    arguments.insert(arguments.begin(), "replay");
+    return run_json(std::move(arguments));
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(ReplayToolTest, RunsStepsFromAFileOfTensors) {

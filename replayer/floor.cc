@@ -1,4 +1,4 @@
-#include "floor.h"
+#include "replayer/floor.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@
 #include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/tensor_on.h"
 
-namespace steptape::bench {
+namespace steptape::replayer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -64,9 +65,8 @@ double product_us(const Shape& shape) {
   const at::Tensor a = at::randn({k, m}), b = at::randn({n, k}), c = at::empty({n, m});
   const float one = 1, zero = 0;
   const auto run = [&, m = m, n = n, k = k] {
-    replayer::cpu::blas().sgemm("n", "n", &m, &n, &k, &one, a.const_data_ptr<float>(), &m,
-                                b.const_data_ptr<float>(), &k, &zero, c.mutable_data_ptr<float>(),
-                                &m);
+    cpu::blas().sgemm("n", "n", &m, &n, &k, &one, a.const_data_ptr<float>(), &m,
+                      b.const_data_ptr<float>(), &k, &zero, c.mutable_data_ptr<float>(), &m);
   };
   return known[key] = best_us(run);
 }
@@ -74,17 +74,6 @@ double product_us(const Shape& shape) {
 class Floor {
  public:
   explicit Floor(const trace::Recording& recording) : recording_(recording) {}
-
-  double us() const {
-    double us = 0;
-    for (const trace::Op& op : recording_.ops) us += us_of(op);
-    return us;
-  }
-
- private:
-  const trace::Tensor& tensor(const trace::Value& value) const {
-    return recording_.tensors[std::get<trace::TensorRef>(value.data).id];
-  }
 
   double us_of(const trace::Op& op) const {
     const trace::Operator& name = recording_.operator_of(op);
@@ -95,6 +84,11 @@ class Floor {
     if (!handle || live::effects_of(*handle).is_view) return 0;
     if (is_heavy(name.name)) return call_us(op, *handle);
     return bytes_of(op) / bandwidth();
+  }
+
+ private:
+  const trace::Tensor& tensor(const trace::Value& value) const {
+    return recording_.tensors[std::get<trace::TensorRef>(value.data).id];
   }
 
   static bool is_heavy(const std::string& name) {
@@ -135,9 +129,9 @@ class Floor {
       if (id == trace::kNoTensor) return at::Tensor();
       const trace::Tensor& like = recording_.tensors[id];
       const trace::Buffer& buffer = recording_.buffers[like.buffer];
-      const c10::Storage storage = replayer::cpu::allocate(buffer.bytes, buffer.address_mod_64);
+      const c10::Storage storage = cpu::allocate(buffer.bytes, buffer.address_mod_64);
       std::memset(storage.mutable_data(), 0, buffer.bytes);
-      return tensors[id] = replayer::cpu::tensor_on(storage, like);
+      return tensors[id] = cpu::tensor_on(storage, like);
     };
     std::vector<c10::IValue> arguments;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -157,6 +151,16 @@ class Floor {
 
 }  // namespace
 
-double floor_us(const trace::Recording& recording) { return Floor(recording).us(); }
+std::vector<double> floors_us(const trace::Recording& recording) {
+  const Floor floor(recording);
+  std::vector<double> us;
+  for (const trace::Op& op : recording.ops) us.push_back(floor.us_of(op));
+  return us;
+}
 
-}  // namespace steptape::bench
+double floor_us(const trace::Recording& recording) {
+  const std::vector<double> us = floors_us(recording);
+  return std::accumulate(us.begin(), us.end(), 0.0);
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace steptape::tools {
+
+/// Adds `bench`, as tools/commands.h says.
+void add_bench(CLI::App& app, int& exit_code);
+
+}  // namespace steptape::tools
