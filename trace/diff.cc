@@ -196,7 +196,14 @@ StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> control
 
 std::span<const Section> sections() noexcept { return kAll; }
 std::string_view name_of(Section section) noexcept { return find_name(kNames, section); }
-Section section_of(std::string_view name) { return find_value(kNames, "section", name); }
+Section section_of(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name, &Named<Section>::name);
+  if (found != kNames.end()) return found->value;
+  std::string names;
+  for (const auto& row : kNames) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("no section is called `{}`: there are {}", name, names));
+}
 
 std::size_t RecordingDiff::count(Section section) const noexcept {
   if (section == Section::kNumerics) return numerics.count();
