@@ -133,6 +133,23 @@ TEST_F(DiffTest, OnlyWhatFailsMakesTracesDiffer) {
   EXPECT_EQ(diff({"--fail-on", "optimizer"}).exit_code, 1);
 }
 
+TEST_F(DiffTest, CallsThatOneRunAloneRecordedAreNoDifference) {
+  trace::Trace trace = test::train_trace();
+  trace::Recording probe = trace.steps[0].recordings[0];
+  probe.standing = trace::Standing::kProbe;
+  for (probe.call = 20; probe.call < 30; ++probe.call) trace.steps[0].recordings.push_back(probe);
+  write_other(trace);
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("  recorded by the second run alone, and not compared: call "
+                                     "20, 21, 22, 23, 24, 25, 26, 27 and 2 more\n"));
+  EXPECT_THAT(steptape({"diff", other_, path_, "--all"}).out,
+              HasSubstr("  recorded by the first run alone, and not compared: call 20, "));
+  const auto json = nlohmann::json::parse(diff({"--json"}).out);
+  EXPECT_EQ(json["steps"][0]["calls_only_in_b"].size(), 10u);
+  EXPECT_EQ(json["counts"]["structure"], 0);
+}
+
 TEST_F(DiffTest, LinesOfTheProgramAreToldAndDoNotFail) {
   trace::Trace trace = test::train_trace();
   trace.steps[0].place = "train.cc:42";
