@@ -213,7 +213,13 @@ class Comparison {
       input.a = sources_x[i];
       input.b = sources_y[i];
     }
-    if (sources_x.size() == sources_y.size() || worst == Equality::kDiffers) return worst;
+    if (worst == Equality::kDiffers) return worst;
+    if (x.has_more_sources || y.has_more_sources) {
+      input.a = sources_x.back();
+      input.b = sources_y.back();
+      return Equality::kUnknown;
+    }
+    if (sources_x.size() == sources_y.size()) return worst;
     if (!sources_x.empty()) input.a = sources_x.back();
     if (!sources_y.empty()) input.b = sources_y.back();
     return Equality::kDiffers;
