@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "steptape/error.h"
+#include "storage/ledger_reader.h"
 #include "tools/bisection.h"
 #include "tools/commands.h"
 #include "tools/comparison_options.h"
@@ -48,6 +49,12 @@ std::string python_of(std::uint64_t call) {
   return fmt::format("steptape.wrap(..., record={{\"at\": [{}]}}, digests=True)", call);
 }
 
+/// The trace beside which a ledger lies; a trace itself.
+std::string trace_of(const std::filesystem::path& path) {
+  const bool is_beside = storage::is_ledger(path) && path.extension() == ".ledger";
+  return (is_beside ? std::filesystem::path(path).replace_extension() : path).string();
+}
+
 /// Two traces, where they part, and in which words that is told.
 class Told {
  public:
@@ -58,7 +65,10 @@ class Told {
         found_(compare(a_, b_, options.step, controls, Ledgers::kBeside)),
         bisection_(bisect(found_)) {}
 
-  int exit_code() const { return bisection_.standing == Standing::kEqual ? kGood : kDiffers; }
+  int exit_code() const {
+    if (bisection_.standing != Standing::kEqual) return kDiffers;
+    return found_.has_torn_ledger ? kTrouble : kGood;
+  }
 
   std::string text() const {
     std::string text = verdict() + "\n";
@@ -162,8 +172,8 @@ class Told {
   }
 
   std::string then() const {
-    return fmt::format("steptape diff {} {} --step {} --fail-on numerics", quoted(a_), quoted(b_),
-                       quoted(bisection_.step));
+    return fmt::format("steptape diff {} {} --step {} --fail-on numerics", quoted(trace_of(a_)),
+                       quoted(trace_of(b_)), quoted(bisection_.step));
   }
 
   std::string commands_text() const {
@@ -198,16 +208,16 @@ int bisect_files(const Options& options) {
 int bisect_folders(const Options& options) {
   const FolderPairs pairs = pair_folders(options.a, options.b);
   Json traces = Json::array();
-  int exit_code = pairs.visit([&](const std::string& name) {
-    const auto in = [&name](const std::string& folder) {
-      return (std::filesystem::path(folder) / name).string();
-    };
-    const Told told(in(options.a), in(options.b), options, files_named(name, options.controls));
+  int exit_code = pairs.visit([&](const NamePair& names) {
+    const Told told((std::filesystem::path(options.a) / names.a).string(),
+                    (std::filesystem::path(options.b) / names.b).string(), options,
+                    files_named(names.a, options.controls));
     if (options.json) {
       traces.push_back(told.json());
-      traces.back()["name"] = name;
+      traces.back()["name"] = names.a;
+      traces.back()["name_in_b"] = names.b;
     } else {
-      put(fmt::format("{}: {}", toned(Tone::kHeading, shown(name)), told.text()));
+      put(fmt::format("{}: {}", toned(Tone::kHeading, shown(names.words())), told.text()));
     }
     return told.exit_code();
   });

@@ -14,6 +14,15 @@ bool has_ledger(const std::filesystem::path& path) {
   return storage::is_ledger(path) || std::filesystem::exists(storage::ledger_beside(path));
 }
 
+/// Whether both are ledgers.
+bool are_both_ledgers(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const bool is_ledger_a = storage::is_ledger(a);
+  if (is_ledger_a == storage::is_ledger(b)) return is_ledger_a;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} is a ledger and {} is none: give two ledgers or two traces",
+                          (is_ledger_a ? a : b).string(), (is_ledger_a ? b : a).string()));
+}
+
 trace::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const std::string& step,
                            const std::vector<trace::Trace>& other_runs) {
   const Progress progress("comparing the traces");
@@ -26,7 +35,7 @@ Comparison compare(const std::filesystem::path& a, const std::filesystem::path& 
                    const std::string& step, const std::vector<std::filesystem::path>& controls,
                    Ledgers ledgers) {
   Comparison out;
-  const bool are_ledgers = storage::is_ledger(a) && storage::is_ledger(b);
+  const bool are_ledgers = are_both_ledgers(a, b);
   std::vector<trace::Trace> other_runs;
   if (!are_ledgers) {
     out.a = open_trace(a, Parts::kAll);
@@ -43,8 +52,10 @@ Comparison compare(const std::filesystem::path& a, const std::filesystem::path& 
     for (const auto& path : controls) {
       if (has_ledger(path)) other_ledgers.push_back(open_ledger(path).ledger);
     }
-    out.diff.ledger =
-        trace::diff(open_ledger(a).ledger, open_ledger(b).ledger, step, other_ledgers);
+    const storage::FoundLedger of_a = open_ledger(a);
+    const storage::FoundLedger of_b = open_ledger(b);
+    out.has_torn_ledger = of_a.torn_bytes > 0 || of_b.torn_bytes > 0;
+    out.diff.ledger = trace::diff(of_a.ledger, of_b.ledger, step, other_ledgers);
   } else if (has_a || has_b) {
     out.diff.ledger_only_in = has_a ? "a" : "b";
   }

@@ -12,6 +12,9 @@ namespace steptape::tools {
 struct Comparison {
   trace::Trace a, b;
   trace::Diff diff;
+  /// Whether a ledger ends in lines that nobody can read: where nothing differs, not all was
+  /// compared.
+  bool has_torn_ledger = false;
 };
 
 enum class Ledgers {
@@ -21,7 +24,7 @@ enum class Ledgers {
 
 /// Of two ledgers, or of two traces. With `step`, of the step of this name alone. `controls` are
 /// traces or ledgers of other runs of the program that left `a`. Throws Error as the readers do,
-/// and (invalid_argument) for a step that neither has.
+/// and (invalid_argument) for a step that neither has, and for a ledger and something else.
 Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
                    const std::string& step, const std::vector<std::filesystem::path>& controls,
                    Ledgers ledgers);

@@ -59,6 +59,11 @@ std::string note_of(const Comparison& found, const DiffPolicy& policy) {
   return policy.tells(trace::Section::kNumerics) ? note_of_numerics(found.diff) : "";
 }
 
+int exit_code_of(const Comparison& found, const DiffPolicy& policy) {
+  if (policy.differs(found.diff)) return kDiffers;
+  return found.has_torn_ledger ? kTrouble : kGood;
+}
+
 int diff_files(const Options& options, const DiffPolicy& policy) {
   const Comparison found =
       compare(options.a, options.b, options.step,
@@ -74,7 +79,7 @@ int diff_files(const Options& options, const DiffPolicy& policy) {
                   (note.empty() ? "" : "\n" + note),
               options.no_pager ? Paging::kNever : Paging::kOnTerminal);
   }
-  return policy.differs(found.diff) ? kDiffers : kGood;
+  return exit_code_of(found, policy);
 }
 
 /// The traces of two folders, one after the other.
@@ -86,7 +91,7 @@ class FolderDiff {
   int run() {
     const FolderPairs pairs = pair_folders(options_.a, options_.b);
     const int exit_code =
-        pairs.visit([this](const std::string& name) { return compare_named(name); });
+        pairs.visit([this](const NamePair& names) { return compare_named(names); });
     if (options_.json) {
       put(json_text({{"version", kJsonVersion},
                      {"a", options_.a},
@@ -104,22 +109,22 @@ class FolderDiff {
   }
 
  private:
-  int compare_named(const std::string& name) {
-    const Comparison found =
-        compare(std::filesystem::path(options_.a) / name, std::filesystem::path(options_.b) / name,
-                options_.step, files_named(name, options_.controls), ledgers_of(policy_));
+  int compare_named(const NamePair& names) {
+    const Comparison found = compare(std::filesystem::path(options_.a) / names.a,
+                                     std::filesystem::path(options_.b) / names.b, options_.step,
+                                     files_named(names.a, options_.controls), ledgers_of(policy_));
     if (options_.json) {
-      Json json = {{"name", name}};
+      Json json = {{"name", names.a}, {"name_in_b", names.b}};
       json.update(diff_json(found.diff, found.a, found.b, policy_));
       traces_.push_back(std::move(json));
     } else {
       const std::string text =
           diff_text(found.diff, found.a, found.b, policy_, detail_of(options_));
-      text_ += fmt::format("{}: {}\n{}{}", toned(Tone::kHeading, shown(name)),
+      text_ += fmt::format("{}: {}\n{}{}", toned(Tone::kHeading, shown(names.words())),
                            verdict_of(found, policy_), text, text.empty() ? "" : "\n");
       if (note_.empty()) note_ = note_of(found, policy_);
     }
-    return policy_.differs(found.diff) ? kDiffers : kGood;
+    return exit_code_of(found, policy_);
   }
 
   const Options& options_;

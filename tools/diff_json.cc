@@ -121,7 +121,9 @@ Json diff_json(const trace::Diff& diff, const trace::Trace& a, const trace::Trac
     }
     steps.push_back({{"name", step.name},
                      {"findings", findings_json(step.findings, policy)},
-                     {"recordings", recordings}});
+                     {"recordings", recordings},
+                     {"calls_only_in_a", step.calls_only_in_a},
+                     {"calls_only_in_b", step.calls_only_in_b}});
     if (!policy.tells(Section::kTime)) continue;
     if (step.op_times) steps.back()["op_times"] = op_times_json(*step.op_times);
     if (!step.op_times_only_in.empty()) {

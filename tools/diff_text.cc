@@ -236,6 +236,8 @@ class DiffText {
         fmt::format("{}step {}\n", text_.empty() ? "" : "\n", toned(Tone::kHeading, shown(x.name)));
     const std::size_t before = text_.size();
     for (const Section section : trace::sections()) put_section(step.findings, section, "  ");
+    put_lonely_calls(step.calls_only_in_a, "first");
+    put_lonely_calls(step.calls_only_in_b, "second");
     const bool has_variants = std::ranges::any_of(step.recordings, [&](const auto& recording) {
       return !recording.is_beside && policy_.has_told(recording);
     });
@@ -245,6 +247,17 @@ class DiffText {
                     has_variants);
     }
     if (text_.size() != before) text_.insert(before, head);
+  }
+
+  void put_lonely_calls(const std::vector<std::uint64_t>& calls, std::string_view run) {
+    if (calls.empty() || !policy_.tells(Section::kStructure)) return;
+    const std::size_t shown_ones =
+        detail_ == Detail::kAll ? calls.size() : std::min(kMost, calls.size());
+    const auto end = calls.begin() + static_cast<std::ptrdiff_t>(shown_ones);
+    text_ += fmt::format("  recorded by the {} run alone, and not compared: call {}", run,
+                         fmt::join(calls.begin(), end, ", "));
+    if (shown_ones < calls.size()) text_ += fmt::format(" and {} more", calls.size() - shown_ones);
+    text_ += "\n";
   }
 
   /// A warm-up mostly differs in what the variants differ in, and is told in one line beside them.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "steptape/error.h"
@@ -21,13 +20,32 @@ std::set<std::string> traces_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// "3" of run.rank3.tape; empty where a name tells none.
+std::string rank_of(const std::string& name) {
+  constexpr std::string_view kRank = ".rank";
+  const std::string stem = std::filesystem::path(name).stem().string();
+  const std::size_t at = stem.rfind(kRank);
+  if (at == std::string::npos) return {};
+  const std::string rank = stem.substr(at + kRank.size());
+  return rank.find_first_not_of("0123456789") == std::string::npos ? rank : "";
+}
+
+/// The one of `names` that is of this rank, or null.
+const std::string* find_rank(const std::set<std::string>& names, const std::string& rank) {
+  const auto has_rank = [&rank](const std::string& name) { return rank_of(name) == rank; };
+  if (rank.empty() || std::ranges::count_if(names, has_rank) != 1) return nullptr;
+  return &*std::ranges::find_if(names, has_rank);
+}
+
 }  // namespace
 
-int FolderPairs::visit(const std::function<int(const std::string& name)>& visit) const {
+std::string NamePair::words() const { return a == b ? a : fmt::format("{} → {}", a, b); }
+
+int FolderPairs::visit(const std::function<int(const NamePair& names)>& visit) const {
   int worst = kGood;
-  for (const std::string& name : both) {
+  for (const NamePair& names : both) {
     try {
-      worst = std::max(worst, visit(name));
+      worst = std::max(worst, visit(names));
     } catch (const Error& error) {
       complain(error);
       worst = kTrouble;
@@ -37,16 +55,31 @@ int FolderPairs::visit(const std::function<int(const std::string& name)>& visit)
 }
 
 FolderPairs pair_folders(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const std::set<std::string> names_a = traces_in(a);
-  const std::set<std::string> names_b = traces_in(b);
+  std::set<std::string> left_a = traces_in(a);
+  std::set<std::string> left_b = traces_in(b);
   FolderPairs pairs;
-  std::ranges::set_intersection(names_a, names_b, std::back_inserter(pairs.both));
-  std::ranges::set_difference(names_a, names_b, std::back_inserter(pairs.only_in_a));
-  std::ranges::set_difference(names_b, names_a, std::back_inserter(pairs.only_in_b));
+  const auto pair = [&](const NamePair& names) {
+    pairs.both.push_back(names);
+    left_a.erase(names.a);
+    left_b.erase(names.b);
+  };
+  for (const std::string& name : std::set(left_a)) {
+    if (left_b.contains(name)) pair({name, name});
+  }
+  for (const std::string& name : std::set(left_a)) {
+    const std::string rank = rank_of(name);
+    const std::string* other = find_rank(left_b, rank);
+    if (other != nullptr && find_rank(left_a, rank) != nullptr) pair({name, *other});
+  }
   if (pairs.both.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("no trace, *.tape, is in both {} and {}", a.string(), b.string()));
+                fmt::format("no traces, *.tape, of {} and {} have one name or one rank, "
+                            "run.rank3.tape",
+                            a.string(), b.string()));
   }
+  std::ranges::sort(pairs.both, {}, &NamePair::a);
+  pairs.only_in_a.assign(left_a.begin(), left_a.end());
+  pairs.only_in_b.assign(left_b.begin(), left_b.end());
   return pairs;
 }
 
@@ -67,8 +100,9 @@ std::vector<std::filesystem::path> files_named(const std::string& name,
                                                const std::vector<std::string>& folders) {
   std::vector<std::filesystem::path> paths;
   for (const std::string& folder : folders) {
-    const std::filesystem::path path = std::filesystem::path(folder) / name;
-    if (std::filesystem::exists(path)) paths.push_back(path);
+    const std::set<std::string> names = traces_in(folder);
+    const std::string* other = names.contains(name) ? &name : find_rank(names, rank_of(name));
+    if (other != nullptr) paths.push_back(std::filesystem::path(folder) / *other);
   }
   return paths;
 }

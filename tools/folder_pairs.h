@@ -7,26 +7,34 @@
 
 namespace steptape::tools {
 
-/// The traces, *.tape, of two folders by name, each list in order: one a rank where each rank of a
-/// run leaves its own.
+/// The names of two traces, one of each folder.
+struct NamePair {
+  std::string a, b;
+
+  /// "run.rank3.tape"; "monday.rank3.tape → tuesday.rank3.tape"
+  std::string words() const;
+};
+
+/// The traces, *.tape, of two folders, each list in order. Those of one name are a pair; of the
+/// others, those of one rank, run.rank3.tape, where each folder has one of it.
 struct FolderPairs {
-  std::vector<std::string> both;
+  std::vector<NamePair> both;
   std::vector<std::string> only_in_a, only_in_b;
 
-  /// The worst exit code that `visit` gives for the names of `both`. An Error that it throws goes
-  /// to the standard error and is trouble, and the others are still visited.
-  int visit(const std::function<int(const std::string& name)>& visit) const;
+  /// The worst exit code that `visit` gives for `both`. An Error that it throws goes to the
+  /// standard error and is trouble, and the others are still visited.
+  int visit(const std::function<int(const NamePair& names)>& visit) const;
 };
 
 /// Throws std::filesystem::filesystem_error for a folder that cannot be read, and Error
-/// (invalid_argument) where no trace is in both.
+/// (invalid_argument) where there is no pair.
 FolderPairs pair_folders(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Whether all are folders; none may be. Throws Error (invalid_argument) where some are.
 bool are_folders(const std::string& a, const std::string& b,
                  const std::vector<std::string>& controls);
 
-/// The files of this name in those of the folders that have one.
+/// The partners of the trace of this name in those of the folders that have one.
 std::vector<std::filesystem::path> files_named(const std::string& name,
                                                const std::vector<std::string>& folders);
 

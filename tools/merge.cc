@@ -51,11 +51,10 @@ void require_free(const Options& options) {
               fmt::format("{} exists; --force replaces it", options.out));
 }
 
+/// Recordings that plans are made from, unlike warm-ups and calls that were recorded besides.
 std::size_t variants_of(const trace::Step& step) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(step.recordings, [](const trace::Recording& recording) {
-        return recording.standing != trace::Standing::kWarmUp;
-      }));
+      std::ranges::count(step.recordings, trace::Standing::kTrusted, &trace::Recording::standing));
 }
 
 /// What whoever goes on with the result should know.

@@ -142,9 +142,13 @@ RecordingDiff diff_recordings(const RecordingPair& pair, const Recording& a, con
 }
 
 void tell_lonely(Findings& findings, const Step& step, const std::vector<bool>& is_paired,
-                 bool is_of_a) {
+                 bool is_of_a, std::vector<std::uint64_t>& calls) {
   for (std::size_t i = 0; i < step.recordings.size(); ++i) {
     if (is_paired[i]) continue;
+    if (is_besides(step.recordings[i])) {
+      calls.push_back(step.recordings[i].call);
+      continue;
+    }
     Finding finding{fmt::format("recording {}", i), "absent", "absent"};
     (is_of_a ? finding.expected : finding.found) = name_of(step.recordings[i].standing);
     findings.of(Section::kStructure).push_back(std::move(finding));
@@ -166,7 +170,7 @@ void mark_noise(NumericDifferences& found, const Step& a, std::size_t position,
 }
 
 StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> controls) {
-  StepDiff out{a.name, {}, {}, op_time_differences(a, b), {}};
+  StepDiff out{a.name, {}, {}, op_time_differences(a, b), {}, {}, {}};
   if (!out.op_times && (has_op_times(a) || has_op_times(b))) {
     out.op_times_only_in = has_op_times(a) ? "a" : "b";
   }
@@ -187,8 +191,8 @@ StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> control
   };
   const bool has_variant = !std::ranges::all_of(out.recordings, is_warm_up);
   for (RecordingDiff& diff : out.recordings) diff.is_beside = has_variant && is_warm_up(diff);
-  tell_lonely(out.findings, a, has_a, true);
-  tell_lonely(out.findings, b, has_b, false);
+  tell_lonely(out.findings, a, has_a, true, out.calls_only_in_a);
+  tell_lonely(out.findings, b, has_b, false, out.calls_only_in_b);
   return out;
 }
 
@@ -196,7 +200,14 @@ StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> control
 
 std::span<const Section> sections() noexcept { return kAll; }
 std::string_view name_of(Section section) noexcept { return find_name(kNames, section); }
-Section section_of(std::string_view name) { return find_value(kNames, "section", name); }
+Section section_of(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name, &Named<Section>::name);
+  if (found != kNames.end()) return found->value;
+  std::string names;
+  for (const auto& row : kNames) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("no section is called `{}`: there are {}", name, names));
+}
 
 std::size_t RecordingDiff::count(Section section) const noexcept {
   if (section == Section::kNumerics) return numerics.count();

@@ -75,6 +75,8 @@ struct StepDiff {
   std::vector<RecordingDiff> recordings;
   std::optional<OpTimeDifferences> op_times;  ///< where both say how long ops took
   std::string_view op_times_only_in;          ///< "a" or "b" where one alone does
+  /// Calls that one run alone recorded besides: they are not compared, and no difference.
+  std::vector<std::uint64_t> calls_only_in_a, calls_only_in_b;
 };
 
 /// How two traces differ. It holds no reference to them; ops and recordings stand as positions.

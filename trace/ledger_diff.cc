@@ -45,7 +45,7 @@ std::uint64_t digest_of(const LedgerLine& line, CallPart part) {
 }
 
 CallDifference compare(const LedgerLine& a, const LedgerLine& b) {
-  CallDifference out{a.call, {}};
+  CallDifference out{.call = a.call};
   for (const CallPart part : kAllParts) {
     const std::uint64_t x = digest_of(a, part);
     const std::uint64_t y = digest_of(b, part);
@@ -105,6 +105,7 @@ bool is_noise(const CallDifference& found, const LedgerLine& line,
 const LedgerLine* compare_calls(const Calls& a, const Calls& b, const std::vector<Calls>& controls,
                                 StepLedgerDiff& out) {
   const LedgerLine* first = nullptr;
+  std::uint64_t last_equal = 0;
   auto other = b.begin();
   for (const LedgerLine* line : a) {
     while (other != b.end() && (*other)->call < line->call) ++other;
@@ -115,7 +116,11 @@ const LedgerLine* compare_calls(const Calls& a, const Calls& b, const std::vecto
       return std::ranges::find(found.parts, standing) != found.parts.end();
     };
     if (!has(PartStanding::kDiffers)) {
-      out.without_digests += has(PartStanding::kEqual) ? 0 : 1;
+      if (has(PartStanding::kEqual)) {
+        last_equal = line->call;
+      } else {
+        ++out.without_digests;
+      }
       continue;
     }
     ++out.differing;
@@ -126,6 +131,7 @@ const LedgerLine* compare_calls(const Calls& a, const Calls& b, const std::vecto
     if (first != nullptr) continue;
     first = line;
     out.first = found;
+    out.first->is_entry_equal = last_equal != 0 && last_equal + 1 == line->call;
   }
   out.only_in_a = a.size() - out.compared;
   out.only_in_b = b.size() - out.compared;
@@ -157,7 +163,7 @@ std::string CallDifference::words_of(PartStanding standing) const {
 std::string_view CallDifference::origin() const noexcept {
   switch (of(CallPart::kInputs)) {
     case PartStanding::kEqual:
-      return "it begins in this call";
+      return is_entry_equal ? "it begins in this call" : "it begins in this call or before it";
     case PartStanding::kDiffers:
       return "it came with the inputs";
     case PartStanding::kNotTaken:
@@ -222,6 +228,9 @@ LedgerDiff diff(const Ledger& a, const Ledger& b, std::string_view step,
     if (line == nullptr || (first != nullptr && first < line)) continue;
     first = line;
     out.first = out.steps.size() - 1;
+  }
+  for (std::size_t i = 0; i < out.steps.size(); ++i) {
+    if (i != out.first && out.steps[i].first) out.steps[i].first->is_entry_equal = false;
   }
   return out;
 }

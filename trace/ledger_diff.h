@@ -27,12 +27,16 @@ std::string_view name_of(PartStanding standing) noexcept;
 struct CallDifference {
   std::uint64_t call = 0;
   std::array<PartStanding, kCallParts> parts{};
+  /// Whether the ledgers show that the runs had not parted before: both have the step's call before
+  /// it, which left the same, and no call of another step differs that ended earlier in `a`.
+  bool is_entry_equal = false;
 
   PartStanding of(CallPart part) const { return parts[static_cast<std::size_t>(part)]; }
   /// "results, parameters"
   std::string words_of(PartStanding standing) const;
-  /// Where the difference comes from: "it begins in this call", as inputs are equal; "it came with
-  /// the inputs"; "inputs were not compared".
+  /// Where the difference comes from: "it begins in this call", as inputs are equal; "it begins in
+  /// this call or before it", where nobody knows in which state that began; "it came with the
+  /// inputs"; "inputs were not compared".
   std::string_view origin() const noexcept;
 };
 

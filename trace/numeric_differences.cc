@@ -168,10 +168,22 @@ class Comparison {
     }
     const Reading* reading_x = a_.provenance.reading(x, input.argument, input.item);
     const Reading* reading_y = b_.provenance.reading(y, input.argument, input.item);
-    if (reading_x == nullptr && reading_y == nullptr) return;
     input.kind = InputKind::kTensor;
+    if (reading_x == nullptr && reading_y == nullptr) return meet(compare_geometry(p, q), input);
     if (reading_x == nullptr || reading_y == nullptr) return meet(Equality::kDiffers, input);
     meet(compare_tensors(*reading_x, *reading_y, input), input);
+  }
+
+  /// Of tensors at whose bits neither op looks: what both leave follows from dtype and sizes.
+  Equality compare_geometry(const Value& p, const Value& q) const {
+    const auto tensor_of = [](const Side& side, const Value& value) {
+      const auto* ref = std::get_if<TensorRef>(&value.data);
+      return ref == nullptr || ref->id == kNoTensor ? nullptr : &side.recording.tensors[ref->id];
+    };
+    const Tensor* x = tensor_of(a_, p);
+    const Tensor* y = tensor_of(b_, q);
+    if (x == nullptr || y == nullptr) return equality_of(x == y);
+    return equality_of(x->dtype == y->dtype && x->sizes == y->sizes);
   }
 
   Equality compare_tensors(const Reading& x, const Reading& y, NumericInput& input) const {
@@ -201,7 +213,13 @@ class Comparison {
       input.a = sources_x[i];
       input.b = sources_y[i];
     }
-    if (sources_x.size() == sources_y.size() || worst == Equality::kDiffers) return worst;
+    if (worst == Equality::kDiffers) return worst;
+    if (x.has_more_sources || y.has_more_sources) {
+      input.a = sources_x.back();
+      input.b = sources_y.back();
+      return Equality::kUnknown;
+    }
+    if (sources_x.size() == sources_y.size()) return worst;
     if (!sources_x.empty()) input.a = sources_x.back();
     if (!sources_y.empty()) input.b = sources_y.back();
     return Equality::kDiffers;

@@ -33,11 +33,12 @@ class WrittenBytes {
     for (auto part = first; part != last; ++part) part->also = source;
   }
 
+  /// Until `visit` gives false.
   template <typename Visit>
   void for_each_source(std::uint64_t begin, std::uint64_t end, Visit&& visit) const {
     for (auto part = find(begin); part != parts_.end(); ++part) {
-      visit(part->source);
-      if (part->also.op != kNone) visit(part->also);
+      if (!visit(part->source)) return;
+      if (part->also.op != kNone && !visit(part->also)) return;
       if (part->end >= end) return;
     }
   }
@@ -67,6 +68,9 @@ class WrittenBytes {
 
   Parts parts_;  ///< by place, without gaps
 };
+
+/// So many sources of a reading are kept in any case.
+constexpr std::size_t kFew = 8;
 
 /// What of its arguments an operator looks at and writes.
 struct OperatorUse {
@@ -165,9 +169,13 @@ class ProvenanceMaker {
     if (begin != end) {
       bytes_[tensor.buffer].for_each_source(begin, end, [&](Source source) {
         is_as_left = is_as_left && (source.op == kNone || source.op <= left_[id].op);
-        if (out_.sources_.size() > reading.first_source && out_.sources_.back() == source) return;
-        out_.sources_.push_back(source);
+        const std::size_t kept = out_.sources_.size() - reading.first_source;
+        if (kept > 0 && out_.sources_.back() == source) return true;
+        reading.has_more_sources = kept >= kFew && out_.sources_.size() >= Provenance::kMany;
+        if (!reading.has_more_sources) out_.sources_.push_back(source);
+        return !reading.has_more_sources;
       });
+      is_as_left = is_as_left && !reading.has_more_sources;
     }
     if (is_as_left) reading.left = left_[id];
     reading.sources = static_cast<std::uint32_t>(out_.sources_.size()) - reading.first_source;

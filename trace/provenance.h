@@ -27,6 +27,7 @@ struct Reading {
   /// where there is none.
   Source left;
   std::uint32_t first_source = 0, sources = 0;  ///< in Provenance
+  bool has_more_sources = false;                ///< than are kept
 };
 
 /// What happened last to the generator that an op draws from.
@@ -41,6 +42,10 @@ struct Draw {
 /// between them. Memory that an op made and nobody wrote has that op as its source.
 class Provenance {
  public:
+  /// Each write of some bytes of a buffer may add a source to all that read the whole of it: what
+  /// is kept must not grow with their product.
+  static constexpr std::size_t kMany = std::size_t{1} << 22U;
+
   /// `recording` must be valid and outlive it.
   explicit Provenance(const Recording& recording);
 
@@ -50,7 +55,8 @@ class Provenance {
   /// The reading of one argument or item, or null.
   const Reading* reading(Index op, Index argument, Index item) const;
   /// The sources of all bytes between the first and the last of the tensor, in their order; two
-  /// neighbours are never equal. Empty for a tensor without elements.
+  /// neighbours are never equal. Empty for a tensor without elements. Of a recording in which more
+  /// than Provenance::kMany would be kept, only the first few of each later reading.
   std::span<const Source> sources(const Reading& reading) const;
   /// Null for an op that draws nothing.
   const Draw* draw(Index op) const;

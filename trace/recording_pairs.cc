@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "trace/entry.h"
 #include "trace/named.h"
@@ -45,25 +46,63 @@ bool fits(PairedBy by, const Recording& a, const Recording& b) {
   return false;
 }
 
+/// Recordings that found a partner, and those that did not.
+class Pairing {
+ public:
+  Pairing(const Step& a, const Step& b)
+      : a_(a.recordings), b_(b.recordings), has_a_(a_.size(), false), has_b_(b_.size(), false) {}
+
+  template <typename Fits>
+  void pair(PairedBy by, Fits&& fits) {
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      for (std::size_t j = 0; j < b_.size() && !has_a_[i]; ++j) {
+        if (has_b_[j] || !fits(a_[i], b_[j])) continue;
+        has_a_[i] = has_b_[j] = true;
+        pairs_.push_back({i, j, by});
+      }
+    }
+  }
+
+  bool has_variant() const {
+    return std::ranges::any_of(pairs_, [this](const RecordingPair& pair) {
+      return a_[pair.a].standing != Standing::kWarmUp;
+    });
+  }
+
+  std::vector<RecordingPair> take() {
+    std::ranges::sort(pairs_, {}, &RecordingPair::a);
+    return std::move(pairs_);
+  }
+
+ private:
+  const std::vector<Recording>& a_;
+  const std::vector<Recording>& b_;
+  std::vector<bool> has_a_, has_b_;
+  std::vector<RecordingPair> pairs_;
+};
+
 }  // namespace
+
+bool is_besides(const Recording& recording) {
+  return recording.standing == Standing::kProbe && recording.call != 0;
+}
 
 std::string_view name_of(PairedBy paired_by) noexcept { return find_name(kPairedBy, paired_by); }
 
 std::vector<RecordingPair> pair_recordings(const Step& a, const Step& b) {
-  std::vector<RecordingPair> pairs;
-  std::vector<bool> has_a(a.recordings.size(), false);
-  std::vector<bool> has_b(b.recordings.size(), false);
-  for (const auto& [by, name] : kPairedBy) {
-    for (std::size_t i = 0; i < has_a.size(); ++i) {
-      for (std::size_t j = 0; j < has_b.size() && !has_a[i]; ++j) {
-        if (has_b[j] || !fits(by, a.recordings[i], b.recordings[j])) continue;
-        has_a[i] = has_b[j] = true;
-        pairs.push_back({i, j, by});
-      }
-    }
+  Pairing pairing(a, b);
+  for (const auto& row : kPairedBy) {
+    pairing.pair(row.value, [&row](const Recording& x, const Recording& y) {
+      const bool is_by_call = row.value == PairedBy::kCall;
+      return fits(row.value, x, y) && (is_by_call || (!is_besides(x) && !is_besides(y)));
+    });
   }
-  std::ranges::sort(pairs, {}, &RecordingPair::a);
-  return pairs;
+  if (pairing.has_variant()) return pairing.take();
+  for (const auto& row : kPairedBy) {
+    pairing.pair(row.value,
+                 [&row](const Recording& x, const Recording& y) { return fits(row.value, x, y); });
+  }
+  return pairing.take();
 }
 
 }  // namespace steptape::trace

@@ -25,8 +25,13 @@ struct RecordingPair {
   friend bool operator==(const RecordingPair&, const RecordingPair&) = default;
 };
 
+/// Whether the recording is of a call that was recorded besides those that plans are made from: it
+/// stands for this call alone, with its numbers.
+bool is_besides(const Recording& recording);
+
 /// Those of one call first, whatever they are; then warm-ups with warm-ups and variants with
-/// variants. By `a`; what has no partner is in no pair.
+/// variants. Calls that were recorded besides are paired by call alone, unless nothing but warm-ups
+/// would be compared. By `a`; what has no partner is in no pair.
 std::vector<RecordingPair> pair_recordings(const Step& a, const Step& b);
 
 }  // namespace steptape::trace

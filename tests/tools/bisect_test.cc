@@ -122,6 +122,8 @@ TEST_F(BisectTest, TwoLedgersAloneTellTheCall) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, StartsWith("differ: train: call 7: results, parameters\n"));
   EXPECT_THAT(outcome.out, HasSubstr("  no call up to it was recorded in both\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("  steptape diff " + path_.string() + " " + other_.string() +
+                                     " --step train --fail-on numerics\n"));
 }
 
 TEST_F(BisectTest, WithNothingToGoByIsTrouble) {

@@ -92,9 +92,9 @@ TEST_F(DiffNumericsTest, WithoutDigestsAWordIsSaid) {
 
 TEST_F(DiffNumericsTest, RecordingsThatWereNotComparedAreCounted) {
   write(path_, {{3}, {4}});
-  write(other_, {{3}, {5}});
-  EXPECT_THAT(diff().out, HasSubstr("results of ops were compared in 1 of 2 recordings: they are "
-                                    "calls 4 and 5; "));
+  write(other_, {{3}, {4, {}, /*has_digests=*/false}});
+  EXPECT_THAT(diff().out, HasSubstr("results of ops were compared in 1 of 2 recordings: the second "
+                                    "has no digests of its ops; "));
 }
 
 TEST_F(DiffNumericsTest, WhatAControlShowsTooIsNoise) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -132,6 +133,23 @@ TEST_F(DiffTest, OnlyWhatFailsMakesTracesDiffer) {
   EXPECT_EQ(diff({"--fail-on", "optimizer"}).exit_code, 1);
 }
 
+TEST_F(DiffTest, CallsThatOneRunAloneRecordedAreNoDifference) {
+  trace::Trace trace = test::train_trace();
+  trace::Recording probe = trace.steps[0].recordings[0];
+  probe.standing = trace::Standing::kProbe;
+  for (probe.call = 20; probe.call < 30; ++probe.call) trace.steps[0].recordings.push_back(probe);
+  write_other(trace);
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("  recorded by the second run alone, and not compared: call "
+                                     "20, 21, 22, 23, 24, 25, 26, 27 and 2 more\n"));
+  EXPECT_THAT(steptape({"diff", other_, path_, "--all"}).out,
+              HasSubstr("  recorded by the first run alone, and not compared: call 20, "));
+  const auto json = nlohmann::json::parse(diff({"--json"}).out);
+  EXPECT_EQ(json["steps"][0]["calls_only_in_b"].size(), 10u);
+  EXPECT_EQ(json["counts"]["structure"], 0);
+}
+
 TEST_F(DiffTest, LinesOfTheProgramAreToldAndDoNotFail) {
   trace::Trace trace = test::train_trace();
   trace.steps[0].place = "train.cc:42";
@@ -146,7 +164,8 @@ TEST_F(DiffTest, LinesOfTheProgramAreToldAndDoNotFail) {
 TEST_F(DiffTest, AnUnknownSectionIsTrouble) {
   const Outcome outcome = diff({"--ignore", "weather"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("no section is called `weather`"));
+  EXPECT_THAT(outcome.err, HasSubstr("no section is called `weather`: there are environment, "));
+  EXPECT_THAT(outcome.err, HasSubstr(", memory, place, time\n"));
 }
 
 TEST_F(DiffTest, AStepThatNobodyHasIsTrouble) {
@@ -305,6 +324,26 @@ TEST_F(DiffLedgersTest, ADamagedLedgerIsTrouble) {
   EXPECT_EQ(diff({"--ignore", "ledger,time"}).exit_code, 0);
 }
 
+TEST_F(DiffLedgersTest, ALedgerWithATornTailIsNotToldToBeEqual) {
+  std::ofstream(storage::ledger_beside(other_), std::ios::app) << "torn";
+  EXPECT_EQ(diff().exit_code, 2);
+  EXPECT_THAT(diff().err, HasSubstr("the last 4 B were being written when the machine stopped"));
+  EXPECT_EQ(steptape({"bisect", path_, other_}).exit_code, 2);
+  EXPECT_EQ(diff({"--ignore", "ledger,time"}).exit_code, 0);
+  write_ledger(path_, "train", 7);
+  EXPECT_EQ(diff().exit_code, 1);
+  EXPECT_EQ(steptape({"bisect", path_, other_}).exit_code, 1);
+}
+
+TEST_F(DiffLedgersTest, ALedgerAndATraceAreTrouble) {
+  const std::filesystem::path ledger = storage::ledger_beside(path_);
+  const Outcome outcome = steptape({"diff", ledger, other_});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(ledger.string() + " is a ledger and " + other_.string() +
+                                     " is none: give two ledgers or two traces"));
+  EXPECT_THAT(steptape({"bisect", other_, ledger}).err, HasSubstr("is a ledger and "));
+}
+
 TEST_F(DiffLedgersTest, NamesInALedgerCannotMoveTheCursor) {
   write_ledger(path_, "\x1b[2J");
   write_ledger(other_, "\x1b[2J", 7, 150);
@@ -336,6 +375,32 @@ TEST_F(DiffFoldersTest, TracesOfOneNameAreCompared) {
   storage::write(changed(), b_ / "one.tape");
   EXPECT_THAT(diff().out, StartsWith("one.tape: differ: structure ("));
   EXPECT_EQ(diff().exit_code, 1);
+}
+
+TEST_F(DiffFoldersTest, TracesOfOneRankAreCompared) {
+  for (const char* rank : {"0", "1"}) {
+    storage::write(test::train_trace(), a_ / fmt::format("monday.rank{}.tape", rank));
+    storage::write(test::train_trace(), b_ / fmt::format("tuesday.rank{}.tape", rank));
+  }
+  storage::write(changed(), b_ / "tuesday.rank1.tape");
+  const Outcome outcome = diff();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("monday.rank0.tape → tuesday.rank0.tape: equal\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("monday.rank1.tape → tuesday.rank1.tape: differ: structure"));
+  const auto json = nlohmann::json::parse(diff({"--json"}).out);
+  EXPECT_EQ(json["traces"][1]["name"], "monday.rank1.tape");
+  EXPECT_EQ(json["traces"][1]["name_in_b"], "tuesday.rank1.tape");
+  storage::write(test::train_trace(), b_ / "again.rank1.tape");
+  EXPECT_THAT(diff().out, HasSubstr("monday.rank1.tape: differ: only in "));
+}
+
+TEST_F(DiffFoldersTest, OneNameGoesBeforeOneRank) {
+  storage::write(test::train_trace(), a_ / "one.rank0.tape");
+  storage::write(test::train_trace(), b_ / "one.rank0.tape");
+  storage::write(changed(), b_ / "two.rank0.tape");
+  const Outcome outcome = diff();
+  EXPECT_THAT(outcome.out, StartsWith("one.rank0.tape: equal\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("two.rank0.tape: differ: only in "));
 }
 
 TEST_F(DiffFoldersTest, ATraceWithoutPartnerDiffers) {

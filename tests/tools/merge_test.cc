@@ -21,6 +21,7 @@ class MergeToolTest : public ToolTest {
     trace::Trace trace;
     trace.environment = {{"threads", "2"}};
     trace.steps.push_back({"train", "", {test::make_up({.seed = 3, .batch = batch})}});
+    trace.steps[0].recordings[0].standing = trace::Standing::kTrusted;
     return trace;
   }
   std::string put(const std::string& name, const trace::Trace& trace) const {
@@ -55,6 +56,19 @@ TEST_F(MergeToolTest, RecordingsBecomeVariants) {
   ASSERT_EQ(all.steps[0].recordings.size(), 2u);
   EXPECT_EQ(all.steps[0].recordings[1], trace_of_batch(16).steps[0].recordings[0]);
   EXPECT_EQ(steptape({"check", out_}).exit_code, 0);
+}
+
+TEST_F(MergeToolTest, CallsThatWereRecordedBesidesAreNoVariants) {
+  trace::Trace trace = trace_of_batch(32);
+  auto& recordings = trace.steps[0].recordings;
+  for (std::uint64_t call = 1; call <= 9; ++call) {
+    recordings.push_back(recordings[0]);
+    recordings.back().standing = trace::Standing::kProbe;
+    recordings.back().call = call;
+  }
+  const Outcome outcome = merge({put("a.tape", trace), b_});
+  EXPECT_THAT(outcome.err, IsEmpty());
+  EXPECT_THAT(outcome.out, HasSubstr("\n  train: 2 variants; recordings: 10 of "));
 }
 
 TEST_F(MergeToolTest, JsonSaysWhereRecordingsComeFrom) {

@@ -87,6 +87,19 @@ TEST(LedgerDiffTest, TheFirstCallThatDiffersIsNamed) {
   EXPECT_EQ(first.origin(), "it begins in this call");
 }
 
+TEST(LedgerDiffTest, InWhichStateTheFirstCallBeganIsNotKnown) {
+  Ledger other = ledger(9);
+  other.lines[0].results += 7;
+  other.lines[1].results += 7;
+  EXPECT_EQ(diff(ledger(9), other).steps[0].first->origin(), "it begins in this call or before it");
+  Ledger resumed = ledger(9);
+  resumed.lines.erase(resumed.lines.begin(), resumed.lines.begin() + 1);
+  EXPECT_EQ(diff(resumed, other).steps[0].first->origin(), "it begins in this call or before it");
+  other = ledger(9);
+  other.lines[1].results += 7;
+  EXPECT_EQ(diff(ledger(9), other).steps[0].first->origin(), "it begins in this call");
+}
+
 TEST(LedgerDiffTest, WhatCameWithTheInputsIsTold) {
   Ledger other = ledger(9);
   other.lines[4].inputs += 7;
@@ -106,7 +119,10 @@ TEST(LedgerDiffTest, OfSeveralStepsTheCallThatCameFirstIsNamed) {
   Ledger b = a;
   b.lines[3].results += 7;  // eval, call 2
   b.lines[4].results += 7;  // train, call 3
-  EXPECT_EQ(diff(a, b).verdict(), "eval: call 2: results");
+  const LedgerDiff found = diff(a, b);
+  EXPECT_EQ(found.verdict(), "eval: call 2: results");
+  EXPECT_EQ(found.steps[0].first->origin(), "it begins in this call or before it");
+  EXPECT_EQ(found.steps[1].first->origin(), "it begins in this call");
   EXPECT_EQ(diff(a, b, "train").verdict(), "train: call 3: results");
 }
 

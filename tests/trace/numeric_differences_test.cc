@@ -256,6 +256,7 @@ class WrittenRuns : public testing::Test {
   operator o5 "aten::bernoulli_" "float" "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"
   operator o6 "aten::_local_scalar_dense" "" "aten::_local_scalar_dense(Tensor self) -> Scalar"
   operator o7 "aten::cat" "" "aten::cat(Tensor[] tensors) -> Tensor"
+  operator o8 "aten::zeros_like" "" "aten::zeros_like(Tensor self) -> Tensor"
   module m0 "model" "Net" training
   scope s0 "outer > train.py:41"
   buffer b0 16 bytes cpu parameter "w" address 0 digest @100
@@ -379,6 +380,31 @@ TEST_F(WrittenRuns, AGeneratorThatWasSetToAnotherStateDiffers) {
   EXPECT_THAT(words(drawing(1, 2) + set(1), drawing(3, 2) + set(2)),
               ElementsAre("receiver op 1 aten::bernoulli_.float: generator default differs: as it "
                           "entered or was set"));
+}
+
+TEST_F(WrittenRuns, WhatAnOpOverwritesIsAnInputByItsDtypeAndSizes) {
+  const std::string set = "  seek before op 0 \"default\" @1\n";
+  const auto run = [&](const std::string& drawn, int left) {
+    return "  op 0: " + drawn + " = aten::bernoulli_.float(" + drawn +
+           ", 0x1p-1, none)  forward digest @" + std::to_string(left) + "\n" + set;
+  };
+  EXPECT_THAT(words(run("t1", 1), run("t1", 2)),
+              ElementsAre("origin op 0 aten::bernoulli_.float: inputs are equal"));
+  EXPECT_THAT(words(run("t1", 1), run("t2", 2)),
+              ElementsAre("receiver op 0 aten::bernoulli_.float: self differs: float32 [4] → "
+                          "float32 [2]"));
+}
+
+TEST_F(WrittenRuns, AnOpThatTakesSizesAloneReceivesOthers) {
+  const auto run = [](const std::string& like, int left) {
+    return "  op 0: t4 = aten::zeros_like(" + like + ")  forward digest @" + std::to_string(left) +
+           "\n";
+  };
+  EXPECT_THAT(words(run("t1", 1), run("t1", 2)),
+              ElementsAre("origin op 0 aten::zeros_like: inputs are equal"));
+  EXPECT_THAT(words(run("t1", 1), run("t2", 2)),
+              ElementsAre("receiver op 0 aten::zeros_like: self differs: float32 [4] → float32 "
+                          "[2]"));
 }
 
 TEST_F(WrittenRuns, AnotherDrawBeforeItMovesAGenerator) {

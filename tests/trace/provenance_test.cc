@@ -77,6 +77,28 @@ class ProvenanceOfPartsTest : public testing::Test {
   TensorId all_ = kNoTensor;
 };
 
+TEST_F(ProvenanceOfPartsTest, WhatIsKeptDoesNotGrowWithWritesTimesReads) {
+  constexpr std::int64_t kElements = 3000;
+  recording_.buffers[0].bytes = kElements * 4;
+  recording_.tensors[all_].sizes = {kElements};
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    write(tensor(0, i, 1));
+    add(2, {all_}, tensor(1, 0, 4));
+  }
+  const Provenance provenance(recording_);
+  std::size_t kept = 0;
+  for (Index op = 0; op < recording_.ops.size(); ++op) {
+    for (const Reading& reading : provenance.readings(op)) kept += reading.sources;
+  }
+  EXPECT_LT(kept, Provenance::kMany + kElements * 10);
+  const Reading& first = provenance.readings(2)[0];
+  EXPECT_FALSE(first.has_more_sources);
+  EXPECT_EQ(first.sources, 2u);
+  const Reading& last = provenance.readings(2 * kElements)[0];
+  EXPECT_TRUE(last.has_more_sources);
+  EXPECT_EQ(last.sources, 8u);
+}
+
 TEST_F(ProvenanceOfPartsTest, AWriteHoldsForItsBytesAlone) {
   write(tensor(0, 1, 2));
   EXPECT_THAT(read(all_), ElementsAre(Source{0, 0}, Source{1, 1}, Source{0, 0}));

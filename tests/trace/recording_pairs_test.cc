@@ -38,5 +38,24 @@ TEST(RecordingPairsTest, CallsThatNobodyCountedAreNoCalls) {
               IsEmpty());
 }
 
+TEST(RecordingPairsTest, ACallThatWasRecordedBesidesIsComparedWithThatCallAlone) {
+  const Recording trusted = of_call(3, Standing::kTrusted);
+  const Step a = step({of_call(20, Standing::kProbe), of_call(40, Standing::kProbe), trusted});
+  const Step b = step({of_call(40, Standing::kProbe), of_call(50, Standing::kProbe),
+                       of_call(2, Standing::kTrusted)});
+  EXPECT_THAT(pair_recordings(a, b), ElementsAre(RecordingPair{1, 0, PairedBy::kCall},
+                                                 RecordingPair{2, 2, PairedBy::kEntry}));
+  EXPECT_THAT(pair_recordings(a, step({of_call(2, Standing::kTrusted)})),
+              ElementsAre(RecordingPair{2, 0, PairedBy::kEntry}));
+}
+
+TEST(RecordingPairsTest, WhereNothingElseIsComparedCallsThatWereRecordedBesidesAre) {
+  const Recording warm_up = of_call(1, Standing::kWarmUp);
+  EXPECT_THAT(
+      pair_recordings(step({warm_up, of_call(20, Standing::kProbe)}),
+                      step({warm_up, of_call(50, Standing::kProbe)})),
+      ElementsAre(RecordingPair{0, 0, PairedBy::kCall}, RecordingPair{1, 1, PairedBy::kEntry}));
+}
+
 }  // namespace
 }  // namespace steptape::trace
