@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from command_line import TOOL, needs_tool
+from command_line import needs_tool, tool
 
 pytestmark = needs_tool
 
@@ -61,10 +61,7 @@ def folder(tmp_path_factory):
 
 
 def compared(folder, variant, *options, command="diff"):
-    done = subprocess.run([TOOL, command, "base.tape", f"{variant}.tape", *options], cwd=folder,
-                          capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    return done.stdout
+    return tool(command, "base.tape", f"{variant}.tape", *options, statuses=(0, 1), folder=folder).stdout
 
 
 def differs(folder, variant):

@@ -14,15 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import steptape
-from command_line import TOOL, needs_tool
+from command_line import needs_tool, tool
 
 pytestmark = needs_tool
-
-
-def tool(*arguments, status=0):
-    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    return done
 
 
 def record(path, step, arguments, **objects):

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import steptape
 import twins
+from classification import batch, learner
+from outcomes import codes_of
 
 
 def late(i):
@@ -63,13 +66,29 @@ def test_a_number_kept_from_a_recorded_step_is_a_plain_one_afterwards():
         return SimpleNamespace(step=step, batch=lambda i: (torch.full((2,), i + 0.5),), holds=lambda: [])
 
     step = twins.compare(make, 12)
-    assert "host_effect" in {r["code"] for r in step.stats["refusals"]}, step.explain()
+    assert "host_effect" in codes_of(step), step.explain()
     number = of_twins[1][1]
     assert type(number) is not float  # else this tests nothing
     seen = [number + 1, 1 - number, number * 2, 3 / number, number**2, -number, max(number, 1) + 0, number == 1.5,
              number < 3, bool(number), abs(number), int(number), str(number), number // 2]
     assert seen == [2.5, -0.5, 3.0, 3 / 1.5, 2.25, -1.5, 1.5, True, True, True, 1.5, 1, "1.5", 0.0]
     assert all(type(value) in (float, bool, int, str) for value in seen)
+
+
+def test_a_step_that_throws_leaves_plain_numbers_behind():
+    model, optimizer, learn = learner()
+    kept = {"rate": None, "rates": []}
+
+    def train(x, y):
+        kept["rate"] = optimizer.param_groups[0]["lr"] * 2
+        kept["rates"] = [kept["rate"]]
+        raise ZeroDivisionError
+    step = steptape.wrap(train)
+    for i in range(3):
+        with pytest.raises(ZeroDivisionError):
+            step(*batch(i))
+        assert [type(kept["rate"]), type(kept["rates"][0])] == [float, float]
+        assert type(optimizer.param_groups[0]["lr"]) is float
 
 
 def test_a_formula_may_not_be_longer_or_deeper_than_the_engine_holds():

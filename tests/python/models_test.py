@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
 
 import steptape
-from twins import compare
+from twins import Program, compare
 
 STEPS = 50
 REPLAYS = {"share": 0.9}
@@ -554,26 +554,11 @@ def gan():
     return GAN()
 
 
-class TwoSteps:
-    """The two halves of a GAN's step, each wrapped by itself; counts are of both."""
-
-    def __init__(self, training, options):
-        self.parts = [steptape.wrap(training.train_critic, name="critic", **options),
-                      steptape.wrap(training.train_generator, name="generator", **options)]
-
-    def __call__(self, real):
-        critic, generator = self.parts
-        return critic(real), generator()
-
-    @property
-    def stats(self):
-        both = [part.stats for part in self.parts]
-        total = {k: sum(s[k] for s in both)
-                 for k in ("steps", "recorded", "trials", "replayed", "eager", "audits")}
-        return total | {"refusals": [r for s in both for r in s["refusals"]]}
-
-    def explain(self):
-        return "\n".join(part.explain() for part in self.parts)
+def in_two_steps(training, options):
+    """The two halves of a GAN's step, each wrapped by itself."""
+    critic = steptape.wrap(training.train_critic, name="critic", **options)
+    generator = steptape.wrap(training.train_generator, name="generator", **options)
+    return Program(lambda real: (critic(real), generator()), critic, generator)
 
 
 class UNet(nn.Module):
@@ -660,7 +645,7 @@ ROWS = [
     (sac, REPLAYS),
     (vae, REPLAYS),
     (gan, REPLAYS),
-    (gan, REPLAYS | {"wrapper": TwoSteps}),
+    (gan, REPLAYS | {"wrapper": in_two_steps}),
     (diffusion_with_random_times_drawn_inside, REPLAYS),
     (graph_network, REPLAYS),
 ]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import steptape
+from outcomes import OUTCOMES, codes_of, free_calls
 
 SEED = 20261121
 
@@ -64,6 +65,21 @@ def first_difference(a, b, path=""):
     if a == b:
         return None
     return path if isinstance(a, (bytes, tuple)) else f"{path}: {a!r} against {b!r}"
+
+
+def kinds(value, seen=None):
+    """The types of nested values; a list, a dict or a tensor that was met before is given by its number."""
+    seen = {} if seen is None else seen
+    if isinstance(value, (list, dict, torch.Tensor)):
+        if id(value) in seen:
+            return "same as", seen[id(value)]
+        seen[id(value)] = len(seen)
+    name = type(value).__name__
+    if isinstance(value, dict):
+        return name, [(type(k).__name__, kinds(v, seen)) for k, v in value.items()]
+    if isinstance(value, (list, tuple)):
+        return name, [kinds(v, seen) for v in value]
+    return name
 
 
 class Randomness:
@@ -128,13 +144,12 @@ def compare(make, steps=50, *, share=None, codes=None, wrapper=None, **options):
         difference = first_difference(seen[0], seen[1]) or first_difference(*randomness_now, "random")
         assert difference is None, f"call {i}: {difference}\n{step.explain()}"
     stats = step.stats
-    outcomes = ("recorded", "trials", "replayed", "eager", "audits")
-    assert stats["steps"] == sum(stats[o] for o in outcomes), stats
+    assert stats["steps"] == sum(stats[o] for o in OUTCOMES), stats
     if codes is not None:
-        met = {r["code"] for r in stats["refusals"]}
+        met = codes_of(step)
         assert met & set(codes), f"refused for {met}, expected one of {codes}\n{step.explain()}"
     if share is not None:
-        free = stats["steps"] - stats["recorded"] - stats["trials"] - stats["audits"]
+        free = free_calls(stats)
         assert free > 0 and stats["replayed"] >= share * free, step.explain()
     return step
 
@@ -151,8 +166,7 @@ class Program:
     @property
     def stats(self):
         parts = [step.stats for step in self.steps]
-        counts = ("steps", "recorded", "trials", "replayed", "eager", "audits")
-        return {c: sum(p[c] for p in parts) for c in counts} | {
+        return {c: sum(p[c] for p in parts) for c in ("steps", *OUTCOMES)} | {
             "refusals": [r for p in parts for r in p["refusals"]],
             "variants": [v for p in parts for v in p["variants"]]}
 

@@ -1,0 +1,213 @@
+"""Arguments that vary: numbers, keywords, structures, views."""
+from collections import namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from loops import (
+    batch, is_refused, momentum, mse, net, program, replays, replays_or_says_why, training,
+    with_kinds,
+)
+
+
+def weighted(model, x, y, weight=1.0, *, flip=False, reduction="mean", mask=None):
+    out = model(-x if flip else x)
+    if mask is not None:
+        out = out * mask
+    return F.mse_loss(out, y, reduction=reduction) * weight
+
+
+def test_a_float_argument_is_followed():
+    step = replays(lambda: training(
+        net(), weighted, batch=lambda i: (*batch(i), 1 / (1 + i))))
+    assert len(step.stats["variants"]) == 1
+
+
+def test_a_float_argument_that_is_squared_on_its_way_gives_the_bits_of_eager():
+    def loss_of(model, x, y, weight):
+        return mse(model, x, y) * weight ** 2
+
+    replays_or_says_why(lambda: training(
+        net(), loss_of, batch=lambda i: (*batch(i), 1 / (1 + i))),
+        "scalar_varies", "too_many_variants", "unstable_op_stream")
+
+
+def test_a_float_argument_of_unusual_bits():
+    """0.0 and -0.0 are equal and have other bits; some are no numbers at all."""
+    weights = [1.5, 0.0, -0.0, 1e-42, -2.0, float("inf"), float("nan")]
+
+    def make():
+        model = net()
+
+        @torch.no_grad()
+        def forward(x, weight):
+            return model(x) * weight
+
+        return SimpleNamespace(step=forward, holds=lambda: [model], batch=lambda i: (
+            batch(i)[0], weights[i % 5 if i < 40 else i % 7]))
+
+    replays(make, 80, share=0.8)
+
+
+def test_an_int_argument_of_three_values():
+    def loss_of(model, x, y, k):
+        return mse(model, x[:, :6].roll(k, 0), y) * k
+
+    replays(lambda: training(net(), loss_of, batch=lambda i: (*batch(i), 1 + i % 3)), 90)
+
+
+def test_an_int_argument_that_decides_a_shape_in_every_call_anew():
+    def loss_of(model, x, y, k):
+        return mse(model, x[:k], y[:k])
+
+    is_refused(lambda: training(net(), loss_of, batch=lambda i: (
+        torch.randn(64, 6), torch.randn(64, 3), 1 + i)),
+        "too_many_variants", "unstable_op_stream", "scalar_varies", steps=60)
+
+
+def test_an_int_argument_that_counts_calls_and_decides_nothing():
+    def loss_of(model, x, y, count):
+        return mse(model, x, y)
+
+    replays_or_says_why(lambda: training(net(), loss_of, batch=lambda i: (*batch(i), i)),
+                        "too_many_variants", "scalar_varies")
+
+
+def test_numbers_that_are_equal_and_of_other_types_are_other_arguments():
+    def make():
+        model = net()
+
+        @torch.no_grad()
+        def forward(x, k):
+            return model(x) * k, torch.arange(3) * k
+
+        return SimpleNamespace(step=forward, holds=lambda: [model], batch=lambda i: (
+            batch(i)[0], (1, True, 1.0)[i % 3]))
+
+    replays(make, 80)
+
+
+@pytest.mark.parametrize("others", [
+    lambda i: dict(flip=i % 4 == 3),
+    lambda i: dict(reduction="sum" if i % 4 == 3 else "mean"),
+    lambda i: dict(mask=torch.rand(4, 3) if i % 4 == 3 else None),
+    lambda i: dict(weight=0.5) if i % 4 == 3 else {},
+], ids=["bool", "str", "tensor or None", "default"])
+def test_arguments_that_take_the_step_another_way_are_variants(others):
+    replays(lambda: training(net(), weighted, batch=lambda i: (batch(i), others(i))), 80)
+
+
+def test_keyword_arguments_in_any_order_are_one_variant():
+    def by_keyword(i):
+        x, y = batch(i)
+        return (), (dict(x=x, y=y, weight=0.5) if i % 2 else dict(weight=0.5, y=y, x=x))
+
+    def make():
+        model = net()
+        optimizer = momentum(model)
+
+        def step(x, y, weight):
+            optimizer.zero_grad()
+            loss = weighted(model, x, y, weight)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return program(with_kinds, step, batch=by_keyword, holds=[model, optimizer])
+
+    step = replays(make)
+    assert len(step.stats["variants"]) == 1
+
+
+def test_arguments_by_position_and_by_keyword():
+    def make():
+        model = net()
+        optimizer = momentum(model)
+
+        def step(x, y, weight=1.0):
+            optimizer.zero_grad()
+            loss = mse(model, x, y) * weight
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        def either(i):
+            x, y = batch(i)
+            return ((x, y, 0.5), {}) if i % 2 else ((x,), dict(y=y, weight=0.5))
+
+        return SimpleNamespace(step=step, batch=either, holds=lambda: [model, optimizer])
+
+    replays(make, 60)
+
+
+Example = namedtuple("Example", "x y")
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    y: torch.Tensor
+    weights: list
+
+
+STRUCTURES = {
+    "dict": (lambda x, y: {"x": x, "y": y}, lambda b: (b["x"], b["y"])),
+    "nested": (lambda x, y: [{"x": [x]}, (y, None)], lambda b: (b[0]["x"][0], b[1][0])),
+    "namedtuple": (Example, lambda b: (b.x, b.y)),
+    "dataclass": (lambda x, y: Batch(x, y, [1.0, 2]), lambda b: (b.x * b.weights[1], b.y)),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_arguments_may_be_structures(name):
+    pack, unpack = STRUCTURES[name]
+    replays(lambda: training(net(), lambda model, b: mse(model, *unpack(b)),
+                             batch=lambda i: (pack(*batch(i)),)))
+
+
+def test_an_argument_written_in_place():
+    def loss_of(model, x, y):
+        return mse(model, x.mul_(0.5), y)
+
+    replays_or_says_why(lambda: training(net(), loss_of), "untracked_write")
+
+
+def test_one_tensor_may_be_two_arguments():
+    """Two in most calls, one and the same in some."""
+    def loss_of(model, x, y):
+        return (model(x) + model(x + y)).square().mean()
+
+    def batch(i):
+        x, y = torch.randn(4, 6), torch.randn(4, 6)
+        return (x, x) if i % 5 == 4 else (x, y)
+
+    replays(lambda: training(net(), loss_of, batch=batch), 80)
+
+
+def test_an_argument_may_be_a_view_with_strides():
+    def strided(i):
+        x, y = torch.randn(6, 4), torch.randn(4, 3)
+        return (x.t(), y) if i % 5 else (x.t().contiguous(), y)
+
+    replays(lambda: training(net(), batch=strided), 80)
+
+
+def test_an_argument_that_requires_a_gradient_gets_one():
+    def make():
+        made = training(net())
+
+        def with_gradient(step):
+            def body(x, y):
+                x.requires_grad_()
+                loss = step(x, y)
+                return loss, x.grad
+
+            return body
+
+        return program(with_gradient, made.step, holds=made.holds())
+
+    replays_or_says_why(make, "untracked_write", "unconsumed_graph", "escaped_buffer",
+                        "rebound_tensor")

@@ -1,0 +1,111 @@
+"""Code beside torch's ops that computes for a step: a compiler's, NumPy's, Triton's."""
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from loops import batch, is_refused, momentum, mse, net, training
+from twins import compare
+
+
+def test_a_compiled_callee_is_refused_and_compiled_no_more_often_than_without():
+    """A recorder that its guards could see would cost a compilation in every phase of a step."""
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    def make():
+        made = training(net())
+        compiled, optimizer = torch.compile(made.model, backend=backend), made.optimizer
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.mse_loss(compiled(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        made.step = step
+        return made
+
+    def compilations():
+        found = len(graphs), dict(torch._dynamo.utils.counters["stats"])["unique_graphs"]
+        graphs.clear()
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        return found
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compare(make, 4, wrapper=lambda made, _: Eager(made.step))
+    without = compilations()
+    try:
+        is_refused(make, "unreplayable_op")
+    finally:
+        found = compilations()
+    assert without[0] > 0 and found == without
+
+
+class Eager:
+    """A step that nobody wrapped."""
+
+    def __init__(self, step):
+        self.step, self.calls = step, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return self.step(*args)
+
+    @property
+    def stats(self):
+        return dict(steps=self.calls, recorded=0, trials=0, replayed=0, eager=self.calls, audits=0)
+
+    def explain(self):
+        return "not wrapped"
+
+
+def test_an_array_read_in_the_step_is_refused():
+    """Its bytes are filled by NumPy, and no op tells that they are others now."""
+    def make():
+        model = net()
+        optimizer, noise = momentum(model), np.zeros((4, 6), np.float32)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = mse(model, x + torch.from_numpy(noise), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        def after(i):
+            noise[:] = np.random.randn(4, 6)
+
+        return SimpleNamespace(step=step, batch=batch, holds=lambda: [model, optimizer],
+                               after=after)
+
+    is_refused(make, "host_tensor_varies", "outside_tensor_varies", "unwritten_read",
+               "host_effect")
+
+
+def test_a_triton_kernel_is_refused(monkeypatch):
+    """Its launch is no op: it takes the memory of tensors. Here in Triton's interpreter, which needs no GPU."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    triton = pytest.importorskip("triton")
+    import triton.language as tl
+
+    @triton.jit
+    def double(source, target, n, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        tl.store(target + at, tl.load(source + at, mask=at < n) * 2, mask=at < n)
+
+    def step(x):
+        y = torch.zeros_like(x)
+        double[(1,)](x, y, x.numel(), block=16)
+        return y + 1
+
+    is_refused(lambda: SimpleNamespace(step=step, batch=lambda i: (torch.randn(5),), holds=lambda: []),
+               "written_outside")

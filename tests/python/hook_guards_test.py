@@ -1,0 +1,296 @@
+"""Guards of hooks: of modules, tensors and optimizers, and of all of them."""
+import contextlib
+import functools
+
+import pytest
+import torch
+import torch.nn as nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from guarded import check, classifier, named, set_cell
+
+
+def on_input(factor):
+    return lambda module, args: (args[0] * factor,)
+
+
+def on_input_kwargs(factor):
+    return lambda module, args, kwargs: ((args[0] * factor,), kwargs)
+
+
+def on_output(factor):
+    return lambda module, args, output: output * factor
+
+
+def on_output_kwargs(factor):
+    return lambda module, args, kwargs, output: output * factor
+
+
+def on_gradient(factor):
+    return lambda module, inputs, outputs: tuple(
+        None if g is None else g * factor for g in inputs)
+
+
+def on_output_gradient(factor):
+    return lambda module, outputs: (outputs[0] * factor,)
+
+
+MODULE_HOOKS = {  # name: (registers a hook on a module, makes a hook, the dictionary it lands in)
+    "forward_pre": (nn.Module.register_forward_pre_hook, on_input, "_forward_pre_hooks"),
+    "forward_pre_with_kwargs": (
+        functools.partial(nn.Module.register_forward_pre_hook, with_kwargs=True),
+        on_input_kwargs, "_forward_pre_hooks"),
+    "forward": (nn.Module.register_forward_hook, on_output, "_forward_hooks"),
+    "forward_with_kwargs": (
+        functools.partial(nn.Module.register_forward_hook, with_kwargs=True),
+        on_output_kwargs, "_forward_hooks"),
+    "forward_always_called": (
+        functools.partial(nn.Module.register_forward_hook, always_call=True),
+        on_output, "_forward_hooks"),
+    "full_backward": (nn.Module.register_full_backward_hook, on_gradient, "_backward_hooks"),
+    "full_backward_pre": (
+        nn.Module.register_full_backward_pre_hook, on_output_gradient, "_backward_pre_hooks"),
+}
+
+
+def hook_registered(kind, factor=0.5):
+    register, make, _ = MODULE_HOOKS[kind]
+
+    def edit(program):
+        program.handle = register(program.model.head, make(factor))
+    return edit
+
+
+@pytest.mark.parametrize("kind", MODULE_HOOKS)
+def test_a_module_hook_is_added(kind):
+    check(classifier, hook_registered(kind))
+
+
+@pytest.mark.parametrize("kind", MODULE_HOOKS)
+def test_a_module_hook_is_removed(kind):
+    check(functools.partial(classifier, prepare=hook_registered(kind)),
+          lambda p: p.handle.remove())
+
+
+@pytest.mark.parametrize("kind", MODULE_HOOKS)
+def test_a_module_hook_is_replaced_by_another(kind):
+    def replace(program):
+        program.handle.remove()
+        hook_registered(kind, 0.25)(program)
+
+    check(functools.partial(classifier, prepare=hook_registered(kind)), replace)
+
+
+@pytest.mark.parametrize("kind", MODULE_HOOKS)
+def test_a_module_hook_is_replaced_under_the_same_key(kind):
+    _, make, dictionary = MODULE_HOOKS[kind]
+
+    def replace(program):
+        getattr(program.model.head, dictionary)[program.handle.id] = make(0.25)
+
+    check(functools.partial(classifier, prepare=hook_registered(kind)), replace)
+
+
+def test_two_module_hooks_change_places():
+    def prepare(program):
+        program.model.head.register_forward_hook(lambda m, a, out: out * 0.5)
+        program.model.head.register_forward_hook(lambda m, a, out: out + 1)
+
+    def swap(program):
+        hooks = program.model.head._forward_hooks
+        hooks.move_to_end(next(iter(hooks)))
+
+    check(functools.partial(classifier, prepare=prepare), swap)
+
+
+def test_a_factor_in_the_cell_of_a_hook_changes():
+    def prepare(program):
+        program.hook = on_output(0.5)
+        program.model.head.register_forward_hook(program.hook)
+
+    check(functools.partial(classifier, prepare=prepare),
+          lambda p: set_cell(p.hook, "factor", 0.25))
+
+
+@named({
+    "state_dict": lambda m: m.register_state_dict_post_hook(lambda *a: None),
+    "state_dict_pre": lambda m: m.register_state_dict_pre_hook(lambda *a: None),
+    "load_state_dict_pre": lambda m: m.register_load_state_dict_pre_hook(lambda *a: None),
+    "load_state_dict_post": lambda m: m.register_load_state_dict_post_hook(lambda *a: None),
+})
+def test_a_hook_of_the_state_dictionary_changes_nothing(case):
+    check(classifier, lambda p: case(p.model.head), matters=False)
+
+
+@contextlib.contextmanager
+def registered(register, hook):
+    handle = register(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def on_norms(hook):
+    return lambda module, *args: hook(module, *args) if isinstance(module, nn.LayerNorm) else None
+
+
+ALL_MODULES = torch.nn.modules.module
+
+
+@named({
+    "forward_pre": (ALL_MODULES.register_module_forward_pre_hook, on_norms(on_input(0.5))),
+    "forward": (ALL_MODULES.register_module_forward_hook, on_norms(on_output(0.5))),
+    "forward_with_kwargs": (
+        functools.partial(ALL_MODULES.register_module_forward_hook, with_kwargs=True),
+        on_norms(on_output_kwargs(0.5))),
+    "forward_always_called": (
+        functools.partial(ALL_MODULES.register_module_forward_hook, always_call=True),
+        on_norms(on_output(0.5))),
+    "full_backward": (
+        ALL_MODULES.register_module_full_backward_hook, on_norms(on_gradient(0.5))),
+    "full_backward_pre": (
+        ALL_MODULES.register_module_full_backward_pre_hook, on_norms(on_output_gradient(0.5))),
+})
+@pytest.mark.filterwarnings("ignore:Full backward hook")
+def test_a_hook_of_all_modules_is_added(case):
+    # Registered anew around each call: whether a later handle of the same hook may replay is open.
+    check(classifier, around=lambda p: registered(*case), share=None)
+
+
+def test_a_hook_of_all_modules_is_replaced_by_another():
+    def halving(factor):
+        hook = on_norms(on_output(factor))
+        return lambda p: registered(ALL_MODULES.register_module_forward_hook, hook)
+
+    check(classifier, before=halving(0.5), around=halving(0.25), begins=False, share=None)
+
+
+def scaled(factor):
+    return lambda gradient: gradient * factor
+
+
+def scaled_in_place(factor):
+    def hook(parameter):
+        parameter.grad.mul_(factor)
+    return hook
+
+
+TENSOR_HOOKS = {
+    "gradient": (torch.Tensor.register_hook, scaled, "_backward_hooks"),
+    "accumulated": (
+        torch.Tensor.register_post_accumulate_grad_hook, scaled_in_place,
+        "_post_accumulate_grad_hooks"),
+}
+
+
+def tensor_hook_registered(kind, factor=0.5):
+    register, make, _ = TENSOR_HOOKS[kind]
+
+    def edit(program):
+        program.handle = register(program.model.head.weight, make(factor))
+    return edit
+
+
+@pytest.mark.parametrize("kind", TENSOR_HOOKS)
+def test_a_tensor_hook_is_added(kind):
+    check(classifier, tensor_hook_registered(kind))
+
+
+@pytest.mark.parametrize("kind", TENSOR_HOOKS)
+def test_a_tensor_hook_is_removed(kind):
+    check(functools.partial(classifier, prepare=tensor_hook_registered(kind)),
+          lambda p: p.handle.remove())
+
+
+@pytest.mark.parametrize("kind", TENSOR_HOOKS)
+def test_a_tensor_hook_is_replaced_by_another(kind):
+    def replace(program):
+        program.handle.remove()
+        tensor_hook_registered(kind, 0.25)(program)
+
+    check(functools.partial(classifier, prepare=tensor_hook_registered(kind)), replace)
+
+
+@pytest.mark.parametrize("kind", TENSOR_HOOKS)
+def test_a_tensor_hook_is_replaced_under_the_same_key(kind):
+    _, make, dictionary = TENSOR_HOOKS[kind]
+
+    def replace(program):
+        getattr(program.model.head.weight, dictionary)[program.handle.id] = make(0.25)
+
+    check(functools.partial(classifier, prepare=tensor_hook_registered(kind)), replace)
+
+
+def on_step_begin(factor):
+    def hook(optimizer, args, kwargs):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor)
+    return hook
+
+
+def on_step_end(factor):
+    def hook(optimizer, args, kwargs):
+        with torch.no_grad():
+            for parameter in optimizer.param_groups[0]["params"]:
+                parameter.mul_(factor)
+    return hook
+
+
+OPTIMIZER_HOOKS = {
+    "step_pre": (torch.optim.Optimizer.register_step_pre_hook, on_step_begin,
+                 "_optimizer_step_pre_hooks"),
+    "step_post": (torch.optim.Optimizer.register_step_post_hook, on_step_end,
+                  "_optimizer_step_post_hooks"),
+}
+
+
+def optimizer_hook_registered(kind, factor=0.5):
+    register, make, _ = OPTIMIZER_HOOKS[kind]
+
+    def edit(program):
+        program.handle = register(program.optimizer, make(factor))
+    return edit
+
+
+@pytest.mark.parametrize("kind", OPTIMIZER_HOOKS)
+def test_an_optimizer_hook_is_added(kind):
+    # A hook that writes parameters is no part of any optimizer: the new variant may be refused.
+    check(classifier, optimizer_hook_registered(kind), share=None)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZER_HOOKS)
+def test_an_optimizer_hook_is_removed(kind):
+    check(functools.partial(classifier, prepare=optimizer_hook_registered(kind)),
+          lambda p: p.handle.remove(), begins=False, share=None)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZER_HOOKS)
+def test_an_optimizer_hook_is_replaced_under_the_same_key(kind):
+    _, make, dictionary = OPTIMIZER_HOOKS[kind]
+
+    def replace(program):
+        getattr(program.optimizer, dictionary)[program.handle.id] = make(0.25)
+
+    check(functools.partial(classifier, prepare=optimizer_hook_registered(kind)), replace,
+          begins=False, share=None)
+
+
+@named({
+    "step_pre": (register_optimizer_step_pre_hook, on_step_begin(0.5)),
+    "step_post": (register_optimizer_step_post_hook, on_step_end(0.5)),
+})
+def test_a_hook_of_all_optimizers_is_added(case):
+    check(classifier, around=lambda p: registered(*case), share=None)
+
+
+@named({
+    "state_dict_pre": lambda o: o.register_state_dict_pre_hook(lambda *a: None),
+    "state_dict_post": lambda o: o.register_state_dict_post_hook(lambda *a: None),
+    "load_state_dict_pre": lambda o: o.register_load_state_dict_pre_hook(lambda *a: None),
+    "load_state_dict_post": lambda o: o.register_load_state_dict_post_hook(lambda *a: None),
+})
+def test_a_state_hook_of_an_optimizer_changes_nothing(case):
+    check(classifier, lambda p: case(p.optimizer), matters=False)

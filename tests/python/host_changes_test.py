@@ -1,0 +1,367 @@
+"""A step that changes what it holds on the host is refused by name and line: a replay would leave it out.
+
+Lines marked `# here` are those that a refusal must name.
+"""
+import collections
+import itertools
+import types
+
+import pytest
+import torch.nn as nn
+import torch.nn.functional as F
+
+from classification import Program, learner
+from host_programs import STEPS, check, collect, marked_lines, names_the_line
+from outcomes import OUTCOMES
+
+CHANGES = []
+change = collect(CHANGES)
+
+
+@change("host_effect", "host_read")
+def loss_appended():
+    model, optimizer, learn = learner()
+    losses = []
+
+    def train(x, y):
+        loss = learn(x, y)
+        losses.append(loss.item())  # here
+        return loss
+    return Program(step=train, held=lambda: [model, optimizer, losses])
+
+
+@change("host_effect", "escaped_buffer")
+def loss_tensor_appended():
+    model, optimizer, learn = learner()
+    losses = []
+
+    def train(x, y):
+        loss = learn(x, y)
+        losses.append(loss)  # here
+        return loss
+    return Program(step=train, held=lambda: [model, optimizer, losses])
+
+
+@change("host_effect")
+def constant_appended():
+    model, optimizer, learn = learner()
+    log = []
+
+    def train(x, y):
+        log.append("step")  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, log])
+
+
+@change("host_effect")
+def list_extended_by_assignment():
+    model, optimizer, learn = learner()
+    log = []
+
+    def train(x, y):
+        nonlocal log
+        log = log + ["step"]  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, log])
+
+
+@change("host_effect")
+def attribute_counted():
+    class Trainer:
+        def __init__(self):
+            self.model, self.optimizer, self.learn = learner()
+            self.steps = 0
+
+        def train(self, x, y):
+            self.steps += 1  # here
+            return self.learn(x, y)
+
+    trainer = Trainer()
+    return Program(step=trainer.train,
+                   held=lambda: [trainer.model, trainer.optimizer, trainer.steps])
+
+
+@change("host_effect")
+def variable_of_the_closure_counted():
+    model, optimizer, learn = learner()
+    steps = 0
+
+    def train(x, y):
+        nonlocal steps
+        steps += 1  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, steps])
+
+
+@change("host_effect")
+def entry_of_a_dict_counted():
+    model, optimizer, learn = learner()
+    counts = collections.defaultdict(int)
+
+    def train(x, y):
+        counts["steps"] += 1  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, counts])
+
+
+@change("host_effect")
+def attribute_of_a_configuration_counted():
+    model, optimizer, learn = learner()
+    config = types.SimpleNamespace(progress=types.SimpleNamespace(steps=0))
+
+    def train(x, y):
+        config.progress.steps += 1  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, config])
+
+
+@change("host_effect")
+def attribute_of_a_module_counted():
+    class Counting(nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1  # here
+            return super().forward(x)
+
+    model, optimizer, learn = learner()
+    first = Counting(6, 8)
+    first.load_state_dict(model[0].state_dict())
+    model[0] = first
+
+    def train(x, y):
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, first.calls])
+
+
+@change("host_effect")
+def counted_by_a_hook():
+    model, optimizer, learn = learner()
+    seen = []
+
+    def hook(module, args, output):
+        seen.append(len(seen))  # here
+    model[0].register_forward_hook(hook)
+    return Program(step=learn, held=lambda: [model, optimizer, seen])
+
+
+@change("host_effect", "scalar_varies")
+def counter_that_enters_an_op():
+    model, optimizer, learn = learner()
+    steps = 0
+
+    def train(x, y):
+        nonlocal steps
+        steps += 1  # here
+        return learn(x / steps, y)
+    return Program(step=train, held=lambda: [model, optimizer, steps])
+
+
+@change("host_effect", "unstable_op_stream")
+def accumulation_by_a_counter():
+    model, optimizer, _ = learner()
+    micro = [0]
+
+    def train(x, y):
+        loss = F.cross_entropy(model(x), y)
+        (loss / 4).backward()
+        micro[0] += 1  # here
+        if micro[0] % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return loss.detach()
+    return Program(step=train, held=lambda: [model, optimizer, micro])
+
+
+@change("host_effect", "host_read")
+def moving_average_of_the_loss():
+    model, optimizer, learn = learner()
+    average = 0.0
+
+    def train(x, y):
+        nonlocal average
+        loss = learn(x, y)
+        average = 0.9 * average + 0.1 * loss.item()  # here
+        return loss
+    return Program(step=train, held=lambda: [model, optimizer, average])
+
+
+@change("host_effect")
+def dict_grows():
+    model, optimizer, learn = learner()
+    seen = {}
+
+    def train(x, y):
+        seen[len(seen)] = "step"  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, seen])
+
+
+@change("host_effect")
+def dict_shrinks():
+    model, optimizer, learn = learner()
+    left = dict.fromkeys(range(100))
+
+    def train(x, y):
+        left.popitem()  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, left])
+
+
+@change("host_effect")
+def set_grows():
+    model, optimizer, learn = learner()
+    seen = set()
+
+    def train(x, y):
+        seen.add(len(seen))  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, seen])
+
+
+@change("host_effect")
+def full_deque_turns():
+    model, optimizer, learn = learner()
+    turn = collections.deque(range(5), maxlen=5)
+
+    def train(x, y):
+        turn.append(turn[0])  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, list(turn)])
+
+
+@change("host_effect")
+def list_permuted():
+    model, optimizer, learn = learner()
+    order = [3, 1, 2]
+
+    def train(x, y):
+        order.reverse()  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, order])
+
+
+@change("host_effect", "rebound_tensor", "escaped_buffer", "untracked_write")
+def module_buffer_registered():
+    model, optimizer, learn = learner()
+
+    def train(x, y):
+        model.register_buffer("newest", x.mean(0))  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer])
+
+
+@change("host_effect")
+def iterator_advanced():
+    model, optimizer, learn = learner()
+    numbers = itertools.count()
+
+    def train(x, y):
+        return learn(x * (1 + next(numbers) % 3), y)  # here
+    return Program(step=train, held=lambda: [model, optimizer, repr(numbers)])
+
+
+@pytest.mark.parametrize("make, codes", CHANGES)
+def test_a_change_of_host_state_is_refused(make, codes):
+    # The codes beside host_effect are those of what the same line does to tensors.
+    if make is iterator_advanced:  # an iterator cannot be looked at; what it gives varies
+        codes = codes | {"scalar_varies", "unstable_op_stream", "host_tensor_varies"}
+    check(make, codes=codes)
+
+
+@pytest.mark.parametrize("make, codes", [p for p in CHANGES if p.id not in (
+    "iterator_advanced", "module_buffer_registered", "loss_tensor_appended")])
+def test_a_refused_change_names_its_line(make, codes):
+    step = check(make)
+    names_the_line(step, codes, __file__, marked_lines(make))
+
+
+SCRIPT = """
+import torch
+import torch.nn.functional as F
+
+STEPS = 0
+NEWEST = None
+LOG = []
+model = torch.nn.Linear(6, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+def learn(x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+def count():
+    global STEPS
+    STEPS += 1  # here
+
+def counts(x, y):
+    count()
+    return learn(x, y)
+
+def logs(x, y):
+    LOG.append(len(LOG))  # here
+    return learn(x, y)
+
+def keeps(x, y):
+    global NEWEST
+    NEWEST = learn(x, y)  # here
+    return NEWEST
+
+def marks(x, y):
+    global NEWEST
+    NEWEST = "marked"
+    return learn(x, y)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Makes a program at module level, in a file; each twin is a module of its own."""
+    file = tmp_path / "program.py"
+    file.write_text(SCRIPT)
+
+    def make(step):
+        module = types.ModuleType("program")
+        exec(compile(SCRIPT, str(file), "exec"), vars(module))
+        return Program(step=getattr(module, step), module=module, held=lambda: [
+            module.model, module.optimizer, module.STEPS, module.NEWEST, module.LOG])
+    make.file = str(file)
+    return make
+
+
+@pytest.mark.parametrize("name, codes", [
+    ("counts", {"host_effect"}),
+    ("logs", {"host_effect"}),
+    ("keeps", {"host_effect", "escaped_buffer"}),
+])
+def test_a_change_of_a_global_is_refused(script, name, codes):
+    step = check(lambda: script(name), codes=codes)
+    if name != "keeps":
+        lines = {n for n, line in enumerate(SCRIPT.splitlines(), 1) if "# here" in line}
+        names_the_line(step, codes, script.file, lines)
+
+
+def test_a_global_that_is_set_to_the_same_value_replays(script):
+    def reset(program, i):
+        program.module.NEWEST = None
+
+    check(lambda: script("marks"), reset, share=0.9)
+
+
+def test_a_refusal_says_which_state_changed_and_how():
+    step = check(attribute_of_a_configuration_counted, codes={"host_effect"})
+    reason = next(r["reason"] for r in step.stats["refusals"] if r["code"] == "host_effect")
+    assert "steps" in reason
+    assert "→" in reason or "->" in reason, reason
+
+
+def test_counts_and_reasons_add_up():
+    step = check(constant_appended, codes={"host_effect"})
+    stats = step.stats
+    assert stats["steps"] == STEPS == sum(stats[outcome] for outcome in OUTCOMES)
+    assert stats["replayed"] == 0
+    assert stats["trace_problem"] == ""
+    assert str(STEPS) in step.explain()

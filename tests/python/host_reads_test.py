@@ -1,0 +1,252 @@
+"""Values of tensors that the host reads: returned, decided by, put into an op, or only looked at.
+
+A line marked `# here` is the one that a refusal must name.
+"""
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from classification import Program, batch, learner
+from host_programs import LATE, check, marked_lines
+from outcomes import replays_or_says_why
+
+
+def signed_batch(positive):
+    """Batches whose sum is positive in those calls for which positive(i)."""
+    def arguments(i):
+        x, y = batch(i)
+        return x.abs() if positive(i) else -x.abs(), y
+    return arguments
+
+
+READS = {  # what the step returns: (function of loss and count, share of calls that replay or None)
+    "item": (lambda loss, count: loss.item(), 0.9),
+    # What float() and int() give cannot be followed: item() is the remedy.
+    "float": (lambda loss, count: float(loss), None),
+    "int": (lambda loss, count: int(count), None),
+    "count_item": (lambda loss, count: count.item(), 0.9),
+    "tuple": (lambda loss, count: (loss.item(), count.item()), 0.9),
+    "dict": (lambda loss, count: {"loss": loss.item(), "right": count.item()}, 0.9),
+    "beside_the_tensor": (lambda loss, count: (loss, loss.item()), 0.9),
+    "read_twice": (lambda loss, count: (loss.item(), loss.item()), 0.9),
+    "bool": (lambda loss, count: bool(count > 2), None),
+    "divided": (lambda loss, count: count.item() / 8, None),
+    "sum": (lambda loss, count: loss.item() + count.item(), None),
+    "rounded": (lambda loss, count: round(loss.item(), 3), None),
+    "text": (lambda loss, count: f"{loss.item():.4f}", None),
+    "compared": (lambda loss, count: loss.item() > 1.3, None),
+    "largest": (lambda loss, count: max(loss.item(), 1.3), None),
+    "exponential": (lambda loss, count: math.exp(loss.item()), None),
+    "list": (lambda loss, count: torch.stack([loss, count]).tolist(), None),
+    "numpy": (lambda loss, count: loss.numpy(), None),
+    "copied_numpy": (lambda loss, count: loss.numpy().copy(), None),
+    "numpy_scalar": (lambda loss, count: np.float64(loss.item()), None),
+    "length": (lambda loss, count: len(torch.nonzero(count > torch.arange(8))), None),
+}
+
+
+@pytest.mark.parametrize("read, share", READS.values(), ids=READS)
+def test_a_value_that_is_read_and_returned(read, share):
+    # Those without a share are numbers that no tensor held, or leave no op: followed or refused.
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            right = (model(x).argmax(1) == y).sum()
+            return read(learn(x, y), right)
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    step = check(make, share=share)
+    replays_or_says_why(step)
+
+
+DECISIONS = {
+    "item": lambda x: x.sum().item() > 0,
+    "float": lambda x: float(x.sum()) > 0,
+    "bool": lambda x: bool(x.sum() > 0),
+    "truth": lambda x: True if (x > 0).all() else False,
+    "int": lambda x: int((x > 0).sum()) > 24,
+    "equal": lambda x: torch.equal(x, x.abs()),
+    "allclose": lambda x: torch.allclose(x, x.abs()),
+    "tolist": lambda x: x.sum(1).tolist()[0] > 0,
+    "numpy": lambda x: x.numpy().sum() > 0,
+    "array": lambda x: np.asarray(x).sum() > 0,
+    "iteration": lambda x: sum(row.item() for row in x[0]) > 0,
+    "membership": lambda x: 1.0 in (x > 0).float(),
+    "format": lambda x: "-" not in f"{x.sum().item():.3f}",
+    "shape": lambda x: x[x > 0].shape[0] > 0,
+    "maximum": lambda x: max(x[0, 0], torch.zeros(())).item() > 0,
+}
+# A read without an op of its own is seen by what is read: named by the code of what may be written.
+DECIDED = {"host_read", "unstable_op_stream", "data_dependent_shape", "written_outside"}
+
+
+def deciding(decide):
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            if decide(x):
+                return learn(x * 2, y)
+            return learn(x, y)
+        return Program(step=train, held=lambda: [model, optimizer])
+    return make
+
+
+@pytest.mark.parametrize("decide", DECISIONS.values(), ids=DECISIONS)
+def test_a_decision_on_a_tensor_that_goes_both_ways(decide):
+    step = check(deciding(decide), arguments=signed_batch(lambda i: i % 2), codes=DECIDED)
+    replays_or_says_why(step)
+
+
+@pytest.mark.parametrize("decide", DECISIONS.values(), ids=DECISIONS)
+def test_a_decision_on_a_tensor_that_goes_the_other_way_late(decide):
+    check(deciding(decide), arguments=signed_batch(lambda i: i < LATE or i % 3 == 0))
+
+
+def test_a_rare_condition_is_checked_in_every_replay():
+    """A truth value that was the same in the probes: a replay in which it differs is undone."""
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            loss = learn(x, y)
+            if (y > 3).any():
+                raise ValueError("label out of range")
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    def arguments(i):
+        x, y = batch(i)
+        return (x, torch.full_like(y, 3)) if i == LATE else (x, y)
+
+    check(make, arguments=arguments, share=0.9)
+
+
+def test_a_rare_condition_that_holds_late_runs_the_other_branch():
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            if (x.abs().amax() > 100).item():
+                x = x.clamp(-100, 100)
+            return learn(x, y)
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    def arguments(i):
+        x, y = batch(i)
+        return (x * 1000, y) if i in (LATE, LATE + 3) else (x, y)
+
+    check(make, arguments=arguments, share=0.9)
+
+
+ENTERING = {  # a read that enters an op: (function of a tensor, share or None)
+    "multiplied": (lambda x: x * x.abs().amax().item(), 0.9),
+    "divided": (lambda x: x / x.norm().item(), 0.9),
+    "float": (lambda x: x - float(x.mean()), None),
+    "int": (lambda x: x * int((x > 0).sum()), None),
+    "derived": (lambda x: x * (1.0 / max(x.norm().item(), 1.0)), None),
+    "squared": (lambda x: x * x.mean().item() ** 2, None),
+    "as_a_tensor": (lambda x: x * torch.tensor(x.mean().item()), None),
+    "as_a_list": (lambda x: x * torch.tensor(x.mean(0).tolist()), None),
+    "through_numpy": (lambda x: x + torch.from_numpy(x.numpy().mean(0)), None),
+    "full": (lambda x: x + torch.full((6,), x.mean().item()), None),
+    "index": (lambda x: x * x[int(x[0].argmax())].mean(), None),
+    "size": (lambda x: x * x[:, : 1 + int((x[0, 0] > 0))].mean(), None),
+}
+
+
+@pytest.mark.parametrize("enter, share", ENTERING.values(), ids=ENTERING)
+def test_a_value_that_is_read_and_enters_an_op(enter, share):
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            return learn(enter(x), y)
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    step = check(make, share=share)
+    replays_or_says_why(step)
+
+
+def test_a_value_that_is_only_looked_at_replays_where_reads_are_observed():
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            loss = learn(x, y)
+            loss.item()
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    check(make, host_reads="observe", share=0.9)
+
+
+def test_an_address_that_decides_nothing():
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            if x.data_ptr() == y.data_ptr():
+                x = x.clone()
+            return learn(x, y)
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    replays_or_says_why(check(make))
+
+
+def test_two_arguments_share_memory_only_late():
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y, other):
+            scale = 2.0 if x.data_ptr() == other.data_ptr() else 1.0
+            return learn(x * scale + other, y)
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    def arguments(i):
+        x, y = batch(i)
+        return x, y, x if i >= LATE else x.clone()
+
+    replays_or_says_why(check(make, arguments=arguments))
+
+
+class Gate(nn.Module):
+    def forward(self, x):
+        if round(x.sum().item(), 3) > 0:  # here
+            x = x * 2
+        return x
+
+
+def test_a_refusal_says_what_where_and_how_to_mend_it():
+    def make():
+        model = nn.Sequential(nn.Sequential(Gate(), nn.Linear(6, 8)), nn.Tanh(), nn.Linear(8, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+        def train(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        return Program(step=train, model=model, optimizer=optimizer,
+                       held=lambda: [model, optimizer])
+
+    # The sum is positive in every call: the ops are the same, and the read alone is to blame.
+    step = check(make, arguments=signed_batch(lambda i: True), codes={"host_read"})
+    refusal = next(r for r in step.stats["refusals"] if r["code"] == "host_read")
+    assert set(refusal) >= {"code", "reason", "op", "module", "file", "line", "remedy", "times"}
+    assert refusal["op"].startswith("aten::")
+    assert refusal["module"] == "model.0.0"
+    assert refusal["file"] == __file__
+    assert {refusal["line"]} == marked_lines(Gate)
+    assert refusal["reason"] and refusal["remedy"]
+    assert isinstance(refusal["times"], int) and refusal["times"] >= 1
+    text = step.explain()
+    for part in ("host_read", refusal["reason"], refusal["remedy"], "model.0.0",
+                 f"host_reads_test.py:{refusal['line']}", "if round(x.sum().item(), 3) > 0:"):
+        assert part in text, part

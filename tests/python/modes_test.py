@@ -1,0 +1,166 @@
+"""Subclasses of tensors and modes, which see the ops of a step: a replay would run none of their code."""
+from contextlib import nullcontext
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from loops import batch, is_refused, mse, net, program, replays, replays_or_says_why, training, with_kinds
+
+
+class Tagged(torch.Tensor):
+    """A subclass that changes nothing but the class of results."""
+
+
+class Logged(torch.Tensor):
+    """A subclass that sees every op."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    seen = []
+
+    @staticmethod
+    def __new__(cls, plain):
+        return torch.Tensor._make_subclass(cls, plain)
+
+    @classmethod
+    def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
+        cls.seen.append(str(op))
+        with no_dispatch():
+            return op(*args, **(kwargs or {}))
+
+
+def test_an_argument_of_a_subclass_is_refused():
+    def make():
+        made = training(net())
+        return program(with_kinds, made.step, holds=made.holds(), batch=lambda i: (
+            torch.randn(4, 6).as_subclass(Tagged), torch.randn(4, 3)))
+
+    is_refused(make, "tensor_kind")
+
+
+def test_a_parameter_of_a_subclass_is_refused():
+    def make():
+        model = net()
+        model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Tagged))
+        made = training(model)
+        return program(with_kinds, made.step, holds=made.holds())
+
+    is_refused(make, "tensor_kind")
+
+
+def test_a_subclass_that_dispatches_sees_its_ops():
+    def make():
+        made = training(net())
+
+        def one_by_one(step):
+            def body(x, y):
+                Logged.seen.clear()
+                return step(Logged(x), y), list(Logged.seen)
+
+            return body
+
+        return program(one_by_one, made.step, holds=made.holds())
+
+    is_refused(make, "tensor_kind", "dispatch_mode")
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.ops = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.ops.append(str(op))
+        return op(*args, **(kwargs or {}))
+
+
+def test_a_dispatch_mode_around_the_step_is_refused_and_sees_what_it_sees_in_eager():
+    def make():
+        made, mode = training(net()), Seen()
+
+        def around(step):
+            def body(x, y):
+                with mode:
+                    return step(x, y)
+
+            return body
+
+        return program(around, made.step, holds=[*made.holds(), mode.ops])
+
+    is_refused(make, "dispatch_mode")
+
+
+def test_a_dispatch_mode_in_the_step_is_refused():
+    def make():
+        mode = Seen()
+
+        def loss_of(model, x, y):
+            with mode:
+                return mse(model, x, y)
+
+        return training(net(), loss_of, holds=[mode.ops])
+
+    is_refused(make, "dispatch_mode", "host_effect")  # the mode also keeps a list
+
+
+def test_a_dispatch_mode_that_comes_when_the_step_replays_sees_all_ops():
+    def make():
+        made, mode = training(net()), Seen()
+
+        def around(step):
+            def body(i, x, y):
+                with mode if 25 <= i < 30 else nullcontext():
+                    return step(x, y)
+
+            return body
+
+        return program(around, made.step, batch=lambda i: (i, *batch(i)),
+                       holds=[*made.holds(), mode.ops])
+
+    replays(make, 60, share=0.8)
+
+
+class LinearCalls(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.count += function is F.linear
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_function_mode_around_the_step_is_refused_and_sees_what_it_sees_in_eager():
+    def make():
+        made, mode = training(net()), LinearCalls()
+
+        def around(step):
+            def body(x, y):
+                with mode:
+                    return step(x, y), mode.count
+
+            return body
+
+        return program(around, made.step, holds=made.holds())
+
+    is_refused(make, "dispatch_mode")
+
+
+def test_a_default_device_around_the_step():
+    """torch.device as a context is a function mode of torch's own."""
+    def make():
+        made = training(net())
+
+        def around(step):
+            def body(x, y):
+                with torch.device("cpu"):
+                    return step(x, y)
+
+            return body
+
+        return program(around, made.step, holds=made.holds())
+
+    replays_or_says_why(make, "dispatch_mode")

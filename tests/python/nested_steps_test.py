@@ -1,0 +1,102 @@
+"""Steps that are wrapped twice, call themselves or stand inside others."""
+import contextlib
+import types
+
+import steptape
+import twins
+from classification import Training, batch, classifier
+from misuse import STEPS, check
+from outcomes import replays_or_says_why
+
+
+def test_a_wrapped_step_is_wrapped_again():
+    """An error that says so, or a step as right as one wrapped once."""
+    def wrapper(training, options):
+        return steptape.wrap(steptape.wrap(training.step, **options), **options)
+
+    def make():
+        train, model, optimizer = classifier()
+        return Training(train, (model, optimizer))
+
+    with contextlib.suppress(steptape.InvalidArgument):
+        check(make, wrapper=wrapper)
+
+
+def test_one_function_is_wrapped_twice():
+    """Two steps over one model that take turns: each sees what the other has written."""
+    def wrapper(training, options):
+        steps = steptape.wrap(training.step, **options), steptape.wrap(training.step, **options)
+        turn = iter(range(STEPS))
+        return twins.Program(lambda *args: steps[next(turn) // 4 % 2](*args), *steps)
+
+    def make():
+        train, model, optimizer = classifier()
+        return Training(train, (model, optimizer))
+
+    check(make, wrapper=wrapper, share=0.9)
+
+
+def test_a_step_calls_itself():
+    """A part of the outer call, an error, or eager: never a replay in the middle of a recording."""
+    def make():
+        train, model, optimizer = classifier()
+        handle = types.SimpleNamespace(step=None)
+
+        def outer(x, y, depth=2):
+            if depth:
+                handle.step(x * 0.5, y, depth - 1)
+            return train(x, y)
+        handle.step = outer
+        training = Training(outer, (model, optimizer))
+        training.handle = handle
+        return training
+
+    def wrapper(training, options):
+        training.handle.step = steptape.wrap(training.step, **options)
+        return training.handle.step
+
+    with contextlib.suppress(steptape.FailedPrecondition):
+        check(make, wrapper=wrapper)
+
+
+def test_a_wrapped_step_inside_another_is_a_part_of_it():
+    def make():
+        train, model, optimizer = classifier()
+        handle = types.SimpleNamespace(inner=train)
+
+        def outer(x, y):
+            first = handle.inner(x, y)
+            return first + handle.inner(x * 0.5, y)
+        training = Training(outer, (model, optimizer))
+        training.handle = handle
+        return training
+
+    def wrapper(training, options):
+        training.handle.inner = steptape.wrap(training.handle.inner, **options)
+        return steptape.wrap(training.step, **options)
+
+    replays_or_says_why(check(make, wrapper=wrapper))
+
+
+def test_an_inner_step_is_called_by_itself_as_well():
+    def make():
+        train, model, optimizer = classifier()
+        handle = types.SimpleNamespace(inner=train)
+
+        def outer(x, y):
+            return handle.inner(x * 0.5, y)
+
+        def step(x, y, alone):
+            return handle.inner(x, y) if alone else handle.outer(x, y)
+        handle.outer = outer
+        training = Training(step, (model, optimizer), lambda i: (*batch(i), i % 3 == 0))
+        training.handle = handle
+        return training
+
+    def wrapper(training, options):
+        handle = training.handle
+        handle.inner = steptape.wrap(handle.inner, **options)
+        handle.outer = steptape.wrap(handle.outer, **options)
+        return twins.Program(training.step, handle.outer, handle.inner)
+
+    check(make, wrapper=wrapper)

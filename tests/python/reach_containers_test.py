@@ -1,0 +1,372 @@
+"""Containers that a step reaches change, whatever their class and however deep they stand."""
+import collections
+import functools
+import types
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn as nn
+
+from reached import EDIT, OwnDict, Table, Training, Value, check, global_setter, regression
+
+GAIN = 1.0
+gain = global_setter(globals(), "GAIN")
+containers = Table()
+
+
+@containers
+def a_dict_becomes_a_default_dict():
+    held = SimpleNamespace(table={"a": 1.0})
+
+    def step(x):
+        try:
+            return x * held.table["b"]
+        except KeyError:
+            return x
+
+    return Training(step, lambda: setattr(held, "table", collections.defaultdict(lambda: 3.0, {"a": 1.0})))
+
+
+@containers
+def a_list_becomes_one_of_another_class():
+    class Fives(list):
+        def __getitem__(self, i):
+            return 5.0
+
+    held = SimpleNamespace(items=[1.0])
+    return Training(lambda x: x * held.items[0], lambda: setattr(held, "items", Fives([1.0])))
+
+
+class OwnList(list):
+    pass
+
+
+@containers
+def a_dict_with_an_attribute_of_its_own():
+    table = OwnDict(a=1.0)
+    table.scale = 1.0
+    return Training(lambda x: x * table.scale * table["a"], lambda: setattr(table, "scale", 3.0))
+
+
+@containers
+def a_list_with_an_attribute_of_its_own():
+    items = OwnList([1.0])
+    items.scale = 1.0
+    return Training(lambda x: x * items.scale * items[0], lambda: setattr(items, "scale", 3.0))
+
+
+@containers
+def a_dict_with_a_method_that_reads_a_global():
+    class Weights(dict):
+        def weight(self):
+            return self["a"] * GAIN
+
+    weights = Weights(a=1.0)
+    return Training(lambda x: x * weights.weight(), each=gain)
+
+
+@containers
+def a_set_in_another_order():
+    held = SimpleNamespace(items={0, 8})
+
+    def step(x):
+        total = x * 0
+        for item in held.items:
+            total = total * 0.5 + item * x
+        return total
+
+    def reordered():
+        held.items = set()
+        held.items.add(8)
+        held.items.add(0)
+
+    return Training(step, reordered)
+
+
+@containers
+def a_set_with_an_equal_item_of_another_kind():
+    held = SimpleNamespace(items={1})
+    return Training(lambda x: x * 2 if isinstance(next(iter(held.items)), float) else x,
+                    lambda: setattr(held, "items", {1.0}))
+
+
+@containers
+def a_set_of_modules():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    skipped = {model[0]}
+
+    def step(x):
+        for layer in model:
+            if layer not in skipped:
+                x = layer(x)
+        return x.detach()
+
+    def another():
+        skipped.remove(model[0])
+        skipped.add(model[1])
+
+    return Training(step, another)
+
+
+@containers
+def a_module_in_a_set_goes_to_evaluation():
+    models = {nn.Dropout(0.5)}
+
+    def step(x):
+        for model in models:
+            x = model(x)
+        return x
+
+    return Training(step, lambda: [model.eval() for model in models])
+
+
+@containers
+def a_set_of_tuples():
+    chosen = {("a", 1)}
+
+    def another():
+        chosen.remove(("a", 1))
+        chosen.add(("a", 2))
+
+    return Training(lambda x: x * 2 if ("a", 1) in chosen else x * 3, another)
+
+
+@containers
+def a_deque_of_another_length():
+    held = SimpleNamespace(items=collections.deque([1.0], maxlen=1))
+    return Training(lambda x: x * held.items.maxlen * held.items[0],
+                    lambda: setattr(held, "items", collections.deque([1.0], maxlen=4)))
+
+
+@containers
+def an_object_in_a_deque():
+    items = collections.deque([Value(1.0)])
+    return Training(lambda x: x * items[0].value, lambda: setattr(items[0], "value", 4.0))
+
+
+@containers
+def an_optimizer_in_a_deque():
+    model = nn.Linear(3, 3)
+    optimizers = collections.deque([torch.optim.SGD(model.parameters(), lr=0.1)])
+
+    def step(x):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return loss.detach()
+
+    return Training(step, lambda: optimizers[0].param_groups[0].update(lr=0.01), holds=lambda: [model])
+
+
+@containers
+def an_optimizer_in_a_dict_of_a_module():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = nn.Linear(3, 3)
+            self.optimizers = {"a": torch.optim.SGD(self.model.parameters(), lr=0.1)}
+
+        def forward(self, x):
+            self.optimizers["a"].zero_grad()
+            loss = self.model(x).pow(2).mean()
+            loss.backward()
+            self.optimizers["a"].step()
+            return loss.detach()
+
+    own = Own()
+    return Training(lambda x: own(x), lambda: own.optimizers["a"].param_groups[0].update(lr=0.01),
+                    holds=lambda: [own.model])
+
+
+@containers
+def an_object_behind_a_weak_reference():
+    own = Value(1.0)
+    reference = weakref.ref(own)
+    return Training(lambda x: x * reference().value, lambda: setattr(own, "value", 5.0))
+
+
+@containers
+def a_user_dict():
+    class Settings(collections.UserDict):
+        pass
+
+    settings = Settings(a=1.0)
+    return Training(lambda x: x * settings["a"], lambda: settings.update(a=5.0))
+
+
+@containers
+def a_chain_of_dicts():
+    base = {"a": 1.0}
+    chain = collections.ChainMap({}, base)
+    return Training(lambda x: x * chain["a"], lambda: base.update(a=5.0))
+
+
+@containers
+def a_view_of_a_dict():
+    base = {"a": 1.0}
+    view = types.MappingProxyType(base)
+    return Training(lambda x: x * view["a"], lambda: base.update(a=5.0), codes={"host_effect"})
+
+
+@containers
+def an_object_with_items():
+    class Items:
+        def __init__(self):
+            self.items = [[1.0]]
+
+        def __getitem__(self, i):
+            return self.items[i][0]
+
+    items = Items()
+    return Training(lambda x: x * items[0], lambda: items.items[0].__setitem__(0, 5.0))
+
+
+@containers
+def a_dict_four_levels_deep():
+    settings = {"train": {"loss": {"weights": {"a": 1.0}}}}
+    return Training(lambda x: x * settings["train"]["loss"]["weights"]["a"],
+                    lambda: settings["train"]["loss"]["weights"].update(a=3.0))
+
+
+@containers
+def objects_four_levels_deep():
+    settings = Value(Value(Value(Value(1.0))))
+    return Training(lambda x: x * settings.value.value.value.value,
+                    lambda: setattr(settings.value.value.value, "value", 5.0))
+
+
+@containers
+def a_counter_in_a_dict_of_a_module():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.counters = {"a": Value(0)}
+
+        def forward(self, x):
+            self.counters["a"].value += 1
+            return x * 2
+
+    net = Net()
+    return Training(lambda x: net(x), holds=lambda: [net.counters["a"].value], codes={"host_effect"})
+
+
+@containers
+def a_module_in_a_dict_of_a_module():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = {"a": nn.Dropout(0.5)}
+
+        def forward(self, x):
+            return self.hidden["a"](x)
+
+    net = Net()
+    return Training(lambda x: net(x), lambda: net.hidden["a"].eval())
+
+
+class Nested(nn.Module):
+    """Reads one number at the end of each kind of nesting."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = {"dict": {"k": 1.0}, "list": [1.0, {"z": 1.0}, {"a": {"k": 1.0}}], "tuple": ([1.0], {"y": 1.0}),
+                      "object": SimpleNamespace(a=1.0, b=[1.0])}
+
+    def forward(self, x):
+        table = self.table
+        return (x * table["dict"]["k"] * table["list"][0] * table["list"][1]["z"] * table["list"][2]["a"]["k"]
+                * table["tuple"][0][0] * table["tuple"][1]["y"] * table["object"].a * table["object"].b[0])
+
+
+NESTED = {
+    "dict_in_a_dict": (lambda t: t["dict"], "k"),
+    "list_in_a_dict": (lambda t: t["list"], 0),
+    "dict_in_a_list": (lambda t: t["list"][1], "z"),
+    "dict_in_a_dict_in_a_list": (lambda t: t["list"][2]["a"], "k"),
+    "list_in_a_tuple": (lambda t: t["tuple"][0], 0),
+    "dict_in_a_tuple": (lambda t: t["tuple"][1], "y"),
+    "object_in_a_dict": (lambda t: vars(t["object"]), "a"),
+    "list_in_an_object": (lambda t: t["object"].b, 0),
+}
+
+
+@pytest.mark.parametrize("place", NESTED.values(), ids=NESTED)
+def test_a_number_in_nested_containers_of_a_module(place):
+    """It changes and changes back; an equal container takes its place, and changes too."""
+    find, key = place
+
+    def make():
+        net = Nested()
+
+        def replaced():
+            net.table = {"dict": dict(net.table["dict"]), "list": [1.0, {"z": 1.0}, {"a": {"k": 1.0}}],
+                         "tuple": ([1.0], {"y": 1.0}), "object": SimpleNamespace(a=1.0, b=[1.0])}
+
+        def put(value):
+            return lambda: find(net.table).__setitem__(key, value)
+
+        return Training(lambda x: net(x), {EDIT: put(3.0), 28: put(1.0), 30: replaced, 40: put(7.0)})
+
+    check(make)
+
+
+@containers
+def ordered_dicts_in_containers_of_a_module():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = {"list": [collections.OrderedDict(a=1.0, b=2.0)],
+                          "plain": collections.OrderedDict(a=1.0, b=2.0)}
+
+        def forward(self, x):
+            total = x * 0
+            for value in [*self.table["list"][0].values(), *self.table["plain"].values()]:
+                total = total * 0.5 + value * x
+            return total
+
+    net = Net()
+    in_a_list, plain = net.table["list"][0], net.table["plain"]
+
+    def turned(table):
+        return lambda: table.move_to_end(next(iter(table)))
+
+    return Training(lambda x: net(x), {EDIT: turned(plain), 24: turned(plain), 28: turned(in_a_list),
+                                       32: turned(in_a_list), 36: turned(plain)})
+
+
+@containers
+def nested_settings_in_a_parameter_group():
+    class Own(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.sub_(p.grad * group["settings"]["a"]["b"]["c"])
+
+    model, optimizer, step = regression(functools.partial(Own, lr=0.1))
+    optimizer.param_groups[0]["settings"] = {"a": {"b": {"c": 0.1}}}
+    return Training(step, lambda: optimizer.param_groups[0]["settings"]["a"]["b"].update(c=0.01), holds=lambda: [model])
+
+
+@containers
+def nested_numbers_in_the_state_of_an_optimizer():
+    class Own(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.sub_(p.grad * self.state[p].setdefault("history", [1.0, {"q": [0.1]}])[1]["q"][0])
+
+    model, optimizer, step = regression(functools.partial(Own, lr=0.1))
+    return Training(step, lambda: optimizer.state[model.weight]["history"][1]["q"].__setitem__(0, 0.01),
+                    holds=lambda: [model])
+
+
+@containers.each
+def test_a_container_changes(case):
+    check(case)

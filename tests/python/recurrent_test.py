@@ -1,0 +1,103 @@
+"""Recurrent layers, their hidden states and sequences of several lengths."""
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from loops import momentum, program, replays, replays_or_says_why, training
+from twins import compare
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.rnn = kind(6, 8, batch_first=True, **options)
+        self.head = nn.Linear(16 if self.rnn.bidirectional else 8, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+def sequences(_, length=5):
+    return torch.randn(4, length, 6), torch.randn(4, 3)
+
+
+@pytest.mark.parametrize("options", [
+    {}, dict(bidirectional=True), dict(num_layers=2, dropout=0.2)],
+    ids=["plain", "bidirectional", "deep"])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_layers(kind, options):
+    replays(lambda: training(Recurrent(kind, **options), batch=sequences))
+
+
+def test_a_hidden_state_goes_from_step_to_step_as_argument_and_result():
+    def make():
+        model = nn.ModuleList([nn.GRU(6, 8, batch_first=True), nn.Linear(8, 3)])
+        optimizer, kept = momentum(model), [torch.zeros(1, 4, 8)]
+
+        def step(x, y, hidden):
+            optimizer.zero_grad()
+            out, hidden = model[0](x, hidden)
+            loss = F.mse_loss(model[1](out[:, -1]), y)
+            loss.backward()
+            optimizer.step()
+            return loss, hidden.detach()
+
+        def carry(step):
+            def body(x, y):
+                loss, kept[0] = step(x, y, kept[0])
+                return loss, kept[0]
+
+            return body
+
+        return program(carry, step, batch=sequences, holds=[model, optimizer])
+
+    replays(make)
+
+
+def test_an_lstm_cell_in_a_loop():
+    class Unrolled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.head = nn.LSTMCell(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            state = None
+            for i in range(x.shape[1]):
+                state = self.cell(x[:, i], state)
+            return self.head(state[0])
+
+    replays(lambda: training(Unrolled(), batch=sequences))
+
+
+def test_sequences_of_three_lengths_are_three_variants():
+    replays(lambda: training(Recurrent(nn.GRU), batch=lambda i: sequences(i, 3 + i % 3)), 90)
+
+
+def packed(model, x, y, lengths):
+    rows = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    out, _ = pad_packed_sequence(model.rnn(rows)[0], batch_first=True, total_length=5)
+    return F.mse_loss(model.head(out.sum(1)), y)
+
+
+@pytest.mark.parametrize("as_lengths", [list, torch.tensor], ids=["list", "tensor"])
+def test_packed_sequences_of_constant_lengths(as_lengths):
+    """The kernel reads the lengths through a pointer: no op shows what became of them."""
+    replays_or_says_why(
+        lambda: training(Recurrent(nn.GRU), packed, batch=lambda i: (
+            *sequences(i), as_lengths([5, 3, 2, 2]))),
+        "host_read", "outside_tensor_varies", "unreplayable_op", "unstable_op_stream", "unwritten_read")
+
+
+@pytest.mark.parametrize("as_lengths", [list, torch.tensor], ids=["list", "tensor"])
+@pytest.mark.parametrize("first", [0, 25], ids=["from the start", "from step 25"])
+def test_packed_sequences_of_lengths_that_vary(first, as_lengths):
+    """The first longest row keeps all shapes but those inside the layer."""
+    def batch(i):
+        rest = [random.randint(1, 5) for _ in range(3)] if i >= first else [3, 2, 2]
+        return *sequences(i), as_lengths([5, *rest])
+
+    compare(lambda: training(Recurrent(nn.GRU), packed, batch=batch), 50)

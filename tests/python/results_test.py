@@ -1,0 +1,161 @@
+"""What a step returns comes back from a replay in the same classes, with the same bits."""
+from collections import namedtuple
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from loops import is_refused, momentum, mse, net, program, replays, replays_or_says_why, with_kinds
+
+Pair = namedtuple("Pair", "loss out")
+
+
+@dataclass
+class Outcome:
+    loss: torch.Tensor
+    note: str
+    parts: dict
+
+
+RESULTS = {
+    "None": lambda loss, out: None,
+    "a tensor": lambda loss, out: loss,
+    "a number that was read": lambda loss, out: loss.item(),
+    "an index that was read": lambda loss, out: out.argmax().item(),
+    "numbers that were read": lambda loss, out: [v.item() for v in (loss, out.sum(), out.mean())],
+    "a str": lambda loss, out: "done",
+    "a constant": lambda loss, out: 3,
+    "a tuple": lambda loss, out: (loss, out),
+    "an empty tuple": lambda loss, out: (),
+    "a dict": lambda loss, out: {"out": out, "loss": loss},
+    "nested": lambda loss, out: [loss, {"both": (loss, [out]), 3: None}, (), "done", 2.5, True],
+    "a namedtuple": lambda loss, out: Pair(loss, out),
+    "a dataclass": lambda loss, out: Outcome(loss, "done", {"out": out}),
+    "a view": lambda loss, out: out[1:, 0],
+    "a transpose": lambda loss, out: out.t(),
+    "overlapping views": lambda loss, out: (out[:2], out[1:]),
+}
+
+
+def returning(form):
+    model = net()
+    optimizer = momentum(model)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.mse_loss(out, y)
+        loss.backward()
+        optimizer.step()
+        return form(loss, out.detach())
+
+    return program(with_kinds, step, holds=[model, optimizer])
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_step_returns(name):
+    replays(lambda: returning(RESULTS[name]))
+
+
+def test_a_step_returns_a_model_output():
+    outputs = pytest.importorskip("transformers.utils")
+
+    @dataclass
+    class Output(outputs.ModelOutput):
+        loss: torch.Tensor | None = None
+        logits: torch.Tensor | None = None
+        hidden: tuple | None = None
+
+    def by_name(step):
+        def body(x, y):
+            result = step(x, y)
+            return type(result).__name__, result.loss, result.to_tuple(), list(result.keys())
+
+        return body
+
+    def make():
+        made = returning(lambda loss, out: Output(loss=loss, logits=out))
+        return program(by_name, *made.parts, holds=made.holds())
+
+    replays(make)
+
+
+def test_results_that_are_one_tensor_stay_one_tensor():
+    def make():
+        made = returning(lambda loss, out: (out, [out], out[0]))
+
+        def identities(step):
+            def body(x, y):
+                a, (b,), row = step(x, y)
+                a[0].add_(1)
+                return a is b, a, row
+
+            return body
+
+        return program(identities, *made.parts, holds=made.holds())
+
+    replays(make)
+
+
+def test_a_result_that_is_a_parameter_or_an_argument_stays_that():
+    def make():
+        model = net()
+        optimizer = momentum(model)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = mse(model, x, y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach(), x, model[0].weight
+
+        def identities(step):
+            def body(x, y):
+                loss, same, weight = step(x, y)
+                return loss, same is x, weight is model[0].weight
+
+            return body
+
+        return program(identities, step, holds=[model, optimizer])
+
+    replays_or_says_why(make, "unconsumed_graph", "escaped_buffer")
+
+
+def test_a_result_that_a_kernel_writes_unseen_is_refused():
+    """Without gradients max_pool1d fills what `empty` gave by a kernel that is no op."""
+    def make():
+        def pool(x):
+            with torch.no_grad():
+                return F.max_pool1d(x, 2)
+
+        return program(with_kinds, pool, batch=lambda i: (torch.randn(1, 3, 8),), holds=[])
+
+    is_refused(make, "unwritten_read")
+
+
+def test_a_text_that_the_host_makes_of_a_value_it_reads_is_refused():
+    is_refused(lambda: returning(lambda loss, out: f"{loss.item():.3f}"), "host_read", "host_effect")
+
+
+@pytest.mark.parametrize("form", [
+    lambda loss, out: loss.item() * 2,
+    lambda loss, out: {"mean": (loss.item() + out.sum().item()) / 2, "count": 3},
+], ids=["doubled", "averaged"])
+def test_a_number_that_the_host_works_out_of_values_it_reads(form):
+    replays(lambda: returning(form))
+
+
+@pytest.mark.parametrize("form", [
+    lambda loss, out: out.tolist(),
+    lambda loss, out: out.numpy().copy(),
+    lambda loss, out: float(loss),
+], ids=["tolist", "numpy", "float"])
+def test_values_that_leave_the_step_in_other_ways(form):
+    """Neither tolist nor numpy is an op: the bytes are taken through a pointer."""
+    replays_or_says_why(lambda: returning(form), "host_read", "host_effect", "written_outside")
+
+
+def test_a_comparison_with_a_value_that_is_read_is_decided_in_each_replay():
+    """The plan holds for one answer: it is undone when the value gives the other, and another takes over."""
+    replays(lambda: returning(lambda loss, out: loss.item() > 1.2), 80, share=0.5)

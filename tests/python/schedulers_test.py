@@ -1,0 +1,125 @@
+"""Schedulers: those that step outside the step move what a replay uses, those inside it are refused."""
+import warnings
+
+import pytest
+import torch
+from torch.optim import SGD, Adam, AdamW, lr_scheduler
+
+from loops import batch, mse, replays
+from optimizing import training
+from twins import compare
+
+SCHEDULERS = {
+    "StepLR": lambda o: lr_scheduler.StepLR(o, 5, 0.5),
+    "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [10, 20], 0.3),
+    "ConstantLR": lambda o: lr_scheduler.ConstantLR(o, 0.1, 12),
+    "LinearLR": lambda o: lr_scheduler.LinearLR(o, 0.1, 1.0, 15),
+    "ExponentialLR": lambda o: lr_scheduler.ExponentialLR(o, 0.95),
+    "PolynomialLR": lambda o: lr_scheduler.PolynomialLR(o, 25, 2.0),
+    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, 12),
+    "CosineAnnealingWarmRestarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 7, 2),
+    "LambdaLR with zeros": lambda o: lr_scheduler.LambdaLR(o, lambda i: i % 10 / 10),
+    "MultiplicativeLR": lambda o: lr_scheduler.MultiplicativeLR(o, lambda i: 0.9),
+    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LinearLR(o, 0.1, 1.0, 8), lr_scheduler.CosineAnnealingLR(o, 20)], [8]),
+    "ChainedScheduler": lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ConstantLR(o, 0.1, 6), lr_scheduler.ExponentialLR(o, 0.95)]),
+    # The two that move momentum, or the first beta, as well.
+    "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 0.1, total_steps=60),
+    "CyclicLR": lambda o: lr_scheduler.CyclicLR(o, 0.001, 0.1, step_size_up=6),
+}
+SCHEDULED = {
+    "sgd": lambda m: SGD(m.parameters(), lr=0.05, momentum=0.9, nesterov=True),
+    "adamw": lambda m: AdamW(m.parameters(), lr=0.01),
+    "adam_fused_tensor_rate": lambda m: Adam(m.parameters(), lr=torch.tensor(0.01), fused=True),
+}
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("optimizer", SCHEDULED)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_scheduler_steps_outside_the_step(scheduler, optimizer):
+    def make():
+        holds = []
+        made = training(SCHEDULED[optimizer], between=lambda i, o: holds[0].step(), holds=holds)
+        holds[:] = [SCHEDULERS[scheduler](made.optimizer)]
+        made.holds = lambda: [made.model, made.optimizer, holds[0].state_dict()]
+        return made
+
+    replays(make)
+
+
+@pytest.mark.parametrize("optimizer", SCHEDULED)
+def test_a_plateau_scheduler_steps_by_a_validation_loss(optimizer):
+    def make():
+        made = training(SCHEDULED[optimizer])
+        scheduler = lr_scheduler.ReduceLROnPlateau(made.optimizer, factor=0.5, patience=2)
+        validation = batch(0)
+
+        def after(_):
+            with torch.no_grad():
+                scheduler.step(mse(made.model, *validation))
+
+        made.after = after
+        made.holds = lambda: [made.model, made.optimizer, scheduler.state_dict()]
+        return made
+
+    replays(make, 50)
+
+
+def test_a_scheduler_made_in_mid_run_finds_that_the_optimizer_has_stepped():
+    """A scheduler puts a wrapper around optimizer.step and warns where nothing has called it."""
+    def make():
+        schedulers = []
+
+        def between(i, optimizer):
+            if i in (15, 30):
+                schedulers[:] = [lr_scheduler.ExponentialLR(optimizer, 0.9)]
+            elif schedulers:
+                schedulers[0].step()
+
+        return training(lambda m: Adam(m.parameters(), lr=0.01), between=between)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*lr_scheduler.*")
+        replays(make, 60)
+
+
+@pytest.mark.parametrize("scheduler", ["ExponentialLR", "OneCycleLR", "LambdaLR with zeros"])
+def test_a_scheduler_stepped_inside_the_step_is_refused(scheduler):
+    def make():
+        made = training(SCHEDULED["sgd"], between=None)
+        schedule, plain = SCHEDULERS[scheduler](made.optimizer), made.step
+
+        def step(x, y):
+            loss = plain(x, y)
+            schedule.step()
+            return loss
+
+        made.step = step
+        made.holds = lambda: [made.model, made.optimizer, schedule]
+        return made
+
+    compare(make, 25, codes={"hyperparameter_changed"})
+
+
+def test_a_scheduler_stepped_inside_the_step_that_seldom_moves_the_rate_is_not_lost():
+    """StepLR(10) changes no hyperparameter in any probe, only its own count."""
+    def make():
+        made = training(SCHEDULED["sgd"], between=None)
+        model, optimizer = made.model, made.optimizer
+        schedule = lr_scheduler.StepLR(optimizer, 10, 0.5)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = mse(model, x, y)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss
+
+        made.step = step
+        made.holds = lambda: [model, optimizer, schedule]
+        return made
+
+    compare(make, 40, codes={"host_effect", "hyperparameter_changed"})

@@ -1,0 +1,186 @@
+"""Tensors of any geometry as arguments, handed twice, overlapping, deep in structures."""
+import pytest
+import torch
+import torch.nn as nn
+
+from classification import Training
+from misuse import check
+from outcomes import replays_or_says_why
+
+
+def scaling():
+    """A step of one parameter that takes tensors of any shape."""
+    weight = nn.Parameter(torch.tensor(1.5))
+    model = nn.ParameterList([weight])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def train(*tensors):
+        optimizer.zero_grad()
+        loss = sum((t * weight).square().sum() for t in tensors)
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), weight.grad.clone()
+    return train, model, optimizer
+
+
+def numbers(i, *shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(i))
+
+
+def halves_of_one(i):
+    both = numbers(i, 8)
+    return both[:5], both[3:]
+
+
+GEOMETRIES = {
+    "empty": lambda i: (numbers(i, 0),),
+    "empty_matrix": lambda i: (numbers(i, 3, 0),),
+    "scalar": lambda i: (numbers(i),),
+    "one_element": lambda i: (numbers(i, 1, 1, 1),),
+    "transposed": lambda i: (numbers(i, 3, 4).t(),),
+    "strided": lambda i: (numbers(i, 9)[::2],),
+    "with_an_offset": lambda i: (numbers(i, 9)[1:],),
+    "expanded": lambda i: (numbers(i, 3, 1).expand(3, 4),),
+    "overlapping_itself": lambda i: (numbers(i, 6).as_strided((4, 3), (1, 1)),),
+    "overlapping_another": halves_of_one,
+    "handed_twice": lambda i: (numbers(i, 3),) * 2,
+    "view_of_another": lambda i: (lambda t: (t, t.view(4)))(numbers(i, 2, 2)),
+    "negated_view": lambda i: (torch._neg_view(numbers(i, 4)),),
+    "integers": lambda i: (numbers(i, 4).mul(9).to(torch.int8),),
+    "booleans": lambda i: (numbers(i, 4) > 0,),
+    "half": lambda i: (numbers(i, 4).half(),),
+    "double": lambda i: (numbers(i, 4).double(),),
+    "many_dimensions": lambda i: (numbers(i, *[1] * 12, 2),),
+}
+
+
+@pytest.mark.parametrize("tensors", GEOMETRIES.values(), ids=GEOMETRIES)
+def test_a_tensor_of_any_geometry_is_an_argument(tensors):
+    def make():
+        train, model, optimizer = scaling()
+        return Training(train, (model, optimizer), tensors)
+
+    replays_or_says_why(check(make))
+
+
+@pytest.mark.parametrize("tensors", GEOMETRIES.values(), ids=GEOMETRIES)
+def test_a_tensor_changes_its_geometry_in_mid_run(tensors):
+    """From a contiguous copy of the same values to the odd one, and back at times."""
+    def arguments(i):
+        odd = tensors(i)
+        return odd if i >= 12 and i % 4 else tuple(t.clone(
+            memory_format=torch.contiguous_format).resolve_neg() for t in odd)
+
+    def make():
+        train, model, optimizer = scaling()
+        return Training(train, (model, optimizer), arguments)
+
+    replays_or_says_why(check(make))
+
+
+def test_arguments_begin_to_overlap_where_the_step_writes_one():
+    def make():
+        def step(a, b):
+            a.add_(1)
+            return (a * b).sum()
+
+        def arguments(i):
+            memory = numbers(i, 12)
+            return (memory[:8], memory[4:]) if i >= 12 and i % 2 else (
+                memory[:8].clone(), memory[4:].clone())
+        return Training(step, (), arguments)
+
+    replays_or_says_why(check(make))
+
+
+def test_the_same_tensor_is_handed_twice_where_the_step_writes_one():
+    def make():
+        def step(a, b):
+            a.mul_(2)
+            return a + b
+
+        def arguments(i):
+            a = numbers(i, 4)
+            return (a, a) if i >= 12 and i % 2 else (a, a.clone())
+        return Training(step, (), arguments)
+
+    replays_or_says_why(check(make))
+
+
+def test_a_parameter_is_an_argument():
+    def make():
+        train, model, optimizer = scaling()
+        return Training(lambda p: train(p.detach() * 2), (model, optimizer),
+                        lambda i: (model[0],))
+
+    replays_or_says_why(check(make))
+
+
+def test_a_parameter_takes_the_place_of_a_plain_argument():
+    def make():
+        train, model, optimizer = scaling()
+        return Training(lambda p: train(p.detach() * 2), (model, optimizer),
+                        lambda i: (model[0] if i >= 12 and i % 2 else numbers(i),))
+
+    replays_or_says_why(check(make))
+
+
+def test_an_argument_that_requires_a_gradient_gets_one():
+    def make():
+        train, model, optimizer = scaling()
+        newest = []
+
+        def arguments(i):
+            newest[:] = [numbers(i, 3).requires_grad_(i % 5 != 4)]
+            return tuple(newest)
+        return Training(train, lambda: [model, optimizer, [t.grad for t in newest]], arguments)
+
+    replays_or_says_why(check(make))
+
+
+def nested(i, depth=5, width=3):
+    """A tree of dicts, lists and tuples with tensors, numbers and text at its leaves."""
+    if depth == 0:
+        return [numbers(i, 2), i % 2, "leaf", None, 0.5]
+    items = [nested(i + n, depth - 1, width) for n in range(width)]
+    return (dict(zip("abc", items)), items, tuple(items))[depth % 3]
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, torch.Tensor):
+        yield value
+
+
+def test_a_huge_structure_of_arguments_and_results():
+    def make():
+        train, model, optimizer = scaling()
+
+        def step(tree):
+            loss, gradient = train(*leaves(tree))
+            return {"loss": loss, "tree": [t * 2 for t in leaves(tree)], "deep": [[(gradient,)]]}
+        return Training(step, (model, optimizer), lambda i: (nested(i % 2),))
+
+    replays_or_says_why(check(make, steps=24))
+
+
+def test_a_deep_structure_of_arguments_and_results():
+    def make():
+        def step(tree):
+            result = next(leaves(tree)) * 2
+            for _ in range(100):
+                result = [result]
+            return result
+
+        def arguments(i):
+            tree = numbers(i, 2)
+            for _ in range(100):
+                tree = [tree]
+            return (tree,)
+        return Training(step, (), arguments)
+
+    replays_or_says_why(check(make))

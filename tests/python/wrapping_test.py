@@ -1,0 +1,176 @@
+"""Whatever can be called can be wrapped; what is no step, no model, no optimizer or no option is an error."""
+import collections
+import functools
+import operator
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import steptape
+from classification import Training, batch, classifier, small_model
+from misuse import check
+from outcomes import replays_or_says_why
+
+
+def test_a_step_without_tensors():
+    replays_or_says_why(check(lambda: Training(lambda a, b: a * b + 1, (), lambda i: (i % 3, 0.5))))
+
+
+def test_a_step_that_does_nothing():
+    check(lambda: Training(lambda: None, (), lambda i: ()))
+
+
+def generator_function(x):
+    yield x
+
+
+async def coroutine_function(x):
+    return x
+
+
+async def asynchronous_generator_function(x):
+    yield x
+
+
+class GeneratorMethod:
+    def __call__(self, x):
+        yield x
+
+
+@pytest.mark.parametrize("function", [
+    generator_function, coroutine_function, asynchronous_generator_function,
+    functools.partial(generator_function, 1), GeneratorMethod(),
+], ids=["generator", "coroutine", "async_generator", "partial", "callable_object"])
+def test_a_function_that_does_not_run_when_called_is_no_step(function):
+    with pytest.raises(steptape.InvalidArgument, match="generator|coroutine|async"):
+        steptape.wrap(function)
+
+
+@pytest.mark.parametrize("thing", [3, "train", [len], {"f": len}, torch.zeros(2), object()],
+                         ids=["int", "str", "list", "dict", "tensor", "object"])
+def test_what_cannot_be_called_is_no_step(thing):
+    with pytest.raises(steptape.InvalidArgument, match="callable"):
+        steptape.wrap(thing)
+
+
+@pytest.mark.parametrize("model", [
+    3, "model", nn.Linear, object(), torch.zeros(2), [small_model, 3], {"net": 3},
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1),
+], ids=["int", "str", "class", "object", "tensor", "list", "dict", "optimizer"])
+def test_what_is_no_module_is_no_model(model):
+    with pytest.raises(steptape.InvalidArgument, match="Module"):
+        steptape.wrap(lambda x: x, model=model)
+
+
+@pytest.mark.parametrize("optimizer", [3, "adam", torch.optim.SGD, small_model(), [3], {"o": 3}],
+                         ids=["int", "str", "class", "module", "list", "dict"])
+def test_what_is_no_optimizer_is_no_optimizer(optimizer):
+    with pytest.raises(steptape.InvalidArgument, match="Optimizer"):
+        steptape.wrap(lambda x: x, optimizer=optimizer)
+
+
+OPTIONS = [  # (option, wrong value, what the message must name)
+    ("numerics", "fast", ("exact", "fused")),
+    ("numerics", 3, ("exact", "fused")),
+    ("numerics", None, ("exact", "fused")),
+    ("on_refusal", "throw", ("eager", "raise")),
+    ("on_refusal", True, ("eager", "raise")),
+    ("on_divergence", "ignore", ("raise", "report", "restore")),
+    ("on_divergence", 1, ("raise", "report", "restore")),
+    ("host_reads", "allow", ("refuse", "observe")),
+    ("host_reads", False, ("refuse", "observe")),
+    ("max_variants", 0, ("max_variants",)),
+    ("max_variants", -1, ("max_variants",)),
+    ("max_variants", "8", ("max_variants",)),
+    ("max_variants", 2.5, ("max_variants",)),
+    ("verify", "yes", ("True", "False", "first", "rate")),
+    ("verify", {"often": 1}, ("first", "rate")),
+    ("verify", {"rate": 2.0}, ("rate",)),
+    ("verify", {"rate": -0.1}, ("rate",)),
+    ("verify", {"rate": float("nan")}, ("rate",)),
+    ("verify", {"rate": "often"}, ("rate",)),
+    ("verify", {"first": "yes"}, ("first",)),
+    ("trace", 3, ("trace",)),
+    ("name", 3, ("name",)),
+    ("name", "", ("name",)),
+    ("audit_seed", "x", ("audit_seed",)),
+    ("audit_seed", 0.5, ("audit_seed",)),
+]
+
+
+@pytest.mark.parametrize("option, value, names", OPTIONS,
+                         ids=[f"{option}-{value}" for option, value, _ in OPTIONS])
+def test_a_wrong_option_is_answered_by_the_allowed_ones(option, value, names):
+    with pytest.raises(steptape.InvalidArgument) as caught:
+        steptape.wrap(lambda x: x, **{option: value})
+    for name in (option, *names):
+        assert name in str(caught.value)
+
+
+def test_an_option_that_does_not_exist():
+    with pytest.raises((steptape.InvalidArgument, TypeError), match="numeric_mode"):
+        steptape.wrap(lambda x: x, numeric_mode="exact")
+
+
+class Trainer:
+    """A step in the three forms in which a class can have one."""
+
+    def __init__(self):
+        self.train, self.model, self.optimizer = classifier()
+
+    def method(self, x, y):
+        return self.train(x, y)
+
+    def __call__(self, x, y):
+        return self.train(x, y)
+
+    @staticmethod
+    def add(x, y):
+        return x.sum() + y.sum()
+
+    @classmethod
+    def multiply(cls, x, y):
+        return x.sum() * y.sum()
+
+
+def with_extra_argument(train, scale, x, y):
+    return train(x * scale, y)
+
+
+def one_tensor(i):
+    return (batch(i)[0],)
+
+
+def two_matrices(i):
+    x, _ = batch(i)
+    return x, x.t()
+
+
+FORMS = {  # name: (what is wrapped, its arguments)
+    "method": (lambda t: t.method, batch),
+    "callable_object": (lambda t: t, batch),
+    "lambda": (lambda t: lambda x, y: t.train(x, y), batch),
+    "partial": (lambda t: functools.partial(with_extra_argument, t.train, 0.5), batch),
+    "partial_of_a_method": (lambda t: functools.partial(t.method), batch),
+    "static_method": (lambda t: t.add, batch),
+    "class_method": (lambda t: t.multiply, batch),
+    "decorated": (lambda t: functools.wraps(t.train)(lambda *args: t.train(*args)), batch),
+    "single_dispatch": (lambda t: functools.singledispatch(t.train), batch),
+    "builtin": (lambda t: operator.matmul, two_matrices),
+    "builtin_of_torch": (lambda t: torch.matmul, two_matrices),
+    "function_of_torch": (lambda t: F.cross_entropy, batch),
+    "module": (lambda t: t.model.requires_grad_(False), one_tensor),
+    "method_of_a_tensor": (lambda t: torch.full((8, 8), 0.5).matmul, one_tensor),
+    "class": (lambda t: collections.Counter, lambda i: ("abracadabra"[: i % 3],)),
+}
+
+
+@pytest.mark.parametrize("form, arguments", FORMS.values(), ids=FORMS)
+def test_whatever_can_be_called_can_be_wrapped(form, arguments):
+    def make():
+        trainer = Trainer()
+        return Training(form(trainer), (trainer.model, trainer.optimizer), arguments)
+
+    replays_or_says_why(check(make))
