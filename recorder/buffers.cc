@@ -1,5 +1,7 @@
 #include "recorder/buffers.h"
 
+#include <iterator>
+
 #include "live/tensors.h"
 
 namespace steptape::recorder {
@@ -9,10 +11,21 @@ constexpr std::size_t kMostOfTemporaries = std::size_t{1} << 20;
 
 }  // namespace
 
-std::optional<trace::BufferId> BufferTable::find(const c10::StorageImpl* storage) const {
+std::optional<trace::BufferId> BufferTable::find(const c10::StorageImpl* storage) {
   const auto found = ids_.find(storage);
   if (found == ids_.end()) return std::nullopt;
+  if (live_[found->second].origin == Origin::kMade) note_address(found->second);
   return found->second;
+}
+
+void BufferTable::note_address(trace::BufferId id) {
+  LiveBuffer& live = live_[id];
+  const c10::StorageImpl& storage = *live.storage;
+  if (storage.device_type() != c10::DeviceType::CPU) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(storage.data());
+  if (address == live.address) return;
+  live.address = address;
+  made_[address] = id;  // what was there before is dead
 }
 
 trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
@@ -21,6 +34,7 @@ trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
                    .storage = storage,
                    .origin = origin,
                    .first_byte = 0,
+                   .address = 0,
                    .made_by = trace::kNone,
                    .first_write = trace::kNone,
                    .written = std::nullopt,
@@ -30,6 +44,7 @@ trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
   description.device = live::device_of(storage->device());
   description.address_mod_64 = live::address_mod_64(*storage);
   ids_.emplace(storage, id);
+  if (origin == Origin::kMade) note_address(id);
   return id;
 }
 
@@ -45,13 +60,24 @@ std::optional<trace::Digest> BufferTable::digest_of(trace::BufferId id) const {
   return live::sampled_digest({bytes + live.first_byte, buffers_[id].bytes});
 }
 
-std::optional<trace::BufferId> BufferTable::made_within(std::uintptr_t begin,
-                                                        std::uintptr_t end) const {
-  for (trace::BufferId id = 0; id < live_.size(); ++id) {
-    const LiveBuffer& live = live_[id];
-    if (live.origin != Origin::kMade || !live.is_alive()) continue;
-    const auto first = reinterpret_cast<std::uintptr_t>(live.storage->data());
-    if (first < end && begin < first + live.storage->nbytes()) return id;
+std::optional<trace::BufferId> BufferTable::made_within(std::uintptr_t begin, std::uintptr_t end) {
+  const auto stands = [&](const auto& entry) {
+    return live_[entry.second].is_alive() && live_[entry.second].address == entry.first;
+  };
+  auto next = made_.upper_bound(begin);
+  // of those that stand none lies over another: only the last before `begin` can reach over it
+  while (next != made_.begin()) {
+    const auto before = std::prev(next);
+    if (!stands(*before)) {
+      made_.erase(before);
+      continue;
+    }
+    if (begin < before->first + live_[before->second].storage->nbytes()) return before->second;
+    break;
+  }
+  while (next != made_.end() && next->first < end) {
+    if (stands(*next)) return next->second;
+    next = made_.erase(next);
   }
   return std::nullopt;
 }

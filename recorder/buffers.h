@@ -29,6 +29,7 @@ struct LiveBuffer {
   const c10::StorageImpl* storage;  ///< for reading only while `is_alive`
   Origin origin = Origin::kMade;
   std::uint64_t first_byte = 0;  ///< inputs: where the trace's buffer starts in the storage
+  std::uintptr_t address = 0;    ///< of what the step made: when it was last seen
   trace::Index made_by = trace::kNone;
   trace::Index first_write = trace::kNone;
   std::optional<ByteRanges> written;     ///< of memory that its maker left unwritten
@@ -42,7 +43,7 @@ class BufferTable {
  public:
   explicit BufferTable(std::vector<trace::Buffer>& buffers) : buffers_(buffers) {}
 
-  std::optional<trace::BufferId> find(const c10::StorageImpl* storage) const;
+  std::optional<trace::BufferId> find(const c10::StorageImpl* storage);
   trace::BufferId add(c10::StorageImpl* storage, Origin origin);
 
   LiveBuffer& live(trace::BufferId id) { return live_[id]; }
@@ -60,7 +61,8 @@ class BufferTable {
   std::optional<trace::BufferId> place(trace::BufferId id);
 
  private:
-  std::optional<trace::BufferId> made_within(std::uintptr_t begin, std::uintptr_t end) const;
+  std::optional<trace::BufferId> made_within(std::uintptr_t begin, std::uintptr_t end);
+  void note_address(trace::BufferId id);
 
   std::vector<trace::Buffer>& buffers_;
   std::vector<LiveBuffer> live_;
@@ -71,6 +73,9 @@ class BufferTable {
   };
   /// Memory that the step did not make, by CPU address; entries of the dead go when met.
   std::map<std::uintptr_t, Range> ranges_;
+  /// Memory that it made, by the address at which it was last seen: an op may resize it. Entries of
+  /// the dead and of what has moved go when met.
+  std::map<std::uintptr_t, trace::BufferId> made_;
 };
 
 }  // namespace steptape::recorder

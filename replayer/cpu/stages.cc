@@ -1,6 +1,7 @@
 #include "replayer/cpu/stages.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "replayer/cpu/kernels/chain.h"
@@ -69,45 +70,54 @@ void prepare_kernels(const Program& program, const Memory& memory,
 
 namespace {
 
-/// Whether the kernel takes a number from a tensor that one of the others writes.
-bool takes_number_of(const ElementwiseKernel& kernel,
-                     const std::vector<ElementwiseKernel*>& others) {
-  const auto is_written = [&](const ElementNumber& number) {
-    if (!number.tensor().defined()) return false;
-    const auto* storage = number.tensor().storage().unsafeGetStorageImpl();
-    return std::ranges::any_of(others, [&](const ElementwiseKernel* other) {
-      return std::ranges::any_of(other->ops(), [&](const ElementOp& op) {
-        return op.out.storage().unsafeGetStorageImpl() == storage;
-      });
+/// Kernels that follow each other and may be done in one pass.
+class Following {
+ public:
+  /// Not where it takes a number from a tensor that one of the others writes.
+  bool can_take(const ElementwiseKernel& kernel) const {
+    return std::ranges::none_of(kernel.varying(), [&](const ElementNumber& number) {
+      return number.tensor().defined() &&
+             written_.contains(number.tensor().storage().unsafeGetStorageImpl());
     });
-  };
-  return std::ranges::any_of(kernel.varying(), is_written);
-}
+  }
+  void take(ElementwiseKernel& kernel) {
+    kernels_.push_back(&kernel);
+    for (const ElementOp& op : kernel.ops()) {
+      written_.insert(op.out.storage().unsafeGetStorageImpl());
+    }
+  }
+  /// As the stage that ends before call `end`, if there are any; begins anew.
+  void end(std::size_t end, std::vector<Stage>& stages) {
+    if (kernels_.size() > 1) {
+      stages.push_back({end - kernels_.size(), kernels_.size(), chain(kernels_)});
+    } else if (!kernels_.empty()) {
+      stages.push_back({end - 1});
+    }
+    kernels_.clear();
+    written_.clear();
+  }
+
+ private:
+  std::vector<ElementwiseKernel*> kernels_;
+  std::unordered_set<const c10::StorageImpl*> written_;
+};
 
 }  // namespace
 
 std::vector<Stage> stages_of(const std::vector<Call>& calls, std::size_t border, Chains chains) {
   std::vector<Stage> stages;
-  std::vector<ElementwiseKernel*> run;
-  const auto end_run = [&](std::size_t end) {
-    if (run.size() > 1) {
-      stages.push_back({end - run.size(), run.size(), chain(run)});
-    } else if (!run.empty()) {
-      stages.push_back({end - 1});
-    }
-    run.clear();
-  };
+  Following following;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (i == border || chains == Chains::kNo) end_run(i);
+    if (i == border || chains == Chains::kNo) following.end(i, stages);
     if (auto* kernel = dynamic_cast<ElementwiseKernel*>(calls[i].kernel.get())) {
-      if (takes_number_of(*kernel, run)) end_run(i);
-      run.push_back(kernel);
+      if (!following.can_take(*kernel)) following.end(i, stages);
+      following.take(*kernel);
       continue;
     }
-    end_run(i);
+    following.end(i, stages);
     stages.push_back({i});
   }
-  end_run(calls.size());
+  following.end(calls.size(), stages);
   return stages;
 }
 

@@ -174,6 +174,27 @@ TEST_P(RefusalTest, OverlappingStorages) {
   });
 }
 
+TEST_P(RefusalTest, ForeignMemoryWithinWhatTheStepMade) {
+  const auto over = [](const at::Tensor& made, std::int64_t first) {
+    return at::from_blob(made.data_ptr<float>() + first, {4}, at::kFloat);
+  };
+  refusal_of(RefusalCode::kOverlappingMemory,
+             [&] {
+               std::vector<at::Tensor> made;
+               for (int i = 0; i < 20; ++i) made.push_back(x.repeat({2, 2}));
+               made.erase(made.begin() + 3, made.begin() + 9);
+               over(made[7], 2).relu();
+             },
+             {x});
+  refusal_of(RefusalCode::kOverlappingMemory,
+             [&] {
+               at::Tensor made = x.neg();
+               made.resize_({64, 64}).zero_();  // lies elsewhere now
+               over(made, 4000).relu();
+             },
+             {x});
+}
+
 TEST_P(RefusalTest, MemoryAroundAnInput) {
   auto base = at::zeros({8});
   const auto input = base.narrow(0, 2, 3);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -137,6 +138,36 @@ struct Use {
 /// bytes.
 using Storage = const c10::StorageImpl*;
 
+/// What open links use of a storage. Uses of the same bytes by one link are one.
+class Uses {
+ public:
+  void add(const Use& use) {
+    longest_ = std::max(longest_, use.end - use.begin);
+    for (auto [at, end] = uses_.equal_range(use.begin); at != end; ++at) {
+      Use& known = at->second;
+      if (known.end != use.end || known.link != use.link) continue;
+      known.is_write = known.is_write || use.is_write;
+      known.is_element = known.is_element && use.is_element;
+      return;
+    }
+    uses_.emplace(use.begin, use);
+  }
+
+  /// Calls `visit` for those that conflict with `use`, until it says false.
+  template <typename Visit>
+  bool all_of_conflicts(const Use& use, Visit&& visit) const {
+    auto at = uses_.lower_bound(use.begin - std::min(use.begin, longest_));
+    for (; at != uses_.end() && at->first < use.end; ++at) {
+      if (use.conflicts_with(at->second) && !visit(at->second)) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::multimap<std::uintptr_t, Use> uses_;
+  std::uintptr_t longest_ = 0;
+};
+
 std::pair<Storage, Use> use_of(const at::Tensor& tensor, bool is_write, bool is_element) {
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   const auto start = reinterpret_cast<std::uintptr_t>(storage->data());
@@ -159,7 +190,7 @@ class Linking {
     open_[link].ops.push_back({next_++, &op});
     for (auto& [storage, use] : uses) {
       use.link = link;
-      uses_[storage].push_back(use);
+      uses_[storage].add(use);
     }
   }
 
@@ -197,12 +228,13 @@ class Linking {
     for (const auto& [storage, use] : uses) {
       const auto others = uses_.find(storage);
       if (others == uses_.end()) continue;
-      for (const Use& other : others->second) {
-        if (!use.conflicts_with(other)) continue;
+      const bool all_go = others->second.all_of_conflicts(use, [&](const Use& other) {
         const std::size_t link = find(other.link);
         if (!use.goes_with(other) || open_[link].count != count) return false;
         if (std::ranges::find(met, link) == met.end()) met.push_back(link);
-      }
+        return true;
+      });
+      if (!all_go) return false;
     }
     return true;
   }
@@ -237,7 +269,7 @@ class Linking {
   }
 
   std::vector<Open> open_;
-  std::unordered_map<Storage, std::vector<Use>> uses_;
+  std::unordered_map<Storage, Uses> uses_;
   std::vector<Link> done_;
   std::size_t next_ = 0;
 };
