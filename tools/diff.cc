@@ -1,6 +1,7 @@
 #include "trace/diff.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -61,6 +62,12 @@ std::string note_of(const Comparison& found, const DiffPolicy& policy) {
 
 int exit_code_of(const Comparison& found, const DiffPolicy& policy) {
   if (policy.differs(found.diff)) return kDiffers;
+  const std::vector<std::string> unanswered = policy.unanswered(found.diff);
+  if (!unanswered.empty()) {
+    complain(fmt::format("--fail-on asks for {}, which the traces do not hold on both sides",
+                         fmt::join(unanswered, " and ")));
+    return kTrouble;
+  }
   return found.has_torn_ledger ? kTrouble : kGood;
 }
 
@@ -170,7 +177,9 @@ void add_diff(CLI::App& app, int& exit_code) {
       "  steptape diff a.tape b.tape --control a_again.tape --fail-on ledger,numerics\n"
       "  steptape diff runA/ runB/ --stat\n"
       "  steptape diff a.tape b.tape --json | jq '.steps[].recordings[].edits[]'\n"
-      "Exit status: 0 equal, 1 they differ, 2 trouble: a file that is missing or damaged.");
+      "Exit status: 0 equal, 1 they differ, 2 trouble: a file that is missing or damaged, or a "
+      "section "
+      "that\n--fail-on names and that could not be compared.");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

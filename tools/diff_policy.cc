@@ -8,7 +8,8 @@ DiffPolicy::DiffPolicy(const std::vector<std::string>& ignore,
                        const std::vector<std::string>& fail_on) {
   for (const std::string& name : ignore) ignored_.insert(trace::section_of(name));
   for (const std::string& name : fail_on) fails_.insert(trace::section_of(name));
-  if (!fail_on.empty()) return;
+  asks_ = !fail_on.empty();
+  if (asks_) return;
   for (const trace::Section section : trace::sections()) {
     const bool is_told_only = section == trace::Section::kMemory ||
                               section == trace::Section::kPlace || section == trace::Section::kTime;
@@ -20,6 +21,16 @@ bool DiffPolicy::differs(const trace::Diff& diff) const {
   return std::ranges::any_of(trace::sections(), [&](trace::Section section) {
     return fails_on(section) && diff.count(section) > 0;
   });
+}
+
+std::vector<std::string> DiffPolicy::unanswered(const trace::Diff& diff) const {
+  std::vector<std::string> names;
+  for (const trace::Section section : trace::sections()) {
+    if (asks_ && fails_on(section) && !diff.compares(section)) {
+      names.emplace_back(name_of(section));
+    }
+  }
+  return names;
 }
 
 bool DiffPolicy::has_told(const trace::RecordingDiff& recording) const {

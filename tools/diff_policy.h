@@ -18,11 +18,14 @@ class DiffPolicy {
   bool tells(trace::Section section) const { return !ignored_.contains(section); }
   bool fails_on(trace::Section section) const { return tells(section) && fails_.contains(section); }
   bool differs(const trace::Diff& diff) const;
+  /// Sections that `fail_on` names and that could not be compared, by name.
+  std::vector<std::string> unanswered(const trace::Diff& diff) const;
   /// Whether something is told of the two recordings, be it noise.
   bool has_told(const trace::RecordingDiff& recording) const;
 
  private:
   std::set<trace::Section> ignored_, fails_;
+  bool asks_ = false;  ///< `fail_on` names some
 };
 
 }  // namespace steptape::tools

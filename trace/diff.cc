@@ -201,6 +201,8 @@ StepDiff diff_steps(const Step& a, const Step& b, std::span<const Trace> control
 std::span<const Section> sections() noexcept { return kAll; }
 std::string_view name_of(Section section) noexcept { return find_name(kNames, section); }
 Section section_of(std::string_view name) {
+  if (name == "timings") return Section::kTime;
+  if (name == "host") return Section::kEnvironment;
   const auto found = std::ranges::find(kNames, name, &Named<Section>::name);
   if (found != kNames.end()) return found->value;
   std::string names;
@@ -213,6 +215,24 @@ std::size_t RecordingDiff::count(Section section) const noexcept {
   if (section == Section::kNumerics) return numerics.count();
   const std::size_t edits = section == Section::kStructure ? stream.edits.size() : 0;
   return edits + findings.of(section).size();
+}
+
+bool Diff::compares(Section section) const noexcept {
+  switch (section) {
+    case Section::kNumerics:
+      return std::ranges::any_of(steps, [](const StepDiff& step) {
+        return std::ranges::any_of(step.recordings, [](const RecordingDiff& recording) {
+          return recording.numerics.is_compared();
+        });
+      });
+    case Section::kLedger:
+      return ledger.has_value();
+    case Section::kTime:
+      return ledger.has_value() ||
+             std::ranges::any_of(steps, [](const StepDiff& step) { return !!step.op_times; });
+    default:
+      return true;
+  }
 }
 
 std::size_t Diff::count(Section section) const noexcept {

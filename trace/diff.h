@@ -89,6 +89,8 @@ struct Diff {
   std::optional<LedgerDiff> ledger;  ///< where both runs left one
   std::string_view ledger_only_in;   ///< "a" or "b" where one run alone left one
 
+  /// Whether both sides hold what the section compares: digests of ops, ledgers, times.
+  bool compares(Section section) const noexcept;
   std::size_t count(Section section) const noexcept;
   /// The recordings of the first call in which ops left other bits, or a buffer was entered with
   /// others, noise left out: of the first step that has any. Null where there is none.

@@ -77,6 +77,20 @@ TEST_F(DiffNumericsTest, TheyMayBeIgnoredOrAloneCount) {
   EXPECT_EQ(diff({"--fail-on", "numerics"}).exit_code, 1);
 }
 
+TEST_F(DiffNumericsTest, WhoAsksForThemAloneIsToldThatThereAreNone) {
+  write(other_, {{3, {}, /*has_digests=*/false}});
+  const Outcome asked = diff({"--fail-on", "numerics,ledger"});
+  EXPECT_EQ(asked.exit_code, 2);
+  EXPECT_THAT(asked.err, HasSubstr("--fail-on asks for ledger and numerics, which the traces do "
+                                   "not hold on both sides"));
+  EXPECT_EQ(diff({"--fail-on", "numerics", "--ignore", "numerics"}).exit_code, 0);
+}
+
+TEST_F(DiffNumericsTest, TimingsAndHostAreNamesOfSectionsToo) {
+  EXPECT_EQ(diff({"--ignore", "timings,host,numerics"}).exit_code, 0);
+  EXPECT_EQ(diff({"--ignore", "times"}).exit_code, 2);
+}
+
 TEST_F(DiffNumericsTest, WithoutDigestsAWordIsSaid) {
   write(other_, {{3, {}, /*has_digests=*/false}});
   EXPECT_EQ(diff().exit_code, 0);
