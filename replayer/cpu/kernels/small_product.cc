@@ -21,7 +21,7 @@ namespace {
 
 /// From here on BLAS multiplies faster, and in blocks, which is another order of additions.
 constexpr std::int64_t kMostDepth = 256;
-constexpr std::int64_t kMostTerms = 32 * 128 * 128;
+constexpr std::int64_t kMostTerms = std::int64_t{32} * 128 * 128;
 
 /// Elements to compare until an equal order of additions is believed.
 constexpr std::int64_t kEnough = 512;

@@ -5,6 +5,12 @@ namespace {
 
 using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 
+/// Columns of a float, and of a vector.
+template <typename Lanes>
+constexpr std::int64_t kWidth = 1;
+template <>
+constexpr std::int64_t kWidth<Vector> = kLanes;
+
 template <typename Lanes>
 inline __attribute__((always_inline)) Lanes load(const float* from) {
   Lanes lanes;
@@ -74,12 +80,11 @@ constexpr int kTogether = 4;
 /// Groups of columns whose sums run side by side, as long as there are enough for one.
 template <typename Lanes>
 std::int64_t groups(const float* in, std::int64_t rows, std::int64_t columns, float* out) {
-  constexpr std::int64_t kWidth = sizeof(Lanes) / sizeof(float);
   std::int64_t c = 0;
-  for (; c + kTogether * kWidth <= columns; c += kTogether * kWidth) {
+  for (; c + kTogether * kWidth<Lanes> <= columns; c += kTogether * kWidth<Lanes>) {
     Lanes sums[kTogether];
-    cascade<Lanes, kTogether>(in + c, columns, kWidth, rows, sums);
-    for (int k = 0; k < kTogether; ++k) store(sums[k], out + c + k * kWidth);
+    cascade<Lanes, kTogether>(in + c, columns, kWidth<Lanes>, rows, sums);
+    for (int k = 0; k < kTogether; ++k) store(sums[k], out + c + k * kWidth<Lanes>);
   }
   return c;
 }
