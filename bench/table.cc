@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -145,18 +146,29 @@ Recorded record(const Workload& workload) {
   return {median(std::move(times)), replayer::floor_us(recorded.recording)};
 }
 
-std::int64_t eager_peak_bytes(const Workload& workload) {
+/// Of live tensors, in a step behind the warm-up.
+struct Peaks {
+  std::int64_t eager = 0;
+  std::int64_t replayed = 0;
+};
+
+std::int64_t peak_of(const std::function<std::unique_ptr<Contestant>()>& make) {
   LiveBytes bytes;
-  Eager eager(workload);
-  for (int i = 0; i < kWarmUpSteps; ++i) eager.step();
+  const std::unique_ptr<Contestant> contestant = make();
+  for (int i = 0; i < kWarmUpSteps; ++i) contestant->step();
   bytes.restart();
-  eager.step();
+  contestant->step();
   return bytes.peak();
+}
+
+Peaks peaks_of(const Workload& workload) {
+  return {peak_of([&] { return std::make_unique<Eager>(workload); }),
+          peak_of([&] { return std::make_unique<Replayed>(workload, Numerics::kExact); })};
 }
 
 nlohmann::json row(const Workload& workload, const char* numerics, int threads, double eager_us,
                    double replay_us, const Recorded& recorded, const PlanStats& plan,
-                   std::int64_t peak) {
+                   const Peaks& peaks) {
   return {{"workload", workload.name},
           {"optimizer", workload.optimizer},
           {"numerics", numerics},
@@ -168,7 +180,8 @@ nlohmann::json row(const Workload& workload, const char* numerics, int threads, 
           {"plan_us", plan.plan_us},
           {"arena_bytes", plan.arena_bytes},
           {"max_live_bytes", plan.max_live_bytes},
-          {"eager_peak_bytes", peak}};
+          {"eager_peak_bytes", peaks.eager},
+          {"replay_peak_bytes", peaks.replayed}};
 }
 
 void print_head() {
@@ -210,13 +223,13 @@ std::vector<nlohmann::json> measure(const Workload& workload, int threads, const
   for (const auto& [numerics, contestant] : replayed) contestants.push_back(contestant.get());
   const std::vector<double> us = race(contestants, choice);
   const Recorded recorded = record(workload);
-  const std::int64_t peak = eager_peak_bytes(workload);
+  const Peaks peaks = peaks_of(workload);
   std::vector<nlohmann::json> rows;
   for (std::size_t i = 0; i < replayed.size(); ++i) {
     const auto& [numerics, contestant] = replayed[i];
     if (!is_replayed(workload, numerics, *contestant)) continue;
     rows.push_back(
-        row(workload, numerics, threads, us[0], us[i + 1], recorded, contestant->plan(), peak));
+        row(workload, numerics, threads, us[0], us[i + 1], recorded, contestant->plan(), peaks));
   }
   return rows;
 }
