@@ -225,8 +225,9 @@ class Linking {
   /// The links whose elements these uses touch. False where not element by element.
   bool meets(const std::vector<std::pair<Storage, Use>>& uses, std::int64_t count,
              std::vector<std::size_t>& met) const {
-    for (const auto& [storage, use] : uses) {
-      const auto others = uses_.find(storage);
+    for (const auto& each : uses) {
+      const Use& use = each.second;
+      const auto others = uses_.find(each.first);
       if (others == uses_.end()) continue;
       const bool all_go = others->second.all_of_conflicts(use, [&](const Use& other) {
         const std::size_t link = find(other.link);
