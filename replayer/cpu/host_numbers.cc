@@ -27,6 +27,9 @@ trace::Value number_of(const c10::IValue& value) {
   return {value.toInt()};
 }
 
+/// Finite as a float32.
+bool is_float(double number) { return std::isfinite(static_cast<float>(number)); }
+
 bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value& recorded) {
   switch (use) {
     case trace::ReadUse::kChecked:
@@ -86,13 +89,14 @@ void HostNumbers::begin(std::span<const double> leaves) {
 
 void HostNumbers::apply(const Patch& patch) {
   const double number = evaluator_.value(patch.site.formula);
-  // where a formula divides by zero or overflows, the program may throw
-  if (!std::isfinite(number) && std::isfinite(trace::number_of(patch.recorded))) {
+  // where a formula divides by zero or overflows, the program may throw, as ops do of numbers that
+  // float32 cannot hold
+  if (!is_float(number) && is_float(trace::number_of(patch.recorded))) {
     throw Changed(
         RefusalCode::kScalarVaries,
         guards::failed(GuardKind::kPredicate,
                        trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
-                       "finite", trace::words_of({trace::Real{number}})));
+                       "a finite float32", trace::words_of({trace::Real{number}})));
   }
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];

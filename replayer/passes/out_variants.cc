@@ -5,6 +5,7 @@
 #include "live/operators.h"
 #include "replayer/cpu/kernels/table.h"
 #include "replayer/passes/passes.h"
+#include "trace/op_stream.h"
 
 namespace steptape::replayer {
 namespace {
@@ -48,6 +49,17 @@ std::optional<c10::OperatorHandle> find_out_variant(const c10::OperatorHandle& o
     return candidate;
   }
   return std::nullopt;
+}
+
+/// Whether the out variant does what the op does. That of native_batch_norm leaves its statistics
+/// unwritten where the input is in no memory format (LibTorch 2.11:
+/// batch_norm_cpu_update_stats_template in ATen/native/Normalization.cpp).
+bool is_sound(const Program& program, std::size_t index) {
+  const trace::Op& op = program.recording->ops[index];
+  if (program.recording->operator_of(op).name != "aten::native_batch_norm") return true;
+  const auto* input = std::get_if<trace::TensorRef>(&op.inputs.at(0).data);
+  if (input == nullptr || input->id == trace::kNoTensor) return false;
+  return trace::is_contiguous(program.recording->tensors[input->id]);
 }
 
 /// Where a result may be written, instead of being adopted.
@@ -142,7 +154,9 @@ void use_out_variants(Program& program) {
       if (!is_temporary(program, i)) continue;
       instruction.treatment = Treatment::kGeometry;
       place_results(program, i);
-    } else if (const auto out = is_plain ? find_out_variant(instruction.callee) : std::nullopt) {
+    } else if (const auto out = is_plain && is_sound(program, i)
+                                    ? find_out_variant(instruction.callee)
+                                    : std::nullopt) {
       instruction = {Treatment::kOut, *out};
       place_results(program, i);
     } else if (program.uses_kernels && can_place_results(program, i, Lists::kYes) &&

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "replayer/cpu/kernels/blas.h"
+#include "replayer/cpu/kernels/elementwise.h"
 #include "replayer/cpu/kernels/small_product.h"
 #include "replayer/cpu/kernels/table.h"
 #include "replayer/passes/passes.h"
@@ -494,6 +495,48 @@ TEST(BatchNormTest, LeavesTheBitsOfTheOp) {
     EXPECT_TRUE(leaves_the_bits("native_batch_norm", body, inputs))
         << ::testing::PrintToString(sizes) << " trial " << trial;
   }
+}
+
+TEST(BatchNormTest, AnInputInNoMemoryFormatIsNotGivenToTheOutVariant) {
+  const StepBody body = [](const Tensors& x) -> Tensors {
+    const auto [out, mean, invstd] =
+        at::native_batch_norm((x[0] * 1).transpose(1, 2), {}, {}, x[1], x[2], true, 0.1, 1e-5);
+    return {out.clone(), mean.clone(), invstd.clone()};
+  };
+  const auto inputs = [] { return Tensors{at::randn({4, 6, 5}), at::randn({5}), at::rand({5})}; };
+  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs()), {}),
+                                   default_generator());
+  for (int round = 0; round < 3; ++round) {
+    const Tensors now = inputs();
+    Tensors eager;
+    for (const at::Tensor& input : now) eager.push_back(input.clone());
+    const Tensors found = run(executor, now), expected = body(eager);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
+      EXPECT_TRUE(same_bits(now[i], eager[i])) << i;
+    }
+  }
+}
+
+TEST(ProductKernelTest, LessPrecisionIsLeftToATen) {
+  const StepBody body = [](const Tensors& x) -> Tensors { return {at::mm(x[0], x[1]).clone()}; };
+  const Tensors inputs = {at::randn({160, 512}), at::randn({512, 64})};
+  at::globalContext().setFloat32MatmulPrecision("medium");
+  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}), default_generator());
+  EXPECT_TRUE(same_bits(run(executor, inputs)[0], body(inputs)[0]));
+  at::globalContext().setFloat32MatmulPrecision("highest");
+}
+
+TEST(ElementNumberTest, WhatFloat32CannotHoldIsNotFit) {
+  const auto fit = [](double number) {
+    const c10::IValue value(number);
+    return replayer::cpu::ElementNumber(value, -1).is_fit();
+  };
+  EXPECT_TRUE(fit(1e38));
+  EXPECT_TRUE(fit(std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(fit(1e39));
+  EXPECT_FALSE(fit(-1e300));
+  EXPECT_FALSE(fit(std::numeric_limits<double>::quiet_NaN()));
 }
 
 /// A program of element-wise ops, in place and not, over tensors of a few shapes.

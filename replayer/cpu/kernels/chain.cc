@@ -45,7 +45,7 @@ class Chain final : public Kernel {
   }
 
   void run() override {
-    if (has_nan(varying_)) {
+    if (!are_fit(varying_)) {
       for (ElementwiseKernel* kernel : kernels_) kernel->run();
       return;
     }

@@ -14,39 +14,46 @@
 namespace steptape::replayer::cpu {
 namespace {
 
-float number_in(const at::Tensor& tensor) {
+double number_in(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return *floats_of(tensor);
     case at::kDouble:
-      return static_cast<float>(*tensor.const_data_ptr<double>());
+      return *tensor.const_data_ptr<double>();
     default:
+      // as ATen converts it: a double between would be a second rounding
       return static_cast<float>(*tensor.const_data_ptr<std::int64_t>());
   }
 }
 
-float number_in(const c10::IValue& value) {
-  if (value.isDouble()) return static_cast<float>(value.toDouble());
+double number_in(const c10::IValue& value) {
+  if (value.isDouble()) return value.toDouble();
   if (value.isInt()) return static_cast<float>(value.toInt());
-  return value.toBool() ? 1.0F : 0.0F;
+  return value.toBool() ? 1.0 : 0.0;
 }
 
 }  // namespace
 
-float ElementNumber::take() const {
+double ElementNumber::exact() const {
   if (tensor_.defined()) return number_in(tensor_);
   if (argument_ == nullptr) return literal_;
   if (item_ < 0) return number_in(*argument_);
   return number_in(argument_->toListRef()[static_cast<std::size_t>(item_)]);
 }
 
+float ElementNumber::take() const { return static_cast<float>(exact()); }
+
+bool ElementNumber::is_fit() const {
+  const double number = exact();
+  return !std::isnan(number) && (std::isinf(number) || std::isfinite(static_cast<float>(number)));
+}
+
 void ElementOp::put_numbers(elements::Operands& operands) const {
   for (std::size_t i = 0; i < numbers.size(); ++i) operands.number[i] = numbers[i].take();
 }
 
-bool has_nan(std::span<const ElementNumber> numbers) {
-  return std::ranges::any_of(numbers,
-                             [](const ElementNumber& number) { return std::isnan(number.take()); });
+bool are_fit(std::span<const ElementNumber> numbers) {
+  return std::ranges::all_of(numbers, &ElementNumber::is_fit);
 }
 
 ElementwiseKernel::ElementwiseKernel(std::vector<ElementOp> ops, const Call& call,
@@ -58,7 +65,7 @@ ElementwiseKernel::ElementwiseKernel(std::vector<ElementOp> ops, const Call& cal
 }
 
 void ElementwiseKernel::run() {
-  if (has_nan(varying_)) return dispatch(call_, results_);
+  if (!are_fit(varying_)) return dispatch(call_, results_);
   for (const ElementOp& op : ops_) {
     elements::Operands operands{};
     operands.out = writable_floats_of(op.out);
@@ -136,7 +143,7 @@ class Builder {
     if (is_good_ && site_.varies.at(argument)) {
       op_.numbers[slot] = ElementNumber(value, is_list ? item_ : -1);
     } else if (is_good_) {
-      op_.numbers[slot] = ElementNumber(number_in(each));
+      op_.numbers[slot] = ElementNumber(static_cast<float>(number_in(each)));
       is_good_ = !std::isnan(op_.numbers[slot].take());
     }
     return *this;

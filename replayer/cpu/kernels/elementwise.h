@@ -25,10 +25,15 @@ class ElementNumber {
   explicit ElementNumber(at::Tensor tensor) : tensor_(std::move(tensor)) {}
 
   float take() const;
+  /// Whether the arithmetic here is that of the op: not for a NaN, which may meet another, nor for
+  /// what float32 cannot hold, which the op may refuse.
+  bool is_fit() const;
   const at::Tensor& tensor() const { return tensor_; }
   bool varies() const { return tensor_.defined() || argument_ != nullptr; }
 
  private:
+  double exact() const;
+
   float literal_ = 0;
   const c10::IValue* argument_ = nullptr;
   std::int64_t item_ = -1;
@@ -47,8 +52,8 @@ struct ElementOp {
   void put_numbers(elements::Operands& operands) const;
 };
 
-/// One call, which may be of a list of tensors: an op for each. Where a number is a NaN the
-/// dispatcher does it: two NaNs may meet, and which of them goes on is not told by the arithmetic.
+/// One call, which may be of a list of tensors: an op for each. Where a number is not fit the
+/// dispatcher does it.
 class ElementwiseKernel final : public Kernel {
  public:
   ElementwiseKernel(std::vector<ElementOp> ops, const Call& call, std::vector<at::Tensor> results);
@@ -65,7 +70,7 @@ class ElementwiseKernel final : public Kernel {
   std::vector<at::Tensor> results_;
 };
 
-/// Whether one of them is a NaN now.
-bool has_nan(std::span<const ElementNumber> numbers);
+/// Whether all of them are fit now.
+bool are_fit(std::span<const ElementNumber> numbers);
 
 }  // namespace steptape::replayer::cpu

@@ -1,6 +1,9 @@
+#include <ATen/Context.h>
+
 #include <optional>
 #include <utility>
 
+#include "live/ambient.h"
 #include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/kernels/sgemm.h"
 #include "replayer/cpu/kernels/small_product.h"
@@ -26,11 +29,21 @@ class Product final : public Kernel {
 Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   if (blas().sgemm == nullptr)
     return Preparation::refused("no BLAS that is known to be LibTorch's");
+  // ATen may take another way with less precision; what the switch was is guarded
+  constexpr auto kHighest = static_cast<std::uint8_t>(at::Float32MatmulPrecision::HIGHEST);
+  if (live::Ambient::current().matmul_precision != kHighest)
+    return Preparation::refused("a precision of products below the highest");
   auto blas = Sgemm::make(matrices);
   if (!blas) return Preparation::refused("no float32 matrices that BLAS takes as they lie");
   const auto address = [&](const at::Tensor& tensor) -> std::uint8_t {
     return tensor.defined() ? site.address_mod_64(tensor) : 0;
   };
+  const auto lies_on_result = [&](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.storage().unsafeGetStorageImpl() ==
+                                   matrices.result.storage().unsafeGetStorageImpl();
+  };
+  if (lies_on_result(matrices.a) || lies_on_result(matrices.b) || lies_on_result(matrices.bias))
+    return {std::make_unique<Product>(*std::move(blas), std::nullopt), {}};
   auto small = SmallProduct::make(matrices, {address(matrices.a), address(matrices.b),
                                              address(matrices.bias), address(matrices.result)});
   return {std::make_unique<Product>(*std::move(blas), std::move(small)), {}};

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "replayer/cpu/kernels/floats.h"
@@ -73,8 +74,9 @@ class Trial {
       if (!leaves_the_bits(blas, own, 1)) return false;
     }
     // sums of denormals, of what is rounded to zeros of both signs, and beyond what is finite
-    return std::ranges::all_of(kScales,
-                               [&](float scale) { return leaves_the_bits(blas, own, scale); });
+    return leaves_the_bits_of_zeros(blas, own) && std::ranges::all_of(kScales, [&](float scale) {
+             return leaves_the_bits(blas, own, scale);
+           });
   }
 
   static bool is_faster(const Sgemm& blas, SmallProduct& own) {
@@ -101,6 +103,19 @@ class Trial {
   /// On numbers of about the size of `scale`, with zeros of both signs among those that are not 1.
   bool leaves_the_bits(const Sgemm& blas, SmallProduct& own, float scale) {
     fill(scale);
+    return leaves_the_bits(blas, own);
+  }
+
+  /// All terms are -0, as is the bias: a sum that begins with a product stays -0.
+  bool leaves_the_bits_of_zeros(const Sgemm& blas, SmallProduct& own) {
+    for (const auto& [tensor, number] :
+         {std::pair(&product_.a, 0.0F), {&product_.b, -1.0F}, {&product_.bias, -0.0F}}) {
+      if (tensor->defined()) std::ranges::fill(elements_of(*tensor), number);
+    }
+    return leaves_the_bits(blas, own);
+  }
+
+  bool leaves_the_bits(const Sgemm& blas, SmallProduct& own) {
     blas.run();
     const float* const result = floats_of(product_.result);
     std::ranges::copy_n(result, product_.result.numel(), expected_.begin());
@@ -108,14 +123,16 @@ class Trial {
     return std::memcmp(result, expected_.data(), expected_.size() * sizeof(float)) == 0;
   }
 
+  static std::span<float> elements_of(const at::Tensor& tensor) {
+    return {writable_floats_of(tensor), tensor.storage().nbytes() / sizeof(float)};
+  }
+
   void fill(float scale) {
     for (const at::Tensor* tensor : {&product_.a, &product_.b, &product_.bias}) {
       if (!tensor->defined()) continue;
-      const auto count = static_cast<std::int64_t>(tensor->storage().nbytes() / sizeof(float));
-      float* const elements = writable_floats_of(*tensor);
-      for (std::int64_t i = 0; i < count; ++i) {
-        elements[i] = normal_(random_) * scale;
-        if (scale != 1 && random_() % 8 == 0) elements[i] = std::copysign(0.0F, elements[i]);
+      for (float& element : elements_of(*tensor)) {
+        element = normal_(random_) * scale;
+        if (scale != 1 && random_() % 8 == 0) element = std::copysign(0.0F, element);
       }
     }
   }
