@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -56,8 +57,7 @@ struct Profile {
 };
 
 double quantile(std::vector<double> values, double at) {
-  const auto place = values.begin() +
-                     static_cast<std::ptrdiff_t>(at * static_cast<double>(values.size() - 1) + 0.5);
+  const auto place = values.begin() + std::lround(at * static_cast<double>(values.size() - 1));
   std::ranges::nth_element(values, place);
   return *place;
 }
