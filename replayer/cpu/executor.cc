@@ -18,6 +18,7 @@
 #include "replayer/cpu/call.h"
 #include "replayer/cpu/host_numbers.h"
 #include "replayer/cpu/kernels/blas.h"
+#include "replayer/cpu/kernels/dispatch.h"
 #include "replayer/cpu/memory.h"
 #include "replayer/cpu/seeks.h"
 #include "replayer/cpu/stages.h"
@@ -327,16 +328,13 @@ struct Executor::Impl {
     if (call.kernel) return call.kernel->run();
     stack.assign(call.arguments.begin(), call.arguments.end());
     call.callee.callBoxed(stack);
-    if (call.copies) copy_results(call);
+    if (call.copies) copy_made(stack, placed_of(call));
   }
 
-  void copy_results(const Call& call) {
-    std::size_t next = 0;
-    for (const c10::IValue& value : stack) {
-      live::for_each_tensor(value, [&](const at::Tensor& result) {
-        memory.tensor(call.placed.at(next++)).copy_(result);
-      });
-    }
+  std::vector<at::Tensor> placed_of(const Call& call) const {
+    std::vector<at::Tensor> placed;
+    for (const trace::TensorId id : call.placed) placed.push_back(memory.tensor(id));
+    return placed;
   }
 
   void end_stage(const Stage& stage) {

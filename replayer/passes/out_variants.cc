@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 #include "live/operators.h"
@@ -51,12 +53,17 @@ std::optional<c10::OperatorHandle> find_out_variant(const c10::OperatorHandle& o
   return std::nullopt;
 }
 
-/// Whether the out variant does what the op does. That of native_batch_norm leaves its statistics
-/// unwritten where the input is in no memory format (LibTorch 2.11:
-/// batch_norm_cpu_update_stats_template in ATen/native/Normalization.cpp).
+/// Operators whose out variant does what they do for a contiguous first argument alone.
+constexpr std::array<std::string_view, 1> kSoundIfContiguous = {
+    // leaves its statistics unwritten where the input is in no memory format (LibTorch 2.11:
+    // batch_norm_cpu_update_stats_template in ATen/native/Normalization.cpp)
+    "aten::native_batch_norm",
+};
+
 bool is_sound(const Program& program, std::size_t index) {
   const trace::Op& op = program.recording->ops[index];
-  if (program.recording->operator_of(op).name != "aten::native_batch_norm") return true;
+  const std::string& name = program.recording->operator_of(op).name;
+  if (std::ranges::find(kSoundIfContiguous, name) == kSoundIfContiguous.end()) return true;
   const auto* input = std::get_if<trace::TensorRef>(&op.inputs.at(0).data);
   if (input == nullptr || input->id == trace::kNoTensor) return false;
   return trace::is_contiguous(program.recording->tensors[input->id]);

@@ -256,7 +256,6 @@ void build_copy(Builder& b) { b.function(elements::copy).in(0, 1); }
 
 template <Build kBuild>
 Preparation make(const KernelSite& site) {
-  if (!has_atens_vectors()) return Preparation::refused("a processor without AVX2 and FMA");
   if (site.results.empty()) return Preparation::refused("no results");
   const bool is_list = !site.call.arguments.empty() && site.call.arguments[0].isTensorList();
   std::vector<ElementOp> ops;
@@ -272,12 +271,13 @@ Preparation make(const KernelSite& site) {
 
 template <Build kBuild>
 void add(KernelTable& table, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) table.add(name, &make<kBuild>);
+  for (const std::string_view name : names) table.add(name, &with_atens_vectors<make<kBuild>>);
 }
 
 template <Build kBuild>
 void add_filling(KernelTable& table, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) table.add_filling(name, &make<kBuild>);
+  for (const std::string_view name : names)
+    table.add_filling(name, &with_atens_vectors<make<kBuild>>);
 }
 
 }  // namespace

@@ -10,9 +10,6 @@
 namespace steptape::replayer::cpu {
 namespace {
 
-/// In one thread it does what ATen's does in so many.
-constexpr int kGain = 4;
-
 /// Tensors of one element for each channel, and the numbers.
 struct BatchNormSite {
   const Call& call;
@@ -92,7 +89,6 @@ bool is_row(const at::Tensor& tensor) {
 /// aten::native_batch_norm.out(input, weight, bias, running_mean, running_var, training, momentum,
 /// eps, out, save_mean, save_invstd)
 Preparation make_batch_norm(const KernelSite& site) {
-  if (!has_atens_vectors()) return Preparation::refused("a processor without AVX2 and FMA");
   const auto& given = site.call.arguments;
   const auto optional = [&](std::size_t i) {
     return given[i].isTensor() ? given[i].toTensor() : at::Tensor();
@@ -116,7 +112,8 @@ Preparation make_batch_norm(const KernelSite& site) {
                        has_images && norm.in.is_contiguous() && norm.out.is_contiguous() &&
                        is_row(norm.weight) && is_row(norm.bias) && is_row(norm.running_mean) &&
                        is_row(norm.running_var) && is_row(norm.save_mean) &&
-                       is_row(norm.save_invstd) && is_for_one_thread(norm.in.numel(), kGain);
+                       is_row(norm.save_invstd) &&
+                       is_for_one_thread(norm.in.numel(), kGainOverPlanes);
   if (!is_good) return Preparation::refused("no float32 images channel by channel in training");
   return {std::make_unique<BatchNorm>(norm), {}};
 }
@@ -124,7 +121,7 @@ Preparation make_batch_norm(const KernelSite& site) {
 }  // namespace
 
 void add_normalization_kernels(KernelTable& table) {
-  table.add("aten::native_batch_norm.out", &make_batch_norm);
+  table.add("aten::native_batch_norm.out", &with_atens_vectors<make_batch_norm>);
 }
 
 }  // namespace steptape::replayer::cpu

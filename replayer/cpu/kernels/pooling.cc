@@ -7,9 +7,6 @@
 namespace steptape::replayer::cpu {
 namespace {
 
-/// In one thread it does what ATen's does in so many.
-constexpr int kGain = 4;
-
 class MaxPool final : public Kernel {
  public:
   MaxPool(at::Tensor in, at::Tensor out, at::Tensor places, windows::Side height,
@@ -47,7 +44,6 @@ std::int64_t side_of(const c10::IValue& list, std::size_t dimension, std::int64_
 /// aten::max_pool2d_with_indices.out(self, kernel_size, stride, padding, dilation, ceil_mode, out,
 /// indices)
 Preparation make_max_pool(const KernelSite& site) {
-  if (!has_atens_vectors()) return Preparation::refused("a processor without AVX2 and FMA");
   const auto& given = site.call.arguments;
   const at::Tensor& in = given[0].toTensor();
   const at::Tensor& out = site.results.at(0);
@@ -56,7 +52,7 @@ Preparation make_max_pool(const KernelSite& site) {
                        in.suggest_memory_format() == at::MemoryFormat::Contiguous &&
                        out.is_contiguous() && places.is_contiguous() && out.numel() != 0 &&
                        in.size(-1) * in.size(-2) <= INT32_MAX &&
-                       is_for_one_thread(in.numel(), kGain);
+                       is_for_one_thread(in.numel(), kGainOverPlanes);
   if (!is_good) return Preparation::refused("no float32 planes row by row");
   const auto side = [&](std::size_t i) {
     const std::int64_t kernel = side_of(given[1], i, 1);
@@ -74,7 +70,7 @@ Preparation make_max_pool(const KernelSite& site) {
 }  // namespace
 
 void add_pooling_kernels(KernelTable& table) {
-  table.add("aten::max_pool2d_with_indices.out", &make_max_pool);
+  table.add("aten::max_pool2d_with_indices.out", &with_atens_vectors<make_max_pool>);
 }
 
 }  // namespace steptape::replayer::cpu

@@ -44,6 +44,8 @@ struct Preparation {
 /// Whether one thread does so many elements as fast as ATen, which shares out what is large; `gain`
 /// is how many of its threads a kernel is worth.
 bool is_for_one_thread(std::int64_t elements, int gain = 1);
+/// That of kernels over planes, pooling and batch norm, where ATen goes element by element.
+inline constexpr int kGainOverPlanes = 4;
 
 /// Whether the processor has AVX2 and FMA, and ATen uses them: its capability level can be lowered.
 bool has_atens_vectors();

@@ -42,7 +42,6 @@ std::size_t leading(std::vector<std::int64_t> dimensions, std::int64_t rank) {
 
 /// aten::sum.IntList_out(self, dim, keepdim, dtype, out)
 Preparation make_sum(const KernelSite& site) {
-  if (!has_atens_vectors()) return Preparation::refused("a processor without AVX2 and FMA");
   const auto& given = site.call.arguments;
   const at::Tensor& matrix = given[0].toTensor();
   const at::Tensor& out = site.results.at(0);
@@ -59,6 +58,8 @@ Preparation make_sum(const KernelSite& site) {
 
 }  // namespace
 
-void add_reduction_kernels(KernelTable& table) { table.add("aten::sum.IntList_out", &make_sum); }
+void add_reduction_kernels(KernelTable& table) {
+  table.add("aten::sum.IntList_out", &with_atens_vectors<make_sum>);
+}
 
 }  // namespace steptape::replayer::cpu

@@ -34,6 +34,13 @@ class KernelTable {
   std::unordered_set<std::string> filling_;
 };
 
+/// Makes a kernel whose arithmetic is compiled for the vectors that ATen's has.
+template <KernelTable::Make kMake>
+Preparation with_atens_vectors(const KernelSite& site) {
+  if (!has_atens_vectors()) return Preparation::refused("a processor without AVX2 and FMA");
+  return kMake(site);
+}
+
 void add_elementwise_kernels(KernelTable& table);
 void add_copy_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
