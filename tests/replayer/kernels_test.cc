@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -7,42 +6,16 @@
 #include <limits>
 #include <random>
 
-#include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/kernels/elementwise.h"
-#include "replayer/cpu/kernels/small_product.h"
 #include "replayer/cpu/kernels/table.h"
 #include "replayer/passes/passes.h"
+#include "tests/replayer/awkward.h"
 #include "tests/replayer/recorded_steps.h"
 
 namespace steptape::tests {
 namespace {
 
 using replayer::PassOptions;
-using Tensors = std::vector<at::Tensor>;
-
-/// Every third element is one that arithmetic treats in its own way, each time at other places, so
-/// that they meet each other.
-at::Tensor awkward(at::IntArrayRef sizes) {
-  using Limits = std::numeric_limits<float>;
-  static const std::vector<float> kSpecial = {0.0F,
-                                              -0.0F,
-                                              Limits::quiet_NaN(),
-                                              -Limits::quiet_NaN(),
-                                              std::bit_cast<float>(0x7fc01234U),
-                                              Limits::infinity(),
-                                              -Limits::infinity(),
-                                              Limits::denorm_min(),
-                                              -1e-39F,
-                                              Limits::max(),
-                                              Limits::min()};
-  static std::size_t calls = 0;
-  at::Tensor tensor = at::randn(sizes);
-  float* const elements = tensor.mutable_data_ptr<float>();
-  std::size_t next = 7 * ++calls;
-  for (std::int64_t i = 0; i < tensor.numel(); i += 3)
-    elements[i] = kSpecial[next++ % kSpecial.size()];
-  return tensor;
-}
 
 /// Of two NaNs that meet, the code of a sanitizer's build lets go on another than ATen's: there any
 /// NaN is as good as another.
@@ -303,229 +276,6 @@ TEST_P(KernelTest, LeavesTheBitsOfTheOp) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, KernelTest, ::testing::Range<std::size_t>(0, cases().size()),
                          [](const auto& info) { return cases()[info.param].name; });
-
-/// Matrices as they lie in training: plain, transposed, parts of others, of one row or column.
-TEST(ProductKernelTest, LeavesTheBitsOfTheOp) {
-  std::mt19937 random(5);
-  const auto size = [&](int most) { return static_cast<std::int64_t>(1 + random() % most); };
-  // products of the third are denormals, of the fourth zeros of both signs
-  const auto numbers = [&](at::IntArrayRef sizes) {
-    const auto kind = random() % 8;
-    if (kind == 0) return awkward(sizes);
-    return at::randn(sizes) * (kind == 1 ? 1e-20 : kind == 2 ? 1e-24 : 1.0);
-  };
-  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
-    switch (random() % 4) {
-      case 0:
-        return numbers({columns, rows}).t();
-      case 1:
-        return numbers({rows, columns + 3}).slice(1, 0, columns);
-      default:
-        return numbers({rows, columns});
-    }
-  };
-  std::uint64_t prepared = 0;
-  for (int trial = 0; trial < 600; ++trial) {
-    const int most = trial % 4 == 0 ? 200 : trial % 4 == 1 ? 70 : 20;
-    const std::int64_t m = size(most), n = size(most), k = size(most);
-    const Tensors inputs = {matrix(m, k), matrix(k, n), numbers({n})};
-    const bool has_bias = trial % 2 == 0;
-    const StepBody body = [&](const Tensors& x) -> Tensors {
-      return {(has_bias ? at::addmm(x[2], x[0], x[1]) : at::mm(x[0], x[1])).clone()};
-    };
-    replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}),
-                                     default_generator());
-    prepared += executor.stats().prepared;
-    for (const at::Tensor& other : {inputs[0], at::randn({m, k}) * 1e-22}) {
-      Tensors now = inputs;
-      now[0] = inputs[0].clone(at::MemoryFormat::Preserve);
-      if (!now[0].strides().equals(inputs[0].strides())) now[0] = inputs[0];
-      now[0].copy_(other);
-      ASSERT_TRUE(same_bits(run(executor, now)[0], body(now)[0]))
-          << m << "x" << k << " by " << k << "x" << n << ", bias " << has_bias;
-    }
-  }
-  EXPECT_GT(prepared, replayer::cpu::blas().sgemm != nullptr ? 580u : 0u);
-}
-
-TEST(SmallProductTest, MultipliesWhatNetworksMultiplyHere) {
-  if (replayer::cpu::blas().sgemm == nullptr) GTEST_SKIP() << "no BLAS to hold it against";
-  // forward, gradient of the input, gradient of the weight
-  const at::Tensor x = at::randn({32, 16}), weight = at::randn({16, 16}), bias = at::randn({16});
-  const std::vector<replayer::cpu::MatrixProduct> products = {
-      {x, weight.t(), bias, at::empty({32, 16})},
-      {x, weight, {}, at::empty({32, 16})},
-      {x.t(), x, {}, at::empty({16, 16})}};
-  for (const replayer::cpu::MatrixProduct& product : products) {
-    auto small = replayer::cpu::SmallProduct::make(product, {0, 0, 0, 0});
-    if (!small) continue;  // BLAS adds in another order here, or is as fast
-    EXPECT_TRUE(small->run());
-    const at::Tensor expected = product.bias.defined()
-                                    ? at::addmm(product.bias, product.a, product.b)
-                                    : at::mm(product.a, product.b);
-    EXPECT_TRUE(same_bits(product.result, expected));
-  }
-  auto small = replayer::cpu::SmallProduct::make(products[1], {0, 0, 0, 0});
-  if (!small) GTEST_SKIP() << "BLAS adds in another order here, or is as fast";
-  products[1].a[3][4] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(small->run()) << "which NaN it is, only BLAS can tell";
-}
-
-TEST(SmallProductTest, LeavesDeepAndLargeOnesToBlas) {
-  const auto make = [](std::int64_t m, std::int64_t k, std::int64_t n) {
-    return replayer::cpu::SmallProduct::make(
-        {at::randn({m, k}), at::randn({k, n}), {}, at::empty({m, n})}, {0, 0, 0, 0});
-  };
-  EXPECT_FALSE(make(4, 257, 4));
-  EXPECT_FALSE(make(300, 16, 300));
-}
-
-/// Whether a plan of `body` leaves its bits, with a kernel for `op`.
-bool leaves_the_bits(const std::string& op, const StepBody& body,
-                     const std::function<Tensors()>& inputs) {
-  const auto recording = recorded(body, inputs());
-  replayer::cpu::Executor executor(replayer::plan(recording, {}), default_generator());
-  for (const CountedReason& each : executor.stats().unprepared) {
-    EXPECT_FALSE(each.reason.starts_with("aten::" + op)) << each.reason;
-  }
-  bool is_equal = true;
-  for (int round = 0; round < 3; ++round) {
-    const Tensors now = inputs();
-    Tensors eager;
-    for (const at::Tensor& input : now) eager.push_back(input.clone());
-    const Tensors found = run(executor, now), expected = body(eager);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      is_equal = is_equal && same_bits(found[i], expected[i]);
-    }
-    for (std::size_t i = 0; i < now.size(); ++i) is_equal &= same_bits(now[i], eager[i]);
-  }
-  return is_equal;
-}
-
-/// Half of them by `awkward`.
-at::Tensor sometimes_awkward(at::IntArrayRef sizes) {
-  static std::size_t calls = 0;
-  return ++calls % 2 == 0 ? awkward(sizes) : at::randn(sizes);
-}
-
-TEST(ColumnSumTest, LeavesTheBitsOfTheOp) {
-  std::mt19937 random(6);
-  for (int trial = 0; trial < 300; ++trial) {
-    const int most = trial % 3 == 0 ? 600 : 70;
-    const auto rows = static_cast<std::int64_t>(2 + random() % most);
-    const auto columns = static_cast<std::int64_t>(2 + random() % (20000 / rows));
-    const StepBody body = [&](const Tensors& x) -> Tensors {
-      return {at::sum(x[0] * 1, {0}, trial % 2 == 0).clone()};
-    };
-    EXPECT_TRUE(leaves_the_bits("sum", body,
-                                [&] {
-                                  return Tensors{sometimes_awkward({rows, columns})};
-                                }))
-        << rows << "x" << columns;
-  }
-}
-
-TEST(ColumnSumTest, ManyRowsAndManyDimensions) {
-  const int threads = at::get_num_threads();
-  at::set_num_threads(1);
-  for (const auto& sizes : std::vector<std::vector<std::int64_t>>{
-           {600'000, 3}, {70'000, 1, 9}, {40, 50, 2, 7}, {1, 300, 5}, {17, 1, 64}}) {
-    const StepBody body = [&](const Tensors& x) -> Tensors {
-      return {at::sum(x[0] * 1, {1, 0}).clone()};
-    };
-    EXPECT_TRUE(leaves_the_bits("sum", body, [&] { return Tensors{at::randn(sizes)}; }))
-        << ::testing::PrintToString(sizes);
-  }
-  at::set_num_threads(threads);
-}
-
-TEST(MaxPoolTest, LeavesTheBitsOfTheOp) {
-  std::mt19937 random(7);
-  const auto size = [&](int least, int most) {
-    return static_cast<std::int64_t>(least + random() % (most - least + 1));
-  };
-  for (int trial = 0; trial < 200; ++trial) {
-    const bool is_plain = trial % 2 == 0;  // as most networks have it
-    const std::vector<std::int64_t> kernel = {is_plain ? 2 : size(1, 4), is_plain ? 2 : size(1, 4)};
-    const std::vector<std::int64_t> stride = {size(1, 3), size(1, 3)};
-    const std::vector<std::int64_t> padding = {size(0, kernel[0] / 2), size(0, kernel[1] / 2)};
-    const std::vector<std::int64_t> dilation = {is_plain ? 1 : size(1, 2),
-                                                is_plain ? 1 : size(1, 2)};
-    const std::vector<std::int64_t> sizes = {size(1, 3), size(1, 3), size(8, 40), size(8, 40)};
-    const bool rounds_up = trial % 3 == 0;
-    const StepBody body = [&](const Tensors& x) -> Tensors {
-      const auto [out, places] =
-          at::max_pool2d_with_indices(x[0] * 1, kernel, stride, padding, dilation, rounds_up);
-      return {out.clone(), places.clone()};
-    };
-    EXPECT_TRUE(
-        leaves_the_bits("max_pool2d", body, [&] { return Tensors{sometimes_awkward(sizes)}; }))
-        << "kernel " << ::testing::PrintToString(kernel) << " stride "
-        << ::testing::PrintToString(stride) << " padding " << ::testing::PrintToString(padding)
-        << " dilation " << ::testing::PrintToString(dilation) << " of "
-        << ::testing::PrintToString(sizes);
-  }
-  const StepBody square = [](const Tensors& x) -> Tensors {
-    return {std::get<0>(at::max_pool2d_with_indices(x[0] * 1, {3})).clone()};
-  };
-  const auto lowest = [] { return Tensors{at::full({3, 9, 9}, -INFINITY)}; };
-  EXPECT_TRUE(leaves_the_bits("max_pool2d", square, lowest));
-}
-
-TEST(BatchNormTest, LeavesTheBitsOfTheOp) {
-  std::mt19937 random(8);
-  for (int trial = 0; trial < 200; ++trial) {
-    std::vector<std::int64_t> sizes = {static_cast<std::int64_t>(2 + random() % 9),
-                                       static_cast<std::int64_t>(1 + random() % 37)};
-    sizes.push_back(static_cast<std::int64_t>(2 + random() % 17));
-    if (trial % 3 != 0) sizes.push_back(static_cast<std::int64_t>(1 + random() % 17));
-    const bool has_weight = random() % 3 != 0, has_running = random() % 3 != 0;
-    const StepBody body = [&](const Tensors& x) -> Tensors {
-      const auto [out, mean, invstd] = at::native_batch_norm(
-          x[0] * 1, has_weight ? x[1] : at::Tensor(), has_weight ? x[2] : at::Tensor(),
-          has_running ? x[3] : at::Tensor(), has_running ? x[4] : at::Tensor(), true, 0.1,
-          trial % 5 == 0 ? 0 : 1e-5);
-      return {out.clone(), mean.clone(), invstd.clone()};
-    };
-    const auto inputs = [&] {
-      const at::Tensor images = trial % 7 == 0 ? at::ones(sizes) : sometimes_awkward(sizes);
-      return Tensors{images, at::randn({sizes[1]}), at::randn({sizes[1]}), at::randn({sizes[1]}),
-                     at::rand({sizes[1]})};
-    };
-    EXPECT_TRUE(leaves_the_bits("native_batch_norm", body, inputs))
-        << ::testing::PrintToString(sizes) << " trial " << trial;
-  }
-}
-
-TEST(BatchNormTest, AnInputInNoMemoryFormatIsNotGivenToTheOutVariant) {
-  const StepBody body = [](const Tensors& x) -> Tensors {
-    const auto [out, mean, invstd] =
-        at::native_batch_norm((x[0] * 1).transpose(1, 2), {}, {}, x[1], x[2], true, 0.1, 1e-5);
-    return {out.clone(), mean.clone(), invstd.clone()};
-  };
-  const auto inputs = [] { return Tensors{at::randn({4, 6, 5}), at::randn({5}), at::rand({5})}; };
-  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs()), {}),
-                                   default_generator());
-  for (int round = 0; round < 3; ++round) {
-    const Tensors now = inputs();
-    Tensors eager;
-    for (const at::Tensor& input : now) eager.push_back(input.clone());
-    const Tensors found = run(executor, now), expected = body(eager);
-    for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
-      EXPECT_TRUE(same_bits(now[i], eager[i])) << i;
-    }
-  }
-}
-
-TEST(ProductKernelTest, LessPrecisionIsLeftToATen) {
-  const StepBody body = [](const Tensors& x) -> Tensors { return {at::mm(x[0], x[1]).clone()}; };
-  const Tensors inputs = {at::randn({160, 512}), at::randn({512, 64})};
-  at::globalContext().setFloat32MatmulPrecision("medium");
-  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}), default_generator());
-  EXPECT_TRUE(same_bits(run(executor, inputs)[0], body(inputs)[0]));
-  at::globalContext().setFloat32MatmulPrecision("highest");
-}
 
 TEST(ElementNumberTest, WhatFloat32CannotHoldIsNotFit) {
   const auto fit = [](double number) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,6 +18,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/torch/inputs.h"
+#include "tools/torch/quantile.h"
 #include "tools/torch/step_choice.h"
 #include "trace/numeric_words.h"
 #include "trace/op_stream.h"
@@ -55,12 +55,6 @@ struct Profile {
   PlanStats plan;
   std::vector<Row> rows;
 };
-
-double quantile(std::vector<double> values, double at) {
-  const auto place = values.begin() + std::lround(at * static_cast<double>(values.size() - 1));
-  std::ranges::nth_element(values, place);
-  return *place;
-}
 
 double us_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)

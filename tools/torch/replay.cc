@@ -1,6 +1,5 @@
 #include "tools/torch/replay.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -12,6 +11,7 @@
 #include "live/tensors.h"
 #include "steptape/player.h"
 #include "tools/torch/inputs.h"
+#include "tools/torch/quantile.h"
 #include "tools/torch/step_choice.h"
 
 namespace steptape::tools {
@@ -55,18 +55,11 @@ Run run(Player& player, const ReplayOptions& options) {
   return result;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
 void print_json(const ReplayOptions& options, const Run& run) {
   const nlohmann::json json = {{"file", options.file},
                                {"step", run.step},
                                {"steps", run.step_us.size()},
-                               {"median_us", median(run.step_us)},
+                               {"median_us", quantile(run.step_us, 0.5)},
                                {"ops", run.plan.ops},
                                {"calls", run.plan.calls},
                                {"arena_bytes", run.plan.arena_bytes},
@@ -78,7 +71,7 @@ void print_json(const ReplayOptions& options, const Run& run) {
 
 void print_text(const ReplayOptions& options, const Run& run) {
   std::printf("%s: step \"%s\" replayed %zu times, median %.1f us\n", options.file.c_str(),
-              run.step.c_str(), run.step_us.size(), median(run.step_us));
+              run.step.c_str(), run.step_us.size(), quantile(run.step_us, 0.5));
   std::printf("%llu ops in %llu calls, arena %llu bytes\n",
               static_cast<unsigned long long>(run.plan.ops),
               static_cast<unsigned long long>(run.plan.calls),

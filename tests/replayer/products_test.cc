@@ -1,0 +1,104 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "replayer/cpu/kernels/blas.h"
+#include "replayer/cpu/kernels/small_product.h"
+#include "replayer/passes/passes.h"
+#include "tests/replayer/awkward.h"
+#include "tests/replayer/recorded_steps.h"
+
+namespace steptape::tests {
+namespace {
+
+/// Matrices as they lie in training: plain, transposed, parts of others, of one row or column.
+TEST(ProductKernelTest, LeavesTheBitsOfTheOp) {
+  std::mt19937 random(5);
+  const auto size = [&](int most) { return static_cast<std::int64_t>(1 + random() % most); };
+  // products of the third are denormals, of the fourth zeros of both signs
+  const auto numbers = [&](at::IntArrayRef sizes) {
+    const auto kind = random() % 8;
+    if (kind == 0) return awkward(sizes);
+    return at::randn(sizes) * (kind == 1 ? 1e-20 : kind == 2 ? 1e-24 : 1.0);
+  };
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    switch (random() % 4) {
+      case 0:
+        return numbers({columns, rows}).t();
+      case 1:
+        return numbers({rows, columns + 3}).slice(1, 0, columns);
+      default:
+        return numbers({rows, columns});
+    }
+  };
+  std::uint64_t prepared = 0;
+  for (int trial = 0; trial < 600; ++trial) {
+    const int most = trial % 4 == 0 ? 200 : trial % 4 == 1 ? 70 : 20;
+    const std::int64_t m = size(most), n = size(most), k = size(most);
+    const Tensors inputs = {matrix(m, k), matrix(k, n), numbers({n})};
+    const bool has_bias = trial % 2 == 0;
+    const StepBody body = [&](const Tensors& x) -> Tensors {
+      return {(has_bias ? at::addmm(x[2], x[0], x[1]) : at::mm(x[0], x[1])).clone()};
+    };
+    replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}),
+                                     default_generator());
+    prepared += executor.stats().prepared;
+    for (const at::Tensor& other : {inputs[0], at::randn({m, k}) * 1e-22}) {
+      Tensors now = inputs;
+      now[0] = inputs[0].clone(at::MemoryFormat::Preserve);
+      if (!now[0].strides().equals(inputs[0].strides())) now[0] = inputs[0];
+      now[0].copy_(other);
+      ASSERT_TRUE(same_bits(run(executor, now)[0], body(now)[0]))
+          << m << "x" << k << " by " << k << "x" << n << ", bias " << has_bias;
+    }
+  }
+  EXPECT_GT(prepared, replayer::cpu::blas().sgemm != nullptr ? 580u : 0u);
+}
+
+TEST(SmallProductTest, MultipliesWhatNetworksMultiplyHere) {
+  if (replayer::cpu::blas().sgemm == nullptr) GTEST_SKIP() << "no BLAS to hold it against";
+  // forward, gradient of the input, gradient of the weight
+  const at::Tensor x = at::randn({32, 16}), weight = at::randn({16, 16}), bias = at::randn({16});
+  const std::vector<replayer::cpu::MatrixProduct> products = {
+      {x, weight.t(), bias, at::empty({32, 16})},
+      {x, weight, {}, at::empty({32, 16})},
+      {x.t(), x, {}, at::empty({16, 16})}};
+  for (const replayer::cpu::MatrixProduct& product : products) {
+    auto small = replayer::cpu::SmallProduct::make(product, {0, 0, 0, 0});
+    if (!small) continue;  // BLAS adds in another order here, or is as fast
+    EXPECT_TRUE(small->run());
+    const at::Tensor expected = product.bias.defined()
+                                    ? at::addmm(product.bias, product.a, product.b)
+                                    : at::mm(product.a, product.b);
+    EXPECT_TRUE(same_bits(product.result, expected));
+  }
+  auto small = replayer::cpu::SmallProduct::make(products[1], {0, 0, 0, 0});
+  if (!small) GTEST_SKIP() << "BLAS adds in another order here, or is as fast";
+  products[1].a[3][4] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(small->run()) << "which NaN it is, only BLAS can tell";
+}
+
+TEST(SmallProductTest, LeavesDeepAndLargeOnesToBlas) {
+  const auto make = [](std::int64_t m, std::int64_t k, std::int64_t n) {
+    return replayer::cpu::SmallProduct::make(
+        {at::randn({m, k}), at::randn({k, n}), {}, at::empty({m, n})}, {0, 0, 0, 0});
+  };
+  EXPECT_FALSE(make(4, 257, 4));
+  EXPECT_FALSE(make(300, 16, 300));
+}
+
+TEST(ProductKernelTest, LessPrecisionIsLeftToATen) {
+  const StepBody body = [](const Tensors& x) -> Tensors { return {at::mm(x[0], x[1]).clone()}; };
+  const Tensors inputs = {at::randn({160, 512}), at::randn({512, 64})};
+  at::globalContext().setFloat32MatmulPrecision("medium");
+  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}), default_generator());
+  EXPECT_TRUE(same_bits(run(executor, inputs)[0], body(inputs)[0]));
+  at::globalContext().setFloat32MatmulPrecision("highest");
+}
+
+}  // namespace
+}  // namespace steptape::tests
