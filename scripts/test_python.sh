@@ -39,6 +39,9 @@ say "installing what the tests need"
 "${pip[@]}" -r tests/python/requirements.txt >&2
 "${pip[@]}" --no-deps "torchvision==0.$((minor + 15)).*" >&2
 say "building and installing the wheel"
+# by the compiler of the build, under the same name: ccache then has most of it
+CXX=$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+[[ -z $CXX ]] || export CXX
 "${pip[@]}" --no-build-isolation --no-deps . >&2
 
 say "running the tests"
