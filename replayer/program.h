@@ -31,20 +31,31 @@ enum class Treatment : std::uint8_t {
   kOut,       ///< calls its out variant; results land in the arena, or in memory made for them
   kInto,      ///< the same by a kernel: the operator has no out variant
   kGeometry,  ///< nothing: its results are known tensors on known buffers
+  kDropped,   ///< nothing: nobody needs its results
+};
+
+/// Whether independent kernels are done side by side by LibTorch's threads.
+enum class SideBySide : std::uint8_t {
+  kNever,
+  kWhereFaster,  ///< where it is measured to be
+  kAlways,       ///< from the second run on
 };
 
 struct Instruction {
   Treatment treatment = Treatment::kCall;
   c10::OperatorHandle callee;  ///< the recorded operator, or its out variant
+  bool is_once = false;        ///< its results are the same in each run: the first one makes them
 };
 
 struct BufferPlan {
   Placement placement = Placement::kAdopted;
   std::uint64_t arena_offset = 0;
-  /// First and last op that touch it, as positions in Recording::ops. A bound or constant buffer is
-  /// defined at -1; what the user sees afterwards lives until ops.size().
+  /// First and last op that touch it, as positions in Recording::ops. A bound or constant buffer,
+  /// and planned memory that stays, is defined at -1; what the user sees afterwards lives until
+  /// ops.size(), as does what stays.
   std::int64_t defined = -1;
   std::int64_t last_use = -1;
+  bool stays = false;  ///< filled in the first run alone, and kept
 };
 
 /// A recording on its way to a plan: valid after lowering and after each pass, so that any pass can
@@ -55,6 +66,7 @@ struct Program {
   std::vector<BufferPlan> buffers;        ///< one for each buffer
   bool uses_kernels = false;              ///< calls that have a kernel are done by it
   bool uses_chains = false;  ///< element-wise kernels that follow each other run piece by piece
+  SideBySide side_by_side = SideBySide::kNever;
   std::uint64_t arena_bytes = 0;
   std::uint64_t temporary_bytes = 0;  ///< of all arena buffers without sharing
   std::uint64_t max_live_bytes = 0;   ///< of arena buffers at the op where most are alive

@@ -209,7 +209,7 @@ void define(py::module_& m) {
       .def("bind", &Step::bind)
       .def("__call__", &Step::call)
       .def("stats", &Step::stats)
-      .def("differences", &Step::differences)
+      .def("explain_plans", &Step::explain_plans)
       .def("invalidate", &Step::invalidate)
       .def("is_inside", &Step::is_inside)
       .def("refuse_always", &Step::refuse_always)

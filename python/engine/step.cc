@@ -97,6 +97,11 @@ py::dict dict_of(const PlanStats& plan) {
   for (const CountedReason& each : plan.unprepared) unprepared[py::str(each.reason)] = each.calls;
   dict["unprepared"] = std::move(unprepared);
   dict["lacks_blas"] = plan.lacks_blas;
+  dict["shared_stages"] = plan.shared_stages;
+  dict["lanes"] = plan.lanes;
+  dict["in_order_us"] = plan.in_order_us;
+  dict["shared_us"] = plan.shared_us;
+  dict["lanes_differed"] = plan.lanes_differed;
   dict["replays"] = plan.replays;
   dict["rebinds"] = plan.rebinds;
   dict["arena_bytes"] = plan.arena_bytes;
@@ -337,7 +342,15 @@ py::object Step::replayed(const pack::Results& results) const {
   return built;
 }
 
-std::vector<std::string> Step::differences() const { return life_->differences(); }
+std::string Step::explain_plans() const {
+  const std::vector<PlanStats> plans = life_->stats().variants;
+  const std::vector<std::string> differences = life_->differences();
+  std::string text;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    text += session::explain(plans[i], i < differences.size() ? differences[i] : "");
+  }
+  return text;
+}
 
 py::dict Step::stats() const {
   const Stats stats = life_->stats();

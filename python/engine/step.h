@@ -38,7 +38,8 @@ class Step : public Tracked {
   py::object call(const py::args& args, const py::kwargs& kwargs);
 
   /// As session::StepLife has it.
-  std::vector<std::string> differences() const;
+  /// What explain() says of its plans.
+  std::string explain_plans() const;
   py::dict stats() const;
   void invalidate(const std::string& why);
   /// Whether a call is under way.

@@ -146,19 +146,8 @@ class Step:
         counts = ", ".join(f"{stats[k]} {k}" for k in ("recorded", "trials", "audits", "replayed", "eager"))
         lines = [f'step "{self.name}" ({_short(place_of_function(self.__wrapped__))}): '
                  f'{stats["steps"]} calls: {counts}']
-        differences = self._engine.differences() if stats["variants"] else []
-        for plan, difference in zip(stats["variants"], differences):
-            lines.append(f'  variant {plan["number"]}: {plan["replays"]} replays of {plan["ops"]} ops in '
-                         f'{plan["calls"]} calls, {plan["prepared"]} by kernels, in {plan["stages"]} passes, '
-                         f'arena {plan["arena_bytes"]} of {plan["temporary_bytes"]} bytes, '
-                         f'planned in {plan["plan_us"]:.0f} us')
-            if difference:
-                lines.append(f"    {difference}")
-            lines += _kernel_lines(plan)
-            if plan["warm_start"]:
-                lines.append("    one probe agreed with the trace of an earlier run")
-            if plan["rebinds"]:
-                lines.append(f'    took up moved memory of tracked tensors {plan["rebinds"]}×')
+        if stats["variants"]:
+            lines += self._engine.explain_plans().splitlines()
         for guard in stats["fallbacks"]:
             lines.append(f'  fell back {guard["times"]}×: {guard["text"]}')
         for refusal in stats["refusals"]:
@@ -334,19 +323,6 @@ def _refusal_dict(refusal):
 def _short(place):
     file, line = split_place(place)
     return f"{os.path.basename(file)}:{line}" if file else place
-
-
-def _kernel_lines(plan: dict[str, Any]) -> list[str]:
-    """What of a plan goes by LibTorch's dispatcher, by operator: six of them, most frequent first."""
-    lines = []
-    if plan["lacks_blas"]:
-        lines.append("    no sgemm of LibTorch's was found: products are done by its own kernels")
-    names = [(f"{calls}× " if calls > 1 else "") + reason.split(": ")[0]
-             for reason, calls in plan["unprepared"].items()]
-    if names:
-        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-        lines.append("    by the dispatcher: " + ", ".join(names[:6]) + more)
-    return lines
 
 
 def _refusal_lines(refusal):

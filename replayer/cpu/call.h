@@ -25,7 +25,10 @@ struct Call {
   bool copies = false;  ///< where there is no kernel: its own results are copied to `placed`
   std::vector<trace::BufferId> release = {};  ///< adopted buffers last used here
   trace::Index op = 0;
-  /// Its place in the order of the run: `op`, or of a read the op behind which it comes.
+  bool may_throw = true;  ///< because of the bytes it reads
+  bool is_once = false;   ///< done in the first run alone
+  /// Its place in the order of the run: `op`, of a read the op behind which it comes, or -1 of what
+  /// is done once.
   std::int64_t at = 0;
   /// Position in Recording::reads of an op that gives the host a value, or kNone.
   trace::Index read = trace::kNone;

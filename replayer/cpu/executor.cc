@@ -1,40 +1,29 @@
 #include "replayer/cpu/executor.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/stack.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <map>
 
-#include "guards/mismatch.h"
-#include "live/op_digest.h"
 #include "live/operators.h"
-#include "live/tensors.h"
 #include "live/values.h"
 #include "replayer/analysis/writes.h"
+#include "replayer/cpu/below_autograd.h"
 #include "replayer/cpu/call.h"
 #include "replayer/cpu/host_numbers.h"
 #include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/kernels/dispatch.h"
+#include "replayer/cpu/lanes/section.h"
 #include "replayer/cpu/memory.h"
+#include "replayer/cpu/results.h"
+#include "replayer/cpu/run_log.h"
 #include "replayer/cpu/seeks.h"
 #include "replayer/cpu/stages.h"
 #include "replayer/cpu/undo.h"
 
 namespace steptape::replayer::cpu {
-namespace {
-
-/// Ops are called as they were below autograd: autograd, in-place bookkeeping and autocast have had
-/// their turn when the step was recorded.
-class BelowAutograd {
-  at::AutoDispatchBelowADInplaceOrView below_;
-  c10::impl::ExcludeDispatchKeyGuard autocast_{c10::autocast_dispatch_keyset};
-};
-
-}  // namespace
 
 struct Executor::Impl {
   Program program;
@@ -48,9 +37,12 @@ struct Executor::Impl {
   std::vector<at::Generator> generators;
   std::vector<Call> calls;
   std::vector<Stage> stages;
+  std::size_t once = 0;  ///< the first stages, which the first run alone does
+  std::vector<PlacedSection> sections;
   bool draws_random = false;
   bool restores_generators = false;
   bool ran_before = false;
+  bool keeps_everything = false;
   const Call* running = nullptr;
   /// The first op that writes bound memory of which no copy is taken: no op behind it should throw.
   std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
@@ -62,11 +54,11 @@ struct Executor::Impl {
   torch::jit::Stack stack;
   std::optional<HostNumbers> numbers;
   std::optional<Seeks> seeks;
-  std::vector<std::optional<trace::Digest>>* digests = nullptr;  ///< of the next run
-  std::vector<StageTime>* times = nullptr;                       ///< likewise
+  Results results;
+  RunLog log;  ///< of the next run
 
   Impl(Program lowered, const GeneratorOf& generator)
-      : program(std::move(lowered)), memory(program) {
+      : program(std::move(lowered)), memory(program), results(program, memory) {
     const Writes writes = writes_of(recording());
     sort_buffers(writes);
     prepare_calls(generator);
@@ -76,7 +68,12 @@ struct Executor::Impl {
     seeks.emplace(recording(), calls, generator);
     if (program.uses_kernels) prepare_kernels(program, memory, refilled, calls);
     const bool has_chains = program.uses_chains && seeks->empty();
-    stages = stages_of(calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
+    stages =
+        stages_of(program, memory, calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
+    once = static_cast<std::size_t>(std::ranges::count_if(
+        stages, [this](const Stage& stage) { return calls[stage.first].is_once; }));
+    if (seeks->empty())
+      sections = sections_of(stages, calls, first_decided, memory, program.side_by_side);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
@@ -106,12 +103,19 @@ struct Executor::Impl {
     restores_generators = writes.draws_random && last_throwing_op >= 0;
   }
 
+  /// In each run.
+  bool is_made(const BufferPlan& plan) const {
+    return plan.defined >= 0 && !plan.stays &&
+           program.instructions[static_cast<std::size_t>(plan.defined)].treatment !=
+               Treatment::kDropped;
+  }
+
   /// The last op whose results are allocated while it runs, which may fail for want of memory; -1:
   /// none.
   std::int64_t last_allocating_op() const {
     std::int64_t last = -1;
     for (const BufferPlan& plan : program.buffers) {
-      if (is_new_each_time(plan.placement)) last = std::max(last, plan.defined);
+      if (is_new_each_time(plan.placement) && is_made(plan)) last = std::max(last, plan.defined);
     }
     return last;
   }
@@ -128,11 +132,16 @@ struct Executor::Impl {
     };
     for (std::size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& instruction = program.instructions[i];
-      if (instruction.treatment == Treatment::kGeometry) continue;
+      if (instruction.treatment == Treatment::kGeometry ||
+          instruction.treatment == Treatment::kDropped)
+        continue;
       const trace::Op& op = recording().ops[i];
+      const auto recorded = live::find_operator(recording().operator_of(op));
       Call call{.callee = instruction.callee,
                 .op = static_cast<trace::Index>(i),
-                .at = static_cast<std::int64_t>(i)};
+                .may_throw = live::effects_of(*recorded).may_throw_on_data,
+                .is_once = instruction.is_once,
+                .at = instruction.is_once ? -1 : static_cast<std::int64_t>(i)};
       const auto& arguments = instruction.callee.schema().arguments();
       for (std::size_t a = 0; a < op.inputs.size(); ++a) {
         call.arguments.push_back(
@@ -197,7 +206,7 @@ struct Executor::Impl {
     const auto end = static_cast<std::int64_t>(recording().ops.size());
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
       const BufferPlan& plan = program.buffers[id];
-      if (!is_new_each_time(plan.placement) || plan.defined < 0) continue;
+      if (!is_new_each_time(plan.placement) || plan.defined < 0 || plan.stays) continue;
       if (plan.last_use == end || last_call[id] == nullptr) {
         leftover.push_back(id);
       } else {
@@ -221,82 +230,67 @@ struct Executor::Impl {
                                            : std::span<const at::Generator>());
   }
 
-  void adopt_results(const Call& call) {
-    std::vector<at::Tensor> results;
-    for (const c10::IValue& value : stack) {
-      live::for_each_tensor(value, [&](const at::Tensor& tensor) { results.push_back(tensor); });
-    }
-    if (results.size() != call.outputs.size()) {
-      throw other_result(guards::failed(GuardKind::kRunShape, name_of(call) + " results.size",
-                                        static_cast<std::int64_t>(call.outputs.size()),
-                                        static_cast<std::int64_t>(results.size())));
-    }
-    for (std::size_t i = 0; i < results.size(); ++i) adopt_result(call, i, results[i]);
-  }
-
-  void adopt_result(const Call& call, std::size_t position, const at::Tensor& result) {
-    const trace::TensorId id = call.outputs[position];
-    if (id == trace::kNoTensor) {
-      if (!result.defined()) return;
-      throw other_result(guards::failed(GuardKind::kRunShape, result_path(call, position),
-                                        "undefined", "a tensor"));
-    }
-    const trace::Tensor& expected = recording().tensors[id];
-    const trace::Buffer& buffer = recording().buffers[expected.buffer];
-    const bool is_new =
-        program.buffers[expected.buffer].defined == static_cast<std::int64_t>(call.op);
-    if (result.defined() && !is_new) return;
-    if (!fits(result, expected, buffer)) {
-      throw other_result(
-          guards::result_mismatch(result_path(call, position), expected, buffer, result));
-    }
-    memory.adopt(expected.buffer, result.storage());
-  }
-
-  static bool fits(const at::Tensor& result, const trace::Tensor& expected,
-                   const trace::Buffer& buffer) {
-    // the plan's own storages cannot be resized: one of them must not reach the user as new memory
-    return result.defined() && result.has_storage() && result.storage().resizable() &&
-           lies_as(result, expected) && result.storage().nbytes() >= buffer.bytes;
-  }
-
-  static bool lies_as(const at::Tensor& result, const trace::Tensor& expected) {
-    return guards::has_geometry(result, expected, live::scalar_type_of(expected.dtype)) &&
-           result.storage_offset() == expected.offset;
-  }
-
-  static std::string result_path(const Call& call, std::size_t position) {
-    return name_of(call) + " results[" + std::to_string(position) + "]";
-  }
-
-  static Changed other_result(Verdict verdict) {
-    verdict.kind = GuardKind::kRunShape;
-    return {RefusalCode::kDataDependentShape, std::move(verdict)};
-  }
-
   void run_calls(const std::function<void()>& decided) {
     const BelowAutograd below;
-    for (const Stage& stage : stages) {
-      if (stage.first == first_decided && decided) {
+    // a run that is looked at, and the first one, take one stage after the other
+    const bool may_share = ran_before && !log.is_asked();
+    keep_everything(log.wants_digests());
+    auto section = sections.begin();
+    for (std::size_t i = ran_before ? once : 0; i < stages.size();) {
+      if (stages[i].first == first_decided && decided) {
         is_decided = true;
         decided();
       }
-      running = &calls[stage.first];
-      if (times != nullptr) {
-        run_timed(stage);
-      } else {
-        run_stage(stage);
+      if (may_share && section != sections.end() && section->first == i) {
+        run_section(*section);
+        i += section->count;
+        ++section;
+        continue;
       }
+      running = &calls[stages[i].first];
+      if (log.wants_times()) {
+        run_timed(stages[i]);
+      } else {
+        run_stage(stages[i]);
+      }
+      ++i;
     }
     stack.clear();
     seeks->end();
     ran_before = true;
   }
 
-  void run_stage(const Stage& stage) {
-    for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
-      for (const trace::BufferId id : calls[i].makes) memory.make(id);
+  /// Digests are of what each op leaves, for which a run has no need.
+  void keep_everything(bool keeps) {
+    if (keeps == keeps_everything) return;
+    keeps_everything = keeps;
+    for (const Stage& stage : stages) {
+      if (stage.chain) stage.chain->keep_everything(keeps);
     }
+  }
+
+  std::span<Call> calls_of(const Stage& stage) {
+    return std::span(calls).subspan(stage.first, stage.count);
+  }
+
+  void make_memory(const Stage& stage) {
+    for (const Call& call : calls_of(stage)) {
+      for (const trace::BufferId id : call.makes) memory.make(id);
+    }
+  }
+
+  void run_section(PlacedSection& placed) {
+    const auto inside = std::span(stages).subspan(placed.first, placed.count);
+    running = &calls[inside.front().first];
+    for (const Stage& stage : inside) make_memory(stage);
+    // none of them throws for what it reads; in which order they write is not said
+    running = &calls_of(inside.back()).back();
+    placed.section.run();
+    for (const Stage& stage : inside) end_stage(stage);
+  }
+
+  void run_stage(const Stage& stage) {
+    make_memory(stage);
     if (!seeks->empty()) seeks->before(stage.first);
     if (stage.chain) {
       stage.chain->run();
@@ -304,7 +298,7 @@ struct Executor::Impl {
       run_call(calls[stage.first]);
     }
     if (!seeks->empty()) seeks->after(stage.first);
-    if (digests != nullptr) log_digests(stage);
+    if (log.wants_digests()) log.add_digests(calls_of(stage), memory, stack);
     end_stage(stage);
   }
 
@@ -312,16 +306,7 @@ struct Executor::Impl {
     const auto start = std::chrono::steady_clock::now();
     run_stage(stage);
     const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    StageTime time{{}, reason_of(calls[stage.first]), static_cast<std::uint64_t>(ns)};
-    for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
-      time.ops.push_back(calls[i].op);
-    }
-    times->push_back(std::move(time));
-  }
-
-  static std::string reason_of(const Call& call) {
-    if (call.kernel) return {};
-    return c10::str(call.callee.operator_name(), ": ", call.no_kernel);
+    log.add_time(calls_of(stage), static_cast<std::uint64_t>(ns));
   }
 
   void run_call(const Call& call) {
@@ -338,65 +323,11 @@ struct Executor::Impl {
   }
 
   void end_stage(const Stage& stage) {
-    for (std::size_t i = stage.first; i < stage.first + stage.count; ++i) {
-      const Call& call = calls[i];
-      if (call.adopts) adopt_results(call);
+    for (const Call& call : calls_of(stage)) {
+      if (call.adopts) results.adopt(call, stack);
       if (call.read != trace::kNone) numbers->take_read(call, stack.back());
-      if (!ran_before) check_placed(call);
+      if (!ran_before) results.check_placed(call);
       for (const trace::BufferId id : call.release) memory.release(id);
-    }
-  }
-
-  /// Of calls that were done in one pass, those whose results no later one wrote over: buffers that
-  /// do not live at the same time share memory.
-  void log_digests(const Stage& stage) {
-    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> written;
-    for (std::size_t i = stage.first + stage.count; i-- > stage.first;) {
-      const Call& call = calls[i];
-      if (call.kernel) put_results(call);
-      if (stage.count == 1) return log_digest(call);
-      std::vector<at::Tensor> tensors = live::written_tensors(call.callee, call.arguments);
-      for (const trace::TensorId id : call.placed) tensors.push_back(memory.tensor(id));
-      std::vector<std::pair<std::uintptr_t, std::uintptr_t>> own;
-      for (const at::Tensor& tensor : tensors) {
-        const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
-        own.emplace_back(begin, begin + tensor.nbytes());  // a chain's tensors have no gaps
-      }
-      const bool is_over = std::ranges::any_of(own, [&](const auto& a) {
-        return std::ranges::any_of(
-            written, [&](const auto& b) { return a.first < b.second && b.first < a.second; });
-      });
-      written.insert(written.end(), own.begin(), own.end());
-      if (!is_over) log_digest(call);
-    }
-  }
-
-  /// What the dispatcher would have left on the stack.
-  void put_results(const Call& call) {
-    stack.clear();
-    if (!call.placed.empty()) {
-      for (const trace::TensorId id : call.placed) stack.emplace_back(memory.tensor(id));
-    } else if (!call.callee.schema().returns().empty()) {
-      stack.push_back(call.arguments.front());
-    }
-  }
-
-  void log_digest(const Call& call) {
-    // the results of an out variant are arguments that it writes: told apart, they are results
-    // again
-    std::vector<at::Tensor> written = live::written_tensors(call.callee, call.arguments);
-    written.resize(written.size() - std::min(written.size(), call.placed.size()));
-    (*digests)[call.op] = live::op_digest(stack, written);
-  }
-
-  /// An out variant reshapes a result of the wrong shape instead of refusing it.
-  void check_placed(const Call& call) const {
-    for (std::size_t i = 0; i < call.placed.size(); ++i) {
-      const trace::Tensor& expected = recording().tensors[call.placed[i]];
-      const at::Tensor& result = memory.tensor(call.placed[i]);
-      if (lies_as(result, expected)) continue;
-      throw other_result(guards::result_mismatch(result_path(call, i), expected,
-                                                 recording().buffers[expected.buffer], result));
     }
   }
 
@@ -422,7 +353,8 @@ struct Executor::Impl {
   void let_go_of_all() {
     stack.clear();
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
-      if (is_new_each_time(program.buffers[id].placement)) memory.release(id);
+      const BufferPlan& plan = program.buffers[id];
+      if (is_new_each_time(plan.placement) && !plan.stays) memory.release(id);
     }
   }
 
@@ -436,8 +368,7 @@ struct Executor::Impl {
     seeks->begin();
     try {
       run_calls(decided);
-      digests = nullptr;
-      times = nullptr;
+      log.end();
       Outcome outcome;
       for (const trace::TensorId id : recording().results)
         outcome.results.push_back(outcome_of(id));
@@ -450,8 +381,7 @@ struct Executor::Impl {
       let_go();
       return outcome;
     } catch (const std::exception& error) {
-      digests = nullptr;
-      times = nullptr;
+      log.end();
       let_go_of_all();
       undo.restore();
       const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
@@ -485,32 +415,46 @@ Outcome Executor::run(std::span<void* const> memory, std::span<const double> lea
 const Program& Executor::program() const { return impl_->program; }
 void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   digests.assign(impl_->recording().ops.size(), std::nullopt);
-  impl_->digests = &digests;
+  impl_->log.ask_for(digests);
 }
 
 void Executor::log_times(std::vector<StageTime>& times) {
   times.clear();
-  impl_->times = &times;
+  impl_->log.ask_for(times);
+}
+
+std::vector<SectionStats> Executor::sections() const {
+  std::vector<SectionStats> stats;
+  for (const PlacedSection& placed : impl_->sections) stats.push_back(placed.section.stats());
+  return stats;
 }
 
 PlanStats Executor::stats() const {
   const Impl& impl = *impl_;
   PlanStats stats;
   stats.ops = impl.recording().ops.size();
-  stats.calls = impl.calls.size();
-  stats.adopted = static_cast<std::uint64_t>(std::count_if(
-      impl.calls.begin(), impl.calls.end(), [](const Call& call) { return call.adopts; }));
   std::map<std::string, std::uint64_t> unprepared;
   for (const Call& call : impl.calls) {
+    if (call.is_once) continue;
+    ++stats.calls;
+    if (call.adopts) ++stats.adopted;
     if (call.kernel) {
       ++stats.prepared;
     } else {
-      ++unprepared[Impl::reason_of(call)];
+      ++unprepared[reason_of(call)];
     }
   }
   for (const auto& [reason, calls] : unprepared) stats.unprepared.push_back({reason, calls});
   std::ranges::stable_sort(stats.unprepared, std::ranges::greater(), &CountedReason::calls);
-  stats.stages = impl.stages.size();
+  stats.stages = impl.stages.size() - impl.once;
+  for (const SectionStats& section : sections()) {
+    stats.lanes_differed |= section.differed;
+    if (section.lanes < 2) continue;
+    stats.shared_stages += section.stages;
+    stats.lanes = std::max<std::uint64_t>(stats.lanes, section.lanes);
+    stats.in_order_us += static_cast<double>(section.in_order_ns) / 1e3;
+    stats.shared_us += static_cast<double>(section.shared_ns) / 1e3;
+  }
   stats.lacks_blas = impl.program.uses_kernels && blas().sgemm == nullptr;
   stats.arena_bytes = impl.program.arena_bytes;
   stats.temporary_bytes = impl.program.temporary_bytes;

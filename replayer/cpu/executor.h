@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "replayer/cpu/changed.h"
+#include "replayer/cpu/lanes/section_stats.h"
 #include "replayer/program.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
@@ -75,6 +76,9 @@ class Executor {
   void log_digests(std::vector<std::optional<trace::Digest>>& digests);
   /// What each stage takes in the next run that returns. `times` must outlive that run.
   void log_times(std::vector<StageTime>& times);
+
+  /// Work that may be shared out to several threads, in the order of the run.
+  std::vector<SectionStats> sections() const;
 
   const Program& program() const;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.

@@ -1,10 +1,12 @@
 #include "replayer/cpu/stages.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "replayer/cpu/kernels/chain.h"
+#include "live/values.h"
 #include "replayer/cpu/kernels/elementwise.h"
 #include "replayer/cpu/kernels/preparation.h"
 
@@ -70,9 +72,54 @@ void prepare_kernels(const Program& program, const Memory& memory,
 
 namespace {
 
+/// Finds what passes between calls.
+class Passages {
+ public:
+  Passages(const Program& program, const Memory& memory, const std::vector<Call>& calls) {
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      const BufferPlan& plan = program.buffers[id];
+      if (plan.placement == Placement::kArena && !plan.stays) users_[memory.storage(id)];
+    }
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const auto see = [&](const at::Tensor& tensor) { see_use(tensor, i); };
+      for (const c10::IValue& argument : calls[i].arguments) live::for_each_tensor(argument, see);
+      for (const trace::TensorId id : calls[i].placed) see(memory.tensor(id));
+    }
+  }
+
+  /// Planned memory that calls of [first, end) alone use.
+  Passing within(std::size_t first, std::size_t end) const {
+    Passing passing;
+    for (auto at = by_first_.lower_bound(first); at != by_first_.end() && at->first < end; ++at) {
+      if (users_.at(at->second).last < end) passing.insert(at->second);
+    }
+    return passing;
+  }
+
+ private:
+  struct Users {
+    bool are_known = false;
+    std::size_t last = 0;
+  };
+
+  void see_use(const at::Tensor& tensor, std::size_t call) {
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    const auto found = users_.find(tensor.storage().unsafeGetStorageImpl());
+    if (found == users_.end()) return;
+    Users& users = found->second;
+    if (!users.are_known) by_first_.emplace(call, found->first);
+    users = {true, call};
+  }
+
+  std::unordered_map<const c10::StorageImpl*, Users> users_;
+  std::multimap<std::size_t, const c10::StorageImpl*> by_first_;  ///< by the first call
+};
+
 /// Kernels that follow each other and may be done in one pass.
 class Following {
  public:
+  explicit Following(const Passages& passages) : passages_(passages) {}
+
   /// Not where it takes a number from a tensor that one of the others writes.
   bool can_take(const ElementwiseKernel& kernel) const {
     return std::ranges::none_of(kernel.varying(), [&](const ElementNumber& number) {
@@ -89,7 +136,9 @@ class Following {
   /// As the stage that ends before call `end`, if there are any; begins anew.
   void end(std::size_t end, std::vector<Stage>& stages) {
     if (kernels_.size() > 1) {
-      stages.push_back({end - kernels_.size(), kernels_.size(), chain(kernels_)});
+      const std::size_t first = end - kernels_.size();
+      stages.push_back({first, kernels_.size(),
+                        std::make_unique<Chain>(kernels_, passages_.within(first, end))});
     } else if (!kernels_.empty()) {
       stages.push_back({end - 1});
     }
@@ -98,17 +147,21 @@ class Following {
   }
 
  private:
+  const Passages& passages_;
   std::vector<ElementwiseKernel*> kernels_;
   std::unordered_set<const c10::StorageImpl*> written_;
 };
 
 }  // namespace
 
-std::vector<Stage> stages_of(const std::vector<Call>& calls, std::size_t border, Chains chains) {
+std::vector<Stage> stages_of(const Program& program, const Memory& memory,
+                             const std::vector<Call>& calls, std::size_t border, Chains chains) {
   std::vector<Stage> stages;
-  Following following;
+  const Passages passages(program, memory, calls);
+  Following following(passages);
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (i == border || chains == Chains::kNo) following.end(i, stages);
+    const bool is_other_part = i == border || (i > 0 && calls[i].is_once != calls[i - 1].is_once);
+    if (is_other_part || chains == Chains::kNo) following.end(i, stages);
     if (auto* kernel = dynamic_cast<ElementwiseKernel*>(calls[i].kernel.get())) {
       if (!following.can_take(*kernel)) following.end(i, stages);
       following.take(*kernel);

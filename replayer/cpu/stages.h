@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "replayer/cpu/call.h"
-#include "replayer/cpu/kernels/kernel.h"
+#include "replayer/cpu/kernels/chain.h"
 #include "replayer/cpu/memory.h"
 #include "replayer/program.h"
 
@@ -16,7 +16,7 @@ namespace steptape::replayer::cpu {
 struct Stage {
   std::size_t first = 0;  ///< of the calls
   std::size_t count = 1;
-  std::unique_ptr<Kernel> chain = {};  ///< null: the call has its own way
+  std::unique_ptr<Chain> chain = {};  ///< null: the call has its own way
 };
 
 /// Gives each call its kernel, where there is one for it. `refilled` are constants that ops write.
@@ -26,8 +26,9 @@ void prepare_kernels(const Program& program, const Memory& memory,
 /// Whether calls may be done in one go.
 enum class Chains { kNo, kYes };
 
-/// The calls in stages. No stage reaches over the call `border`. The calls must stay where they
-/// are.
-std::vector<Stage> stages_of(const std::vector<Call>& calls, std::size_t border, Chains chains);
+/// The calls in stages. No stage reaches over the call `border`, nor holds both calls that are done
+/// once and others. The calls must stay where they are.
+std::vector<Stage> stages_of(const Program& program, const Memory& memory,
+                             const std::vector<Call>& calls, std::size_t border, Chains chains);
 
 }  // namespace steptape::replayer::cpu

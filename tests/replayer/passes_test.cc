@@ -27,7 +27,7 @@ std::size_t count(const replayer::Program& program, replayer::Placement placemen
 }
 
 /// Every body under every choice of passes: 0 to 31 are the bits elide, out, share, kernels,
-/// chains.
+/// chains; drop and hoist are on in half of them.
 class PassesTest : public ::testing::TestWithParam<std::tuple<std::size_t, int>> {};
 
 TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
@@ -36,8 +36,10 @@ TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
   const auto recording = recorded(named.body, named.inputs);
   ASSERT_TRUE(replayer::refusals_of(*recording).empty())
       << replayer::refusals_of(*recording)[0].text();
-  const PassOptions options{.elide_views = (choice & 1) != 0,
+  const PassOptions options{.drop_dead = ((choice ^ choice >> 3) & 1) != 0,
+                            .elide_views = (choice & 1) != 0,
                             .out_variants = (choice & 2) != 0,
+                            .hoist_constants = ((choice ^ choice >> 3) & 2) != 0,
                             .share_memory = (choice & 4) != 0,
                             .kernels = (choice & 8) != 0,
                             .chains = (choice & 16) != 0};
@@ -66,6 +68,81 @@ INSTANTIATE_TEST_SUITE_P(Bodies, PassesTest,
                            return bodies()[std::get<0>(info.param)].name + "_" +
                                   std::to_string(std::get<1>(info.param));
                          });
+
+/// Runs of the plan beside the body, whose bits they must leave; the plan's calls.
+std::uint64_t calls_of(const StepBody& body, const std::vector<at::Tensor>& inputs) {
+  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}), default_generator());
+  for (int round = 0; round < 3; ++round) {
+    std::vector<at::Tensor> now, eager;
+    for (const at::Tensor& input : inputs) {
+      now.push_back(at::is_floating_point(input) ? at::rand_like(input) : input.clone());
+      eager.push_back(now.back().clone());
+    }
+    at::manual_seed(round);
+    const std::vector<at::Tensor> found = run(executor, now);
+    const at::Tensor random = at::rand({1});
+    at::manual_seed(round);
+    const std::vector<at::Tensor> expected = body(eager);
+    EXPECT_TRUE(same_bits(random, at::rand({1})));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
+    for (std::size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(same_bits(now[i], eager[i])) << i;
+  }
+  return executor.stats().calls;
+}
+
+TEST(DropDeadTest, WhatNobodyReadsIsNotRun) {
+  const StepBody body = [](const auto& x) -> std::vector<at::Tensor> {
+    at::Tensor unread = x[0].mul(2).add(1);
+    unread.mul_(3);
+    at::Tensor read = x[0].mul(4);
+    read.add_(unread.sub(unread).t());
+    at::Tensor late = read.exp();
+    return {x[0].mm(x[0])};
+  };
+  EXPECT_EQ(calls_of(body, {at::rand({4, 4})}), 1U);
+}
+
+TEST(DropDeadTest, WhatWritesReadsOrMayThrowStays) {
+  const StepBody body = [](const auto& x) -> std::vector<at::Tensor> {
+    x[0].add_(x[0].mul(2));                          // seen outside
+    at::Tensor random = at::rand({2});               // moves the generator on
+    at::Tensor chosen = x[0].index_select(0, x[1]);  // may throw
+    at::Tensor part = x[0].clone();
+    part.narrow(0, 0, 2).add_(1);  // through a view
+    return {part.mul(2)};
+  };
+  EXPECT_EQ(calls_of(body, {at::rand({4, 4}), at::zeros({2}, at::kLong)}), 7U);
+}
+
+TEST(HoistConstantsTest, WhatIsTheSameInEachRunIsMadeOnce) {
+  const StepBody body = [](const auto& x) -> std::vector<at::Tensor> {
+    const at::Tensor mask = at::ones({6, 6}).tril();
+    const at::Tensor places = at::full({6}, 2).add(1);
+    return {x[0].mul(mask).add(places), at::zeros_like(x[0]).sub(x[0])};
+  };
+  EXPECT_EQ(calls_of(body, {at::rand({6, 6})}), 3U);
+}
+
+TEST(HoistConstantsTest, NotWhatIsWrittenSeenOrDrawn) {
+  const StepBody body = [](const auto& x) -> std::vector<at::Tensor> {
+    at::Tensor written = at::zeros({4});
+    const at::Tensor before = written.mul(3);  // of what is written later
+    written.narrow(0, 1, 2).add_(x[0].narrow(0, 0, 2));
+    const at::Tensor given = at::ones({4});
+    return {written.add(before), given, at::rand({4}).mul(2)};
+  };
+  EXPECT_EQ(calls_of(body, {at::rand({4})}), 7U);
+}
+
+TEST(HoistConstantsTest, MemoryOfWhatStaysIsSharedWithNobody) {
+  const StepBody body = [](const auto& x) -> std::vector<at::Tensor> {
+    at::Tensor each = x[0];
+    for (int i = 0; i < 4; ++i) each = each.add(1).mul(at::full({64}, 1.5 + i)).exp().log();
+    return {each.clone()};
+  };
+  calls_of(body, {at::rand({64})});
+}
 
 TEST(ElideViewsTest, ViewsCostNoCall) {
   const auto recording = recorded(

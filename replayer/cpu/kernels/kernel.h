@@ -14,6 +14,10 @@ class Kernel {
 
   /// Reads and writes the plan's tensors, wherever they lie now. Throws what the op throws.
   virtual void run() = 0;
+
+  /// Whether it leaves the same bits on a thread of a team that works side by side, where ATen
+  /// shares nothing out, and beside kernels that use none of the memory that it writes.
+  virtual bool runs_anywhere() const { return false; }
 };
 
 }  // namespace steptape::replayer::cpu

@@ -1,30 +1,62 @@
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 
+#include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "live/ambient.h"
 #include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/kernels/sgemm.h"
 #include "replayer/cpu/kernels/small_product.h"
 #include "replayer/cpu/kernels/table.h"
+#include "replayer/cpu/team.h"
 
 namespace steptape::replayer::cpu {
 namespace {
 
 class Product final : public Kernel {
  public:
-  Product(Sgemm blas, std::optional<SmallProduct> small)
-      : blas_(std::move(blas)), small_(std::move(small)) {}
+  Product(Sgemm blas, std::optional<SmallProduct> small, bool runs_anywhere)
+      : blas_(std::move(blas)), small_(std::move(small)), runs_anywhere_(runs_anywhere) {}
 
   void run() override {
     if (!small_ || !small_->run()) blas_.run();
   }
+  bool runs_anywhere() const override { return runs_anywhere_; }
 
  private:
   Sgemm blas_;
   std::optional<SmallProduct> small_;
+  bool runs_anywhere_;
 };
+
+/// BLAS shares larger products out well enough, and their trial would take long.
+constexpr std::int64_t kMostTermsAlone = std::int64_t{256} * 256 * 256;
+
+/// Whether BLAS leaves the bits that it leaves with all of its threads on one of a team, too, where
+/// it multiplies alone. Tried once for each kind of product in a process.
+bool is_the_same_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
+  if (at::get_num_threads() < 2) return false;
+  if (product.result.numel() * product.a.size(1) > kMostTermsAlone) return false;
+  static std::mutex mutex;
+  static std::map<std::vector<std::int64_t>, bool> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace(kind_of(product, addresses), false);
+  if (!is_new) return entry->second;
+  ProductTrial trial(product, addresses);
+  const std::optional<Sgemm> blas = Sgemm::make(trial.product());
+  Team team(2);
+  const auto alone = [&] {
+    team.run([&](std::size_t member) {
+      if (member == 0) blas->run();
+    });
+    return true;
+  };
+  return entry->second = blas && trial.agree([&] { blas->run(); }, alone);
+}
 
 Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   if (blas().sgemm == nullptr)
@@ -38,15 +70,17 @@ Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   const auto address = [&](const at::Tensor& tensor) -> std::uint8_t {
     return tensor.defined() ? site.address_mod_64(tensor) : 0;
   };
+  const ProductAddresses addresses = {address(matrices.a), address(matrices.b),
+                                      address(matrices.bias), address(matrices.result)};
   const auto lies_on_result = [&](const at::Tensor& tensor) {
     return tensor.defined() && tensor.storage().unsafeGetStorageImpl() ==
                                    matrices.result.storage().unsafeGetStorageImpl();
   };
-  if (lies_on_result(matrices.a) || lies_on_result(matrices.b) || lies_on_result(matrices.bias))
-    return {std::make_unique<Product>(*std::move(blas), std::nullopt), {}};
-  auto small = SmallProduct::make(matrices, {address(matrices.a), address(matrices.b),
-                                             address(matrices.bias), address(matrices.result)});
-  return {std::make_unique<Product>(*std::move(blas), std::move(small)), {}};
+  std::optional<SmallProduct> small;
+  if (!lies_on_result(matrices.a) && !lies_on_result(matrices.b) && !lies_on_result(matrices.bias))
+    small = SmallProduct::make(matrices, addresses);
+  const bool runs_anywhere = is_the_same_alone(matrices, addresses);
+  return {std::make_unique<Product>(*std::move(blas), std::move(small), runs_anywhere), {}};
 }
 
 Preparation make_mm(const KernelSite& site) {

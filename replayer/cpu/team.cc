@@ -1,0 +1,41 @@
+#include "replayer/cpu/team.h"
+
+#include <ATen/ops/zeros.h>
+#include <pthread.h>
+
+#include <atomic>
+
+namespace steptape::replayer::cpu {
+namespace {
+
+/// In a process that was forked off another one, whose threads it does not have. OpenMP waits for
+/// them for ever.
+std::atomic<bool> is_forked = false;
+
+/// Before anything can have forked.
+[[maybe_unused]] const int watches_forks =
+    pthread_atfork(nullptr, nullptr, [] { is_forked.store(true, std::memory_order_relaxed); });
+
+}  // namespace
+
+Team::Team(std::size_t members)
+    : members_(at::zeros({static_cast<std::int64_t>(members)}, at::kByte)),
+      iterator_(at::TensorIterator::nullary_op(members_)) {}
+
+void Team::run(c10::function_ref<void(std::size_t member)> work) {
+  if (is_forked.load(std::memory_order_relaxed)) {
+    for (std::int64_t i = 0; i < members_.numel(); ++i) work(static_cast<std::size_t>(i));
+    return;
+  }
+  const auto* const first = members_.const_data_ptr<std::uint8_t>();
+  // an iterator's loop is what LibTorch shares out to its threads for others, too: a header's
+  // at::parallel_for is a plain loop where it is not compiled with LibTorch's OpenMP
+  iterator_.for_each(
+      [&](char** data, const std::int64_t*, std::int64_t count, std::int64_t) {
+        const auto at = reinterpret_cast<const std::uint8_t*>(data[0]) - first;
+        for (std::int64_t i = at; i < at + count; ++i) work(static_cast<std::size_t>(i));
+      },
+      1);
+}
+
+}  // namespace steptape::replayer::cpu
