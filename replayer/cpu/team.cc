@@ -13,8 +13,32 @@ namespace {
 std::atomic<bool> is_forked = false;
 
 /// Before anything can have forked.
-[[maybe_unused]] const int watches_forks =
+[[maybe_unused]] const int kWatchesForks =
     pthread_atfork(nullptr, nullptr, [] { is_forked.store(true, std::memory_order_relaxed); });
+
+/// What the caller did before comes before the work, and that before what the caller does behind.
+/// OpenMP sees to it, but ThreadSanitizer, which these are for, does not see into OpenMP.
+class Edge {
+ public:
+#if defined(__SANITIZE_THREAD__)
+  void publish() { count_.fetch_add(1, std::memory_order_release); }
+  void see() const { count_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<int> count_ = 0;
+#else
+  void publish() {}
+  void see() const {}
+#endif
+};
+Edge begins, ends;
+
+struct PublishEnd {
+  ~PublishEnd() { ends.publish(); }
+};
+struct SeeEnds {
+  ~SeeEnds() { ends.see(); }
+};
 
 }  // namespace
 
@@ -30,12 +54,15 @@ void Team::run(c10::function_ref<void(std::size_t member)> work) {
   const auto* const first = members_.const_data_ptr<std::uint8_t>();
   // an iterator's loop is what LibTorch shares out to its threads for others, too: a header's
   // at::parallel_for is a plain loop where it is not compiled with LibTorch's OpenMP
-  iterator_.for_each(
-      [&](char** data, const std::int64_t*, std::int64_t count, std::int64_t) {
-        const auto at = reinterpret_cast<const std::uint8_t*>(data[0]) - first;
-        for (std::int64_t i = at; i < at + count; ++i) work(static_cast<std::size_t>(i));
-      },
-      1);
+  const auto loop = [&](char** data, const std::int64_t*, std::int64_t count, std::int64_t) {
+    begins.see();
+    const PublishEnd end;
+    const auto at = reinterpret_cast<const std::uint8_t*>(data[0]) - first;
+    for (std::int64_t i = at; i < at + count; ++i) work(static_cast<std::size_t>(i));
+  };
+  begins.publish();
+  const SeeEnds behind;
+  iterator_.for_each(loop, 1);
 }
 
 }  // namespace steptape::replayer::cpu

@@ -284,8 +284,8 @@ constexpr std::size_t kTrial = 3 * Choice::kMeasured + 1;
 
 TEST(ChoiceTest, MeasuresThenComparesThenShares) {
   Choice choice;
-  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kByJob));
   EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kInOrder));
+  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kByJob));
   EXPECT_THAT(feed(choice, 1, 100, 60), ElementsAre(Way::kCompared));
   EXPECT_FALSE(choice.shares());
   EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kShared));

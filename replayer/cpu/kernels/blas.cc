@@ -26,9 +26,11 @@ const Blas& blas() {
   static const Blas found = [] {
     const std::unique_ptr<void, Close> libtorch(dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD));
     if (!libtorch) return Blas{};
-    return Blas{.sgemm = routine<Blas::Sgemm>(libtorch.get(), "sgemm_"),
-                .square_root = routine<Blas::Unary>(libtorch.get(), "vmsSqrt"),
-                .tanh = routine<Blas::Unary>(libtorch.get(), "vmsTanh")};
+    return Blas{
+        .sgemm = routine<Blas::Sgemm>(libtorch.get(), "sgemm_"),
+        .set_threads = routine<Blas::SetThreads>(libtorch.get(), "MKL_Set_Num_Threads_Local"),
+        .square_root = routine<Blas::Unary>(libtorch.get(), "vmsSqrt"),
+        .tanh = routine<Blas::Unary>(libtorch.get(), "vmsTanh")};
   }();
   return found;
 }

@@ -13,6 +13,11 @@ struct Blas {
   using Unary = void(int count, const float* a, float* result, long long mode);
 
   Sgemm* sgemm = nullptr;
+  /// How many threads MKL takes for the calling thread's calls, 0: as many as are set for all;
+  /// gives what it was.
+  using SetThreads = int(int count);
+
+  SetThreads* set_threads = nullptr;
   Unary* square_root = nullptr;
   Unary* tanh = nullptr;
 
@@ -21,5 +26,19 @@ struct Blas {
 };
 
 const Blas& blas();
+
+/// While it lives the calling thread's calls of MKL are done by it alone, where MKL can be told so.
+class OneThread {
+ public:
+  OneThread() : before_(blas().set_threads == nullptr ? 0 : blas().set_threads(1)) {}
+  ~OneThread() {
+    if (blas().set_threads != nullptr) blas().set_threads(before_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace steptape::replayer::cpu

@@ -80,10 +80,13 @@ void ElementwiseKernel::run() {
 namespace {
 
 /// MKL's square root, which is not always that of the processor's instruction, is what ATen calls.
+/// To consider other threads takes MKL longer than the roots of a small tensor.
 void square_root(const elements::Operands& operands, std::int64_t count) {
+  const OneThread alone;
   blas().square_root(static_cast<int>(count), operands.in[0], operands.out, Blas::kMode);
 }
 void tanh(const elements::Operands& operands, std::int64_t count) {
+  const OneThread alone;
   blas().tanh(static_cast<int>(count), operands.in[0], operands.out, Blas::kMode);
 }
 

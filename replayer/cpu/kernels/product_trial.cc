@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "replayer/cpu/kernels/floats.h"
@@ -30,6 +32,13 @@ at::Tensor lying_like(const at::Tensor& tensor, std::uint8_t address_mod_64) {
   return tensor_on(allocate(bytes, address_mod_64), geometry);
 }
 
+double us_of(ProductTrial::Expected run, int count) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  for (int i = 0; i < count; ++i) run();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
 }  // namespace
 
 std::vector<std::int64_t> kind_of(const MatrixProduct& product, const ProductAddresses& addresses) {
@@ -47,6 +56,17 @@ ProductTrial::ProductTrial(const MatrixProduct& product, const ProductAddresses&
                product.bias.defined() ? lying_like(product.bias, addresses[2]) : at::Tensor(),
                lying_like(product.result, addresses[3])},
       expected_(static_cast<std::size_t>(product.result.numel())) {}
+
+bool ProductTrial::is_faster(Expected own, Expected other) {
+  const double once = std::max(0.1, us_of(other, 1));
+  const int count = std::clamp(static_cast<int>(20 / once), 1, 16);
+  double own_us = std::numeric_limits<double>::infinity(), other_us = own_us;
+  for (int round = 0; round < 5; ++round) {
+    other_us = std::min(other_us, us_of(other, count));
+    own_us = std::min(own_us, us_of(own, count));
+  }
+  return own_us < 0.95 * other_us;
+}
 
 bool ProductTrial::agree_once(Expected expected, Own own) { return agree_on(1, expected, own); }
 

@@ -37,6 +37,9 @@ class ProductTrial {
   /// finite.
   bool agree(Expected expected, Own own);
 
+  /// Whether the one takes less time than the other, by more than chance.
+  static bool is_faster(Expected own, Expected other);
+
  private:
   bool agree_on_zeros(Expected expected, Own own);
   bool agree_on(float scale, Expected expected, Own own);

@@ -34,28 +34,48 @@ class Product final : public Kernel {
 };
 
 /// BLAS shares larger products out well enough, and their trial would take long.
-constexpr std::int64_t kMostTermsAlone = std::int64_t{256} * 256 * 256;
+constexpr std::int64_t kMostTermsAlone = std::int64_t{128} * 128 * 128;
 
-/// Whether BLAS leaves the bits that it leaves with all of its threads on one of a team, too, where
-/// it multiplies alone. Tried once for each kind of product in a process.
-bool is_the_same_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
-  if (at::get_num_threads() < 2) return false;
-  if (product.result.numel() * product.a.size(1) > kMostTermsAlone) return false;
-  static std::mutex mutex;
-  static std::map<std::vector<std::int64_t>, bool> known;
-  const std::lock_guard lock(mutex);
-  const auto [entry, is_new] = known.try_emplace(kind_of(product, addresses), false);
-  if (!is_new) return entry->second;
+/// How BLAS multiplies on one thread what it may share out to several.
+struct Alone {
+  bool leaves_the_bits = false;  ///< on a thread of a team, and on the calling one
+  bool is_faster = false;
+};
+
+Alone try_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
   ProductTrial trial(product, addresses);
   const std::optional<Sgemm> blas = Sgemm::make(trial.product());
+  if (!blas) return {};
   Team team(2);
-  const auto alone = [&] {
+  const auto with_all = [&] { blas->run(); };
+  const auto in_a_team = [&] {
     team.run([&](std::size_t member) {
       if (member == 0) blas->run();
     });
     return true;
   };
-  return entry->second = blas && trial.agree([&] { blas->run(); }, alone);
+  if (!trial.agree(with_all, in_a_team)) return {};
+  if (steptape::replayer::cpu::blas().set_threads == nullptr) return {true, false};
+  Sgemm caller = *blas;
+  caller.go_alone();
+  const auto by_the_caller = [&] {
+    caller.run();
+    return true;
+  };
+  return {true, trial.agree(with_all, by_the_caller) &&
+                    ProductTrial::is_faster([&] { caller.run(); }, with_all)};
+}
+
+/// Tried once for each kind of product in a process.
+Alone alone(const MatrixProduct& product, const ProductAddresses& addresses) {
+  if (at::get_num_threads() < 2) return {};
+  if (product.result.numel() * product.a.size(1) > kMostTermsAlone) return {};
+  static std::mutex mutex;
+  static std::map<std::vector<std::int64_t>, Alone> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace(kind_of(product, addresses));
+  if (is_new) entry->second = try_alone(product, addresses);
+  return entry->second;
 }
 
 Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
@@ -76,11 +96,13 @@ Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
     return tensor.defined() && tensor.storage().unsafeGetStorageImpl() ==
                                    matrices.result.storage().unsafeGetStorageImpl();
   };
+  const Alone one_thread = alone(matrices, addresses);
+  if (one_thread.is_faster) blas->go_alone();
   std::optional<SmallProduct> small;
   if (!lies_on_result(matrices.a) && !lies_on_result(matrices.b) && !lies_on_result(matrices.bias))
-    small = SmallProduct::make(matrices, addresses);
-  const bool runs_anywhere = is_the_same_alone(matrices, addresses);
-  return {std::make_unique<Product>(*std::move(blas), std::move(small), runs_anywhere), {}};
+    small = SmallProduct::make(matrices, addresses, one_thread.is_faster);
+  return {std::make_unique<Product>(*std::move(blas), std::move(small), one_thread.leaves_the_bits),
+          {}};
 }
 
 Preparation make_mm(const KernelSite& site) {

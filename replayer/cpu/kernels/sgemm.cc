@@ -85,6 +85,8 @@ void Sgemm::run() const {
   if (bias_.defined()) put_bias(result);
   const float one = 1;
   const float beta = bias_.defined() ? 1 : 0;
+  std::optional<OneThread> alone;
+  if (is_alone_) alone.emplace();
   blas().sgemm(&a_.transposed, &b_.transposed, &m_, &n_, &k_, &one, floats_of(a_.tensor),
                &a_.leading, floats_of(b_.tensor), &b_.leading, &beta, result, &leading_);
 }

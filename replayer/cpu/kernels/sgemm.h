@@ -23,6 +23,8 @@ class Sgemm {
   static std::optional<Sgemm> make(const MatrixProduct& product);
 
   void run() const;
+  /// From now on on the calling thread alone. Asked for is Blas::set_threads.
+  void go_alone() { is_alone_ = true; }
 
  private:
   /// A factor as BLAS wants it, column by column.
@@ -47,6 +49,7 @@ class Sgemm {
   int n_ = 0;
   int k_ = 0;
   int leading_ = 0;
+  bool is_alone_ = false;
 };
 
 }  // namespace steptape::replayer::cpu

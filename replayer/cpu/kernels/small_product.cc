@@ -1,8 +1,5 @@
 #include "replayer/cpu/kernels/small_product.h"
 
-#include <algorithm>
-#include <chrono>
-#include <limits>
 #include <map>
 #include <mutex>
 
@@ -15,25 +12,6 @@ namespace {
 /// From here on BLAS multiplies faster, and in blocks, which is another order of additions.
 constexpr std::int64_t kMostDepth = 256;
 constexpr std::int64_t kMostTerms = std::int64_t{32} * 128 * 128;
-
-template <typename Run>
-double us_of(Run&& run, int count) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  for (int i = 0; i < count; ++i) run();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-bool is_faster(const Sgemm& blas, SmallProduct& own) {
-  const double once = std::max(0.1, us_of([&] { blas.run(); }, 1));
-  const int count = std::clamp(static_cast<int>(20 / once), 1, 16);
-  double own_us = std::numeric_limits<double>::infinity(), blas_us = own_us;
-  for (int round = 0; round < 5; ++round) {
-    blas_us = std::min(blas_us, us_of([&] { blas.run(); }, count));
-    own_us = std::min(own_us, us_of([&] { own.run(); }, count));
-  }
-  return own_us < 0.95 * blas_us;
-}
 
 }  // namespace
 
@@ -56,7 +34,8 @@ SmallProduct::SmallProduct(const MatrixProduct& product) : product_(product) {
 }
 
 std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
-                                               const ProductAddresses& addresses) {
+                                               const ProductAddresses& addresses,
+                                               bool blas_is_alone) {
   const std::int64_t depth = product.a.size(1);
   const std::int64_t terms = product.result.numel() * depth;
   if (!has_atens_vectors() || depth > kMostDepth || terms > kMostTerms) return std::nullopt;
@@ -66,12 +45,14 @@ std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
   const auto [entry, is_new] = known.try_emplace(kind_of(product, addresses), false);
   if (is_new) {
     ProductTrial trial(product, addresses);
-    const std::optional<Sgemm> blas = Sgemm::make(trial.product());
+    std::optional<Sgemm> blas = Sgemm::make(trial.product());
+    if (blas && blas_is_alone) blas->go_alone();
     SmallProduct own(trial.product());
     const auto by_blas = [&] { blas->run(); };
     const auto here = [&] { return own.run(); };
     // one look at the bits and the time, which most that fail do not pass, then all of them
-    entry->second = blas && trial.agree_once(by_blas, here) && is_faster(*blas, own) &&
+    entry->second = blas && trial.agree_once(by_blas, here) &&
+                    ProductTrial::is_faster([&] { own.run(); }, by_blas) &&
                     trial.agree(by_blas, here);
   }
   return entry->second ? std::optional(SmallProduct(product)) : std::nullopt;

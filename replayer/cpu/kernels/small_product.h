@@ -13,10 +13,11 @@ namespace steptape::replayer::cpu {
 class SmallProduct {
  public:
   /// None where a product of these shapes and strides, at such addresses, does not leave the bits
-  /// of BLAS in a trial, or takes longer than BLAS. The trial is made once for each kind of product
-  /// in a process.
+  /// of BLAS in a trial, or takes longer than BLAS does (on one thread, if it is alone). The trial
+  /// is made once for each kind of product in a process.
   static std::optional<SmallProduct> make(const MatrixProduct& product,
-                                          const ProductAddresses& addresses);
+                                          const ProductAddresses& addresses,
+                                          bool blas_is_alone = false);
 
   /// False where an element became a NaN: which one, only BLAS can tell.
   bool run();

@@ -32,12 +32,12 @@ Way Choice::next() const {
 void Choice::took(Way way, std::uint64_t ns) {
   if (way != next()) return;
   switch (phase_) {
-    case Phase::kTimingJobs:
-      if (++measured_ == kMeasured) begin(Phase::kMeasuringOrder);
-      break;
     case Phase::kMeasuringOrder:
       if (is_measured(ns, in_order_ns_))
-        begin(is_compared_ ? Phase::kMeasuringShared : Phase::kComparing);
+        begin(is_compared_ ? Phase::kMeasuringShared : Phase::kTimingJobs);
+      break;
+    case Phase::kTimingJobs:
+      if (++measured_ == kMeasured) begin(Phase::kComparing);
       break;
     case Phase::kComparing:
       is_compared_ = true;

@@ -41,8 +41,8 @@ class Choice {
 
  private:
   enum class Phase : std::uint8_t {
+    kMeasuringOrder,  // first: a team's threads stay awake for a while, and slow the caller's down
     kTimingJobs,
-    kMeasuringOrder,
     kComparing,
     kMeasuringShared,
     kSharing,
@@ -55,7 +55,7 @@ class Choice {
   bool is_measured(std::uint64_t ns, std::uint64_t& median);
   void look_at(std::uint64_t ns);
 
-  Phase phase_ = Phase::kTimingJobs;
+  Phase phase_ = Phase::kMeasuringOrder;
   Times times_{};
   std::size_t measured_ = 0;
   bool is_compared_ = false;

@@ -40,8 +40,7 @@ std::vector<std::vector<std::size_t>> dependences_of(std::span<const std::vector
       history.writes.add(use);
     }
     std::ranges::sort(after[i]);
-    const auto [first, last] = std::ranges::unique(after[i]);
-    after[i].erase(first, last);
+    after[i].erase(std::unique(after[i].begin(), after[i].end()), after[i].end());
   }
   return after;
 }
