@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cfenv>
 
 namespace steptape::replayer::cpu {
 namespace {
@@ -33,6 +34,27 @@ class Edge {
 };
 Edge begins, ends;
 
+/// What a thread does to denormals, and how it rounds, is its own: members do it as the caller.
+class FloatingPoint {
+ public:
+  FloatingPoint() { std::fegetenv(&is_); }
+  void set() const { std::fesetenv(&is_); }
+
+ private:
+  std::fenv_t is_{};
+};
+
+class SetFloatingPoint {
+ public:
+  explicit SetFloatingPoint(const FloatingPoint& now) { now.set(); }
+  ~SetFloatingPoint() { before_.set(); }
+  SetFloatingPoint(const SetFloatingPoint&) = delete;
+  SetFloatingPoint& operator=(const SetFloatingPoint&) = delete;
+
+ private:
+  FloatingPoint before_;
+};
+
 struct PublishEnd {
   ~PublishEnd() { ends.publish(); }
 };
@@ -54,9 +76,11 @@ void Team::run(c10::function_ref<void(std::size_t member)> work) {
   const auto* const first = members_.const_data_ptr<std::uint8_t>();
   // an iterator's loop is what LibTorch shares out to its threads for others, too: a header's
   // at::parallel_for is a plain loop where it is not compiled with LibTorch's OpenMP
+  const FloatingPoint callers;
   const auto loop = [&](char** data, const std::int64_t*, std::int64_t count, std::int64_t) {
     begins.see();
     const PublishEnd end;
+    const SetFloatingPoint as_the_caller(callers);
     const auto at = reinterpret_cast<const std::uint8_t*>(data[0]) - first;
     for (std::int64_t i = at; i < at + count; ++i) work(static_cast<std::size_t>(i));
   };

@@ -17,8 +17,9 @@ class Team {
 
   /// Calls `work` once for each member, on as many threads as LibTorch has for an operator; on
   /// fewer than there are members, one thread calls it for several, one after the other. Returns
-  /// when all have returned. An exception of one of them goes on. In a forked process, which has
-  /// none of these threads, the calling thread does all.
+  /// when all have returned. Denormals and rounding are the calling thread's on all. An exception
+  /// of one of them goes on. In a forked process, which has none of these threads, the calling
+  /// thread does all.
   void run(c10::function_ref<void(std::size_t member)> work);
 
  private:

@@ -1,5 +1,6 @@
 #include "replayer/cpu/lanes/lanes.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -178,6 +179,23 @@ TEST(TeamTest, AMembersExceptionGoesOn) {
     }),
                  std::runtime_error);
   }
+}
+
+TEST(TeamTest, MembersDoToDenormalsWhatTheCallerDoes) {
+  const Threads team_threads(4);
+  replayer::cpu::Team team(4);
+  const auto products = [&] {
+    std::array<float, 4> products{};
+    const volatile float small = 1e-38F, smaller = 1e-3F;
+    team.run([&](std::size_t member) { products.at(member) = small * smaller; });
+    return products;
+  };
+  EXPECT_THAT(products(), Each(::testing::Gt(0)));
+  ASSERT_TRUE(at::globalContext().setFlushDenormal(true));
+  const auto flushed = products();
+  at::globalContext().setFlushDenormal(false);  // or a comparison would flush them, too
+  EXPECT_THAT(flushed, Each(0));
+  EXPECT_THAT(products(), Each(::testing::Gt(0)));
 }
 
 TEST(TeamTest, AForkedProcessWorksAlone) {
