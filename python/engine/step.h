@@ -37,7 +37,6 @@ class Step : public Tracked {
             const py::object& probe, bool takes_keywords);
   py::object call(const py::args& args, const py::kwargs& kwargs);
 
-  /// As session::StepLife has it.
   /// What explain() says of its plans.
   std::string explain_plans() const;
   py::dict stats() const;

@@ -124,9 +124,11 @@ class Step:
 
         `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
         `eager`; `variants`, a dict a plan (number, ops, calls, prepared, stages, unprepared, replays,
-        arena_bytes, temporary_bytes, max_live_bytes, plan_us, warm_start, lacks_blas), where `unprepared`
-        counts calls that no kernel does by operator and reason, and `lacks_blas` tells that products go
-        without one; `refusals`, a list of dicts (code, reason, op, module, file, line, remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a
+        arena_bytes, temporary_bytes, max_live_bytes, plan_us, warm_start, lacks_blas, shared_stages,
+        lanes, in_order_us, shared_us, lanes_differed), where `unprepared` counts calls that no kernel does
+        by operator and reason, `lacks_blas` tells that products go without one, and the last five what is
+        done side by side by several threads; `refusals`, a list of dicts (code, reason, op, module, file,
+        line, remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a
         dict a guard that they fell back for (kind, path, expected, found, last_held, text, times);
         `last_verdict`, why the newest call that did not replay found no plan, or None; `last_verdicts`,
         the same of each variant (variant, kind, ...); `trace_problem`, `ledger_problem` and

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "live/op_digest.h"
+#include "replayer/cpu/kernels/uses.h"
 
 namespace steptape::replayer::cpu {
 namespace {
@@ -18,24 +19,18 @@ void put_results(const Call& call, const Memory& memory, torch::jit::Stack& stac
   }
 }
 
-using Span = std::pair<std::uintptr_t, std::uintptr_t>;
-
-/// What an element-wise call wrote: its tensors have no gaps.
-std::vector<Span> written_by(const Call& call, const Memory& memory) {
-  std::vector<at::Tensor> tensors = live::written_tensors(call.callee, call.arguments);
-  for (const trace::TensorId id : call.placed) tensors.push_back(memory.tensor(id));
-  std::vector<Span> spans;
-  for (const at::Tensor& tensor : tensors) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
-    spans.emplace_back(begin, begin + tensor.nbytes());
-  }
-  return spans;
+/// What a call wrote, now.
+std::vector<Use> written_by(const Call& call, const Memory& memory) {
+  std::vector<Use> uses;
+  for (const at::Tensor& tensor : live::written_tensors(call.callee, call.arguments))
+    uses.push_back(Use::of(tensor, true));
+  for (const trace::TensorId id : call.placed) uses.push_back(Use::of(memory.tensor(id), true));
+  return uses;
 }
 
-bool overlap(const std::vector<Span>& some, const std::vector<Span>& others) {
-  return std::ranges::any_of(some, [&](const Span& a) {
-    return std::ranges::any_of(
-        others, [&](const Span& b) { return a.first < b.second && b.first < a.second; });
+bool overlap(const std::vector<Use>& some, const std::vector<Use>& others) {
+  return std::ranges::any_of(some, [&](const Use& use) {
+    return std::ranges::any_of(others, [&](const Use& other) { return use.overlaps(other); });
   });
 }
 
@@ -49,9 +44,9 @@ void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
   }
   // of calls that were done in one pass, those whose results no later one wrote over: buffers that
   // do not live at the same time share memory
-  std::vector<Span> written;
+  std::vector<Use> written;
   for (std::size_t i = stage.size(); i-- > 0;) {
-    const std::vector<Span> own = written_by(stage[i], memory);
+    const std::vector<Use> own = written_by(stage[i], memory);
     const bool is_over = overlap(own, written);
     written.insert(written.end(), own.begin(), own.end());
     if (is_over) continue;

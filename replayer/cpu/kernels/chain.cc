@@ -262,13 +262,12 @@ class Linking {
     for (const Use& use : uses) {
       const auto others = uses_.find(use.storage);
       if (others == uses_.end()) continue;
-      others->second.all_of_conflicts(use, [&](const Use& other) {
+      others->second.for_each_conflict(use, [&](const Use& other) {
         const std::size_t link = find(other.by);
         const bool is_by_element = use.is_element && other.is_element && use.begin == other.begin &&
                                    use.end == other.end && open_[link].count == count;
         goes.try_emplace(link, true).first->second &= is_by_element;
         reads[link] |= !use.is_write;
-        return true;
       });
     }
     for (auto& [link, goes_on] : goes) goes_on &= reads[link];

@@ -44,19 +44,19 @@ struct Alone {
 
 Alone try_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
   ProductTrial trial(product, addresses);
-  const std::optional<Sgemm> blas = Sgemm::make(trial.product());
-  if (!blas) return {};
+  const std::optional<Sgemm> sgemm = Sgemm::make(trial.product());
+  if (!sgemm) return {};
   Team team(2);
-  const auto with_all = [&] { blas->run(); };
+  const auto with_all = [&] { sgemm->run(); };
   const auto in_a_team = [&] {
     team.run([&](std::size_t member) {
-      if (member == 0) blas->run();
+      if (member == 0) sgemm->run();
     });
     return true;
   };
   if (!trial.agree(with_all, in_a_team)) return {};
-  if (steptape::replayer::cpu::blas().set_threads == nullptr) return {true, false};
-  Sgemm caller = *blas;
+  if (blas().set_threads == nullptr) return {true, false};
+  Sgemm caller = *sgemm;
   caller.go_alone();
   const auto by_the_caller = [&] {
     caller.run();

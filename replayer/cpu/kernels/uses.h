@@ -24,7 +24,8 @@ struct Use {
   bool is_element = true;  ///< element by element; else as a number, before anything is done
   std::size_t by = 0;      ///< who: the caller's to say
 
-  /// Of all bytes from the first element to the last. Asked before the first run.
+  /// Of all bytes from the first element to the last: before the first run of a plan, or in a run,
+  /// where all memory has its address.
   static Use of(const at::Tensor& tensor, bool is_write);
 
   bool overlaps(const Use& other) const { return begin < other.end && other.begin < end; }
@@ -39,14 +40,13 @@ class Uses {
  public:
   void add(const Use& use);
 
-  /// Calls `visit` for those that conflict with `use`, until it says false.
+  /// Calls `visit` for those that conflict with `use`.
   template <typename Visit>
-  bool all_of_conflicts(const Use& use, Visit&& visit) const {
+  void for_each_conflict(const Use& use, Visit&& visit) const {
     auto at = uses_.lower_bound(use.begin - std::min(use.begin, longest_));
     for (; at != uses_.end() && at->first < use.end; ++at) {
-      if (use.conflicts_with(at->second) && !visit(at->second)) return false;
+      if (use.conflicts_with(at->second)) visit(at->second);
     }
-    return true;
   }
 
   /// Forgets those whose bytes `use` covers.

@@ -18,14 +18,11 @@ std::vector<std::vector<std::size_t>> dependences_of(std::span<const std::vector
   std::unordered_map<Use::Storage, History> histories;
   std::vector<std::vector<std::size_t>> after(uses.size());
   for (std::size_t i = 0; i < uses.size(); ++i) {
-    const auto come_behind = [&](const Use& earlier) {
-      after[i].push_back(earlier.by);
-      return true;
-    };
+    const auto come_behind = [&](const Use& earlier) { after[i].push_back(earlier.by); };
     for (const Use& use : uses[i]) {
       History& history = histories[use.storage];
-      history.writes.all_of_conflicts(use, come_behind);
-      if (use.is_write) history.reads.all_of_conflicts(use, come_behind);
+      history.writes.for_each_conflict(use, come_behind);
+      if (use.is_write) history.reads.for_each_conflict(use, come_behind);
     }
     for (Use use : uses[i]) {
       use.by = i;

@@ -41,10 +41,7 @@ class Snapshot {
     std::vector<std::pair<char*, char*>> spans;
     for (const at::Tensor& tensor : tensors) {
       const Use use = Use::of(tensor, true);
-      auto* const first =
-          static_cast<char*>(tensor.storage().unsafeGetStorageImpl()->mutable_data());
-      const auto offset = static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();
-      spans.emplace_back(first + offset, first + offset + (use.end - use.begin));
+      spans.emplace_back(reinterpret_cast<char*>(use.begin), reinterpret_cast<char*>(use.end));
     }
     std::ranges::sort(spans);
     for (const auto& [begin, end] : spans) {
