@@ -39,13 +39,14 @@ TABLE = {
     "live": rights("trace", "torch fmt"),
     "recorder": rights("trace live", "torch fmt"),
     "guards": rights("trace live", "torch fmt"),
-    "replayer": rights("trace storage live guards", "torch fmt", sources_only="posix",
-                       public=VALUE_HEADERS | {"player.h"}),
+    "replayer": rights("trace storage live guards", "torch fmt", sources_only="posix json",
+                       public=VALUE_HEADERS | {"player.h", "metrics.h"},
+                       torch_prefixes=("torch/", "ATen/", "c10/", "caffe2/serialize/")),
     "session": rights(" ".join(ALL), "posix torch fmt", public=None),
     "tools": rights("trace storage", "posix fmt cli json", sources_only="protobuf"),
     "tools/torch": rights("trace storage live replayer tools", "posix fmt cli json torch", public=None),
     "python": rights(" ".join(ALL), "torch python", public=None),
-    "examples": rights(libraries="torch json", public=None),
+    "examples": rights(libraries="torch json cli fmt http", public=None),
 }
 FREE = ("tests", "bench")
 
@@ -59,6 +60,7 @@ LIBRARY_OF_HEADER = (
     ("xxhash", r"xxhash\.h$|xxh3\.h$|xxh_x86dispatch\.h$"),
     ("cli", r"CLI/"),
     ("json", r"nlohmann/"),
+    ("http", r"httplib\.h$"),
     ("posix", r"(sys|arpa|linux)/|(unistd|fcntl|dlfcn|pthread|poll|signal)\.h$"),
     ("cuda", r"cuda|cublas|cudnn"),
     ("std", r"[a-z_0-9]+$|\w*(intrin|cpuid)\.h$"),

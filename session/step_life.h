@@ -114,9 +114,6 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   bool may_start_warm_ = true;  ///< from the trace of an earlier run
 };
 
-/// What explain() says of a plan; `difference` from the first one, or empty.
-std::string explain(const PlanStats& plan, const std::string& difference);
-
 /// The text of Step::explain. `differences` says of each variant what tells it from the first one,
 /// or nothing.
 std::string explain(const std::string& name, const std::string& place, const Stats& stats,

@@ -7,13 +7,12 @@
 #include <cerrno>
 
 #include "storage/folder.h"
-#include "storage/replace.h"
 
 namespace steptape::storage {
 
-AtomicFile::AtomicFile(const std::filesystem::path& path, FileSystem& files)
-    : files_(files), path_(behind_links(files, path)), file_(files, -1) {
-  old_permissions_ = require_replaceable(files_, path_);
+AtomicFile::AtomicFile(const std::filesystem::path& path, FileSystem& files, Replaces replaces)
+    : files_(files), replaces_(replaces), path_(behind_links(files, path)), file_(files, -1) {
+  old_permissions_ = require_replaceable(files_, path_, replaces_);
   open_temporary();
 }
 
@@ -50,7 +49,7 @@ void AtomicFile::commit() {
   require_done(file_.close(), "close", path_);
   // Before the rename, so that behind it the sync alone can fail.
   const Folder folder(files_, path_);
-  require_replaceable(files_, path_);
+  require_replaceable(files_, path_, replaces_);
   require_done(files_.rename(temporary_, path_), "rename into place", path_);
   has_temporary_ = false;
   folder.sync();

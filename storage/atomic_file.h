@@ -6,6 +6,7 @@
 
 #include "storage/descriptor.h"
 #include "storage/output.h"
+#include "storage/replace.h"
 
 namespace steptape::storage {
 
@@ -13,11 +14,12 @@ namespace steptape::storage {
 /// the same folder, "run.tape.tmp.<pid>.<n>", which goes when the object goes without `commit`. A
 /// process that is killed leaves its temporary file; nothing ever reads or replaces it. Throws
 /// Error: (io) with the path and what the operating system said; (failed_precondition) when the
-/// path holds something that is no trace.
+/// path holds something that may not be replaced.
 class AtomicFile final : public Output {
  public:
   /// `files` must outlive the object.
-  explicit AtomicFile(const std::filesystem::path& path, FileSystem& files = operating_system());
+  explicit AtomicFile(const std::filesystem::path& path, FileSystem& files = operating_system(),
+                      Replaces replaces = Replaces::kTraces);
   ~AtomicFile() override;
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -32,6 +34,7 @@ class AtomicFile final : public Output {
   void open_temporary();
 
   FileSystem& files_;
+  Replaces replaces_;
   std::filesystem::path path_;  ///< what a symbolic link points to, not the link
   std::optional<std::uint32_t> old_permissions_;
   std::filesystem::path temporary_;

@@ -23,16 +23,20 @@ bool begins_like_a_trace(FileSystem& files, const std::filesystem::path& path) {
 }  // namespace
 
 std::optional<std::uint32_t> require_replaceable(FileSystem& files,
-                                                 const std::filesystem::path& path) {
+                                                 const std::filesystem::path& path,
+                                                 Replaces replaces) {
   FileSystem::Status status;
   const int result = files.status_at(path, status);
   if (result == -ENOENT) return std::nullopt;
   require_done(result, "look at", path);
-  if (status.is_regular && begins_like_a_trace(files, path)) return status.permissions;
+  const bool is_trace = status.is_regular && begins_like_a_trace(files, path);
+  const bool takes_traces = replaces == Replaces::kTraces;
+  if (status.is_regular && is_trace == takes_traces) return status.permissions;
+  const char* what = takes_traces ? "no trace" : is_trace ? "a trace" : "no regular file";
   throw Error(ErrorCode::kFailedPrecondition,
-              fmt::format("{} exists and is no trace; it was left as it is. Choose another path or "
+              fmt::format("{} exists and is {}; it was left as it is. Choose another path or "
                           "remove it",
-                          path.string()));
+                          path.string(), what));
 }
 
 void keep_permissions(FileSystem& files, int descriptor, std::optional<std::uint32_t> permissions,

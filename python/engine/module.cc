@@ -231,7 +231,9 @@ void define(py::module_& m) {
       .def("structure", &PlayerStep::structure);
   py::class_<Player>(m, "Player")
       .def(py::init([](const std::string& path, const std::string& environment) {
-        return steptape::load(path, {environment_of(environment)});
+        LoadOptions options;
+        options.environment = environment_of(environment);
+        return steptape::load(path, options);
       }))
       .def("steps", [](const Player& player) { return py::cast(player.steps()); })
       .def("step", &Player::step, py::keep_alive<0, 1>())
@@ -241,7 +243,17 @@ void define(py::module_& m) {
       .def("scalars", [](const Player& player) { return py::cast(player.scalars()); })
       .def("scalar", &Player::scalar)
       .def("set", &Player::set)
-      .def("save", &Player::save);
+      .def("explain", &Player::explain)
+      .def("save", &Player::save)
+      .def("save_weights",
+           [](const Player& player, const std::string& path, const std::string& of,
+              bool everything) {
+             player.save_weights(path, {of, everything, true});
+           })
+      .def("load_weights",
+           [](Player& player, const std::string& path, const std::string& of, bool strict) {
+             player.load_weights(path, {of, false, strict});
+           });
 
   m.def("is_recording", [] { return recorder::Notes::current() != nullptr; });
   m.def("newest_read", [] {

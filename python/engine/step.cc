@@ -5,6 +5,7 @@
 #include "python/engine/arguments.h"
 #include "python/engine/formulas.h"
 #include "recorder/notes.h"
+#include "replayer/plan_words.h"
 #include "session/fallbacks.h"
 #include "steptape/error.h"
 #include "storage/writer.h"
@@ -343,13 +344,7 @@ py::object Step::replayed(const pack::Results& results) const {
 }
 
 std::string Step::explain_plans() const {
-  const std::vector<PlanStats> plans = life_->stats().variants;
-  const std::vector<std::string> differences = life_->differences();
-  std::string text;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    text += session::explain(plans[i], i < differences.size() ? differences[i] : "");
-  }
-  return text;
+  return replayer::plan_lines(life_->stats().variants, life_->differences());
 }
 
 py::dict Step::stats() const {

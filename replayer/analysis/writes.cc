@@ -1,12 +1,29 @@
 #include "replayer/analysis/writes.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "live/operators.h"
 #include "replayer/analysis/lifetimes.h"
 #include "replayer/analysis/reads.h"
 
 namespace steptape::replayer {
+
+namespace {
+
+/// Whether the call itself says that it is not in training: then batch norms leave their running
+/// statistics alone.
+bool evaluates(const trace::Op& op, const c10::FunctionSchema& schema) {
+  for (const char* name : {"training", "train"}) {
+    const std::optional<int> training = schema.argumentIndexWithName(name);
+    if (!training || static_cast<std::size_t>(*training) >= op.inputs.size()) continue;
+    const auto* flag = std::get_if<bool>(&op.inputs[static_cast<std::size_t>(*training)].data);
+    if (flag != nullptr && !*flag) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::vector<trace::BufferId> written_by(const trace::Recording& recording, const trace::Op& op) {
   std::vector<trace::BufferId> buffers;
@@ -17,7 +34,9 @@ std::vector<trace::BufferId> written_by(const trace::Recording& recording, const
   if (!handle) return buffers;
   const live::Effects& effects = live::effects_of(*handle);
   if (!effects.is_inplace_view) {
+    const bool is_evaluation = evaluates(op, handle->schema());
     for (std::size_t a = 0; a < std::min(op.inputs.size(), effects.writes.size()); ++a) {
+      if (effects.writes_unannotated[a] && is_evaluation) continue;
       if (effects.writes[a]) for_each_tensor(op.inputs[a], write);
     }
   }

@@ -21,6 +21,7 @@
 #include "replayer/cpu/run_log.h"
 #include "replayer/cpu/seeks.h"
 #include "replayer/cpu/stages.h"
+#include "replayer/cpu/tensor_on.h"
 #include "replayer/cpu/undo.h"
 
 namespace steptape::replayer::cpu {
@@ -358,8 +359,10 @@ struct Executor::Impl {
     }
   }
 
-  Outcome run(std::span<void* const> addresses, std::span<const double> leaves,
-              const std::function<void()>& decided) {
+  /// `finish` takes what the run gives; where it throws, all is put back as well.
+  template <typename Finish>
+  void run(std::span<void* const> addresses, std::span<const double> leaves,
+           const std::function<void()>& decided, Finish finish) {
     running = nullptr;
     is_decided = false;
     bind(addresses);
@@ -369,17 +372,8 @@ struct Executor::Impl {
     try {
       run_calls(decided);
       log.end();
-      Outcome outcome;
-      for (const trace::TensorId id : recording().results)
-        outcome.results.push_back(outcome_of(id));
-      for (const trace::ExitGradient& gradient : recording().exit_gradients) {
-        outcome.gradients.push_back(outcome_of(gradient.tensor));
-      }
-      for (const trace::Number& number : recording().numbers) {
-        outcome.numbers.push_back(numbers->returned(number));
-      }
+      finish();
       let_go();
-      return outcome;
     } catch (const std::exception& error) {
       log.end();
       let_go_of_all();
@@ -389,6 +383,26 @@ struct Executor::Impl {
       throw Torn("op " + std::to_string(running->op) +
                  " threw behind a write that cannot be undone; " +
                  "parameters and state may be half updated: " + error.what());
+    }
+  }
+
+  Outcome outcome() const {
+    Outcome outcome;
+    for (const trace::TensorId id : recording().results) outcome.results.push_back(outcome_of(id));
+    for (const trace::ExitGradient& gradient : recording().exit_gradients) {
+      outcome.gradients.push_back(outcome_of(gradient.tensor));
+    }
+    add_numbers(outcome.numbers);
+    return outcome;
+  }
+
+  void add_numbers(std::vector<double>& to) const {
+    for (const trace::Number& number : recording().numbers) to.push_back(numbers->returned(number));
+  }
+
+  void copy_results(std::span<const at::Tensor> to) const {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      copy_onto(memory.tensor(recording().results[i]), to[i]);
     }
   }
 };
@@ -410,7 +424,18 @@ bool Executor::draws_random() const { return impl_->draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
                       const std::function<void()>& decided) {
-  return impl_->run(memory, leaves, decided);
+  Outcome outcome;
+  impl_->run(memory, leaves, decided, [&] { outcome = impl_->outcome(); });
+  return outcome;
+}
+
+void Executor::run_into(std::span<void* const> memory, std::span<const double> leaves,
+                        std::span<const at::Tensor> results, std::vector<double>& numbers) {
+  impl_->run(memory, leaves, {}, [&] {
+    impl_->copy_results(results);
+    numbers.clear();
+    impl_->add_numbers(numbers);
+  });
 }
 const Program& Executor::program() const { return impl_->program; }
 void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {

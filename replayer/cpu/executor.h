@@ -70,6 +70,11 @@ class Executor {
   Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
               const std::function<void()>& decided = {});
 
+  /// The same for a caller that has memory of its own for the first results, of their geometry, and
+  /// takes no gradients. Where kernels do all, nothing is allocated from the third run on.
+  void run_into(std::span<void* const> memory, std::span<const double> leaves,
+                std::span<const at::Tensor> results, std::vector<double>& numbers);
+
   /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
   /// and ops behind one that threw, leave none. `digests` must outlive that run. See
   /// live::op_digest.

@@ -2,6 +2,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <cstring>
 #include <memory>
 
 #include "live/tensors.h"
@@ -37,6 +38,15 @@ c10::Storage allocate(std::size_t bytes, std::uint8_t remainder) {
                       at::DataPtr(address, block.release(), &delete_block, c10::Device(c10::kCPU)),
                       nullptr,
                       /*resizable=*/false);
+}
+
+void copy_onto(const at::Tensor& from, const at::Tensor& to) {
+  if (from.is_non_overlapping_and_dense()) {
+    if (from.nbytes() != 0)
+      std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+  } else {
+    to.copy_(from);
+  }
 }
 
 c10::Storage storage_over(void* address, std::size_t bytes) {

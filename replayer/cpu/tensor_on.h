@@ -14,6 +14,10 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
 /// `bytes` of new memory whose address has this remainder modulo 64.
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder);
 
+/// Copies the elements of `from` into `to`, a tensor of the same geometry, and nothing between
+/// them.
+void copy_onto(const at::Tensor& from, const at::Tensor& to);
+
 /// A storage over memory that somebody else owns.
 c10::Storage storage_over(void* address, std::size_t bytes);
 

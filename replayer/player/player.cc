@@ -1,79 +1,44 @@
 #include "steptape/player.h"
 
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <set>
 
 #include "replayer/analysis/refusals.h"
-#include "replayer/cpu/tensor_on.h"
 #include "replayer/optimizers/optimizers.h"
+#include "replayer/plan_words.h"
 #include "replayer/player/environment.h"
-#include "replayer/player/player_state.h"
-#include "replayer/player/player_variant.h"
+#include "replayer/player/player_step.h"
+#include "replayer/player/publication.h"
+#include "replayer/player/snapshots.h"
+#include "replayer/player/spec_words.h"
+#include "replayer/player/weights.h"
 #include "storage/reader.h"
 #include "storage/writer.h"
+#include "trace/text_parts.h"
 
 namespace steptape {
-
-struct PlayerStep::Impl {
-  std::string name;
-  std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
-  std::vector<double> numbers;  ///< of the last run
-  std::uint64_t recorded_call = 0;
-  /// Steps of optimizers that run behind it, by path.
-  std::map<std::string, std::shared_ptr<Impl>> updates;
-};
-
-struct Player::Impl {
-  trace::Trace trace;
-  replayer::PlayerState state;
-  std::vector<std::shared_ptr<PlayerStep::Impl>> steps;
-
-  explicit Impl(trace::Trace loaded) : trace(std::move(loaded)), state(trace.state) {}
-};
-
 namespace {
 
-TensorSpec spec_of(const trace::Recording& recording, trace::TensorId id, std::string path) {
-  TensorSpec spec;
-  spec.path = std::move(path);
-  if (id == trace::kNoTensor) return spec;
-  spec.dtype = name_of(recording.tensors[id].dtype);
-  spec.sizes = recording.tensors[id].sizes;
-  return spec;
-}
+using Kind = PlayerEvent::Kind;
+using Steps = std::vector<std::shared_ptr<PlayerStep::Impl>>;
 
-std::string join(const std::vector<std::string>& items, const char* separator) {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : separator) + item;
-  return text;
-}
-
-/// The one variant that holds for these inputs. Two that hold were told apart by something that the
-/// player does not know, such as a string: neither is run.
-std::pair<Verdict, replayer::PlayerVariant*> find_variant(const PlayerStep::Impl& step,
-                                                          const std::vector<at::Tensor>& inputs) {
-  Verdict newest;
-  replayer::PlayerVariant* found = nullptr;
-  for (const auto& variant : step.variants) {
-    Verdict verdict = variant->check(variant->arguments_of(inputs));
-    if (!verdict) {
-      newest = std::move(verdict);
-    } else if (found == nullptr) {
-      found = variant.get();
-    } else {
-      return {{"variant", "one that holds",
-               "several, told apart by a string or another fact that "
-               "the player does not hold"},
-              nullptr};
-    }
-  }
-  if (found == nullptr) return {newest, nullptr};
-  return {{}, found};
-}
+/// What a player and its clones hold together.
+struct Shared {
+  std::string path;
+  trace::Trace trace;
+  std::vector<std::string> differences;  ///< of the environment, which were accepted
+  std::shared_ptr<const replayer::Events> events;
+  replayer::PlayerCounters counters;
+  std::shared_ptr<replayer::Publication> publication;  ///< from the first clone on
+};
 
 /// Finds the steps of optimizers that each step is followed by; what is missing goes to `problems`.
-void find_updates(const std::vector<std::shared_ptr<PlayerStep::Impl>>& steps,
-                  std::vector<std::string>& problems) {
+void find_updates(const Steps& steps, std::vector<std::string>& problems) {
   for (const auto& step : steps) {
     for (const auto& variant : step->variants) {
       for (const std::string& path : variant->recording().updates) {
@@ -82,154 +47,204 @@ void find_updates(const std::vector<std::shared_ptr<PlayerStep::Impl>>& steps,
         if (found != steps.end()) {
           step->updates.emplace(path, *found);
         } else {
-          problems.push_back(
-              "step \"" + step->name + "\" is followed by a step of " +
-              (path.empty() ? "an optimizer that nobody tracked" : "`" + path + "`") +
-              ", which the trace does not hold");
+          problems.push_back(fmt::format(
+              "step \"{}\" is followed by a step of {}, which the trace does not hold", step->name,
+              path.empty() ? "an optimizer that nobody tracked" : "`" + path + "`"));
         }
       }
     }
   }
 }
 
+/// The step's variants know each other from here on.
+void join(PlayerStep::Impl& step) {
+  const auto differs = [&](const auto& variant) {
+    return variant->recording().modules != step.variants.front()->recording().modules;
+  };
+  const bool checks_training = std::ranges::any_of(step.variants, differs);
+  for (const auto& variant : step.variants) variant->join(checks_training);
+}
+
+std::shared_ptr<PlayerStep::Impl> make_step(const std::string& name, replayer::PlayerState& state,
+                                            Shared& shared) {
+  return std::make_shared<PlayerStep::Impl>(name, state, shared.events, shared.counters.step(name));
+}
+
+/// The steps that can be replayed; why others cannot goes to `problems`.
+Steps plan_steps(Shared& shared, replayer::PlayerState& state, std::vector<std::string>& problems) {
+  Steps steps;
+  for (const trace::Step& step : shared.trace.steps) {
+    auto loaded = make_step(step.name, state, shared);
+    for (const trace::Recording& recording : step.recordings) {
+      if (recording.standing != trace::Standing::kTrusted) continue;
+      const std::vector<Refusal> refusals = replayer::refusals_of(recording);
+      for (const Refusal& refusal : refusals)
+        problems.push_back("step \"" + step.name + "\": " + refusal.text());
+      if (!refusals.empty() || !problems.empty()) continue;
+      try {
+        loaded->variants.push_back(std::make_unique<replayer::PlayerVariant>(
+            std::make_shared<const trace::Recording>(recording), step.name, state));
+      } catch (const Error& error) {
+        problems.push_back("step \"" + step.name + "\": " + error.what());
+      }
+    }
+    if (loaded->variants.empty()) continue;
+    join(*loaded);
+    steps.push_back(std::move(loaded));
+  }
+  find_updates(steps, problems);
+  return steps;
+}
+
 }  // namespace
 
-std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
-  return run(inputs, nullptr);
-}
+struct Player::Impl {
+  std::shared_ptr<Shared> shared;
+  replayer::PlayerState state;
+  Steps steps;
+  std::vector<std::string> writing_steps;  ///< of a clone: those that it does not have
+  std::vector<replayer::TrackedTensor> tracked;
+  std::optional<replayer::Snapshots> snapshots;
 
-std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
-                                        std::vector<StageTime>& times) {
-  return run(inputs, &times);
-}
+  explicit Impl(std::shared_ptr<Shared> loaded)
+      : shared(std::move(loaded)), state(shared->trace.state) {}
+  /// A clone.
+  Impl(const Impl& other, std::shared_ptr<replayer::Publication> publication)
+      : shared(other.shared),
+        state(other.state, std::move(publication)),
+        writing_steps(other.writing_steps),
+        tracked(other.tracked) {
+    for (const auto& step : other.steps) {
+      if (step->writes_state()) {
+        writing_steps.push_back(step->name);
+        continue;
+      }
+      auto own = make_step(step->name, state, *shared);
+      for (const auto& variant : step->variants) {
+        own->variants.push_back(std::make_unique<replayer::PlayerVariant>(
+            variant->shared_recording(), step->name, state));
+      }
+      join(*own);
+      steps.push_back(std::move(own));
+    }
+  }
+  Impl(const Impl&) = delete;
 
-std::uint64_t PlayerStep::recorded_call() const { return impl_->recorded_call; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& step : steps) names.push_back(step->name);
+    return names;
+  }
 
-std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
-                                        std::vector<StageTime>* times) {
-  const auto [verdict, variant] = find_variant(*impl_, inputs);
-  if (variant == nullptr) {
+  const replayer::TrackedTensor* find(const std::string& path) const {
+    const auto found = std::ranges::find_if(tracked, [&](const auto& each) {
+      return each.path == path || std::ranges::find(each.aliases, path) != each.aliases.end();
+    });
+    return found == tracked.end() || !state.holds(found->buffer) ? nullptr : &*found;
+  }
+
+  /// What clones of this player read.
+  std::set<std::string> read_paths() const {
+    std::set<std::string> paths;
+    for (const auto& step : steps) {
+      if (step->writes_state()) continue;
+      for (const auto& variant : step->variants) {
+        for (const std::string& path : variant->state_paths()) paths.insert(path);
+      }
+    }
+    return paths;
+  }
+
+  std::uint64_t runs() const {
+    std::uint64_t runs = 0;
+    for (const auto& step : steps) {
+      if (step->writes_state()) runs += step->runs;
+    }
+    return runs;
+  }
+
+  void require_own_state(const char* what) const {
+    if (!state.is_shared()) return;
     throw Error(ErrorCode::kFailedPrecondition,
-                "step \"" + impl_->name + "\" was not run: " + verdict.text() +
-                    (impl_->variants.size() > 1
-                         ? " (the last of " + std::to_string(impl_->variants.size()) + " variants)"
-                         : ""));
+                fmt::format("a clone cannot {}: its state is another player's", what));
   }
-  if (times != nullptr) variant->log_times(*times);
-  replayer::Results results = variant->run(variant->arguments_of(inputs));
-  impl_->recorded_call = variant->recording().call;
-  impl_->numbers = std::move(results.numbers);
-  for (const std::string& path : variant->recording().updates) {
-    PlayerStep(impl_->updates.at(path)).run({});
+
+  void save(const std::string& path) const {
+    trace::Trace saved = shared->trace;
+    saved.state = state.save();
+    storage::write(saved, path);
   }
-  return std::move(results.tensors);
-}
 
-Verdict PlayerStep::check(const std::vector<at::Tensor>& inputs) const {
-  return find_variant(*impl_, inputs).first;
-}
-
-const std::vector<double>& PlayerStep::numbers() const { return impl_->numbers; }
-
-const std::string& PlayerStep::name() const { return impl_->name; }
-
-std::vector<TensorSpec> PlayerStep::inputs() const {
-  const trace::Recording& recording = impl_->variants.front()->recording();
-  std::vector<TensorSpec> specs;
-  for (const trace::Input& input : recording.inputs) {
-    const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
-    if (tensor == nullptr) continue;
-    TensorSpec spec = spec_of(recording, tensor->id, input.path);
-    if (input.range) std::tie(spec.low, spec.high) = *input.range;
-    specs.push_back(std::move(spec));
+  std::string write_snapshot() {
+    const replayer::Stopwatch watch;
+    const std::string path = snapshots->path_of(runs());
+    try {
+      save(path);
+    } catch (const std::exception& error) {
+      shared->counters.snapshot_failed(error.what());
+      shared->events->tell({Kind::kSnapshotFailed, {}, watch.us(), error.what()});
+      throw;
+    }
+    snapshots->written();
+    shared->counters.snapshot_written();
+    shared->events->tell({Kind::kSnapshot, {}, watch.us(), path});
+    return path;
   }
-  return specs;
-}
 
-std::vector<TensorSpec> PlayerStep::results() const {
-  const trace::Recording& recording = impl_->variants.front()->recording();
-  std::vector<TensorSpec> specs;
-  for (std::size_t i = 0; i < recording.results.size() - recording.observed; ++i) {
-    specs.push_back(spec_of(recording, recording.results[i], "results[" + std::to_string(i) + "]"));
+  /// A step that wrote state has run, and its results must reach the caller.
+  void after_write() {
+    if (!snapshots || !snapshots->is_due_after_step()) return;
+    try {
+      write_snapshot();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): was told and counted
+    }
   }
-  return specs;
-}
 
-std::vector<PlanStats> PlayerStep::variants() const {
-  std::vector<PlanStats> stats;
-  for (const auto& variant : impl_->variants) stats.push_back(variant->stats());
-  return stats;
-}
-
-std::string PlayerStep::ambient(const std::string& name) const {
-  for (const trace::Fact& fact : impl_->variants.front()->recording().ambient) {
-    if (fact.name == name) return fact.value;
+  std::vector<TensorSpec> specs(bool parameters_alone) const {
+    std::vector<TensorSpec> specs;
+    for (const replayer::TrackedTensor& each : tracked) {
+      if (parameters_alone && each.role != trace::Role::kParameter) continue;
+      TensorSpec spec;
+      spec.path = each.path;
+      spec.dtype = trace::name_of(each.geometry.dtype);
+      spec.sizes = each.geometry.sizes;
+      specs.push_back(std::move(spec));
+    }
+    return specs;
   }
-  return "";
-}
-
-std::string PlayerStep::structure() const {
-  for (const trace::Effect& effect : impl_->variants.front()->recording().effects) {
-    if (effect.name == "results") return effect.value;
-  }
-  return "";
-}
-
-at::Tensor PlayerStep::single(std::vector<at::Tensor> results) {
-  if (results.size() != 1) {
-    throw Error(ErrorCode::kInvalidArgument, "the step has " + std::to_string(results.size()) +
-                                                 " results; call run() to get them all");
-  }
-  return std::move(results.front());
-}
+};
 
 Player::Player(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Player::Player(Player&&) noexcept = default;
 Player& Player::operator=(Player&&) noexcept = default;
 Player::~Player() = default;
 
-std::vector<std::string> Player::steps() const {
-  std::vector<std::string> names;
-  for (const auto& step : impl_->steps) names.push_back(step->name);
-  return names;
-}
+std::vector<std::string> Player::steps() const { return impl_->names(); }
 
 PlayerStep Player::step(const std::string& name) {
   for (const auto& step : impl_->steps) {
     if (step->name == name) return PlayerStep(step);
   }
-  throw Error(ErrorCode::kInvalidArgument,
-              "no step \"" + name + "\" can be replayed; there are: " + join(steps(), ", "));
+  if (std::ranges::find(impl_->writing_steps, name) != impl_->writing_steps.end())
+    impl_->require_own_state(fmt::format("run step \"{}\", which writes state", name).c_str());
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("no step \"{}\" can be replayed; there are: {}", name, fmt::join(steps(), ", ")));
 }
 
-std::vector<TensorSpec> Player::state() const {
-  std::vector<TensorSpec> specs;
-  std::vector<std::string> seen;
-  for (const auto& step : impl_->steps) {
-    const trace::Recording& recording = step->variants.front()->recording();
-    for (const trace::Tracked& tracked : recording.tracked) {
-      const bool listed = std::find(seen.begin(), seen.end(), tracked.path) != seen.end();
-      if (listed || tracked.role == trace::Role::kGradient) continue;
-      seen.push_back(tracked.path);
-      specs.push_back(spec_of(recording, tracked.tensor, tracked.path));
-    }
-  }
-  return specs;
-}
+std::vector<TensorSpec> Player::state() const { return impl_->specs(false); }
+std::vector<TensorSpec> Player::parameters() const { return impl_->specs(true); }
 
 at::Tensor Player::tensor(const std::string& path) const {
-  for (const auto& step : impl_->steps) {
-    const trace::Recording& recording = step->variants.front()->recording();
-    for (const trace::Tracked& tracked : recording.tracked) {
-      if (tracked.path != path || tracked.tensor == trace::kNoTensor) continue;
-      const trace::Tensor& geometry = recording.tensors[tracked.tensor];
-      const std::string& buffer = recording.buffers[geometry.buffer].path;
-      if (impl_->state.holds(buffer)) {
-        return replayer::cpu::tensor_on(impl_->state.storage(buffer), geometry);
-      }
-    }
+  impl_->state.renew();
+  const replayer::TrackedTensor* found = impl_->find(path);
+  if (found == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} holds no tensor \"{}\"",
+                            impl_->state.is_shared() ? "what is published" : "the trace", path));
   }
-  throw Error(ErrorCode::kInvalidArgument, "the trace holds no tensor \"" + path + "\"");
+  const at::Tensor tensor = replayer::tensor_of(impl_->state, *found);
+  return impl_->state.is_shared() ? tensor.clone() : tensor;
 }
 
 std::vector<std::string> Player::scalars() const { return impl_->state.numbers(); }
@@ -242,50 +257,132 @@ double Player::scalar(const std::string& path) const {
 void Player::set(const std::string& path, double value) {
   if (impl_->state.set_number(path, value)) return;
   throw Error(ErrorCode::kInvalidArgument,
-              "the trace holds no number \"" + path + "\"; there are: " + join(scalars(), ", "));
+              fmt::format("the trace holds no number \"{}\"; there are: {}", path,
+                          fmt::join(scalars(), ", ")));
 }
 
+void Player::seed(std::uint64_t value) { impl_->state.seed(value); }
+
 void Player::save(const std::string& path) const {
-  trace::Trace trace = impl_->trace;
-  trace.state = impl_->state.save();
-  storage::write(trace, path);
+  impl_->require_own_state("be saved");
+  impl_->save(path);
+}
+
+void Player::save_weights(const std::string& path, const WeightsOptions& options) const {
+  impl_->require_own_state("save weights");
+  replayer::save_weights(impl_->state, impl_->tracked, path, options);
+}
+
+void Player::load_weights(const std::string& path, const WeightsOptions& options) {
+  const replayer::Stopwatch watch;
+  impl_->require_own_state("load weights");
+  replayer::load_weights(impl_->state, impl_->tracked, path, options);
+  impl_->shared->counters.weights_loaded();
+  impl_->shared->events->tell({Kind::kWeightsLoaded, {}, watch.us(), path});
+}
+
+void Player::keep_snapshots(SnapshotOptions options) {
+  impl_->require_own_state("keep snapshots");
+  impl_->snapshots.emplace(options);
+  for (const auto& step : impl_->steps) {
+    step->wrote_state = [impl = impl_.get()] { impl->after_write(); };
+  }
+}
+
+std::string Player::snapshot() {
+  if (!impl_->snapshots) {
+    throw Error(ErrorCode::kFailedPrecondition, "no folder for snapshots: call keep_snapshots");
+  }
+  return impl_->write_snapshot();
+}
+
+Player Player::clone() {
+  std::shared_ptr<replayer::Publication>& publication = impl_->shared->publication;
+  if (!publication) {
+    auto first = std::make_shared<replayer::Publication>(impl_->read_paths());
+    first->publish(impl_->state.memory());
+    publication = std::move(first);
+  }
+  return Player(std::make_unique<Impl>(*impl_, publication));
+}
+
+void Player::publish() {
+  impl_->require_own_state("publish");
+  const replayer::Stopwatch watch;
+  if (!impl_->shared->publication) return;  // nobody reads yet; the first clone publishes
+  impl_->shared->publication->publish(impl_->state.memory());
+  impl_->shared->counters.published();
+  impl_->shared->events->tell({Kind::kPublished, {}, watch.us()});
+}
+
+PlayerMetrics Player::metrics() const { return impl_->shared->counters.metrics(); }
+
+PlayerMemory Player::memory() const {
+  PlayerMemory memory;
+  if (!impl_->state.is_shared()) memory.state = impl_->state.bytes();
+  if (impl_->shared->publication) memory.published = impl_->shared->publication->bytes();
+  for (const auto& step : impl_->steps) {
+    for (const auto& variant : step->variants) {
+      memory.arenas += variant->stats().arena_bytes;
+      memory.constants += variant->constant_bytes();
+    }
+  }
+  return memory;
+}
+
+std::string Player::explain() const {
+  std::string text = fmt::format("player of {}{}\n", trace::on_one_line(impl_->shared->path),
+                                 impl_->state.is_shared() ? ", a clone" : "");
+  for (const std::string& difference : impl_->shared->differences) {
+    text += "  accepted, though results may differ in their last bits: " +
+            trace::on_one_line(difference) + "\n";
+  }
+  for (const auto& impl : impl_->steps) {
+    const PlayerStep step(impl);
+    const StepMetrics metrics = impl->counters->metrics();
+    text += fmt::format("step \"{}\": {} calls ran, {} refused, {} failed; {}\n",
+                        trace::on_one_line(step.name()), metrics.ran, metrics.refused,
+                        metrics.failed, step.writes_state() ? "writes state" : "reads state");
+    std::vector<std::string> shapes;
+    for (const std::vector<TensorSpec>& inputs : step.inputs_of_variants()) {
+      std::vector<std::string> words;
+      for (const TensorSpec& input : inputs) words.push_back(replayer::words_of(input));
+      shapes.push_back(fmt::format("takes {}", fmt::join(words, ", ")));
+    }
+    text += replayer::plan_lines(step.variants(), shapes);
+  }
+  return text;
 }
 
 Player load(const std::string& path, const LoadOptions& options) {
-  auto impl = std::make_unique<Player::Impl>(storage::read(path));
-  std::vector<std::string> problems;
-  if (options.environment == Environment::kExact)
-    problems = replayer::environment_differences(impl->trace.environment);
-  for (const trace::Step& step : impl->trace.steps) {
-    auto loaded = std::make_shared<PlayerStep::Impl>();
-    loaded->name = step.name;
-    for (const trace::Recording& recording : step.recordings) {
-      if (recording.standing != trace::Standing::kTrusted) continue;
-      const std::vector<Refusal> refusals = replayer::refusals_of(recording);
-      for (const Refusal& refusal : refusals)
-        problems.push_back("step \"" + step.name + "\": " + refusal.text());
-      if (!refusals.empty() || !problems.empty()) continue;
-      try {
-        loaded->variants.push_back(std::make_unique<replayer::PlayerVariant>(
-            std::make_shared<const trace::Recording>(recording), step.name, impl->state));
-      } catch (const Error& error) {
-        problems.push_back("step \"" + step.name + "\": " + error.what());
-      }
-    }
-    const auto differs = [&](const auto& variant) {
-      return variant->recording().modules != loaded->variants.front()->recording().modules;
-    };
-    const bool checks_training = std::ranges::any_of(loaded->variants, differs);
-    for (const auto& variant : loaded->variants) variant->join(checks_training);
-    if (!loaded->variants.empty()) impl->steps.push_back(std::move(loaded));
+  if (options.device != "cpu") {
+    throw Error(ErrorCode::kUnsupported, "no device \"" + options.device + "\": \"cpu\" alone");
   }
-  find_updates(impl->steps, problems);
+  if (options.threads < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "a negative number of threads");
+  }
+  if (options.threads > 0) at::set_num_threads(options.threads);
+  auto shared = std::make_shared<Shared>();
+  shared->path = path;
+  shared->trace = storage::read(path);
+  shared->events = std::make_shared<const replayer::Events>(options.on_event);
+  std::vector<std::string> problems;
+  shared->differences = replayer::environment_differences(shared->trace.environment);
+  if (options.environment == Environment::kExact) problems = shared->differences;
+  auto impl = std::make_unique<Player::Impl>(shared);
+  shared->trace.state.clear();  // its bytes are the player's now
+  impl->steps = plan_steps(*shared, impl->state, problems);
   if (problems.empty() && impl->steps.empty()) {
     problems.push_back("no step in it was verified while recording: run more steps before saving");
   }
   if (!problems.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                path + " cannot be replayed here:\n  " + join(problems, "\n  "));
+    throw Error(ErrorCode::kUnsupported, fmt::format("{} cannot be replayed here:\n  {}", path,
+                                                     fmt::join(problems, "\n  ")));
+  }
+  for (const auto& step : impl->steps) {
+    for (const auto& variant : step->variants) {
+      replayer::add_tracked(variant->recording(), impl->tracked);
+    }
   }
   return Player(std::move(impl));
 }

@@ -12,6 +12,30 @@ namespace steptape::replayer {
 namespace {
 
 constexpr std::string_view kGenerator = "generator.";
+/// "player.runs[train]": how often a step ran.
+constexpr std::string_view kRuns = "player.runs[";
+
+/// The step of such a path; empty for others.
+std::string step_of(const std::string& path) {
+  if (!path.starts_with(kRuns) || !path.ends_with("]")) return "";
+  return path.substr(kRuns.size(), path.size() - kRuns.size() - 1);
+}
+
+/// Of a process there is one default generator.
+std::mutex& default_generator_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+at::Tensor copy_of(const at::Tensor& state) {
+  trace::Tensor geometry;
+  geometry.dtype = trace::DType::kUInt8;
+  geometry.sizes = {static_cast<std::int64_t>(state.nbytes())};
+  geometry.strides = {1};
+  const c10::Storage storage = cpu::allocate(state.nbytes(), 0);
+  std::memcpy(storage.mutable_data(), state.const_data_ptr(), state.nbytes());
+  return cpu::tensor_on(storage, geometry);
+}
 
 at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
   if (saved.content->size() != like.nbytes()) {
@@ -38,7 +62,9 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
   const at::Tensor like = live::state_of(at::detail::getDefaultCPUGenerator());
   for (const trace::Saved& entry : saved) {
-    if (trace::is_number(entry.number)) {
+    if (const std::string step = step_of(entry.path); !step.empty()) {
+      runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
+    } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
     } else if (entry.path == "generator.default") {
       default_generator_ = bytes_as_tensor(entry, like);
@@ -57,6 +83,29 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
   if (!default_generator_.defined()) default_generator_ = like;
 }
 
+PlayerState::PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication)
+    : numbers_(other.numbers_),
+      default_generator_(copy_of(other.default_generator_)),
+      runs_(other.runs_),
+      publication_(std::move(publication)) {
+  for (const auto& [path, generator] : other.generators_) {
+    at::Generator own = at::detail::createCPUGenerator();
+    live::set_state(own, live::state_of(generator));
+    generators_.emplace(path, std::move(own));
+  }
+  renew();
+}
+
+PlayerState::~PlayerState() {
+  if (publication_) publication_->end(reading_);
+}
+
+void PlayerState::renew() {
+  if (!publication_ || !publication_->renew(reading_)) return;
+  buffers_ = *reading_.memory;
+  ++version_;
+}
+
 void PlayerState::put(const std::string& path, const c10::Storage& storage) {
   buffers_.insert_or_assign(path, storage);
 }
@@ -73,15 +122,21 @@ std::vector<std::string> PlayerState::numbers() const {
 }
 
 bool PlayerState::set_number(const std::string& path, double value) {
+  return set_number(path, trace::Value{trace::Real{value}});
+}
+
+bool PlayerState::set_number(const std::string& path, const trace::Value& value) {
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return false;
   trace::Value& number = found->second;
-  if (std::holds_alternative<bool>(number.data)) {
-    number = {value != 0};
+  if (number.data.index() == value.data.index()) {
+    number = value;
+  } else if (std::holds_alternative<bool>(number.data)) {
+    number = {trace::number_of(value) != 0};
   } else if (std::holds_alternative<std::int64_t>(number.data)) {
-    number = {static_cast<std::int64_t>(value)};
+    number = {static_cast<std::int64_t>(trace::number_of(value))};
   } else {
-    number = {trace::Real{value}};
+    number = {trace::Real{trace::number_of(value)}};
   }
   return true;
 }
@@ -96,6 +151,35 @@ at::Generator PlayerState::generator(const std::string& path) {
   return found->second;
 }
 
+std::vector<std::string> PlayerState::generators() const {
+  std::vector<std::string> paths = {"default"};
+  for (const auto& [path, generator] : generators_) paths.push_back(path);
+  return paths;
+}
+
+at::Tensor PlayerState::generator_state(const std::string& path) const {
+  return path == "default" ? copy_of(default_generator_) : live::state_of(generators_.at(path));
+}
+
+void PlayerState::set_generator_state(const std::string& path, const at::Tensor& state) {
+  if (path == "default") {
+    default_generator_ = copy_of(state);
+  } else {
+    live::set_state(generators_.at(path), state);
+  }
+}
+
+void PlayerState::seed(std::uint64_t value) {
+  const at::Tensor state = live::state_of(at::detail::createCPUGenerator(value));
+  for (const std::string& path : generators()) set_generator_state(path, state);
+}
+
+std::uint64_t PlayerState::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [path, storage] : buffers_) bytes += storage.nbytes();
+  return bytes;
+}
+
 std::vector<trace::Saved> PlayerState::save() const {
   std::vector<trace::Saved> saved;
   for (const auto& [path, storage] : buffers_) {
@@ -104,6 +188,11 @@ std::vector<trace::Saved> PlayerState::save() const {
                      trace::make_blob(storage.data(), storage.nbytes())});
   }
   for (const auto& [path, number] : numbers_) saved.push_back({path, 0, nullptr, number});
+  for (const auto& [step, runs] : runs_) {
+    if (runs == 0) continue;
+    saved.push_back({std::string(kRuns) + step + "]", 0, nullptr,
+                     trace::Value{static_cast<std::int64_t>(runs)}});
+  }
   saved.push_back(saved_state("default", default_generator_));
   for (const auto& [path, generator] : generators_) {
     saved.push_back(saved_state(path, live::state_of(generator)));
@@ -112,7 +201,9 @@ std::vector<trace::Saved> PlayerState::save() const {
 }
 
 PlayerState::DefaultGenerator::DefaultGenerator(PlayerState& state)
-    : state_(state), process_(live::state_of(at::detail::getDefaultCPUGenerator())) {
+    : lock_(default_generator_mutex()),
+      state_(state),
+      process_(live::state_of(at::detail::getDefaultCPUGenerator())) {
   live::set_state(at::detail::getDefaultCPUGenerator(), state_.default_generator_);
 }
 

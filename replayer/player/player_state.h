@@ -3,10 +3,14 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "replayer/player/publication.h"
 #include "trace/model.h"
 
 namespace steptape::replayer {
@@ -18,6 +22,19 @@ class PlayerState {
   /// Copies the bytes of `saved` into memory with the address remainders they had. Throws Error
   /// (data_loss) when a generator's state has the wrong size.
   explicit PlayerState(const std::vector<trace::Saved>& saved);
+  /// Of a clone: numbers and generators of `other` as they are now, and memory that is read as it
+  /// was published.
+  PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication);
+  ~PlayerState();
+  PlayerState(const PlayerState&) = delete;
+  PlayerState& operator=(const PlayerState&) = delete;
+
+  /// Whether its memory is read as others write it, and must not be written.
+  bool is_shared() const { return publication_ != nullptr; }
+  /// Takes up what was published last. Behind it `version` is another where that is new; storages
+  /// found before may then be written by others.
+  void renew();
+  std::uint64_t version() const { return version_; }
 
   bool holds(const std::string& path) const { return buffers_.contains(path); }
   const c10::Storage& storage(const std::string& path) const { return buffers_.at(path); }
@@ -28,8 +45,10 @@ class PlayerState {
   /// where it is as long as this object.
   trace::Value* number(const std::string& path);
   std::vector<std::string> numbers() const;
+  const std::map<std::string, trace::Value>& saved_numbers() const { return numbers_; }
   /// Sets one that exists, keeping its kind. False where there is none of this path.
   bool set_number(const std::string& path, double value);
+  bool set_number(const std::string& path, const trace::Value& value);
   /// A declared value or an argument: stays as recorded until it is set.
   void declare(const std::string& name, const trace::Value& recorded) {
     numbers_.try_emplace(name, recorded);
@@ -38,11 +57,26 @@ class PlayerState {
   /// A tracked generator of the trace, the player's own. Throws Error (unsupported) when the trace
   /// holds no state for it.
   at::Generator generator(const std::string& path);
+  /// "default" and those of the trace.
+  std::vector<std::string> generators() const;
+  /// The state of one of them, bytes.
+  at::Tensor generator_state(const std::string& path) const;
+  void set_generator_state(const std::string& path, const at::Tensor& state);
+  /// Seeds all of them.
+  void seed(std::uint64_t value);
+
+  /// How often a step ran on this state. Stays where it is as long as this object.
+  std::uint64_t& runs_of(const std::string& step) { return runs_[step]; }
+
+  const Publication::Memory& memory() const { return buffers_; }
+  /// Of all of it.
+  std::uint64_t bytes() const;
 
   /// What a trace of this moment holds.
   std::vector<trace::Saved> save() const;
 
-  /// Runs ops with the player's default generator in place of the process's, which is put back.
+  /// Runs ops with the player's default generator in place of the process's, which is put back. One
+  /// thread at a time: others wait.
   class DefaultGenerator {
    public:
     explicit DefaultGenerator(PlayerState& state);
@@ -51,15 +85,20 @@ class PlayerState {
     DefaultGenerator& operator=(const DefaultGenerator&) = delete;
 
    private:
+    std::unique_lock<std::mutex> lock_;
     PlayerState& state_;
     at::Tensor process_;
   };
 
  private:
-  std::map<std::string, c10::Storage> buffers_;
+  Publication::Memory buffers_;
   std::map<std::string, trace::Value> numbers_;
   std::map<std::string, at::Generator> generators_;
   at::Tensor default_generator_;
+  std::map<std::string, std::uint64_t> runs_;
+  std::shared_ptr<Publication> publication_;
+  Publication::Reading reading_;
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace steptape::replayer

@@ -10,9 +10,11 @@
 #include "guards/mismatch.h"
 #include "guards/positions.h"
 #include "guards/predicates.h"
+#include "live/tensors.h"
 #include "replayer/cpu/tensor_on.h"
 #include "replayer/numbers/bindings.h"
 #include "replayer/passes/passes.h"
+#include "replayer/player/spec_words.h"
 #include "steptape/error.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
@@ -43,8 +45,10 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
                     .count()),
       executor_(plan(recording_, {}), generators_of(state)),
       inputs_(*recording_, guards::positions_of(*recording_, executor_.bound())),
-      overlap_(*recording_, executor_.bound(), executor_.written_buffers()) {
+      overlap_(*recording_, executor_.bound(), executor_.written_buffers()),
+      bounds_(*recording_) {
   find_memory();
+  find_uses();
   find_numbers();
   plan_us_ +=
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
@@ -64,7 +68,7 @@ void PlayerVariant::find_memory() {
       lasting_.back() = copy_outside(buffer);
     } else if (!is_outside(buffer) && state_.holds(buffer.path) &&
                state_.storage(buffer.path).nbytes() >= buffer.bytes) {
-      lasting_.back() = state_.storage(buffer.path).mutable_data();
+      held_.push_back(position);
     } else {
       missing += (missing.empty() ? "" : ", ") + buffer.path;
     }
@@ -77,9 +81,70 @@ void PlayerVariant::find_memory() {
     if (found.role != trace::Role::kInput && !state_.holds(found.path))
       missing += " (result) " + found.path;
   }
-  if (missing.empty()) return;
-  throw Error(ErrorCode::kUnsupported, "the trace holds no bytes of " + missing +
-                                           "; save it with Session::save(path, State::kWith)");
+  if (!missing.empty()) {
+    throw Error(ErrorCode::kUnsupported, "the trace holds no bytes of " + missing +
+                                             "; save it with Session::save(path, State::kWith)");
+  }
+  bind_state();
+}
+
+void PlayerVariant::bind_state() {
+  for (const std::size_t i : held_) {
+    lasting_[i] = state_.storage(recording_->buffers[executor_.bound()[i]].path).mutable_data();
+  }
+  bound_version_ = state_.version();
+}
+
+/// A step that neither reads nor changes `.grad` runs whether it is there or not.
+void PlayerVariant::find_uses() {
+  const auto look = [this](trace::TensorId id) {
+    uses_gradients_ |=
+        id != trace::kNoTensor &&
+        recording_->buffers[recording_->tensors[id].buffer].role == trace::Role::kGradient;
+  };
+  for (const trace::Op& op : recording_->ops) {
+    for (const trace::Value& value : op.inputs) for_each_tensor(value, look);
+    for (const trace::Value& value : op.outputs) for_each_tensor(value, look);
+  }
+  for (const trace::TensorId id : recording_->results) look(id);
+  for (const trace::ExitGradient& gradient : recording_->exit_gradients) {
+    const auto entry =
+        std::ranges::find(recording_->tracked, gradient.parameter + ".grad", &trace::Tracked::path);
+    const bool stays = entry != recording_->tracked.end() ? entry->tensor == gradient.tensor
+                                                          : gradient.tensor == trace::kNoTensor;
+    uses_gradients_ |= !stays;
+  }
+  const auto is_state = [this](trace::BufferId id) {
+    return recording_->buffers[id].role != trace::Role::kInput &&
+           !is_outside(recording_->buffers[id]);
+  };
+  writes_state_ = uses_gradients_ || !recording_->advances.empty() ||
+                  !recording_->updates.empty() ||
+                  std::ranges::any_of(executor_.written_buffers(), is_state);
+}
+
+std::vector<std::string> PlayerVariant::state_paths() const {
+  std::vector<std::string> paths;
+  for (const std::size_t i : held_) {
+    paths.push_back(recording_->buffers[executor_.bound()[i]].path);
+  }
+  for (const trace::TensorId id : recording_->results) {
+    if (id == trace::kNoTensor) continue;
+    const trace::Buffer& buffer = recording_->buffers[recording_->tensors[id].buffer];
+    if (buffer.role != trace::Role::kGradient && state_.holds(buffer.path))
+      paths.push_back(buffer.path);
+  }
+  return paths;
+}
+
+std::uint64_t PlayerVariant::constant_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const c10::Storage& storage : outside_) bytes += storage.nbytes();
+  const std::vector<BufferPlan>& plans = executor_.program().buffers;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].placement == Placement::kConstant) bytes += recording_->buffers[i].bytes;
+  }
+  return bytes;
 }
 
 void* PlayerVariant::copy_outside(const trace::Buffer& buffer) {
@@ -145,23 +210,38 @@ void PlayerVariant::join(bool checks_training) {
   }
 }
 
-std::vector<live::Argument> PlayerVariant::arguments_of(
-    const std::vector<at::Tensor>& inputs) const {
-  std::vector<live::Argument> arguments;
+bool PlayerVariant::takes(std::span<const at::Tensor> inputs) const {
+  std::size_t next = 0;
+  for (const trace::Input& input : recording_->inputs) {
+    const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
+    if (tensor == nullptr) continue;
+    if (next == inputs.size()) return false;
+    const at::Tensor& given = inputs[next++];
+    if (tensor->id == trace::kNoTensor || !given.defined()) continue;
+    const trace::Tensor& expected = recording_->tensors[tensor->id];
+    if (!guards::has_geometry(given, expected, live::scalar_type_of(expected.dtype))) return false;
+  }
+  return next == inputs.size();
+}
+
+std::span<const live::Argument> PlayerVariant::arguments_of(std::span<const at::Tensor> inputs) {
+  arguments_.clear();
   std::size_t next = 0;
   for (std::size_t i = 0; i < recording_->inputs.size(); ++i) {
     const trace::Input& input = recording_->inputs[i];
     if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
       if (next == inputs.size()) break;
-      arguments.push_back({inputs[next++], {}, true});
+      arguments_.push_back({inputs[next++], {}, true});
     } else {
       const trace::Value* set = argument_numbers_[i];
-      arguments.push_back({{}, set != nullptr ? *set : input.value, false});
+      arguments_.push_back({{}, set != nullptr ? *set : input.value, false});
     }
   }
-  for (; next < inputs.size(); ++next) arguments.push_back({inputs[next], {}, true});
-  return arguments;
+  for (; next < inputs.size(); ++next) arguments_.push_back({inputs[next], {}, true});
+  return arguments_;
 }
+
+void PlayerVariant::forget_arguments() { arguments_.clear(); }
 
 Verdict PlayerVariant::check_facts() {
   for (const Fact& fact : facts_) {
@@ -173,13 +253,14 @@ Verdict PlayerVariant::check_facts() {
 }
 
 Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
+  if (state_.version() != bound_version_) bind_state();
   memory_ = lasting_;
   for (const std::size_t i : gradients_) {
     const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
     if (state_.holds(buffer.path)) memory_[i] = state_.storage(buffer.path).mutable_data();
   }
   for (const trace::Tracked& tracked : recording_->tracked) {
-    if (tracked.role != trace::Role::kGradient) continue;
+    if (tracked.role != trace::Role::kGradient || !uses_gradients_) continue;
     const bool there = state_.holds(tracked.path);
     if (there != (tracked.tensor != trace::kNoTensor)) {
       return guards::failed(GuardKind::kPresence, tracked.path, there ? "None" : "defined",
@@ -189,6 +270,7 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   if (Verdict verdict = check_facts(); !verdict) return verdict;
   for (const auto& [leaf, number] : numbers_) leaves_[leaf] = trace::number_of(*number);
   if (Verdict verdict = inputs_.check(arguments, leaves_); !verdict) return verdict;
+  if (Verdict verdict = bounds_.check(arguments); !verdict) return verdict;
   if (Verdict verdict = inputs_.place(arguments, memory_); !verdict) return verdict;
   if (Verdict verdict = guards::check_predicates(*recording_, leaves_); !verdict) return verdict;
   if (Verdict verdict = overlap_.check(memory_, ++checks_); !verdict) return verdict;
@@ -216,18 +298,58 @@ Results PlayerVariant::run(std::span<const live::Argument> arguments) {
   generator.reset();
   Results results;
   results.numbers = outcome.numbers;
-  for (std::size_t i = 0; i < recording_->results.size() - recording_->observed; ++i) {
+  for (std::size_t i = 0; i < result_count(); ++i) {
     results.tensors.push_back(result_of(i, outcome, arguments));
   }
   settle_gradients(outcome);
+  move_on();
+  return results;
+}
+
+void PlayerVariant::run_into(std::span<const live::Argument> arguments,
+                             std::span<const at::Tensor> results, std::vector<double>& numbers) {
+  if (writes_state_) {
+    Results made = run(arguments);
+    numbers = std::move(made.numbers);
+    for (std::size_t i = 0; i < results.size(); ++i) cpu::copy_onto(made.tensors[i], results[i]);
+    return;
+  }
+  std::optional<PlayerState::DefaultGenerator> generator;
+  if (executor_.draws_random()) generator.emplace(state_);
+  executor_.run_into(memory_, leaves_, results, numbers);
+  move_on();
+}
+
+void PlayerVariant::require_fits(std::span<const at::Tensor> results) const {
+  const auto refuse = [this](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "step \"" + step_ + "\" cannot write its results there: " + what);
+  };
+  if (results.size() != result_count()) {
+    refuse(std::to_string(results.size()) + " tensors for " + std::to_string(result_count()) +
+           " results");
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string path = "results[" + std::to_string(i) + "]";
+    const trace::TensorId id = recording_->results[i];
+    if (id == trace::kNoTensor) refuse(path + " is none; call run()");
+    const trace::Tensor& expected = recording_->tensors[id];
+    if (!results[i].defined() || results[i].requires_grad() ||
+        !guards::has_geometry(results[i], expected, live::scalar_type_of(expected.dtype))) {
+      refuse(path + " is no " + words_of(expected));
+    }
+  }
+}
+
+void PlayerVariant::move_on() {
   for (const auto& [counter, by] : advances_) {
     *counter = {static_cast<std::int64_t>(trace::number_of(*counter)) + by};
   }
   ++replays_;
-  return results;
 }
 
 void PlayerVariant::settle_gradients(const cpu::Outcome& outcome) {
+  if (!uses_gradients_) return;
   for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording_->exit_gradients[i];
     const std::string path = gradient.parameter + ".grad";
@@ -255,7 +377,8 @@ at::Tensor PlayerVariant::result_of(std::size_t index, const cpu::Outcome& outco
         static_cast<std::int64_t>(tensor.element_size()) * (tensor.storage_offset() - base.offset);
     return cpu::tensor_on(tensor.storage(), geometry, first);
   }
-  return cpu::tensor_on(state_.storage(buffer.path), geometry);
+  const at::Tensor found = cpu::tensor_on(state_.storage(buffer.path), geometry);
+  return state_.is_shared() ? found.clone() : found;
 }
 
 PlanStats PlayerVariant::stats() const {

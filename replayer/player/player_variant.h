@@ -9,6 +9,7 @@
 #include "guards/overlap_guard.h"
 #include "live/ambient.h"
 #include "replayer/cpu/executor.h"
+#include "replayer/player/index_bounds.h"
 #include "replayer/player/player_state.h"
 #include "steptape/stats.h"
 #include "steptape/verdict.h"
@@ -34,20 +35,42 @@ class PlayerVariant {
   /// since.
   void join(bool checks_training);
 
+  /// Whether these have the recorded number, dtypes and geometries: asked before `check`, which
+  /// puts into words what differs.
+  bool takes(std::span<const at::Tensor> inputs) const;
   /// The tensors that the caller passes, with the numbers that were set or recorded between them.
-  std::vector<live::Argument> arguments_of(const std::vector<at::Tensor>& inputs) const;
+  std::span<const live::Argument> arguments_of(std::span<const at::Tensor> inputs);
+  /// The last ones.
+  std::span<const live::Argument> arguments() const { return arguments_; }
   Verdict check(std::span<const live::Argument> arguments);
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
   Results run(std::span<const live::Argument> arguments);
+  /// The same into memory of the caller's, which `require_fits` has found good.
+  void run_into(std::span<const live::Argument> arguments, std::span<const at::Tensor> results,
+                std::vector<double>& numbers);
+  /// Throws Error (invalid_argument) where these cannot take the results.
+  void require_fits(std::span<const at::Tensor> results) const;
+  /// The arguments of the last call are let go of.
+  void forget_arguments();
 
   /// What each part of the next run takes; `times` must outlive it.
   void log_times(std::vector<StageTime>& times) { executor_.log_times(times); }
 
+  const std::shared_ptr<const trace::Recording>& shared_recording() const { return recording_; }
   const trace::Recording& recording() const { return *recording_; }
+  /// Whether a run writes anything that stays, but for generators.
+  bool writes_state() const { return writes_state_; }
+  /// Paths of the player's memory that runs read or write, gradients apart.
+  std::vector<std::string> state_paths() const;
+  std::uint64_t constant_bytes() const;
   PlanStats stats() const;
 
  private:
   void find_memory();
+  void bind_state();
+  void find_uses();
+  std::size_t result_count() const { return recording_->results.size() - recording_->observed; }
+  void move_on();
   void* copy_outside(const trace::Buffer& buffer);
   void find_numbers();
   Verdict check_facts();
@@ -63,11 +86,17 @@ class PlayerVariant {
   cpu::Executor executor_;
   guards::InputGuard inputs_;
   guards::OverlapGuard overlap_;
+  IndexBounds bounds_;
   std::vector<c10::Storage> outside_;
   /// By position in the executor's bound list: memory that stays as long as the player; null for
   /// inputs and gradients.
   std::vector<void*> lasting_;
+  std::vector<std::size_t> held_;       ///< positions of the buffers that are state's
+  std::uint64_t bound_version_ = 0;     ///< of state, when their addresses were taken
   std::vector<std::size_t> gradients_;  ///< positions of the buffers that come and go
+  bool uses_gradients_ = false;
+  bool writes_state_ = false;
+  std::vector<live::Argument> arguments_;
   std::vector<void*> memory_;
   std::vector<double> leaves_;
   /// A number of the player that must be what the recording had.

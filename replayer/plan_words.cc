@@ -1,0 +1,87 @@
+#include "replayer/plan_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trace/text_parts.h"
+
+namespace steptape::replayer {
+namespace {
+
+std::string variant_line(const PlanStats& plan) {
+  return fmt::format(
+      "  variant {}: {} replays of {} ops in {} calls, {} by kernels, in {} passes, arena {} of {} "
+      "bytes, planned in {:.0f} us\n",
+      plan.number, plan.replays, plan.ops, plan.calls, plan.prepared, plan.stages, plan.arena_bytes,
+      plan.temporary_bytes, plan.plan_us);
+}
+
+/// So many operators are told; stats() has all, with reasons.
+constexpr std::size_t kMostOperators = 6;
+
+/// "    by the dispatcher: aten::bernoulli_.float, 3× aten::convolution"
+std::string kernel_lines(const PlanStats& plan) {
+  std::string text;
+  if (plan.lacks_blas) {
+    text += "    no sgemm of LibTorch's was found: products are done by its own kernels\n";
+  }
+  if (plan.unprepared.empty()) return text;
+  const std::size_t shown = std::min(plan.unprepared.size(), kMostOperators);
+  std::string list;
+  for (const CountedReason& each : std::span(plan.unprepared).first(shown)) {
+    const std::string name = each.reason.substr(0, each.reason.find(": "));
+    list += (list.empty() ? "" : ", ") + (each.calls > 1 ? fmt::format("{}× ", each.calls) : "") +
+            trace::on_one_line(name);
+  }
+  const std::size_t more = plan.unprepared.size() - shown;
+  if (more > 0) list += fmt::format(" and {} more", more);
+  return text + "    by the dispatcher: " + list + "\n";
+}
+
+/// "    side by side: 12 passes on 2 threads, 221 us beside 292 in order"
+std::string lanes_line(const PlanStats& plan) {
+  std::string text;
+  if (plan.shared_stages > 0) {
+    text =
+        fmt::format("    side by side: {} passes on {} threads, {:.0f} us beside {:.0f} in order\n",
+                    plan.shared_stages, plan.lanes, plan.shared_us, plan.in_order_us);
+  }
+  if (plan.lanes_differed) {
+    text += "    side by side, passes left other bits in their trial: they are done in order\n";
+  }
+  return text;
+}
+
+std::string rebound_line(const PlanStats& plan) {
+  if (plan.rebinds == 0) return "";
+  return fmt::format("    took up moved memory of tracked tensors {}×\n", plan.rebinds);
+}
+
+std::string warm_start_line(const PlanStats& plan) {
+  return plan.is_warm_start ? "    one probe agreed with the trace of an earlier run\n" : "";
+}
+
+std::string fused_line(const PlanStats& plan) {
+  if (plan.largest_ulps < 0) return "";
+  return fmt::format(
+      "    fused updates: at most {:.1f} units in the last place from the eager ones\n",
+      plan.largest_ulps);
+}
+
+}  // namespace
+
+std::string plan_lines(std::span<const PlanStats> plans, std::span<const std::string> differences) {
+  std::string text;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const PlanStats& plan = plans[i];
+    text += variant_line(plan);
+    if (i < differences.size() && !differences[i].empty())
+      text += "    " + trace::on_one_line(differences[i]) + "\n";
+    text += kernel_lines(plan) + lanes_line(plan) + warm_start_line(plan) + rebound_line(plan) +
+            fused_line(plan);
+  }
+  return text;
+}
+
+}  // namespace steptape::replayer

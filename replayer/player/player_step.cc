@@ -1,0 +1,238 @@
+#include "replayer/player/player_step.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "replayer/player/spec_words.h"
+
+namespace steptape {
+namespace {
+
+TensorSpec spec_of(const trace::Recording& recording, trace::TensorId id, std::string path) {
+  TensorSpec spec;
+  spec.path = std::move(path);
+  if (id == trace::kNoTensor) return spec;
+  spec.dtype = name_of(recording.tensors[id].dtype);
+  spec.sizes = recording.tensors[id].sizes;
+  return spec;
+}
+
+std::vector<TensorSpec> inputs_of(const trace::Recording& recording) {
+  std::vector<TensorSpec> specs;
+  for (const trace::Input& input : recording.inputs) {
+    const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
+    if (tensor == nullptr) continue;
+    TensorSpec spec = spec_of(recording, tensor->id, input.path);
+    if (input.range) std::tie(spec.low, spec.high) = *input.range;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+/// "float32[16, 64], int64[16]"
+std::string signature(const trace::Recording& recording) {
+  std::vector<std::string> words;
+  for (const TensorSpec& spec : inputs_of(recording)) words.push_back(replayer::words_of(spec));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string signature(std::span<const at::Tensor> inputs) {
+  std::vector<std::string> words;
+  for (const at::Tensor& input : inputs) words.push_back(replayer::words_of(input));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+bool is_about_geometry(const Verdict& verdict) {
+  return verdict.kind == GuardKind::kShape || verdict.kind == GuardKind::kDtype ||
+         verdict.kind == GuardKind::kArgumentCount;
+}
+
+using Refused = std::vector<std::pair<Verdict, replayer::PlayerVariant*>>;
+
+/// Why none of several variants holds. Where all differ in their shapes: which shapes there are.
+/// Else the first that has the call's shapes says why, or the last one.
+Verdict joined(const Refused& refused, std::span<const at::Tensor> inputs) {
+  for (const auto& [verdict, variant] : refused) {
+    if (!is_about_geometry(verdict)) return verdict;
+  }
+  std::set<std::string> seen;
+  std::vector<std::string> signatures;
+  for (const auto& [verdict, variant] : refused) {
+    const std::string words = signature(variant->recording());
+    if (seen.insert(words).second) signatures.push_back(words);
+  }
+  if (signatures.size() < 2) return refused.back().first;
+  return {"inputs", fmt::format("{}", fmt::join(signatures, " or ")), signature(inputs),
+          GuardKind::kShape};
+}
+
+}  // namespace
+
+/// Two that hold were told apart by something that the player does not know, such as a string:
+/// neither is run.
+std::pair<Verdict, replayer::PlayerVariant*> PlayerStep::Impl::find(
+    std::span<const at::Tensor> inputs) {
+  state.renew();
+  replayer::PlayerVariant* found = nullptr;
+  for (const auto& variant : variants) {
+    if (!variant->takes(inputs)) continue;
+    if (!variant->check(variant->arguments_of(inputs))) {
+      variant->forget_arguments();
+    } else if (found == nullptr) {
+      found = variant.get();
+    } else {
+      return {{"variant", "one that holds",
+               "several, told apart by a string or another fact that the player does not hold"},
+              nullptr};
+    }
+  }
+  if (found != nullptr) return {{}, found};
+  Refused refused;
+  for (const auto& variant : variants) {
+    refused.emplace_back(variant->check(variant->arguments_of(inputs)), variant.get());
+    variant->forget_arguments();
+  }
+  return {joined(refused, inputs), nullptr};
+}
+
+bool PlayerStep::Impl::writes_state() const {
+  return std::ranges::any_of(variants, [](const auto& each) { return each->writes_state(); });
+}
+
+template <typename Run>
+const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::Tensor> inputs,
+                                                           Run run) {
+  using Kind = PlayerEvent::Kind;
+  const replayer::Stopwatch watch;
+  const auto [verdict, variant] = find(inputs);
+  if (variant == nullptr) {
+    counters->refused();
+    events->tell({Kind::kRefused, name, watch.us(), verdict.text()});
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        "step \"" + name + "\" was not run: " + verdict.text() +
+            (variants.size() > 1 ? fmt::format(" (none of {} variants holds)", variants.size())
+                                 : ""));
+  }
+  try {
+    run(*variant);
+    variant->forget_arguments();
+  } catch (const std::exception& error) {
+    variant->forget_arguments();
+    counters->failed();
+    events->tell({Kind::kFailed, name, watch.us(), error.what()});
+    throw;
+  }
+  recorded_call = variant->recording().call;
+  ++runs;
+  const double us = watch.us();
+  counters->ran(us);
+  events->tell({Kind::kRan, name, us});
+  return *variant;
+}
+
+template <typename Run>
+void PlayerStep::Impl::run(std::span<const at::Tensor> inputs, Run run) {
+  const replayer::PlayerVariant& variant = run_alone(inputs, run);
+  for (const std::string& path : variant.recording().updates) {
+    updates.at(path)->run_alone(
+        {}, [](replayer::PlayerVariant& update) { update.run(update.arguments()); });
+  }
+  if (variant.writes_state() && wrote_state) wrote_state();
+}
+
+std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
+  replayer::Results results;
+  impl_->run(inputs, [&](replayer::PlayerVariant& variant) {
+    results = variant.run(variant.arguments());
+    impl_->numbers = std::move(results.numbers);
+  });
+  return std::move(results.tensors);
+}
+
+std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
+                                        std::vector<StageTime>& times) {
+  replayer::Results results;
+  impl_->run(inputs, [&](replayer::PlayerVariant& variant) {
+    variant.log_times(times);
+    results = variant.run(variant.arguments());
+    impl_->numbers = std::move(results.numbers);
+  });
+  return std::move(results.tensors);
+}
+
+void PlayerStep::run_into(std::span<const at::Tensor> inputs, std::span<const at::Tensor> results) {
+  impl_->run(inputs, [&](replayer::PlayerVariant& variant) {
+    variant.require_fits(results);
+    variant.run_into(variant.arguments(), results, impl_->numbers);
+  });
+}
+
+std::uint64_t PlayerStep::recorded_call() const { return impl_->recorded_call; }
+std::uint64_t PlayerStep::runs() const { return impl_->runs; }
+bool PlayerStep::writes_state() const { return impl_->writes_state(); }
+
+Verdict PlayerStep::check(const std::vector<at::Tensor>& inputs) const {
+  const auto [verdict, variant] = impl_->find(inputs);
+  if (variant != nullptr) variant->forget_arguments();
+  return verdict;
+}
+
+const std::vector<double>& PlayerStep::numbers() const { return impl_->numbers; }
+
+const std::string& PlayerStep::name() const { return impl_->name; }
+
+std::vector<TensorSpec> PlayerStep::inputs() const {
+  return inputs_of(impl_->variants.front()->recording());
+}
+
+std::vector<std::vector<TensorSpec>> PlayerStep::inputs_of_variants() const {
+  std::vector<std::vector<TensorSpec>> all;
+  for (const auto& variant : impl_->variants) all.push_back(inputs_of(variant->recording()));
+  return all;
+}
+
+std::vector<TensorSpec> PlayerStep::results() const {
+  const trace::Recording& recording = impl_->variants.front()->recording();
+  std::vector<TensorSpec> specs;
+  for (std::size_t i = 0; i < recording.results.size() - recording.observed; ++i) {
+    specs.push_back(spec_of(recording, recording.results[i], "results[" + std::to_string(i) + "]"));
+  }
+  return specs;
+}
+
+std::vector<PlanStats> PlayerStep::variants() const {
+  std::vector<PlanStats> stats;
+  for (const auto& variant : impl_->variants) {
+    stats.push_back(variant->stats());
+    stats.back().number = stats.size() - 1;
+  }
+  return stats;
+}
+
+std::string PlayerStep::ambient(const std::string& name) const {
+  for (const trace::Fact& fact : impl_->variants.front()->recording().ambient) {
+    if (fact.name == name) return fact.value;
+  }
+  return "";
+}
+
+std::string PlayerStep::structure() const {
+  for (const trace::Effect& effect : impl_->variants.front()->recording().effects) {
+    if (effect.name == "results") return effect.value;
+  }
+  return "";
+}
+
+at::Tensor PlayerStep::single(std::vector<at::Tensor> results) {
+  if (results.size() != 1) {
+    throw Error(ErrorCode::kInvalidArgument, "the step has " + std::to_string(results.size()) +
+                                                 " results; call run() to get them all");
+  }
+  return std::move(results.front());
+}
+
+}  // namespace steptape

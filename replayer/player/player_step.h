@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "replayer/player/counters.h"
+#include "replayer/player/events.h"
+#include "replayer/player/player_state.h"
+#include "replayer/player/player_variant.h"
+#include "steptape/player.h"
+
+namespace steptape {
+
+/// The variants of a step over the memory of a player.
+struct PlayerStep::Impl {
+  std::string name;
+  std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
+  /// Steps of optimizers that run behind it, by path.
+  std::map<std::string, std::shared_ptr<Impl>> updates;
+  replayer::PlayerState& state;
+  std::shared_ptr<const replayer::Events> events;
+  std::shared_ptr<replayer::StepCounters> counters;
+  std::uint64_t& runs;
+  /// Called when a run that wrote state has ended, updates behind it included.
+  std::function<void()> wrote_state;
+  std::vector<double> numbers;  ///< of the last run
+  std::uint64_t recorded_call = 0;
+
+  Impl(std::string step, replayer::PlayerState& of, std::shared_ptr<const replayer::Events> tells,
+       std::shared_ptr<replayer::StepCounters> counts)
+      : name(std::move(step)),
+        state(of),
+        events(std::move(tells)),
+        counters(std::move(counts)),
+        runs(of.runs_of(name)) {}
+
+  /// The one variant that holds for these inputs; null, and why.
+  std::pair<Verdict, replayer::PlayerVariant*> find(std::span<const at::Tensor> inputs);
+  /// Finds the variant, lets `run` do it, and counts what comes of it; then the same of updates.
+  template <typename Run>
+  void run(std::span<const at::Tensor> inputs, Run run);
+  template <typename Run>
+  const replayer::PlayerVariant& run_alone(std::span<const at::Tensor> inputs, Run run);
+  bool writes_state() const;
+};
+
+}  // namespace steptape

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "steptape/player.h"
+#include "storage/snapshot_folder.h"
+
+namespace steptape::replayer {
+
+/// When snapshots of a player are due, and where they are.
+class Snapshots {
+ public:
+  /// Makes the folder. Throws Error: (invalid_argument), (io).
+  explicit Snapshots(const SnapshotOptions& options);
+
+  /// A step wrote state; whether a snapshot is due for it.
+  bool is_due_after_step();
+  /// Where the snapshot of a state belongs on which steps ran so often in all. Two of one number
+  /// are the same state.
+  std::string path_of(std::uint64_t runs) const { return folder_.path_of(runs).string(); }
+  /// It was written: the next one is due from now on, and the oldest go.
+  void written();
+
+ private:
+  SnapshotOptions options_;
+  storage::SnapshotFolder folder_;
+  std::uint64_t steps_ = 0;  ///< since the last one
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace steptape::replayer

@@ -1,0 +1,216 @@
+#include "replayer/player/weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "live/tensors.h"
+#include "replayer/cpu/tensor_on.h"
+#include "replayer/player/spec_words.h"
+#include "replayer/weights/weights_file.h"
+#include "steptape/error.h"
+
+namespace steptape::replayer {
+namespace {
+
+constexpr std::string_view kGenerator = "generator.";
+
+bool is_weight(const TrackedTensor& tracked) {
+  return tracked.role == trace::Role::kParameter || tracked.role == trace::Role::kModuleBuffer;
+}
+
+/// Between paths of a trace and names in a file.
+class Names {
+ public:
+  explicit Names(const std::string& of) : prefix_(of.empty() ? "" : of + ".") {}
+
+  bool covers(const std::string& path) const { return path.starts_with(prefix_); }
+  std::string in_file(const std::string& path) const { return path.substr(prefix_.size()); }
+  std::string in_trace(const std::string& name) const { return prefix_ + name; }
+
+ private:
+  std::string prefix_;
+};
+
+/// A tensor without dimensions.
+at::Tensor number_tensor(const trace::Value& value) {
+  const auto tensor = [](trace::DType dtype, const auto& number) {
+    const c10::Storage memory = cpu::allocate(sizeof(number), 0);
+    std::memcpy(memory.mutable_data(), &number, sizeof(number));
+    return cpu::tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
+  };
+  if (const auto* flag = std::get_if<bool>(&value.data)) return tensor(trace::DType::kBool, *flag);
+  if (const auto* integer = std::get_if<std::int64_t>(&value.data))
+    return tensor(trace::DType::kInt64, *integer);
+  return tensor(trace::DType::kFloat64, trace::number_of(value));
+}
+
+/// The number in a tensor of one element; none where it is of another dtype than numbers have.
+std::optional<trace::Value> number_in(const at::Tensor& tensor) {
+  if (tensor.numel() != 1) return std::nullopt;
+  switch (tensor.scalar_type()) {
+    case at::kBool:
+      return trace::Value{*tensor.const_data_ptr<bool>()};
+    case at::kLong:
+      return trace::Value{*tensor.const_data_ptr<std::int64_t>()};
+    case at::kInt:
+      return trace::Value{std::int64_t{*tensor.const_data_ptr<std::int32_t>()}};
+    case at::kDouble:
+      return trace::Value{trace::Real{*tensor.const_data_ptr<double>()}};
+    case at::kFloat:
+      return trace::Value{trace::Real{*tensor.const_data_ptr<float>()}};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Finds a place for each entry of a file, or says why there is none; then fills all of them.
+class Loading {
+ public:
+  Loading(PlayerState& state, const std::vector<TrackedTensor>& tracked,
+          const WeightsOptions& options)
+      : state_(state), names_(options.of), options_(options) {
+    for (const TrackedTensor& each : tracked) {
+      targets_.emplace(each.path, &each);
+      for (const std::string& alias : each.aliases) targets_.emplace(alias, &each);
+    }
+  }
+
+  void take(const NamedTensor& entry) {
+    const std::string path = names_.in_trace(entry.name);
+    if (const auto target = targets_.find(path); target != targets_.end()) {
+      take_tensor(entry, *target->second);
+    } else if (path.starts_with(kGenerator)) {
+      take_generator(entry, path.substr(kGenerator.size()));
+    } else if (state_.number(path) != nullptr) {
+      take_number(entry, path);
+    } else if (options_.strict) {
+      problems_.push_back(fmt::format("{}: no state has this name", entry.name));
+    }
+  }
+
+  void require_all(const std::vector<TrackedTensor>& tracked) {
+    if (!options_.strict) return;
+    for (const TrackedTensor& each : tracked) {
+      if (is_weight(each) && names_.covers(each.path) && !found_.contains(&each))
+        problems_.push_back(names_.in_file(each.path) + ": not in the file");
+    }
+  }
+
+  const std::vector<std::string>& problems() const { return problems_; }
+  void fill() {
+    for (const auto& change : changes_) change();
+  }
+
+ private:
+  void take_tensor(const NamedTensor& entry, const TrackedTensor& target) {
+    found_.insert(&target);
+    const std::string here = words_of(target.geometry);
+    if (words_of(entry.tensor) != here) {
+      problems_.push_back(
+          fmt::format("{}: {} in the file, {} here", entry.name, words_of(entry.tensor), here));
+      return;
+    }
+    changes_.push_back(
+        [this, from = entry.tensor, &target] { tensor_of(state_, target).copy_(from); });
+  }
+
+  void take_generator(const NamedTensor& entry, const std::string& path) {
+    const std::vector<std::string> known = state_.generators();
+    if (std::ranges::find(known, path) == known.end()) {
+      if (options_.strict)
+        problems_.push_back(fmt::format("{}: no generator has this name", entry.name));
+      return;
+    }
+    const at::Tensor here = state_.generator_state(path);
+    if (words_of(entry.tensor) != words_of(here)) {
+      problems_.push_back(fmt::format("{}: {} in the file, {} here", entry.name,
+                                      words_of(entry.tensor), words_of(here)));
+      return;
+    }
+    changes_.push_back(
+        [this, from = entry.tensor.contiguous(), path] { state_.set_generator_state(path, from); });
+  }
+
+  void take_number(const NamedTensor& entry, const std::string& path) {
+    const std::optional<trace::Value> number = number_in(entry.tensor);
+    if (!number) {
+      problems_.push_back(
+          fmt::format("{}: {} in the file, a number here", entry.name, words_of(entry.tensor)));
+      return;
+    }
+    changes_.push_back([this, path, value = *number] { state_.set_number(path, value); });
+  }
+
+  PlayerState& state_;
+  Names names_;
+  const WeightsOptions& options_;
+  std::map<std::string, const TrackedTensor*> targets_;
+  std::set<const TrackedTensor*> found_;
+  std::vector<std::function<void()>> changes_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& to) {
+  for (const trace::Tracked& tracked : recording.tracked) {
+    if (tracked.role == trace::Role::kGradient || tracked.tensor == trace::kNoTensor) continue;
+    if (std::ranges::find(to, tracked.path, &TrackedTensor::path) != to.end()) continue;
+    const trace::Tensor& geometry = recording.tensors[tracked.tensor];
+    to.push_back({tracked.path, tracked.aliases, tracked.role, geometry,
+                  recording.buffers[geometry.buffer].path});
+  }
+}
+
+at::Tensor tensor_of(const PlayerState& state, const TrackedTensor& tracked) {
+  return cpu::tensor_on(state.storage(tracked.buffer), tracked.geometry);
+}
+
+void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tracked,
+                  const std::string& path, const WeightsOptions& options) {
+  const Names names(options.of);
+  std::vector<NamedTensor> entries;
+  for (const TrackedTensor& each : tracked) {
+    if ((!is_weight(each) && !options.everything) || !state.holds(each.buffer)) continue;
+    const at::Tensor tensor = tensor_of(state, each);
+    if (names.covers(each.path)) entries.push_back({names.in_file(each.path), tensor});
+    for (const std::string& alias : each.aliases) {
+      if (names.covers(alias)) entries.push_back({names.in_file(alias), tensor});
+    }
+  }
+  if (entries.empty() && !options.of.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("nothing that the trace holds lies below \"{}\"", options.of));
+  }
+  if (options.everything) {
+    for (const auto& [number, value] : state.saved_numbers()) {
+      if (names.covers(number)) entries.push_back({names.in_file(number), number_tensor(value)});
+    }
+    for (const std::string& generator : state.generators()) {
+      if (options.of.empty())
+        entries.push_back({std::string(kGenerator) + generator, state.generator_state(generator)});
+    }
+  }
+  write_weights(entries, path);
+}
+
+void load_weights(PlayerState& state, const std::vector<TrackedTensor>& tracked,
+                  const std::string& path, const WeightsOptions& options) {
+  Loading loading(state, tracked, options);
+  for (const NamedTensor& entry : read_weights(path)) loading.take(entry);
+  loading.require_all(tracked);
+  if (!loading.problems().empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} does not fit, nothing was taken from it:\n  {}", path,
+                            fmt::join(loading.problems(), "\n  ")));
+  }
+  loading.fill();
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,132 @@
+"""Weights of a player for other programs, and theirs for it: state dicts of torch.save, and safetensors."""
+import collections
+
+import pytest
+import safetensors.torch
+import torch
+
+import steptape
+from classification import batch, classifier
+from trace_files_test import replaying_program
+from twins import bits
+
+FORMATS = ["pt", "safetensors"]
+
+
+def read(path):
+    return torch.load(path, weights_only=True) if path.suffix == ".pt" else safetensors.torch.load_file(path)
+
+
+def write(tensors, path):
+    if path.suffix == ".pt":
+        torch.save(tensors, path)
+    else:
+        safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_module_takes_what_a_player_saved(tmp_path, suffix):
+    _, model, _, path = replaying_program(tmp_path)
+    player = steptape.load(path)
+    player["train"](*batch(50))
+    weights = tmp_path / f"weights.{suffix}"
+    player.save_weights(weights, of="model")
+    _, other, _ = classifier()
+    other.load_state_dict(read(weights))  # strict
+    for name, tensor in other.state_dict().items():
+        assert bits(tensor) == bits(player.tensor(f"model.{name}")), name
+    assert bits(other.state_dict()) != bits(model.state_dict())
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_player_takes_what_a_module_saved(tmp_path, suffix):
+    step, model, _, path = replaying_program(tmp_path)
+    for i in range(3):
+        step(*batch(60 + i))
+    weights = tmp_path / f"weights.{suffix}"
+    write(model.state_dict(), weights)  # an OrderedDict with attributes
+    player = steptape.load(path)
+    player.load_weights(weights, of="model")
+    for name, tensor in model.state_dict().items():
+        assert bits(tensor) == bits(player.tensor(f"model.{name}")), name
+
+
+def test_a_dict_of_dicts_and_parameters(tmp_path):
+    _, model, _, path = replaying_program(tmp_path)
+    weights = tmp_path / "weights.pt"
+    torch.save({"model": dict(model.named_parameters()) | dict(model.named_buffers()), "epoch": 3, "note": "x"},
+               weights)
+    player = steptape.load(path)
+    with pytest.raises(steptape.InvalidArgument, match="epoch: no state has this name"):
+        player.load_weights(weights)
+    player.load_weights(weights, strict=False)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_everything_as_recorded(tmp_path, suffix):
+    _, _, _, path = replaying_program(tmp_path)
+    player = steptape.load(path)
+    weights = tmp_path / f"weights.{suffix}"
+    player.save_weights(weights, everything=True)
+    found = read(weights)
+    for spec in player.state():
+        assert bits(found[spec["path"]]) == bits(player.tensor(spec["path"])), spec["path"]
+    for name, number in player.scalars().items():
+        assert found[name].item() == number, name
+    assert found["generator.default"].dtype == torch.uint8
+
+    player["train"](*batch(70))
+    player.load_weights(weights)
+    assert {name: found[name].item() for name in player.scalars()} == player.scalars()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.bool,
+                                   torch.uint16, torch.float8_e5m2, torch.complex64], ids=str)
+def test_a_dtype_goes_through_a_state_dict(tmp_path, dtype):
+    """As a buffer of a module, in the words of PyTorch on both sides."""
+    module = torch.nn.Module()
+    module.register_buffer("offset", torch.arange(8).to(torch.uint8).to(dtype))
+    module.register_parameter("scale", torch.nn.Parameter(torch.ones(4)))
+
+    def scaled(x):
+        return x * module.scale
+
+    step = steptape.wrap(scaled, model=module, name="scaled")
+    for _ in range(6):
+        with torch.no_grad():
+            step(torch.ones(4))
+    step.save(tmp_path / "run.tape")
+    player = steptape.load(tmp_path / "run.tape")
+    weights = tmp_path / "weights.pt"
+    player.save_weights(weights, of="model")
+    found = torch.load(weights, weights_only=True)
+    assert bits(found["scale"]) == bits(module.scale.detach())
+    assert found["offset"].dtype == dtype
+    assert bits(found["offset"]) == bits(module.offset)
+
+
+def test_what_is_no_state_dict_is_refused(tmp_path):
+    _, _, _, path = replaying_program(tmp_path)
+    player = steptape.load(path)
+    weights = tmp_path / "weights.pt"
+    torch.save(torch.nn.Linear(2, 2), weights)
+    with pytest.raises(steptape.Unsupported, match="more than a dict"):
+        player.load_weights(weights)
+    torch.save([torch.ones(2)], weights)
+    with pytest.raises(steptape.Unsupported, match="no dict"):
+        player.load_weights(weights)
+    torch.save(collections.OrderedDict(x=torch.ones(2)), weights, _use_new_zipfile_serialization=False)
+    with pytest.raises(steptape.DataLoss):
+        player.load_weights(weights)
+    weights.write_bytes(b"PK\x03\x04" + bytes(1000))
+    with pytest.raises(steptape.DataLoss, match="damaged archive"):
+        player.load_weights(weights)
+    with pytest.raises(steptape.IoError):
+        player.load_weights(tmp_path / "missing.pt")
+
+
+def test_a_player_explains_itself(tmp_path):
+    _, _, _, path = replaying_program(tmp_path)
+    player = steptape.load(path)
+    player["train"](*batch(70))
+    assert 'step "train": 1 calls ran' in player.explain()

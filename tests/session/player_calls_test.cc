@@ -1,0 +1,199 @@
+#include <gmock/gmock.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <cmath>
+
+#include "steptape/player.h"
+#include "storage/reader.h"
+#include "storage/writer.h"
+#include "tests/session/taught.h"
+
+namespace steptape::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using PlayerCallsTest = TaughtTest;
+
+TEST_F(PlayerCallsTest, AShapeThatNoVariantHoldsGetsTheListOfThoseThereAre) {
+  Player player = load(saved());
+  const Verdict verdict = player.step("predict").check({at::zeros({5, 64})});
+  EXPECT_EQ(verdict.path, "inputs");
+  EXPECT_EQ(verdict.expected, "float32[16, 64] or float32[4, 64]");
+  EXPECT_EQ(verdict.found, "float32[5, 64]");
+  EXPECT_EQ(verdict.kind, GuardKind::kShape);
+  EXPECT_EQ(player.step("learn").check({at::zeros({5, 64}), at::zeros({5}, at::kLong)}).path,
+            "inputs[0].size(0)");
+  EXPECT_EQ(player.step("predict").inputs_of_variants().size(), 2U);
+}
+
+TEST_F(PlayerCallsTest, ResultsIntoMemoryOfTheCallers) {
+  Player player = load(saved());
+  PlayerStep predict = player.step("predict");
+  const at::Tensor images = make_batches(1, 16, 5)[0].images;
+  const at::Tensor expected = predict(images);
+  const std::vector<at::Tensor> results = {at::empty({16, 10})};
+  for (int i = 0; i < 3; ++i) {
+    results[0].fill_(i);
+    predict.run_into(std::vector{images}, results);
+    EXPECT_TRUE(same_bits(results[0], expected));
+  }
+  PlayerStep learn = player.step("learn");
+  Player other = load(saved());
+  const std::vector<at::Tensor> loss = {at::empty({})};
+  for (const Batch& batch : make_batches(3, 16, 6)) {
+    learn.run_into(std::vector{batch.images, batch.labels}, loss);
+    EXPECT_TRUE(same_bits(loss[0], other.step("learn")(batch.images, batch.labels)));
+  }
+}
+
+TEST_F(PlayerCallsTest, ResultsThatDoNotFitAreRefusedBeforeAnythingRuns) {
+  Player player = load(saved());
+  PlayerStep learn = player.step("learn");
+  const at::Tensor before = player.tensor("model.fc1.weight").clone();
+  const Batch batch = make_batches(1)[0];
+  const std::vector<at::Tensor> inputs = {batch.images, batch.labels};
+  const auto refuse = [&](const std::vector<at::Tensor>& results, const std::string& says) {
+    try {
+      learn.run_into(inputs, results);
+      ADD_FAILURE() << says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(says));
+    }
+  };
+  refuse({}, "0 tensors for 1 results");
+  refuse({at::empty({1})}, "results[0] is no float32[]");
+  refuse({at::empty({}, at::kDouble)}, "results[0] is no float32[]");
+  refuse({at::Tensor()}, "results[0] is no float32[]");
+  refuse({at::empty({}).requires_grad_()}, "results[0] is no float32[]");
+  EXPECT_TRUE(same_bits(player.tensor("model.fc1.weight"), before));
+}
+
+TEST_F(PlayerCallsTest, LabelsOutsideTheClassesAreRefusedBeforeTheStep) {
+  Player player = load(saved());
+  PlayerStep learn = player.step("learn");
+  const at::Tensor images = make_batches(1)[0].images;
+  const auto verdict = [&](std::int64_t label) {
+    at::Tensor labels = at::zeros({16}, at::kLong);
+    labels[3] = label;
+    return learn.check({images, labels});
+  };
+  EXPECT_TRUE(verdict(9));
+  EXPECT_TRUE(verdict(-100)) << "the index that the loss passes over";
+  EXPECT_EQ(verdict(10).text(), "inputs[1]: indices from 0 to 9 → 10");
+  EXPECT_EQ(verdict(-1).path, "inputs[1]");
+  EXPECT_FALSE(verdict(std::int64_t{1} << 60));
+}
+
+TEST_F(PlayerCallsTest, IndicesOutsideAnEmbeddingAreRefusedBeforeTheStep) {
+  torch::nn::Embedding table(7, 4);
+  Session session(quiet());
+  session.track("table", *table);
+  auto look = session.wrap("look", [&](at::Tensor indices) {
+    const at::NoGradGuard no_grad;
+    return table->forward(indices).sum(1);
+  });
+  for (int i = 0; i < 5; ++i) look(at::tensor({1, 2, i}, at::kLong));
+  session.save(path("look.tape"), Session::State::kWith);
+  Player player = load(path("look.tape"));
+  PlayerStep step = player.step("look");
+  EXPECT_TRUE(step.check({at::tensor({0, 6, 5}, at::kLong)}));
+  EXPECT_EQ(step.check({at::tensor({0, 7, 5}, at::kLong)}).text(),
+            "inputs[0]: indices from 0 to 6 → 7");
+  EXPECT_FALSE(step.check({at::tensor({0, -1, 5}, at::kLong)}));
+}
+
+TEST_F(PlayerCallsTest, InputsOfAnyBitsGiveTheEagerOnes) {
+  Player player = load(saved());
+  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity(), 1e-42F, -0.0F, 3e38F}) {
+    at::Tensor images = make_batches(1, 16, 5)[0].images;
+    images[2][5] = value;
+    EXPECT_TRUE(same_bits(player.step("predict")(images), predict(images))) << value;
+    const Batch batch{images, make_batches(1)[0].labels};
+    EXPECT_TRUE(same_bits(player.step("learn")(batch.images, batch.labels),
+                          learn_(batch.images, batch.labels)))
+        << value;
+  }
+}
+
+TEST_F(PlayerCallsTest, InputsOverItsOwnMemoryAreRefused) {
+  Player player = load(saved());
+  const at::Tensor weight = player.tensor("model.fc1.weight");
+  const at::Tensor images = weight.slice(0, 0, 16);
+  const Verdict verdict = player.step("learn").check({images, at::zeros({16}, at::kLong)});
+  EXPECT_FALSE(verdict) << "the step writes what it reads";
+  // a transposed input has other strides than were recorded
+  EXPECT_FALSE(player.step("predict").check({at::zeros({64, 16}).t()}));
+}
+
+TEST_F(PlayerCallsTest, PredictsWhetherGradientsAreThereOrNot) {
+  Player player = load(saved());
+  const at::Tensor images = make_batches(1, 16, 5)[0].images;
+  EXPECT_TRUE(player.step("predict").check({images}));
+  const Batch batch = make_batches(1)[0];
+  player.step("learn")(batch.images, batch.labels);
+  EXPECT_TRUE(player.step("predict").check({images}));
+  player.step("learn")(batch.images, batch.labels);
+  Player clone = player.clone();
+  EXPECT_TRUE(clone.step("predict").check({images}));
+}
+
+TEST_F(PlayerCallsTest, ExplainsItself) {
+  Player player = load(saved());
+  const Batch batch = make_batches(1)[0];
+  player.step("learn")(batch.images, batch.labels);
+  EXPECT_THAT(player.explain(),
+              AllOf(HasSubstr("player of " + path("run.tape")),
+                    HasSubstr("step \"learn\": 1 calls ran, 0 refused, 0 failed; writes state"),
+                    HasSubstr("step \"predict\": 0 calls ran"), HasSubstr("reads state"),
+                    HasSubstr("takes float32[4, 64]"), Not(HasSubstr("accepted"))));
+  EXPECT_EQ(player.parameters().size(), 6U);
+  EXPECT_GT(player.state().size(), player.parameters().size());
+}
+
+TEST_F(PlayerCallsTest, SaysWhatMemoryItTakesBeforeTheFirstStep) {
+  Player player = load(saved());
+  const PlayerMemory memory = player.memory();
+  EXPECT_GE(memory.state, 3U * 4 * (64 * 32 + 32 * 10)) << "weights, and two moments of each";
+  EXPECT_GT(memory.arenas, 0U);
+  EXPECT_EQ(memory.published, 0U);
+  const Player clone = player.clone();
+  EXPECT_EQ(clone.memory().state, 0U);
+  EXPECT_EQ(clone.memory().published, player.memory().published);
+}
+
+TEST_F(PlayerCallsTest, AnotherEnvironmentIsRefusedOrAcceptedAndSaid) {
+  trace::Trace trace = storage::read(saved());
+  for (trace::Fact& fact : trace.environment) {
+    if (fact.name == "cpu_capability") fact.value = "VSX";
+  }
+  storage::write(trace, path("elsewhere.tape"));
+  try {
+    load(path("elsewhere.tape"));
+    ADD_FAILURE() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), HasSubstr("cpu_capability: recorded VSX, here "));
+  }
+  LoadOptions options;
+  options.environment = Environment::kAny;
+  EXPECT_THAT(load(path("elsewhere.tape"), options).explain(),
+              HasSubstr("accepted, though results may differ in their last bits: "
+                        "cpu_capability: recorded VSX"));
+}
+
+TEST_F(PlayerCallsTest, OptionsThatAreNotKnownAreRefused) {
+  LoadOptions options;
+  options.device = "cuda";
+  EXPECT_THROW(load(saved(), options), Error);
+  options = {};
+  options.threads = -1;
+  EXPECT_THROW(load(saved(), options), Error);
+}
+
+}  // namespace
+}  // namespace steptape::tests
