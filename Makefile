@@ -66,11 +66,13 @@ fuzz-corpus: fuzz-build ## put what fuzzing found, minimised, into tests/fuzz/co
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"
-	@cmake --build $(BUILD) -j $(JOBS) --target steptape_bench steptape_table steptape_diff_bench steptape
+	@cmake --build $(BUILD) -j $(JOBS) --target steptape_bench steptape_table steptape_serving steptape_diff_bench steptape
 	@echo; echo "== steptape_bench"
 	@STEPTAPE_BENCH_TRACE=$(TRACE) $(BUILD)/bin/steptape_bench $(BENCH_FLAGS)
 	@echo; echo "== steptape_diff_bench: streams of ops, and what they left"
 	@$(BUILD)/bin/steptape_diff_bench
+	@echo; echo "== steptape_serving: a call in production, beside eager LibTorch and TorchScript"
+	@$(BUILD)/bin/steptape_serving --json $(BUILD)/serving.json
 	@echo; echo "== steptape_table: small and medium models"
 	@$(BUILD)/bin/steptape_table --json $(BUILD)/bench.json $(TABLE_FLAGS)
 

@@ -19,6 +19,8 @@
 #include <cmath>
 #include <utility>
 
+#include "examples/digits_cnn/model.h"
+
 namespace steptape::bench {
 namespace {
 
@@ -149,11 +151,18 @@ Trainee conv() {
   return trainee_of(model, at::randn({16, 3, 32, 32}), labels_of(16, kClasses));
 }
 
-/// What a control loop asks in each of its steps: no gradients, one observation.
-Trainee policy() {
+/// What a control loop asks in each of its steps: no gradients, one observation or some.
+Trainee policy(std::int64_t batch) {
   nn::Sequential model(nn::Linear(8, 64), nn::Tanh(), nn::Linear(64, 64), nn::Tanh(),
                        nn::Linear(64, 4));
-  return trainee_of(model, at::randn({1, 8}), at::Tensor());
+  return trainee_of(model, at::randn({batch, 8}), at::Tensor());
+}
+
+/// The classifier of examples/digits_cnn, in evaluation.
+Trainee digits_cnn() {
+  digits_cnn::Net model;
+  model->eval();
+  return trainee_of(model, at::rand({1, digits::kSide * digits::kSide}), at::Tensor());
 }
 
 struct Model {
@@ -220,8 +229,25 @@ std::vector<Workload> workloads() {
   }
   all.push_back({"policy", "none", [] {
                    at::manual_seed(1);
-                   return policy();
+                   return policy(1);
                  }});
+  return all;
+}
+
+std::vector<Workload> served_workloads() {
+  constexpr Model kServed[] = {
+      {"policy, batch 1", [] { return policy(1); }},
+      {"policy, batch 16", [] { return policy(16); }},
+      {"digits_cnn, batch 1", digits_cnn},
+      {"gpt64x2", [] { return gpt(64, 2); }},
+  };
+  std::vector<Workload> all;
+  for (const Model& model : kServed) {
+    all.push_back({model.name, "none", [model] {
+                     at::manual_seed(1);
+                     return model.make();
+                   }});
+  }
   return all;
 }
 

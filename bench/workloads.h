@@ -32,4 +32,7 @@ struct Workload {
 /// Small and medium models, in the order of the table; each model with each optimizer.
 std::vector<Workload> workloads();
 
+/// What is asked of models in production, forward alone.
+std::vector<Workload> served_workloads();
+
 }  // namespace steptape::bench

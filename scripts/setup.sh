@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 torch_version=2.11.0
 packages=(g++ cmake ninja-build ccache pkg-config python3-dev python3-venv libtbb-dev libprotobuf-dev
           protobuf-compiler libzstd-dev libxxhash-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-          libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy "$@")
+          libgtest-dev libgmock-dev libbenchmark-dev libcpp-httplib-dev clang-format clang-tidy "$@")
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
