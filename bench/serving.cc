@@ -80,15 +80,13 @@ class Script final : public Server {
   torch::jit::Function* function_ = nullptr;
 };
 
-/// Records and saves what `Played` loads.
+/// Records and saves what `Played` loads: a training step where there is an optimizer.
 std::string recorded(const Workload& workload, const std::filesystem::path& folder) {
   const Trainee trainee = workload.make();
   Session session;
   session.track("model", trainee.model);
-  auto step = session.wrap("answer", [&](at::Tensor x) {
-    const at::NoGradGuard without;
-    return trainee.forward(x);
-  });
+  if (trainee.optimizer) session.track("optimizer", trainee.optimizer);
+  auto step = session.wrap("answer", [&](at::Tensor x) { return trainee.step(x, trainee.labels); });
   for (int i = 0; i < 6; ++i) step(trainee.inputs);
   const std::string path = folder / "serving.tape";
   session.save(path, Session::State::kWith);
@@ -140,6 +138,8 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   void run() {
+    measure_start();
+    measure_clones();
     fmt::print("{:<20} {:>7}  {:<17} {:>9} {:>9}  {:>7} {:>7}\n", "workload", "threads", "by",
                "p50 us", "p99 us", "p50", "p99");
     for (const Workload& workload : served_workloads()) {
@@ -179,6 +179,60 @@ class Bench {
                        {"by", servers[i]->name()},
                        {"p50_us", p50},
                        {"p99_us", p99}});
+    }
+  }
+
+  /// From the file to a player that is ready, in a process that has loaded LibTorch.
+  void measure_start() {
+    at::set_num_threads(1);
+    const std::vector<Workload> all = workloads();
+    const auto found = std::ranges::find_if(all, [](const Workload& workload) {
+      return workload.name == "mlp100x16" && workload.optimizer == "adam";
+    });
+    const std::string trace = recorded(*found, folder_);
+    std::vector<double> ms;
+    std::uint64_t ops = 0;
+    for (int i = 0; i < 11; ++i) {
+      const auto start = Clock::now();
+      Player player = load(trace);
+      ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      ops = player.step("answer").variants().at(0).ops;
+    }
+    const double first = ms.front();
+    std::ranges::sort(ms);
+    fmt::print(
+        "start: load() of a training step of {} ops: {:.1f} ms the first time, median {:.1f}\n",
+        ops, first, ms[ms.size() / 2]);
+    rows_.push_back({{"load_ops", ops}, {"first_ms", first}, {"median_ms", ms[ms.size() / 2]}});
+  }
+
+  /// Calls a second by several threads, a clone each, with one thread of LibTorch's each.
+  void measure_clones() {
+    at::set_num_threads(1);
+    const Workload workload = served_workloads().at(1);
+    const std::string trace = recorded(workload, folder_);
+    Player player = load(trace);
+    const at::Tensor inputs = workload.make().inputs;
+    double alone = 0;
+    for (const std::size_t threads : {1, 2, 4}) {
+      std::vector<Player> clones;
+      for (std::size_t i = 0; i < threads; ++i) clones.push_back(player.clone());
+      constexpr int kCalls = 50'000;
+      const auto start = Clock::now();
+      std::vector<std::thread> callers;
+      for (Player& clone : clones) {
+        callers.emplace_back([&] {
+          PlayerStep step = clone.step("answer");
+          for (int i = 0; i < kCalls; ++i) step(inputs);
+        });
+      }
+      for (std::thread& caller : callers) caller.join();
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      const double rate = static_cast<double>(threads) * kCalls / seconds;
+      if (threads == 1) alone = rate;
+      fmt::print("clones: {} by {} threads on {} cores: {:.0f} calls a second, {:.2f}x one\n",
+                 workload.name, threads, std::thread::hardware_concurrency(), rate, rate / alone);
+      rows_.push_back({{"clones", threads}, {"calls_per_second", rate}});
     }
   }
 

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "storage/chunk.h"
+#include "storage/wire.h"
 #include "tests/storage/ledger_lines.h"
 #include "tests/storage/message.h"
 #include "tests/storage/sample.h"
@@ -97,6 +98,14 @@ void write_recordings(const Seeds& seeds) {
             trace::print(test::numbers_trace().steps[0].recordings[0], trace::Contents::kBytes));
 }
 
+/// Of safetensors: the corpus has what PyTorch writes.
+void write_weights(const Seeds& seeds) {
+  const std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  std::string file;
+  storage::put(file, static_cast<std::uint64_t>(header.size()));
+  seeds.add("one", file + header + std::string(8, '\0'));
+}
+
 void write_choices(const Seeds& seeds) {
   for (unsigned seed = 0; seed < 32; ++seed) {
     std::mt19937 random(seed);
@@ -117,6 +126,7 @@ int main(int argc, char** argv) try {
   write_texts(Seeds(argv[1], "trace_text"));
   write_choices(Seeds(argv[1], "trace_diff"));
   write_recordings(Seeds(argv[1], "planner"));
+  write_weights(Seeds(argv[1], "weights"));
   return 0;
 } catch (const std::exception& error) {
   std::cerr << "write_seeds: " << error.what() << std::endl;
