@@ -1,3 +1,4 @@
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/embedding.h>
 
@@ -128,6 +129,37 @@ TEST_F(PlayerCallsTest, InputsOverItsOwnMemoryAreRefused) {
   EXPECT_FALSE(verdict) << "the step writes what it reads";
   // a transposed input has other strides than were recorded
   EXPECT_FALSE(player.step("predict").check({at::zeros({64, 16}).t()}));
+}
+
+TEST_F(PlayerCallsTest, InputsThatShareMemoryThoughRecordedOnesDidNotAreRefused) {
+  Session session(quiet());
+  auto mix = session.wrap("mix", [](at::Tensor a, at::Tensor b) { return a.add_(1).mul(b); });
+  for (int i = 0; i < 5; ++i) mix(at::ones({8}), at::full({8}, 2.0));
+  session.save(path("mix.tape"), Session::State::kWith);
+  Player player = load(path("mix.tape"));
+  const at::Tensor both = at::ones({8});
+  const Verdict verdict = player.step("mix").check({both, both});
+  EXPECT_FALSE(verdict) << "the first is written before the second is read";
+  EXPECT_TRUE(same_bits(both, at::ones({8})));
+  EXPECT_TRUE(same_bits(player.step("mix")(at::ones({8}), at::ones({8})), at::full({8}, 2.0)));
+}
+
+TEST_F(PlayerCallsTest, StepsOfInferenceMode) {
+  Session session(quiet());
+  session.track("model", taught_.model);
+  taught_.model->eval();
+  auto infer = session.wrap("infer", [this](at::Tensor images) {
+    const c10::InferenceMode inference;
+    return taught_.model->forward(images);
+  });
+  const at::Tensor images = make_batches(1, 16, 5)[0].images;
+  for (int i = 0; i < 5; ++i) infer(images);
+  session.save(path("infer.tape"), Session::State::kWith);
+  Player player = load(path("infer.tape"));
+  const at::Tensor expected = taught_.model->forward(images).detach();
+  EXPECT_TRUE(same_bits(player.step("infer")(images), expected));
+  EXPECT_TRUE(same_bits(player.clone().step("infer")(images), expected));
+  taught_.model->train();
 }
 
 TEST_F(PlayerCallsTest, PredictsWhetherGradientsAreThereOrNot) {
