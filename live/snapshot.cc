@@ -36,6 +36,9 @@ class SnapshotBuilder {
         add_parameters(object.name, g, groups.back()[g].parameters);
       }
     }
+    for (const auto& named : objects.tensors) {
+      if (is_parameter(named.tensor)) add(named.name, trace::Role::kParameter, named.tensor);
+    }
     const std::size_t parameters = snapshot_.tensors.size();
     // a parameter, its gradient, and the two moments that most optimizers keep
     snapshot_.tensors.reserve(4 * parameters);
@@ -52,7 +55,9 @@ class SnapshotBuilder {
         add_layout(object.name, *object.optimizer, std::move(groups[next++]));
       }
     }
-    for (const auto& named : objects.tensors) add(named.name, trace::Role::kCarried, named.tensor);
+    for (const auto& named : objects.tensors) {
+      if (!is_parameter(named.tensor)) add(named.name, trace::Role::kCarried, named.tensor);
+    }
     for (std::size_t k = 0; k < parameters; ++k) add_gradient(k);
     return std::move(snapshot_);
   }
@@ -60,6 +65,12 @@ class SnapshotBuilder {
  private:
   /// A foreign module and its position among all.
   using ForeignAt = std::pair<std::size_t, ForeignModule>;
+
+  /// A tracked tensor that autograd gives a gradient, or that has one.
+  static bool is_parameter(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.is_leaf() &&
+           (tensor.requires_grad() || tensor.grad().defined());
+  }
 
   void add_module(const std::string& path, const torch::nn::Module& module) {
     const auto [entry, is_new] = seen_.emplace(&module, snapshot_.modules.size());

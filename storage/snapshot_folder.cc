@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 
@@ -49,9 +50,30 @@ std::vector<std::uint64_t> SnapshotFolder::numbers() const {
   return numbers;
 }
 
-void SnapshotFolder::keep(std::size_t count) const {
-  const std::vector<std::uint64_t> all = numbers();
+void SnapshotFolder::keep(std::size_t count, std::uint64_t newest) const {
+  std::vector<std::uint64_t> all = numbers();
+  std::erase_if(all, [newest](std::uint64_t number) { return number > newest; });
   for (std::size_t i = 0; i + count < all.size(); ++i) files_.unlink(path_of(all[i]));
+}
+
+void SnapshotFolder::take() {
+  const std::filesystem::path path = folder_ / "lock";
+  Descriptor lock(files_, files_.open(path, FileSystem::Access::kAppend, 0666));
+  require_done(lock.number(), "open", path);
+  const int result = files_.lock(lock.number());
+  if (result == -EWOULDBLOCK) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("another player keeps its snapshots in {}", folder_.string()));
+  }
+  require_done(result, "lock", path);
+  lock_.emplace(std::move(lock));
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder_, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(kPrefix) && name.find(".tape.tmp.") != std::string::npos)
+      files_.unlink(entry->path());
+  }
 }
 
 }  // namespace steptape::storage

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
+#include "storage/descriptor.h"
 #include "storage/file_system.h"
 
 namespace steptape::storage {
@@ -19,12 +21,17 @@ class SnapshotFolder {
   std::filesystem::path path_of(std::uint64_t number) const;
   /// Of those there are, ascending; none where there is no folder. Throws Error (io).
   std::vector<std::uint64_t> numbers() const;
-  /// Removes all but the last `count`. What cannot be removed stays.
-  void keep(std::size_t count) const;
+  /// Of those up to `newest`, removes all but the last `count`. What cannot be removed stays.
+  void keep(std::size_t count, std::uint64_t newest) const;
+  /// Nobody else takes the folder until this object goes, or the process; what writers that died
+  /// have left half written is removed. Throws Error: (failed_precondition) when somebody has it;
+  /// (io).
+  void take();
 
  private:
   FileSystem& files_;
   std::filesystem::path folder_;
+  std::optional<Descriptor> lock_;
 };
 
 }  // namespace steptape::storage

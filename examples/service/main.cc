@@ -3,6 +3,8 @@
 #include <httplib.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -47,7 +49,10 @@ class Routes {
     });
     server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
       if (!response.body.empty()) return;
-      response.set_content(problem("nothing is at " + request.method + " " + request.path), kJson);
+      const std::string what = response.status == 404   ? "nothing is at"
+                               : response.status == 413 ? "the body is too large for"
+                                                        : "no answer to";
+      response.set_content(problem(what + " " + request.method + " " + request.path), kJson);
     });
   }
 
@@ -83,7 +88,7 @@ class Routes {
       return step.run(inputs);
     } catch (const steptape::Error& error) {
       if (error.code() != steptape::ErrorCode::kFailedPrecondition) throw;
-      throw Refused{refusal(error.what(), step.check(inputs))};
+      throw Refused{refusal(error.what(), step.last_verdict())};
     }
   }
 
@@ -101,7 +106,8 @@ class Routes {
       if (request.learning_rate) player.set(kRate, *request.learning_rate);
       try {
         const at::Tensor loss = run(player, "learn", {request.pixels, request.labels}).front();
-        return lesson_learned(loss, player.step("learn").runs());
+        learned_ = player.step("learn").runs();
+        return lesson_learned(loss, learned_);
       } catch (...) {
         player.set(kRate, rate);
         throw;
@@ -109,13 +115,14 @@ class Routes {
     });
   }
 
-  std::string metrics() {
-    return players_.look([](steptape::Player& player) {
-      return prometheus_text(player.metrics(), player.memory(), player.step("learn").runs());
-    });
-  }
+  /// Waits for no lesson.
+  std::string metrics() const { return prometheus_text(players_.metrics(), memory_, learned_); }
 
   Players& players_;
+  steptape::PlayerMemory memory_ =
+      players_.look([](steptape::Player& player) { return player.memory(); });
+  std::atomic<std::uint64_t> learned_ =
+      players_.look([](steptape::Player& player) { return player.step("learn").runs(); });
 };
 
 /// Signals that end the service are taken by one thread: blocked in this one and those it makes.
@@ -142,27 +149,39 @@ steptape::LoadOptions load_options(const Options& options) {
   return load;
 }
 
+/// The trace, or the newest snapshot of a training that went on from it.
 std::string start_of(const Options& options) {
   if (options.snapshots.empty()) return options.trace;
   const std::string newest = steptape::newest_snapshot(options.snapshots);
-  return newest.empty() ? options.trace : newest;
+  if (newest.empty()) return options.trace;
+  const steptape::LoadOptions load = load_options(options);
+  if (steptape::load(newest, load).origin() != steptape::load(options.trace, load).origin()) {
+    throw std::runtime_error(newest + " does not go on from " + options.trace +
+                             ": choose another folder for its snapshots");
+  }
+  return newest;
 }
 
 int serve(const Options& options) {
   sigset_t ends = block_ends();
   const std::string start = start_of(options);
   Players players(start, load_options(options), options.threads);
-  if (!options.snapshots.empty()) {
-    players.look([&](steptape::Player& player) {
+  const std::uint64_t learned = players.look([&](steptape::Player& player) {
+    if (!options.snapshots.empty()) {
       player.keep_snapshots(
           {options.snapshots, options.every_steps, options.every_seconds, options.keep});
-      return 0;
-    });
-  }
+    }
+    return player.step("learn").runs();
+  });
   httplib::Server server;
   // a connection keeps a thread of its own
   server.new_task_queue = [&] { return new httplib::ThreadPool(4 * options.threads); };
   server.set_tcp_nodelay(true);
+  // by default another process could listen on the same port
+  server.set_socket_options([](int socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
   server.set_keep_alive_max_count(1'000'000);
   server.set_payload_max_length(std::size_t{1} << 20);
   Routes routes(players);
@@ -176,19 +195,25 @@ int serve(const Options& options) {
   }
   std::printf("service: %s on http://%s:%d\n", start.c_str(), options.host.c_str(), port);
   std::fflush(stdout);
+  std::atomic<bool> has_ended = false;
   std::thread ending([&] {
     int signal = 0;
     sigwait(&ends, &signal);
-    server.stop();
+    // one that comes before it listens is not heard
+    while (!has_ended) {
+      server.stop();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   });
   const bool listened = server.listen_after_bind();  // until all requests are answered
-  pthread_kill(ending.native_handle(), SIGTERM);     // where it was not a signal that ended it
+  has_ended = true;
+  pthread_kill(ending.native_handle(), SIGTERM);  // where it was not a signal that ended it
   ending.join();
-  if (!options.snapshots.empty()) {
-    const std::string path =
-        players.look([](steptape::Player& player) { return player.snapshot(); });
-    std::printf("service: ended, all it learned is in %s\n", path.c_str());
-  }
+  const std::string kept = players.look([&](steptape::Player& player) -> std::string {
+    if (options.snapshots.empty() || player.step("learn").runs() == learned) return "";
+    return player.snapshot();
+  });
+  if (!kept.empty()) std::printf("service: ended, all it learned is in %s\n", kept.c_str());
   return listened ? 0 : 2;
 }
 

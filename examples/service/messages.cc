@@ -42,7 +42,8 @@ at::Tensor labels_of(const json& list) {
   at::Tensor labels = at::empty({static_cast<std::int64_t>(list.size())}, at::kLong);
   auto* next = labels.mutable_data_ptr<std::int64_t>();
   for (const json& label : list) {
-    if (!label.is_number_integer()) throw BadRequest("a label is no integer");
+    if (!label.is_number_unsigned() || label.get<std::uint64_t>() >= digits::kClasses)
+      throw BadRequest("a label is no digit");
     *next++ = label.get<std::int64_t>();
   }
   return labels;

@@ -36,6 +36,9 @@ class Players {
     return result;
   }
 
+  /// Waits for nobody.
+  steptape::PlayerMetrics metrics() const { return learner_.metrics(); }
+
   /// The same without a publication.
   template <typename Use>
   auto look(Use use) {

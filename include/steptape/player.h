@@ -112,9 +112,10 @@ class PlayerStep {
   /// behind it not among them.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::vector<StageTime>& times);
   /// The same into memory of the caller's: `results` has a tensor of the recorded dtype, sizes and
-  /// strides for each result, which does not require grad. Where kernels do all of the step
-  /// (`PlanStats::unprepared` is empty) nothing is allocated from the third run on. Throws Error
-  /// (invalid_argument) when a result does not fit, before anything is run.
+  /// strides for each result, which does not require grad, and lies over nothing that the step
+  /// reads or writes. Where kernels do all of the step (`PlanStats::unprepared` is empty) nothing
+  /// is allocated from the third run on. Throws Error (invalid_argument) when a result does not
+  /// fit, before anything is run.
   void run_into(std::span<const at::Tensor> inputs, std::span<const at::Tensor> results);
   /// The call of the program whose recording the last `run` replayed, counted from 1; 0: no run
   /// yet.
@@ -129,6 +130,8 @@ class PlayerStep {
   /// Whether `run` would hold for these inputs, and what stands against it. Where several variants
   /// do not hold for their shapes, the verdict names the shapes that there are.
   Verdict check(const std::vector<at::Tensor>& inputs) const;
+  /// Why the last run was not done, or undone in mid-run; holds when it was done.
+  const Verdict& last_verdict() const;
 
   const std::string& name() const;
   /// Whether a run writes state: parameters, module buffers, optimizer state, gradients, counters.
@@ -168,6 +171,9 @@ class Player {
   Player& operator=(Player&&) noexcept;
   ~Player();
 
+  /// Which recording the trace is of, in words; equal for a trace and all snapshots that go on from
+  /// it: "host web1, pid 4711, start_unix_s 1795377341, ...".
+  std::string origin() const;
   std::vector<std::string> steps() const;
   /// Throws Error: (invalid_argument) that lists the steps there are when none has this name;
   /// (failed_precondition) for a step that writes state, of a clone.
@@ -182,8 +188,9 @@ class Player {
   /// "optimizer.param_groups[0].lr", "optimizer.state[model.fc1.weight].step", "tau".
   std::vector<std::string> scalars() const;
   double scalar(const std::string& path) const;
-  /// For the steps from now on. Throws Error (invalid_argument) when there is no such number. A
-  /// value that no variant of a step was recorded for makes that step throw its verdict.
+  /// For the steps from now on. Throws Error (invalid_argument) when there is no such number, or
+  /// when it is an integer and `value` is none. A value that no variant of a step was recorded for
+  /// makes that step throw its verdict.
   void set(const std::string& path, double value);
   /// Seeds the player's default generator and each that was tracked.
   void seed(std::uint64_t value);
@@ -203,10 +210,12 @@ class Player {
 
   /// From now on writes itself into a folder when a step that writes state has run and the time has
   /// come. What cannot be written is told by events and metrics and tried again by the next step
-  /// that is due; training goes on. Throws Error: (invalid_argument), (io) when the folder cannot
-  /// be made.
-  void keep_snapshots(SnapshotOptions options);
-  /// Writes one now and returns its path. Throws Error: (failed_precondition) without
+  /// that is due; training goes on. Throws Error: (invalid_argument); (failed_precondition) when
+  /// another player keeps snapshots there, or when it holds one of a training that went further:
+  /// go on from that one, or choose another folder; (io) when it cannot be made.
+  void keep_snapshots(const SnapshotOptions& options);
+  /// Writes one now and returns its path, which is named by how many steps wrote state: one of the
+  /// same number is replaced. Throws Error: (failed_precondition) without
   /// keep_snapshots; (io).
   std::string snapshot();
 

@@ -14,6 +14,7 @@ namespace {
 /// Whether the call itself says that it is not in training: then batch norms leave their running
 /// statistics alone.
 bool evaluates(const trace::Op& op, const c10::FunctionSchema& schema) {
+  if (schema.name().find("batch_norm") == std::string::npos) return false;
   for (const char* name : {"training", "train"}) {
     const std::optional<int> training = schema.argumentIndexWithName(name);
     if (!training || static_cast<std::size_t>(*training) >= op.inputs.size()) continue;

@@ -40,6 +40,14 @@ c10::Storage allocate(std::size_t bytes, std::uint8_t remainder) {
                       /*resizable=*/false);
 }
 
+at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry) {
+  const auto remainder =
+      static_cast<std::uint8_t>(reinterpret_cast<std::uintptr_t>(storage.data()) % 64);
+  const c10::Storage copy = allocate(storage.nbytes(), remainder);
+  if (storage.nbytes() != 0) std::memcpy(copy.mutable_data(), storage.data(), storage.nbytes());
+  return tensor_on(copy, geometry);
+}
+
 void copy_onto(const at::Tensor& from, const at::Tensor& to) {
   if (from.is_non_overlapping_and_dense()) {
     if (from.nbytes() != 0)

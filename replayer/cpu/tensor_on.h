@@ -14,6 +14,9 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
 /// `bytes` of new memory whose address has this remainder modulo 64.
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder);
 
+/// The same on a copy of the storage's bytes.
+at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry);
+
 /// Copies the elements of `from` into `to`, a tensor of the same geometry, and nothing between
 /// them.
 void copy_onto(const at::Tensor& from, const at::Tensor& to);

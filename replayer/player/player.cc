@@ -9,6 +9,7 @@
 #include <set>
 
 #include "replayer/analysis/refusals.h"
+#include "replayer/cpu/tensor_on.h"
 #include "replayer/optimizers/optimizers.h"
 #include "replayer/plan_words.h"
 #include "replayer/player/environment.h"
@@ -54,6 +55,19 @@ void find_updates(const Steps& steps, std::vector<std::string>& problems) {
       }
     }
   }
+}
+
+/// Paths of all memory that steps find when they begin.
+std::set<std::string> buffers_of(const trace::Trace& trace) {
+  std::set<std::string> paths;
+  for (const trace::Step& step : trace.steps) {
+    for (const trace::Recording& recording : step.recordings) {
+      for (const trace::Buffer& buffer : recording.buffers) {
+        if (!buffer.path.empty()) paths.insert(buffer.path);
+      }
+    }
+  }
+  return paths;
 }
 
 /// The step's variants know each other from here on.
@@ -107,7 +121,7 @@ struct Player::Impl {
   std::optional<replayer::Snapshots> snapshots;
 
   explicit Impl(std::shared_ptr<Shared> loaded)
-      : shared(std::move(loaded)), state(shared->trace.state) {}
+      : shared(std::move(loaded)), state(shared->trace.state, buffers_of(shared->trace)) {}
   /// A clone.
   Impl(const Impl& other, std::shared_ptr<replayer::Publication> publication)
       : shared(other.shared),
@@ -155,6 +169,20 @@ struct Player::Impl {
     return paths;
   }
 
+  /// Paths of those that are there.
+  std::set<std::string> gradients() const {
+    std::set<std::string> paths;
+    for (const auto& step : steps) {
+      for (const auto& variant : step->variants) {
+        for (const trace::Tracked& each : variant->recording().tracked) {
+          if (each.role == trace::Role::kGradient && state.has_gradient(each.path))
+            paths.insert(each.path);
+        }
+      }
+    }
+    return paths;
+  }
+
   std::uint64_t runs() const {
     std::uint64_t runs = 0;
     for (const auto& step : steps) {
@@ -177,15 +205,16 @@ struct Player::Impl {
 
   std::string write_snapshot() {
     const replayer::Stopwatch watch;
-    const std::string path = snapshots->path_of(runs());
+    const std::uint64_t number = runs();
+    const std::string path = snapshots->path_of(number);
     try {
       save(path);
+      snapshots->written(number);
     } catch (const std::exception& error) {
       shared->counters.snapshot_failed(error.what());
       shared->events->tell({Kind::kSnapshotFailed, {}, watch.us(), error.what()});
       throw;
     }
-    snapshots->written();
     shared->counters.snapshot_written();
     shared->events->tell({Kind::kSnapshot, {}, watch.us(), path});
     return path;
@@ -219,6 +248,14 @@ Player::Player(Player&&) noexcept = default;
 Player& Player::operator=(Player&&) noexcept = default;
 Player::~Player() = default;
 
+std::string Player::origin() const {
+  std::string words;
+  for (const trace::Fact& fact : impl_->shared->trace.run) {
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", fact.name, fact.value);
+  }
+  return words;
+}
+
 std::vector<std::string> Player::steps() const { return impl_->names(); }
 
 PlayerStep Player::step(const std::string& name) {
@@ -243,8 +280,8 @@ at::Tensor Player::tensor(const std::string& path) const {
                 fmt::format("{} holds no tensor \"{}\"",
                             impl_->state.is_shared() ? "what is published" : "the trace", path));
   }
-  const at::Tensor tensor = replayer::tensor_of(impl_->state, *found);
-  return impl_->state.is_shared() ? tensor.clone() : tensor;
+  if (!impl_->state.is_shared()) return replayer::tensor_of(impl_->state, *found);
+  return replayer::cpu::copied_tensor_on(impl_->state.storage(found->buffer), found->geometry);
 }
 
 std::vector<std::string> Player::scalars() const { return impl_->state.numbers(); }
@@ -255,7 +292,10 @@ double Player::scalar(const std::string& path) const {
 }
 
 void Player::set(const std::string& path, double value) {
-  if (impl_->state.set_number(path, value)) return;
+  const trace::Value number{trace::Real{value}};
+  if (const std::string misfit = impl_->state.misfit(path, number); !misfit.empty())
+    throw Error(ErrorCode::kInvalidArgument, path + ": " + misfit);
+  if (impl_->state.set_number(path, number)) return;
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("the trace holds no number \"{}\"; there are: {}", path,
                           fmt::join(scalars(), ", ")));
@@ -281,9 +321,10 @@ void Player::load_weights(const std::string& path, const WeightsOptions& options
   impl_->shared->events->tell({Kind::kWeightsLoaded, {}, watch.us(), path});
 }
 
-void Player::keep_snapshots(SnapshotOptions options) {
+void Player::keep_snapshots(const SnapshotOptions& options) {
   impl_->require_own_state("keep snapshots");
-  impl_->snapshots.emplace(options);
+  impl_->snapshots.reset();  // and lets go of its folder
+  impl_->snapshots.emplace(options, impl_->runs());
   for (const auto& step : impl_->steps) {
     step->wrote_state = [impl = impl_.get()] { impl->after_write(); };
   }
@@ -300,7 +341,7 @@ Player Player::clone() {
   std::shared_ptr<replayer::Publication>& publication = impl_->shared->publication;
   if (!publication) {
     auto first = std::make_shared<replayer::Publication>(impl_->read_paths());
-    first->publish(impl_->state.memory());
+    first->publish(impl_->state.memory(), impl_->gradients());
     publication = std::move(first);
   }
   return Player(std::make_unique<Impl>(*impl_, publication));
@@ -310,7 +351,7 @@ void Player::publish() {
   impl_->require_own_state("publish");
   const replayer::Stopwatch watch;
   if (!impl_->shared->publication) return;  // nobody reads yet; the first clone publishes
-  impl_->shared->publication->publish(impl_->state.memory());
+  impl_->shared->publication->publish(impl_->state.memory(), impl_->gradients());
   impl_->shared->counters.published();
   impl_->shared->events->tell({Kind::kPublished, {}, watch.us()});
 }

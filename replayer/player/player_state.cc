@@ -2,11 +2,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "live/generator_state.h"
 #include "replayer/cpu/tensor_on.h"
 #include "steptape/error.h"
+#include "trace/text.h"
 
 namespace steptape::replayer {
 namespace {
@@ -59,18 +61,29 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 
 }  // namespace
 
-PlayerState::PlayerState(const std::vector<trace::Saved>& saved) {
-  const at::Tensor like = live::state_of(at::detail::getDefaultCPUGenerator());
+PlayerState::PlayerState(const std::vector<trace::Saved>& saved,
+                         const std::set<std::string>& buffers) {
+  const at::Tensor like = [] {
+    const std::lock_guard lock(default_generator_mutex());
+    return live::state_of(at::detail::getDefaultCPUGenerator());
+  }();
+  const auto state_in = [&like](const trace::Saved& entry) {
+    at::Tensor state = bytes_as_tensor(entry, like);
+    if (!is_generator_state(state))
+      throw Error(ErrorCode::kDataLoss, entry.path + ": no state of a generator");
+    return state;
+  };
   for (const trace::Saved& entry : saved) {
+    const bool is_memory = entry.content && buffers.contains(entry.path);
     if (const std::string step = step_of(entry.path); !step.empty()) {
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
     } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
-    } else if (entry.path == "generator.default") {
-      default_generator_ = bytes_as_tensor(entry, like);
-    } else if (entry.path.starts_with(kGenerator)) {
+    } else if (entry.path == "generator.default" && !is_memory) {
+      default_generator_ = state_in(entry);
+    } else if (entry.path.starts_with(kGenerator) && !is_memory) {
       at::Generator generator = at::detail::createCPUGenerator();
-      live::set_state(generator, bytes_as_tensor(entry, like));
+      live::set_state(generator, state_in(entry));
       generators_.emplace(entry.path.substr(kGenerator.size()), std::move(generator));
     } else {
       const c10::Storage storage = cpu::allocate(entry.content->size(), entry.address_mod_64);
@@ -102,7 +115,7 @@ PlayerState::~PlayerState() {
 
 void PlayerState::renew() {
   if (!publication_ || !publication_->renew(reading_)) return;
-  buffers_ = *reading_.memory;
+  buffers_ = reading_.from->memory;
   ++version_;
 }
 
@@ -121,13 +134,36 @@ std::vector<std::string> PlayerState::numbers() const {
   return paths;
 }
 
-bool PlayerState::set_number(const std::string& path, double value) {
-  return set_number(path, trace::Value{trace::Real{value}});
+std::string PlayerState::misfit(const std::string& path, const trace::Value& value) const {
+  const auto found = numbers_.find(path);
+  if (found == numbers_.end()) return "";
+  const double number = trace::number_of(value);
+  const bool is_integer = std::holds_alternative<std::int64_t>(value.data);
+  // integers that a double holds exactly
+  constexpr double kMost = 9007199254740992;
+  if (std::holds_alternative<bool>(found->second.data)) {
+    return number == 0 || number == 1 ? "" : trace::words_of(value) + " is neither 0 nor 1";
+  }
+  if (!std::holds_alternative<std::int64_t>(found->second.data) || is_integer) return "";
+  return std::abs(number) <= kMost && number == std::trunc(number)
+             ? ""
+             : trace::words_of(value) + " is no integer, or too large";
+}
+
+bool PlayerState::is_generator_state(const at::Tensor& state) {
+  try {
+    at::Generator scratch = at::detail::createCPUGenerator();
+    live::set_state(scratch, state);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
 }
 
 bool PlayerState::set_number(const std::string& path, const trace::Value& value) {
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return false;
+  set_.insert(path);
   trace::Value& number = found->second;
   if (number.data.index() == value.data.index()) {
     number = value;

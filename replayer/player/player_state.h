@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ namespace steptape::replayer {
 /// generator states, by the paths that recordings give their buffers.
 class PlayerState {
  public:
-  /// Copies the bytes of `saved` into memory with the address remainders they had. Throws Error
-  /// (data_loss) when a generator's state has the wrong size.
-  explicit PlayerState(const std::vector<trace::Saved>& saved);
+  /// Copies the bytes of `saved` into memory with the address remainders they had. Saved entries
+  /// are memory where `buffers` has their path, whatever it looks like. Throws Error (data_loss)
+  /// when a generator's state is none.
+  PlayerState(const std::vector<trace::Saved>& saved, const std::set<std::string>& buffers);
   /// Of a clone: numbers and generators of `other` as they are now, and memory that is read as it
   /// was published.
   PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication);
@@ -37,6 +39,10 @@ class PlayerState {
   std::uint64_t version() const { return version_; }
 
   bool holds(const std::string& path) const { return buffers_.contains(path); }
+  /// Whether a parameter has the gradient of this path: of a clone, had it when it was published.
+  bool has_gradient(const std::string& path) const {
+    return publication_ ? reading_.from->gradients.contains(path) : holds(path);
+  }
   const c10::Storage& storage(const std::string& path) const { return buffers_.at(path); }
   void put(const std::string& path, const c10::Storage& storage);
   void erase(const std::string& path) { buffers_.erase(path); }
@@ -46,9 +52,13 @@ class PlayerState {
   trace::Value* number(const std::string& path);
   std::vector<std::string> numbers() const;
   const std::map<std::string, trace::Value>& saved_numbers() const { return numbers_; }
-  /// Sets one that exists, keeping its kind. False where there is none of this path.
-  bool set_number(const std::string& path, double value);
+  /// Why a number of this path cannot become `value`: "2.5 is no integer"; empty: it can, or there
+  /// is none.
+  std::string misfit(const std::string& path, const trace::Value& value) const;
+  /// Sets one that exists, keeping its kind; `value` must fit. False where there is none.
   bool set_number(const std::string& path, const trace::Value& value);
+  /// Whether it was set since it was saved.
+  bool was_set(const std::string& path) const { return set_.contains(path); }
   /// A declared value or an argument: stays as recorded until it is set.
   void declare(const std::string& name, const trace::Value& recorded) {
     numbers_.try_emplace(name, recorded);
@@ -61,7 +71,10 @@ class PlayerState {
   std::vector<std::string> generators() const;
   /// The state of one of them, bytes.
   at::Tensor generator_state(const std::string& path) const;
+  /// Throws c10::Error when it is none.
   void set_generator_state(const std::string& path, const at::Tensor& state);
+  /// Whether a generator can be in this state.
+  static bool is_generator_state(const at::Tensor& state);
   /// Seeds all of them.
   void seed(std::uint64_t value);
 
@@ -96,6 +109,7 @@ class PlayerState {
   std::map<std::string, at::Generator> generators_;
   at::Tensor default_generator_;
   std::map<std::string, std::uint64_t> runs_;
+  std::set<std::string> set_;
   std::shared_ptr<Publication> publication_;
   Publication::Reading reading_;
   std::uint64_t version_ = 0;

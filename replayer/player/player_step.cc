@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "replayer/cpu/changed.h"
 #include "replayer/player/spec_words.h"
 
 namespace steptape {
@@ -69,6 +70,20 @@ Verdict joined(const Refused& refused, std::span<const at::Tensor> inputs) {
           GuardKind::kShape};
 }
 
+/// Lets go of the caller's tensors, whatever becomes of the call.
+class Forgets {
+ public:
+  explicit Forgets(replayer::PlayerVariant& variant) : variant_(variant) {}
+  ~Forgets() { variant_.forget_arguments(); }
+  Forgets(const Forgets&) = delete;
+  Forgets& operator=(const Forgets&) = delete;
+
+ private:
+  replayer::PlayerVariant& variant_;
+};
+
+constexpr auto kNothing = [](replayer::PlayerVariant&) {};
+
 }  // namespace
 
 /// Two that hold were told apart by something that the player does not know, such as a string:
@@ -102,30 +117,36 @@ bool PlayerStep::Impl::writes_state() const {
   return std::ranges::any_of(variants, [](const auto& each) { return each->writes_state(); });
 }
 
-template <typename Run>
+void PlayerStep::Impl::refuse(const Verdict& verdict, double us) {
+  last_verdict = verdict;
+  counters->refused();
+  events->tell({PlayerEvent::Kind::kRefused, name, us, verdict.text()});
+  throw Error(
+      ErrorCode::kFailedPrecondition,
+      "step \"" + name + "\" was not run: " + verdict.text() +
+          (variants.size() > 1 ? fmt::format(" (none of {} variants holds)", variants.size())
+                               : ""));
+}
+
+template <typename Prepare, typename Run>
 const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::Tensor> inputs,
-                                                           Run run) {
+                                                           Prepare prepare, Run run) {
   using Kind = PlayerEvent::Kind;
   const replayer::Stopwatch watch;
   const auto [verdict, variant] = find(inputs);
-  if (variant == nullptr) {
-    counters->refused();
-    events->tell({Kind::kRefused, name, watch.us(), verdict.text()});
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        "step \"" + name + "\" was not run: " + verdict.text() +
-            (variants.size() > 1 ? fmt::format(" (none of {} variants holds)", variants.size())
-                                 : ""));
-  }
+  if (variant == nullptr) refuse(verdict, watch.us());
+  const Forgets forgets(*variant);
+  prepare(*variant);
   try {
     run(*variant);
-    variant->forget_arguments();
+  } catch (const replayer::cpu::Changed& changed) {
+    refuse(changed.verdict, watch.us());  // in mid-run, and all was put back
   } catch (const std::exception& error) {
-    variant->forget_arguments();
     counters->failed();
     events->tell({Kind::kFailed, name, watch.us(), error.what()});
     throw;
   }
+  last_verdict = {};
   recorded_call = variant->recording().call;
   ++runs;
   const double us = watch.us();
@@ -134,19 +155,19 @@ const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::T
   return *variant;
 }
 
-template <typename Run>
-void PlayerStep::Impl::run(std::span<const at::Tensor> inputs, Run run) {
-  const replayer::PlayerVariant& variant = run_alone(inputs, run);
+template <typename Prepare, typename Run>
+void PlayerStep::Impl::run(std::span<const at::Tensor> inputs, Prepare prepare, Run run) {
+  const replayer::PlayerVariant& variant = run_alone(inputs, prepare, run);
   for (const std::string& path : variant.recording().updates) {
     updates.at(path)->run_alone(
-        {}, [](replayer::PlayerVariant& update) { update.run(update.arguments()); });
+        {}, kNothing, [](replayer::PlayerVariant& update) { update.run(update.arguments()); });
   }
   if (variant.writes_state() && wrote_state) wrote_state();
 }
 
 std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
   replayer::Results results;
-  impl_->run(inputs, [&](replayer::PlayerVariant& variant) {
+  impl_->run(inputs, kNothing, [&](replayer::PlayerVariant& variant) {
     results = variant.run(variant.arguments());
     impl_->numbers = std::move(results.numbers);
   });
@@ -156,8 +177,8 @@ std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
 std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
                                         std::vector<StageTime>& times) {
   replayer::Results results;
-  impl_->run(inputs, [&](replayer::PlayerVariant& variant) {
-    variant.log_times(times);
+  const auto prepare = [&times](replayer::PlayerVariant& variant) { variant.log_times(times); };
+  impl_->run(inputs, prepare, [&](replayer::PlayerVariant& variant) {
     results = variant.run(variant.arguments());
     impl_->numbers = std::move(results.numbers);
   });
@@ -165,12 +186,15 @@ std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
 }
 
 void PlayerStep::run_into(std::span<const at::Tensor> inputs, std::span<const at::Tensor> results) {
-  impl_->run(inputs, [&](replayer::PlayerVariant& variant) {
+  const auto prepare = [&results](replayer::PlayerVariant& variant) {
     variant.require_fits(results);
+  };
+  impl_->run(inputs, prepare, [&](replayer::PlayerVariant& variant) {
     variant.run_into(variant.arguments(), results, impl_->numbers);
   });
 }
 
+const Verdict& PlayerStep::last_verdict() const { return impl_->last_verdict; }
 std::uint64_t PlayerStep::recorded_call() const { return impl_->recorded_call; }
 std::uint64_t PlayerStep::runs() const { return impl_->runs; }
 bool PlayerStep::writes_state() const { return impl_->writes_state(); }

@@ -29,6 +29,7 @@ struct PlayerStep::Impl {
   std::function<void()> wrote_state;
   std::vector<double> numbers;  ///< of the last run
   std::uint64_t recorded_call = 0;
+  Verdict last_verdict;
 
   Impl(std::string step, replayer::PlayerState& of, std::shared_ptr<const replayer::Events> tells,
        std::shared_ptr<replayer::StepCounters> counts)
@@ -41,10 +42,14 @@ struct PlayerStep::Impl {
   /// The one variant that holds for these inputs; null, and why.
   std::pair<Verdict, replayer::PlayerVariant*> find(std::span<const at::Tensor> inputs);
   /// Finds the variant, lets `run` do it, and counts what comes of it; then the same of updates.
-  template <typename Run>
-  void run(std::span<const at::Tensor> inputs, Run run);
-  template <typename Run>
-  const replayer::PlayerVariant& run_alone(std::span<const at::Tensor> inputs, Run run);
+  /// What `prepare` throws was the caller's mistake, and is not counted.
+  template <typename Prepare, typename Run>
+  void run(std::span<const at::Tensor> inputs, Prepare prepare, Run run);
+  template <typename Prepare, typename Run>
+  const replayer::PlayerVariant& run_alone(std::span<const at::Tensor> inputs, Prepare prepare,
+                                           Run run);
+  /// Counts it and throws.
+  [[noreturn]] void refuse(const Verdict& verdict, double us);
   bool writes_state() const;
 };
 

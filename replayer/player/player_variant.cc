@@ -1,5 +1,7 @@
 #include "replayer/player/player_variant.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -29,6 +31,15 @@ const std::set<std::string> kAboveTheTrace = {"grad_mode", "inference_mode", "an
 
 cpu::GeneratorOf generators_of(PlayerState& state) {
   return [&state](const std::string& path) { return state.generator(path); };
+}
+
+/// The bytes from its first element to its last.
+std::pair<const std::byte*, const std::byte*> range_of(const at::Tensor& tensor) {
+  std::int64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto* first = static_cast<const std::byte*>(tensor.const_data_ptr());
+  if (tensor.numel() == 0) return {first, first};
+  return {first, first + (last + 1) * static_cast<std::int64_t>(tensor.element_size())};
 }
 
 bool is_outside(const trace::Buffer& buffer) { return trace::is_outside_path(buffer.path); }
@@ -95,7 +106,6 @@ void PlayerVariant::bind_state() {
   bound_version_ = state_.version();
 }
 
-/// A step that neither reads nor changes `.grad` runs whether it is there or not.
 void PlayerVariant::find_uses() {
   const auto look = [this](trace::TensorId id) {
     uses_gradients_ |=
@@ -188,9 +198,10 @@ void PlayerVariant::join(bool checks_training) {
   for (const trace::Input& input : recording_->inputs) {
     argument_numbers_.push_back(state_.number(step_ + "." + input.path));
   }
-  const auto expect = [this](GuardKind kind, const std::string& name, const trace::Value& value) {
+  const auto expect = [this](GuardKind kind, const std::string& name, const trace::Value& value,
+                             bool once_set = false) {
     if (const trace::Value* found = state_.number(name)) {
-      facts_.push_back({kind, name, value, found});
+      facts_.push_back({kind, name, value, found, once_set});
     }
   };
   for (const trace::NamedValue& value : recording_->host_values) {
@@ -201,7 +212,7 @@ void PlayerVariant::join(bool checks_training) {
   for (const trace::NamedValue& fact : recording_->facts)
     expect(GuardKind::kFact, fact.name, fact.value);
   for (const trace::Module& module : recording_->modules) {
-    if (checks_training) expect(GuardKind::kTraining, module.path + ".training", {module.training});
+    expect(GuardKind::kTraining, module.path + ".training", {module.training}, !checks_training);
   }
   for (const trace::Advance& advance : recording_->advances) {
     if (trace::Value* counter = state_.number(advance.path)) {
@@ -246,6 +257,7 @@ void PlayerVariant::forget_arguments() { arguments_.clear(); }
 Verdict PlayerVariant::check_facts() {
   for (const Fact& fact : facts_) {
     if (*fact.found == fact.expected) continue;
+    if (fact.once_set && !state_.was_set(fact.name)) continue;
     return guards::failed(fact.kind, fact.name, trace::words_of(fact.expected),
                           trace::words_of(*fact.found));
   }
@@ -257,11 +269,17 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   memory_ = lasting_;
   for (const std::size_t i : gradients_) {
     const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
-    if (state_.holds(buffer.path)) memory_[i] = state_.storage(buffer.path).mutable_data();
+    if (!state_.holds(buffer.path)) continue;
+    const c10::Storage& storage = state_.storage(buffer.path);
+    memory_[i] = storage.mutable_data();
+    if (storage.nbytes() < buffer.bytes)
+      return guards::bytes_mismatch(buffer.path, buffer, *storage.unsafeGetStorageImpl());
+    if (Verdict verdict = guards::alignment_mismatch(buffer.path, buffer, memory_[i]); !verdict)
+      return verdict;
   }
   for (const trace::Tracked& tracked : recording_->tracked) {
-    if (tracked.role != trace::Role::kGradient || !uses_gradients_) continue;
-    const bool there = state_.holds(tracked.path);
+    if (tracked.role != trace::Role::kGradient) continue;
+    const bool there = state_.has_gradient(tracked.path);
     if (there != (tracked.tensor != trace::kNoTensor)) {
       return guards::failed(GuardKind::kPresence, tracked.path, there ? "None" : "defined",
                             there ? "defined" : "None");
@@ -338,6 +356,29 @@ void PlayerVariant::require_fits(std::span<const at::Tensor> results) const {
         !guards::has_geometry(results[i], expected, live::scalar_type_of(expected.dtype))) {
       refuse(path + " is no " + words_of(expected));
     }
+    if (at::has_internal_overlap(results[i]) != at::MemOverlap::No)
+      refuse("elements of " + path + " share memory");
+    require_apart(i, results, refuse);
+  }
+}
+
+/// Result `index` lies over nothing that a run reads or writes, and over no result before it.
+template <typename Refuse>
+void PlayerVariant::require_apart(std::size_t index, std::span<const at::Tensor> results,
+                                  const Refuse& refuse) const {
+  const at::Tensor& result = results[index];
+  if (result.numel() == 0) return;
+  const std::string path = "results[" + std::to_string(index) + "]";
+  const auto [first, last] = range_of(result);
+  for (std::size_t i = 0; i < index; ++i) {
+    const auto [begin, end] = range_of(results[i]);
+    if (begin < last && first < end) refuse(path + " lies over results[" + std::to_string(i) + "]");
+  }
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
+    const auto* begin = static_cast<const std::byte*>(memory_[i]);
+    if (begin != nullptr && begin < last && first < begin + buffer.bytes)
+      refuse(path + " lies over " + buffer.path);
   }
 }
 
@@ -349,7 +390,6 @@ void PlayerVariant::move_on() {
 }
 
 void PlayerVariant::settle_gradients(const cpu::Outcome& outcome) {
-  if (!uses_gradients_) return;
   for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording_->exit_gradients[i];
     const std::string path = gradient.parameter + ".grad";
@@ -377,8 +417,9 @@ at::Tensor PlayerVariant::result_of(std::size_t index, const cpu::Outcome& outco
         static_cast<std::int64_t>(tensor.element_size()) * (tensor.storage_offset() - base.offset);
     return cpu::tensor_on(tensor.storage(), geometry, first);
   }
-  const at::Tensor found = cpu::tensor_on(state_.storage(buffer.path), geometry);
-  return state_.is_shared() ? found.clone() : found;
+  const c10::Storage& storage = state_.storage(buffer.path);
+  return state_.is_shared() ? cpu::copied_tensor_on(storage, geometry)
+                            : cpu::tensor_on(storage, geometry);
 }
 
 PlanStats PlayerVariant::stats() const {

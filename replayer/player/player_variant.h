@@ -31,8 +31,8 @@ class PlayerVariant {
                 PlayerState& state);
 
   /// The player has all variants: this one finds its numbers among those that they declare.
-  /// Variants of a step that differ in training flags check the flags that were saved, or set
-  /// since.
+  /// Variants of a step that differ in training flags check the flags that were saved; all check
+  /// those that were set since.
   void join(bool checks_training);
 
   /// Whether these have the recorded number, dtypes and geometries: asked before `check`, which
@@ -48,7 +48,7 @@ class PlayerVariant {
   /// The same into memory of the caller's, which `require_fits` has found good.
   void run_into(std::span<const live::Argument> arguments, std::span<const at::Tensor> results,
                 std::vector<double>& numbers);
-  /// Throws Error (invalid_argument) where these cannot take the results.
+  /// Throws Error (invalid_argument) where these cannot take the results; behind `check`.
   void require_fits(std::span<const at::Tensor> results) const;
   /// The arguments of the last call are let go of.
   void forget_arguments();
@@ -71,6 +71,9 @@ class PlayerVariant {
   void find_uses();
   std::size_t result_count() const { return recording_->results.size() - recording_->observed; }
   void move_on();
+  template <typename Refuse>
+  void require_apart(std::size_t index, std::span<const at::Tensor> results,
+                     const Refuse& refuse) const;
   void* copy_outside(const trace::Buffer& buffer);
   void find_numbers();
   Verdict check_facts();
@@ -94,7 +97,7 @@ class PlayerVariant {
   std::vector<std::size_t> held_;       ///< positions of the buffers that are state's
   std::uint64_t bound_version_ = 0;     ///< of state, when their addresses were taken
   std::vector<std::size_t> gradients_;  ///< positions of the buffers that come and go
-  bool uses_gradients_ = false;
+  bool uses_gradients_ = false;         ///< reads them, or leaves other ones
   bool writes_state_ = false;
   std::vector<live::Argument> arguments_;
   std::vector<void*> memory_;
@@ -105,6 +108,7 @@ class PlayerVariant {
     std::string name;
     trace::Value expected;
     const trace::Value* found;
+    bool once_set;  ///< what was saved does not count, what the user set does
   };
   std::vector<Fact> facts_;
   std::vector<std::pair<std::size_t, const trace::Value*>> numbers_;  ///< by leaf

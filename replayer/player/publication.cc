@@ -7,30 +7,32 @@
 
 namespace steptape::replayer {
 
-std::shared_ptr<Publication::Memory> Publication::unread() {
+std::shared_ptr<Publication::Version> Publication::unread() {
   const std::lock_guard lock(mutex_);
-  for (const std::shared_ptr<Memory>& version : versions_) {
+  for (const std::shared_ptr<Version>& version : versions_) {
     // readers come to the newest alone, and leave a version under the mutex
     if (version != newest_ && version.use_count() == 1) return version;
   }
   return nullptr;
 }
 
-void Publication::publish(const Memory& from) {
-  std::shared_ptr<Memory> version = unread();
+void Publication::publish(const Memory& from, std::set<std::string> gradients) {
+  std::shared_ptr<Version> version = unread();
   const bool is_new = version == nullptr;
   if (is_new) {
-    version = std::make_shared<Memory>();
+    version = std::make_shared<Version>();
     for (const std::string& path : paths_) {
       const c10::Storage& source = from.at(path);
-      version->emplace(path, cpu::allocate(source.nbytes(),
-                                           live::address_mod_64(*source.unsafeGetStorageImpl())));
+      version->memory.emplace(
+          path,
+          cpu::allocate(source.nbytes(), live::address_mod_64(*source.unsafeGetStorageImpl())));
     }
   }
-  for (const auto& [path, storage] : *version) {
+  for (const auto& [path, storage] : version->memory) {
     const c10::Storage& source = from.at(path);
     if (source.nbytes() != 0) std::memcpy(storage.mutable_data(), source.data(), source.nbytes());
   }
+  version->gradients = std::move(gradients);
   const std::lock_guard lock(mutex_);
   if (is_new) versions_.push_back(version);
   newest_ = std::move(version);
@@ -40,7 +42,7 @@ void Publication::publish(const Memory& from) {
 bool Publication::renew(Reading& reading) {
   if (reading.version == version_.load(std::memory_order_acquire)) return false;
   const std::lock_guard lock(mutex_);
-  reading.memory = newest_;
+  reading.from = newest_;
   reading.version = version_.load(std::memory_order_relaxed);
   return true;
 }
@@ -53,8 +55,8 @@ void Publication::end(Reading& reading) {
 std::uint64_t Publication::bytes() const {
   const std::lock_guard lock(mutex_);
   std::uint64_t bytes = 0;
-  for (const std::shared_ptr<Memory>& version : versions_) {
-    for (const auto& [path, storage] : *version) bytes += storage.nbytes();
+  for (const std::shared_ptr<Version>& version : versions_) {
+    for (const auto& [path, storage] : version->memory) bytes += storage.nbytes();
   }
   return bytes;
 }

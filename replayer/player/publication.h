@@ -18,10 +18,15 @@ namespace steptape::replayer {
 class Publication {
  public:
   using Memory = std::map<std::string, c10::Storage>;  ///< by path of the buffer
+  struct Version {
+    Memory memory;
+    std::set<std::string>
+        gradients;  ///< paths of those that were there; readers have no bytes of them
+  };
 
   /// What a reader has.
   struct Reading {
-    std::shared_ptr<const Memory> memory;
+    std::shared_ptr<const Version> from;
     std::uint64_t version = 0;  ///< 0: none yet
   };
 
@@ -30,9 +35,10 @@ class Publication {
 
   const std::set<std::string>& paths() const { return paths_; }
 
-  /// Copies `from`, which has all of them, into a version that nobody reads, or a new one. One
-  /// thread at a time. Throws c10::Error when memory is short; nothing is published then.
-  void publish(const Memory& from);
+  /// Copies `from`, which has all of them and gradients besides, into a version that nobody reads,
+  /// or a new one. One thread at a time. Throws c10::Error when memory is short; nothing is
+  /// published then.
+  void publish(const Memory& from, std::set<std::string> gradients);
   /// Exchanges what `reading` has for the newest. False where that is the same.
   bool renew(Reading& reading);
   /// Its memory may be written again.
@@ -42,12 +48,12 @@ class Publication {
   std::uint64_t bytes() const;
 
  private:
-  std::shared_ptr<Memory> unread();
+  std::shared_ptr<Version> unread();
 
   const std::set<std::string> paths_;
-  mutable std::mutex mutex_;                       ///< of all below
-  std::vector<std::shared_ptr<Memory>> versions_;  ///< the newest among them
-  std::shared_ptr<Memory> newest_;
+  mutable std::mutex mutex_;                        ///< of all below
+  std::vector<std::shared_ptr<Version>> versions_;  ///< the newest among them
+  std::shared_ptr<Version> newest_;
   std::atomic<std::uint64_t> version_ = 0;  ///< of the newest; written under the mutex
 };
 

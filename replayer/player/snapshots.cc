@@ -24,8 +24,18 @@ const SnapshotOptions& checked(const SnapshotOptions& options) {
 
 }  // namespace
 
-Snapshots::Snapshots(const SnapshotOptions& options)
-    : options_(checked(options)), folder_(options_.folder) {}
+Snapshots::Snapshots(const SnapshotOptions& options, std::uint64_t runs)
+    : options_(checked(options)), folder_(options_.folder) {
+  folder_.take();
+  for (const std::uint64_t number : folder_.numbers()) {
+    // a damaged one is in nobody's way
+    if (number <= runs || !storage::check(folder_.path_of(number)).whole()) continue;
+    throw Error(ErrorCode::kFailedPrecondition,
+                path_of(number) + " is of a training that went further than this one (" +
+                    std::to_string(runs) +
+                    " steps): go on from newest_snapshot(), or choose another folder");
+  }
+}
 
 bool Snapshots::is_due_after_step() {
   ++steps_;
@@ -34,10 +44,10 @@ bool Snapshots::is_due_after_step() {
   return options_.every_seconds > 0 && passed.count() >= options_.every_seconds;
 }
 
-void Snapshots::written() {
+void Snapshots::written(std::uint64_t runs) {
   steps_ = 0;
   last_ = std::chrono::steady_clock::now();
-  folder_.keep(options_.keep);
+  folder_.keep(options_.keep, runs);
 }
 
 }  // namespace replayer

@@ -1,5 +1,6 @@
 #include "replayer/player/weights.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -69,6 +70,22 @@ std::optional<trace::Value> number_in(const at::Tensor& tensor) {
   }
 }
 
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor x = a.resolve_conj().resolve_neg().contiguous();
+  const at::Tensor y = b.resolve_conj().resolve_neg().contiguous();
+  return x.nbytes() == y.nbytes() &&
+         (x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0);
+}
+
+/// `tensor`, of these sizes, without what `geometry` repeats: dimensions of stride 0.
+at::Tensor once(at::Tensor tensor, const trace::Tensor& geometry) {
+  for (std::size_t d = 0; d < geometry.sizes.size(); ++d) {
+    if (geometry.strides[d] == 0 && geometry.sizes[d] > 1)
+      tensor = tensor.narrow(static_cast<std::int64_t>(d), 0, 1);
+  }
+  return tensor;
+}
+
 /// Finds a place for each entry of a file, or says why there is none; then fills all of them.
 class Loading {
  public:
@@ -95,7 +112,11 @@ class Loading {
   }
 
   void require_all(const std::vector<TrackedTensor>& tracked) {
-    if (!options_.strict) return;
+    if (!options_.strict) {
+      if (changes_.empty() && problems_.empty())
+        problems_.push_back("no state has a name that is in the file");
+      return;
+    }
     for (const TrackedTensor& each : tracked) {
       if (is_weight(each) && names_.covers(each.path) && !found_.contains(&each))
         problems_.push_back(names_.in_file(each.path) + ": not in the file");
@@ -109,15 +130,29 @@ class Loading {
 
  private:
   void take_tensor(const NamedTensor& entry, const TrackedTensor& target) {
-    found_.insert(&target);
     const std::string here = words_of(target.geometry);
     if (words_of(entry.tensor) != here) {
       problems_.push_back(
           fmt::format("{}: {} in the file, {} here", entry.name, words_of(entry.tensor), here));
       return;
     }
-    changes_.push_back(
-        [this, from = entry.tensor, &target] { tensor_of(state_, target).copy_(from); });
+    const auto [other, is_first] = found_.emplace(&target, &entry);
+    if (!is_first) {
+      if (!same_bytes(other->second->tensor, entry.tensor)) {
+        problems_.push_back(fmt::format("{}: differs from {}, which is the same tensor here",
+                                        entry.name, other->second->name));
+      }
+      return;
+    }
+    const at::Tensor to = once(tensor_of(state_, target), target.geometry);
+    const at::Tensor from = once(entry.tensor, target.geometry);
+    if (at::has_internal_overlap(to) != at::MemOverlap::No ||
+        !same_bytes(from.expand(target.geometry.sizes), entry.tensor)) {
+      problems_.push_back(
+          fmt::format("{}: elements that share memory here differ in the file", entry.name));
+      return;
+    }
+    changes_.push_back([from, to] { to.copy_(from); });
   }
 
   void take_generator(const NamedTensor& entry, const std::string& path) {
@@ -133,8 +168,12 @@ class Loading {
                                       words_of(entry.tensor), words_of(here)));
       return;
     }
-    changes_.push_back(
-        [this, from = entry.tensor.contiguous(), path] { state_.set_generator_state(path, from); });
+    const at::Tensor from = entry.tensor.contiguous();
+    if (!PlayerState::is_generator_state(from)) {
+      problems_.push_back(fmt::format("{}: no state of a generator", entry.name));
+      return;
+    }
+    changes_.push_back([this, from, path] { state_.set_generator_state(path, from); });
   }
 
   void take_number(const NamedTensor& entry, const std::string& path) {
@@ -144,6 +183,10 @@ class Loading {
           fmt::format("{}: {} in the file, a number here", entry.name, words_of(entry.tensor)));
       return;
     }
+    if (const std::string misfit = state_.misfit(path, *number); !misfit.empty()) {
+      problems_.push_back(fmt::format("{}: {}", entry.name, misfit));
+      return;
+    }
     changes_.push_back([this, path, value = *number] { state_.set_number(path, value); });
   }
 
@@ -151,7 +194,7 @@ class Loading {
   Names names_;
   const WeightsOptions& options_;
   std::map<std::string, const TrackedTensor*> targets_;
-  std::set<const TrackedTensor*> found_;
+  std::map<const TrackedTensor*, const NamedTensor*> found_;
   std::vector<std::function<void()>> changes_;
   std::vector<std::string> problems_;
 };
@@ -176,13 +219,16 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
                   const std::string& path, const WeightsOptions& options) {
   const Names names(options.of);
   std::vector<NamedTensor> entries;
+  std::set<std::string> seen;
   for (const TrackedTensor& each : tracked) {
     if ((!is_weight(each) && !options.everything) || !state.holds(each.buffer)) continue;
     const at::Tensor tensor = tensor_of(state, each);
-    if (names.covers(each.path)) entries.push_back({names.in_file(each.path), tensor});
-    for (const std::string& alias : each.aliases) {
-      if (names.covers(alias)) entries.push_back({names.in_file(alias), tensor});
-    }
+    const auto add = [&](const std::string& name) {
+      if (!names.covers(name) || !seen.insert(name).second) return;
+      entries.push_back({names.in_file(name), tensor});
+    };
+    add(each.path);
+    for (const std::string& alias : each.aliases) add(alias);
   }
   if (entries.empty() && !options.of.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -203,7 +249,8 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
 void load_weights(PlayerState& state, const std::vector<TrackedTensor>& tracked,
                   const std::string& path, const WeightsOptions& options) {
   Loading loading(state, tracked, options);
-  for (const NamedTensor& entry : read_weights(path)) loading.take(entry);
+  const std::vector<NamedTensor> entries = read_weights(path);
+  for (const NamedTensor& entry : entries) loading.take(entry);
   loading.require_all(tracked);
   if (!loading.problems().empty()) {
     throw Error(ErrorCode::kInvalidArgument,

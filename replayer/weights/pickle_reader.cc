@@ -275,17 +275,18 @@ class PickleReader {
       stack_.push_back(get<Tensor>(arguments[0], "a parameter"));
     } else if (callee.is("torch._utils", "_rebuild_tensor_v2")) {
       require(6);
-      push_tensor(arguments, {});
+      push_tensor(arguments, {}, 6);
     } else if (callee.is("torch._utils", "_rebuild_tensor_v3")) {
       require(7);
-      push_tensor(arguments, get<Global>(arguments[6], "a dtype"));
+      push_tensor(arguments, get<Global>(arguments[6], "a dtype"), 7);
     } else {
       foreign("it calls " + callee.text());
     }
   }
 
-  /// (storage, offset, sizes, strides, requires_grad, hooks, ...)
-  void push_tensor(const std::vector<Value>& arguments, const std::optional<Global>& dtype) {
+  /// (storage, offset, sizes, strides, requires_grad, hooks, [dtype,] [metadata])
+  void push_tensor(const std::vector<Value>& arguments, const std::optional<Global>& dtype,
+                   std::size_t metadata) {
     const auto& storage = get<StoredBytes>(arguments[0], "a tensor's storage");
     PickledTensor tensor{std::string(storage.key), 0, {}};
     tensor.geometry.buffer = 0;
@@ -298,8 +299,19 @@ class PickleReader {
         __builtin_mul_overflow(storage.count, storage.dtype ? item : 1, &tensor.bytes))
       damaged("a storage has no possible size");
     require_within(tensor);
+    if (metadata < arguments.size()) apply(arguments[metadata], tensor.geometry);
     tensors_.push_back(std::move(tensor));
     stack_.push_back(Tensor{tensors_.size() - 1});
+  }
+
+  /// Bits of a view that is conjugate or negative: {"conj": True}.
+  void apply(const Value& metadata, trace::Tensor& geometry) const {
+    if (std::holds_alternative<std::monostate>(metadata)) return;
+    for (const auto& [key, value] : dicts_[get<Dict>(metadata, "a tensor's metadata").index]) {
+      const std::string name = key_of(key);
+      if (name != "conj" && name != "neg") foreign("a tensor with metadata " + name);
+      (name == "conj" ? geometry.conj : geometry.neg) = get<bool>(value, "a tensor's metadata");
+    }
   }
 
   static trace::DType known_dtype(const std::optional<Global>& dtype) {
@@ -341,6 +353,9 @@ class PickleReader {
     constexpr std::size_t kLongestName = 4096;
     if (depth > kDeepest) foreign("it is nested deeper than state dicts are");
     if (name.size() > kLongestName) foreign("it has a name of over 4,096 characters");
+    name_bytes_ += name.size();
+    if (name_bytes_ > 16 * bytes_.size() + (std::size_t{64} << 10))
+      foreign("its names are longer than all it holds");
     // an entry that the pickle spells out takes more than a byte; only one that it shares does not
     if (++visited_ > bytes_.size()) foreign("it repeats its parts");
     if (const auto* dict = std::get_if<Dict>(&value)) {
@@ -385,6 +400,7 @@ class PickleReader {
   std::deque<std::vector<std::pair<Value, Value>>> dicts_;
   std::vector<PickledTensor> tensors_;
   std::size_t visited_ = 0;
+  std::size_t name_bytes_ = 0;
   std::set<std::string> names_;
   std::vector<PickledEntry> entries_;
 };

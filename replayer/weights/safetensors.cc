@@ -155,7 +155,12 @@ void write_safetensors(std::span<const NamedTensor> tensors, storage::Output& ou
                           {"data_offsets", {bytes, bytes + entry.tensor.nbytes()}}};
     bytes += entry.tensor.nbytes();
   }
-  std::string text = header.dump();
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ErrorCode::kUnsupported, "a name is no UTF-8, which safetensors ask for");
+  }
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string length;
   storage::put(length, static_cast<std::uint64_t>(text.size()));

@@ -13,6 +13,7 @@
 #include "replayer/cpu/tensor_on.h"
 #include "replayer/weights/pickle_reader.h"
 #include "replayer/weights/pickle_writer.h"
+#include "replayer/weights/zip_directory.h"
 #include "steptape/error.h"
 
 namespace steptape::replayer {
@@ -92,9 +93,16 @@ at::Tensor number_tensor(const auto& number, trace::DType dtype) {
   return cpu::tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
 }
 
+constexpr std::string_view kOrder = "little";
+
 std::vector<NamedTensor> tensors_of(Archive& archive) {
   if (!archive.has("data.pkl")) {
     throw Error(ErrorCode::kUnsupported, "it is a zip archive that torch.save did not write");
+  }
+  if (archive.has("byteorder")) {
+    const c10::Storage order = archive.read("byteorder");
+    if (std::string_view(static_cast<const char*>(order.data()), order.nbytes()) != kOrder)
+      throw Error(ErrorCode::kUnsupported, "its bytes are in another order than this machine's");
   }
   const c10::Storage pickle = archive.read("data.pkl");
   std::map<std::string, c10::Storage> records;
@@ -147,7 +155,6 @@ void write_state_dict(std::span<const NamedTensor> tensors, storage::Output& out
   });
   const std::string pickle = write_pickle(entries);
   writer.writeRecord("data.pkl", pickle.data(), pickle.size());
-  constexpr std::string_view kOrder = "little";
   writer.writeRecord("byteorder", kOrder.data(), kOrder.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::span<const std::byte> bytes = bytes_of(tensors[i]);
@@ -160,6 +167,7 @@ void write_state_dict(std::span<const NamedTensor> tensors, storage::Output& out
 std::vector<NamedTensor> read_state_dict(const storage::InputFile& file) {
   Problem problem;
   try {
+    require_stored(file);
     Archive archive(file, problem);
     return tensors_of(archive);
   } catch (const Error& error) {

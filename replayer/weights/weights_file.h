@@ -20,9 +20,9 @@ void write_weights(std::span<const NamedTensor> tensors, const std::filesystem::
 
 /// The tensors of such a file, in its order, in memory of their own; its first bytes say which
 /// kind it is. Dicts within dicts become names with dots, numbers tensors without
-/// dimensions; strings and None are passed over. Nothing in the file is run, and no more is
-/// allocated than it holds. Throws Error: (io); (data_loss) when it is damaged; (unsupported) when
-/// it holds what is neither.
+/// dimensions; strings and None are passed over. Nothing in the file is run, and what
+/// is allocated is bounded by its size. Throws Error: (io); (data_loss) when it is damaged;
+/// (unsupported) when it holds what is neither.
 std::vector<NamedTensor> read_weights(const std::filesystem::path& path,
                                       storage::FileSystem& files = storage::operating_system());
 

@@ -29,7 +29,8 @@ using ::testing::HasSubstr;
 /// and nothing else.
 class Process {
  public:
-  Process(const std::filesystem::path& folder, int port) : log_(folder / "log") {
+  Process(const std::filesystem::path& folder, int port)
+      : log_(folder / ("log" + std::to_string(++count_))) {
     const std::string program = folder / "service";
     const std::string port_text = std::to_string(port);
     const std::string libraries = std::string("LD_LIBRARY_PATH=") + STEPTAPE_TORCH_LIB;
@@ -82,6 +83,7 @@ class Process {
   }
 
  private:
+  static inline int count_ = 0;
   std::filesystem::path log_;
   pid_t child_ = -1;
 };
@@ -161,7 +163,10 @@ TEST_F(ServiceTest, ABadRequestGetsWhatIsWrongWithIt) {
   post("/predict", R"({"pixels": [[)" + std::string(100'000, '['), 400, "no JSON object");
   post("/learn", images(16), 400, "\"labels\" is missing");
   post("/nowhere", "{}", 404, "nothing is at POST /nowhere");
-  post("/predict", std::string(std::size_t{2} << 20, ' '), 413, "");
+  post("/predict", std::string(std::size_t{2} << 20, ' '), 413, "too large");
+  json fast = lesson(kRecorded);
+  fast["learning_rate"] = -1;
+  post("/learn", fast.dump(), 400, "learning_rate");
 
   // a shape that was not recorded: the verdict lists those that were
   const auto answer = client.Post("/predict", images(5), "application/json");
@@ -173,12 +178,41 @@ TEST_F(ServiceTest, ABadRequestGetsWhatIsWrongWithIt) {
   EXPECT_EQ(verdict["found"], "float32[5, 64]");
   EXPECT_EQ(verdict["guard"], "shape");
   json wrong = lesson(kRecorded);
-  wrong["labels"][3] = 11;
-  post("/learn", wrong.dump(), 422, "inputs[1]: indices from 0 to 9 → 11");
-  wrong["labels"][3] = 4.5;
-  post("/learn", wrong.dump(), 400, "no integer");
+  const json no_digits = {11, -100, 4.5, 18446744073709551516ULL};
+  for (const json& label : no_digits) {
+    wrong["labels"][3] = label;
+    post("/learn", wrong.dump(), 400, "no digit");
+  }
   EXPECT_EQ(learned(client), static_cast<std::uint64_t>(0)) << "nothing was learned from it";
   EXPECT_THAT(client.Get("/explain")->body, HasSubstr("step \"predict\""));
+}
+
+TEST_F(ServiceTest, OneAtATimeHasAPortAndAFolder) {
+  Process first(folder_, 0);
+  const int port = first.port();
+  ASSERT_NE(port, 0) << first.log();
+  {
+    Process second(folder_, 0);
+    EXPECT_EQ(second.port(), 0) << "it keeps its snapshots in the same folder";
+    EXPECT_THAT(second.log(), HasSubstr("another player keeps its snapshots"));
+  }
+  std::filesystem::create_directories(folder_ / "other");
+  for (const char* name : {"service", "service.tape"}) {
+    std::filesystem::copy_file(folder_ / name, folder_ / "other" / name);
+  }
+  Process third(folder_ / "other", port);
+  EXPECT_EQ(third.port(), 0) << "it listens on the same port";
+  EXPECT_THAT(third.log(), HasSubstr("cannot listen"));
+}
+
+TEST_F(ServiceTest, EndsWhereverASignalMeetsIt) {
+  for (int ms = 0; ms < 200; ms += 10) {
+    Process service(folder_, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    const int status = service.end(SIGTERM);
+    EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << ms << "\n" << service.log();
+  }
+  EXPECT_EQ(steptape::newest_snapshot(folder_ / "snapshots"), "") << "nothing was learned";
 }
 
 TEST_F(ServiceTest, PredictsAndLearnsThroughAKillAndEndsWithTheBitsOfTheTraining) {

@@ -100,6 +100,15 @@ TEST_F(ObjectsTest, AParameterNoModuleLeadsToIsTheOptimizers) {
   EXPECT_EQ(snapshot.tensors.at(snapshot.find(loose)).role, trace::Role::kParameter);
 }
 
+TEST_F(ObjectsTest, ATensorThatAutogradTeachesIsAParameter) {
+  const auto taught = at::zeros({2}).requires_grad_(), average = at::zeros({2});
+  objects.track("taught", taught);
+  objects.track("average", average);
+  objects.track("derived", taught * 2);
+  EXPECT_THAT(paths_of(objects.snapshot()),
+              ElementsAre("taught", "average", "derived", "taught.grad"));
+}
+
 /// An optimizer of the program's own.
 struct Own : torch::optim::Optimizer {
   struct Options : torch::optim::OptimizerCloneableOptions<Options> {

@@ -1,5 +1,6 @@
 """Weights of a player for other programs, and theirs for it: state dicts of torch.save, and safetensors."""
 import collections
+import zipfile
 
 import pytest
 import safetensors.torch
@@ -103,6 +104,79 @@ def test_a_dtype_goes_through_a_state_dict(tmp_path, dtype):
     assert bits(found["scale"]) == bits(module.scale.detach())
     assert found["offset"].dtype == dtype
     assert bits(found["offset"]) == bits(module.offset)
+
+
+def held(tmp_path, **tensors):
+    """A player of a step over a module that holds these tensors as buffers."""
+    module = torch.nn.Module()
+    for name, tensor in tensors.items():
+        module.register_buffer(name, tensor)
+    step = steptape.wrap(lambda x: x + 1, model=module, name="next")
+    for _ in range(6):
+        step(torch.ones(4))
+    step.save(tmp_path / "run.tape")
+    return steptape.load(tmp_path / "run.tape")
+
+
+def test_conjugate_and_negative_views_are_read_as_what_they_show(tmp_path):
+    weights = tmp_path / "weights.pt"
+    player = held(tmp_path, z=torch.zeros(3, dtype=torch.complex64), imag=torch.zeros(3))
+    z = torch.tensor([1 + 2j, 3 - 4j, -5j])
+    views = {"z": z.conj(), "imag": z.clone().conj().imag}
+    assert views["z"].is_conj() and views["imag"].is_neg()
+    torch.save(views, weights)
+    player.load_weights(weights, of="model")
+    for name, view in views.items():
+        assert torch.equal(player.tensor(f"model.{name}"), view), name
+
+
+def rewritten(path, compression=zipfile.ZIP_STORED, **records):
+    """The archive anew, with other bytes in records of these names."""
+    with zipfile.ZipFile(path) as archive:
+        bytes_of = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in bytes_of.items():
+            archive.writestr(name, records.get(name.split("/")[-1], data))
+
+
+def test_archives_that_others_wrote(tmp_path):
+    weights = tmp_path / "weights.pt"
+    player = held(tmp_path, x=torch.zeros(1000))
+    torch.save({"x": torch.ones(1000)}, weights)
+    rewritten(weights, byteorder=b"big")
+    with pytest.raises(steptape.Unsupported, match="another order"):
+        player.load_weights(weights, of="model")
+    rewritten(weights, zipfile.ZIP_DEFLATED, byteorder=b"little")
+    with pytest.raises(steptape.Unsupported, match="compressed"):
+        player.load_weights(weights, of="model")
+    assert not player.tensor("model.x").any()
+    rewritten(weights)
+    player.load_weights(weights, of="model")
+    assert player.tensor("model.x").all()
+
+
+def test_tied_weights_must_agree(tmp_path):
+    weights = tmp_path / "weights.pt"
+    shared = torch.zeros(4)
+    player = held(tmp_path, first=shared, second=shared)
+    torch.save({"first": torch.ones(4), "second": torch.full((4,), 2.0)}, weights)
+    with pytest.raises(steptape.InvalidArgument, match="second"):
+        player.load_weights(weights, of="model")
+    assert not player.tensor("model.first").any()
+    torch.save({"first": torch.ones(4), "second": torch.ones(4)}, weights)
+    player.load_weights(weights, of="model")
+    assert player.tensor("model.second").all()
+
+
+def test_an_expanded_buffer_takes_what_it_can_hold(tmp_path):
+    weights = tmp_path / "weights.pt"
+    player = held(tmp_path, x=torch.zeros(1).expand(4))
+    torch.save({"x": torch.arange(4.0)}, weights)
+    with pytest.raises(steptape.InvalidArgument, match="x"):
+        player.load_weights(weights, of="model")
+    torch.save({"x": torch.full((4,), 3.0)}, weights)
+    player.load_weights(weights, of="model")
+    assert torch.equal(player.tensor("model.x"), torch.full((4,), 3.0))
 
 
 def test_what_is_no_state_dict_is_refused(tmp_path):

@@ -306,6 +306,12 @@ TEST(PickleTest, NestingSharingAndCirclesAreBounded) {
   expect_pickle(bomb + "ts.", ErrorCode::kUnsupported, "repeats its parts");
 }
 
+TEST(PickleTest, NamesAreBounded) {
+  std::string many = "\x80\x02}" + key(std::string(4000, 'x')) + "}(";
+  for (int i = 0; i < 20'000; ++i) many += key(std::to_string(i)) + "K\x01";
+  expect_pickle(many + "us.", ErrorCode::kUnsupported, "names are longer");
+}
+
 PickledEntry entry_of(std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides,
                       std::int64_t offset, std::int64_t bytes) {
   PickledTensor tensor{"0", bytes, {}};

@@ -162,16 +162,118 @@ TEST_F(PlayerCallsTest, StepsOfInferenceMode) {
   taught_.model->train();
 }
 
-TEST_F(PlayerCallsTest, PredictsWhetherGradientsAreThereOrNot) {
+/// What a step does may depend on whether gradients are there, though no op shows it.
+TEST_F(PlayerCallsTest, GradientsThatAreThereOrNotDecideAsEagerly) {
+  Session session(quiet());
+  const at::Tensor weight = at::ones({4}).requires_grad_();
+  session.track("weight", weight);
+  auto ask = session.wrap("ask", [&](at::Tensor x) {
+    const at::NoGradGuard no_grad;
+    return weight.grad().defined() ? x * weight * 2 : x * weight;
+  });
+  auto learn = session.wrap("learn", [&](at::Tensor x) {
+    at::Tensor loss = (x * weight).sum();
+    loss.backward();
+    return loss.detach();
+  });
+  const at::Tensor x = at::ones({4});
+  for (int i = 0; i < 4; ++i) ask(x);
+  session.save(path("none.tape"), Session::State::kWith);
+  for (int i = 0; i < 5; ++i) learn(x);
+  for (int i = 0; i < 4; ++i) ask(x);
+  session.save(path("both.tape"), Session::State::kWith);
+
+  Player none = load(path("none.tape"));
+  EXPECT_TRUE(same_bits(none.step("ask")(x), x));
+  EXPECT_TRUE(same_bits(none.clone().step("ask")(x), x));
+  Player both = load(path("both.tape"));
+  Player clone = both.clone();
+  EXPECT_TRUE(same_bits(both.step("ask")(x), 2 * x));
+  EXPECT_TRUE(same_bits(clone.step("ask")(x), 2 * x));
+}
+
+TEST_F(PlayerCallsTest, ResultsOverMemoryOfTheStepAreRefusedBeforeAnythingRuns) {
   Player player = load(saved());
-  const at::Tensor images = make_batches(1, 16, 5)[0].images;
-  EXPECT_TRUE(player.step("predict").check({images}));
+  PlayerStep predict = player.step("predict");
+  const std::vector<at::Tensor> inputs = {make_batches(1, 16, 5)[0].images};
+  const at::Tensor before = player.tensor("model.fc1.weight").clone();
+  const auto refused = [&](const at::Tensor& result) {
+    try {
+      predict.run_into(inputs, std::vector{result});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(
+      refused(player.tensor("model.fc1.weight").view({-1}).narrow(0, 5, 160).view({16, 10})),
+      HasSubstr("results[0] lies over model.fc1.weight"));
+  EXPECT_THAT(refused(inputs[0].view({-1}).narrow(0, 64, 160).view({16, 10})),
+              HasSubstr("results[0] lies over inputs[0]"));
+  EXPECT_TRUE(same_bits(player.tensor("model.fc1.weight"), before));
+  EXPECT_EQ(player.metrics().steps.at(1).failed, 0U) << "it is the caller's mistake";
+}
+
+TEST_F(PlayerCallsTest, NumbersMustBeWhatTheyStandFor) {
+  Player player = load(saved());
+  constexpr const char* kCount = "optimizer.state[model.fc1.weight].step";
+  const double before = player.scalar(kCount);
+  EXPECT_THROW(player.set(kCount, 2.5), Error);
+  EXPECT_THROW(player.set(kCount, std::nan("")), Error);
+  EXPECT_THROW(player.set(kCount, 1e300), Error);
+  EXPECT_EQ(player.scalar(kCount), before);
+  player.set(kCount, 7);
+  EXPECT_EQ(player.scalar(kCount), 7);
+}
+
+TEST_F(PlayerCallsTest, WhatIsRefusedInMidRunIsAVerdictToo) {
+  Player player = load(saved());
+  PlayerStep learn = player.step("learn");
   const Batch batch = make_batches(1)[0];
-  player.step("learn")(batch.images, batch.labels);
-  EXPECT_TRUE(player.step("predict").check({images}));
-  player.step("learn")(batch.images, batch.labels);
-  Player clone = player.clone();
-  EXPECT_TRUE(clone.step("predict").check({images}));
+  const at::Tensor before = player.tensor("model.fc1.weight").clone();
+  for (const TensorSpec& spec : player.parameters()) {
+    player.set("optimizer.state[" + spec.path + "].step", -3);
+  }
+  try {
+    learn(batch.images, batch.labels);
+    ADD_FAILURE() << "ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition) << error.what();
+    EXPECT_FALSE(learn.last_verdict());
+  }
+  EXPECT_TRUE(same_bits(player.tensor("model.fc1.weight"), before));
+  EXPECT_EQ(player.metrics().steps.at(0).refused, 1U);
+}
+
+TEST_F(PlayerCallsTest, SavedGradientsThatAreTooSmallAreRefused) {
+  trace::Trace trace = storage::read(saved());
+  std::size_t cut = 0;
+  for (trace::Saved& entry : trace.state) {
+    if (entry.path != "model.fc1.weight.grad") continue;
+    entry.content = trace::make_blob(entry.content->data(), 4);
+    ++cut;
+  }
+  ASSERT_EQ(cut, 1U);
+  storage::write(trace, path("cut.tape"));
+  Player player = load(path("cut.tape"));
+  const Batch batch = make_batches(1)[0];
+  EXPECT_EQ(player.step("learn").check({batch.images, batch.labels}).kind, GuardKind::kMemory);
+}
+
+TEST_F(PlayerCallsTest, AModuleMayBeCalledGenerator) {
+  Session session(quiet());
+  torch::nn::Linear generator(8, 8);
+  session.track("generator", *generator);
+  auto make = session.wrap("make", [&](at::Tensor x) {
+    const at::NoGradGuard no_grad;
+    return generator->forward(x);
+  });
+  const at::Tensor x = at::ones({2, 8});
+  for (int i = 0; i < 4; ++i) make(x);
+  session.save(path("generator.tape"), Session::State::kWith);
+  Player player = load(path("generator.tape"));
+  EXPECT_TRUE(same_bits(player.step("make")(x), generator->forward(x).detach()));
 }
 
 TEST_F(PlayerCallsTest, ExplainsItself) {

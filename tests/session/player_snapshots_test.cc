@@ -26,6 +26,7 @@ class PlayerSnapshotsTest : public TaughtTest {
       names.push_back(entry.path().filename().string());
     }
     std::ranges::sort(names);
+    std::erase(names, "lock");
     return names;
   }
   static void learn(Player& player, std::size_t from, std::size_t to) {
@@ -96,6 +97,41 @@ TEST_F(PlayerSnapshotsTest, ADamagedOneIsPassedOver) {
   std::ofstream(folder() + "/notes.txt") << "likewise";
   EXPECT_EQ(newest_snapshot(folder()), folder() + "/snapshot-000000000002.tape");
   EXPECT_EQ(newest_snapshot(path("nowhere")), "");
+}
+
+TEST_F(PlayerSnapshotsTest, AFolderIsOneTrainingsAndOnePlayers) {
+  {
+    Player player = load(saved());
+    player.keep_snapshots({.folder = folder(), .every_steps = 1});
+    Player other = load(saved());
+    EXPECT_THROW(other.keep_snapshots({.folder = folder()}), Error) << "another player has it";
+    player.keep_snapshots({.folder = folder(), .every_steps = 1});
+    learn(player, 0, 3);
+  }
+  Player player = load(saved());
+  try {
+    player.keep_snapshots({.folder = folder()});
+    ADD_FAILURE() << "began anew over a training that went further";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition);
+    EXPECT_THAT(error.what(), HasSubstr("snapshot-000000000001.tape is of a training"));
+  }
+  EXPECT_EQ(load(newest_snapshot(folder())).origin(), player.origin());
+}
+
+TEST_F(PlayerSnapshotsTest, DamagedOnesAndHalvesOfKilledWritersAreInNobodysWay) {
+  {
+    Player player = load(saved());
+    player.keep_snapshots({.folder = folder(), .every_steps = 1, .keep = 1});
+    learn(player, 0, 5);
+  }
+  std::filesystem::resize_file(folder() + "/snapshot-000000000005.tape", 1000);
+  std::ofstream(folder() + "/snapshot-000000000006.tape.tmp.77.1") << "half";
+  Player player = load(saved());
+  player.keep_snapshots({.folder = folder(), .every_steps = 1, .keep = 1});
+  EXPECT_THAT(files(), ElementsAre("snapshot-000000000005.tape"));
+  learn(player, 0, 2);
+  EXPECT_EQ(newest_snapshot(folder()), folder() + "/snapshot-000000000002.tape");
 }
 
 /// A file of no more bytes than so many can be written.

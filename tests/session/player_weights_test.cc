@@ -110,10 +110,19 @@ TEST_P(PlayerWeightsTest, NumbersMustBeNumbers) {
                                             {"generator.default", at::zeros({8}, at::kByte)},
                                             {"generator.other", at::zeros({8}, at::kByte)}};
   replayer::write_weights(entries, weights());
+  const std::vector<NamedTensor> state = {
+      {"generator.default", at::zeros({5056}, at::kByte)},
+      {"optimizer.state[model.fc1.weight].step", at::full({}, 2.5, at::kDouble)}};
   EXPECT_THAT(problems_of(player, weights()),
               AllOf(HasSubstr("lr: float32[2] in the file, a number here"),
                     HasSubstr("generator.default: uint8[8] in the file"),
                     HasSubstr("generator.other: no generator")));
+  replayer::write_weights(state, path("state.pt"));
+  EXPECT_THAT(problems_of(player, path("state.pt"), {.strict = false}),
+              AllOf(HasSubstr("generator.default: no state of a generator"),
+                    HasSubstr("2.5 is no integer")));
+  EXPECT_THAT(problems_of(player, weights(), {.of = "modle", .strict = false}),
+              HasSubstr("no state has a name that is in the file"));
 }
 
 TEST_P(PlayerWeightsTest, SavingNothingOrOverATraceIsRefused) {

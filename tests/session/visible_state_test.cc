@@ -202,5 +202,28 @@ TEST(VisibleGradientTest, AGradientThatWasReplacedIsReturnedAndWritten) {
   EXPECT_GE(step.stats().replayed, 20U) << step.explain();
 }
 
+TEST(VisibleGradientTest, ATrackedTensorHasItsGradientTracked) {
+  at::Tensor eager = at::ones({4}).requires_grad_(), taped = at::ones({4}).requires_grad_();
+  Session session(quiet());
+  session.track("weight", taped);
+  const auto learn = [](at::Tensor& weight, const at::Tensor& x) {
+    // whether a gradient is there decides, though no op shows it
+    at::Tensor loss = weight.grad().defined() ? (weight * x).sum() : (weight + x).sum();
+    loss.backward();
+    return loss.detach();
+  };
+  auto step = session.wrap("learn", [&](at::Tensor x) { return learn(taped, x); });
+  for (int i = 0; i < 30; ++i) {
+    if (i % 7 == 0) {
+      eager.mutable_grad().reset();
+      taped.mutable_grad().reset();
+    }
+    const at::Tensor x = at::rand({4});
+    ASSERT_TRUE(same_bits(learn(eager, x), step(x))) << i << step.explain();
+    ASSERT_TRUE(same_bits(eager.grad(), taped.grad())) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 15U) << step.explain();
+}
+
 }  // namespace
 }  // namespace steptape::tests
