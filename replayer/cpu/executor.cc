@@ -332,11 +332,13 @@ struct Executor::Impl {
     }
   }
 
-  at::Tensor outcome_of(trace::TensorId id) const {
+  at::Tensor outcome_of(trace::TensorId id, bool is_gradient) {
     if (id == trace::kNoTensor) return {};
     switch (program.buffers[recording().tensors[id].buffer].placement) {
-      case Placement::kAdopted:
       case Placement::kMade:
+        if (is_gradient) return memory.gradient(id);
+        [[fallthrough]];
+      case Placement::kAdopted:
         return memory.fresh_tensor(id);
       case Placement::kConstant:
         return memory.copied_tensor(id);
@@ -386,11 +388,12 @@ struct Executor::Impl {
     }
   }
 
-  Outcome outcome() const {
+  Outcome outcome() {
     Outcome outcome;
-    for (const trace::TensorId id : recording().results) outcome.results.push_back(outcome_of(id));
+    for (const trace::TensorId id : recording().results)
+      outcome.results.push_back(outcome_of(id, false));
     for (const trace::ExitGradient& gradient : recording().exit_gradients) {
-      outcome.gradients.push_back(outcome_of(gradient.tensor));
+      outcome.gradients.push_back(outcome_of(gradient.tensor, true));
     }
     add_numbers(outcome.numbers);
     return outcome;

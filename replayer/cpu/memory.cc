@@ -1,6 +1,7 @@
 #include "replayer/cpu/memory.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/InferenceMode.h>
 
 #include <cstring>
 
@@ -48,6 +49,7 @@ Memory::Memory(const Program& program)
         break;
     }
   }
+  given_.resize(recording_.buffers.size());
   tensors_on_.resize(recording_.buffers.size());
   tensors_.reserve(recording_.tensors.size());
   for (trace::TensorId id = 0; id < recording_.tensors.size(); ++id) {
@@ -63,6 +65,16 @@ const at::Tensor& Memory::tensor(trace::TensorId id) const {
 
 at::Tensor Memory::fresh_tensor(trace::TensorId id) const {
   return tensor_on(storages_[recording_.tensors[id].buffer], recording_.tensors[id]);
+}
+
+at::Tensor Memory::gradient(trace::TensorId id) {
+  const trace::BufferId buffer = recording_.tensors[id].buffer;
+  if (!stays_[buffer]) return fresh_tensor(id);
+  Given& given = given_[buffer];
+  const bool is_free = given.tensor.defined() && given.tensor.use_count() == 1;
+  if (is_free && given.id == id) return given.tensor;
+  given = {id, fresh_tensor(id)};
+  return given.tensor;
 }
 
 at::Tensor Memory::copied_tensor(trace::TensorId id) const {
@@ -93,16 +105,35 @@ void Memory::adopt(trace::BufferId buffer, const c10::Storage& storage) {
   set_storage(buffer, storage);
 }
 
+bool Memory::is_as_given(const Given& given) const {
+  c10::TensorImpl& tensor = *given.tensor.unsafeGetTensorImpl();
+  const at::Tensor& own = tensors_[given.id];
+  return given.tensor.use_count() == 1 && given.tensor.weak_use_count() == 1 &&
+         tensor.pyobj_slot()->load_pyobj() == nullptr && tensor.autograd_meta() == nullptr &&
+         // an inference tensor has no version
+         !tensor.is_inference() && !c10::InferenceMode::is_enabled() &&
+         tensor.version_counter().current_version() == 0 && tensor.key_set() == own.key_set() &&
+         tensor.dtype() == own.dtype() && tensor.sizes() == own.sizes() &&
+         tensor.strides() == own.strides() && tensor.storage_offset() == own.storage_offset() &&
+         given.tensor.is_alias_of(own) && !given.tensor.has_names();
+}
+
 bool Memory::is_ours_alone(trace::BufferId buffer) const {
   const c10::Storage& storage = storages_[buffer];
-  return storage.use_count() == 1 + tensors_on_[buffer].size() &&
-         storage.nbytes() == recording_.buffers[buffer].bytes &&
+  const std::size_t own =
+      1 + tensors_on_[buffer].size() + (given_[buffer].tensor.defined() ? 1 : 0);
+  return storage.use_count() == own && storage.nbytes() == recording_.buffers[buffer].bytes &&
          // neither swapped for other memory nor shared with a lazy clone
          storage.data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter();
 }
 
 void Memory::make(trace::BufferId buffer) {
-  if (stays_[buffer] && is_ours_alone(buffer)) return;
+  if (stays_[buffer]) {
+    Given& given = given_[buffer];
+    if (given.tensor.defined() && !is_as_given(given)) given = {};
+    if (is_ours_alone(buffer)) return;
+    given = {};
+  }
   set_storage(buffer, c10::Storage(c10::Storage::use_byte_size_t(),
                                    static_cast<std::size_t>(recording_.buffers[buffer].bytes),
                                    c10::GetCPUAllocator(), /*resizable=*/true));

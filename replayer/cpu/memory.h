@@ -22,6 +22,9 @@ class Memory {
   const at::Tensor& tensor(trace::TensorId id) const;
   /// A new tensor object, for the user, on what buffer and geometry are now.
   at::Tensor fresh_tensor(trace::TensorId id) const;
+  /// As a fresh one, for the user as a gradient: what an earlier run gave, where nobody has kept or
+  /// changed it since.
+  at::Tensor gradient(trace::TensorId id);
   /// A copy, for the user, of a tensor on constant memory.
   at::Tensor copied_tensor(trace::TensorId id) const;
 
@@ -42,14 +45,22 @@ class Memory {
   void refill(trace::BufferId constant);
 
  private:
+  /// A gradient that a run gave.
+  struct Given {
+    trace::TensorId id = trace::kNoTensor;
+    at::Tensor tensor;
+  };
+
   void set_storage(trace::BufferId buffer, const c10::Storage& storage);
   bool is_ours_alone(trace::BufferId buffer) const;
+  bool is_as_given(const Given& given) const;
 
   const trace::Recording& recording_;
   std::vector<c10::Storage> storages_;                    ///< by buffer
   std::vector<std::vector<trace::TensorId>> tensors_on_;  ///< by buffer
   std::vector<at::Tensor> tensors_;                       ///< by tensor
   std::vector<bool> stays_;                               ///< by buffer: made, and small
+  std::vector<Given> given_;                              ///< by buffer, of those that stay
   at::Tensor undefined_;
   c10::Storage nothing_;
 };

@@ -153,3 +153,27 @@ def test_an_update_inside_backward():
     replays_or_says_why(
         make, "untracked_write", "optimizer_unsupported", "host_effect",
         wrapper=lambda t, options: steptape.wrap(t.step, optimizer=t.optimizers, **options))
+
+
+def test_what_is_hung_on_a_gradient_stays_with_it():
+    model = net()
+    optimizer = adam(model)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = mse(model, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    taped = steptape.wrap(step, model=model, optimizer=optimizer)
+    looked_at, not_looked_at = list(model.parameters())[:2]
+    for i in range(12):
+        taped(*batch(i))
+        assert not hasattr(looked_at.grad, "mark")
+        looked_at.grad.mark = i
+        if i == 8:
+            kept, bits = not_looked_at.grad, not_looked_at.grad.clone()
+    assert taped.stats["replayed"] >= 6, taped.explain()
+    assert kept is not not_looked_at.grad
+    assert torch.equal(kept, bits)

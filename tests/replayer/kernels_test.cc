@@ -192,6 +192,11 @@ std::vector<Case> cases() {
       {"neg", 1, [](const Tensors& x) { return -x[0]; }},
       {"reciprocal", 1, [](const Tensors& x) { return at::reciprocal(x[0]); }},
       {"sqrt", 1, [](const Tensors& x) { return at::sqrt(x[0]); }},
+      {"sqrt_beside_zeros", 1, [](const Tensors& x) { return at::sqrt(x[0].clamp_min(0)); }},
+      {"sqrt_", 1,
+       [](const Tensors& x) {
+         return in_place(x[0].clamp_min(0), [](at::Tensor& y) { y.sqrt_(); });
+       }},
       {"rsqrt", 1, [](const Tensors& x) { return at::rsqrt(x[0]); }},
       {"exp", 1, [](const Tensors& x) { return at::exp(x[0]); }},
       {"log", 1, [](const Tensors& x) { return at::log(x[0]); }},
@@ -276,6 +281,31 @@ TEST_P(KernelTest, LeavesTheBitsOfTheOp) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, KernelTest, ::testing::Range<std::size_t>(0, cases().size()),
                          [](const auto& info) { return cases()[info.param].name; });
+
+/// Zeros are left out of what MKL is given.
+TEST(SquareRootTest, ZerosBesideWhateverElse) {
+  for (const double zeros : {0.0, 0.001, 0.5, 0.999, 1.0}) {
+    for (const std::int64_t count : {1, 3, 17, 1024, 5003}) {
+      at::Tensor x = at::rand({count}) * at::pow(2, at::randint(-149, 127, {count}));
+      x.masked_fill_(at::rand({count}) < 0.1, std::numeric_limits<float>::denorm_min() * 5);
+      x.masked_fill_(at::rand({count}) < 0.1, std::numeric_limits<float>::infinity());
+      x.masked_fill_(at::rand({count}) < 0.1, std::numeric_limits<float>::quiet_NaN());
+      x.masked_fill_(at::rand({count}) < 0.1, -1);
+      x.masked_fill_(at::rand({count}) < zeros, 0.0);
+      x.masked_fill_(at::rand({count}) < zeros / 2, -0.0);
+      const StepBody body = [](const Tensors& tensors) -> Tensors {
+        at::Tensor root = tensors[0] * 1;
+        root.sqrt_();
+        return {at::sqrt(tensors[0]).clone(), root.clone()};
+      };
+      const auto recording = recorded(body, {x});
+      replayer::cpu::Executor executor(replayer::plan(recording, {}), default_generator());
+      const Tensors found = run(executor, {x}), expected = body({x});
+      EXPECT_TRUE(leaves_the_same(found[0], expected[0])) << zeros << " of " << count;
+      EXPECT_TRUE(leaves_the_same(found[1], expected[1])) << zeros << " of " << count;
+    }
+  }
+}
 
 TEST(ElementNumberTest, WhatFloat32CannotHoldIsNotFit) {
   const auto fit = [](double number) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/session/training.h"
 
 namespace steptape::tests {
@@ -66,6 +68,43 @@ TEST_F(VisibleStateTest, GradientsAreLeavesWithoutHistory) {
   ASSERT_TRUE(gradient.defined());
   EXPECT_TRUE(gradient.is_leaf());
   EXPECT_FALSE(gradient.requires_grad());
+}
+
+/// An object of an earlier replay may be used again, where nobody can tell.
+TEST_F(VisibleStateTest, GradientsAreNewWhateverWasDoneWithThoseBefore) {
+  SgdTraining eager({true, 0}, torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (const Batch& batch : make_batches(6)) eager.step(batch.images, batch.labels);
+  at::Tensor kept;
+  const std::vector<std::function<void(at::Tensor&)>> deeds = {
+      [](at::Tensor&) {},
+      [](at::Tensor& gradient) { gradient.mul_(2); },
+      [](at::Tensor& gradient) { gradient.t_(); },
+      [](at::Tensor& gradient) { gradient.detach().zero_(); },
+      [](at::Tensor& gradient) { gradient.requires_grad_(); },
+      [](at::Tensor& gradient) { gradient.unsafeGetTensorImpl()->_set_neg(true); },
+      [](at::Tensor& gradient) { gradient.set_data(at::ones_like(gradient)); },
+      [&kept](at::Tensor& gradient) {
+        kept = gradient.view({-1});
+        gradient.set_data(at::ones_like(gradient));
+      },
+      [](at::Tensor& gradient) { gradient.resize_({0}); },
+      [&kept](at::Tensor& gradient) { kept = gradient; },
+      [&kept](at::Tensor& gradient) { kept = gradient.narrow(0, 0, 1); },
+      [](at::Tensor& gradient) { gradient.reset(); },
+  };
+  for (std::size_t i = 0; i < 3 * deeds.size(); ++i) {
+    const Batch batch = make_batches(1, 16, i)[0];
+    const at::Tensor before = kept.defined() ? kept.clone() : at::Tensor();
+    eager.step(batch.images, batch.labels);
+    train_(batch.images, batch.labels);
+    EXPECT_TRUE(!kept.defined() || same_bits(kept, before)) << i;
+    at::Tensor& gradient = taped_.model->fc1->weight.mutable_grad();
+    EXPECT_TRUE(same_bits(gradient, eager.model->fc1->weight.grad())) << i;
+    EXPECT_EQ(gradient._version(), eager.model->fc1->weight.grad()._version()) << i;
+    EXPECT_FALSE(gradient.requires_grad() || gradient.is_neg()) << i;
+    deeds[i % deeds.size()](gradient);
+  }
+  EXPECT_GE(train_.stats().replayed, 2 * deeds.size()) << train_.explain();
 }
 
 TEST(VisibleResultTest, AStepMayReturnItsArgument) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,7 @@ inline trace::Trace head_of_stream() {
 inline trace::Trace trace_of(const std::vector<Added>& added) {
   trace::Trace trace = head_of_stream();
   for (const auto& [name, recording] : added) {
-    auto step = std::find_if(trace.steps.begin(), trace.steps.end(),
-                             [&](const trace::Step& known) { return known.name == name; });
+    auto step = std::ranges::find(trace.steps, name, &trace::Step::name);
     if (step == trace.steps.end()) {
       step = trace.steps.insert(step, trace::Step{name, place_of(name), {}});
     }

@@ -7,6 +7,8 @@ namespace {
 template <typename Element>
 inline __attribute__((always_inline)) void for_each(std::int64_t count, Element&& element) {
 #if defined(__clang__)
+// sanitizers leave no loop to vectorize
+#pragma clang diagnostic ignored "-Wpass-failed"
 #pragma clang loop vectorize(assume_safety)
 #else
 #pragma GCC ivdep
