@@ -8,7 +8,7 @@ TRACE ?= out/digits.tape
 SOAK_KILLS ?= 10000
 SOAK_DRAWS ?= 10000
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff
+FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help

@@ -1,6 +1,7 @@
 #include "storage/loader.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
@@ -14,6 +15,25 @@ namespace steptape::storage {
 namespace {
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
+
+/// What a block says, on an arena of its own: what the end of memory leaves of a message is let go
+/// of as memory, where its destructor would delete parts of a oneof that are not there yet
+/// (protobuf 3.21).
+template <typename Proto>
+class Parsed {
+ public:
+  Parsed(const std::string& bytes, std::uint64_t block)
+      : message_(*google::protobuf::Arena::CreateMessage<Proto>(&arena_)) {
+    if (!message_.ParseFromString(bytes))
+      fail(fmt::format("the message in block {} cannot be read", block));
+  }
+
+  const Proto& message() const { return message_; }
+
+ private:
+  google::protobuf::Arena arena_;
+  Proto& message_;
+};
 
 }  // namespace
 
@@ -70,7 +90,7 @@ void Loader::load_message(const Message& message) {
   switch (message.type) {
     case BlockType::kHead:
       if (&message != &messages_.front()) fail("there is more than one head");
-      return decode_head(parse<proto::Head>(message, text_of(message)), trace_);
+      return load_head(message);
     case BlockType::kStep:
       return begin_step(message);
     case BlockType::kStepAgain:
@@ -85,6 +105,11 @@ void Loader::load_message(const Message& message) {
       break;
   }
   throw Error(ErrorCode::kInternal, "a block without a message was taken for one");
+}
+
+void Loader::load_head(const Message& message) {
+  const Parsed<proto::Head> head(text_of(message), message.blocks.front().sequence);
+  decode_head(head.message(), trace_);
 }
 
 void Loader::pass_over(const Message& damaged) {
@@ -104,14 +129,16 @@ void Loader::pass_over(const Message& damaged) {
 }
 
 void Loader::begin_step(const Message& message) {
-  trace_.steps.push_back(decode_step(parse<proto::Step>(message, text_of(message))));
+  const Parsed<proto::Step> step(text_of(message), message.blocks.front().sequence);
+  trace_.steps.push_back(decode_step(step.message()));
   newest_.emplace_back();
   step_ = trace_.steps.size() - 1;
   steps_.emplace(trace_.steps.back().name, *step_);
 }
 
 void Loader::go_on_with_step(const Message& message) {
-  const auto in = parse<proto::StepAgain>(message, text_of(message));
+  const Parsed<proto::StepAgain> parsed(text_of(message), message.blocks.front().sequence);
+  const proto::StepAgain& in = parsed.message();
   const auto known = steps_.find(in.name());
   if (known != steps_.end()) {
     step_ = known->second;
@@ -135,8 +162,9 @@ void Loader::load_recording(const Message& message) {
     Newest& newest = newest_[*step_];
     newest.text = text_of_recording(message, newest);
     newest.block = message.blocks.front().sequence;
+    const Parsed<proto::Recording> parsed(newest.text, newest.block);
     trace::Recording recording = decode_recording(
-        parse<proto::Recording>(message, newest.text),
+        parsed.message(),
         [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); });
     if (loss_ == Loss::kSkip) trace::validate_recording(recording, trace::Place(), digests_);
     step.recordings.push_back(std::move(recording));
@@ -144,7 +172,8 @@ void Loader::load_recording(const Message& message) {
 }
 
 void Loader::load_saved(const Message& message) {
-  const auto in = parse<proto::SavedState>(message, text_of(message));
+  const Parsed<proto::SavedState> parsed(text_of(message), message.blocks.front().sequence);
+  const proto::SavedState& in = parsed.message();
   guarded(fmt::format("the saved state of {}", in.path()), [&] {
     trace_.state.push_back(decode_saved(
         in, [this](const proto::BytesRef& reference) { return bytes_of_reference(reference); }));
@@ -161,7 +190,8 @@ std::string Loader::text_of(const Message& message) const {
 
 std::string Loader::text_of_recording(const Message& message, const Newest& before) const {
   if (message.type == BlockType::kRecording) return text_of(message);
-  const auto in = parse<proto::PackedRecording>(message, text_of(message));
+  const Parsed<proto::PackedRecording> parsed(text_of(message), message.blocks.front().sequence);
+  const proto::PackedRecording& in = parsed.message();
   const std::uint64_t number = message.blocks.front().sequence;
   if (in.base() != 0 && in.base() != before.block) {
     fail(fmt::format(
@@ -179,15 +209,6 @@ std::string Loader::text_of_recording(const Message& message, const Newest& befo
   unpack(bytes_of(in.frame()), in.base() == 0 ? ByteView() : bytes_of(before.text),
          std::as_writable_bytes(std::span(text)));
   return text;
-}
-
-template <typename Parsed>
-Parsed Loader::parse(const Message& message, const std::string& text) const {
-  Parsed parsed;
-  if (!parsed.ParseFromString(text)) {
-    fail(fmt::format("the message in block {} cannot be read", message.blocks.front().sequence));
-  }
-  return parsed;
 }
 
 trace::Blob Loader::bytes_of_reference(const proto::BytesRef& reference) {

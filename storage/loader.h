@@ -57,12 +57,11 @@ class Loader {
   void pass_over(const Message& damaged);
   void begin_step(const Message& message);
   void go_on_with_step(const Message& message);
+  void load_head(const Message& message);
   void load_recording(const Message& message);
   void load_saved(const Message& message);
   std::string text_of(const Message& message) const;
   std::string text_of_recording(const Message& message, const Newest& before) const;
-  template <typename Parsed>
-  Parsed parse(const Message& message, const std::string& text) const;
   trace::Blob bytes_of_reference(const proto::BytesRef& reference);
   trace::Blob unpack_pieces(const std::vector<Piece>& pieces, std::uint64_t bytes) const;
   template <typename Action>

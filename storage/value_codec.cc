@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <memory>
 
 #include "steptape/error.h"
 
@@ -12,6 +13,8 @@ namespace {
 std::uint64_t bits_of(trace::Real real) { return std::bit_cast<std::uint64_t>(real.value); }
 trace::Real real_of(std::uint64_t bits) { return {std::bit_cast<double>(bits)}; }
 
+/// A part of a value is made before it is given to the value: what `mutable_` begins where memory
+/// ends is a value with a part that is not there, which its destructor deletes (protobuf 3.21).
 struct Encoder {
   proto::Value& out;
 
@@ -20,20 +23,29 @@ struct Encoder {
   void operator()(std::int64_t value) const { out.set_integer(value); }
   void operator()(trace::Real value) const { out.set_real(bits_of(value)); }
   void operator()(const trace::Complex& value) const {
-    out.mutable_complex()->set_real(bits_of(value.real));
-    out.mutable_complex()->set_imag(bits_of(value.imag));
+    auto complex = std::make_unique<proto::Complex>();
+    complex->set_real(bits_of(value.real));
+    complex->set_imag(bits_of(value.imag));
+    out.set_allocated_complex(complex.release());
   }
   void operator()(const std::string& value) const { out.set_text(value); }
-  void operator()(const trace::Device& value) const { encode(value, *out.mutable_device()); }
+  void operator()(const trace::Device& value) const {
+    auto device = std::make_unique<proto::Device>();
+    encode(value, *device);
+    out.set_allocated_device(device.release());
+  }
   void operator()(trace::TensorRef value) const { out.set_tensor(plus_one(value.id)); }
   void operator()(const trace::GeneratorRef& value) const { out.set_generator(value.path); }
   void operator()(const trace::Opaque& value) const { out.set_opaque(value.type); }
   void operator()(const trace::IntList& value) const {
-    out.mutable_integers()->mutable_items()->Add(value.begin(), value.end());
+    auto integers = std::make_unique<proto::Integers>();
+    integers->mutable_items()->Add(value.begin(), value.end());
+    out.set_allocated_integers(integers.release());
   }
   void operator()(const trace::List& value) const {
-    auto& items = *out.mutable_list()->mutable_items();
-    for (const trace::Value& item : value) encode(item, *items.Add());
+    auto list = std::make_unique<proto::Values>();
+    for (const trace::Value& item : value) encode(item, *list->add_items());
+    out.set_allocated_list(list.release());
   }
 };
 

@@ -38,6 +38,7 @@ void look_at(const std::string& bytes) {
 
 /// LibTorch's PyTorchStreamReader throws of an archive's damaged directory in its constructor, and
 /// does not end the reader that it began: some hundred bytes for each such file.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the sanitizer's name
 extern "C" const char* __lsan_default_suppressions() { return "leak:mz_zip_reader_init\n"; }
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {

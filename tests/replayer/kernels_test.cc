@@ -15,8 +15,6 @@
 namespace steptape::tests {
 namespace {
 
-using replayer::PassOptions;
-
 /// Of two NaNs that meet, the code of a sanitizer's build lets go on another than ATen's: there any
 /// NaN is as good as another.
 bool leaves_the_same(const at::Tensor& found, const at::Tensor& expected) {
