@@ -99,7 +99,7 @@ class PickleReader {
   Value pop() {
     if (stack_.empty() || (!marks_.empty() && stack_.size() <= marks_.back()))
       damaged("something is taken that is not there");
-    Value value = std::move(stack_.back());
+    const Value value = stack_.back();
     stack_.pop_back();
     return value;
   }
@@ -223,15 +223,15 @@ class PickleReader {
     stack_.push_back(Global{module, line()});
   }
 
-  void append(std::vector<Value> items) {
+  void append(const std::vector<Value>& items) {
     std::vector<Value>& list = sequences_[get<Sequence>(top(), "what is appended to").index];
-    for (Value& item : items) list.push_back(std::move(item));
+    list.insert(list.end(), items.begin(), items.end());
   }
-  void set_items(std::vector<Value> items) {
+  void set_items(const std::vector<Value>& items) {
     if (items.size() % 2 != 0) damaged("a key has no value");
     auto& dict = dicts_[get<Dict>(top(), "what items are set in").index];
     for (std::size_t i = 0; i < items.size(); i += 2) {
-      dict.emplace_back(std::move(items[i]), std::move(items[i + 1]));
+      dict.emplace_back(items[i], items[i + 1]);
     }
   }
   void remember(std::uint32_t number) { memo_.insert_or_assign(number, top()); }

@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 class Process {
  public:
   Process(const std::filesystem::path& folder, int port)
-      : log_(folder / ("log" + std::to_string(++count_))) {
+      : log_(folder / ("log" + std::to_string(++started))) {
     const std::string program = folder / "service";
     const std::string port_text = std::to_string(port);
     const std::string libraries = std::string("LD_LIBRARY_PATH=") + STEPTAPE_TORCH_LIB;
@@ -83,7 +83,7 @@ class Process {
   }
 
  private:
-  static inline int count_ = 0;
+  static inline int started = 0;
   std::filesystem::path log_;
   pid_t child_ = -1;
 };
