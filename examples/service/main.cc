@@ -2,7 +2,6 @@
 // is learned. It holds no model code: LibTorch, the player and a trace.
 #include <httplib.h>
 #include <unistd.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
