@@ -1,7 +1,6 @@
 // Serves a trace over HTTP: predictions from several threads, and lessons that they see once each
 // is learned. It holds no model code: LibTorch, the player and a trace.
 #include <httplib.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -208,7 +207,9 @@ int serve(const Options& options) {
   });
   const bool listened = server.listen_after_bind();  // until all requests are answered
   has_ended = true;
-  kill(getpid(), SIGTERM);  // to `ending`, where it was not a signal that ended it
+  // where it was not a signal that ended it; blocked in all threads, it ends a wait and no thread
+  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread)
+  pthread_kill(ending.native_handle(), SIGTERM);
   ending.join();
   const std::string kept = players.look([&](steptape::Player& player) -> std::string {
     if (options.snapshots.empty() || player.step("learn").runs() == learned) return "";
