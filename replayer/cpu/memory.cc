@@ -78,12 +78,7 @@ at::Tensor Memory::gradient(trace::TensorId id) {
 }
 
 at::Tensor Memory::copied_tensor(trace::TensorId id) const {
-  const trace::BufferId id_of_buffer = recording_.tensors[id].buffer;
-  const trace::Buffer& buffer = recording_.buffers[id_of_buffer];
-  const c10::Storage copy = allocate(buffer.bytes, buffer.address_mod_64);
-  if (buffer.bytes != 0)
-    std::memcpy(copy.mutable_data(), storages_[id_of_buffer].data(), buffer.bytes);
-  return tensor_on(copy, recording_.tensors[id]);
+  return copied_tensor_on(storages_[recording_.tensors[id].buffer], recording_.tensors[id]);
 }
 
 void Memory::point_at(trace::BufferId buffer, void* address) {

@@ -1,7 +1,8 @@
 #include "replayer/weights/zip_directory.h"
 
 #include <algorithm>
-#include <optional>
+#include <string>
+#include <utility>
 
 #include "steptape/error.h"
 #include "storage/wire.h"
@@ -26,7 +27,6 @@ class Fields {
       damaged("its directory ends too early");
     return storage::get<Number>(storage::bytes_of(bytes_), offset);
   }
-  std::uint64_t size() const { return bytes_.size(); }
   const std::string& bytes() const { return bytes_; }
 
  private:

@@ -156,18 +156,9 @@ def test_an_update_inside_backward():
 
 
 def test_what_is_hung_on_a_gradient_stays_with_it():
-    model = net()
-    optimizer = adam(model)
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = mse(model, x, y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    taped = steptape.wrap(step, model=model, optimizer=optimizer)
-    looked_at, not_looked_at = list(model.parameters())[:2]
+    eager = training(net(), optimizer_of=adam)
+    taped = steptape.wrap(eager.step, model=eager.model, optimizer=eager.optimizer)
+    looked_at, not_looked_at = list(eager.model.parameters())[:2]
     for i in range(12):
         taped(*batch(i))
         assert not hasattr(looked_at.grad, "mark")
