@@ -3,13 +3,18 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <string_view>
+
+#include "trace/record_request.h"
+#include "trace/shell_word.h"
 
 namespace steptape::session {
 namespace {
@@ -41,6 +46,30 @@ std::optional<std::int64_t> number_in(const char* name) {
   return number;
 }
 
+/// Of this process, from Linux's /proc; empty where it is longer than `kMostBytes`: a part of it
+/// would be another command.
+std::string command_line() {
+  constexpr std::size_t kMostBytes = 4096;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string bytes(kMostBytes + 1, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(file.gcount()));
+  if (bytes.size() > kMostBytes) return {};
+  std::string command;
+  for (std::size_t begin = 0; begin < bytes.size();) {
+    const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
+    if (begin != 0) command += ' ';
+    command += trace::shell_word(std::string_view(bytes).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return command;
+}
+
+std::string current_folder() {
+  std::error_code unknown;
+  return std::filesystem::current_path(unknown).string();
+}
+
 }  // namespace
 
 RunIdentity RunIdentity::now() {
@@ -50,7 +79,9 @@ RunIdentity RunIdentity::now() {
   RunIdentity run{.host = host,
                   .pid = getpid(),
                   .start_unix_ns = std::chrono::nanoseconds(time).count(),
-                  .seed = at::detail::getDefaultCPUGenerator().current_seed()};
+                  .seed = at::detail::getDefaultCPUGenerator().current_seed(),
+                  .command = command_line(),
+                  .folder = current_folder()};
   for (const Launcher& launcher : kLaunchers) {
     const auto rank = number_in(launcher.rank);
     const auto world = number_in(launcher.world);
@@ -76,6 +107,8 @@ std::vector<trace::Fact> RunIdentity::facts() const {
     facts.push_back({"world", std::to_string(world)});
   }
   if (!job.empty()) facts.push_back({"job", job});
+  if (!command.empty()) facts.push_back({"command", command});
+  if (!folder.empty()) facts.push_back({"folder", folder});
   return facts;
 }
 
@@ -87,10 +120,7 @@ trace::Digest RunIdentity::digest() const {
 
 std::string RunIdentity::own(const std::string& path) const {
   if (!rank) return path;
-  const std::filesystem::path whole(path);
-  const std::filesystem::path name =
-      whole.stem().string() + ".rank" + std::to_string(*rank) + whole.extension().string();
-  return (whole.parent_path() / name).string();
+  return trace::with_infix(path, "rank" + std::to_string(*rank));
 }
 
 }  // namespace steptape::session

@@ -21,11 +21,16 @@ struct RunIdentity {
   std::optional<std::int64_t> rank = {};
   std::int64_t world = 1;
   std::string job = {};  ///< of the launcher or scheduler; empty where there is none
+  /// The command line of the process, as a shell takes it, and the folder that it was in when the
+  /// session began; empty where the system does not tell, or where it is longer than a page.
+  std::string command = {};
+  std::string folder = {};
 
   /// Of this process, now.
   static RunIdentity now();
 
-  /// "host", "pid", "start_unix_s", "seed", and "rank", "world", "job" where there are such.
+  /// "host", "pid", "start_unix_s", "seed", and "rank", "world", "job", "command", "folder" where
+  /// there are such.
   std::vector<trace::Fact> facts() const;
   /// Stands for the run.
   trace::Digest digest() const;

@@ -2,20 +2,37 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <utility>
 
 #include "live/optimizer_layout.h"
 #include "replayer/optimizers/optimizers.h"
 #include "session/arguments.h"
 #include "session/record_schedule.h"
+#include "session/say_once.h"
 #include "session/step_life.h"
 #include "steptape/error.h"
 #include "storage/ledger_reader.h"
+#include "trace/record_request.h"
 
 namespace steptape::session {
 namespace {
 
 std::atomic<std::uint64_t> sessions_made{0};
+
+/// What the environment asks for. What it says wrong is told once and ignored: no training ends by
+/// it.
+trace::RecordRequest asked_by_environment() {
+  const std::string whose = trace::RecordRequest::kVariable;
+  const char* text = std::getenv(whose.c_str());
+  if (text == nullptr) return {};
+  try {
+    return trace::RecordRequest::parse(text);
+  } catch (const Error& error) {
+    say_once(whose + ": " + error.what() + "; nothing is recorded for it");
+    return {};
+  }
+}
 
 }  // namespace
 
@@ -29,6 +46,13 @@ void SessionState::set_options(Options given) {
         "Options::record asks for recordings, and there is no Options::trace to keep them in");
   }
   log = Log::open(given.log);
+  const trace::RecordRequest asked = asked_by_environment();
+  asked.add_to(given, number);
+  if (given.trace.empty() && !asked.text().empty()) {
+    say_once(std::string(trace::RecordRequest::kVariable) +
+             ": a session keeps no trace, and records nothing for it; `steptape record -o` names "
+             "one");
+  }
   options = std::move(given);
 }
 

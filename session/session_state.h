@@ -25,7 +25,8 @@ class StepLife;
 /// What the steps of one session share.
 struct SessionState {
   SessionState();
-  /// Takes over the options and opens the log. Throws Error (invalid_argument).
+  /// Takes over the options, with what STEPTAPE_RECORD adds to them, and opens the log. Throws
+  /// Error (invalid_argument).
   void set_options(Options options);
 
   std::uint64_t number;  ///< in the process, counted from 1

@@ -17,6 +17,7 @@
 #include "tools/numerics_text.h"
 #include "tools/output.h"
 #include "trace/op_stream.h"
+#include "trace/shell_word.h"
 
 namespace steptape::tools {
 namespace {
@@ -31,14 +32,23 @@ struct Options : ComparisonOptions {
   bool json = false;
 };
 
-/// As a word of a shell's command line.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+std::string_view fact_of(const trace::Trace& trace, std::string_view name) {
+  const auto fact = std::ranges::find(trace.run, name, &trace::Fact::name);
+  return fact == trace.run.end() ? std::string_view() : fact->value;
+}
+
+/// The command line that makes the run of `trace` once more and records the call in it. One process
+/// of several does not know what started them all: that is left to the reader.
+std::string command_of(const trace::Trace& trace, std::uint64_t call) {
+  const std::string_view folder = fact_of(trace, "folder");
+  const std::string_view program = fact_of(trace, "command");
+  const bool is_known = !program.empty() && fact_of(trace, "rank").empty();
+  std::error_code unknown;
+  const bool is_elsewhere =
+      is_known && !folder.empty() && folder != std::filesystem::current_path(unknown).string();
+  return fmt::format("{}steptape record --at {} --digests -- {}",
+                     is_elsewhere ? fmt::format("cd {} && ", trace::shell_word(folder)) : "", call,
+                     is_known ? program : "COMMAND");
 }
 
 std::string cpp_of(std::uint64_t call) {
@@ -104,8 +114,12 @@ class Told {
       json["numerics"] = numerics_json(bisection_.recording->numerics, stream_a, stream_b);
     }
     if (next != 0) {
-      json["record"] = {
-          {"call", next}, {"cpp", cpp_of(next)}, {"python", python_of(next)}, {"then", then()}};
+      json["record"] = {{"call", next},
+                        {"command_a", command_of(found_.a, next)},
+                        {"command_b", command_of(found_.b, next)},
+                        {"cpp", cpp_of(next)},
+                        {"python", python_of(next)},
+                        {"then", then()}};
     }
     return json;
   }
@@ -172,19 +186,24 @@ class Told {
   }
 
   std::string then() const {
-    return fmt::format("steptape diff {} {} --step {} --fail-on numerics", quoted(trace_of(a_)),
-                       quoted(trace_of(b_)), quoted(bisection_.step));
+    return fmt::format("steptape diff {} {} --step {} --fail-on numerics",
+                       trace::shell_word(trace_of(a_)), trace::shell_word(trace_of(b_)),
+                       trace::shell_word(bisection_.step));
   }
 
   std::string commands_text() const {
     const std::uint64_t call = bisection_.record_next;
     return fmt::format(
         "record call {} in both, with digests:\n"
+        "  a       {}\n"
+        "  b       {}\n"
+        "or in the program:\n"
         "  C++     {}\n"
         "  Python  {}\n"
         "then look again:\n"
         "  {}\n",
-        call, cpp_of(call), python_of(call), shown(then()));
+        call, shown(command_of(found_.a, call)), shown(command_of(found_.b, call)), cpp_of(call),
+        python_of(call), shown(then()));
   }
 
   std::string a_, b_;

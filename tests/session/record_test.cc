@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -10,13 +12,18 @@
 namespace steptape::tests {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 /// Options::record.
 class RecordTest : public ::testing::Test {
@@ -84,6 +91,67 @@ TEST_F(RecordTest, KeepsTheCallsThatAreAskedForAndThePlans) {
   }
   EXPECT_THAT(standings, Contains(trace::Standing::kTrusted));
   EXPECT_FALSE(std::filesystem::exists(path("run.tape.part")));
+}
+
+/// What the environment asks for while it lives.
+class Asked {
+ public:
+  explicit Asked(const std::string& text) { setenv("STEPTAPE_RECORD", text.c_str(), 1); }
+  ~Asked() { unsetenv("STEPTAPE_RECORD"); }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+};
+
+TEST_F(RecordTest, TheEnvironmentAsksForMore) {
+  const Asked asked("at=17,digests,again");
+  train(asking({.first = 2}), 20);
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  const trace::Trace trace = storage::read(path("run.again.tape"));
+  EXPECT_THAT(calls_in(trace), ElementsAre(2, 17));
+  EXPECT_FALSE(trace.steps[0].recordings.back().op_digests.empty());
+  EXPECT_TRUE(std::filesystem::exists(path("run.again.tape.ledger")));
+}
+
+TEST_F(RecordTest, TheEnvironmentNamesTheTraceOfASessionThatKeepsNone) {
+  testing::internal::CaptureStderr();
+  {
+    const Asked asked("at=4,digests");
+    train(quiet(), 6);
+    train(quiet(), 6);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "steptape: STEPTAPE_RECORD: a session keeps no trace, and records nothing for it; "
+            "`steptape record -o` names one\n");
+  const Asked asked("at=4:" + path("named.tape"));
+  train(quiet(), 6);
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    if (file.path().extension() == ".tape") names.push_back(file.path().filename());
+  }
+  // a session that is not the first of its process
+  EXPECT_THAT(names, ElementsAre(AnyOf("named.tape", ContainsRegex("^named.session[0-9]+.tape$"))));
+}
+
+TEST_F(RecordTest, WhatTheEnvironmentSaysWrongIsToldAndIgnored) {
+  testing::internal::CaptureStderr();
+  {
+    const Asked asked("at=4,digest");
+    train(asking({.at = {6}}), 8);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(StartsWith("steptape: STEPTAPE_RECORD: \"digest\" is not known; there are "),
+                    EndsWith("; nothing is recorded for it\n")));
+  EXPECT_THAT(calls(), ElementsAre(6));
+}
+
+TEST_F(RecordTest, TheTraceSaysHowTheProgramWasStarted) {
+  train(asking({.at = {6}}), 8);
+  const std::vector<trace::Fact> run = storage::read(path()).run;
+  const auto command = std::ranges::find(run, "command", &trace::Fact::name);
+  ASSERT_NE(command, run.end());
+  EXPECT_THAT(command->value, HasSubstr("session_test"));
+  const std::string folder = std::filesystem::current_path().string();
+  EXPECT_THAT(run, Contains(trace::Fact{"folder", folder}));
 }
 
 TEST_F(RecordTest, TimingsSayHowLongEachOpTook) {

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "storage/ledger_reader.h"
+#include "storage/reader.h"
+#include "storage/writer.h"
 #include "tests/tools/recorded_runs.h"
 
 namespace steptape::tools {
@@ -48,6 +50,9 @@ TEST_F(BisectTest, ACallThatWasNotRecordedIsToBeRecorded) {
             "  inputs equal: it begins in this call\n"
             "  nearest call up to it that both recorded: 3\n"
             "record call 7 in both, with digests:\n"
+            "  a       steptape record --at 7 --digests -- COMMAND\n"
+            "  b       steptape record --at 7 --digests -- COMMAND\n"
+            "or in the program:\n"
             "  C++     steptape::Options{.record = {.at = {7}}, .digests = true}\n"
             "  Python  steptape.wrap(..., record={\"at\": [7]}, digests=True)\n"
             "then look again:\n"
@@ -61,6 +66,27 @@ TEST_F(BisectTest, ACallThatWasNotRecordedIsToBeRecorded) {
   EXPECT_EQ(json["ledger"]["results"], "differs");
   EXPECT_EQ(json["record"]["call"], 7);
   EXPECT_TRUE(json["numerics"].is_null());
+}
+
+TEST_F(BisectTest, TheCommandsOfTheRunsRecordTheCall) {
+  const auto say = [this](const std::filesystem::path& path, std::vector<trace::Fact> run) {
+    trace::Trace trace = storage::read(path);
+    trace.run = std::move(run);
+    storage::write(trace, path);
+  };
+  say(path_, {{"command", "python train.py --seed 3"},
+              {"folder", std::filesystem::current_path().string()}});
+  say(other_, {{"command", "./train 'a b'"}, {"folder", "/home/other run"}});
+  const std::string out = bisect().out;
+  EXPECT_THAT(out, HasSubstr("  a       steptape record --at 7 --digests -- python train.py "
+                             "--seed 3\n"));
+  EXPECT_THAT(out, HasSubstr("  b       cd '/home/other run' && steptape record --at 7 --digests "
+                             "-- ./train 'a b'\n"));
+  const auto json = nlohmann::json::parse(bisect({"--json"}).out);
+  EXPECT_EQ(json["record"]["command_a"],
+            "steptape record --at 7 --digests -- python train.py --seed 3");
+  say(other_, {{"command", "python train.py"}, {"rank", "0"}});
+  EXPECT_THAT(bisect().out, HasSubstr("  b       steptape record --at 7 --digests -- COMMAND\n"));
 }
 
 TEST_F(BisectTest, TheOpOfARecordedCallIsNamed) {

@@ -1,0 +1,76 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "tests/tools/process.h"
+
+namespace steptape::tools {
+namespace {
+
+using testing::HasSubstr;
+
+class RecordTest : public ToolTest {
+ protected:
+  /// Of `record` with these options and a program that a shell runs.
+  Outcome record(std::vector<std::string> options, const std::string& program) const {
+    options.insert(options.begin(), "record");
+    options.insert(options.end(), {"--", "/bin/sh", "-c", program});
+    return steptape(options);
+  }
+};
+
+TEST_F(RecordTest, TheProgramIsAsked) {
+  const Outcome outcome =
+      record({"--first", "3", "--at", "5,7", "--at", "9", "--every", "100", "--on-nonfinite",
+              "--on-signal", "10", "--state", "--digests", "--timings", "-o", "my run.tape"},
+             "echo \"$STEPTAPE_RECORD\"; echo aside >&2; exit 3");
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_EQ(outcome.out,
+            "first=3,every=100,at=5,at=7,at=9,signal=10,nonfinite,state,digests,timings"
+            ":my run.tape\n");
+  EXPECT_EQ(outcome.err, "aside\n");
+}
+
+TEST_F(RecordTest, WordsOfTheProgramAreItsOwn) {
+  const Outcome outcome =
+      steptape({"record", "--digests", "--", "echo", "--at", "x", "--", "-n", "--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "--at x -- -n --help\n");
+  EXPECT_EQ(steptape({"record", "--digests", "echo", "a"}).out, "a\n");
+  const Outcome unclear = steptape({"record", "--digests", "echo", "--at", "3"});
+  EXPECT_EQ(unclear.exit_code, 2);
+  EXPECT_THAT(unclear.err, HasSubstr("put -- before the program"));
+}
+
+TEST_F(RecordTest, TwiceIsAnotherRunOfTheSame) {
+  const Outcome outcome = record({"--twice", "--at", "4"}, "echo $STEPTAPE_RECORD");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "at=4,digests\nat=4,digests,again\n");
+}
+
+TEST_F(RecordTest, AFailureEndsIt) {
+  const Outcome outcome = record({"--twice"}, "echo once; exit 7");
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_EQ(outcome.out, "once\n");
+  const Outcome killed = record({"--twice"}, "kill -9 $$");
+  EXPECT_EQ(killed.exit_code, 128 + SIGKILL);
+}
+
+TEST_F(RecordTest, WhatIsWrongIsTrouble) {
+  const Outcome missing = steptape({"record", "--digests", "--", "/no/such/program"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/no/such/program: No such file or directory"));
+  const Outcome missing_twice = steptape({"record", "--twice", "--", "/no/such/program"});
+  EXPECT_EQ(missing_twice.exit_code, 2);
+  EXPECT_THAT(missing_twice.err, HasSubstr("/no/such/program: No such file or directory"));
+  const Outcome nothing = steptape({"record", "--", "true"});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("nothing is asked for"));
+  const Outcome alone = steptape({"record", "-o", "a.tape", "--", "true"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_EQ(steptape({"record", "--digests"}).exit_code, 2);
+  EXPECT_EQ(steptape({"record", "--at", "0", "--", "true"}).exit_code, 2);
+  EXPECT_EQ(steptape({"record", "--att", "3", "--", "true"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace steptape::tools

@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <system_error>
+
+#include "steptape/error.h"
+#include "tools/commands.h"
+#include "tools/exit_code.h"
+#include "tools/output.h"
+#include "trace/record_request.h"
+
+namespace steptape::tools {
+namespace {
+
+using trace::RecordRequest;
+
+struct Options {
+  RecordRequest request;
+  bool twice = false;
+  std::vector<std::string> command;
+};
+
+/// Becomes the program, or throws.
+[[noreturn]] void become(const std::vector<std::string>& command, const RecordRequest& request) {
+  ::setenv(RecordRequest::kVariable, request.text().c_str(), /*overwrite=*/1);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  throw Error(ErrorCode::kIo,
+              fmt::format("{}: {}", command[0], std::generic_category().message(errno)));
+}
+
+/// The exit status of the program, as a shell gives it: 128 and the signal for one that a signal
+/// ended. Throws Error (io) where no process can be made.
+int run(const std::vector<std::string>& command, const RecordRequest& request) {
+  constexpr int kOfSignals = 128;
+  std::fflush(nullptr);
+  // The terminal sends its signals to the program too, which decides about them.
+  const auto interrupted = ::signal(SIGINT, SIG_IGN);
+  const auto quit = ::signal(SIGQUIT, SIG_IGN);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGINT, interrupted);
+    ::signal(SIGQUIT, quit);
+    try {
+      become(command, request);
+    } catch (const Error& error) {
+      complain(error);
+      ::_exit(kTrouble);
+    }
+  }
+  int status = 0;
+  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  ::signal(SIGINT, interrupted);
+  ::signal(SIGQUIT, quit);
+  if (child < 0) throw Error(ErrorCode::kIo, "no process can be made to run the program in");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kOfSignals + WTERMSIG(status);
+}
+
+int record(const Options& options) {
+  RecordRequest request = options.request;
+  request.digests |= options.twice;
+  if (request.text().empty() || request.text().starts_with(':')) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "record: nothing is asked for; --at, --first, --every, --on-nonfinite and "
+                "--on-signal say which calls, --digests, --timings and --state what of them");
+  }
+  if (options.twice) {
+    const int exit_code = run(options.command, request);
+    if (exit_code != 0) return exit_code;
+    request.is_again = true;
+  }
+  become(options.command, request);
+}
+
+}  // namespace
+
+void add_record(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "record", "Run a program, and record more calls of its steps than it asks for");
+  auto options = std::make_shared<Options>();
+  Record& record_of = options->request.record;
+  command->add_option("--first", record_of.first, "Record the first N calls of each step");
+  command->add_option("--every", record_of.every, "Record each N-th call");
+  command->add_option("--at", record_of.at, "Record call N; more than once, or N,N,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--on-nonfinite", record_of.on_nonfinite,
+                    "Record the call behind the first that returns an infinity or a NaN");
+  command->add_option("--on-signal", record_of.on_signal,
+                      "Record the call behind signal N, such as 10 (SIGUSR1)");
+  command->add_flag(
+      "--digests", options->request.digests,
+      "Note what each op left, by which `steptape diff` finds the first that differs");
+  command->add_flag("--timings", options->request.timings, "Note how long each op took");
+  command->add_flag("--state", options->request.record.state,
+                    "Keep all that recorded calls found: `steptape verify` does them again");
+  command->add_flag("--twice", options->twice,
+                    "Run the program twice, with --digests: names of the second run's traces gain "
+                    "\".again\", for `steptape diff --control`");
+  command->add_option("-o,--output", options->request.trace,
+                      "The trace of a session that keeps none of its own");
+  CLI::Option* program =
+      command->add_option("COMMAND", options->command, "The program, and what it is given")
+          ->required();
+  command->footer(
+      "The program says where its traces are kept (Options::trace; in Python trace=), or -o does.\n"
+      "What it asks to be recorded is recorded as well.\n"
+      "Examples:\n"
+      "  steptape record --at 57 --digests -- python train.py --seed 3\n"
+      "  steptape record --twice --first 3 -- python train.py\n"
+      "  steptape diff other.tape run.tape --control run.again.tape\n"
+      "Exit status: that of the program; 2 where it cannot be run.");
+  command->callback([command, program, options, &exit_code] {
+    if (command->parse_order().back() != program) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "record: an option stands behind the program: put -- before the program, and "
+                  "options of `record` before that");
+    }
+    exit_code = record(*options);
+  });
+}
+
+}  // namespace steptape::tools
