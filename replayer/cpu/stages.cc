@@ -8,6 +8,7 @@
 
 #include "live/values.h"
 #include "replayer/cpu/kernels/elementwise.h"
+#include "replayer/cpu/kernels/packed_factors.h"
 #include "replayer/cpu/kernels/preparation.h"
 
 namespace steptape::replayer::cpu {
@@ -68,6 +69,7 @@ void prepare_kernels(const Program& program, const Memory& memory,
     call.kernel = std::move(made.kernel);
     call.no_kernel = made.reason;
   }
+  share_packed_factors(program, memory, calls);
 }
 
 namespace {

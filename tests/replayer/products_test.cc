@@ -88,7 +88,71 @@ TEST(SmallProductTest, LeavesDeepAndLargeOnesToBlas) {
         {at::randn({m, k}), at::randn({k, n}), {}, at::empty({m, n})}, {0, 0, 0, 0});
   };
   EXPECT_FALSE(make(4, 257, 4));
-  EXPECT_FALSE(make(300, 16, 300));
+  EXPECT_FALSE(make(600, 16, 600));
+}
+
+TEST(SmallProductTest, ReadsAFactorThatAnotherPacked) {
+  if (replayer::cpu::blas().sgemm == nullptr) GTEST_SKIP() << "no BLAS to hold it against";
+  const at::Tensor weight = at::randn({192, 64});
+  const auto make = [&](const at::Tensor& x, const at::Tensor& factor) {
+    return replayer::cpu::SmallProduct::make({x, factor, {}, at::empty({8, 192})}, {0, 0, 0, 0});
+  };
+  const at::Tensor x = at::randn({8, 64}), y = at::randn({8, 64});
+  auto first = make(x, weight.t()), second = make(y, weight.t());
+  auto other = make(y, at::randn({192, 64}).t());
+  if (!first) GTEST_SKIP() << "BLAS adds in another order here, or is as fast";
+  EXPECT_TRUE(second->packs());
+  EXPECT_TRUE(second->can_share_with(*first));
+  EXPECT_FALSE(other->can_share_with(*first));
+  EXPECT_TRUE(second->shared_uses().empty());
+  second->share_with(*first);
+  EXPECT_FALSE(second->packs());
+  ASSERT_EQ(first->shared_uses().size(), 1u);
+  ASSERT_EQ(second->shared_uses().size(), 1u);
+  EXPECT_TRUE(first->shared_uses()[0].conflicts_with(second->shared_uses()[0]));
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(first->run());
+    EXPECT_TRUE(second->run());
+    EXPECT_TRUE(same_bits(first->result(), at::mm(x, weight.t())));
+    EXPECT_TRUE(same_bits(second->result(), at::mm(y, weight.t())));
+    weight.add_(1);
+    y.fill_(0.25);
+  }
+}
+
+/// A cell's weights, read by each step of a sequence and written in the middle of it.
+TEST(PackedFactorTest, IsPackedAnewInEachRunAndBehindAWrite) {
+  const StepBody body = [](const Tensors& x) -> Tensors {
+    at::Tensor weight = x[0].clone(), state = x[1];
+    const at::Tensor part = weight.slice(0, 0, 64);
+    at::Tensor sum = at::zeros({8, 192});
+    for (int time = 0; time < 12; ++time) {
+      const at::Tensor gates = at::addmm(x[2], state, weight.t());
+      sum = sum + gates;
+      state = at::mm(gates.slice(1, 0, 64), part.t()) * 0.125;
+      if (time == 5) weight.mul_(0.5);
+      if (time == 8) part.add_(0.25);
+    }
+    return {sum.clone(), state.clone()};
+  };
+  const Tensors inputs = {at::randn({192, 64}), at::randn({8, 64}), at::randn({192})};
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    for (const auto side_by_side : {replayer::SideBySide::kNever, replayer::SideBySide::kAlways}) {
+      replayer::cpu::Executor executor(
+          replayer::plan(recorded(body, inputs), {.side_by_side = side_by_side}),
+          default_generator());
+      for (int round = 0; round < 6; ++round) {
+        Tensors now = {at::randn({192, 64}), at::randn({8, 64}), at::randn({192})};
+        if (round == 3) now[0][5][7] = std::numeric_limits<float>::quiet_NaN();
+        const Tensors expected = body(now);
+        const Tensors got = run(executor, now);
+        ASSERT_TRUE(same_bits(got[0], expected[0])) << threads << " threads, round " << round;
+        ASSERT_TRUE(same_bits(got[1], expected[1])) << threads << " threads, round " << round;
+      }
+    }
+  }
+  at::set_num_threads(1);
 }
 
 TEST(ProductKernelTest, LessPrecisionIsLeftToATen) {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <vector>
+
+#include "replayer/cpu/kernels/uses.h"
+
 namespace steptape::replayer::cpu {
 
 /// Does a call of a run in place of the dispatcher: the op's computation, with all that ATen works
@@ -18,6 +22,9 @@ class Kernel {
   /// Whether it leaves the same bits on a thread of a team that works side by side, where ATen
   /// shares nothing out, and beside kernels that use none of the memory that it writes.
   virtual bool runs_anywhere() const { return false; }
+
+  /// Memory of its own that other kernels of the plan use, too.
+  virtual std::vector<Use> own_uses() const { return {}; }
 };
 
 }  // namespace steptape::replayer::cpu

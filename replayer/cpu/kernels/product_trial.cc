@@ -108,12 +108,15 @@ std::span<float> ProductTrial::elements_of(const at::Tensor& tensor) {
   return {writable_floats_of(tensor), tensor.storage().nbytes() / sizeof(float)};
 }
 
+/// From -1 to 1 times `scale`: of a number, 24 bits are made up, as many as it holds.
 void ProductTrial::fill(float scale) {
+  constexpr float kUnit = 1.0F / (1 << 23);
   for (const at::Tensor* tensor : {&product_.a, &product_.b, &product_.bias}) {
     if (!tensor->defined()) continue;
     for (float& element : elements_of(*tensor)) {
-      element = normal_(random_) * scale;
-      if (scale != 1 && random_() % 8 == 0) element = std::copysign(0.0F, element);
+      const auto drawn = static_cast<std::uint32_t>(random_());
+      element = (static_cast<float>(drawn >> 7) * kUnit - 1) * scale;
+      if (scale != 1 && drawn % 8 == 0) element = std::copysign(0.0F, element);
     }
   }
 }

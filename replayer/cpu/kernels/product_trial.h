@@ -50,7 +50,6 @@ class ProductTrial {
   MatrixProduct product_;
   std::vector<float> expected_;
   std::minstd_rand random_{1};
-  std::normal_distribution<float> normal_;
 };
 
 }  // namespace steptape::replayer::cpu

@@ -9,29 +9,12 @@
 
 #include "live/ambient.h"
 #include "replayer/cpu/kernels/blas.h"
-#include "replayer/cpu/kernels/sgemm.h"
-#include "replayer/cpu/kernels/small_product.h"
+#include "replayer/cpu/kernels/product_kernel.h"
 #include "replayer/cpu/kernels/table.h"
 #include "replayer/cpu/team.h"
 
 namespace steptape::replayer::cpu {
 namespace {
-
-class Product final : public Kernel {
- public:
-  Product(Sgemm blas, std::optional<SmallProduct> small, bool runs_anywhere)
-      : blas_(std::move(blas)), small_(std::move(small)), runs_anywhere_(runs_anywhere) {}
-
-  void run() override {
-    if (!small_ || !small_->run()) blas_.run();
-  }
-  bool runs_anywhere() const override { return runs_anywhere_; }
-
- private:
-  Sgemm blas_;
-  std::optional<SmallProduct> small_;
-  bool runs_anywhere_;
-};
 
 /// BLAS shares larger products out well enough, and their trial would take long.
 constexpr std::int64_t kMostTermsAlone = std::int64_t{128} * 128 * 128;
@@ -101,7 +84,8 @@ Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   std::optional<SmallProduct> small;
   if (!lies_on_result(matrices.a) && !lies_on_result(matrices.b) && !lies_on_result(matrices.bias))
     small = SmallProduct::make(matrices, addresses, one_thread.is_faster);
-  return {std::make_unique<Product>(*std::move(blas), std::move(small), one_thread.leaves_the_bits),
+  return {std::make_unique<ProductKernel>(*std::move(blas), std::move(small),
+                                          one_thread.leaves_the_bits),
           {}};
 }
 

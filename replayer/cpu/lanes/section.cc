@@ -94,6 +94,7 @@ Section::Part Section::part_of(const Call& call, const Memory& memory) {
       if (tensor.defined()) part.uses.push_back(Use::of(tensor, false));
     });
   }
+  for (const Use& use : call.kernel->own_uses()) part.uses.push_back(use);
   return part;
 }
 
