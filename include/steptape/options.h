@@ -31,7 +31,7 @@ enum class OnRefusal {
 /// What a replay's arithmetic is held to.
 enum class Numerics {
   kExact,  ///< the recorded ops: the bits of the eager step
-  /// Updates by LibTorch's fused kernels (Adam, AdamW, SGD, Adagrad on float32 and float64), which
+  /// Updates by LibTorch's fused kernels (Adam, AdamW, Adagrad on float32 and float64), which
   /// round in another order. Every trial and audit compares what they wrote with the eager step,
   /// element by element, and refuses the plan above 16 units in the last place (docs/numerics.md);
   /// everything else is compared bit for bit. Over many steps the difference grows as differences

@@ -28,8 +28,9 @@ struct Operand {
   const char* name = "";
 };
 
-/// `maximize` is no option of LibTorch's C++ optimizers; a first step is a warm-up, never planned
-/// from.
+/// Not SGD: its update is one or two ops, which a replay does in one pass, and LibTorch's kernel
+/// takes 1.1 to 1.6 times as long (docs/performance.md). `maximize` is no option of LibTorch's C++
+/// optimizers; a first step is a warm-up, never planned from.
 struct Kernel {
   const char* type;  ///< OptimizerLayout::type
   const char* name;
@@ -57,20 +58,6 @@ const std::vector<Operand> kAdamOperands = {{kParameters},
 const std::vector<Kernel> kKernels = {
     {"torch::optim::Adam", "aten::_fused_adam_", kAdamOperands},
     {"torch::optim::AdamW", "aten::_fused_adamw_", kAdamOperands},
-    {"torch::optim::SGD",
-     "aten::_fused_sgd_",
-     {{kParameters},
-      {kGradients},
-      {kOptionalState, "momentum_buffer"},
-      {kNumber, "weight_decay"},
-      {kNumber, "momentum"},
-      {kNumber, "lr"},
-      {kNumber, "dampening"},
-      {kFlag, "nesterov"},
-      {kFalse},
-      {kFalse},
-      {kNone},
-      {kNone}}},
     {"torch::optim::Adagrad",
      "aten::_fused_adagrad_",
      {{kParameters},

@@ -49,15 +49,16 @@ TEST(FusedTest, UpdatesStayWithinTheBound) {
   expect_fused(train<Adam>(AdamOptions(1e-3), "adam"));
   expect_fused(train<Adam>(AdamOptions(1e-3).weight_decay(0.01).amsgrad(true), "adam amsgrad"));
   expect_fused(train<AdamW>(AdamWOptions(1e-3).weight_decay(0.05), "adamw"));
-  expect_fused(train<SGD>(SGDOptions(0.1), "sgd"));
-  expect_fused(
-      train<SGD>(SGDOptions(0.1).momentum(0.9).weight_decay(0.01).nesterov(true), "sgd nesterov"));
   expect_fused(train<Adagrad>(AdagradOptions(0.01).lr_decay(0.01).weight_decay(0.01), "adagrad"));
 }
 
 TEST(FusedTest, AnOptimizerWithoutAKernelStaysExact) {
-  const Stats stats = train<torch::optim::RMSprop>(torch::optim::RMSpropOptions(1e-3), "rmsprop");
+  using namespace torch::optim;
+  const Stats stats = train<RMSprop>(RMSpropOptions(1e-3), "rmsprop");
   EXPECT_LT(stats.variants.at(0).largest_ulps, 0);
+  // the recorded ops of its update are faster
+  const Stats sgd = train<SGD>(SGDOptions(0.1).momentum(0.9), "sgd");
+  EXPECT_LT(sgd.variants.at(0).largest_ulps, 0);
 }
 
 TEST(FusedTest, StepCountersAdvanceAndFewerCallsAreMade) {
