@@ -108,12 +108,12 @@ void Loader::load_message(const Message& message) {
 }
 
 void Loader::load_head(const Message& message) {
-  const Parsed<proto::Head> head(text_of(message), message.blocks.front().sequence);
+  const Parsed<proto::Head> head(text_of(message), message.sequence());
   decode_head(head.message(), trace_);
 }
 
 void Loader::pass_over(const Message& damaged) {
-  const std::uint64_t number = damaged.blocks.front().sequence;
+  const std::uint64_t number = damaged.sequence();
   if (damaged.type == BlockType::kHead) fail("the head is damaged");
   if (damaged.type == BlockType::kStep || damaged.type == BlockType::kStepAgain) {
     step_.reset();
@@ -129,7 +129,7 @@ void Loader::pass_over(const Message& damaged) {
 }
 
 void Loader::begin_step(const Message& message) {
-  const Parsed<proto::Step> step(text_of(message), message.blocks.front().sequence);
+  const Parsed<proto::Step> step(text_of(message), message.sequence());
   trace_.steps.push_back(decode_step(step.message()));
   newest_.emplace_back();
   step_ = trace_.steps.size() - 1;
@@ -137,7 +137,7 @@ void Loader::begin_step(const Message& message) {
 }
 
 void Loader::go_on_with_step(const Message& message) {
-  const Parsed<proto::StepAgain> parsed(text_of(message), message.blocks.front().sequence);
+  const Parsed<proto::StepAgain> parsed(text_of(message), message.sequence());
   const proto::StepAgain& in = parsed.message();
   const auto known = steps_.find(in.name());
   if (known != steps_.end()) {
@@ -145,7 +145,7 @@ void Loader::go_on_with_step(const Message& message) {
     return;
   }
   const std::string what = fmt::format("step {} goes on in block {}, and began nowhere before",
-                                       in.name(), message.blocks.front().sequence);
+                                       in.name(), message.sequence());
   if (loss_ == Loss::kThrow) fail(what);
   lost_.push_back(what);
   step_ = trace_.steps.size();
@@ -161,7 +161,7 @@ void Loader::load_recording(const Message& message) {
   guarded(fmt::format("a recording of step {}", step.name), [&] {
     Newest& newest = newest_[*step_];
     newest.text = text_of_recording(message, newest);
-    newest.block = message.blocks.front().sequence;
+    newest.block = message.sequence();
     const Parsed<proto::Recording> parsed(newest.text, newest.block);
     trace::Recording recording = decode_recording(
         parsed.message(),
@@ -172,7 +172,7 @@ void Loader::load_recording(const Message& message) {
 }
 
 void Loader::load_saved(const Message& message) {
-  const Parsed<proto::SavedState> parsed(text_of(message), message.blocks.front().sequence);
+  const Parsed<proto::SavedState> parsed(text_of(message), message.sequence());
   const proto::SavedState& in = parsed.message();
   guarded(fmt::format("the saved state of {}", in.path()), [&] {
     trace_.state.push_back(decode_saved(
@@ -190,9 +190,9 @@ std::string Loader::text_of(const Message& message) const {
 
 std::string Loader::text_of_recording(const Message& message, const Newest& before) const {
   if (message.type == BlockType::kRecording) return text_of(message);
-  const Parsed<proto::PackedRecording> parsed(text_of(message), message.blocks.front().sequence);
+  const Parsed<proto::PackedRecording> parsed(text_of(message), message.sequence());
   const proto::PackedRecording& in = parsed.message();
-  const std::uint64_t number = message.blocks.front().sequence;
+  const std::uint64_t number = message.sequence();
   if (in.base() != 0 && in.base() != before.block) {
     fail(fmt::format(
         "the recording in block {} is packed against that in block {}, and {}", number, in.base(),

@@ -40,6 +40,9 @@ class Loader {
     BlockType type;
     std::span<const Block> blocks;
     bool is_damaged;
+
+    /// The number of its first block, by which errors name it.
+    std::uint64_t sequence() const { return blocks.front().sequence; }
   };
   /// The newest recording of a step, which the next one may be packed against.
   struct Newest {

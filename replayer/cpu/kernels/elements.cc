@@ -146,4 +146,21 @@ void sigmoid_slope(const Operands& o, std::int64_t count) {
   for_each(count, [=](std::int64_t i) { out[i] = a[i] * (1.0F - b[i]) * b[i]; });
 }
 
+std::int64_t count_zeros(const float* in, std::int64_t count) {
+  std::int32_t zeros = 0;  // as wide as an element
+  for (std::int64_t i = 0; i < count; ++i) zeros += in[i] == 0 ? 1 : 0;
+  return zeros;
+}
+
+void put_ones_for_zeros(const float* in, float* out, std::int64_t count) {
+  for_each(count, [=](std::int64_t i) { out[i] = in[i] == 0 ? 1 : in[i]; });
+}
+
+void put_zeros_back(const float* in, const float* others, float* out, std::int64_t count) {
+  for_each(count, [=](std::int64_t i) {
+    const float x = in[i], other = others[i];  // both are loaded: no branch
+    out[i] = x == 0 ? x : other;
+  });
+}
+
 }  // namespace steptape::replayer::cpu::elements

@@ -35,4 +35,11 @@ Function lerp;             ///< in0 + number0 · (in1 - in0), rounded once; for 
 Function mask_below;       ///< in1 <= number0 ? 0 : in0
 Function sigmoid_slope;    ///< (in0 · (1 - in1)) · in1
 
+/// Of both signs.
+std::int64_t count_zeros(const float* in, std::int64_t count);
+/// `out` is `in` with ones in place of zeros.
+void put_ones_for_zeros(const float* in, float* out, std::int64_t count);
+/// `out` has the zeros of `in`, which it may be, and else what `others` has.
+void put_zeros_back(const float* in, const float* others, float* out, std::int64_t count);
+
 }  // namespace steptape::replayer::cpu::elements

@@ -80,40 +80,31 @@ void ElementwiseKernel::run() {
 
 namespace {
 
-std::int32_t count_zeros(const float* in, std::int64_t count) {
-  std::int32_t zeros = 0;
-  for (std::int64_t i = 0; i < count; ++i) zeros += in[i] == 0 ? 1 : 0;
-  return zeros;
-}
-
 /// MKL's square root, which is not always that of the processor's instruction, is what ATen calls.
 /// It takes fifteen times as long for a zero as for other numbers, and second moments of what no
 /// gradient reaches, such as rows of an embedding, are zeros. The root of a zero is itself; roots
 /// of what stands beside zeros are taken with ones in their places.
-void roots_beside_zeros(const float* in, float* out, std::int64_t count) {
+void square_root(const elements::Operands& operands, std::int64_t count) {
+  // to consider other threads takes MKL longer than the roots of a small tensor
+  const OneThread alone;
   constexpr std::int64_t kBlock = 1024;
-  alignas(64) std::array<float, kBlock> ones;
-  for (std::int64_t first = 0; first < count; first += kBlock, in += kBlock, out += kBlock) {
-    const std::int64_t n = std::min(kBlock, count - first);
-    for (std::int64_t i = 0; i < n; ++i) ones[i] = in[i] == 0 ? 1 : in[i];
-    if (count_zeros(in, n) < n)
-      blas().square_root(static_cast<int>(n), ones.data(), ones.data(), Blas::kMode);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float x = in[i], root = ones[i];  // both are loaded: no branch
-      out[i] = x == 0 ? x : root;
+  alignas(64) std::array<float, kBlock> roots;
+  const float* in = operands.in[0];
+  float* out = operands.out;
+  for (std::int64_t done = 0; done < count; done += kBlock, in += kBlock, out += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - done);
+    const std::int64_t zeros = elements::count_zeros(in, n);
+    if (zeros == 0) {
+      blas().square_root(static_cast<int>(n), in, out, Blas::kMode);
+      continue;
     }
+    elements::put_ones_for_zeros(in, roots.data(), n);
+    if (zeros < n) blas().square_root(static_cast<int>(n), roots.data(), roots.data(), Blas::kMode);
+    elements::put_zeros_back(in, roots.data(), out, n);
   }
 }
 
-/// To consider other threads takes MKL longer than the roots of a small tensor.
-void square_root(const elements::Operands& operands, std::int64_t count) {
-  const OneThread alone;
-  if (count_zeros(operands.in[0], count) > 0) {
-    roots_beside_zeros(operands.in[0], operands.out, count);
-  } else {
-    blas().square_root(static_cast<int>(count), operands.in[0], operands.out, Blas::kMode);
-  }
-}
+/// Alone for the same reason.
 void tanh(const elements::Operands& operands, std::int64_t count) {
   const OneThread alone;
   blas().tanh(static_cast<int>(count), operands.in[0], operands.out, Blas::kMode);
