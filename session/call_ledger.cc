@@ -35,11 +35,12 @@ CallLedger::Step& CallLedger::find(std::string_view name) {
   return steps_.emplace_back(Step{std::string(name), number, writer_->last_call(number)});
 }
 
-std::uint64_t CallLedger::calls_of(std::string_view step) noexcept {
+std::optional<std::uint64_t> CallLedger::calls_of(std::string_view step) noexcept {
+  if (writer_ == nullptr) return std::nullopt;
   try {
-    return writer_ == nullptr ? 0 : find(step).calls;
+    return find(step).calls;
   } catch (const std::exception&) {
-    return 0;
+    return std::nullopt;
   }
 }
 

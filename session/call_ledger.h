@@ -31,8 +31,8 @@ class CallLedger {
   bool is_taken() const { return is_taken_; }
   /// The number behind the name that an earlier run's ledger has now; none where there was none.
   std::optional<std::uint64_t> earlier() const { return earlier_; }
-  /// How many calls of the step the run has done.
-  std::uint64_t calls_of(std::string_view step) noexcept;
+  /// How many calls of the step the run has done; none where nobody counts, since there is no file.
+  std::optional<std::uint64_t> calls_of(std::string_view step) noexcept;
   /// Of one call more of the step, which ended `now`; its number is found here.
   void append(std::string_view step, trace::LedgerLine line, Clock::time_point now) noexcept;
   /// What went wrong, and what it cost; empty where nothing did.

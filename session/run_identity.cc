@@ -59,7 +59,10 @@ std::string command_line() {
   for (std::size_t begin = 0; begin < bytes.size();) {
     const std::size_t end = std::min(bytes.find('\0', begin), bytes.size());
     if (begin != 0) command += ' ';
-    command += trace::shell_word(std::string_view(bytes).substr(begin, end - begin));
+    const std::string_view word = std::string_view(bytes).substr(begin, end - begin);
+    // Python's multiprocessing started it, and tells it what to do through a pipe
+    if (word == "--multiprocessing-fork") return {};
+    command += trace::shell_word(word);
     begin = end + 1;
   }
   return command;
@@ -92,6 +95,8 @@ RunIdentity RunIdentity::now() {
     run.world = *world;
     break;
   }
+  // what started the processes, nobody here knows
+  if (run.rank || !variable("TORCHELASTIC_RUN_ID").empty()) run.command.clear();
   return run;
 }
 

@@ -22,7 +22,8 @@ struct RunIdentity {
   std::int64_t world = 1;
   std::string job = {};  ///< of the launcher or scheduler; empty where there is none
   /// The command line of the process, as a shell takes it, and the folder that it was in when the
-  /// session began; empty where the system does not tell, or where it is longer than a page.
+  /// session began. Empty where the system does not tell, where it is longer than a page, and where
+  /// a launcher, or another process of the program, started this one.
   std::string command = {};
   std::string folder = {};
 

@@ -27,7 +27,9 @@ trace::RecordRequest asked_by_environment() {
   const char* text = std::getenv(whose.c_str());
   if (text == nullptr) return {};
   try {
-    return trace::RecordRequest::parse(text);
+    const trace::RecordRequest asked = trace::RecordRequest::parse(text);
+    const RecordSchedule schedule(asked.record);  // its signal must be one that can be handled
+    return asked;
   } catch (const Error& error) {
     say_once(whose + ": " + error.what() + "; nothing is recorded for it");
     return {};
@@ -48,7 +50,8 @@ void SessionState::set_options(Options given) {
   log = Log::open(given.log);
   const trace::RecordRequest asked = asked_by_environment();
   asked.add_to(given, number);
-  if (given.trace.empty() && !asked.text().empty()) {
+  is_asked_by_environment = !asked.text().empty();
+  if (given.trace.empty() && is_asked_by_environment) {
     say_once(std::string(trace::RecordRequest::kVariable) +
              ": a session keeps no trace, and records nothing for it; `steptape record -o` names "
              "one");
@@ -66,7 +69,18 @@ void SessionState::start() {
   if (!options.ledger) return;
   ledger = std::make_unique<CallLedger>(storage::ledger_beside(trace_path), run.digest(),
                                         options.resume);
-  if (ledger->is_taken()) trace_problem = ledger->problem();
+  if (ledger->is_taken()) lose_trace(ledger->problem());
+}
+
+void SessionState::lose_trace(std::string why) {
+  trace_problem = std::move(why);
+  if (!is_asked_by_environment) return;
+  say_once(std::string(trace::RecordRequest::kVariable) + ": " + trace_path +
+           " is not kept: " + trace_problem);
+}
+
+bool SessionState::keeps_recordings() const {
+  return kept != nullptr && (ledger == nullptr || !ledger->is_taken());
 }
 
 guards::Declared SessionState::declared() const {

@@ -31,6 +31,7 @@ struct SessionState {
 
   std::uint64_t number;  ///< in the process, counted from 1
   Options options;
+  bool is_asked_by_environment = false;  ///< for recordings: STEPTAPE_RECORD
   Log log;
   CounterBlock counters;
   live::Objects objects;
@@ -51,7 +52,9 @@ struct SessionState {
   std::function<void(const std::function<void()>&)> without_lock;
   std::vector<std::string> invalidations;  ///< why, in order
   std::string trace_problem;               ///< why the trace could not be written
-  bool started = false;                    ///< a step was called: nothing more may be tracked
+  /// Notes why, and tells whoever asked for recordings by the environment, once.
+  void lose_trace(std::string why);
+  bool started = false;  ///< a step was called: nothing more may be tracked
   /// Notes that a step was called; the first time, finds out who runs and begins the ledger.
   void start();
   RunIdentity run;                     ///< since the first call
@@ -61,6 +64,8 @@ struct SessionState {
   std::unique_ptr<EarlierTrace> earlier;
   /// The number behind the name that an earlier run's trace has now.
   std::optional<std::uint64_t> earlier_number;
+  /// Whether there is a trace, and it is in no other hands.
+  bool keeps_recordings() const;
   /// Takes a recording of the step that Options::record asked for into the trace.
   void keep(const trace::Step& step, const trace::Recording& recording);
   std::unique_ptr<KeptRecordings> kept;  ///< null where the trace is not kept

@@ -39,7 +39,10 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 void count_signal(int signal) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const bool exists = signal > 0 && signal < NSIG;
+  // behind these a program that goes on does the same again, for ever
+  const bool is_fault =
+      signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
+  const bool exists = signal > 0 && signal < NSIG && !is_fault;
   if (exists && counted[static_cast<std::size_t>(signal)].is_counted) return;
   struct sigaction action = {};
   action.sa_sigaction = on_signal;

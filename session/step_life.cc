@@ -128,7 +128,8 @@ recorder::Look StepLife::look() const {
 }
 
 std::uint64_t StepLife::call_of_run() const {
-  return session_->ledger ? session_->ledger->calls_of(name_) + 1 : journal_.call();
+  const auto done = session_->ledger ? session_->ledger->calls_of(name_) : std::nullopt;
+  return done ? *done + 1 : journal_.call();
 }
 
 recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth depth) {
@@ -151,7 +152,8 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
                                                   const guards::Declared& declared,
                                                   const Eager& eager) {
   misfits_.begin(journal_.begin_call());
-  is_asked_for_ = !schedule_.is_empty() && schedule_.wants(call_of_run());
+  is_asked_for_ =
+      !schedule_.is_empty() && session_->keeps_recordings() && schedule_.wants(call_of_run());
   if (is_asked_for_) {
     record(arguments, declared, eager);
     return std::nullopt;

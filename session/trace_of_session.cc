@@ -127,15 +127,15 @@ void SessionState::write_trace() {
     storage::write(to_trace(/*with_state=*/false), trace_path);
     trace_problem.clear();
   } catch (const std::exception& error) {
-    trace_problem = error.what();
+    lose_trace(error.what());
   }
 }
 
 void SessionState::keep(const trace::Step& step, const trace::Recording& recording) {
-  if (kept == nullptr || (ledger != nullptr && ledger->is_taken())) return;
+  if (!keeps_recordings()) return;
   if (!kept->is_begun()) kept->begin(head_of(run));
   kept->add(step, recording);
-  if (std::string problem = kept->problem(); !problem.empty()) trace_problem = std::move(problem);
+  if (std::string problem = kept->problem(); !problem.empty()) lose_trace(std::move(problem));
 }
 
 void SessionState::finish_trace() {

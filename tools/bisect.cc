@@ -37,18 +37,28 @@ std::string_view fact_of(const trace::Trace& trace, std::string_view name) {
   return fact == trace.run.end() ? std::string_view() : fact->value;
 }
 
-/// The command line that makes the run of `trace` once more and records the call in it. One process
-/// of several does not know what started them all: that is left to the reader.
-std::string command_of(const trace::Trace& trace, std::uint64_t call) {
+/// How the run of `trace` was started. Empty where it is not known: one process of several does not
+/// know what started them all.
+std::string_view program_of(const trace::Trace& trace) {
+  return fact_of(trace, "rank").empty() ? fact_of(trace, "command") : std::string_view();
+}
+
+/// The command line that makes the run of `trace` once more and records the call in it; what
+/// starts the program is left to the reader where it is not known.
+std::string command_of(const trace::Trace& trace, std::string_view program, std::uint64_t call) {
   const std::string_view folder = fact_of(trace, "folder");
-  const std::string_view program = fact_of(trace, "command");
-  const bool is_known = !program.empty() && fact_of(trace, "rank").empty();
   std::error_code unknown;
-  const bool is_elsewhere =
-      is_known && !folder.empty() && folder != std::filesystem::current_path(unknown).string();
+  const bool is_elsewhere = !program.empty() && !folder.empty() &&
+                            folder != std::filesystem::current_path(unknown).string();
   return fmt::format("{}steptape record --at {} --digests -- {}",
                      is_elsewhere ? fmt::format("cd {} && ", trace::shell_word(folder)) : "", call,
-                     is_known ? program : "COMMAND");
+                     program.empty() ? "COMMAND" : program);
+}
+
+/// The same on a line that can be pasted: not of a program whose words are of several lines.
+std::string shown_command_of(const trace::Trace& trace, std::uint64_t call) {
+  const std::string_view program = program_of(trace);
+  return shown(command_of(trace, shown(std::string(program)) == program ? program : "", call));
 }
 
 std::string cpp_of(std::uint64_t call) {
@@ -115,8 +125,8 @@ class Told {
     }
     if (next != 0) {
       json["record"] = {{"call", next},
-                        {"command_a", command_of(found_.a, next)},
-                        {"command_b", command_of(found_.b, next)},
+                        {"command_a", command_of(found_.a, program_of(found_.a), next)},
+                        {"command_b", command_of(found_.b, program_of(found_.b), next)},
                         {"cpp", cpp_of(next)},
                         {"python", python_of(next)},
                         {"then", then()}};
@@ -202,7 +212,7 @@ class Told {
         "  Python  {}\n"
         "then look again:\n"
         "  {}\n",
-        call, shown(command_of(found_.a, call)), shown(command_of(found_.b, call)), cpp_of(call),
+        call, shown_command_of(found_.a, call), shown_command_of(found_.b, call), cpp_of(call),
         python_of(call), shown(then()));
   }
 

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <system_error>
 
@@ -38,18 +40,61 @@ struct Options {
               fmt::format("{}: {}", command[0], std::generic_category().message(errno)));
 }
 
+/// The program that runs, and the signal that this process got meanwhile; for its handler.
+volatile sig_atomic_t running = 0;
+volatile sig_atomic_t caught = 0;
+
+/// The terminal sends its signals to the program, too, and whoever ends this process means it.
+void on_signal(int signal) {
+  caught = signal;
+  if (signal == SIGTERM) ::kill(static_cast<pid_t>(running), signal);
+}
+
+/// The signals by which users end programs, while it lives: held back until the program runs, then
+/// caught.
+class Ends {
+ public:
+  Ends() {
+    struct sigaction action = {};
+    action.sa_handler = on_signal;
+    sigset_t held;
+    ::sigemptyset(&held);
+    for (const int signal : kSignals) ::sigaddset(&held, signal);
+    ::sigprocmask(SIG_BLOCK, &held, &mask_);
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], &action, &before_[i]);
+    }
+  }
+  ~Ends() { let_go(); }
+  Ends(const Ends&) = delete;
+  Ends& operator=(const Ends&) = delete;
+
+  void catch_from_now() const { ::sigprocmask(SIG_SETMASK, &mask_, nullptr); }
+  /// As they were before.
+  void let_go() const {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], &before_[i], nullptr);
+    }
+    ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+  }
+
+ private:
+  static constexpr std::array kSignals = {SIGINT, SIGQUIT, SIGTERM};
+  std::array<struct sigaction, kSignals.size()> before_ = {};
+  sigset_t mask_ = {};
+};
+
 /// The exit status of the program, as a shell gives it: 128 and the signal for one that a signal
-/// ended. Throws Error (io) where no process can be made.
+/// ended, or that ended in good order when this process got one. Throws Error (io) where no process
+/// can be made.
 int run(const std::vector<std::string>& command, const RecordRequest& request) {
   constexpr int kOfSignals = 128;
   std::fflush(nullptr);
-  // The terminal sends its signals to the program too, which decides about them.
-  const auto interrupted = ::signal(SIGINT, SIG_IGN);
-  const auto quit = ::signal(SIGQUIT, SIG_IGN);
+  const Ends ends;
   const pid_t child = ::fork();
+  if (child < 0) throw Error(ErrorCode::kIo, "no process can be made to run the program in");
   if (child == 0) {
-    ::signal(SIGINT, interrupted);
-    ::signal(SIGQUIT, quit);
+    ends.let_go();
     try {
       become(command, request);
     } catch (const Error& error) {
@@ -57,17 +102,32 @@ int run(const std::vector<std::string>& command, const RecordRequest& request) {
       ::_exit(kTrouble);
     }
   }
+  running = child;
+  ends.catch_from_now();
   int status = 0;
-  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  ::signal(SIGINT, interrupted);
-  ::signal(SIGQUIT, quit);
-  if (child < 0) throw Error(ErrorCode::kIo, "no process can be made to run the program in");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kOfSignals + WTERMSIG(status);
+  if (!WIFEXITED(status)) return kOfSignals + WTERMSIG(status);
+  return WEXITSTATUS(status) == 0 && caught != 0 ? kOfSignals + caught : WEXITSTATUS(status);
+}
+
+/// Throws Error (invalid_argument) where no trace can be written there.
+void check_place(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  std::error_code unknown;
+  const bool is_folder = path.ends_with('/') || std::filesystem::is_directory(path, unknown);
+  const bool has_folder = parent.empty() || std::filesystem::is_directory(parent, unknown);
+  if (!is_folder && has_folder) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("record: --output {}: {}", path,
+                          is_folder ? "it is a folder; name a file in it"
+                                    : "there is no folder " + parent.string()));
 }
 
 int record(const Options& options) {
   RecordRequest request = options.request;
+  check_place(request.trace);
   request.digests |= options.twice;
   if (request.text().empty() || request.text().starts_with(':')) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -89,16 +149,20 @@ void add_record(CLI::App& app, int& exit_code) {
       "record", "Run a program, and record more calls of its steps than it asks for");
   auto options = std::make_shared<Options>();
   Record& record_of = options->request.record;
-  command->add_option("--first", record_of.first, "Record the first N calls of each step");
-  command->add_option("--every", record_of.every, "Record each N-th call");
+  command->add_option("--first", record_of.first, "Record the first N calls of each step")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--every", record_of.every, "Record each N-th call")
+      ->check(CLI::PositiveNumber);
   command->add_option("--at", record_of.at, "Record call N; more than once, or N,N,...")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::PositiveNumber);
   command->add_flag("--on-nonfinite", record_of.on_nonfinite,
                     "Record the call behind the first that returns an infinity or a NaN");
-  command->add_option("--on-signal", record_of.on_signal,
-                      "Record the call behind signal N, such as 10 (SIGUSR1)");
+  command
+      ->add_option("--on-signal", record_of.on_signal,
+                   "Record the call behind signal N, such as 10 (SIGUSR1)")
+      ->check(CLI::Range(1, RecordRequest::kMostSignals));
   command->add_flag(
       "--digests", options->request.digests,
       "Note what each op left, by which `steptape diff` finds the first that differs");

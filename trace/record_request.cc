@@ -56,8 +56,7 @@ void add_word(std::string_view word, RecordRequest& request) {
   } else if (name == "at") {
     record.at.push_back(number_in(word, number));
   } else if (name == "signal") {
-    constexpr int kMostSignals = 64;
-    record.on_signal = static_cast<int>(number_in(word, number, kMostSignals));
+    record.on_signal = static_cast<int>(number_in(word, number, RecordRequest::kMostSignals));
   } else {
     fail(word,
          "is not known; there are first=N, every=N, at=N, signal=N, nonfinite, state, "

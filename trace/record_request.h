@@ -13,6 +13,8 @@ struct RecordRequest {
   /// The environment variable that holds it.
   static constexpr const char* kVariable = "STEPTAPE_RECORD";
 
+  static constexpr int kMostSignals = 64;  ///< of Linux, on_signal is up to this
+
   Record record = {};
   bool digests = false;  ///< as Options::digests
   bool timings = false;  ///< as Options::timings

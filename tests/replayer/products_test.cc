@@ -155,6 +155,20 @@ TEST(PackedFactorTest, IsPackedAnewInEachRunAndBehindAWrite) {
   at::set_num_threads(1);
 }
 
+TEST(ProductKernelTest, AResultThatTheProgramGaveIsLeftToTheDispatcher) {
+  const StepBody body = [](const Tensors& x) -> Tensors {
+    at::Tensor product = at::zeros({8, 6}), sum = at::zeros({8, 6});
+    at::mm_out(product, x[0], x[1]);
+    at::addmm_out(sum, product, x[0], x[1]);
+    return {product.clone(), sum.clone()};
+  };
+  const Tensors inputs = {at::randn({8, 4}), at::randn({4, 6})};
+  replayer::cpu::Executor executor(replayer::plan(recorded(body, inputs), {}), default_generator());
+  const Tensors expected = body(inputs), got = run(executor, inputs);
+  EXPECT_TRUE(same_bits(got[0], expected[0]));
+  EXPECT_TRUE(same_bits(got[1], expected[1]));
+}
+
 TEST(ProductKernelTest, LessPrecisionIsLeftToATen) {
   const StepBody body = [](const Tensors& x) -> Tensors { return {at::mm(x[0], x[1]).clone()}; };
   const Tensors inputs = {at::randn({160, 512}), at::randn({512, 64})};

@@ -144,6 +144,51 @@ TEST_F(RecordTest, WhatTheEnvironmentSaysWrongIsToldAndIgnored) {
   EXPECT_THAT(calls(), ElementsAre(6));
 }
 
+TEST_F(RecordTest, ASignalThatCannotBeHandledEndsNoTraining) {
+  for (const int signal : {SIGKILL, SIGSEGV}) {
+    testing::internal::CaptureStderr();
+    const Asked asked("signal=" + std::to_string(signal));
+    train(asking({.at = {6}}), 8);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot be handled"));
+    EXPECT_THROW(Session({.trace = path(), .record = {.on_signal = signal}}), Error);
+  }
+}
+
+TEST_F(RecordTest, ATraceThatCannotBeKeptIsToldAndCallsAreCountedAllTheSame) {
+  Options options = asking({.first = 3});
+  options.trace = path("missing/run.tape");
+  AdamTraining training({}, torch::optim::AdamOptions(0.01));
+  testing::internal::CaptureStderr();
+  const Asked asked("digests");
+  Session session(options);
+  session.track("model", *training.model).track("optimizer", training.optimizer);
+  auto step = session.wrap(
+      "train", [&](at::Tensor images, at::Tensor labels) { return training.step(images, labels); });
+  for (const Batch& batch : make_batches(12)) step(batch.images, batch.labels);
+  EXPECT_GE(step.stats().replayed, 5U) << step.explain();
+  EXPECT_NE(step.stats().trace_problem, "");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(StartsWith("steptape: STEPTAPE_RECORD: "), HasSubstr("missing/run.tape")));
+}
+
+TEST_F(RecordTest, ATraceInOtherHandsIsNotRecordedFor) {
+  Options options = asking({.first = 30});
+  AdamTraining training({}, torch::optim::AdamOptions(0.01));
+  Session first(options), second(options);
+  for (Session* session : {&first, &second}) {
+    session->track("model", *training.model).track("optimizer", training.optimizer);
+  }
+  const auto body = [&](at::Tensor images, at::Tensor labels) {
+    return training.step(images, labels);
+  };
+  auto step = first.wrap("train", body), other = second.wrap("train", body);
+  const std::vector<Batch> batches = make_batches(4);
+  step(batches[0].images, batches[0].labels);
+  for (int call = 0; call < 12; ++call) other(batches[1].images, batches[1].labels);
+  EXPECT_GE(other.stats().replayed, 5U) << other.explain();
+  EXPECT_NE(other.stats().trace_problem, "");
+}
+
 TEST_F(RecordTest, TheTraceSaysHowTheProgramWasStarted) {
   train(asking({.at = {6}}), 8);
   const std::vector<trace::Fact> run = storage::read(path()).run;

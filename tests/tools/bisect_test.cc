@@ -85,6 +85,8 @@ TEST_F(BisectTest, TheCommandsOfTheRunsRecordTheCall) {
   const auto json = nlohmann::json::parse(bisect({"--json"}).out);
   EXPECT_EQ(json["record"]["command_a"],
             "steptape record --at 7 --digests -- python train.py --seed 3");
+  say(path_, {{"command", "python -c 'import train\ntrain.run()'"}});
+  EXPECT_THAT(bisect().out, HasSubstr("  a       steptape record --at 7 --digests -- COMMAND\n"));
   say(other_, {{"command", "python train.py"}, {"rank", "0"}});
   EXPECT_THAT(bisect().out, HasSubstr("  b       steptape record --at 7 --digests -- COMMAND\n"));
 }

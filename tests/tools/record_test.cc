@@ -55,6 +55,27 @@ TEST_F(RecordTest, AFailureEndsIt) {
   EXPECT_EQ(killed.exit_code, 128 + SIGKILL);
 }
 
+TEST_F(RecordTest, WhoEndsItEndsTheProgramAndStartsNoSecondOne) {
+  // the program sends to the process that runs it, and ends in good order
+  const Outcome interrupted = record({"--twice"}, "echo once; kill -INT $PPID; exit 0");
+  EXPECT_EQ(interrupted.exit_code, 128 + SIGINT);
+  EXPECT_EQ(interrupted.out, "once\n");
+  const Outcome ended =
+      record({"--twice"}, "trap 'echo ended; exit 0' TERM; kill -TERM $PPID; sleep 20 & wait");
+  EXPECT_EQ(ended.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(ended.out, "ended\n");
+}
+
+TEST_F(RecordTest, APlaceWhereNoTraceCanBeIsTrouble) {
+  for (const std::string& place :
+       {folder_.string(), folder_.string() + "/", (folder_ / "missing" / "a.tape").string()}) {
+    const Outcome outcome = steptape({"record", "--digests", "-o", place, "--", "echo", "run"});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr("--output " + place));
+  }
+}
+
 TEST_F(RecordTest, WhatIsWrongIsTrouble) {
   const Outcome missing = steptape({"record", "--digests", "--", "/no/such/program"});
   EXPECT_EQ(missing.exit_code, 2);
@@ -68,7 +89,11 @@ TEST_F(RecordTest, WhatIsWrongIsTrouble) {
   const Outcome alone = steptape({"record", "-o", "a.tape", "--", "true"});
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_EQ(steptape({"record", "--digests"}).exit_code, 2);
-  EXPECT_EQ(steptape({"record", "--at", "0", "--", "true"}).exit_code, 2);
+  for (const char* option : {"--at", "--first", "--every", "--on-signal"}) {
+    EXPECT_EQ(steptape({"record", option, "0", "--", "true"}).exit_code, 2) << option;
+    EXPECT_EQ(steptape({"record", option, "-1", "--", "true"}).exit_code, 2) << option;
+  }
+  EXPECT_EQ(steptape({"record", "--on-signal", "65", "--", "true"}).exit_code, 2);
   EXPECT_EQ(steptape({"record", "--att", "3", "--", "true"}).exit_code, 2);
 }
 

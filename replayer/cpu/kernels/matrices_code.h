@@ -7,9 +7,8 @@
 namespace steptape::replayer::cpu::matrices {
 
 /// What `Code` is made of. `Processor::Vector` holds 8 or 16 elements, `Processor::Bits` as many
-/// integers. Each file that makes it is
-/// compiled with options of its own and for a type of its own, so that none of it is code that
-/// other files run.
+/// integers. Each file that makes it is compiled with options of its own and for a type of its own,
+/// so that none of it is code that other files run.
 template <typename Processor>
 class Multiplication {
  public:
@@ -86,7 +85,7 @@ class Multiplication {
 
     template <typename Bits, typename Vector>
     static inline __attribute__((always_inline)) void raise(Bits& largest, const Vector& elements) {
-      const Bits magnitude = reinterpret_cast<const Bits&>(elements) & 0x7fffffff;
+      const Bits magnitude = __builtin_bit_cast(Bits, elements) & 0x7fffffff;
       largest = largest > magnitude ? largest : magnitude;
     }
 
@@ -171,7 +170,9 @@ class Multiplication {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const Vector sum = bias + sums[r][v];  // without one, -0 becomes 0
-        Largest::raise(seen, sum);
+        Vector written = {};                   // what is beyond the tail may be anything
+        __builtin_memcpy(&written, &sum, bytes);
+        Largest::raise(seen, written);
         __builtin_memcpy(c + r * c_row + v * kLanes, &sum, bytes);
       }
     }

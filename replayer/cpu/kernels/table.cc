@@ -96,6 +96,7 @@ bool has_plain_tensors(const KernelSite& site) {
 Preparation prepare(const KernelSite& site) {
   const auto* ways = KernelTable::all().find(site.call.callee.schema());
   if (ways == nullptr) return Preparation::refused("no kernel for this operator");
+  if (site.results.empty()) return Preparation::refused("results that the program gave it");
   if (!has_plain_tensors(site)) return Preparation::refused("a tensor that stands for another");
   Preparation made = Preparation::refused("no kernel for this operator");
   for (const KernelTable::Make make : *ways) {
