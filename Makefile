@@ -44,7 +44,7 @@ ifeq ($(PRESET),release)
 endif
 
 test-python: setup ## build the wheel into a fresh environment and run the Python tests
-	@scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
+	@TEST_JOBS=$(TEST_JOBS) scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
 
 soak: configure ## break trace files many times more often than `make test` does
 	@echo "build: the tests of storage/, in $(BUILD)/"

@@ -48,5 +48,5 @@ say "running the tests"
 # away from the sources, so that the installed package is the one that is tested
 export STEPTAPE_TOOL OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 STEPTAPE_TOOL=$(realpath -m "$build/tools/steptape") # some run the command line; they skip where it is not built
-"$environment/bin/python" -m pytest -q --timeout 300 -p no:cacheprovider \
+"$environment/bin/python" -m pytest -q -n "${TEST_JOBS:-2}" --timeout 300 -p no:cacheprovider \
   --rootdir tests/python tests/python "$@"
