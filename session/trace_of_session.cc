@@ -121,7 +121,7 @@ void SessionState::make_room() {
 }
 
 void SessionState::write_trace() {
-  if (trace_path.empty() || (ledger != nullptr && ledger->is_taken())) return;
+  if (!keeps_recordings()) return;
   try {
     make_room();
     storage::write(to_trace(/*with_state=*/false), trace_path);
