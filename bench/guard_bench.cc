@@ -16,9 +16,8 @@
 #include "live/objects.h"
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
-#include "replayer/cpu/executor.h"
 #include "replayer/optimizers/optimizers.h"
-#include "replayer/passes/passes.h"
+#include "replayer/run/executor.h"
 
 namespace steptape::bench {
 namespace {
@@ -50,9 +49,8 @@ class Guarded {
         {}, objects_, recorder::interceptor(recorder::InterceptorKind::kFakeKey));
     replayer::bind_optimizers(recorded.recording);
     recording_ = std::make_shared<trace::Recording>(std::move(recorded.recording));
-    executor_ = std::make_unique<replayer::cpu::Executor>(
-        replayer::plan(recording_, {}),
-        [](const std::string&) { return at::detail::getDefaultCPUGenerator(); });
+    executor_ = replayer::make_executor(
+        recording_, [](const std::string&) { return at::detail::getDefaultCPUGenerator(); });
     snapshot_ = objects_.snapshot();
   }
 
@@ -69,7 +67,7 @@ class Guarded {
   std::shared_ptr<torch::optim::Adam> optimizer_;
   live::Objects objects_;
   std::shared_ptr<trace::Recording> recording_;
-  std::unique_ptr<replayer::cpu::Executor> executor_;
+  std::unique_ptr<replayer::Executor> executor_;
   live::Snapshot snapshot_;
 };
 

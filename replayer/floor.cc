@@ -19,7 +19,7 @@
 #include "live/operators.h"
 #include "live/values.h"
 #include "replayer/cpu/kernels/blas.h"
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 
 namespace steptape::replayer {
 namespace {
@@ -129,9 +129,9 @@ class Floor {
       if (id == trace::kNoTensor) return at::Tensor();
       const trace::Tensor& like = recording_.tensors[id];
       const trace::Buffer& buffer = recording_.buffers[like.buffer];
-      const c10::Storage storage = cpu::allocate(buffer.bytes, buffer.address_mod_64);
+      const c10::Storage storage = allocate(buffer.bytes, buffer.address_mod_64);
       std::memset(storage.mutable_data(), 0, buffer.bytes);
-      return tensors[id] = cpu::tensor_on(storage, like);
+      return tensors[id] = tensor_on(storage, like);
     };
     std::vector<c10::IValue> arguments;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {

@@ -5,12 +5,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 
 namespace steptape::session {
 namespace {
 
-bool is_bound(const replayer::cpu::Executor& executor, trace::BufferId buffer) {
+bool is_bound(const replayer::Executor& executor, trace::BufferId buffer) {
   return executor.program().buffers[buffer].placement == replayer::Placement::kBound;
 }
 
@@ -36,7 +36,7 @@ trace::TensorId tracked_on(const trace::Recording& recording, trace::BufferId bu
 /// The tensors that gradients are at entry, by path.
 class EntryGradients {
  public:
-  EntryGradients(const trace::Recording& recording, const replayer::cpu::Executor& executor)
+  EntryGradients(const trace::Recording& recording, const replayer::Executor& executor)
       : recording_(recording), executor_(executor) {
     for (const trace::Tracked& tracked : recording.tracked) {
       if (tracked.role == trace::Role::kGradient) tensors_.emplace(tracked.path, tracked.tensor);
@@ -51,7 +51,7 @@ class EntryGradients {
 
  private:
   const trace::Recording& recording_;
-  const replayer::cpu::Executor& executor_;
+  const replayer::Executor& executor_;
   std::unordered_map<std::string, trace::TensorId> tensors_;
 };
 
@@ -62,7 +62,7 @@ void bump(c10::TensorImpl& tensor) {
 }  // namespace
 
 std::string Aftermath::unreachable_result(const trace::Recording& recording,
-                                          const replayer::cpu::Executor& executor,
+                                          const replayer::Executor& executor,
                                           const guards::GuardSet& guards) {
   for (std::size_t i = 0; i < recording.results.size(); ++i) {
     const trace::TensorId id = recording.results[i];
@@ -74,7 +74,7 @@ std::string Aftermath::unreachable_result(const trace::Recording& recording,
   return "";
 }
 
-Aftermath::Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
+Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor& executor,
                      const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
                      const std::vector<trace::BufferId>& moved_versions)
     : recording_(recording), guards_(guards), identities_(std::move(identities)) {
@@ -168,7 +168,7 @@ std::vector<at::Tensor> Aftermath::gradients_at_entry() const {
   return gradients;
 }
 
-std::vector<at::Tensor> Aftermath::settle(replayer::cpu::Outcome outcome,
+std::vector<at::Tensor> Aftermath::settle(replayer::Outcome outcome,
                                           std::span<const live::Argument> arguments,
                                           const std::vector<at::Tensor>& gradients_at_entry) const {
   for (const Gradient& slot : gradients_) {
@@ -228,7 +228,7 @@ at::Tensor Aftermath::alias_of(const at::Tensor& base, const Result& result) con
   // an input's buffer starts where its memory is guarded, not where its storage does
   const std::int64_t first_byte = static_cast<std::int64_t>(base.element_size()) *
                                   (base.storage_offset() - recording_.tensors[result.base].offset);
-  at::Tensor alias = replayer::cpu::tensor_on(base.storage(), geometry, first_byte);
+  at::Tensor alias = replayer::tensor_on(base.storage(), geometry, first_byte);
   if (!alias.is_inference() && !base.is_inference()) {
     // as a view's: a write through one is a write to the other
     alias.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());

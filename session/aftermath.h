@@ -8,7 +8,7 @@
 #include "guards/guard_set.h"
 #include "live/argument.h"
 #include "recorder/recorder.h"
-#include "replayer/cpu/executor.h"
+#include "replayer/run/executor.h"
 
 namespace steptape::session {
 
@@ -19,12 +19,12 @@ class Aftermath {
   /// Whether every result lies in memory that Aftermath can hand out; if not, the path of the first
   /// that does not.
   static std::string unreachable_result(const trace::Recording& recording,
-                                        const replayer::cpu::Executor& executor,
+                                        const replayer::Executor& executor,
                                         const guards::GuardSet& guards);
 
   /// `identities` says which results are objects that the caller has already, `moved_versions` on
   /// which buffers version counters move.
-  Aftermath(const trace::Recording& recording, const replayer::cpu::Executor& executor,
+  Aftermath(const trace::Recording& recording, const replayer::Executor& executor,
             const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
             const std::vector<trace::BufferId>& moved_versions);
 
@@ -40,7 +40,7 @@ class Aftermath {
   std::vector<at::Tensor> gradients_at_entry() const;
 
   /// Results of the replay, in order, without graphs; those that are observed last.
-  std::vector<at::Tensor> settle(replayer::cpu::Outcome outcome,
+  std::vector<at::Tensor> settle(replayer::Outcome outcome,
                                  std::span<const live::Argument> arguments,
                                  const std::vector<at::Tensor>& gradients_at_entry) const;
 

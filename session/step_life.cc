@@ -211,9 +211,9 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     journal_.replayed(variant);
     note_results(*outcome.results);
     return outcome;
-  } catch (const replayer::cpu::Torn&) {
+  } catch (const replayer::Torn&) {
     throw;
-  } catch (const replayer::cpu::Changed& changed) {
+  } catch (const replayer::Changed& changed) {
     // everything is as before the call: another plan may fit
     note_change(variant, changed);
     return {false, std::nullopt};
@@ -235,7 +235,7 @@ void StepLife::note_moves(Variant& variant) {
   journal_.rebound(variant, entry_.moved);
 }
 
-replayer::cpu::Outcome StepLife::execute(Variant& variant) {
+replayer::Outcome StepLife::execute(Variant& variant) {
   const auto run = [&] {
     return variant.executor->run(entry_.memory, entry_.leaves,
                                  [&variant] { variant.aftermath->drop_gradients(); });
@@ -244,7 +244,7 @@ replayer::cpu::Outcome StepLife::execute(Variant& variant) {
   // a short one is over before anyone who waits would be woken
   constexpr std::chrono::milliseconds kLong{1};
   const auto start = std::chrono::steady_clock::now();
-  replayer::cpu::Outcome outcome;
+  replayer::Outcome outcome;
   if (variant.last_run > kLong) {
     // others may take tensors out of the program's objects while they run
     const std::vector<c10::Storage> held = variant.aftermath->kept_memory();
@@ -258,7 +258,7 @@ replayer::cpu::Outcome StepLife::execute(Variant& variant) {
 
 pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argument>& arguments) {
   const std::vector<at::Tensor> gradients = variant.aftermath->gradients_at_entry();
-  replayer::cpu::Outcome outcome = execute(variant);
+  replayer::Outcome outcome = execute(variant);
   ++variant.replays;
   pack::Results results;
   for (std::size_t i = 0; i < outcome.numbers.size(); ++i) {
@@ -274,7 +274,7 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
 }
 
 // The run was undone: the program took another way.
-void StepLife::note_change(Variant& variant, const replayer::cpu::Changed& changed) {
+void StepLife::note_change(Variant& variant, const replayer::Changed& changed) {
   misfits_.add(variant, changed.verdict);
   journal_.did_not_fit(misfits_.all());
   if (!variants_.note_change(variant)) return;

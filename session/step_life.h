@@ -60,12 +60,12 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
   void check_alive();
   void note_moves(Variant& variant);
-  void note_change(Variant& variant, const replayer::cpu::Changed& changed);
+  void note_change(Variant& variant, const replayer::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);
   Verified verify(Variant& variant, const Eager& eager);
   /// Runs the plan on what the guards found.
-  replayer::cpu::Outcome execute(Variant& variant);
+  replayer::Outcome execute(Variant& variant);
   pack::Results replay(Variant& variant, const std::vector<live::Argument>& arguments);
   /// Of the optimizers that it steps.
   std::vector<std::string> paths_of(const Deferred& deferred) const;

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "replayer/optimizers/fused.h"
-#include "replayer/passes/passes.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
 
@@ -16,7 +15,7 @@ AuditSchedule audits_of(const Options& options, std::uint64_t number) {
   return {options.verify.rate, seed + number};
 }
 
-replayer::cpu::GeneratorOf generators_of(const live::Objects& objects) {
+replayer::GeneratorOf generators_of(const live::Objects& objects) {
   return [&objects](const std::string& path) {
     for (const auto& [name, generator] : objects.generators()) {
       if (name == path) return generator;
@@ -50,8 +49,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
       approximate = std::move(fused->approximate);
     }
   }
-  auto executor = std::make_unique<replayer::cpu::Executor>(replayer::plan(recording, {}),
-                                                            generators_of(session.objects));
+  auto executor = replayer::make_executor(recording, generators_of(session.objects));
   std::vector<guards::OutsideTensor> outside;
   for (recorder::Outside& tensor : recorded.outside) {
     outside.push_back({tensor.path, tensor.storage});

@@ -7,7 +7,7 @@
 
 #include "guards/guard_set.h"
 #include "recorder/recorder.h"
-#include "replayer/cpu/executor.h"
+#include "replayer/run/executor.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
 #include "session/checkpoint.h"
@@ -25,7 +25,7 @@ struct Variant {
   std::shared_ptr<trace::Recording> recording;
   /// As the eager step did it, where `recording` has fused updates; else the same.
   std::shared_ptr<const trace::Recording> eager_recording;
-  std::unique_ptr<replayer::cpu::Executor> executor;
+  std::unique_ptr<replayer::Executor> executor;
   std::unique_ptr<guards::GuardSet> guards;
   std::unique_ptr<Aftermath> aftermath;
   AuditSchedule audits;

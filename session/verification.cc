@@ -7,7 +7,7 @@
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
-#include "replayer/cpu/undo.h"
+#include "replayer/run/undo.h"
 #include "session/ulps.h"
 #include "trace/refusals.h"
 #include "trace/text.h"
@@ -62,7 +62,7 @@ class Verification {
     }
     try {
       planned = left_by_plan();
-    } catch (const replayer::cpu::Changed& changed) {
+    } catch (const replayer::Changed& changed) {
       verified.changed = changed;
     } catch (const std::exception& error) {
       verified.failure = error.what();
@@ -87,7 +87,7 @@ class Verification {
   }
 
   void look_at_memory(Left& left) const {
-    for (const replayer::cpu::Region& region : regions_) {
+    for (const replayer::Region& region : regions_) {
       left.written.push_back(
           trace::digest_of({static_cast<const std::byte*>(region.address), region.bytes}));
     }
@@ -106,7 +106,7 @@ class Verification {
   Left left_by_plan() {
     Left left;
     if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
-    const replayer::cpu::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
+    const replayer::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
     for (const at::Tensor& gradient : outcome.gradients)
@@ -247,14 +247,14 @@ class Verification {
 
   Variant& variant_;
   const trace::Recording& recording_;
-  replayer::cpu::Executor& executor_;
+  replayer::Executor& executor_;
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
   Kept before_, after_plan_;
   std::vector<std::optional<trace::Digest>> plan_digests_;
-  std::vector<replayer::cpu::Region> regions_;
+  std::vector<replayer::Region> regions_;
   std::vector<c10::Storage> kept_;
-  replayer::cpu::Undo undo_;
+  replayer::Undo undo_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "guards/entry.h"
 #include "recorder/recorder.h"
-#include "replayer/cpu/executor.h"
+#include "replayer/run/executor.h"
 #include "session/variant.h"
 #include "steptape/refusal.h"
 #include "trace/digest.h"
@@ -32,7 +32,7 @@ struct Verified {
   /// Why the plan could not be run; empty when it was.
   std::string failure;
   /// The plan was not for this call after all, which it found out in mid-run.
-  std::optional<replayer::cpu::Changed> changed;
+  std::optional<replayer::Changed> changed;
   double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.

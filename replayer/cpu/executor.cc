@@ -4,70 +4,62 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <map>
 
-#include "live/operators.h"
-#include "live/values.h"
 #include "replayer/analysis/writes.h"
-#include "replayer/cpu/below_autograd.h"
-#include "replayer/cpu/call.h"
-#include "replayer/cpu/host_numbers.h"
 #include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/kernels/dispatch.h"
 #include "replayer/cpu/lanes/section.h"
-#include "replayer/cpu/memory.h"
-#include "replayer/cpu/results.h"
-#include "replayer/cpu/run_log.h"
-#include "replayer/cpu/seeks.h"
 #include "replayer/cpu/stages.h"
-#include "replayer/cpu/tensor_on.h"
-#include "replayer/cpu/undo.h"
+#include "replayer/run/below_autograd.h"
+#include "replayer/run/bound.h"
+#include "replayer/run/call_results.h"
+#include "replayer/run/calls.h"
+#include "replayer/run/host_numbers.h"
+#include "replayer/run/memory.h"
+#include "replayer/run/run_log.h"
+#include "replayer/run/seeks.h"
+#include "replayer/run/tensor_on.h"
+#include "replayer/run/undo.h"
 
 namespace steptape::replayer::cpu {
 
 struct Executor::Impl {
   Program program;
   Memory memory;
-  std::vector<trace::BufferId> bound;
-  std::vector<std::size_t> written;
-  std::vector<std::size_t> undone;  ///< positions in `bound` that a throw must put back
-  std::vector<trace::BufferId> refilled;
-  std::vector<trace::BufferId>
-      leftover;  ///< adopted buffers that the user gets, let go of at the end
+  Bound bound;
+  std::vector<trace::BufferId> leftover;
   std::vector<at::Generator> generators;
   std::vector<Call> calls;
   std::vector<Stage> stages;
   std::size_t once = 0;  ///< the first stages, which the first run alone does
   std::vector<PlacedSection> sections;
-  bool draws_random = false;
-  bool restores_generators = false;
   bool ran_before = false;
   bool keeps_everything = false;
   const Call* running = nullptr;
-  /// The first op that writes bound memory of which no copy is taken: no op behind it should throw.
-  std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
-  /// Behind it nothing but a want of memory can end a run.
-  std::int64_t last_deciding_op = -1;
-  std::size_t first_decided = 0;  ///< the first call behind it
+  std::size_t first_decided = 0;  ///< the first call behind Bound::last_deciding_op
   bool is_decided = false;
   Undo undo;
   torch::jit::Stack stack;
   std::optional<HostNumbers> numbers;
   std::optional<Seeks> seeks;
-  Results results;
+  CallResults results;
   RunLog log;  ///< of the next run
 
   Impl(Program lowered, const GeneratorOf& generator)
       : program(std::move(lowered)), memory(program), results(program, memory) {
     const Writes writes = writes_of(recording());
-    sort_buffers(writes);
-    prepare_calls(generator);
-    hoist_reads(writes.earliest_reads);
-    plan_releases();
+    bound = bound_of(program, writes);
+    Calls made = calls_of(program, memory, generator, writes.earliest_reads);
+    calls = std::move(made.calls);
+    generators = std::move(made.generators);
+    leftover = std::move(made.leftover);
+    const auto decided = std::ranges::find_if(
+        calls, [this](const Call& call) { return call.at > bound.last_deciding_op; });
+    first_decided = static_cast<std::size_t>(decided - calls.begin());
     numbers.emplace(program, memory, calls);
     seeks.emplace(recording(), calls, generator);
-    if (program.uses_kernels) prepare_kernels(program, memory, refilled, calls);
+    if (program.uses_kernels) prepare_kernels(program, memory, bound.refilled, calls);
     const bool has_chains = program.uses_chains && seeks->empty();
     stages =
         stages_of(program, memory, calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
@@ -79,156 +71,20 @@ struct Executor::Impl {
 
   const trace::Recording& recording() const { return *program.recording; }
 
-  void sort_buffers(const Writes& writes) {
-    last_deciding_op = writes.last_throwing_op;
-    const std::int64_t last_throwing_op = std::max(writes.last_throwing_op, last_allocating_op());
-    std::vector<std::size_t> position(program.buffers.size(), 0);
-    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
-      if (program.buffers[id].placement != Placement::kBound) continue;
-      position[id] = bound.size();
-      bound.push_back(id);
-    }
-    for (const Writes::Write& write : writes.writes) {
-      if (program.buffers[write.buffer].placement == Placement::kConstant) {
-        refilled.push_back(write.buffer);
-        continue;
-      }
-      written.push_back(position[write.buffer]);
-      if (write.first_op <= last_throwing_op) {
-        undone.push_back(position[write.buffer]);
-      } else {
-        first_lasting_write = std::min(first_lasting_write, write.first_op);
-      }
-    }
-    draws_random = writes.draws_random;
-    restores_generators = writes.draws_random && last_throwing_op >= 0;
-  }
-
-  /// In each run.
-  bool is_made(const BufferPlan& plan) const {
-    return plan.defined >= 0 && !plan.stays &&
-           program.instructions[static_cast<std::size_t>(plan.defined)].treatment !=
-               Treatment::kDropped;
-  }
-
-  /// The last op whose results are allocated while it runs, which may fail for want of memory; -1:
-  /// none.
-  std::int64_t last_allocating_op() const {
-    std::int64_t last = -1;
-    for (const BufferPlan& plan : program.buffers) {
-      if (is_new_each_time(plan.placement) && is_made(plan)) last = std::max(last, plan.defined);
-    }
-    return last;
-  }
-
-  void prepare_calls(const GeneratorOf& generator) {
-    generators.push_back(generator("default"));
-    const auto tensor = [this](trace::TensorId id) { return memory.tensor(id); };
-    const auto tracked_generator = [&](const std::string& path) {
-      at::Generator found = generator(path);
-      if (std::find(generators.begin(), generators.end(), found) == generators.end()) {
-        generators.push_back(found);
-      }
-      return found;
-    };
-    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-      const Instruction& instruction = program.instructions[i];
-      if (instruction.treatment == Treatment::kGeometry ||
-          instruction.treatment == Treatment::kDropped)
-        continue;
-      const trace::Op& op = recording().ops[i];
-      const auto recorded = live::find_operator(recording().operator_of(op));
-      Call call{.callee = instruction.callee,
-                .op = static_cast<trace::Index>(i),
-                .may_throw = live::effects_of(*recorded).may_throw_on_data,
-                .is_once = instruction.is_once,
-                .at = instruction.is_once ? -1 : static_cast<std::int64_t>(i)};
-      const auto& arguments = instruction.callee.schema().arguments();
-      for (std::size_t a = 0; a < op.inputs.size(); ++a) {
-        call.arguments.push_back(
-            live::ivalue_of(op.inputs[a], *arguments[a].type(), tensor, tracked_generator));
-      }
-      if (instruction.treatment != Treatment::kCall) {
-        prepare_placement(call, op, instruction.treatment);
-      } else {
-        prepare_adoption(call, op);
-      }
-      calls.push_back(std::move(call));
-    }
-  }
-
-  void prepare_placement(Call& call, const trace::Op& op, Treatment treatment) {
-    for (const trace::Value& output : op.outputs) {
-      for_each_tensor(output, [&](trace::TensorId id) {
-        call.placed.push_back(id);
-        if (treatment == Treatment::kOut) call.arguments.emplace_back(memory.tensor(id));
-        const trace::BufferId buffer = recording().tensors[id].buffer;
-        if (program.buffers[buffer].placement == Placement::kMade) call.makes.push_back(buffer);
-      });
-    }
-    call.copies = treatment == Treatment::kInto;
-  }
-
-  void prepare_adoption(Call& call, const trace::Op& op) {
-    for (const trace::Value& output : op.outputs) {
-      for_each_tensor(output, [&](trace::TensorId id) {
-        call.outputs.push_back(id);
-        if (id == trace::kNoTensor) return;
-        call.adopts |= program.buffers[recording().tensors[id].buffer].defined ==
-                       static_cast<std::int64_t>(call.op);
-      });
-    }
-  }
-
-  void hoist_reads(const std::vector<std::int64_t>& earliest) {
-    for (std::size_t i = 0; i < earliest.size(); ++i) {
-      const auto read = std::ranges::find(calls, recording().reads[i].op, &Call::op);
-      if (read != calls.end()) read->at = earliest[i];
-    }
-    // a read comes behind the call whose place it shares
-    std::ranges::stable_sort(calls, {}, [](const Call& call) {
-      return std::pair(call.at, call.at != static_cast<std::int64_t>(call.op));
-    });
-    const auto decided = std::ranges::find_if(
-        calls, [this](const Call& call) { return call.at > last_deciding_op; });
-    first_decided = static_cast<std::size_t>(decided - calls.begin());
-  }
-
-  void plan_releases() {
-    std::vector<Call*> last_call(program.buffers.size(), nullptr);
-    for (Call& call : calls) {
-      const auto use = [&](trace::TensorId id) {
-        if (id != trace::kNoTensor) last_call[recording().tensors[id].buffer] = &call;
-      };
-      const trace::Op& op = recording().ops[call.op];
-      for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
-      for (const trace::Value& value : op.outputs) for_each_tensor(value, use);
-    }
-    const auto end = static_cast<std::int64_t>(recording().ops.size());
-    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
-      const BufferPlan& plan = program.buffers[id];
-      if (!is_new_each_time(plan.placement) || plan.defined < 0 || plan.stays) continue;
-      if (plan.last_use == end || last_call[id] == nullptr) {
-        leftover.push_back(id);
-      } else {
-        last_call[id]->release.push_back(id);
-      }
-    }
-  }
-
   void bind(std::span<void* const> addresses) {
-    for (std::size_t i = 0; i < bound.size(); ++i) memory.point_at(bound[i], addresses[i]);
-    for (const trace::BufferId id : refilled) memory.refill(id);
+    for (std::size_t i = 0; i < bound.buffers.size(); ++i)
+      memory.point_at(bound.buffers[i], addresses[i]);
+    for (const trace::BufferId id : bound.refilled) memory.refill(id);
   }
 
   void take_undo() {
     std::vector<Region> regions;
-    for (const std::size_t position : undone) {
-      const trace::BufferId id = bound[position];
+    for (const std::size_t position : bound.undone) {
+      const trace::BufferId id = bound.buffers[position];
       regions.push_back({memory.address(id), recording().buffers[id].bytes});
     }
-    undo.take(regions, restores_generators ? std::span<const at::Generator>(generators)
-                                           : std::span<const at::Generator>());
+    undo.take(regions, bound.restores_generators ? std::span<const at::Generator>(generators)
+                                                 : std::span<const at::Generator>());
   }
 
   void run_calls(const std::function<void()>& decided) {
@@ -270,12 +126,12 @@ struct Executor::Impl {
     }
   }
 
-  std::span<Call> calls_of(const Stage& stage) {
+  std::span<Call> calls_in(const Stage& stage) {
     return std::span(calls).subspan(stage.first, stage.count);
   }
 
   void make_memory(const Stage& stage) {
-    for (const Call& call : calls_of(stage)) {
+    for (const Call& call : calls_in(stage)) {
       for (const trace::BufferId id : call.makes) memory.make(id);
     }
   }
@@ -285,7 +141,7 @@ struct Executor::Impl {
     running = &calls[inside.front().first];
     for (const Stage& stage : inside) make_memory(stage);
     // none of them throws for what it reads; in which order they write is not said
-    running = &calls_of(inside.back()).back();
+    running = &calls_in(inside.back()).back();
     placed.section.run();
     for (const Stage& stage : inside) end_stage(stage);
   }
@@ -299,7 +155,7 @@ struct Executor::Impl {
       run_call(calls[stage.first]);
     }
     if (!seeks->empty()) seeks->after(stage.first);
-    if (log.wants_digests()) log.add_digests(calls_of(stage), memory, stack);
+    if (log.wants_digests()) log.add_digests(calls_in(stage), memory, stack);
     end_stage(stage);
   }
 
@@ -307,7 +163,7 @@ struct Executor::Impl {
     const auto start = std::chrono::steady_clock::now();
     run_stage(stage);
     const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    log.add_time(calls_of(stage), static_cast<std::uint64_t>(ns));
+    log.add_time(calls_in(stage), static_cast<std::uint64_t>(ns));
   }
 
   void run_call(const Call& call) {
@@ -324,7 +180,7 @@ struct Executor::Impl {
   }
 
   void end_stage(const Stage& stage) {
-    for (const Call& call : calls_of(stage)) {
+    for (const Call& call : calls_in(stage)) {
       if (call.adopts) results.adopt(call, stack);
       if (call.read != trace::kNone) numbers->take_read(call, stack.back());
       if (!ran_before) results.check_placed(call);
@@ -381,7 +237,7 @@ struct Executor::Impl {
       let_go_of_all();
       undo.restore();
       const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
-      if (running == nullptr || (running->at < first_lasting_write && !is_surprise)) throw;
+      if (running == nullptr || (running->at < bound.first_lasting_write && !is_surprise)) throw;
       throw Torn("op " + std::to_string(running->op) +
                  " threw behind a write that cannot be undone; " +
                  "parameters and state may be half updated: " + error.what());
@@ -410,20 +266,14 @@ struct Executor::Impl {
   }
 };
 
-Executor::Executor(Program program, GeneratorOf generator)
+Executor::Executor(Program program, const GeneratorOf& generator)
     : impl_(std::make_unique<Impl>(std::move(program), generator)) {}
 Executor::~Executor() = default;
 
-const std::vector<trace::BufferId>& Executor::bound() const { return impl_->bound; }
-const std::vector<std::size_t>& Executor::written() const { return impl_->written; }
+const std::vector<trace::BufferId>& Executor::bound() const { return impl_->bound.buffers; }
+const std::vector<std::size_t>& Executor::written() const { return impl_->bound.written; }
 
-std::vector<trace::BufferId> Executor::written_buffers() const {
-  std::vector<trace::BufferId> buffers;
-  for (const std::size_t position : impl_->written) buffers.push_back(impl_->bound[position]);
-  return buffers;
-}
-
-bool Executor::draws_random() const { return impl_->draws_random; }
+bool Executor::draws_random() const { return impl_->bound.draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
                       const std::function<void()>& decided) {

@@ -1,93 +1,40 @@
 #pragma once
 
-#include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
-
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "replayer/cpu/changed.h"
 #include "replayer/cpu/lanes/section_stats.h"
 #include "replayer/program.h"
-#include "steptape/error.h"
-#include "steptape/stats.h"
+#include "replayer/run/executor.h"
 
 namespace steptape::replayer::cpu {
 
-/// What a run gives beside what it wrote to bound memory.
-struct Outcome {
-  /// One for each of Recording::results. Undefined where the result is undefined, or where it lies
-  /// in bound memory: the caller has the tensor it was given.
-  std::vector<at::Tensor> results;
-  /// One for each of Recording::numbers.
-  std::vector<double> numbers;
-  /// One for each of Recording::exit_gradients, in the same way.
-  std::vector<at::Tensor> gradients;
-};
-
-/// A run threw where nothing should be able to, behind a write of which no copy was taken: the
-/// state may be half updated, and running the eager step on top of it would be wrong.
-struct Torn : Error {
-  explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
-};
-
-/// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
-using GeneratorOf = std::function<at::Generator(const std::string&)>;
-
-/// A program bound to memory and ready to run on the CPU: prepared arguments, one arena, the plan's
-/// own tensors. Bound memory is given as addresses at each run and never kept alive. Not
-/// thread-safe; runs on the calling thread.
-class Executor {
+/// A program ready to run on the CPU: prepared arguments, one arena, the plan's own tensors. Runs
+/// on the calling thread.
+class Executor final : public replayer::Executor {
  public:
   /// Allocates the arena and the constants. Throws c10::Error or std::bad_alloc when memory is
   /// short, Error (data_loss) when a value does not fit its operator.
-  Executor(Program program, GeneratorOf generator);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+  Executor(Program program, const GeneratorOf& generator);
+  ~Executor() override;
 
-  /// Buffers whose memory each run is given, in this order.
-  const std::vector<trace::BufferId>& bound() const;
-  /// Bound buffers that a run writes, as positions in `bound()`.
-  const std::vector<std::size_t>& written() const;
-  /// The same as buffers.
-  std::vector<trace::BufferId> written_buffers() const;
-  bool draws_random() const;
-  /// The generators it may draw from: the default one, then tracked ones that ops name.
-  const std::vector<at::Generator>& generators() const;
-
-  /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
-  /// the same address modulo 64 as the recording says. When an op throws, everything written so far
-  /// and the generators are put back before the exception goes on; Changed likewise. Throws
-  /// Torn when that could not be done. `leaves` has a value for each of Recording::leaves; those of
-  /// host reads come from the run itself.
-  /// `decided` is called once in mid-run, where nothing but a want of memory can end the run any
-  /// more; what it lets go of is not put back.
+  const std::vector<trace::BufferId>& bound() const override;
+  const std::vector<std::size_t>& written() const override;
+  bool draws_random() const override;
+  const std::vector<at::Generator>& generators() const override;
   Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
-              const std::function<void()>& decided = {});
-
-  /// The same for a caller that has memory of its own for the first results, of their geometry, and
-  /// takes no gradients. Where kernels do all, nothing is allocated from the third run on.
+              const std::function<void()>& decided = {}) override;
   void run_into(std::span<void* const> memory, std::span<const double> leaves,
-                std::span<const at::Tensor> results, std::vector<double>& numbers);
-
-  /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
-  /// and ops behind one that threw, leave none. `digests` must outlive that run. See
-  /// live::op_digest.
-  void log_digests(std::vector<std::optional<trace::Digest>>& digests);
-  /// What each stage takes in the next run that returns. `times` must outlive that run.
-  void log_times(std::vector<StageTime>& times);
+                std::span<const at::Tensor> results, std::vector<double>& numbers) override;
+  void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
+  void log_times(std::vector<StageTime>& times) override;
+  const Program& program() const override;
+  PlanStats stats() const override;
 
   /// Work that may be shared out to several threads, in the order of the run.
   std::vector<SectionStats> sections() const;
-
-  const Program& program() const;
-  /// What the plan is made of; times and counts of runs are the caller's to fill in.
-  PlanStats stats() const;
 
  private:
   struct Impl;

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "replayer/cpu/call.h"
 #include "replayer/cpu/kernels/chain.h"
-#include "replayer/cpu/memory.h"
 #include "replayer/program.h"
+#include "replayer/run/call.h"
+#include "replayer/run/memory.h"
 
 namespace steptape::replayer::cpu {
 

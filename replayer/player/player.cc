@@ -9,7 +9,6 @@
 #include <set>
 
 #include "replayer/analysis/refusals.h"
-#include "replayer/cpu/tensor_on.h"
 #include "replayer/optimizers/optimizers.h"
 #include "replayer/plan_words.h"
 #include "replayer/player/environment.h"
@@ -18,6 +17,7 @@
 #include "replayer/player/snapshots.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/player/weights.h"
+#include "replayer/run/tensor_on.h"
 #include "storage/reader.h"
 #include "storage/writer.h"
 #include "trace/text_parts.h"
@@ -281,7 +281,7 @@ at::Tensor Player::tensor(const std::string& path) const {
                             impl_->state.is_shared() ? "what is published" : "the trace", path));
   }
   if (!impl_->state.is_shared()) return replayer::tensor_of(impl_->state, *found);
-  return replayer::cpu::copied_tensor_on(impl_->state.storage(found->buffer), found->geometry);
+  return replayer::copied_tensor_on(impl_->state.storage(found->buffer), found->geometry);
 }
 
 std::vector<std::string> Player::scalars() const { return impl_->state.numbers(); }

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "live/generator_state.h"
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 #include "trace/text.h"
 
@@ -34,9 +34,9 @@ at::Tensor copy_of(const at::Tensor& state) {
   geometry.dtype = trace::DType::kUInt8;
   geometry.sizes = {static_cast<std::int64_t>(state.nbytes())};
   geometry.strides = {1};
-  const c10::Storage storage = cpu::allocate(state.nbytes(), 0);
+  const c10::Storage storage = allocate(state.nbytes(), 0);
   std::memcpy(storage.mutable_data(), state.const_data_ptr(), state.nbytes());
-  return cpu::tensor_on(storage, geometry);
+  return tensor_on(storage, geometry);
 }
 
 at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
@@ -49,9 +49,9 @@ at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
   geometry.dtype = trace::DType::kUInt8;
   geometry.sizes = {static_cast<std::int64_t>(saved.content->size())};
   geometry.strides = {1};
-  const c10::Storage storage = cpu::allocate(saved.content->size(), 0);
+  const c10::Storage storage = allocate(saved.content->size(), 0);
   std::memcpy(storage.mutable_data(), saved.content->data(), saved.content->size());
-  return cpu::tensor_on(storage, geometry);
+  return tensor_on(storage, geometry);
 }
 
 trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
@@ -86,7 +86,7 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved,
       live::set_state(generator, state_in(entry));
       generators_.emplace(entry.path.substr(kGenerator.size()), std::move(generator));
     } else {
-      const c10::Storage storage = cpu::allocate(entry.content->size(), entry.address_mod_64);
+      const c10::Storage storage = allocate(entry.content->size(), entry.address_mod_64);
       if (!entry.content->empty()) {
         std::memcpy(storage.mutable_data(), entry.content->data(), entry.content->size());
       }

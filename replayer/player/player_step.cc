@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "replayer/cpu/changed.h"
 #include "replayer/player/spec_words.h"
+#include "replayer/run/changed.h"
 
 namespace steptape {
 namespace {
@@ -139,7 +139,7 @@ const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::T
   prepare(*variant);
   try {
     run(*variant);
-  } catch (const replayer::cpu::Changed& changed) {
+  } catch (const replayer::Changed& changed) {
     refuse(changed.verdict, watch.us());  // in mid-run, and all was put back
   } catch (const std::exception& error) {
     counters->failed();

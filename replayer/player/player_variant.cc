@@ -13,10 +13,9 @@
 #include "guards/positions.h"
 #include "guards/predicates.h"
 #include "live/tensors.h"
-#include "replayer/cpu/tensor_on.h"
 #include "replayer/numbers/bindings.h"
-#include "replayer/passes/passes.h"
 #include "replayer/player/spec_words.h"
+#include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
@@ -29,7 +28,7 @@ namespace {
 const std::set<std::string> kAboveTheTrace = {"grad_mode", "inference_mode", "anomaly_mode",
                                               "saved_tensor_hooks"};
 
-cpu::GeneratorOf generators_of(PlayerState& state) {
+GeneratorOf generators_of(PlayerState& state) {
   return [&state](const std::string& path) { return state.generator(path); };
 }
 
@@ -54,9 +53,9 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
       plan_us_(-std::chrono::duration<double, std::micro>(
                     std::chrono::steady_clock::now().time_since_epoch())
                     .count()),
-      executor_(plan(recording_, {}), generators_of(state)),
-      inputs_(*recording_, guards::positions_of(*recording_, executor_.bound())),
-      overlap_(*recording_, executor_.bound(), executor_.written_buffers()),
+      executor_(make_executor(recording_, generators_of(state))),
+      inputs_(*recording_, guards::positions_of(*recording_, executor_->bound())),
+      overlap_(*recording_, executor_->bound(), executor_->written_buffers()),
       bounds_(*recording_) {
   find_memory();
   find_uses();
@@ -68,7 +67,7 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
 
 void PlayerVariant::find_memory() {
   std::string missing;
-  for (const trace::BufferId id : executor_.bound()) {
+  for (const trace::BufferId id : executor_->bound()) {
     const trace::Buffer& buffer = recording_->buffers[id];
     const std::size_t position = lasting_.size();
     lasting_.push_back(nullptr);
@@ -87,7 +86,7 @@ void PlayerVariant::find_memory() {
   for (const trace::TensorId id : recording_->results) {
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = recording_->tensors[id].buffer;
-    if (executor_.program().buffers[buffer].placement != Placement::kBound) continue;
+    if (executor_->program().buffers[buffer].placement != Placement::kBound) continue;
     const trace::Buffer& found = recording_->buffers[buffer];
     if (found.role != trace::Role::kInput && !state_.holds(found.path))
       missing += " (result) " + found.path;
@@ -101,7 +100,7 @@ void PlayerVariant::find_memory() {
 
 void PlayerVariant::bind_state() {
   for (const std::size_t i : held_) {
-    lasting_[i] = state_.storage(recording_->buffers[executor_.bound()[i]].path).mutable_data();
+    lasting_[i] = state_.storage(recording_->buffers[executor_->bound()[i]].path).mutable_data();
   }
   bound_version_ = state_.version();
 }
@@ -130,13 +129,13 @@ void PlayerVariant::find_uses() {
   };
   writes_state_ = uses_gradients_ || !recording_->advances.empty() ||
                   !recording_->updates.empty() ||
-                  std::ranges::any_of(executor_.written_buffers(), is_state);
+                  std::ranges::any_of(executor_->written_buffers(), is_state);
 }
 
 std::vector<std::string> PlayerVariant::state_paths() const {
   std::vector<std::string> paths;
   for (const std::size_t i : held_) {
-    paths.push_back(recording_->buffers[executor_.bound()[i]].path);
+    paths.push_back(recording_->buffers[executor_->bound()[i]].path);
   }
   for (const trace::TensorId id : recording_->results) {
     if (id == trace::kNoTensor) continue;
@@ -150,7 +149,7 @@ std::vector<std::string> PlayerVariant::state_paths() const {
 std::uint64_t PlayerVariant::constant_bytes() const {
   std::uint64_t bytes = 0;
   for (const c10::Storage& storage : outside_) bytes += storage.nbytes();
-  const std::vector<BufferPlan>& plans = executor_.program().buffers;
+  const std::vector<BufferPlan>& plans = executor_->program().buffers;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     if (plans[i].placement == Placement::kConstant) bytes += recording_->buffers[i].bytes;
   }
@@ -158,7 +157,7 @@ std::uint64_t PlayerVariant::constant_bytes() const {
 }
 
 void* PlayerVariant::copy_outside(const trace::Buffer& buffer) {
-  outside_.push_back(cpu::allocate(buffer.bytes, buffer.address_mod_64));
+  outside_.push_back(allocate(buffer.bytes, buffer.address_mod_64));
   if (buffer.bytes != 0) {
     std::memcpy(outside_.back().mutable_data(), buffer.content->data(), buffer.bytes);
   }
@@ -268,7 +267,7 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   if (state_.version() != bound_version_) bind_state();
   memory_ = lasting_;
   for (const std::size_t i : gradients_) {
-    const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
+    const trace::Buffer& buffer = recording_->buffers[executor_->bound()[i]];
     if (!state_.holds(buffer.path)) continue;
     const c10::Storage& storage = state_.storage(buffer.path);
     memory_[i] = storage.mutable_data();
@@ -311,8 +310,8 @@ Verdict PlayerVariant::check_ambient() {
 
 Results PlayerVariant::run(std::span<const live::Argument> arguments) {
   std::optional<PlayerState::DefaultGenerator> generator;
-  if (executor_.draws_random()) generator.emplace(state_);
-  const cpu::Outcome outcome = executor_.run(memory_, leaves_);
+  if (executor_->draws_random()) generator.emplace(state_);
+  const Outcome outcome = executor_->run(memory_, leaves_);
   generator.reset();
   Results results;
   results.numbers = outcome.numbers;
@@ -329,12 +328,12 @@ void PlayerVariant::run_into(std::span<const live::Argument> arguments,
   if (writes_state_) {
     Results made = run(arguments);
     numbers = std::move(made.numbers);
-    for (std::size_t i = 0; i < results.size(); ++i) cpu::copy_onto(made.tensors[i], results[i]);
+    for (std::size_t i = 0; i < results.size(); ++i) copy_onto(made.tensors[i], results[i]);
     return;
   }
   std::optional<PlayerState::DefaultGenerator> generator;
-  if (executor_.draws_random()) generator.emplace(state_);
-  executor_.run_into(memory_, leaves_, results, numbers);
+  if (executor_->draws_random()) generator.emplace(state_);
+  executor_->run_into(memory_, leaves_, results, numbers);
   move_on();
 }
 
@@ -375,7 +374,7 @@ void PlayerVariant::require_apart(std::size_t index, std::span<const at::Tensor>
     if (begin < last && first < end) refuse(path + " lies over results[" + std::to_string(i) + "]");
   }
   for (std::size_t i = 0; i < memory_.size(); ++i) {
-    const trace::Buffer& buffer = recording_->buffers[executor_.bound()[i]];
+    const trace::Buffer& buffer = recording_->buffers[executor_->bound()[i]];
     const auto* begin = static_cast<const std::byte*>(memory_[i]);
     if (begin != nullptr && begin < last && first < begin + buffer.bytes)
       refuse(path + " lies over " + buffer.path);
@@ -389,7 +388,7 @@ void PlayerVariant::move_on() {
   ++replays_;
 }
 
-void PlayerVariant::settle_gradients(const cpu::Outcome& outcome) {
+void PlayerVariant::settle_gradients(const Outcome& outcome) {
   for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording_->exit_gradients[i];
     const std::string path = gradient.parameter + ".grad";
@@ -401,7 +400,7 @@ void PlayerVariant::settle_gradients(const cpu::Outcome& outcome) {
   }
 }
 
-at::Tensor PlayerVariant::result_of(std::size_t index, const cpu::Outcome& outcome,
+at::Tensor PlayerVariant::result_of(std::size_t index, const Outcome& outcome,
                                     std::span<const live::Argument> arguments) const {
   const trace::TensorId id = recording_->results[index];
   if (id == trace::kNoTensor || outcome.results[index].defined()) return outcome.results[index];
@@ -415,15 +414,14 @@ at::Tensor PlayerVariant::result_of(std::size_t index, const cpu::Outcome& outco
     const at::Tensor& tensor = arguments[i].tensor;
     const auto first =
         static_cast<std::int64_t>(tensor.element_size()) * (tensor.storage_offset() - base.offset);
-    return cpu::tensor_on(tensor.storage(), geometry, first);
+    return tensor_on(tensor.storage(), geometry, first);
   }
   const c10::Storage& storage = state_.storage(buffer.path);
-  return state_.is_shared() ? cpu::copied_tensor_on(storage, geometry)
-                            : cpu::tensor_on(storage, geometry);
+  return state_.is_shared() ? copied_tensor_on(storage, geometry) : tensor_on(storage, geometry);
 }
 
 PlanStats PlayerVariant::stats() const {
-  PlanStats stats = executor_.stats();
+  PlanStats stats = executor_->stats();
   stats.plan_us = plan_us_;
   stats.replays = replays_;
   return stats;

@@ -8,9 +8,9 @@
 #include "guards/input_guard.h"
 #include "guards/overlap_guard.h"
 #include "live/ambient.h"
-#include "replayer/cpu/executor.h"
 #include "replayer/player/index_bounds.h"
 #include "replayer/player/player_state.h"
+#include "replayer/run/executor.h"
 #include "steptape/stats.h"
 #include "steptape/verdict.h"
 
@@ -54,7 +54,7 @@ class PlayerVariant {
   void forget_arguments();
 
   /// What each part of the next run takes; `times` must outlive it.
-  void log_times(std::vector<StageTime>& times) { executor_.log_times(times); }
+  void log_times(std::vector<StageTime>& times) { executor_->log_times(times); }
 
   const std::shared_ptr<const trace::Recording>& shared_recording() const { return recording_; }
   const trace::Recording& recording() const { return *recording_; }
@@ -78,15 +78,15 @@ class PlayerVariant {
   void find_numbers();
   Verdict check_facts();
   Verdict check_ambient();
-  void settle_gradients(const cpu::Outcome& outcome);
-  at::Tensor result_of(std::size_t index, const cpu::Outcome& outcome,
+  void settle_gradients(const Outcome& outcome);
+  at::Tensor result_of(std::size_t index, const Outcome& outcome,
                        std::span<const live::Argument> arguments) const;
 
   std::shared_ptr<const trace::Recording> recording_;
   PlayerState& state_;
   std::string step_;
   double plan_us_ = 0;
-  cpu::Executor executor_;
+  std::unique_ptr<Executor> executor_;
   guards::InputGuard inputs_;
   guards::OverlapGuard overlap_;
   IndexBounds bounds_;

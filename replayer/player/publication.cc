@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "live/tensors.h"
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 
 namespace steptape::replayer {
 
@@ -24,8 +24,7 @@ void Publication::publish(const Memory& from, std::set<std::string> gradients) {
     for (const std::string& path : paths_) {
       const c10::Storage& source = from.at(path);
       version->memory.emplace(
-          path,
-          cpu::allocate(source.nbytes(), live::address_mod_64(*source.unsafeGetStorageImpl())));
+          path, allocate(source.nbytes(), live::address_mod_64(*source.unsafeGetStorageImpl())));
     }
   }
   for (const auto& [path, storage] : version->memory) {

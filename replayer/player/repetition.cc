@@ -12,9 +12,9 @@
 #include "live/generator_state.h"
 #include "live/operators.h"
 #include "replayer/analysis/refusals.h"
-#include "replayer/cpu/executor.h"
-#include "replayer/cpu/tensor_on.h"
 #include "replayer/passes/passes.h"
+#include "replayer/run/executor.h"
+#include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 
 namespace steptape::replayer {
@@ -129,20 +129,20 @@ std::vector<std::string> lacks_of(const trace::Recording& recording) {
 Repetition repeat(const trace::Recording& recording) {
   Repetition repetition;
   const Generators generators(recording.generators);
-  cpu::Executor executor(plan(as_recorded(recording), {}), generators);
+  const auto executor = make_executor(as_recorded(recording), generators);
   std::vector<c10::Storage> storages;
   std::vector<void*> memory;
-  for (const trace::BufferId id : executor.bound()) {
+  for (const trace::BufferId id : executor->bound()) {
     const trace::Buffer& buffer = recording.buffers[id];
-    storages.push_back(cpu::allocate(buffer.bytes, buffer.address_mod_64));
+    storages.push_back(allocate(buffer.bytes, buffer.address_mod_64));
     memory.push_back(storages.back().mutable_data());
     if (buffer.content && buffer.bytes != 0) {
       std::memcpy(memory.back(), buffer.content->data(), buffer.bytes);
     }
   }
-  executor.log_digests(repetition.digests);
+  executor->log_digests(repetition.digests);
   try {
-    executor.run(memory);
+    executor->run(memory);
   } catch (const std::exception& error) {
     repetition.failure = error.what();
   }

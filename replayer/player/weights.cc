@@ -11,8 +11,8 @@
 #include <set>
 
 #include "live/tensors.h"
-#include "replayer/cpu/tensor_on.h"
 #include "replayer/player/spec_words.h"
+#include "replayer/run/tensor_on.h"
 #include "replayer/weights/weights_file.h"
 #include "steptape/error.h"
 
@@ -41,9 +41,9 @@ class Names {
 /// A tensor without dimensions.
 at::Tensor number_tensor(const trace::Value& value) {
   const auto tensor = [](trace::DType dtype, const auto& number) {
-    const c10::Storage memory = cpu::allocate(sizeof(number), 0);
+    const c10::Storage memory = allocate(sizeof(number), 0);
     std::memcpy(memory.mutable_data(), &number, sizeof(number));
-    return cpu::tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
+    return tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
   };
   if (const auto* flag = std::get_if<bool>(&value.data)) return tensor(trace::DType::kBool, *flag);
   if (const auto* integer = std::get_if<std::int64_t>(&value.data))
@@ -212,7 +212,7 @@ void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& 
 }
 
 at::Tensor tensor_of(const PlayerState& state, const TrackedTensor& tracked) {
-  return cpu::tensor_on(state.storage(tracked.buffer), tracked.geometry);
+  return tensor_on(state.storage(tracked.buffer), tracked.geometry);
 }
 
 void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tracked,

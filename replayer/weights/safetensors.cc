@@ -10,7 +10,7 @@
 #include <set>
 
 #include "live/tensors.h"
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 #include "storage/wire.h"
 
@@ -180,9 +180,9 @@ std::vector<NamedTensor> read_safetensors(const storage::InputFile& file) {
   std::vector<NamedTensor> tensors;
   for (const Entry& entry : entries_of(file, header, file.bytes() - start)) {
     const std::string bytes = file.read(start + entry.begin, entry.end - entry.begin);
-    const c10::Storage memory = cpu::allocate(bytes.size(), 0);
+    const c10::Storage memory = allocate(bytes.size(), 0);
     if (!bytes.empty()) std::memcpy(memory.mutable_data(), bytes.data(), bytes.size());
-    tensors.push_back({entry.name, cpu::tensor_on(memory, entry.geometry)});
+    tensors.push_back({entry.name, tensor_on(memory, entry.geometry)});
   }
   return tensors;
 }

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "live/tensors.h"
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 #include "replayer/weights/pickle_reader.h"
 #include "replayer/weights/pickle_writer.h"
 #include "replayer/weights/zip_directory.h"
@@ -76,7 +76,7 @@ class Archive {
       throw Error(ErrorCode::kDataLoss, "its records hold more bytes than the file");
     }
     left_ -= bytes;
-    const c10::Storage memory = cpu::allocate(bytes, 0);
+    const c10::Storage memory = allocate(bytes, 0);
     if (bytes > 0) reader_.getRecord(name, memory.mutable_data(), bytes);
     return memory;
   }
@@ -88,9 +88,9 @@ class Archive {
 
 /// A tensor without dimensions.
 at::Tensor number_tensor(const auto& number, trace::DType dtype) {
-  const c10::Storage memory = cpu::allocate(sizeof(number), 0);
+  const c10::Storage memory = allocate(sizeof(number), 0);
   std::memcpy(memory.mutable_data(), &number, sizeof(number));
-  return cpu::tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
+  return tensor_on(memory, {.buffer = 0, .dtype = dtype, .sizes = {}, .strides = {}});
 }
 
 constexpr std::string_view kOrder = "little";
@@ -124,7 +124,7 @@ std::vector<NamedTensor> tensors_of(Archive& archive) {
       if (found->second.nbytes() < static_cast<std::uint64_t>(tensor.bytes)) {
         throw Error(ErrorCode::kDataLoss, entry.name + " has less bytes than its dict says");
       }
-      tensors.push_back({entry.name, cpu::tensor_on(found->second, tensor.geometry)});
+      tensors.push_back({entry.name, tensor_on(found->second, tensor.geometry)});
     }
   }
   return tensors;

@@ -21,10 +21,10 @@
 namespace steptape::tests {
 namespace {
 
+using replayer::Use;
 using replayer::cpu::Choice;
 using replayer::cpu::Job;
 using replayer::cpu::Schedule;
-using replayer::cpu::Use;
 using replayer::cpu::Wait;
 using replayer::cpu::Way;
 using ::testing::Each;
@@ -216,7 +216,7 @@ TEST(TeamTest, AForkedProcessWorksAlone) {
 }
 
 /// Makes its number out of those of the jobs it comes behind, and sometimes takes its time.
-class Adder final : public replayer::cpu::Kernel {
+class Adder final : public replayer::Kernel {
  public:
   void run() override {
     if (pause_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
@@ -234,7 +234,7 @@ class Adder final : public replayer::cpu::Kernel {
 
 struct Work {
   std::vector<std::unique_ptr<Adder>> adders;
-  std::vector<replayer::cpu::Kernel*> kernels;
+  std::vector<replayer::Kernel*> kernels;
 
   explicit Work(const std::vector<Job>& jobs) {
     for (const Job& job : jobs) {
@@ -257,7 +257,7 @@ TEST(LanesTest, LeaveWhatTheOrderLeaves) {
     const Threads threads(1 + static_cast<int>(random() % 4));
     const std::vector<Job> jobs = random_jobs(random, 1 + random() % 40);
     Work work(jobs);
-    for (replayer::cpu::Kernel* kernel : work.kernels) kernel->run();
+    for (replayer::Kernel* kernel : work.kernels) kernel->run();
     const std::vector<double> expected = work.take();
     replayer::cpu::Lanes lanes(replayer::cpu::schedule(jobs, 2 + random() % 3, 5), work.kernels);
     for (int round = 0; round < 10; ++round) {
@@ -275,7 +275,7 @@ TEST(LanesTest, AKernelsExceptionGoesOnAndTheNextRunIsWhole) {
     const Threads threads(1 + static_cast<int>(random() % 3));
     const std::vector<Job> jobs = random_jobs(random, 20);
     Work work(jobs);
-    for (replayer::cpu::Kernel* kernel : work.kernels) kernel->run();
+    for (replayer::Kernel* kernel : work.kernels) kernel->run();
     const std::vector<double> expected = work.take();
     replayer::cpu::Lanes lanes(replayer::cpu::schedule(jobs, 3, 5), work.kernels);
     Adder& culprit = *work.adders[random() % 20];

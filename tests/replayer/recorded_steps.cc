@@ -19,8 +19,7 @@ std::shared_ptr<trace::Recording> recorded(const StepBody& body,
   return std::make_shared<trace::Recording>(std::move(result.recording));
 }
 
-std::vector<at::Tensor> run(replayer::cpu::Executor& executor,
-                            const std::vector<at::Tensor>& inputs) {
+std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::Tensor>& inputs) {
   const trace::Recording& recording = *executor.program().recording;
   std::vector<void*> memory;
   for (const trace::BufferId id : executor.bound()) {
@@ -35,7 +34,7 @@ std::vector<at::Tensor> run(replayer::cpu::Executor& executor,
   return executor.run(memory).results;
 }
 
-replayer::cpu::GeneratorOf default_generator() {
+replayer::GeneratorOf default_generator() {
   return [](const std::string&) { return at::detail::getDefaultCPUGenerator(); };
 }
 

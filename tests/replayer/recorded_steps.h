@@ -19,10 +19,9 @@ std::shared_ptr<trace::Recording> recorded(const StepBody& body,
                                            const std::vector<at::Tensor>& inputs);
 
 /// Runs `executor` over `inputs`, which must be all that it is bound to.
-std::vector<at::Tensor> run(replayer::cpu::Executor& executor,
-                            const std::vector<at::Tensor>& inputs);
+std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::Tensor>& inputs);
 
-replayer::cpu::GeneratorOf default_generator();
+replayer::GeneratorOf default_generator();
 
 /// Bodies that between them use every treatment and placement, by name.
 struct NamedBody {

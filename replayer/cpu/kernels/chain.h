@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "replayer/cpu/kernels/elementwise.h"
-#include "replayer/cpu/kernels/uses.h"
+#include "replayer/run/uses.h"
 
 namespace steptape::replayer::cpu {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "replayer/cpu/call.h"
+#include "replayer/run/call.h"
 
 namespace steptape::replayer::cpu {
 

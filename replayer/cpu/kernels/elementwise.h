@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "replayer/cpu/call.h"
 #include "replayer/cpu/kernels/elements.h"
-#include "replayer/cpu/kernels/kernel.h"
+#include "replayer/run/call.h"
+#include "replayer/run/kernel.h"
 
 namespace steptape::replayer::cpu {
 

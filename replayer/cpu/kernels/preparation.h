@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "replayer/cpu/call.h"
+#include "replayer/run/call.h"
 
 namespace steptape::replayer::cpu {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "replayer/cpu/kernels/kernel.h"
 #include "replayer/cpu/kernels/sgemm.h"
 #include "replayer/cpu/kernels/small_product.h"
+#include "replayer/run/kernel.h"
 
 namespace steptape::replayer::cpu {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "replayer/cpu/kernels/floats.h"
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 
 namespace steptape::replayer::cpu {
 namespace {

@@ -8,7 +8,7 @@
 #include "replayer/cpu/kernels/matrices.h"
 #include "replayer/cpu/kernels/product_trial.h"
 #include "replayer/cpu/kernels/sgemm.h"
-#include "replayer/cpu/kernels/uses.h"
+#include "replayer/run/uses.h"
 
 namespace steptape::replayer::cpu {
 

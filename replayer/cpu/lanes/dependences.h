@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "replayer/cpu/kernels/uses.h"
+#include "replayer/run/uses.h"
 
 namespace steptape::replayer::cpu {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "replayer/cpu/below_autograd.h"
+#include "replayer/run/below_autograd.h"
 
 namespace steptape::replayer::cpu {
 namespace {

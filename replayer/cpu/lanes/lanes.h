@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "replayer/cpu/kernels/kernel.h"
 #include "replayer/cpu/lanes/schedule.h"
 #include "replayer/cpu/team.h"
+#include "replayer/run/kernel.h"
 
 namespace steptape::replayer::cpu {
 

@@ -8,8 +8,8 @@
 #include "replayer/cpu/lanes/choice.h"
 #include "replayer/cpu/lanes/lanes.h"
 #include "replayer/cpu/lanes/section_stats.h"
-#include "replayer/cpu/memory.h"
 #include "replayer/cpu/stages.h"
+#include "replayer/run/memory.h"
 
 namespace steptape::replayer::cpu {
 

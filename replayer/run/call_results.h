@@ -4,17 +4,17 @@
 
 #include <string>
 
-#include "replayer/cpu/call.h"
-#include "replayer/cpu/changed.h"
-#include "replayer/cpu/memory.h"
 #include "replayer/program.h"
+#include "replayer/run/call.h"
+#include "replayer/run/changed.h"
+#include "replayer/run/memory.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// Takes the results of calls into the plan's memory, and sees that they are as recorded.
-class Results {
+class CallResults {
  public:
-  Results(const Program& program, Memory& memory) : program_(program), memory_(memory) {}
+  CallResults(const Program& program, Memory& memory) : program_(program), memory_(memory) {}
 
   /// What the call left on the stack becomes memory of the plan. Throws Changed where it is not as
   /// recorded.
@@ -30,4 +30,4 @@ class Results {
   Memory& memory_;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "replayer/cpu/kernels/kernel.h"
+#include "replayer/run/kernel.h"
 #include "trace/model.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// One call of a run, everything about it known beforehand.
 struct Call {
@@ -41,4 +41,4 @@ inline std::string name_of(const Call& call) {
   return "op " + std::to_string(call.op) + " `" + call.callee.schema().name() + "`";
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

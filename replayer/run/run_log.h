@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "replayer/cpu/call.h"
-#include "replayer/cpu/memory.h"
+#include "replayer/run/call.h"
+#include "replayer/run/memory.h"
 #include "steptape/stats.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// What one run is asked to tell of itself.
 class RunLog {
@@ -42,4 +42,4 @@ class RunLog {
 /// does.
 std::string reason_of(const Call& call);
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -1,4 +1,4 @@
-#include "replayer/cpu/results.h"
+#include "replayer/run/call_results.h"
 
 #include <utility>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "live/tensors.h"
 #include "live/values.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 namespace {
 
 std::string result_path(const Call& call, std::size_t position) {
@@ -32,7 +32,7 @@ bool fits(const at::Tensor& result, const trace::Tensor& expected, const trace::
 
 }  // namespace
 
-void Results::adopt(const Call& call, const torch::jit::Stack& stack) {
+void CallResults::adopt(const Call& call, const torch::jit::Stack& stack) {
   std::vector<at::Tensor> results;
   for (const c10::IValue& value : stack) {
     live::for_each_tensor(value, [&](const at::Tensor& tensor) { results.push_back(tensor); });
@@ -45,7 +45,7 @@ void Results::adopt(const Call& call, const torch::jit::Stack& stack) {
   for (std::size_t i = 0; i < results.size(); ++i) adopt(call, i, results[i]);
 }
 
-void Results::adopt(const Call& call, std::size_t position, const at::Tensor& result) {
+void CallResults::adopt(const Call& call, std::size_t position, const at::Tensor& result) {
   const trace::TensorId id = call.outputs[position];
   if (id == trace::kNoTensor) {
     if (!result.defined()) return;
@@ -64,7 +64,7 @@ void Results::adopt(const Call& call, std::size_t position, const at::Tensor& re
   memory_.adopt(expected.buffer, result.storage());
 }
 
-void Results::check_placed(const Call& call) const {
+void CallResults::check_placed(const Call& call) const {
   for (std::size_t i = 0; i < call.placed.size(); ++i) {
     const trace::Tensor& expected = recording().tensors[call.placed[i]];
     const at::Tensor& result = memory_.tensor(call.placed[i]);
@@ -74,4 +74,4 @@ void Results::check_placed(const Call& call) const {
   }
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

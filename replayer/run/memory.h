@@ -6,7 +6,7 @@
 
 #include "replayer/program.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// The plan's own tensors and what they lie on: one storage a buffer, one tensor a recorded tensor.
 /// Bound storages do not own their bytes and point where the caller says; adopted ones change with
@@ -65,4 +65,4 @@ class Memory {
   c10::Storage nothing_;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

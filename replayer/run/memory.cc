@@ -1,13 +1,13 @@
-#include "replayer/cpu/memory.h"
+#include "replayer/run/memory.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 
 #include <cstring>
 
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 namespace {
 
 /// Bytes whose allocation takes longer than their use: gradients and results of small layers. Each
@@ -144,4 +144,4 @@ void Memory::refill(trace::BufferId constant) {
   std::memcpy(storages_[constant].mutable_data(), buffer.content->data(), buffer.bytes);
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -4,7 +4,7 @@
 
 #include "trace/model.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// A new tensor object of this geometry on `storage`, whose buffer starts `first_byte` bytes into
 /// it; a multiple of the element size. Without autograd history.
@@ -24,4 +24,4 @@ void copy_onto(const at::Tensor& from, const at::Tensor& to);
 /// A storage over memory that somebody else owns.
 c10::Storage storage_over(void* address, std::size_t bytes);
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -1,4 +1,4 @@
-#include "replayer/cpu/host_numbers.h"
+#include "replayer/run/host_numbers.h"
 
 #include <cmath>
 #include <string>
@@ -10,7 +10,7 @@
 #include "trace/element.h"
 #include "trace/text.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 namespace {
 
 c10::IValue ivalue_like(const trace::Value& recorded, double number) {
@@ -139,4 +139,4 @@ double HostNumbers::returned(const trace::Number& number) const {
                                    : read_values_[read_of_[number.op]];
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -1,10 +1,10 @@
-#include "replayer/cpu/seeks.h"
+#include "replayer/run/seeks.h"
 
 #include <algorithm>
 
 #include "live/generator_state.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 Seeks::Seeks(const trace::Recording& recording, const std::vector<Call>& calls,
              const std::function<at::Generator(const std::string&)>& generator)
@@ -38,4 +38,4 @@ void Seeks::set(std::size_t to) {
   }
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

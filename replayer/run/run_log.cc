@@ -1,12 +1,12 @@
-#include "replayer/cpu/run_log.h"
+#include "replayer/run/run_log.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "live/op_digest.h"
-#include "replayer/cpu/kernels/uses.h"
+#include "replayer/run/uses.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 namespace {
 
 /// What the dispatcher would have left on the stack.
@@ -74,4 +74,4 @@ std::string reason_of(const Call& call) {
   return c10::str(call.callee.operator_name(), ": ", call.no_kernel);
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "replayer/cpu/kernels/uses.h"
+#include "replayer/run/uses.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// Does a call of a run in place of the dispatcher: the op's computation, with all that ATen works
 /// out anew in each call (dispatch, checks, shapes, iterators) worked out when the plan was made.
@@ -27,4 +27,4 @@ class Kernel {
   virtual std::vector<Use> own_uses() const { return {}; }
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -1,4 +1,4 @@
-#include "replayer/cpu/tensor_on.h"
+#include "replayer/run/tensor_on.h"
 
 #include <c10/core/CPUAllocator.h>
 
@@ -7,7 +7,7 @@
 
 #include "live/tensors.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 namespace {
 
 void delete_block(void* block) { delete static_cast<at::DataPtr*>(block); }
@@ -62,4 +62,4 @@ c10::Storage storage_over(void* address, std::size_t bytes) {
                       at::DataPtr(address, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false);
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

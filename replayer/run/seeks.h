@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "replayer/cpu/call.h"
+#include "replayer/run/call.h"
 #include "trace/model.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// Sets generators back in the middle of a run to states that they had earlier in it, as gradient
 /// checkpointing does: states are kept where the recording says that they come from.
@@ -42,4 +42,4 @@ class Seeks {
   std::size_t calls_;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

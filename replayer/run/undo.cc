@@ -1,10 +1,10 @@
-#include "replayer/cpu/undo.h"
+#include "replayer/run/undo.h"
 
 #include <cstring>
 
 #include "live/generator_state.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 void Undo::take(std::span<const Region> regions, std::span<const at::Generator> generators) {
   regions_.assign(regions.begin(), regions.end());
@@ -30,4 +30,4 @@ void Undo::restore() {
   for (std::size_t i = 0; i < generators_.size(); ++i) live::set_state(generators_[i], states_[i]);
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// Bytes that something of a plan reads or writes: at their addresses, or from the start of a
 /// storage whose memory each run is given anew.
@@ -57,4 +57,4 @@ class Uses {
   std::uintptr_t longest_ = 0;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// A stretch of memory that a run may write.
 struct Region {
@@ -31,4 +31,4 @@ class Undo {
   std::vector<at::Tensor> states_;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

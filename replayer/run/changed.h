@@ -7,7 +7,7 @@
 #include "steptape/refusal.h"
 #include "steptape/verdict.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// What the plan takes for given turned out otherwise in mid-run: an op returned another shape,
 /// dtype or layout, or gave the host another value. Everything is as it was before the run.
@@ -18,4 +18,4 @@ struct Changed : std::runtime_error {
   Verdict verdict;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

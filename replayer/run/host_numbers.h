@@ -3,13 +3,13 @@
 #include <span>
 #include <vector>
 
-#include "replayer/cpu/call.h"
-#include "replayer/cpu/changed.h"
-#include "replayer/cpu/memory.h"
 #include "replayer/numbers/evaluator.h"
 #include "replayer/program.h"
+#include "replayer/run/call.h"
+#include "replayer/run/changed.h"
+#include "replayer/run/memory.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// The host's side of a run: evaluates formulas, puts what they give into the arguments of calls
 /// and the elements of host-made tensors, and looks at what ops give the host.
@@ -49,4 +49,4 @@ class HostNumbers {
   std::vector<double> read_values_;
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

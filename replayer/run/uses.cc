@@ -1,6 +1,6 @@
-#include "replayer/cpu/kernels/uses.h"
+#include "replayer/run/uses.h"
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 Use Use::of(const at::Tensor& tensor, bool is_write) {
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
@@ -36,4 +36,4 @@ void Uses::forget_covered(const Use& use) {
   }
 }
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -3,7 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-namespace steptape::replayer::cpu {
+namespace steptape::replayer {
 
 /// While it lives this thread calls ops as they were called below autograd: autograd, in-place
 /// bookkeeping and autocast have had their turn when the step was recorded.
@@ -12,4 +12,4 @@ class BelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard autocast_{c10::autocast_dispatch_keyset};
 };
 
-}  // namespace steptape::replayer::cpu
+}  // namespace steptape::replayer

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "replayer/program.h"
+#include "replayer/run/call.h"
+#include "replayer/run/executor.h"
+#include "replayer/run/memory.h"
+
+namespace steptape::replayer {
+
+/// What a run does, in its order.
+struct Calls {
+  std::vector<Call> calls;
+  std::vector<at::Generator> generators;  ///< the default one, then those that ops name
+  /// Adopted buffers that the user gets, let go of at the end.
+  std::vector<trace::BufferId> leftover;
+};
+
+/// The calls of `program` over the tensors of `memory`, each host read as early as `earliest_reads`
+/// says (see earliest_of_reads). Throws Error (data_loss) when a value does not fit its operator.
+Calls calls_of(const Program& program, const Memory& memory, const GeneratorOf& generator,
+               const std::vector<std::int64_t>& earliest_reads);
+
+}  // namespace steptape::replayer
