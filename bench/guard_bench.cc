@@ -17,7 +17,7 @@
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
 #include "replayer/optimizers/optimizers.h"
-#include "replayer/run/executor.h"
+#include "replayer/run/backends.h"
 
 namespace steptape::bench {
 namespace {

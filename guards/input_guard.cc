@@ -73,13 +73,12 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   const trace::Input& expected = recording_.inputs[input.argument];
   // the quick test would call has_storage() on subclasses and sparse tensors: their kinds come
   // first
-  const bool plain = tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
+  const bool plain = is_on(tensor, input.buffer->device) && tensor.layout() == at::kStrided &&
                      !live::unplannable_kind(tensor).has_value();
   if (!plain || !has_geometry(tensor, *input.geometry, input.dtype)) {
     Verdict verdict =
         geometry_mismatch(expected.path, *input.geometry, input.buffer->device, tensor);
-    return verdict ? failed(kTensorKind, expected.path, "a plain tensor on the CPU", "another kind")
-                   : verdict;
+    return verdict ? failed(kTensorKind, expected.path, "a plain tensor", "another kind") : verdict;
   }
   if (tensor.requires_grad() != expected.requires_grad) {
     return failed_flag(kRequiresGrad, expected.path + ".requires_grad", expected.requires_grad);

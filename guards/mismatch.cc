@@ -23,6 +23,13 @@ Verdict failed_flag(GuardKind kind, std::string path, bool expected) {
   return failed(kind, std::move(path), expected ? "true" : "false", expected ? "false" : "true");
 }
 
+bool is_on(const at::Tensor& tensor, const trace::Device& device) {
+  const c10::Device found = tensor.device();
+  if (device.kind == trace::DeviceKind::kCpu) return found.is_cpu();
+  return device.kind == trace::DeviceKind::kCuda && found.is_cuda() &&
+         found.index() == device.index;
+}
+
 bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::ScalarType dtype) {
   return tensor.layout() == at::kStrided && tensor.scalar_type() == dtype &&
          tensor.sizes() == at::IntArrayRef(expected.sizes) &&

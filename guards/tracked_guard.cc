@@ -131,7 +131,7 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   }
   if (expected.geometry == nullptr) return {};
   const auto dtype = live::scalar_type_of(expected.geometry->dtype);
-  if (!has_geometry(tensor, *expected.geometry, dtype) || !tensor.device().is_cpu()) {
+  if (!has_geometry(tensor, *expected.geometry, dtype) || !is_on(tensor, expected.buffer->device)) {
     return geometry_mismatch(watched.path, *expected.geometry, expected.buffer->device, tensor);
   }
   if (Verdict verdict = offset_mismatch(watched.path, *expected.geometry, tensor); !verdict) {

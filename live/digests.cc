@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 #include "steptape/error.h"
 
@@ -13,11 +14,44 @@ constexpr std::size_t kSampledAbove = std::size_t{1} << 20;
 constexpr std::size_t kBlocks = 64;
 constexpr std::size_t kBlockBytes = std::size_t{16} << 10;
 
-std::span<const std::byte> bytes_of(const c10::StorageImpl& storage) {
-  if (storage.device_type() != c10::DeviceType::CPU) {
-    throw Error(ErrorCode::kUnsupported, "only storages on the CPU have digests");
+bool has_bytes(c10::Device device) { return device.is_cpu() || device.is_cuda(); }
+
+/// Bytes of a storage, read where they are asked for.
+class Bytes {
+ public:
+  explicit Bytes(const c10::StorageImpl& storage)
+      : Bytes(storage.data(), storage.device(), storage.nbytes()) {}
+  Bytes(const void* first, c10::Device device, std::size_t size)
+      : first_(static_cast<const std::byte*>(first)), device_(device), size_(size) {
+    if (!has_bytes(device)) {
+      throw Error(ErrorCode::kUnsupported,
+                  "only memory of the CPU and of CUDA devices has digests");
+    }
   }
-  return {static_cast<const std::byte*>(storage.data()), storage.nbytes()};
+
+  std::size_t size() const { return size_; }
+  trace::Digest digest_of(std::size_t start, std::size_t bytes) const {
+    if (device_.is_cpu()) return trace::digest_of({first_ + start, bytes});
+    return trace::digest_of(bytes_on_host(first_ + start, device_, bytes));
+  }
+
+ private:
+  const std::byte* first_;
+  c10::Device device_;
+  std::size_t size_;
+};
+
+trace::Digest sampled(const Bytes& bytes) {
+  if (bytes.size() <= kSampledAbove) return bytes.digest_of(0, bytes.size());
+  std::array<trace::Digest, kBlocks> blocks;
+  const std::size_t last = bytes.size() - kBlockBytes;
+  for (std::size_t k = 0; k < kBlocks; ++k) {
+    // The quotient comes first: the product would overflow for storages of 2^58 bytes only, but
+    // the remainder keeps the last block at the very end.
+    const std::size_t start = last / (kBlocks - 1) * k + last % (kBlocks - 1) * k / (kBlocks - 1);
+    blocks[k] = bytes.digest_of(start, kBlockBytes);
+  }
+  return trace::digest_of(std::as_bytes(std::span(blocks)));
 }
 
 /// Calls `visit(pointer)` for each element in logical order.
@@ -53,29 +87,27 @@ void resolve(std::byte* element, std::size_t bytes, const at::Tensor& tensor) {
 }  // namespace
 
 trace::Digest full_digest(const c10::StorageImpl& storage) {
-  return trace::digest_of(bytes_of(storage));
+  const Bytes bytes(storage);
+  return bytes.digest_of(0, bytes.size());
 }
 
-trace::Digest sampled_digest(const c10::StorageImpl& storage) {
-  return sampled_digest(bytes_of(storage));
+trace::Digest full_digest(const void* first, c10::Device device, std::size_t bytes) {
+  return Bytes(first, device, bytes).digest_of(0, bytes);
 }
 
-trace::Digest sampled_digest(std::span<const std::byte> bytes) {
-  if (bytes.size() <= kSampledAbove) return trace::digest_of(bytes);
-  std::array<trace::Digest, kBlocks> blocks;
-  const std::size_t last = bytes.size() - kBlockBytes;
-  for (std::size_t k = 0; k < kBlocks; ++k) {
-    // The quotient comes first: the product would overflow for storages of 2^58 bytes only, but
-    // the remainder keeps the last block at the very end.
-    const std::size_t start = last / (kBlocks - 1) * k + last % (kBlocks - 1) * k / (kBlocks - 1);
-    blocks[k] = trace::digest_of(bytes.subspan(start, kBlockBytes));
-  }
-  return trace::digest_of(std::as_bytes(std::span(blocks)));
+trace::Digest sampled_digest(const c10::StorageImpl& storage) { return sampled(Bytes(storage)); }
+
+trace::Digest sampled_digest(const void* first, c10::Device device, std::size_t bytes) {
+  return sampled(Bytes(first, device, bytes));
 }
 
 trace::Digest digest_of(const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || unplannable_kind(tensor)) {
-    throw Error(ErrorCode::kUnsupported, "only plain tensors on the CPU have digests");
+  if (!has_bytes(tensor.device()) || unplannable_kind(tensor)) {
+    throw Error(ErrorCode::kUnsupported, "only plain tensors on the CPU or CUDA have digests");
+  }
+  if (!tensor.is_cpu()) {
+    const Unseen unseen;
+    return digest_of(tensor.to(at::kCPU));
   }
   const auto item = static_cast<std::size_t>(tensor.itemsize());
   const auto numel = static_cast<std::size_t>(tensor.numel());

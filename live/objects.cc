@@ -4,8 +4,10 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <set>
 #include <variant>
 
+#include "live/generator_state.h"
 #include "live/optimizer_layout.h"
 #include "live/tracked_objects.h"
 #include "steptape/error.h"
@@ -137,6 +139,14 @@ std::vector<std::pair<std::string, at::Generator>> Objects::generators() const {
   std::vector<std::pair<std::string, at::Generator>> result;
   for (const auto& generator : impl_->generators) {
     result.emplace_back(generator.name, generator.generator);
+  }
+  std::set<c10::DeviceIndex> devices;
+  for (const TensorAt& at : snapshot().tensors) {
+    if (at.tensor.defined() && at.tensor.is_cuda()) devices.insert(at.tensor.get_device());
+  }
+  for (const c10::DeviceIndex index : devices) {
+    const trace::Device device{trace::DeviceKind::kCuda, index};
+    result.emplace_back(default_generator_path(device), default_generator(device));
   }
   return result;
 }

@@ -83,7 +83,8 @@ class Objects {
   Snapshot snapshot() const;
   void check_alive() const;
 
-  /// Optimizers by path, for guards; and generators: "default" is LibTorch's CPU generator.
+  /// Optimizers by path, for guards; and generators: "default" is LibTorch's CPU generator,
+  /// "default.cuda:0" that of a device on which a tracked tensor lies.
   std::vector<std::pair<std::string, torch::optim::Optimizer*>> optimizers() const;
   std::vector<std::pair<std::string, at::Generator>> generators() const;
   std::vector<std::pair<std::string, std::shared_ptr<const Foreign>>> foreign() const;

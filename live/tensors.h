@@ -32,12 +32,13 @@ trace::Tensor geometry_of(const at::Tensor& tensor, trace::BufferId buffer);
 /// Address modulo 64 of the first byte of a storage; 0 for an empty one.
 std::uint8_t address_mod_64(const c10::StorageImpl& storage);
 
-/// Digest of a CPU storage's bytes. Storages above 1 MiB are sampled (64 blocks of 16 KiB, first
-/// and last included): such a digest notices most changes, not all.
+/// Digest of the bytes of a storage on the CPU or a CUDA device. Storages above 1 MiB are sampled
+/// (64 blocks of 16 KiB, first and last included): such a digest notices most changes, not all.
 trace::Digest sampled_digest(const c10::StorageImpl& storage);
-trace::Digest sampled_digest(std::span<const std::byte> bytes);
-/// Digest of every byte of a CPU storage.
+trace::Digest sampled_digest(const void* first, c10::Device device, std::size_t bytes);
+/// Digest of every byte of one.
 trace::Digest full_digest(const c10::StorageImpl& storage);
+trace::Digest full_digest(const void* first, c10::Device device, std::size_t bytes);
 /// Digest of a tensor's elements in logical order, whatever its strides.
 trace::Digest digest_of(const at::Tensor& tensor);
 /// The same with dtype and sizes: equal bytes in another shape are another result.

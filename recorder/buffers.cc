@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::size_t kMostOfTemporaries = std::size_t{1} << 20;
 
+/// The host and CUDA devices share one address space.
+bool has_address(const c10::StorageImpl& storage) {
+  return storage.device().is_cpu() || storage.device().is_cuda();
+}
+
 }  // namespace
 
 std::optional<trace::BufferId> BufferTable::find(const c10::StorageImpl* storage) {
@@ -21,7 +26,7 @@ std::optional<trace::BufferId> BufferTable::find(const c10::StorageImpl* storage
 void BufferTable::note_address(trace::BufferId id) {
   LiveBuffer& live = live_[id];
   const c10::StorageImpl& storage = *live.storage;
-  if (storage.device_type() != c10::DeviceType::CPU) return;
+  if (!has_address(storage)) return;
   const auto address = reinterpret_cast<std::uintptr_t>(storage.data());
   if (address == live.address) return;
   live.address = address;
@@ -52,12 +57,12 @@ std::optional<trace::Digest> BufferTable::digest_of(trace::BufferId id) const {
   const LiveBuffer& live = live_[id];
   if (!live.is_alive()) return std::nullopt;
   const c10::StorageImpl& storage = *live.storage;
-  if (storage.device_type() != c10::DeviceType::CPU || storage.nbytes() == 0) return std::nullopt;
+  if (!has_address(storage) || storage.nbytes() == 0) return std::nullopt;
   if (live.origin == Origin::kMade && storage.nbytes() > kMostOfTemporaries) return std::nullopt;
   if (live.origin != Origin::kInput) return live::sampled_digest(storage);
   // The rest of an input's storage may be somebody else's: a loader fills the next batch there.
   const auto* bytes = static_cast<const std::byte*>(storage.data());
-  return live::sampled_digest({bytes + live.first_byte, buffers_[id].bytes});
+  return live::sampled_digest(bytes + live.first_byte, storage.device(), buffers_[id].bytes);
 }
 
 std::optional<trace::BufferId> BufferTable::made_within(std::uintptr_t begin, std::uintptr_t end) {
@@ -86,7 +91,7 @@ std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
   // an op's own allocation lies over nothing that lives
   if (live_[id].origin == Origin::kMade) return std::nullopt;
   const c10::StorageImpl& storage = *live_[id].storage;
-  if (storage.device_type() != c10::DeviceType::CPU || storage.nbytes() == 0) return std::nullopt;
+  if (!has_address(storage) || storage.nbytes() == 0) return std::nullopt;
   const auto begin = reinterpret_cast<std::uintptr_t>(storage.data());
   const auto end = begin + storage.nbytes();
   std::optional<trace::BufferId> other;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "live/ambient.h"
+#include "live/device_bytes.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/input_range.h"
@@ -136,12 +137,16 @@ void write_ambient(Ledger& ledger) {
   refuse(at::tracer::impl::is_dispatch_enabled(), "a tracer");
 }
 
-/// What a buffer holds; none where it is not on the CPU.
-std::optional<std::span<const std::byte>> bytes_of(const Ledger& ledger, trace::BufferId id) {
+/// Calls `visit(bytes)` with what a buffer holds; not for one on a device without addresses.
+template <typename Visit>
+void look_at_bytes(const Ledger& ledger, trace::BufferId id, Visit&& visit) {
   const LiveBuffer& live = ledger.sightings.buffers.live(id);
-  if (live.storage->device_type() != c10::DeviceType::CPU) return std::nullopt;
   const auto* first = static_cast<const std::byte*>(live.storage->data()) + live.first_byte;
-  return std::span(first, ledger.recording.buffers[id].bytes);
+  const std::uint64_t bytes = ledger.recording.buffers[id].bytes;
+  const c10::Device device = live.storage->device();
+  if (device.is_cpu()) visit(std::span(first, bytes));
+  if (device.is_cuda())
+    visit(std::span<const std::byte>(live::bytes_on_host(first, device, bytes)));
 }
 
 }  // namespace
@@ -166,9 +171,9 @@ void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
 void write_entry_digests(Ledger& ledger) {
   auto& buffers = ledger.sightings.buffers;
   for (trace::BufferId id = 0; id < buffers.size(); ++id) {
-    if (const auto bytes = bytes_of(ledger, id)) {
-      buffers.description(id).digest = trace::digest_of(*bytes);
-    }
+    look_at_bytes(ledger, id, [&](std::span<const std::byte> bytes) {
+      buffers.description(id).digest = trace::digest_of(bytes);
+    });
   }
   for (const auto& [path, generator] : ledger.objects.generators()) {
     const at::Tensor state = live::state_of(generator);
@@ -179,8 +184,10 @@ void write_entry_digests(Ledger& ledger) {
 void copy_entry(const Ledger& ledger, std::vector<trace::Blob>& found,
                 std::vector<trace::Blob>& generators) {
   for (trace::BufferId id = 0; id < ledger.sightings.buffers.size(); ++id) {
-    const auto bytes = bytes_of(ledger, id);
-    found.push_back(bytes ? trace::make_blob(bytes->data(), bytes->size()) : nullptr);
+    found.emplace_back();
+    look_at_bytes(ledger, id, [&](std::span<const std::byte> bytes) {
+      found.back() = trace::make_blob(bytes.data(), bytes.size());
+    });
   }
   for (const auto& [path, generator] : ledger.objects.generators()) {
     const at::Tensor state = live::state_of(generator);

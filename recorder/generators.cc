@@ -21,12 +21,15 @@ GeneratorWatch::GeneratorWatch(const live::Objects& objects) {
   }
 }
 
-std::string GeneratorWatch::path_of(const std::optional<at::Generator>& argument) const {
-  if (!argument || !argument->defined()) return "default";
+std::string GeneratorWatch::path_of(const at::Generator& generator) const {
   for (const Watched& watched : watched_) {
-    if (watched.generator == *argument) return watched.path;
+    if (watched.generator == generator) return watched.path;
   }
   return {};
+}
+
+bool GeneratorWatch::watches(const std::string& path) const {
+  return std::ranges::find(watched_, path, &Watched::path) != watched_.end();
 }
 
 std::optional<trace::Seek> GeneratorWatch::before_draw(const std::string& path, trace::Index op) {

@@ -17,9 +17,9 @@ class GeneratorWatch {
  public:
   explicit GeneratorWatch(const live::Objects& objects);
 
-  /// The path of the generator that a random op draws from: `argument`, or LibTorch's CPU
-  /// generator when the call names none.
-  std::string path_of(const std::optional<at::Generator>& argument) const;
+  /// The path of a generator that an op names; empty: it is not watched.
+  std::string path_of(const at::Generator& generator) const;
+  bool watches(const std::string& path) const;
 
   std::optional<trace::Seek> before_draw(const std::string& path, trace::Index op);
   void after_draw(const std::string& path, trace::Index op);

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "live/generator_state.h"
 #include "live/op_digest.h"
+#include "live/tensors.h"
 #include "live/values.h"
 #include "recorder/number_sites.h"
 #include "recorder/scopes.h"
@@ -244,20 +246,30 @@ void Tape::check_operator(const Running& running) {
       c10::str("a plan cannot call `", running.known->name, "`: it ", words_of(reach)));
 }
 
+/// Where a call draws that names no generator.
+trace::Device Tape::device_of(Arguments arguments, const Running& running) const {
+  for (const Tensor& tensor : running.arguments) {
+    const auto buffer = ledger_.sightings.buffer_of(tensor.id);
+    const trace::Device& device = ledger_.recording.buffers[buffer].device;
+    if (device.kind != trace::DeviceKind::kCpu) return device;
+  }
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isDevice()) return live::device_of(argument.toDevice());
+  }
+  return {};
+}
+
 void Tape::check_draw(Arguments arguments, Running& running) {
   std::optional<at::Generator> generator;
   for (const c10::IValue& argument : arguments) {
-    if (argument.isGenerator()) generator = argument.toGenerator();
+    if (argument.isGenerator() && argument.toGenerator().defined()) {
+      generator = argument.toGenerator();
+    }
   }
   if (!running.known->effects->is_random && !generator) return;
-  running.generator = ledger_.generators.path_of(generator);
-  const auto is_elsewhere = [&](const Tensor& tensor) {
-    const auto buffer = ledger_.sightings.buffer_of(tensor.id);
-    return ledger_.recording.buffers[buffer].device.kind != trace::DeviceKind::kCpu;
-  };
-  // Every device has a default generator of its own; ours is the CPU's.
-  if (!generator && std::ranges::any_of(running.arguments, is_elsewhere)) running.generator = "";
-  if (running.generator->empty()) {
+  running.generator = generator ? ledger_.generators.path_of(*generator)
+                                : live::default_generator_path(device_of(arguments, running));
+  if (!ledger_.generators.watches(*running.generator)) {
     ledger_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
                          "the op draws from a generator that is neither the default nor tracked");
     return;

@@ -69,6 +69,7 @@ class Tape final : public OpListener {
   void name_backward(Running& running, const torch::autograd::Node& node);
   void check_operator(const Running& running);
   void check_modes();
+  trace::Device device_of(c10::ArrayRef<c10::IValue> arguments, const Running& running) const;
   void check_draw(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void check_reads(Running& running);
   void check_written(const trace::Tensor& tensor);

@@ -10,6 +10,10 @@ namespace steptape::replayer {
 namespace {
 
 std::string variant_line(const PlanStats& plan) {
+  if (!plan.device.device.empty()) {
+    return fmt::format("  variant {}: {} replays of {} ops on {}, planned in {:.0f} us\n",
+                       plan.number, plan.replays, plan.ops, plan.device.device, plan.plan_us);
+  }
   return fmt::format(
       "  variant {}: {} replays of {} ops in {} calls, {} by kernels, in {} passes, arena {} of {} "
       "bytes, planned in {:.0f} us\n",
@@ -53,6 +57,36 @@ std::string lanes_line(const PlanStats& plan) {
   return text;
 }
 
+std::string count_of(std::uint64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// "    1 graph of 57 nodes, 12 kernels with numbers that vary, captured in 2310 us; ..."
+std::string graph_lines(const PlanStats& plan) {
+  const DeviceStats& device = plan.device;
+  if (device.device.empty()) return "";
+  std::string text = fmt::format(
+      "    {} of {}, {} with numbers that vary, captured in {:.0f} us; {} ahead of them; launched "
+      "in "
+      "{:.0f} us\n    memory: {} bytes of the graphs' own, {} that inputs are copied into\n",
+      count_of(device.graphs, "graph"), count_of(device.nodes, "node"),
+      count_of(device.updated, "kernel"), device.capture_us, count_of(device.ahead, "call"),
+      device.launch_us, device.pool_bytes, device.static_bytes);
+  if (device.captures > 1) {
+    text += fmt::format("    captured {} times, the last time since {}\n", device.captures,
+                        trace::on_one_line(device.captured_for));
+  }
+  for (const std::string& call : device.between) {
+    text += "    between graphs: " + trace::on_one_line(call) + "\n";
+  }
+  for (const TensorCopy& copy : device.copies) {
+    text += fmt::format("    copied: {} ({} bytes), since {}. Remedy: {}\n",
+                        trace::on_one_line(copy.path), copy.bytes, trace::on_one_line(copy.why),
+                        copy.remedy);
+  }
+  return text;
+}
+
 std::string rebound_line(const PlanStats& plan) {
   if (plan.rebinds == 0) return "";
   return fmt::format("    took up moved memory of tracked tensors {}×\n", plan.rebinds);
@@ -78,8 +112,8 @@ std::string plan_lines(std::span<const PlanStats> plans, std::span<const std::st
     text += variant_line(plan);
     if (i < differences.size() && !differences[i].empty())
       text += "    " + trace::on_one_line(differences[i]) + "\n";
-    text += kernel_lines(plan) + lanes_line(plan) + warm_start_line(plan) + rebound_line(plan) +
-            fused_line(plan);
+    text += graph_lines(plan) + kernel_lines(plan) + lanes_line(plan) + warm_start_line(plan) +
+            rebound_line(plan) + fused_line(plan);
   }
   return text;
 }

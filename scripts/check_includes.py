@@ -42,6 +42,7 @@ TABLE = {
     "replayer": rights("trace storage live guards", "torch fmt", sources_only="posix json",
                        public=VALUE_HEADERS | {"player.h", "metrics.h"},
                        torch_prefixes=("torch/", "ATen/", "c10/", "caffe2/serialize/")),
+    "replayer/cuda": rights("trace live guards replayer", "torch fmt cuda"),
     "session": rights(" ".join(ALL), "posix torch fmt", public=None),
     "tools": rights("trace storage", "posix fmt cli json", sources_only="protobuf"),
     "tools/torch": rights("trace storage live replayer tools", "posix fmt cli json torch", public=None),
@@ -51,6 +52,7 @@ TABLE = {
 FREE = ("tests", "bench")
 
 LIBRARY_OF_HEADER = (
+    ("cuda", r"((ATen|c10)/cuda/|cuda|cublas|cudnn)"),
     ("torch", r"(torch|ATen|c10|caffe2)/"),
     ("python", r"pybind11/|Python\.h$"),
     ("protobuf", r"google/protobuf/|.*\.pb\.h$"),
@@ -62,11 +64,11 @@ LIBRARY_OF_HEADER = (
     ("json", r"nlohmann/"),
     ("http", r"httplib\.h$"),
     ("posix", r"(sys|arpa|linux)/|(unistd|fcntl|dlfcn|pthread|poll|signal)\.h$"),
-    ("cuda", r"cuda|cublas|cudnn"),
     ("std", r"[a-z_0-9]+$|\w*(intrin|cpuid)\.h$"),
 )
 LIBRARY_OF_TARGET = (
     ("torch", r"steptape_libtorch$"),
+    ("cuda", r"steptape_libtorch_cuda$"),
     ("protobuf", r"protobuf::"),
     ("zstd", r"PkgConfig::ZSTD$|zstd::"),
     ("tbb", r"TBB::"),

@@ -15,7 +15,7 @@ namespace steptape::session {
 namespace {
 
 bool can_be_kept(const at::Tensor& tensor) {
-  return tensor.defined() && !live::unplannable_kind(tensor) && tensor.device().is_cpu();
+  return tensor.defined() && !live::unplannable_kind(tensor) && !live::foreign_device(tensor);
 }
 
 /// Calls `visit(path, counter)` for each step counter that is known, and writes back what it

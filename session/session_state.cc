@@ -62,6 +62,9 @@ void SessionState::set_options(Options given) {
 void SessionState::start() {
   if (std::exchange(started, true)) return;
   run = RunIdentity::now();
+  is_on_device = std::ranges::any_of(objects.snapshot().tensors, [](const live::TensorAt& at) {
+    return at.tensor.defined() && at.tensor.is_cuda();
+  });
   if (options.trace.empty()) return;
   trace_path = run.own(options.trace);
   kept = std::make_unique<KeptRecordings>(trace_path);
@@ -70,6 +73,16 @@ void SessionState::start() {
   ledger = std::make_unique<CallLedger>(storage::ledger_beside(trace_path), run.digest(),
                                         options.resume);
   if (ledger->is_taken()) lose_trace(ledger->problem());
+}
+
+bool SessionState::is_being_captured(const std::vector<live::Argument>& arguments) const {
+  const bool may_be =
+      is_on_device || std::ranges::any_of(arguments, [](const live::Argument& argument) {
+        return argument.tensor.defined() && argument.tensor.is_cuda();
+      });
+  if (!may_be) return false;
+  const replayer::Backend* backend = replayer::backend_of(trace::DeviceKind::kCuda);
+  return backend != nullptr && backend->is_capturing();
 }
 
 void SessionState::lose_trace(std::string why) {

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "guards/entry.h"
+#include "live/argument.h"
 #include "live/objects.h"
+#include "replayer/run/backends.h"
 #include "session/call_ledger.h"
 #include "session/counter_block.h"
 #include "session/earlier_trace.h"
@@ -42,6 +44,9 @@ struct SessionState {
   std::vector<Declaration> host_values;
   std::vector<Declaration> facts;
   std::vector<std::shared_ptr<StepLife>> steps;
+  /// What all plans of the session share on their device.
+  std::shared_ptr<std::shared_ptr<replayer::SharedPool>> device_pool =
+      std::make_shared<std::shared_ptr<replayer::SharedPool>>();
   /// The step "optimizer.step()" of an optimizer that a step has put off; made when first needed.
   /// An optimizer that is not tracked or not known is stepped as it is.
   void step_optimizer(torch::optim::Optimizer& optimizer);
@@ -54,7 +59,10 @@ struct SessionState {
   std::string trace_problem;               ///< why the trace could not be written
   /// Notes why, and tells whoever asked for recordings by the environment, once.
   void lose_trace(std::string why);
-  bool started = false;  ///< a step was called: nothing more may be tracked
+  bool started = false;       ///< a step was called: nothing more may be tracked
+  bool is_on_device = false;  ///< something tracked lay on a CUDA device then
+  /// Whether the program captures what this call gives to a CUDA device.
+  bool is_being_captured(const std::vector<live::Argument>& arguments) const;
   /// Notes that a step was called; the first time, finds out who runs and begins the ledger.
   void start();
   RunIdentity run;                     ///< since the first call

@@ -152,6 +152,13 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
                                                   const guards::Declared& declared,
                                                   const Eager& eager) {
   misfits_.begin(journal_.begin_call());
+  if (session_->is_being_captured(arguments)) {
+    run_eagerly(eager);
+    journal_.refused(make_refusal(RefusalCode::kDevice,
+                                  "the program captures the current stream: nothing may wait for "
+                                  "the device now"));
+    return std::nullopt;
+  }
   is_asked_for_ =
       !schedule_.is_empty() && session_->keeps_recordings() && schedule_.wants(call_of_run());
   if (is_asked_for_) {
@@ -196,7 +203,7 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     return {true, std::nullopt};
   }
   // those who move memory every few calls have an audit ever more rarely
-  const bool is_due = entry_.has_unseen_number ||
+  const bool is_due = entry_.has_unseen_number || variant.executor->is_new_for(entry_.memory) ||
                       (!entry_.moved.empty() && std::has_single_bit(variant.rebinds + 1));
   const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "live/ambient.h"
+#include "live/device_bytes.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "session/session_state.h"
@@ -78,13 +79,13 @@ std::vector<trace::Saved> state_of(const live::Objects& objects,
   std::vector<trace::Saved> saved;
   std::set<const c10::StorageImpl*> seen;
   for (const live::TensorAt& at : objects.snapshot().tensors) {
-    if (!at.tensor.defined() || live::unplannable_kind(at.tensor) || !at.tensor.device().is_cpu())
+    if (!at.tensor.defined() || live::unplannable_kind(at.tensor) ||
+        live::foreign_device(at.tensor))
       continue;
     if (is_bystander(at.path, used)) continue;
     const c10::StorageImpl* storage = at.tensor.storage().unsafeGetStorageImpl();
     if (!seen.insert(storage).second) continue;
-    saved.push_back({at.path, live::address_mod_64(*storage),
-                     trace::make_blob(storage->data(), storage->nbytes())});
+    saved.push_back({at.path, live::address_mod_64(*storage), live::blob_of(*storage)});
   }
   add_numbers(objects, saved);
   for (const auto& [path, generator] : objects.generators()) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "replayer/optimizers/fused.h"
+#include "replayer/run/backends.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
 
@@ -49,7 +50,9 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
       approximate = std::move(fused->approximate);
     }
   }
-  auto executor = replayer::make_executor(recording, generators_of(session.objects));
+  auto executor = replayer::make_executor(
+      recording, generators_of(session.objects),
+      {.static_gradients = session.options.static_gradients, .pool = session.device_pool});
   std::vector<guards::OutsideTensor> outside;
   for (recorder::Outside& tensor : recorded.outside) {
     outside.push_back({tensor.path, tensor.storage});

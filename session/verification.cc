@@ -1,9 +1,12 @@
 #include "session/verification.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <chrono>
 #include <new>
 
+#include "live/device_bytes.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
@@ -40,9 +43,10 @@ class Verification {
         interceptor_(interceptor) {
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
-      regions_.push_back({entry.memory[position], recording_.buffers[id].bytes});
+      const trace::Buffer& buffer = recording_.buffers[id];
+      regions_.push_back({entry.memory[position], buffer.bytes, live::device_of(buffer.device)});
       // the eager step may drop a gradient that the plan wrote in place
-      if (recording_.buffers[id].role == trace::Role::kGradient) {
+      if (buffer.role == trace::Role::kGradient) {
         const guards::TrackedGuard& tracked = variant_.guards->tracked();
         const auto at = static_cast<std::size_t>(tracked.position_on(id));
         kept_.push_back(tracked.tensor_at(at).storage());
@@ -57,6 +61,10 @@ class Verification {
       undo_.take(regions_, generators());
     } catch (const std::bad_alloc&) {
       verified.skipped = true;
+    } catch (const c10::OutOfMemoryError&) {
+      verified.skipped = true;
+    }
+    if (verified.skipped) {
       eager();
       return verified;
     }
@@ -88,8 +96,7 @@ class Verification {
 
   void look_at_memory(Left& left) const {
     for (const replayer::Region& region : regions_) {
-      left.written.push_back(
-          trace::digest_of({static_cast<const std::byte*>(region.address), region.bytes}));
+      left.written.push_back(live::full_digest(region.address, region.device, region.bytes));
     }
     for (const at::Generator& generator : generators()) {
       const at::Tensor state = live::state_of(generator);
@@ -196,16 +203,16 @@ class Verification {
     kept.clear();
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
-      const auto* first = static_cast<const std::byte*>(entry.memory[position]);
-      const std::uint64_t bytes = is_approximate(id) ? recording_.buffers[id].bytes : 0;
-      kept.emplace_back(first, first + bytes);
+      const trace::Buffer& buffer = recording_.buffers[id];
+      kept.push_back(live::bytes_on_host(entry.memory[position], live::device_of(buffer.device),
+                                         is_approximate(id) ? buffer.bytes : 0));
     }
   }
 
   std::optional<Divergence> compare_ulps(std::size_t i, trace::BufferId id) const {
     const auto tensor = std::ranges::find(recording_.tensors, id, &trace::Tensor::buffer);
-    const std::span<const std::byte> now(static_cast<const std::byte*>(regions_[i].address),
-                                         regions_[i].bytes);
+    const std::vector<std::byte> now =
+        live::bytes_on_host(regions_[i].address, regions_[i].device, regions_[i].bytes);
     const double ulps = distance_in_ulps(before_[i], after_plan_[i], now, tensor->dtype);
     variant_.largest_ulps = std::max(variant_.largest_ulps, ulps);
     if (ulps <= kMostUlps) return std::nullopt;

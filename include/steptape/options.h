@@ -95,6 +95,10 @@ struct Options {
   HostReads host_reads = HostReads::kRefuse;
   Interception interception = Interception::kFakeKey;
   std::uint32_t max_variants = 8;
+  /// On a GPU: gradients lie in memory that stays theirs between replays, and are not copied to new
+  /// memory by each. A gradient that the program still holds is moved out of it first. Clear them
+  /// with `zero_grad(set_to_none=false)`, or inside the step.
+  bool static_gradients = false;
   /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own
   /// generator.
   std::uint64_t audit_seed = 0;

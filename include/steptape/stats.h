@@ -48,6 +48,32 @@ struct StageTime {
   std::uint64_t ns = 0;
 };
 
+/// A tensor that each replay copies on its device.
+struct TensorCopy {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::string why;
+  std::string remedy;  ///< what to write in the program so that it need not be
+  friend bool operator==(const TensorCopy&, const TensorCopy&) = default;
+};
+
+/// What a plan is on a device that runs it as graphs.
+struct DeviceStats {
+  std::string device;         ///< "cuda:0"; empty: the plan runs on the CPU
+  std::uint64_t graphs = 0;   ///< launched by a replay
+  std::uint64_t nodes = 0;    ///< of all of them
+  std::uint64_t updated = 0;  ///< kernels in them that take numbers which vary
+  std::uint64_t ahead = 0;    ///< calls made before graphs: of the host, or bringing its bytes
+  std::vector<std::string> between;  ///< calls that no graph holds, and why
+  std::uint64_t captures = 0;        ///< how often the graphs were made
+  std::string captured_for;        ///< why they were made the last time, if that was not the first
+  double capture_us = 0;           ///< how long that took, warm-up included
+  double launch_us = 0;            ///< the host's part of the newest replay
+  std::uint64_t pool_bytes = 0;    ///< of the graphs' own memory
+  std::uint64_t static_bytes = 0;  ///< of memory that inputs are copied into
+  std::vector<TensorCopy> copies;
+};
+
 /// What a plan is made of; of one variant.
 struct PlanStats {
   std::uint64_t number = 0;    ///< of the variant: the step's plans are counted from 0
@@ -79,6 +105,7 @@ struct PlanStats {
   double largest_ulps = -1;
   /// Made after one probe, which agreed with a plan of an earlier run in the trace.
   bool is_warm_start = false;
+  DeviceStats device;
 };
 
 /// Counts by outcome; every call of a step is in exactly one of `recorded`, `trials`, `audits`,

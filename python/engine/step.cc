@@ -61,6 +61,7 @@ Options options_of(const py::dict& options) {
   made.host_reads = chosen<HostReads>(
       options, "host_reads", {{"refuse", HostReads::kRefuse}, {"observe", HostReads::kObserve}});
   made.max_variants = py::cast<std::uint32_t>(options["max_variants"]);
+  made.static_gradients = py::cast<bool>(options["static_gradients"]);
   made.audit_seed = py::cast<std::uint64_t>(options["audit_seed"]);
   made.log = py::cast<std::string>(options["log"]);
   made.ledger = py::cast<bool>(options["ledger"]);

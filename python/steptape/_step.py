@@ -17,7 +17,7 @@ from ._source import line_of, place_of_function, place_of_names, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
-            "max_variants": 8, "trace": None, "audit_seed": 0, "verify": True, "log": None,
+            "max_variants": 8, "static_gradients": False, "trace": None, "audit_seed": 0, "verify": True, "log": None,
             "ledger": True, "digests": False, "timings": False, "resume": False, "record": None}
 
 _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}
@@ -274,7 +274,7 @@ def _checked(options):
         raise InvalidArgument(f"wrap: log is {options['log']!r}; it must be a str or None")
     options["log"] = options["log"] or ""
     options["record"] = _checked_record(options["record"], options["trace"])
-    for name in ("ledger", "digests", "timings", "resume"):
+    for name in ("ledger", "digests", "timings", "resume", "static_gradients"):
         if not isinstance(options[name], bool):
             raise InvalidArgument(f"wrap: {name} is {options[name]!r}; it must be True or False")
     for name, choices in _CHOICES.items():

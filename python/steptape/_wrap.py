@@ -29,6 +29,8 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
                 only looks at them.
     max_variants: plans kept for one step.   trace: a file that the trace is written to.   audit_seed: of
                 the draw of audits, 0 for one from the system.
+    static_gradients: on a GPU, whether gradients stay in memory of the plan's own, and are not copied to
+                new memory by each replay.
     log:        which events are written down: "guards,plan" or "all" on stderr, "all:run.jsonl" as lines of
                 JSON in a file, "none". Without it, what the environment variable STEPTAPE_LOG says.
     ledger:     whether a line for each call is kept beside the trace ("run.tape.ledger"). One of an earlier

@@ -7,6 +7,7 @@
 #include "live/operators.h"
 #include "replayer/analysis/lifetimes.h"
 #include "replayer/optimizers/optimizers.h"
+#include "replayer/run/backends.h"
 #include "trace/refusals.h"
 
 namespace steptape::replayer {
@@ -68,12 +69,26 @@ void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusa
 }
 
 void refuse_devices(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  const trace::Buffer* first = nullptr;
   for (const trace::Buffer& buffer : recording.buffers) {
     if (buffer.device.kind == trace::DeviceKind::kCpu) continue;
+    const auto path_of = [](const trace::Buffer& of) {
+      return of.path.empty() ? "" : " (" + of.path + ")";
+    };
+    std::string why;
+    if (first == nullptr && backend_of(buffer.device.kind, &why) == nullptr) {
+      refusals.push_back(trace::make_refusal(
+          RefusalCode::kDevice, "a tensor of the step lies on " + text_of(buffer.device) +
+                                    path_of(buffer) +
+                                    ", where this process replays nothing: " + why));
+      return;
+    }
+    if (first == nullptr) first = &buffer;
+    if (buffer.device == first->device) continue;
     refusals.push_back(trace::make_refusal(
-        RefusalCode::kDevice, "a tensor of the step lies on " + text_of(buffer.device) +
-                                  (buffer.path.empty() ? "" : " (" + buffer.path + ")") +
-                                  "; this build replays steps on the CPU"));
+        RefusalCode::kDevice, "tensors of the step lie on " + text_of(first->device) +
+                                  path_of(*first) + " and on " + text_of(buffer.device) +
+                                  path_of(buffer) + "; a plan runs on one device"));
     return;
   }
 }

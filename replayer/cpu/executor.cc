@@ -200,6 +200,8 @@ struct Executor::Impl {
         return memory.copied_tensor(id);
       case Placement::kBound:
       case Placement::kArena:
+      case Placement::kCaptured:
+      case Placement::kLanding:
         break;
     }
     return {};

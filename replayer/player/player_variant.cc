@@ -15,6 +15,7 @@
 #include "live/tensors.h"
 #include "replayer/numbers/bindings.h"
 #include "replayer/player/spec_words.h"
+#include "replayer/run/backends.h"
 #include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 #include "trace/numbers.h"
@@ -41,6 +42,14 @@ std::pair<const std::byte*, const std::byte*> range_of(const at::Tensor& tensor)
   return {first, first + (last + 1) * static_cast<std::int64_t>(tensor.element_size())};
 }
 
+/// A player's memory is the host's.
+std::shared_ptr<const trace::Recording> on_host(std::shared_ptr<const trace::Recording> recording) {
+  const trace::Device device = device_of(*recording);
+  if (device.kind == trace::DeviceKind::kCpu) return recording;
+  throw Error(ErrorCode::kUnsupported, "the step was recorded on " + text_of(device) +
+                                           "; a player runs steps that were recorded on the CPU");
+}
+
 bool is_outside(const trace::Buffer& buffer) { return trace::is_outside_path(buffer.path); }
 
 }  // namespace
@@ -53,7 +62,7 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
       plan_us_(-std::chrono::duration<double, std::micro>(
                     std::chrono::steady_clock::now().time_since_epoch())
                     .count()),
-      executor_(make_executor(recording_, generators_of(state))),
+      executor_(make_executor(on_host(recording_), generators_of(state))),
       inputs_(*recording_, guards::positions_of(*recording_, executor_->bound())),
       overlap_(*recording_, executor_->bound(), executor_->written_buffers()),
       bounds_(*recording_) {

@@ -13,7 +13,7 @@
 #include "live/operators.h"
 #include "replayer/analysis/refusals.h"
 #include "replayer/passes/passes.h"
-#include "replayer/run/executor.h"
+#include "replayer/run/backends.h"
 #include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 
@@ -109,6 +109,9 @@ std::vector<std::string> lacks_of(const trace::Recording& recording) {
   const auto literal = as_recorded(recording);
   for (const Refusal& refusal : refusals_of(*literal)) lacks.push_back(refusal.text());
   if (!lacks.empty()) return lacks;
+  if (const trace::Device device = device_of(recording); device.kind != trace::DeviceKind::kCpu) {
+    return {"it was recorded on " + text_of(device) + ", and calls are done again on the CPU"};
+  }
   const Program program = plan(literal, {});
   std::vector<std::string> missing;
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {

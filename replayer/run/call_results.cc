@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "guards/mismatch.h"
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 #include "live/values.h"
 
@@ -22,6 +23,12 @@ Changed other_result(Verdict verdict) {
 bool lies_as(const at::Tensor& result, const trace::Tensor& expected) {
   return guards::has_geometry(result, expected, live::scalar_type_of(expected.dtype)) &&
          result.storage_offset() == expected.offset;
+}
+
+/// Under capture small results that lie on the host otherwise lie on the device: seeds of
+/// attention.
+bool lies_where(const at::Tensor& result, const trace::Buffer& buffer, Placement placement) {
+  return guards::is_on(result, buffer.device) || placement == Placement::kCaptured;
 }
 
 bool fits(const at::Tensor& result, const trace::Tensor& expected, const trace::Buffer& buffer) {
@@ -57,9 +64,15 @@ void CallResults::adopt(const Call& call, std::size_t position, const at::Tensor
   const bool is_new =
       program_.buffers[expected.buffer].defined == static_cast<std::int64_t>(call.op);
   if (result.defined() && !is_new) return;
-  if (!fits(result, expected, buffer)) {
+  const Placement placement = program_.buffers[expected.buffer].placement;
+  if (!fits(result, expected, buffer) || !lies_where(result, buffer, placement)) {
     throw other_result(
         guards::result_mismatch(result_path(call, position), expected, buffer, result));
+  }
+  if (placement == Placement::kLanding) {
+    live::copy_bytes(memory_.address(expected.buffer), result.device(), result.storage().data(),
+                     result.device(), buffer.bytes);
+    return;
   }
   memory_.adopt(expected.buffer, result.storage());
 }

@@ -17,12 +17,9 @@ class Preparation {
   }
 
   Calls run(const std::vector<std::int64_t>& earliest_reads) {
-    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-      const Treatment treatment = program_.instructions[i].treatment;
-      if (treatment == Treatment::kGeometry || treatment == Treatment::kDropped) continue;
-      made_.calls.push_back(call_at(i));
+    for (const Place& place : order_of(program_, earliest_reads)) {
+      made_.calls.push_back(call_of(place));
     }
-    hoist_reads(earliest_reads);
     plan_releases();
     return std::move(made_);
   }
@@ -30,15 +27,15 @@ class Preparation {
  private:
   const trace::Recording& recording() const { return *program_.recording; }
 
-  Call call_at(std::size_t i) {
-    const Instruction& instruction = program_.instructions[i];
-    const trace::Op& op = recording().ops[i];
+  Call call_of(const Place& place) {
+    const Instruction& instruction = program_.instructions[place.op];
+    const trace::Op& op = recording().ops[place.op];
     const auto recorded = live::find_operator(recording().operator_of(op));
     Call call{.callee = instruction.callee,
-              .op = static_cast<trace::Index>(i),
+              .op = place.op,
               .may_throw = live::effects_of(*recorded).may_throw_on_data,
               .is_once = instruction.is_once,
-              .at = instruction.is_once ? -1 : static_cast<std::int64_t>(i)};
+              .at = place.at};
     const auto tensor = [this](trace::TensorId id) { return memory_.tensor(id); };
     const auto tracked_generator = [this](const std::string& path) {
       at::Generator found = generator_(path);
@@ -83,17 +80,6 @@ class Preparation {
     }
   }
 
-  void hoist_reads(const std::vector<std::int64_t>& earliest) {
-    for (std::size_t i = 0; i < earliest.size(); ++i) {
-      const auto read = std::ranges::find(made_.calls, recording().reads[i].op, &Call::op);
-      if (read != made_.calls.end()) read->at = earliest[i];
-    }
-    // a read comes behind the call whose place it shares
-    std::ranges::stable_sort(made_.calls, {}, [](const Call& call) {
-      return std::pair(call.at, call.at != static_cast<std::int64_t>(call.op));
-    });
-  }
-
   void plan_releases() {
     std::vector<Call*> last_call(program_.buffers.size(), nullptr);
     for (Call& call : made_.calls) {
@@ -123,6 +109,28 @@ class Preparation {
 };
 
 }  // namespace
+
+std::vector<Place> order_of(const Program& program,
+                            const std::vector<std::int64_t>& earliest_reads) {
+  std::vector<Place> order;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.treatment == Treatment::kGeometry ||
+        instruction.treatment == Treatment::kDropped)
+      continue;
+    order.push_back(
+        {static_cast<trace::Index>(i), instruction.is_once ? -1 : static_cast<std::int64_t>(i)});
+  }
+  for (std::size_t i = 0; i < earliest_reads.size(); ++i) {
+    const auto read = std::ranges::find(order, program.recording->reads[i].op, &Place::op);
+    if (read != order.end()) read->at = earliest_reads[i];
+  }
+  // a read comes behind the call whose place it shares
+  std::ranges::stable_sort(order, {}, [](const Place& place) {
+    return std::pair(place.at, place.at != static_cast<std::int64_t>(place.op));
+  });
+  return order;
+}
 
 Calls calls_of(const Program& program, const Memory& memory, const GeneratorOf& generator,
                const std::vector<std::int64_t>& earliest_reads) {

@@ -20,8 +20,21 @@ struct Calls {
   std::vector<trace::BufferId> leftover;
 };
 
-/// The calls of `program` over the tensors of `memory`, each host read as early as `earliest_reads`
-/// says (see earliest_of_reads). Throws Error (data_loss) when a value does not fit its operator.
+/// Where an op stands in a run.
+struct Place {
+  trace::Index op = 0;
+  /// `op`, or of a host read that comes earlier, the op behind which it comes; -1 of what is done
+  /// once.
+  std::int64_t at = 0;
+};
+
+/// The ops of `program` that are calls, in the order of a run: as recorded, but each host read as
+/// early as `earliest_reads` says (see earliest_of_reads).
+std::vector<Place> order_of(const Program& program,
+                            const std::vector<std::int64_t>& earliest_reads);
+
+/// The same as calls over the tensors of `memory`. Throws Error (data_loss) when a value does not
+/// fit its operator.
 Calls calls_of(const Program& program, const Memory& memory, const GeneratorOf& generator,
                const std::vector<std::int64_t>& earliest_reads);
 

@@ -56,6 +56,10 @@ class Executor {
   /// The generators it may draw from: the default one, then others that ops name.
   virtual const std::vector<at::Generator>& generators() const = 0;
 
+  /// Whether a run on this memory would be done in another way than the ones before: it should be
+  /// compared with the eager step once more.
+  virtual bool is_new_for(std::span<void* const>) const { return false; }
+
   /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
   /// the same address modulo 64 as the recording says. When an op throws, everything written so far
   /// and the generators are put back before the exception goes on; Changed likewise. Throws
@@ -82,11 +86,5 @@ class Executor {
   /// What the plan is made of; times and counts of runs are the caller's to fill in.
   virtual PlanStats stats() const = 0;
 };
-
-/// Plans `recording` for the device that it was recorded on. Throws c10::Error or std::bad_alloc
-/// when memory is short, Error (data_loss) when a value does not fit its operator, Error
-/// (unsupported) where this process has no backend for the device.
-std::unique_ptr<Executor> make_executor(std::shared_ptr<const trace::Recording> recording,
-                                        const GeneratorOf& generator);
 
 }  // namespace steptape::replayer

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "live/tensors.h"
 #include "replayer/run/tensor_on.h"
 
 namespace steptape::replayer {
@@ -44,8 +45,13 @@ Memory::Memory(const Program& program)
         [[fallthrough]];
       case Placement::kBound:
       case Placement::kAdopted:
+      case Placement::kCaptured:
         // comes with each run; each its own, so that nothing looks as if it lay on something else
-        storages_.push_back(storage_over(nullptr, buffer.bytes));
+        storages_.push_back(storage_over(nullptr, buffer.bytes, live::device_of(buffer.device)));
+        break;
+      case Placement::kLanding:
+        storages_.push_back(
+            allocate(buffer.bytes, buffer.address_mod_64, live::device_of(buffer.device).type()));
         break;
     }
   }
@@ -84,7 +90,7 @@ at::Tensor Memory::copied_tensor(trace::TensorId id) const {
 void Memory::point_at(trace::BufferId buffer, void* address) {
   c10::StorageImpl* storage = storages_[buffer].unsafeGetStorageImpl();
   if (storage->data() == address) return;
-  storage->set_data_ptr_noswap(at::DataPtr(address, c10::Device(c10::kCPU)));
+  storage->set_data_ptr_noswap(at::DataPtr(address, storage->device()));
 }
 
 void* Memory::address(trace::BufferId buffer) const { return storages_[buffer].mutable_data(); }

@@ -10,7 +10,7 @@ namespace steptape::replayer {
 
 /// The plan's own tensors and what they lie on: one storage a buffer, one tensor a recorded tensor.
 /// Bound storages do not own their bytes and point where the caller says; adopted ones change with
-/// each run.
+/// each run, captured ones with each capture.
 class Memory {
  public:
   /// Allocates arena and constants.

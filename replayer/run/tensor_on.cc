@@ -17,7 +17,9 @@ void delete_block(void* block) { delete static_cast<at::DataPtr*>(block); }
 at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
                      std::int64_t first_byte) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::Storage(storage),
+      c10::DispatchKeySet(storage.device().is_cuda() ? c10::DispatchKey::CUDA
+                                                     : c10::DispatchKey::CPU),
       c10::scalarTypeToTypeMeta(live::scalar_type_of(geometry.dtype)));
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const auto item = static_cast<std::int64_t>(trace::bytes_of(geometry.dtype));
@@ -29,14 +31,14 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
   return tensor;
 }
 
-c10::Storage allocate(std::size_t bytes, std::uint8_t remainder) {
-  auto block = std::make_unique<at::DataPtr>(c10::GetCPUAllocator()->allocate(bytes + 64));
+c10::Storage allocate(std::size_t bytes, std::uint8_t remainder, c10::DeviceType kind) {
+  auto block = std::make_unique<at::DataPtr>(c10::GetAllocator(kind)->allocate(bytes + 64));
   auto* first = static_cast<char*>(block->get());
   const auto now = reinterpret_cast<std::uintptr_t>(first) % 64;
   char* address = first + (remainder + 64 - now) % 64;
+  const c10::Device device = block->device();
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
-                      at::DataPtr(address, block.release(), &delete_block, c10::Device(c10::kCPU)),
-                      nullptr,
+                      at::DataPtr(address, block.release(), &delete_block, device), nullptr,
                       /*resizable=*/false);
 }
 
@@ -49,7 +51,7 @@ at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& ge
 }
 
 void copy_onto(const at::Tensor& from, const at::Tensor& to) {
-  if (from.is_non_overlapping_and_dense()) {
+  if (from.is_cpu() && to.is_cpu() && from.is_non_overlapping_and_dense()) {
     if (from.nbytes() != 0)
       std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
   } else {
@@ -57,9 +59,9 @@ void copy_onto(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
-c10::Storage storage_over(void* address, std::size_t bytes) {
-  return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
-                      at::DataPtr(address, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false);
+c10::Storage storage_over(void* address, std::size_t bytes, c10::Device device) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(address, device), nullptr,
+                      /*resizable=*/false);
 }
 
 }  // namespace steptape::replayer

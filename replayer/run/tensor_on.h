@@ -11,10 +11,12 @@ namespace steptape::replayer {
 at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
                      std::int64_t first_byte = 0);
 
-/// `bytes` of new memory whose address has this remainder modulo 64.
-c10::Storage allocate(std::size_t bytes, std::uint8_t remainder);
+/// `bytes` of new memory, on the current device of the kind, whose address has this remainder
+/// modulo 64.
+c10::Storage allocate(std::size_t bytes, std::uint8_t remainder,
+                      c10::DeviceType kind = c10::DeviceType::CPU);
 
-/// The same on a copy of the storage's bytes.
+/// The same on a copy of the storage's bytes, which are the host's.
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry);
 
 /// Copies the elements of `from` into `to`, a tensor of the same geometry, and nothing between
@@ -22,6 +24,7 @@ at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& ge
 void copy_onto(const at::Tensor& from, const at::Tensor& to);
 
 /// A storage over memory that somebody else owns.
-c10::Storage storage_over(void* address, std::size_t bytes);
+c10::Storage storage_over(void* address, std::size_t bytes,
+                          c10::Device device = c10::Device(c10::kCPU));
 
 }  // namespace steptape::replayer

@@ -13,20 +13,23 @@ namespace steptape::replayer {
 struct Region {
   void* address = nullptr;
   std::size_t bytes = 0;
+  c10::Device device = c10::Device(c10::kCPU);
 };
 
 /// Copies of memory and generator states, to be written back: in place, never swapped, since users
 /// hold pointers.
 class Undo {
  public:
-  /// Copies aside what is there now. Throws std::bad_alloc when memory is short.
+  /// Copies aside what is there now, on its own device. Throws std::bad_alloc or
+  /// c10::OutOfMemoryError when memory is short.
   void take(std::span<const Region> regions, std::span<const at::Generator> generators);
   /// Writes everything back.
   void restore();
 
  private:
   std::vector<Region> regions_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> bytes_;     ///< of those on the host, one behind the other
+  std::vector<at::DataPtr> copies_;  ///< of the others, in their order
   std::vector<at::Generator> generators_;
   std::vector<at::Tensor> states_;
 };

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "replayer/cuda/parts.h"
+#include "replayer/program.h"
+#include "replayer/run/bound.h"
+#include "replayer/run/call_results.h"
+#include "replayer/run/calls.h"
+#include "replayer/run/host_numbers.h"
+#include "replayer/run/memory.h"
+
+namespace steptape::replayer::cuda {
+
+/// A recording planned for a device, all but its graphs: which calls are made in which part, on
+/// which memory. Makes no call of CUDA but to allocate.
+struct DevicePlan {
+  /// Throws Error (unsupported) for what no plan on a device can hold.
+  DevicePlan(std::shared_ptr<const trace::Recording> recording, const GeneratorOf& generator,
+             const std::vector<KeptOut>& kept_out);
+  DevicePlan(const DevicePlan&) = delete;
+  DevicePlan& operator=(const DevicePlan&) = delete;
+
+  const trace::Recording& recording() const { return *program.recording; }
+  Call& call_of(trace::Index op) { return calls.calls[position_of[op]]; }
+  const Call& call_of(trace::Index op) const { return calls.calls[position_of[op]]; }
+
+  Program program;
+  std::vector<Part> parts;
+  Memory memory;
+  Calls calls;
+  Bound bound;
+  std::optional<HostNumbers> numbers;
+  CallResults results;
+  std::vector<std::size_t> position_of;  ///< by op: in `calls`
+  /// Captured buffers whose memory another one may have behind an op; by op.
+  std::vector<std::vector<trace::BufferId>> freed_behind;
+  /// Adopted buffers that a run lets go of behind a part; by part.
+  std::vector<std::vector<trace::BufferId>> released_behind;
+  /// The first part behind which nothing but a want of memory can end a run.
+  std::size_t first_decided = 0;
+};
+
+/// Calls `visit(tensor id)` for each tensor that the op is given or returns.
+template <typename Visit>
+void for_each_tensor_of(const trace::Op& op, Visit&& visit) {
+  const auto defined = [&](trace::TensorId id) {
+    if (id != trace::kNoTensor) visit(id);
+  };
+  for (const trace::Value& value : op.inputs) for_each_tensor(value, defined);
+  for (const trace::Value& value : op.outputs) for_each_tensor(value, defined);
+}
+
+}  // namespace steptape::replayer::cuda

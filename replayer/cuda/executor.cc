@@ -1,0 +1,489 @@
+#include "replayer/cuda/executor.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "guards/mismatch.h"
+#include "live/device_bytes.h"
+#include "live/tensors.h"
+#include "replayer/cuda/capture.h"
+#include "replayer/cuda/device_plan.h"
+#include "replayer/cuda/errors.h"
+#include "replayer/cuda/given_gradients.h"
+#include "replayer/cuda/graph_pool.h"
+#include "replayer/cuda/static_memory.h"
+#include "replayer/run/below_autograd.h"
+#include "replayer/run/run_log.h"
+#include "replayer/run/tensor_on.h"
+#include "replayer/run/undo.h"
+#include "trace/refusals.h"
+
+namespace steptape::replayer::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double us_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+/// Ops that are found to fit into no graph, before the plan is given up.
+constexpr std::size_t kMostKeptOut = 64;
+
+}  // namespace
+
+struct Executor::Impl {
+  c10::Device device;
+  ExecutorOptions options;
+  GeneratorOf generator;
+  std::shared_ptr<const trace::Recording> recording;
+  std::vector<KeptOut> kept_out;
+  std::unique_ptr<DevicePlan> plan;
+  StaticMemory statics;
+  std::shared_ptr<GraphPool> pool;
+  c10::cuda::CUDAStream side;
+  Captured captured;
+  std::unordered_map<std::size_t, c10::Storage> copied_in;  ///< by position in bound memory
+  GivenGradients given;
+  std::unordered_map<trace::BufferId, c10::Storage> handed_out;  ///< by a run, while it ends
+  Undo undo;
+  torch::jit::Stack stack;
+  RunLog log;  ///< of the next run
+  DeviceStats told;
+
+  Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator_of,
+       const ExecutorOptions& given_options)
+      : device(live::device_of(device_of(*recorded))),
+        options(given_options),
+        generator(generator_of),
+        recording(std::move(recorded)),
+        plan(std::make_unique<DevicePlan>(recording, generator, kept_out)),
+        statics(*recording, plan->bound.buffers, plan->bound.written),
+        pool(GraphPool::of(options)),
+        side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {
+    told.device = device.str();
+  }
+
+  ~Impl() {
+    try {
+      // what graphs still read and write must not be given to others
+      pool->wait();
+    } catch (const std::exception&) {
+      // the device is lost, and its memory with it
+    }
+  }
+
+  void bind(std::span<void* const> addresses) {
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      const trace::BufferId id = plan->bound.buffers[i];
+      const auto own = copied_in.find(i);
+      plan->memory.point_at(id, own == copied_in.end() ? addresses[i] : own->second.mutable_data());
+    }
+    for (const trace::BufferId id : plan->bound.refilled) plan->memory.refill(id);
+  }
+
+  /// Memory of the plan's own for inputs that are copied in, and none for the others.
+  void make_static() {
+    for (std::size_t i = 0; i < plan->bound.buffers.size(); ++i) {
+      if (statics.hold(i) != Hold::kCopiedIn) {
+        copied_in.erase(i);
+        continue;
+      }
+      if (copied_in.contains(i)) continue;
+      const trace::Buffer& buffer = recording->buffers[plan->bound.buffers[i]];
+      copied_in.emplace(i, allocate(buffer.bytes, buffer.address_mod_64, device.type()));
+    }
+  }
+
+  void copy_in(const std::vector<std::size_t>& positions, std::span<void* const> addresses) {
+    for (const std::size_t i : positions) {
+      live::copy_bytes(copied_in.at(i).mutable_data(), device, addresses[i], device, bytes_of(i));
+    }
+  }
+
+  void copy_back(const std::vector<std::size_t>& positions, std::span<void* const> addresses) {
+    for (const std::size_t i : positions) {
+      live::copy_bytes(addresses[i], device, copied_in.at(i).data(), device, bytes_of(i));
+    }
+  }
+
+  std::uint64_t bytes_of(std::size_t position) const {
+    return recording->buffers[plan->bound.buffers[position]].bytes;
+  }
+
+  std::vector<Region> regions(const std::vector<std::size_t>& positions) const {
+    std::vector<Region> regions;
+    for (const std::size_t position : positions) {
+      const trace::BufferId id = plan->bound.buffers[position];
+      const trace::Buffer& buffer = recording->buffers[id];
+      regions.push_back({plan->memory.address(id), buffer.bytes, live::device_of(buffer.device)});
+    }
+    return regions;
+  }
+
+  void make_call(const Call& call) {
+    stack.assign(call.arguments.begin(), call.arguments.end());
+    call.callee.callBoxed(stack);
+    if (call.adopts) plan->results.adopt(call, stack);
+    if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan->memory, stack);
+    if (call.read != trace::kNone) plan->numbers->take_read(call, stack.back());
+  }
+
+  void release(std::size_t part) {
+    for (const trace::BufferId id : plan->released_behind[part]) plan->memory.release(id);
+  }
+
+  /// Everything, by the dispatcher. What parts outside graphs make stays, until it is let go of.
+  void run_op_by_op() {
+    const BelowAutograd below;
+    for (const Part& part : plan->parts) {
+      for (const trace::Index op : part.ops) {
+        make_call(plan->call_of(op));
+        for (const trace::BufferId id : plan->freed_behind[op]) plan->memory.release(id);
+      }
+    }
+    stack.clear();
+  }
+
+  void let_go_of_all() {
+    stack.clear();
+    for (trace::BufferId id = 0; id < plan->program.buffers.size(); ++id) {
+      if (plan->program.buffers[id].placement == Placement::kAdopted) plan->memory.release(id);
+    }
+    handed_out.clear();
+  }
+
+  /// Graphs for the memory that the plan is bound to. Everything is as it was before when it
+  /// returns or throws.
+  void make_graphs(std::span<const double> leaves) {
+    const auto start = Clock::now();
+    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(device.index());
+    pool->wait();
+    captured = {};
+    at::cuda::CUDAEvent before;
+    before.record(caller);
+    before.block(side);
+    {
+      const c10::cuda::CUDAStreamGuard on_side(side);
+      warm_up(leaves);
+      try {
+        captured = capture(*plan, pool->id());
+      } catch (...) {
+        let_go_of_all();
+        at::cuda::CUDAEvent failed;
+        failed.record(side);
+        failed.block(caller);
+        throw;
+      }
+      let_go_of_all();
+    }
+    at::cuda::CUDAEvent after;
+    after.record(side);
+    after.block(caller);
+    told.capture_us = us_since(start);
+    ++told.captures;
+    told.pool_bytes = 0;
+    for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool->id()).segments) {
+      if (segment.owner_private_pool_id == pool->id()) told.pool_bytes += segment.total_size;
+    }
+  }
+
+  /// Libraries make their handles and choose their kernels, and ops outside graphs make what the
+  /// graphs will find.
+  void warm_up(std::span<const double> leaves) {
+    Undo all;
+    all.take(regions(plan->bound.written),
+             plan->bound.draws_random ? std::span<const at::Generator>(plan->calls.generators)
+                                      : std::span<const at::Generator>());
+    try {
+      run_op_by_op();
+    } catch (...) {
+      let_go_of_all();
+      all.restore();
+      throw;
+    }
+    all.restore();
+    // what reads gave has been taken: the numbers of this call again
+    for (const trace::BufferId id : plan->bound.refilled) plan->memory.refill(id);
+    plan->numbers->begin(leaves);
+  }
+
+  /// Captures, keeping out of graphs what turns out to fit into none.
+  void make_graphs_that_hold(std::span<void* const> addresses, std::span<const double> leaves,
+                             const Decision& decision) {
+    for (;;) {
+      try {
+        make_static();
+        bind(addresses);
+        copy_in(decision.copy_in, addresses);
+        plan->numbers->begin(leaves);
+        make_graphs(leaves);
+        break;
+      } catch (const CannotBeCaptured& found) {
+        if (kept_out.size() >= kMostKeptOut) {
+          throw Error(ErrorCode::kUnsupported,
+                      "no graphs could be captured: " + words_of(found.op.op, found.op.why));
+        }
+        kept_out.push_back(found.op);
+        plan = std::make_unique<DevicePlan>(recording, generator, kept_out);
+      }
+    }
+    statics.captured(addresses);
+    if (told.captures > 1) told.captured_for = decision.why;
+    told.graphs =
+        static_cast<std::uint64_t>(std::ranges::count(plan->parts, Way::kGraph, &Part::way));
+    told.nodes = captured.nodes;
+  }
+
+  std::string words_of(trace::Index op, const std::string& why) const {
+    const Refusal at = trace::refusal_at(*recording, op, RefusalCode::kUnreplayableOp, "");
+    std::string where;
+    for (const std::string& text : {at.module, at.place}) {
+      if (!text.empty()) where += (where.empty() ? "" : ", ") + text;
+    }
+    return name_of(plan->call_of(op)) + (where.empty() ? "" : " (" + where + ")") + ": " + why;
+  }
+
+  void refuse_foreign_capture(const c10::cuda::CUDAStream& stream) const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &status), "looking at the current stream");
+    if (status == cudaStreamCaptureStatusNone) return;
+    throw Changed(RefusalCode::kDevice,
+                  guards::failed(GuardKind::kAmbient, "stream.capturing", "false", "true"));
+  }
+
+  bool needs_capture(const Decision& decision) {
+    return decision.capture || captured.stretches.empty();
+  }
+
+  /// Numbers for which the graphs do not hold: new ones are captured with them.
+  std::string objection() const {
+    for (const Captured::Stretch& stretch : captured.stretches) {
+      if (!stretch.graph) continue;
+      if (std::string why = stretch.updates.objection(); !why.empty()) return why;
+    }
+    return {};
+  }
+
+  void run_part(std::size_t p) {
+    const Part& part = plan->parts[p];
+    if (part.way == Way::kGraph) {
+      Captured::Stretch& stretch = captured.stretches[p];
+      stretch.updates.put(*stretch.graph);
+      stretch.graph->launch();
+    } else {
+      for (const trace::Index op : part.ops) make_call(plan->call_of(op));
+    }
+    release(p);
+  }
+
+  void run_parts(const std::function<void()>& decided) {
+    const BelowAutograd below;
+    for (std::size_t p = 0; p < plan->parts.size(); ++p) {
+      if (p == plan->first_decided) {
+        if (decided) decided();
+        given.move_out();
+      }
+      const auto start = Clock::now();
+      run_part(p);
+      if (log.wants_times()) add_time(plan->parts[p], start);
+    }
+    stack.clear();
+  }
+
+  void add_time(const Part& part, Clock::time_point start) {
+    c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+    StageTime time{{}, part.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
+    time.ops.assign(part.ops.begin(), part.ops.end());
+    times->push_back(std::move(time));
+  }
+  std::vector<StageTime>* times = nullptr;
+
+  /// The whole buffer in new memory, for the user: once a run.
+  const c10::Storage& hand_out(trace::BufferId buffer) {
+    auto [found, is_new] = handed_out.try_emplace(buffer);
+    if (is_new) {
+      const c10::StorageImpl& own = *plan->memory.storage(buffer);
+      c10::Allocator* allocator = c10::GetAllocator(device.type());
+      found->second = c10::Storage(c10::Storage::use_byte_size_t(), own.nbytes(), allocator,
+                                   /*resizable=*/true);
+      live::copy_bytes(found->second.mutable_data(), device, own.data(), device, own.nbytes());
+    }
+    return found->second;
+  }
+
+  at::Tensor outcome_of(trace::TensorId id, bool is_gradient) {
+    if (id == trace::kNoTensor) return {};
+    const trace::Tensor& geometry = recording->tensors[id];
+    switch (plan->program.buffers[geometry.buffer].placement) {
+      case Placement::kCaptured:
+      case Placement::kLanding:
+        if (is_gradient && options.static_gradients && !handed_out.contains(geometry.buffer)) {
+          return given.give(geometry.buffer, plan->memory.tensor(id));
+        }
+        return tensor_on(hand_out(geometry.buffer), geometry);
+      case Placement::kAdopted:
+      case Placement::kMade:
+        return plan->memory.fresh_tensor(id);
+      case Placement::kConstant:
+        return plan->memory.copied_tensor(id);
+      case Placement::kBound:
+      case Placement::kArena:
+        break;
+    }
+    return {};
+  }
+
+  template <typename Finish>
+  void run(std::span<void* const> addresses, std::span<const double> leaves,
+           const std::function<void()>& decided, Finish finish) {
+    const c10::cuda::CUDAGuard on_device(device.index());
+    const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
+    refuse_foreign_capture(stream);
+    pool->enter(stream);
+    Decision decision = statics.decide(addresses);
+    if (needs_capture(decision)) make_graphs_that_hold(addresses, leaves, decision);
+    bind(addresses);
+    plan->numbers->begin(leaves);
+    if (const std::string why = objection(); !why.empty()) {
+      decision.why = why;
+      make_graphs_that_hold(addresses, leaves, decision);
+    }
+    copy_in(decision.copy_in, addresses);
+    undo.take(regions(plan->bound.undone),
+              plan->bound.restores_generators
+                  ? std::span<const at::Generator>(plan->calls.generators)
+                  : std::span<const at::Generator>());
+    const auto start = Clock::now();
+    bool is_over = false;
+    try {
+      run_parts(decided);
+      copy_back(decision.copy_back, addresses);
+      is_over = true;
+      finish();
+      end_log();
+      let_go_of_all();
+      told.launch_us = us_since(start);
+      pool->leave(stream);
+    } catch (const std::exception& error) {
+      end_log();
+      let_go_of_all();
+      pool->leave(stream);
+      if (is_over) {
+        throw Torn(std::string("what a run gave could not be handed out; state is behind it: ") +
+                   error.what());
+      }
+      undo.restore();
+      throw;
+    }
+  }
+
+  void end_log() {
+    log.end();
+    times = nullptr;
+  }
+
+  Outcome outcome() {
+    Outcome outcome;
+    for (const trace::TensorId id : recording->results) {
+      outcome.results.push_back(outcome_of(id, false));
+    }
+    for (const trace::ExitGradient& gradient : recording->exit_gradients) {
+      outcome.gradients.push_back(outcome_of(gradient.tensor, true));
+    }
+    add_numbers(outcome.numbers);
+    return outcome;
+  }
+
+  void add_numbers(std::vector<double>& to) const {
+    for (const trace::Number& number : recording->numbers) {
+      to.push_back(plan->numbers->returned(number));
+    }
+  }
+
+  PlanStats stats() const {
+    PlanStats stats;
+    stats.ops = recording->ops.size();
+    stats.calls = plan->calls.calls.size();
+    stats.stages = plan->parts.size();
+    stats.device = told;
+    for (const Part& part : plan->parts) {
+      if (part.way == Way::kAhead) stats.device.ahead += part.ops.size();
+      if (part.way != Way::kBetween) continue;
+      for (const trace::Index op : part.ops) {
+        stats.device.between.push_back(words_of(op, part.why));
+      }
+    }
+    for (const Captured::Stretch& stretch : captured.stretches) {
+      stats.device.updated += stretch.updates.kernels();
+    }
+    stats.device.static_bytes = statics.static_bytes();
+    std::vector<Copy> copies = statics.copies();
+    const auto gradients = options.static_gradients ? Gradients::kStatic : Gradients::kNew;
+    std::ranges::move(copies_out(*recording, gradients), std::back_inserter(copies));
+    for (Copy& copy : copies) {
+      stats.device.copies.push_back(
+          {std::move(copy.path), copy.bytes, std::move(copy.why), std::move(copy.remedy)});
+    }
+    return stats;
+  }
+};
+
+Executor::Executor(std::shared_ptr<const trace::Recording> recording, const GeneratorOf& generator,
+                   const ExecutorOptions& options) {
+  const c10::cuda::CUDAGuard on_device(live::device_of(device_of(*recording)).index());
+  impl_ = std::make_unique<Impl>(std::move(recording), generator, options);
+}
+Executor::~Executor() = default;
+
+const std::vector<trace::BufferId>& Executor::bound() const { return impl_->plan->bound.buffers; }
+const std::vector<std::size_t>& Executor::written() const { return impl_->plan->bound.written; }
+bool Executor::draws_random() const { return impl_->plan->bound.draws_random; }
+const std::vector<at::Generator>& Executor::generators() const {
+  return impl_->plan->calls.generators;
+}
+
+bool Executor::is_new_for(std::span<void* const> memory) const {
+  return impl_->captured.stretches.empty() || !impl_->statics.holds_for(memory);
+}
+
+Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
+                      const std::function<void()>& decided) {
+  Outcome outcome;
+  impl_->run(memory, leaves, decided, [&] { outcome = impl_->outcome(); });
+  return outcome;
+}
+
+void Executor::run_into(std::span<void* const> memory, std::span<const double> leaves,
+                        std::span<const at::Tensor> results, std::vector<double>& numbers) {
+  impl_->run(memory, leaves, {}, [&] {
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      copy_onto(impl_->plan->memory.tensor(impl_->recording->results[i]), results[i]);
+    }
+    numbers.clear();
+    impl_->add_numbers(numbers);
+  });
+}
+
+void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
+  digests.assign(impl_->recording->ops.size(), std::nullopt);
+  impl_->log.ask_for(digests);
+}
+
+void Executor::log_times(std::vector<StageTime>& times) {
+  times.clear();
+  impl_->times = &times;
+  impl_->log.ask_for(times);
+}
+
+const Program& Executor::program() const { return impl_->plan->program; }
+PlanStats Executor::stats() const { return impl_->stats(); }
+
+}  // namespace steptape::replayer::cuda

@@ -1,0 +1,41 @@
+#include "replayer/cuda/given_gradients.h"
+
+#include <c10/core/Allocator.h>
+
+#include <utility>
+
+#include "live/device_bytes.h"
+#include "live/tensors.h"
+#include "replayer/run/tensor_on.h"
+
+namespace steptape::replayer::cuda {
+
+at::Tensor GivenGradients::give(trace::BufferId buffer, const at::Tensor& own) {
+  auto* keep = new c10::Storage(own.storage());
+  const c10::Storage storage(
+      c10::Storage::use_byte_size_t(), own.storage().nbytes(),
+      at::DataPtr(
+          own.storage().mutable_data(), keep,
+          [](void* held) { delete static_cast<c10::Storage*>(held); }, own.device()),
+      nullptr, /*resizable=*/false);
+  at::Tensor gradient = tensor_on(storage, live::geometry_of(own, 0));
+  given_[buffer] = gradient;
+  return gradient;
+}
+
+void GivenGradients::move_out() {
+  for (auto& [buffer, gradient] : given_) {
+    const c10::Storage& storage = gradient.storage();
+    const bool is_held =
+        gradient.use_count() > 1 || gradient.weak_use_count() > 1 || storage.use_count() > 1;
+    if (!is_held) continue;
+    c10::Allocator* allocator = c10::GetAllocator(storage.device_type());
+    at::DataPtr own = allocator->allocate(storage.nbytes());
+    live::copy_bytes(own.get(), storage.device(), storage.data(), storage.device(),
+                     storage.nbytes());
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(own));
+  }
+  given_.clear();
+}
+
+}  // namespace steptape::replayer::cuda

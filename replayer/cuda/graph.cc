@@ -1,0 +1,148 @@
+#include "replayer/cuda/graph.h"
+
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "replayer/cuda/errors.h"
+
+namespace steptape::replayer::cuda {
+namespace {
+
+std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
+  std::size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "looking at a graph");
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count != 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "looking at a graph");
+  return nodes;
+}
+
+}  // namespace
+
+Graph::Graph(c10::MempoolId_t pool, std::span<const at::Generator> generators)
+    : pool_(pool), device_(c10::cuda::current_device()) {
+  for (const at::Generator& generator : generators) {
+    if (generator.device().is_cuda()) graph_.register_generator_state(generator);
+  }
+}
+
+Graph::~Graph() { abandon(); }
+
+void Graph::begin() {
+  seen_.clear();
+  stream_ = c10::cuda::getCurrentCUDAStream(device_);
+  is_capturing_ = true;
+  graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+}
+
+bool Graph::is_whole() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(*stream_, &status) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return status == cudaStreamCaptureStatusActive;
+}
+
+cudaGraph_t Graph::now() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamGetCaptureInfo(*stream_, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+        "looking at a capture");
+  return graph;
+}
+
+std::vector<cudaGraphNode_t> Graph::take_new_nodes() {
+  std::vector<cudaGraphNode_t> added;
+  for (const cudaGraphNode_t node : nodes_of(now())) {
+    if (seen_.insert(node).second) added.push_back(node);
+  }
+  return added;
+}
+
+void Graph::end() {
+  graph_.capture_end();
+  is_capturing_ = false;
+  graph_.instantiate();
+}
+
+void Graph::abandon() noexcept {
+  if (!is_capturing_) return;
+  is_capturing_ = false;
+  cudaGraph_t left = nullptr;
+  cudaStreamEndCapture(*stream_, &left);
+  if (left != nullptr) cudaGraphDestroy(left);
+  cudaGetLastError();
+  try {
+    const c10::cuda::CUDAStreamGuard on_stream(*stream_);
+    check(cudaStreamBeginCapture(*stream_, cudaStreamCaptureModeThreadLocal), "an empty capture");
+    check(cudaLaunchHostFunc(
+              *stream_, [](void*) {}, nullptr),
+          "an empty capture");
+    graph_.capture_end();
+  } catch (const std::exception&) {
+    cudaGetLastError();
+  }
+}
+
+void Graph::launch() { graph_.replay(); }
+
+std::size_t Graph::node_count() const {
+  return nodes_of(const_cast<at::cuda::CUDAGraph&>(graph_).raw_cuda_graph()).size();
+}
+
+std::optional<KernelImage> Graph::image_of(cudaGraphNode_t node, std::string& why) {
+  cudaGraphNodeType type{};
+  check(cudaGraphNodeGetType(node, &type), "looking at a node");
+  if (type != cudaGraphNodeTypeKernel) {
+    why = "it does more than launch kernels";
+    return std::nullopt;
+  }
+  cudaKernelNodeParams found{};
+  if (cudaGraphKernelNodeGetParams(node, &found) != cudaSuccess || found.kernelParams == nullptr) {
+    cudaGetLastError();
+    why = "CUDA does not show the parameters of its kernel";
+    return std::nullopt;
+  }
+  KernelImage image;
+  image.function = found.func;
+  image.grid = {found.gridDim.x, found.gridDim.y, found.gridDim.z};
+  image.block = {found.blockDim.x, found.blockDim.y, found.blockDim.z};
+  image.shared_bytes = found.sharedMemBytes;
+  for (std::size_t i = 0;; ++i) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    if (cudaFuncGetParamInfo(found.func, i, &offset, &bytes) != cudaSuccess) {
+      cudaGetLastError();  // there are no more
+      break;
+    }
+    const auto* first = static_cast<const std::byte*>(found.kernelParams[i]);
+    image.parameters.emplace_back(first, first + bytes);
+  }
+  if (image.parameters.empty()) {
+    why = "CUDA does not show the parameters of its kernel";
+    return std::nullopt;
+  }
+  return image;
+}
+
+void Graph::set(cudaGraphNode_t node, KernelImage& image) {
+  std::vector<void*> parameters;
+  for (std::vector<std::byte>& parameter : image.parameters) parameters.push_back(parameter.data());
+  cudaKernelNodeParams params{};
+  params.func = const_cast<void*>(image.function);
+  params.gridDim = dim3(image.grid[0], image.grid[1], image.grid[2]);
+  params.blockDim = dim3(image.block[0], image.block[1], image.block[2]);
+  params.sharedMemBytes = image.shared_bytes;
+  params.kernelParams = parameters.data();
+  check(cudaGraphExecKernelNodeSetParams(graph_.raw_cuda_graph_exec(), node, &params),
+        "giving a kernel other numbers");
+}
+
+void Graph::write_dot(const std::string& path) {
+  check(
+      cudaGraphDebugDotPrint(graph_.raw_cuda_graph(), path.c_str(), cudaGraphDebugDotFlagsVerbose),
+      "writing a graph");
+}
+
+}  // namespace steptape::replayer::cuda

@@ -1,0 +1,207 @@
+#include "replayer/cuda/number_updates.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <utility>
+
+#include "live/tensors.h"
+#include "replayer/run/tensor_on.h"
+#include "trace/element.h"
+
+namespace steptape::replayer::cuda {
+namespace {
+
+double value_of(const c10::IValue& value) {
+  if (value.isDouble()) return value.toDouble();
+  if (value.isBool()) return value.toBool() ? 1 : 0;
+  return static_cast<double>(value.toInt());
+}
+
+double element_of(const at::Tensor& tensor) {
+  const auto dtype = live::dtype_of(tensor.scalar_type());
+  return trace::number_of(
+      trace::element_of(static_cast<const std::byte*>(tensor.const_data_ptr()), dtype));
+}
+
+double now(const Call& call, const CallNumber& number) {
+  const c10::IValue& argument = call.arguments[number.argument];
+  if (number.is_tensor) return element_of(argument.toTensor());
+  return value_of(number.item ? argument.toListRef()[*number.item] : argument);
+}
+
+std::vector<double> now(const Call& call, const std::vector<CallNumber>& numbers) {
+  std::vector<double> values;
+  for (const CallNumber& number : numbers) values.push_back(now(call, number));
+  return values;
+}
+
+bool same_bits(const std::vector<double>& some, const std::vector<double>& others) {
+  return std::ranges::equal(some, others, [](double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  });
+}
+
+c10::IValue like(const c10::IValue& old, double value) {
+  if (old.isInt()) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+bool is_same_launch(const KernelImage& some, const KernelImage& other) {
+  return some.function == other.function && some.grid == other.grid && some.block == other.block &&
+         some.shared_bytes == other.shared_bytes;
+}
+
+/// Calls with made-up numbers; puts the call's own back when it goes.
+class MadeUp {
+ public:
+  explicit MadeUp(Call& call) : call_(call), own_(call.arguments) {}
+  ~MadeUp() { call_.arguments = own_; }
+  MadeUp(const MadeUp&) = delete;
+  MadeUp& operator=(const MadeUp&) = delete;
+
+  void set(const CallNumber& number, double value) {
+    c10::IValue& argument = call_.arguments[number.argument];
+    const c10::IValue& own = own_[number.argument];
+    if (number.is_tensor) {
+      argument = tensor_like(own.toTensor(), value);
+    } else if (number.item) {
+      if (argument.is(own)) argument = own.deepcopy();
+      argument.toList().set(*number.item, like(own.toListRef()[*number.item], value));
+    } else {
+      argument = like(own, value);
+    }
+  }
+
+ private:
+  static at::Tensor tensor_like(const at::Tensor& own, double value) {
+    const trace::Tensor geometry = live::geometry_of(own, 0);
+    const c10::Storage memory = allocate(own.nbytes(), 0);
+    trace::put_element(value, geometry.dtype, static_cast<std::byte*>(memory.mutable_data()));
+    trace::Tensor first = geometry;
+    first.offset = 0;
+    return tensor_on(memory, first);
+  }
+
+  Call& call_;
+  std::vector<c10::IValue> own_;
+};
+
+bool is_plain_number(const c10::IValue& value) { return value.isDouble() || value.isInt(); }
+
+}  // namespace
+
+std::vector<CallNumber> numbers_of(const DevicePlan& plan, const Call& call) {
+  const trace::Recording& recording = plan.recording();
+  std::vector<CallNumber> numbers;
+  std::set<trace::BufferId> varying;  // constants that a formula writes
+  for (const trace::ScalarSite& site : recording.scalars) {
+    if (site.op == trace::kNone) {
+      varying.insert(site.buffer);
+    } else if (site.op == call.op) {
+      const c10::IValue& argument = call.arguments[site.argument];
+      CallNumber number{.argument = site.argument};
+      if (site.item != trace::kNone) number.item = site.item;
+      const c10::IValue value = number.item ? argument.toListRef()[*number.item] : argument;
+      number.domain = value.isInt() ? Domain::kIntegral : Domain::kReal;
+      number.can_vary = is_plain_number(value);
+      numbers.push_back(number);
+    }
+  }
+  const trace::Op& op = recording.ops[call.op];
+  for (std::size_t a = 0; a < op.inputs.size(); ++a) {
+    for_each_tensor(op.inputs[a], [&](trace::TensorId id) {
+      if (id == trace::kNoTensor) return;
+      const trace::Tensor& tensor = recording.tensors[id];
+      if (recording.buffers[tensor.buffer].device.kind != trace::DeviceKind::kCpu) return;
+      const Placement placement = plan.program.buffers[tensor.buffer].placement;
+      // made by a graph: it lies on the device there
+      if (placement == Placement::kCaptured || tensor.numel() == 0) return;
+      if (placement == Placement::kConstant && !varying.contains(tensor.buffer)) return;
+      CallNumber number{.argument = a, .is_tensor = true};
+      const bool is_alone = call.arguments[a].isTensor() && tensor.numel() == 1;
+      const auto type = live::scalar_type_of(tensor.dtype);
+      number.domain = at::isIntegralType(type, false) ? Domain::kIntegral : Domain::kReal;
+      const bool is_number =
+          type == at::kFloat || type == at::kDouble || at::isIntegralType(type, false);
+      number.can_vary = is_alone && is_number;
+      numbers.push_back(number);
+    });
+  }
+  return numbers;
+}
+
+std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
+                                 const std::vector<cudaGraphNode_t>& nodes,
+                                 const Capture& capture) {
+  Updated updated{.call = &call, .numbers = std::move(numbers)};
+  std::vector<Domain> domains;
+  for (const CallNumber& number : updated.numbers) {
+    if (!number.can_vary) return "it takes a value of the host that is no plain number";
+    domains.push_back(number.domain);
+  }
+  updated.last = now(call, updated.numbers);
+  std::string why;
+  for (const cudaGraphNode_t node : nodes) {
+    std::optional<KernelImage> image = Graph::image_of(node, why);
+    if (!image) return why;
+    updated.nodes.push_back(node);
+    updated.images.push_back(*std::move(image));
+  }
+  std::vector<ParameterSample> samples;
+  for (std::vector<double>& values : sample_numbers(updated.last, domains)) {
+    MadeUp made_up(call);
+    for (std::size_t i = 0; i < values.size(); ++i) made_up.set(updated.numbers[i], values[i]);
+    auto images = capture(call, why);
+    if (!images) return why;
+    samples.push_back({std::move(values), *std::move(images)});
+  }
+  if (!std::ranges::equal(updated.images, samples.front().nodes, is_same_launch)) {
+    return "it left other kernels in the graph than alone";
+  }
+  SlotSearch search = ParameterSlots::find(samples);
+  if (!search.slots) return search.reason;
+  if (!search.slots->unused().empty()) return "a number that it takes shows in no kernel of it";
+  if (const auto objection = search.slots->objection(updated.last)) return objection->why;
+  // what was captured for the graph is what the samples say
+  if (!search.slots->put(updated.last, updated.images).empty()) {
+    return "it left other kernels in the graph than alone";
+  }
+  updated.slots = *std::move(search.slots);
+  updated_.push_back(std::move(updated));
+  return {};
+}
+
+std::string NumberUpdates::objection() const {
+  for (const Updated& updated : updated_) {
+    const std::vector<double> values = now(*updated.call, updated.numbers);
+    if (same_bits(values, updated.last)) continue;
+    if (const auto objection = updated.slots.objection(values)) {
+      return "a number of " + name_of(*updated.call) + ": " + objection->why;
+    }
+  }
+  return {};
+}
+
+void NumberUpdates::put(Graph& graph) {
+  for (Updated& updated : updated_) {
+    std::vector<double> values = now(*updated.call, updated.numbers);
+    if (same_bits(values, updated.last)) continue;
+    for (const std::size_t node : updated.slots.put(values, updated.images)) {
+      graph.set(updated.nodes[node], updated.images[node]);
+    }
+    updated.last = std::move(values);
+  }
+}
+
+std::size_t NumberUpdates::kernels() const {
+  std::size_t count = 0;
+  for (const Updated& updated : updated_) {
+    std::set<std::size_t> nodes;
+    for (const Slot& slot : updated.slots.slots()) nodes.insert(slot.node);
+    count += nodes.size();
+  }
+  return count;
+}
+
+}  // namespace steptape::replayer::cuda

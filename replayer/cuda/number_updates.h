@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replayer/cuda/device_plan.h"
+#include "replayer/cuda/graph.h"
+#include "replayer/cuda/parameter_slots.h"
+
+namespace steptape::replayer::cuda {
+
+/// A host number that a captured call takes and that may be another in the next run: an argument,
+/// or the element of a tensor on the host.
+struct CallNumber {
+  std::size_t argument = 0;
+  std::optional<std::size_t> item = {};  ///< of an argument that is a list
+  bool is_tensor = false;
+  Domain domain = Domain::kReal;
+  bool can_vary = true;  ///< other values of it can be made up
+};
+
+/// Those of a call of a graph, in the order of its arguments.
+std::vector<CallNumber> numbers_of(const DevicePlan& plan, const Call& call);
+
+/// Keeps the numbers in a captured call's kernels what they would be in an eager call.
+class NumberUpdates {
+ public:
+  /// `nodes` are those that the call left in its graph when its numbers were as they are now.
+  /// `capture(call)` makes the call in a capture that is thrown away, and gives its nodes' images,
+  /// or nothing with the reason. Returns why the numbers cannot be kept so; empty: they can.
+  using Capture =
+      std::function<std::optional<std::vector<KernelImage>>(const Call& call, std::string& why)>;
+  std::string learn(Call& call, std::vector<CallNumber> numbers,
+                    const std::vector<cudaGraphNode_t>& nodes, const Capture& capture);
+
+  /// Why the numbers that calls have now need another capture; empty: they do not.
+  std::string objection() const;
+  /// Puts them into the graph. There must be no objection.
+  void put(Graph& graph);
+
+  /// Kernels that it may change.
+  std::size_t kernels() const;
+
+ private:
+  struct Updated {
+    const Call* call = nullptr;
+    std::vector<CallNumber> numbers = {};
+    std::vector<double> last = {};
+    std::vector<cudaGraphNode_t> nodes = {};
+    std::vector<KernelImage> images = {};
+    ParameterSlots slots = {};
+  };
+  std::vector<Updated> updated_;
+};
+
+}  // namespace steptape::replayer::cuda

@@ -1,0 +1,108 @@
+#include "replayer/run/backends.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "replayer/cpu/executor.h"
+#include "replayer/passes/passes.h"
+
+namespace steptape::replayer {
+namespace {
+
+constexpr const char* kLibrary = "libsteptape_cuda.so";
+constexpr const char* kEntry = "steptape_cuda_backend_0_1";
+
+class Cpu final : public Backend {
+ public:
+  std::unique_ptr<Executor> make(std::shared_ptr<const trace::Recording> recording,
+                                 const GeneratorOf& generator,
+                                 const ExecutorOptions&) const override {
+    return std::make_unique<cpu::Executor>(plan(std::move(recording), {}), generator);
+  }
+};
+
+std::vector<std::string> candidates() {
+  if (const char* path = std::getenv("STEPTAPE_CUDA_BACKEND")) return {path};
+  std::vector<std::string> paths;
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<const void*>(&candidates), &here) != 0 && here.dli_fname != nullptr) {
+    const std::string file = here.dli_fname;
+    if (const auto slash = file.rfind('/'); slash != std::string::npos) {
+      paths.push_back(file.substr(0, slash + 1) + kLibrary);
+    }
+  }
+  paths.emplace_back(kLibrary);
+  return paths;
+}
+
+struct Loaded {
+  const Backend* backend = nullptr;
+  std::string why;
+};
+
+/// Never closed: its plans live as long as they like.
+Loaded load() {
+  Loaded loaded;
+  for (const std::string& path : candidates()) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      loaded.why = dlerror();
+      continue;
+    }
+    using Entry = const Backend* (*)();
+    const auto entry = reinterpret_cast<Entry>(dlsym(library, kEntry));
+    if (entry != nullptr) return {entry(), {}};
+    loaded.why = path + " is of another version of Steptape";
+  }
+  return loaded;
+}
+
+const Loaded& cuda() {
+  static const Loaded loaded = load();
+  return loaded;
+}
+
+}  // namespace
+
+const Backend* backend_of(trace::DeviceKind kind, std::string* why) {
+  static const Cpu cpu;
+  if (kind == trace::DeviceKind::kCpu) return &cpu;
+  if (kind == trace::DeviceKind::kCuda) {
+    if (why != nullptr) *why = cuda().why;
+    return cuda().backend;
+  }
+  if (why != nullptr) *why = "there is none for this kind of device";
+  return nullptr;
+}
+
+std::unique_ptr<Executor> make_executor(std::shared_ptr<const trace::Recording> recording,
+                                        const GeneratorOf& generator,
+                                        const ExecutorOptions& options) {
+  const trace::Device device = device_of(*recording);
+  std::string why;
+  const Backend* backend = backend_of(device.kind, &why);
+  if (backend == nullptr) {
+    throw Error(ErrorCode::kUnsupported, "no backend for " + text_of(device) + ": " + why);
+  }
+  return backend->make(std::move(recording), generator, options);
+}
+
+trace::Device device_of(const trace::Recording& recording) {
+  std::optional<trace::Device> device;
+  for (const trace::Buffer& buffer : recording.buffers) {
+    if (buffer.device.kind == trace::DeviceKind::kCpu) continue;
+    if (device && *device != buffer.device) {
+      throw Error(ErrorCode::kUnsupported, "the step uses " + text_of(*device) + " and " +
+                                               text_of(buffer.device) +
+                                               "; a plan runs on one device");
+    }
+    device = buffer.device;
+  }
+  return device.value_or(trace::Device{});
+}
+
+}  // namespace steptape::replayer

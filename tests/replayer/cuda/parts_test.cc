@@ -1,0 +1,188 @@
+#include "replayer/cuda/parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "replayer/analysis/writes.h"
+#include "replayer/passes/passes.h"
+#include "replayer/run/calls.h"
+#include "tests/replayer/recorded_steps.h"
+
+namespace steptape::tests {
+namespace {
+
+using replayer::Placement;
+using replayer::Program;
+using replayer::cuda::KeptOut;
+using replayer::cuda::Part;
+using replayer::cuda::Way;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr trace::Device kGpu{trace::DeviceKind::kCuda, 0};
+
+/// A step that was recorded on the CPU, as if all had been on a GPU but the buffers that `stays`
+/// says.
+Program on_gpu(const StepBody& body, const std::vector<at::Tensor>& inputs,
+               const std::function<bool(const trace::Buffer&)>& stays = {}) {
+  const auto recording = recorded(body, inputs);
+  for (trace::Buffer& buffer : recording->buffers) {
+    // numbers of the host stay there
+    const bool is_number = buffer.role == trace::Role::kConstant && buffer.path.empty();
+    if (!is_number && !(stays && stays(buffer))) buffer.device = kGpu;
+  }
+  Program program = replayer::lower(recording);
+  replayer::drop_dead(program);
+  replayer::elide_views(program);
+  return program;
+}
+
+std::vector<Part> parts_of(const Program& program, const std::vector<KeptOut>& kept_out = {}) {
+  std::vector<trace::Index> order;
+  const auto earliest = replayer::writes_of(*program.recording).earliest_reads;
+  for (const replayer::Place& place : replayer::order_of(program, earliest)) {
+    order.push_back(place.op);
+  }
+  return replayer::cuda::parts_of(program, order, kept_out);
+}
+
+std::vector<Way> ways_of(const std::vector<Part>& parts) {
+  std::vector<Way> ways;
+  for (const Part& part : parts) ways.push_back(part.way);
+  return ways;
+}
+
+std::string op_name(const Program& program, trace::Index op) {
+  return program.recording->operator_of(program.recording->ops[op]).name;
+}
+
+std::vector<std::string> names_of(const Program& program, const Part& part) {
+  std::vector<std::string> names;
+  for (const trace::Index op : part.ops) names.push_back(op_name(program, op));
+  return names;
+}
+
+at::Tensor ramp() { return at::arange(6, at::kFloat).view({2, 3}); }
+
+TEST(DevicePartsTest, AStepOnTheDeviceIsOneGraph) {
+  const Program program = on_gpu(
+      [](const auto& in) { return std::vector<at::Tensor>{(in[0] * 2 + in[0]).relu().sum()}; },
+      {ramp()});
+  const auto parts = parts_of(program);
+  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph));
+  EXPECT_THAT(names_of(program, parts[0]),
+              ElementsAre("aten::mul", "aten::add", "aten::relu", "aten::sum"));
+}
+
+TEST(DevicePartsTest, AReadOfTheHostStandsBetweenGraphs) {
+  const Program program = on_gpu(
+      [](const auto& in) {
+        const at::Tensor sum = in[0].sum();
+        const bool is_large = sum.item().toDouble() > 3;
+        return std::vector<at::Tensor>{is_large ? sum * 2 : sum};
+      },
+      {ramp()});
+  const auto parts = parts_of(program);
+  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
+  EXPECT_EQ(parts[1].why, "it gives the host a value");
+}
+
+TEST(DevicePartsTest, AShapeThatFollowsFromBytesStandsBetweenGraphs) {
+  const Program program = on_gpu(
+      [](const auto& in) { return std::vector<at::Tensor>{(in[0] + 1).nonzero() + 1}; }, {ramp()});
+  const auto parts = parts_of(program);
+  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
+  EXPECT_THAT(parts[1].why, HasSubstr("shape"));
+}
+
+TEST(DevicePartsTest, WhatTheHostDoesComesAheadOfTheGraph) {
+  const auto on_host = [](const trace::Buffer& buffer) { return buffer.path == "inputs[1]"; };
+  const Program program = on_gpu(
+      [](const auto& in) {
+        at::Tensor out = in[0] * 2;
+        in[1].add_(1);
+        return std::vector<at::Tensor>{out + 1};
+      },
+      {ramp(), at::zeros({})}, on_host);
+  const auto parts = parts_of(program);
+  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kAhead, Way::kGraph));
+  EXPECT_THAT(names_of(program, parts[0]), ElementsAre("aten::add_"));
+  EXPECT_THAT(names_of(program, parts[1]), ElementsAre("aten::mul", "aten::add"));
+}
+
+TEST(DevicePartsTest, WhatTheHostWritesAfterAGraphReadItIsNotMovedAhead) {
+  const auto on_host = [](const trace::Buffer& buffer) { return buffer.path == "inputs[1]"; };
+  const Program program = on_gpu(
+      [](const auto& in) {
+        at::Tensor out = in[0] * in[1];
+        in[1].add_(1);
+        return std::vector<at::Tensor>{out + in[1]};
+      },
+      {ramp(), at::ones({})}, on_host);
+  const auto parts = parts_of(program);
+  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kAhead, Way::kGraph));
+  EXPECT_THAT(names_of(program, parts[1]), ElementsAre("aten::add_"));
+}
+
+TEST(DevicePartsTest, ABatchOfTheHostIsBroughtAheadAndLands) {
+  const auto on_host = [](const trace::Buffer& buffer) { return buffer.path == "inputs[0]"; };
+  Program program = on_gpu(
+      [](const auto& in) {
+        const at::Tensor there = in[0].clone();  // stands for a copy to the device
+        return std::vector<at::Tensor>{there * 2 + 1};
+      },
+      {ramp()}, on_host);
+  const auto parts = parts_of(program);
+  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kAhead, Way::kGraph));
+  EXPECT_THAT(names_of(program, parts[0]), ElementsAre("aten::clone"));
+  replayer::cuda::place_buffers(program, parts);
+  const trace::Op& clone = program.recording->ops[parts[0].ops[0]];
+  const auto& there = std::get<trace::TensorRef>(clone.outputs[0].data);
+  const trace::BufferId landing = program.recording->tensors[there.id].buffer;
+  EXPECT_EQ(program.buffers[landing].placement, Placement::kLanding);
+  const trace::BufferId result = program.recording->tensors[program.recording->results[0]].buffer;
+  EXPECT_EQ(program.buffers[result].placement, Placement::kCaptured);
+}
+
+TEST(DevicePartsTest, AnArrayOfTheHostInAnOpOfTheDeviceStandsBetweenGraphs) {
+  const auto on_host = [](const trace::Buffer& buffer) { return buffer.path == "inputs[1]"; };
+  const Program program = on_gpu(
+      [](const auto& in) {
+        return std::vector<at::Tensor>{at::index_select(in[0] * 2, 0, in[1]) + 1};
+      },
+      {ramp(), at::arange(2)}, on_host);
+  const auto parts = parts_of(program);
+  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
+  EXPECT_EQ(parts[1].why, "it takes an array from the host");
+}
+
+TEST(DevicePartsTest, OpsThatAreKeptOutSayWhy) {
+  const Program program =
+      on_gpu([](const auto& in) { return std::vector<at::Tensor>{((in[0] * 2).relu() + 1).sum()}; },
+             {ramp()});
+  const auto whole = parts_of(program);
+  ASSERT_THAT(ways_of(whole), ElementsAre(Way::kGraph));
+  const trace::Index relu = whole[0].ops[1];
+  const auto parts = parts_of(program, {{relu, "it ended the capture"}});
+  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
+  EXPECT_EQ(parts[1].ops, std::vector<trace::Index>{relu});
+  EXPECT_EQ(parts[1].why, "it ended the capture");
+}
+
+TEST(DevicePartsTest, EachCallIsInOnePart) {
+  for (const NamedBody& named : bodies()) {
+    const Program program = on_gpu(named.body, named.inputs);
+    std::vector<trace::Index> ops;
+    for (const Part& part : parts_of(program)) {
+      EXPECT_FALSE(part.ops.empty());
+      ops.insert(ops.end(), part.ops.begin(), part.ops.end());
+    }
+    std::ranges::sort(ops);
+    EXPECT_EQ(std::ranges::adjacent_find(ops), ops.end()) << named.name;
+    const auto earliest = replayer::writes_of(*program.recording).earliest_reads;
+    EXPECT_EQ(ops.size(), replayer::order_of(program, earliest).size()) << named.name;
+  }
+}
+
+}  // namespace
+}  // namespace steptape::tests

@@ -1,0 +1,245 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/library.h>
+
+#include "tests/session/cuda/device_training.h"
+
+namespace steptape::tests {
+namespace {
+
+namespace nn = torch::nn;
+namespace F = torch::nn::functional;
+
+class DeviceHazardsTest : public DeviceTest {};
+
+/// A linear model whose step a test writes.
+struct Small {
+  nn::Linear model{nn::Linear(4, 4)};
+  std::shared_ptr<torch::optim::SGD> optimizer;
+  Small() {
+    model->to(at::kCUDA);
+    optimizer = std::make_shared<torch::optim::SGD>(model->parameters(),
+                                                    torch::optim::SGDOptions(0.05).momentum(0.5));
+  }
+  at::Tensor update(const at::Tensor& loss) {
+    optimizer->zero_grad();
+    loss.backward();
+    optimizer->step();
+    return loss.detach();
+  }
+};
+
+using Body = std::function<at::Tensor(Small&, std::vector<at::Tensor>)>;
+using Inputs = std::function<std::vector<at::Tensor>(int)>;
+
+std::vector<at::Tensor> on_device_batch(int call) {
+  torch::manual_seed(50 + static_cast<std::uint64_t>(call));
+  return {on_device(torch::randn({3, 4}))};
+}
+
+std::vector<at::Tensor> host_batch(int call) {
+  torch::manual_seed(50 + static_cast<std::uint64_t>(call));
+  return {torch::randn({3, 4})};
+}
+
+std::function<DeviceTraining()> small(Body body, Inputs inputs = on_device_batch) {
+  return [body = std::move(body), inputs = std::move(inputs)] {
+    auto state = std::make_shared<Small>();
+    return DeviceTraining{state->model.ptr(), state->optimizer, inputs,
+                          [state, body](std::vector<at::Tensor> arguments) {
+                            return body(*state, std::move(arguments));
+                          }};
+  };
+}
+
+bool mentions(const std::vector<std::string>& texts, const std::string& part) {
+  return std::ranges::any_of(
+      texts, [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+TEST_F(DeviceHazardsTest, AHostReadThatIsReturnedStandsBetweenTwoGraphs) {
+  const auto make = small([](Small& state, std::vector<at::Tensor> in) {
+    at::Tensor loss = state.model(in[0]).square().mean();
+    // what was read goes back in: the graph behind it must not keep the recorded number
+    const double norm = loss.item<double>();
+    return state.update(loss * (1.0 / (1.0 + norm)));
+  });
+  const Trained run = expect_same(make, 25, 0);
+  if (run.stats.replayed == 0) return;  // refused by name: as on the CPU
+  EXPECT_GT(device_of(run).graphs, 1U) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, ABranchOnTheHostIsUndoneWhenItGoesTheOtherWay) {
+  const auto make = small([](Small& state, std::vector<at::Tensor> in) {
+    at::Tensor out = state.model(in[0]);
+    at::Tensor loss = out.square().mean();
+    state.update(loss);
+    const bool is_large = (in[0].sum() > 0).item<bool>();
+    return is_large ? loss.detach() * 2 : loss.detach() + 1;
+  });
+  const Trained run = expect_same(make, 40, 10);
+  EXPECT_GE(run.stats.variants.size(), 1U);
+  EXPECT_TRUE(mentions(device_of(run).between, "gives the host a value")) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, ABatchOfTheHostIsBroughtAheadOfTheGraph) {
+  const auto make = small(
+      [](Small& state, std::vector<at::Tensor> in) {
+        return state.update(state.model(in[0].to(at::kCUDA)).square().mean());
+      },
+      host_batch);
+  const Trained run = expect_same(make, 25, 18);
+  EXPECT_EQ(device_of(run).graphs, 1U) << run.text;
+  EXPECT_EQ(device_of(run).ahead, 1U) << run.text;
+  EXPECT_TRUE(device_of(run).between.empty()) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, ANumberOnTheHostIsNeverFrozen) {
+  const auto make = small(
+      [](Small& state, std::vector<at::Tensor> in) {
+        return state.update((state.model(in[0]) * in[1]).square().mean());
+      },
+      [](int call) {
+        std::vector<at::Tensor> in = on_device_batch(call);
+        in.push_back(torch::scalar_tensor(0.5 + 0.1 * call));
+        return in;
+      });
+  const Trained run = expect_same(make, 25, 18);
+  EXPECT_GT(device_of(run).updated, 0U) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, NumbersThatLeaveWhatCapturesShowedAreCapturedAgain) {
+  const auto make = [] {
+    DeviceTraining training = small([](Small& state, std::vector<at::Tensor> in) {
+      return state.update(state.model(in[0]).square().mean());
+    })();
+    training.between = [optimizer = training.optimizer](int call) {
+      // zero, a sign, and one: kernels may be others there
+      const std::vector<double> rates = {0.05, 0.0, -0.05, 1.0, 0.01};
+      for (auto& group : optimizer->param_groups()) {
+        group.options().set_lr(call < 10 ? 0.05 : rates[static_cast<std::size_t>(call) % 5]);
+      }
+    };
+    return training;
+  };
+  expect_same(make, 40, 20);
+}
+
+TEST_F(DeviceHazardsTest, CountersOfTheHostGoOn) {
+  const auto make = [] {
+    struct Counting : nn::Module {
+      nn::Linear linear{register_module("linear", nn::Linear(4, 4))};
+      at::Tensor count{register_buffer("count", torch::zeros({}, at::kLong))};
+    };
+    auto model = std::make_shared<Counting>();
+    model->linear->to(at::kCUDA);
+    auto optimizer =
+        std::make_shared<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.05));
+    return DeviceTraining{model, optimizer, on_device_batch,
+                          [model, optimizer](std::vector<at::Tensor> in) {
+                            model->count.add_(1);
+                            at::Tensor loss = model->linear(in[0]).square().mean();
+                            optimizer->zero_grad();
+                            loss.backward();
+                            optimizer->step();
+                            return loss.detach();
+                          }};
+  };
+  const Trained run = expect_same(make, 20, 14);
+  EXPECT_EQ(device_of(run).graphs, 1U) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, DropoutDrawsFromAGeneratorOfTheUsers) {
+  for (const How how : {How::kEager, How::kTaped}) {
+    static std::vector<at::Tensor> expected;
+    Small state;
+    torch::manual_seed(3);
+    at::Generator generator = at::globalContext().defaultGenerator(at::kCUDA).clone();
+    Session session(quiet());
+    session.track("model", state.model.ptr()).track("optimizer", state.optimizer);
+    session.track("noise", generator);
+    const auto body = [&](at::Tensor x) {
+      at::Tensor noise = torch::empty_like(x).normal_(0, 1, generator);
+      return state.update(state.model(x + noise).square().mean());
+    };
+    auto step = session.wrap("train", body);
+    std::vector<at::Tensor> seen;
+    for (int call = 0; call < 20; ++call) {
+      const at::Tensor x = on_device_batch(call)[0];
+      seen.push_back(how == How::kEager ? body(x) : step(x));
+    }
+    seen.push_back(generator.get_state());
+    seen = on_host(seen);
+    if (how == How::kEager) {
+      expected = seen;
+    } else {
+      EXPECT_TRUE(all_same_bits(expected, seen)) << step.explain();
+    }
+  }
+}
+
+TEST_F(DeviceHazardsTest, AnOpThatWaitsForTheDeviceIsKeptOutOfGraphs) {
+  // `masked_select` tells its shape by its tag; this one waits without a word
+  static const auto library = [] {
+    auto made = std::make_unique<torch::Library>(torch::Library::DEF, "steptape_device_test",
+                                                 std::nullopt, __FILE__, __LINE__);
+    made->def("waits(Tensor x) -> Tensor", {at::Tag::pt2_compliant_tag});
+    made->impl("waits", torch::dispatch(c10::DispatchKey::CUDA, [](const at::Tensor& x) {
+                 torch::cuda::synchronize();
+                 return x * 2;
+               }));
+    return made;
+  }();
+  const auto waits =
+      c10::Dispatcher::singleton().findSchemaOrThrow("steptape_device_test::waits", "");
+  Options options = quiet();
+  const auto make = small([waits](Small& state, std::vector<at::Tensor> in) {
+    at::Tensor doubled;
+    {
+      const torch::NoGradGuard no_grad;
+      doubled = waits.typed<at::Tensor(const at::Tensor&)>().call(in[0]);
+    }
+    return state.update(state.model(doubled).square().mean());
+  });
+  const Trained run = expect_same(make, 20, 0, options);
+  if (run.stats.replayed == 0) return;
+  EXPECT_TRUE(mentions(device_of(run).between, "waits")) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, TwoShapesTakeTurnsInOnePool) {
+  const auto make = small(
+      [](Small& state, std::vector<at::Tensor> in) {
+        return state.update(state.model(in[0]).square().mean());
+      },
+      [](int call) {
+        torch::manual_seed(50 + static_cast<std::uint64_t>(call));
+        return std::vector<at::Tensor>{on_device(torch::randn({call % 3 == 0 ? 2 : 5, 4}))};
+      });
+  const Trained run = expect_same(make, 50, 30);
+  EXPECT_EQ(run.stats.variants.size(), 2U) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, GradientsThatAddUpOverSteps) {
+  const auto make = small([](Small& state, std::vector<at::Tensor> in) {
+    at::Tensor loss = state.model(in[0]).square().mean();
+    loss.backward();
+    return loss.detach();
+  });
+  expect_same(make, 20, 14);
+}
+
+TEST_F(DeviceHazardsTest, GradientsClearedOutsideAreNotMissed) {
+  const auto make = [] {
+    DeviceTraining training = small([](Small& state, std::vector<at::Tensor> in) {
+      at::Tensor loss = state.model(in[0]).square().mean();
+      loss.backward();
+      state.optimizer->step();
+      return loss.detach();
+    })();
+    training.between = [optimizer = training.optimizer](int) { optimizer->zero_grad(); };
+    return training;
+  };
+  expect_same(make, 20, 14);
+}
+
+}  // namespace
+}  // namespace steptape::tests
