@@ -93,6 +93,30 @@ void refuse_devices(const trace::Recording& recording, std::vector<Refusal>& ref
   }
 }
 
+/// cuDNN's benchmark mode takes the kernel that was fastest, which another time is another one,
+/// with other bits.
+void refuse_choice_by_time(const trace::Recording& recording, std::vector<Refusal>& refusals) {
+  const bool is_on_device = std::ranges::any_of(recording.buffers, [](const trace::Buffer& buffer) {
+    return buffer.device.kind == trace::DeviceKind::kCuda;
+  });
+  const auto is_on = [&](const char* name) {
+    const auto fact = std::ranges::find(recording.ambient, name, &trace::Fact::name);
+    return fact != recording.ambient.end() && fact->value == "on";
+  };
+  if (!is_on_device || !is_on("cudnn") || !is_on("cudnn_benchmark")) return;
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    const std::string& name = recording.operator_of(recording.ops[i]).name;
+    if (name.find("convolution") == std::string::npos) continue;
+    refusals.push_back(trace::refusal_at(
+        recording, i, RefusalCode::kDevice,
+        "`" + name +
+            "` under cuDNN's benchmark mode, which chooses kernels by their times; set "
+            "torch.backends.cudnn.benchmark = False "
+            "(at::globalContext().setBenchmarkCuDNN(false))"));
+    return;
+  }
+}
+
 /// Bytes that the host made inside the step must be in the recording: nobody makes them again.
 void refuse_missing_constants(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   for (const trace::Buffer& buffer : recording.buffers) {
@@ -129,6 +153,7 @@ std::vector<Refusal> refusals_of(const trace::Recording& recording) {
   std::vector<Refusal> refusals = recording.refusals;
   refuse_optimizers(recording, refusals);
   refuse_devices(recording, refusals);
+  refuse_choice_by_time(recording, refusals);
   refuse_missing_constants(recording, refusals);
   const std::size_t before = refusals.size();
   refuse_operators(recording, refusals);

@@ -5,7 +5,10 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +21,8 @@
 #include "replayer/cuda/errors.h"
 #include "replayer/cuda/given_gradients.h"
 #include "replayer/cuda/graph_pool.h"
+#include "replayer/cuda/host_transfers.h"
+#include "replayer/cuda/input_copies.h"
 #include "replayer/cuda/static_memory.h"
 #include "replayer/run/below_autograd.h"
 #include "replayer/run/run_log.h"
@@ -37,6 +42,9 @@ double us_since(Clock::time_point start) {
 /// Ops that are found to fit into no graph, before the plan is given up.
 constexpr std::size_t kMostKeptOut = 64;
 
+/// What a run gives in new memory.
+enum class HandOut { kNothing, kAll };
+
 }  // namespace
 
 struct Executor::Impl {
@@ -46,16 +54,19 @@ struct Executor::Impl {
   std::shared_ptr<const trace::Recording> recording;
   std::vector<KeptOut> kept_out;
   std::unique_ptr<DevicePlan> plan;
+  std::optional<HostTransfers> transfers;
   StaticMemory statics;
   std::shared_ptr<GraphPool> pool;
   c10::cuda::CUDAStream side;
   Captured captured;
-  std::unordered_map<std::size_t, c10::Storage> copied_in;  ///< by position in bound memory
+  InputCopies copies;
   GivenGradients given;
   std::unordered_map<trace::BufferId, c10::Storage> handed_out;  ///< by a run, while it ends
   Undo undo;
   torch::jit::Stack stack;
-  RunLog log;  ///< of the next run
+  RunLog log;                               ///< of the next run
+  std::vector<StageTime>* times = nullptr;  ///< the same
+  bool is_lasting = false;  ///< something was written that is not put back where the run ends
   DeviceStats told;
 
   Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator_of,
@@ -67,7 +78,9 @@ struct Executor::Impl {
         plan(std::make_unique<DevicePlan>(recording, generator, kept_out)),
         statics(*recording, plan->bound.buffers, plan->bound.written),
         pool(GraphPool::of(options)),
-        side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {
+        side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
+        copies(*recording, plan->bound.buffers, device) {
+    transfers.emplace(*plan);
     told.device = device.str();
   }
 
@@ -80,42 +93,23 @@ struct Executor::Impl {
     }
   }
 
+  /// What was asked of one run is not asked of the next, however it ends.
+  struct LogOfOneRun {
+    explicit LogOfOneRun(Impl& asked) : impl(asked) {}
+    ~LogOfOneRun() {
+      impl.log.end();
+      impl.times = nullptr;
+    }
+    LogOfOneRun(const LogOfOneRun&) = delete;
+    LogOfOneRun& operator=(const LogOfOneRun&) = delete;
+    Impl& impl;
+  };
+
   void bind(std::span<void* const> addresses) {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
-      const trace::BufferId id = plan->bound.buffers[i];
-      const auto own = copied_in.find(i);
-      plan->memory.point_at(id, own == copied_in.end() ? addresses[i] : own->second.mutable_data());
+      plan->memory.point_at(plan->bound.buffers[i], copies.address(i, addresses[i]));
     }
     for (const trace::BufferId id : plan->bound.refilled) plan->memory.refill(id);
-  }
-
-  /// Memory of the plan's own for inputs that are copied in, and none for the others.
-  void make_static() {
-    for (std::size_t i = 0; i < plan->bound.buffers.size(); ++i) {
-      if (statics.hold(i) != Hold::kCopiedIn) {
-        copied_in.erase(i);
-        continue;
-      }
-      if (copied_in.contains(i)) continue;
-      const trace::Buffer& buffer = recording->buffers[plan->bound.buffers[i]];
-      copied_in.emplace(i, allocate(buffer.bytes, buffer.address_mod_64, device.type()));
-    }
-  }
-
-  void copy_in(const std::vector<std::size_t>& positions, std::span<void* const> addresses) {
-    for (const std::size_t i : positions) {
-      live::copy_bytes(copied_in.at(i).mutable_data(), device, addresses[i], device, bytes_of(i));
-    }
-  }
-
-  void copy_back(const std::vector<std::size_t>& positions, std::span<void* const> addresses) {
-    for (const std::size_t i : positions) {
-      live::copy_bytes(addresses[i], device, copied_in.at(i).data(), device, bytes_of(i));
-    }
-  }
-
-  std::uint64_t bytes_of(std::size_t position) const {
-    return recording->buffers[plan->bound.buffers[position]].bytes;
   }
 
   std::vector<Region> regions(const std::vector<std::size_t>& positions) const {
@@ -220,9 +214,9 @@ struct Executor::Impl {
                              const Decision& decision) {
     for (;;) {
       try {
-        make_static();
+        copies.make(statics, addresses);
         bind(addresses);
-        copy_in(decision.copy_in, addresses);
+        copies.copy_in(decision.copy_in, addresses);
         plan->numbers->begin(leaves);
         make_graphs(leaves);
         break;
@@ -232,7 +226,9 @@ struct Executor::Impl {
                       "no graphs could be captured: " + words_of(found.op.op, found.op.why));
         }
         kept_out.push_back(found.op);
+        transfers.reset();
         plan = std::make_unique<DevicePlan>(recording, generator, kept_out);
+        transfers.emplace(*plan);
       }
     }
     statics.captured(addresses);
@@ -240,6 +236,19 @@ struct Executor::Impl {
     told.graphs =
         static_cast<std::uint64_t>(std::ranges::count(plan->parts, Way::kGraph, &Part::way));
     told.nodes = captured.nodes;
+    write_graphs();
+  }
+
+  /// For looking at: in the folder that the environment names, one file a graph.
+  void write_graphs() const {
+    static std::atomic<std::uint64_t> written{0};
+    const char* folder = std::getenv("STEPTAPE_CUDA_GRAPHS");
+    if (folder == nullptr) return;
+    for (const Captured::Stretch& stretch : captured.stretches) {
+      if (!stretch.graph) continue;
+      stretch.graph->write_dot(std::string(folder) + "/graph-" + std::to_string(++written) +
+                               ".dot");
+    }
   }
 
   std::string words_of(trace::Index op, const std::string& why) const {
@@ -272,30 +281,71 @@ struct Executor::Impl {
     return {};
   }
 
+  void launch(Captured::Stretch& stretch) {
+    // of numbers that follow from what the host has read since the run began
+    if (const std::string why = stretch.updates.objection(); !why.empty()) {
+      throw Changed(RefusalCode::kScalarVaries,
+                    guards::failed(GuardKind::kPredicate, why, "a number as captured", "another"));
+    }
+    is_lasting = true;
+    stretch.updates.put(*stretch.graph);
+    stretch.graph->launch();
+  }
+
   void run_part(std::size_t p) {
     const Part& part = plan->parts[p];
     if (part.way == Way::kGraph) {
-      Captured::Stretch& stretch = captured.stretches[p];
-      stretch.updates.put(*stretch.graph);
-      stretch.graph->launch();
+      launch(captured.stretches[p]);
     } else {
-      for (const trace::Index op : part.ops) make_call(plan->call_of(op));
+      for (const trace::Index op : part.ops) {
+        const Call& call = plan->call_of(op);
+        if (!transfers->run(call)) make_call(call);
+      }
     }
     release(p);
   }
 
-  void run_parts(const std::function<void()>& decided) {
+  void run_parts(const std::function<void()>& decided, HandOut hands_out) {
     const BelowAutograd below;
     for (std::size_t p = 0; p < plan->parts.size(); ++p) {
-      if (p == plan->first_decided) {
-        if (decided) decided();
-        given.move_out();
-      }
+      const bool is_graph = plan->parts[p].way == Way::kGraph;
+      if (p == plan->first_decided) decide(decided, hands_out);
+      if (is_graph) given.move_out();
       const auto start = Clock::now();
       run_part(p);
+      // what is written until then is put back where the run ends
+      if (p < plan->first_decided) is_lasting = false;
       if (log.wants_times()) add_time(plan->parts[p], start);
     }
+    if (plan->first_decided == plan->parts.size()) decide(decided, hands_out);
     stack.clear();
+  }
+
+  /// Nothing but a want of memory can end the run now: that for what the user gets is taken first.
+  void decide(const std::function<void()>& decided, HandOut hands_out) {
+    if (decided) decided();
+    if (hands_out == HandOut::kNothing) return;
+    for (const trace::TensorId id : recording->results) take_memory(id);
+    if (options.static_gradients) return;
+    for (const trace::ExitGradient& gradient : recording->exit_gradients) {
+      take_memory(gradient.tensor);
+    }
+  }
+
+  void take_memory(trace::TensorId id) {
+    if (id == trace::kNoTensor) return;
+    const trace::BufferId buffer = recording->tensors[id].buffer;
+    if (!is_graphs(buffer)) return;
+    auto [found, is_new] = handed_out.try_emplace(buffer);
+    if (!is_new) return;
+    found->second = c10::Storage(c10::Storage::use_byte_size_t(), recording->buffers[buffer].bytes,
+                                 c10::GetAllocator(device.type()), /*resizable=*/true);
+  }
+
+  /// In memory that each run writes again.
+  bool is_graphs(trace::BufferId buffer) const {
+    const Placement placement = plan->program.buffers[buffer].placement;
+    return placement == Placement::kCaptured || placement == Placement::kLanding;
   }
 
   void add_time(const Part& part, Clock::time_point start) {
@@ -304,99 +354,84 @@ struct Executor::Impl {
     time.ops.assign(part.ops.begin(), part.ops.end());
     times->push_back(std::move(time));
   }
-  std::vector<StageTime>* times = nullptr;
 
-  /// The whole buffer in new memory, for the user: once a run.
-  const c10::Storage& hand_out(trace::BufferId buffer) {
-    auto [found, is_new] = handed_out.try_emplace(buffer);
-    if (is_new) {
-      const c10::StorageImpl& own = *plan->memory.storage(buffer);
-      c10::Allocator* allocator = c10::GetAllocator(device.type());
-      found->second = c10::Storage(c10::Storage::use_byte_size_t(), own.nbytes(), allocator,
-                                   /*resizable=*/true);
-      live::copy_bytes(found->second.mutable_data(), device, own.data(), device, own.nbytes());
-    }
-    return found->second;
-  }
-
-  at::Tensor outcome_of(trace::TensorId id, bool is_gradient) {
+  at::Tensor outcome_of(trace::TensorId id) {
     if (id == trace::kNoTensor) return {};
     const trace::Tensor& geometry = recording->tensors[id];
+    if (is_graphs(geometry.buffer)) {
+      const auto own = handed_out.find(geometry.buffer);
+      return own == handed_out.end() ? given.give(geometry.buffer, plan->memory.tensor(id))
+                                     : tensor_on(own->second, geometry);
+    }
     switch (plan->program.buffers[geometry.buffer].placement) {
-      case Placement::kCaptured:
-      case Placement::kLanding:
-        if (is_gradient && options.static_gradients && !handed_out.contains(geometry.buffer)) {
-          return given.give(geometry.buffer, plan->memory.tensor(id));
-        }
-        return tensor_on(hand_out(geometry.buffer), geometry);
       case Placement::kAdopted:
-      case Placement::kMade:
         return plan->memory.fresh_tensor(id);
       case Placement::kConstant:
         return plan->memory.copied_tensor(id);
-      case Placement::kBound:
-      case Placement::kArena:
-        break;
+      default:
+        return {};
     }
-    return {};
   }
 
   template <typename Finish>
   void run(std::span<void* const> addresses, std::span<const double> leaves,
-           const std::function<void()>& decided, Finish finish) {
+           const std::function<void()>& decided, HandOut hands_out, Finish finish) {
+    const LogOfOneRun until_the_end(*this);
     const c10::cuda::CUDAGuard on_device(device.index());
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
     refuse_foreign_capture(stream);
     pool->enter(stream);
     Decision decision = statics.decide(addresses);
-    if (needs_capture(decision)) make_graphs_that_hold(addresses, leaves, decision);
+    if (needs_capture(decision)) {
+      make_graphs_that_hold(addresses, leaves, decision);
+    } else {
+      copies.check_alignment(addresses);
+    }
     bind(addresses);
     plan->numbers->begin(leaves);
     if (const std::string why = objection(); !why.empty()) {
       decision.why = why;
       make_graphs_that_hold(addresses, leaves, decision);
     }
-    copy_in(decision.copy_in, addresses);
+    copies.copy_in(decision.copy_in, addresses);
     undo.take(regions(plan->bound.undone),
               plan->bound.restores_generators
                   ? std::span<const at::Generator>(plan->calls.generators)
                   : std::span<const at::Generator>());
     const auto start = Clock::now();
-    bool is_over = false;
+    is_lasting = false;
     try {
-      run_parts(decided);
-      copy_back(decision.copy_back, addresses);
-      is_over = true;
+      run_parts(decided, hands_out);
+      copies.copy_back(decision.copy_back, addresses);
+      for (auto& [buffer, storage] : handed_out) {
+        live::copy_bytes(storage.mutable_data(), device, plan->memory.address(buffer), device,
+                         storage.nbytes());
+      }
       finish();
-      end_log();
-      let_go_of_all();
-      told.launch_us = us_since(start);
-      pool->leave(stream);
     } catch (const std::exception& error) {
-      end_log();
       let_go_of_all();
       pool->leave(stream);
-      if (is_over) {
-        throw Torn(std::string("what a run gave could not be handed out; state is behind it: ") +
-                   error.what());
+      if (is_lasting) {
+        throw Torn(
+            std::string("the device failed behind a launch that cannot be undone; parameters "
+                        "and state may be half updated: ") +
+            error.what());
       }
       undo.restore();
       throw;
     }
-  }
-
-  void end_log() {
-    log.end();
-    times = nullptr;
+    let_go_of_all();
+    told.launch_us = us_since(start);
+    pool->leave(stream);
   }
 
   Outcome outcome() {
     Outcome outcome;
     for (const trace::TensorId id : recording->results) {
-      outcome.results.push_back(outcome_of(id, false));
+      outcome.results.push_back(outcome_of(id));
     }
     for (const trace::ExitGradient& gradient : recording->exit_gradients) {
-      outcome.gradients.push_back(outcome_of(gradient.tensor, true));
+      outcome.gradients.push_back(outcome_of(gradient.tensor));
     }
     add_numbers(outcome.numbers);
     return outcome;
@@ -425,10 +460,10 @@ struct Executor::Impl {
       stats.device.updated += stretch.updates.kernels();
     }
     stats.device.static_bytes = statics.static_bytes();
-    std::vector<Copy> copies = statics.copies();
+    std::vector<Copy> copied = statics.copies();
     const auto gradients = options.static_gradients ? Gradients::kStatic : Gradients::kNew;
-    std::ranges::move(copies_out(*recording, gradients), std::back_inserter(copies));
-    for (Copy& copy : copies) {
+    std::ranges::move(copies_out(*recording, gradients), std::back_inserter(copied));
+    for (Copy& copy : copied) {
       stats.device.copies.push_back(
           {std::move(copy.path), copy.bytes, std::move(copy.why), std::move(copy.remedy)});
     }
@@ -457,13 +492,13 @@ bool Executor::is_new_for(std::span<void* const> memory) const {
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
                       const std::function<void()>& decided) {
   Outcome outcome;
-  impl_->run(memory, leaves, decided, [&] { outcome = impl_->outcome(); });
+  impl_->run(memory, leaves, decided, HandOut::kAll, [&] { outcome = impl_->outcome(); });
   return outcome;
 }
 
 void Executor::run_into(std::span<void* const> memory, std::span<const double> leaves,
                         std::span<const at::Tensor> results, std::vector<double>& numbers) {
-  impl_->run(memory, leaves, {}, [&] {
+  impl_->run(memory, leaves, {}, HandOut::kNothing, [&] {
     for (std::size_t i = 0; i < results.size(); ++i) {
       copy_onto(impl_->plan->memory.tensor(impl_->recording->results[i]), results[i]);
     }

@@ -10,6 +10,7 @@
 #include "replayer/cuda/device_plan.h"
 #include "replayer/cuda/graph.h"
 #include "replayer/cuda/parameter_slots.h"
+#include "replayer/cuda/sample_numbers.h"
 
 namespace steptape::replayer::cuda {
 

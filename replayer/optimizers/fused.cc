@@ -306,6 +306,13 @@ class Fusion {
 
 }  // namespace
 
-std::optional<Fused> fuse(const trace::Recording& recording) { return Fusion(recording).run(); }
+std::optional<Fused> fuse(const trace::Recording& recording) {
+  // on a device the fused kernels take their numbers from tensors there, which no plan advances
+  const auto is_elsewhere = [](const trace::Buffer& buffer) {
+    return buffer.device.kind != trace::DeviceKind::kCpu;
+  };
+  if (std::ranges::any_of(recording.buffers, is_elsewhere)) return std::nullopt;
+  return Fusion(recording).run();
+}
 
 }  // namespace steptape::replayer

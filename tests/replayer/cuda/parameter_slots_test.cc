@@ -13,6 +13,8 @@
 #include <random>
 #include <set>
 
+#include "replayer/cuda/conversion.h"
+#include "replayer/cuda/sample_numbers.h"
 #include "steptape/error.h"
 
 namespace steptape::tests {
@@ -20,6 +22,7 @@ namespace {
 
 using replayer::cuda::Conversion;
 using replayer::cuda::Domain;
+using replayer::cuda::kConversions;
 using replayer::cuda::KernelImage;
 using replayer::cuda::ParameterSample;
 using replayer::cuda::ParameterSlots;
@@ -35,7 +38,6 @@ using Numbers = std::vector<double>;
 using Bytes = std::vector<std::byte>;
 
 constexpr const void* kKernel = "a kernel";
-constexpr std::size_t kConversions = static_cast<std::size_t>(Conversion::kUInt8) + 1;
 
 /// A kernel's parameters, as a compiler lays out a struct.
 struct Layout {
