@@ -58,7 +58,7 @@ struct GruImpl : nn::Module {
     head = register_module("head", nn::Linear(kHidden, kClasses));
   }
   at::Tensor forward(const at::Tensor& x) {
-    at::Tensor state = at::zeros({x.size(1), kHidden});
+    at::Tensor state = at::zeros({x.size(1), kHidden}, x.options());
     for (std::int64_t t = 0; t < x.size(0); ++t) state = cell->forward(x[t], state);
     return head->forward(state);
   }

@@ -47,6 +47,11 @@ install(FILES ${PROJECT_BINARY_DIR}/steptapeConfig.cmake
         DESTINATION ${STEPTAPE_PACKAGE_DIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# found by programs that have it beside them, in the dynamic linker's path, or in STEPTAPE_CUDA_BACKEND
+if(TARGET steptape_cuda)
+  install(TARGETS steptape_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
 foreach(program steptape steptape-torch)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

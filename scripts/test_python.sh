@@ -47,6 +47,8 @@ CXX=$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" 2>/dev/nu
 say "running the tests"
 # away from the sources, so that the installed package is the one that is tested
 export STEPTAPE_TOOL OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+simulated=$(realpath -m "$build/tests/simulated_cuda/libsteptape_simulated_cuda.so") # some run on a simulated device
+[[ ! -e $simulated ]] || export STEPTAPE_SIMULATED_CUDA=$simulated
 STEPTAPE_TOOL=$(realpath -m "$build/tools/steptape") # some run the command line; they skip where it is not built
 "$environment/bin/python" -m pytest -q -n "${TEST_JOBS:-2}" --timeout 300 -p no:cacheprovider \
   --rootdir tests/python tests/python "$@"

@@ -73,6 +73,7 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
   // in the order of a replay: what is done ahead may have moved in front of what came before it
   std::vector<std::size_t> last_part(program.buffers.size(), 0);
   std::vector<trace::Index> last_op(program.buffers.size(), trace::kNone);
+  std::vector<bool> is_met_outside(program.buffers.size(), false);  // by an op outside graphs
   std::unordered_set<trace::BufferId> written;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (may_end_run(parts[p])) first_decided = p + 1;
@@ -81,6 +82,7 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
         const trace::BufferId buffer = this->recording().tensors[id].buffer;
         last_part[buffer] = p;
         last_op[buffer] = op;
+        if (parts[p].way != Way::kGraph) is_met_outside[buffer] = true;
       });
     }
   }
@@ -103,7 +105,7 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
     if (plan.last_use == end || last_op[id] == trace::kNone) continue;
     if (plan.placement == Placement::kAdopted) {
       released_behind[last_part[id]].push_back(id);
-    } else if (plan.placement == Placement::kCaptured && parts[last_part[id]].way == Way::kGraph) {
+    } else if (plan.placement == Placement::kCaptured && !is_met_outside[id]) {
       freed_behind[last_op[id]].push_back(id);
     }
   }
