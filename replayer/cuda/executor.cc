@@ -204,6 +204,8 @@ struct Executor::Impl {
       throw;
     }
     all.restore();
+    // what eager steps and the warm-up had of temporaries is in the graphs' pool from here on
+    if (told.captures == 0) c10::cuda::CUDACachingAllocator::emptyCache();
     // what reads gave has been taken: the numbers of this call again
     for (const trace::BufferId id : plan->bound.refilled) plan->memory.refill(id);
     plan->numbers->begin(leaves);

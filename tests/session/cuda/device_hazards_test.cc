@@ -1,4 +1,7 @@
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <torch/library.h>
 
 #include "tests/session/cuda/device_training.h"
@@ -150,8 +153,8 @@ TEST_F(DeviceHazardsTest, CountersOfTheHostGoOn) {
 TEST_F(DeviceHazardsTest, DropoutDrawsFromAGeneratorOfTheUsers) {
   for (const How how : {How::kEager, How::kTaped}) {
     static std::vector<at::Tensor> expected;
-    Small state;
     torch::manual_seed(3);
+    Small state;
     at::Generator generator = at::globalContext().defaultGenerator(at::kCUDA).clone();
     Session session(quiet());
     session.track("model", state.model.ptr()).track("optimizer", state.optimizer);
@@ -191,6 +194,48 @@ TEST_F(DeviceHazardsTest, AnOpThatWaitsForTheDeviceIsKeptOutOfGraphs) {
   EXPECT_TRUE(mentions(device_of(run).between, "aten::erfc")) << run.text;
   EXPECT_TRUE(mentions(device_of(run).between, "under capture")) << run.text;
   EXPECT_EQ(device_of(run).graphs, 2U) << run.text;
+}
+
+bool is_capturing() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
+TEST_F(DeviceHazardsTest, SeedsOfAttentionFollowTheCapture) {
+  // as LibTorch's kernels do: seed and offset lie on the host, and on the device under capture
+  using Tensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+  torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  library.impl(
+      "_scaled_dot_product_efficient_attention",
+      [](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+         const std::optional<at::Tensor>&, bool, double, bool, std::optional<double>) -> Tensors {
+        const auto where = is_capturing() ? at::kCUDA : at::kCPU;
+        const auto seed = at::full({}, 3, at::dtype(at::kLong).device(where));
+        return {query + key * value, query.sum(-1), seed, seed.clone()};
+      });
+  library.impl("_scaled_dot_product_efficient_attention_backward",
+               [](const at::Tensor& grad, const at::Tensor& query, const at::Tensor& key,
+                  const at::Tensor& value, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                  const at::Tensor& seed, const at::Tensor&, double, std::array<bool, 4>, bool,
+                  std::optional<double>) -> Tensors {
+                 TORCH_CHECK(seed.is_cuda() == is_capturing(), "a seed of the other way");
+                 return {grad + query, grad * value, grad * key, at::Tensor()};
+               });
+  const auto make = small([](Small& state, std::vector<at::Tensor> in) {
+    at::Tensor scale;
+    {
+      const torch::NoGradGuard no_grad;
+      const at::Tensor x = in[0].view({1, 1, 3, 4});
+      const auto [out, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(
+          x, x, x, std::nullopt, true, 0.1, false, std::nullopt);
+      const auto back = at::_scaled_dot_product_efficient_attention_backward(
+          out, x, x, x, at::Tensor(), out, sums, seed, offset, 0.1, {true, true, true, false},
+          false, std::nullopt);
+      scale = std::get<0>(back).view({3, 4}) + std::get<1>(back).view({3, 4});
+    }
+    return state.update((state.model(in[0]) * scale).square().mean());
+  });
+  const Trained run = expect_same(make, 20, 14);
+  EXPECT_EQ(device_of(run).graphs, 1U) << run.text;
 }
 
 TEST_F(DeviceHazardsTest, TwoShapesTakeTurnsInOnePool) {
