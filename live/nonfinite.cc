@@ -9,6 +9,7 @@
 #include <cmath>
 #include <span>
 
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 
 namespace steptape::live {
@@ -44,7 +45,11 @@ bool any_nonfinite_in(const at::Tensor& tensor) {
 }  // namespace
 
 bool has_nonfinite(const at::Tensor& tensor) {
-  if (!tensor.defined() || unplannable_kind(tensor) || !tensor.is_cpu()) return false;
+  if (!tensor.defined() || unplannable_kind(tensor) || foreign_device(tensor)) return false;
+  if (!tensor.is_cpu()) {
+    const Unseen unseen;
+    return any_nonfinite_in(tensor.to(at::kCPU).contiguous());
+  }
   if (tensor.is_contiguous()) return any_nonfinite_in(tensor);
   const at::NoGradGuard no_grad;
   return any_nonfinite_in(tensor.detach().contiguous());

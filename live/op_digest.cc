@@ -12,7 +12,7 @@ namespace {
 class Sum {
  public:
   void add(const at::Tensor& tensor) {
-    if (!tensor.defined() || unplannable_kind(tensor) || !tensor.device().is_cpu()) return;
+    if (!tensor.defined() || unplannable_kind(tensor) || foreign_device(tensor)) return;
     const trace::Digest digest = digest_with_shape(tensor);
     sum_.low = std::rotl(sum_.low, 7) ^ digest.low;
     sum_.high = std::rotl(sum_.high, 7) ^ digest.high;

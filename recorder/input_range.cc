@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 
 namespace steptape::recorder {
@@ -35,8 +36,13 @@ Range range_of_elements(const at::Tensor& tensor) {
 }  // namespace
 
 std::optional<Range> range_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || live::unplannable_kind(tensor) || !tensor.is_cpu()) return std::nullopt;
-  if (tensor.numel() == 0) return std::nullopt;
+  if (!tensor.defined() || live::unplannable_kind(tensor)) return std::nullopt;
+  if (tensor.numel() == 0 || live::foreign_device(tensor)) return std::nullopt;
+  if (!tensor.is_cpu()) {
+    if (!at::isIntegralType(tensor.scalar_type(), false)) return std::nullopt;
+    const live::Unseen unseen;
+    return range_of(tensor.to(at::kCPU));
+  }
   switch (tensor.scalar_type()) {
     case at::kByte:
       return range_of_elements<std::uint8_t>(tensor);

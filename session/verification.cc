@@ -84,7 +84,10 @@ class Verification {
                                 : eager();
     if (planned) verified.divergence = compare(*planned, left_by_eager(returned));
     if (planned && !verified.divergence) verified.divergence = compare_counters(counters);
-    if (verified.divergence) name_first_op(*verified.divergence, eager_digests);
+    if (verified.divergence) {
+      name_first_op(*verified.divergence, eager_digests);
+      if (interceptor_ != nullptr) look_for_chance(*verified.divergence);
+    }
     return verified;
   }
 
@@ -235,6 +238,35 @@ class Verification {
       }
       divergence.op_index = static_cast<std::int64_t>(i);
       divergence.op = name;
+      return;
+    }
+  }
+
+  /// Runs the plan once more from the same state: an op that then leaves other bits than the first
+  /// time is not to be blamed on the plan. The eager step's state is as before when it returns.
+  void look_for_chance(Divergence& divergence) {
+    std::vector<std::optional<trace::Digest>> again;
+    replayer::Undo eager;
+    try {
+      eager.take(regions_, generators());
+    } catch (const std::exception&) {
+      return;  // there is no memory to find out
+    }
+    try {
+      undo_.restore();
+      executor_.start_over();
+      executor_.log_digests(again);
+      executor_.run(entry_.memory, entry_.leaves);
+    } catch (const std::exception&) {
+      again.clear();
+    }
+    eager.restore();
+    for (std::size_t i = 0; i < std::min(again.size(), plan_digests_.size()); ++i) {
+      if (!again[i] || !plan_digests_[i] || *again[i] == *plan_digests_[i]) continue;
+      const std::string name = recording_.operator_of(recording_.ops[i]).full_name();
+      divergence.text += "; op " + std::to_string(i) + " `" + name +
+                         "` leaves other bits each time it runs (atomics): "
+                         "torch.use_deterministic_algorithms(True) may help";
       return;
     }
   }

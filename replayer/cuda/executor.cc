@@ -514,6 +514,11 @@ void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   impl_->log.ask_for(digests);
 }
 
+void Executor::start_over() {
+  impl_->pool->wait();
+  impl_->captured = {};
+}
+
 void Executor::log_times(std::vector<StageTime>& times) {
   times.clear();
   impl_->times = &times;

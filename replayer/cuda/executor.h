@@ -32,6 +32,7 @@ class Executor final : public replayer::Executor {
                 std::span<const at::Tensor> results, std::vector<double>& numbers) override;
   /// Of ops in graphs only where the next run captures, from its own run of them before.
   void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
+  void start_over() override;
   void log_times(std::vector<StageTime>& times) override;
   const Program& program() const override;
   PlanStats stats() const override;

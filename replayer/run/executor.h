@@ -79,6 +79,8 @@ class Executor {
   /// and ops behind one that threw, leave none. `digests` must outlive that run. See
   /// live::op_digest.
   virtual void log_digests(std::vector<std::optional<trace::Digest>>& digests) = 0;
+  /// The next run is done as the first one was, from which digests are of all ops.
+  virtual void start_over() {}
   /// What each stage takes in the next run that returns. `times` must outlive that run.
   virtual void log_times(std::vector<StageTime>& times) = 0;
 

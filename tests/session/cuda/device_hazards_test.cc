@@ -196,6 +196,26 @@ TEST_F(DeviceHazardsTest, AnOpThatWaitsForTheDeviceIsKeptOutOfGraphs) {
   EXPECT_EQ(device_of(run).graphs, 2U) << run.text;
 }
 
+TEST_F(DeviceHazardsTest, AnOpThatDiffersFromItselfIsNamed) {
+  torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  library.impl("erfc", [](const at::Tensor& x) {
+    static double calls = 0;
+    return x + ++calls;
+  });
+  Small state;
+  Session session(quiet());
+  session.track("model", state.model.ptr()).track("optimizer", state.optimizer);
+  auto step = session.wrap("train", [&](at::Tensor x) {
+    const at::Tensor seen = state.model(x).detach().erfc();
+    return state.update((state.model(x) * seen).square().mean());
+  });
+  for (int call = 0; call < 8; ++call) step(on_device_batch(call)[0]);
+  EXPECT_EQ(step.stats().replayed, 0U);
+  EXPECT_NE(step.explain().find("`aten::erfc` leaves other bits each time it runs"),
+            std::string::npos)
+      << step.explain();
+}
+
 bool is_capturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
