@@ -217,7 +217,7 @@ class Exit {
       trace::Buffer& description = buffers.description(id);
       if (live.origin != Origin::kForeign || description.role != trace::Role::kTemporary) continue;
       description.role = trace::Role::kConstant;
-      if (description.device.kind != trace::DeviceKind::kCpu) {
+      if (!description.digest) {
         ledger_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
                              c10::str("buffer ", id, " was made by no recorded op"));
       }

@@ -2,6 +2,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 
 namespace steptape::recorder {
@@ -96,12 +97,10 @@ trace::BufferId Sightings::buffer_for(const at::Tensor& tensor, Origin origin, c
 // A tensor that the host made is dead when its op returns: its bytes are taken now or never.
 void Sightings::keep_content(trace::BufferId id) {
   const c10::StorageImpl& storage = *buffers.live(id).storage;
-  if (storage.device_type() != c10::DeviceType::CPU) return;
+  if (!storage.device().is_cpu() && !storage.device().is_cuda()) return;
   trace::Buffer& description = buffers.description(id);
   description.digest = live::full_digest(storage);
-  if (storage.nbytes() <= kMostContent) {
-    description.content = trace::make_blob(storage.data(), storage.nbytes());
-  }
+  if (storage.nbytes() <= kMostContent) description.content = live::blob_of(storage);
 }
 
 std::optional<std::int64_t> Sightings::offset_in(trace::BufferId id,

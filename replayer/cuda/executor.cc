@@ -166,11 +166,12 @@ struct Executor::Impl {
     before.block(side);
     {
       const c10::cuda::CUDAStreamGuard on_side(side);
-      warm_up(leaves);
       try {
+        warm_up(leaves);
         captured = capture(*plan, pool->id());
       } catch (...) {
         let_go_of_all();
+        // what was put back on this stream comes before all that the caller does now
         at::cuda::CUDAEvent failed;
         failed.record(side);
         failed.block(caller);

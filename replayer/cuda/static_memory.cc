@@ -43,6 +43,7 @@ StaticMemory::StaticMemory(const trace::Recording& recording,
     entry.path = buffer.path;
     entry.bytes = buffer.bytes;
     entry.is_input = buffer.role == trace::Role::kInput;
+    entry.is_gradient = buffer.role == trace::Role::kGradient;
     if (buffer.bytes == 0 || !is_on_device(buffer) || !used[id]) {
       entry.hold = Hold::kNone;
     } else if (entry.is_input) {
@@ -112,7 +113,7 @@ std::string StaticMemory::moved(std::span<void* const> addresses) {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     Bound& buffer = buffers_[i];
     if (buffer.hold != Hold::kByAddress || buffer.captured == addresses[i]) continue;
-    if (buffer.is_input) buffer.has_moved = true;
+    if (buffer.is_input || buffer.is_gradient) buffer.has_moved = true;
     if (first == nullptr) first = &buffer;
     ++count;
   }
@@ -135,7 +136,9 @@ std::string StaticMemory::lies_still() const {
 
 void StaticMemory::settle_inputs() {
   for (Bound& buffer : buffers_) {
-    if (!buffer.is_input || buffer.hold == Hold::kNone) continue;
+    if (buffer.hold == Hold::kNone) continue;
+    if (buffer.is_gradient && buffer.has_moved) buffer.hold = Hold::kCopiedIn;
+    if (!buffer.is_input) continue;
     const bool is_still = !buffer.has_moved && buffer.calls_at_last >= kCallsUntilStill;
     buffer.hold = is_still ? Hold::kByAddress : Hold::kCopiedIn;
   }
@@ -151,11 +154,16 @@ std::vector<Copy> StaticMemory::copies() const {
                               : "too few calls had been seen when the graph was captured to tell "
                                 "whether it stays where it is";
     copies.push_back({buffer.path, buffer.bytes, std::string(why),
-                      "pass the same tensor, filled by copy_, in each call"});
+                      buffer.is_gradient
+                          ? "Options::static_gradients, or zero_grad(set_to_none=false)"
+                          : "pass the same tensor, filled by copy_, in each call"});
     if (!buffer.is_written) continue;
-    copies.push_back({buffer.path, buffer.bytes,
-                      "the step writes it, and so it is copied back from where it was copied to",
-                      "pass the same tensor, filled by copy_, in each call, or do not write it"});
+    copies.push_back(
+        {buffer.path, buffer.bytes,
+         "the step writes it, and so it is copied back from where it was copied to",
+         buffer.is_gradient
+             ? "Options::static_gradients, or zero_grad(set_to_none=false)"
+             : "pass the same tensor, filled by copy_, in each call, or do not write it"});
   }
   return copies;
 }

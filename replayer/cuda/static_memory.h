@@ -38,8 +38,9 @@ struct Decision {
 /// address: a copy would not be theirs, and when one moves, the graph is captured again. Inputs are
 /// new tensors in most programs, so they are copied in, unless one has lain still for three calls
 /// when a capture is made, or for sixteen behind one; should it move after that, the graph is
-/// captured again with it copied in for good. So an input costs two captures more at most.
-/// Addresses are only compared.
+/// captured again with it copied in for good. So an input costs two captures more at most. Kept
+/// gradients are held by address until one moves, and copied in and back from then on: a program
+/// that clears them gets new ones. Addresses are only compared.
 class StaticMemory {
  public:
   /// `bound` and `written` are those of an Executor: buffers of `recording`, and positions of those
@@ -72,9 +73,10 @@ class StaticMemory {
     std::string path;
     std::uint64_t bytes = 0;
     bool is_input = false;
+    bool is_gradient = false;
     bool is_written = false;
     Hold hold = Hold::kByAddress;
-    bool has_moved = false;     ///< an input, while it was held by address
+    bool has_moved = false;     ///< an input or gradient, while it was held by address
     bool has_wandered = false;  ///< an input, between any two calls
     const void* captured = nullptr;
     const void* last = nullptr;

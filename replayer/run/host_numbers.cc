@@ -1,11 +1,13 @@
 #include "replayer/run/host_numbers.h"
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "guards/mismatch.h"
 #include "guards/predicates.h"
+#include "live/device_bytes.h"
 #include "replayer/numbers/bindings.h"
 #include "trace/element.h"
 #include "trace/text.h"
@@ -100,8 +102,11 @@ void HostNumbers::apply(const Patch& patch) {
   }
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
-    trace::put_element(number, tensor.dtype,
-                       static_cast<std::byte*>(memory_.address(patch.site.buffer)));
+    std::array<std::byte, sizeof(double)> element{};
+    trace::put_element(number, tensor.dtype, element.data());
+    live::copy_bytes(memory_.address(patch.site.buffer),
+                     memory_.storage(patch.site.buffer)->device(), element.data(),
+                     c10::Device(c10::kCPU), trace::bytes_of(tensor.dtype));
     return;
   }
   c10::IValue& argument = calls_[patch.call].arguments[patch.site.argument];

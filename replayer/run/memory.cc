@@ -3,8 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 
-#include <cstring>
-
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 #include "replayer/run/tensor_on.h"
 
@@ -37,7 +36,8 @@ Memory::Memory(const Program& program)
         break;
       }
       case Placement::kConstant:
-        storages_.push_back(allocate(buffer.bytes, buffer.address_mod_64));
+        storages_.push_back(
+            allocate(buffer.bytes, buffer.address_mod_64, live::device_of(buffer.device).type()));
         refill(id);
         break;
       case Placement::kMade:
@@ -147,7 +147,8 @@ void Memory::release(trace::BufferId buffer) {
 void Memory::refill(trace::BufferId constant) {
   const trace::Buffer& buffer = recording_.buffers[constant];
   if (buffer.bytes == 0) return;
-  std::memcpy(storages_[constant].mutable_data(), buffer.content->data(), buffer.bytes);
+  live::copy_bytes(storages_[constant].mutable_data(), storages_[constant].device(),
+                   buffer.content->data(), c10::Device(c10::kCPU), buffer.bytes);
 }
 
 }  // namespace steptape::replayer

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 
 namespace steptape::replayer {
@@ -45,8 +46,9 @@ c10::Storage allocate(std::size_t bytes, std::uint8_t remainder, c10::DeviceType
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry) {
   const auto remainder =
       static_cast<std::uint8_t>(reinterpret_cast<std::uintptr_t>(storage.data()) % 64);
-  const c10::Storage copy = allocate(storage.nbytes(), remainder);
-  if (storage.nbytes() != 0) std::memcpy(copy.mutable_data(), storage.data(), storage.nbytes());
+  const c10::Storage copy = allocate(storage.nbytes(), remainder, storage.device_type());
+  live::copy_bytes(copy.mutable_data(), copy.device(), storage.data(), storage.device(),
+                   storage.nbytes());
   return tensor_on(copy, geometry);
 }
 

@@ -16,7 +16,7 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder,
                       c10::DeviceType kind = c10::DeviceType::CPU);
 
-/// The same on a copy of the storage's bytes, which are the host's.
+/// The same on a copy of the storage's bytes, on the same device.
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry);
 
 /// Copies the elements of `from` into `to`, a tensor of the same geometry, and nothing between

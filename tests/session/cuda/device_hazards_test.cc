@@ -280,6 +280,42 @@ TEST_F(DeviceHazardsTest, GradientsThatAddUpOverSteps) {
   expect_same(make, 20, 14);
 }
 
+TEST_F(DeviceHazardsTest, GradientsThatAreClearedNowAndThenAreCopiedAndNotCapturedForEver) {
+  const auto make = [] {
+    DeviceTraining training = small([](Small& state, std::vector<at::Tensor> in) {
+      at::Tensor loss = state.model(in[0]).square().mean();
+      loss.backward();
+      return loss.detach();
+    })();
+    training.between = [optimizer = training.optimizer](int call) {
+      if (call % 4 == 0) optimizer->zero_grad();
+    };
+    return training;
+  };
+  const Trained run = expect_same(make, 80, 50);
+  for (const auto& variant : run.stats.variants) EXPECT_LE(variant.device.captures, 3U) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, TensorsThatTheHostMakesForTheDeviceAreConstants) {
+  const at::Tensor outside = on_device(torch::randn({4}));
+  const auto make = small([outside](Small& state, std::vector<at::Tensor> in) {
+    const at::Tensor weights = torch::tensor({1.0F, 2.0F, 3.0F, 4.0F}, at::kCUDA);
+    return state.update((state.model(in[0]) * weights * outside).square().mean());
+  });
+  expect_same(make, 20, 14);
+}
+
+TEST_F(DeviceHazardsTest, AReadThatGoesTheOtherWayInTheFirstRunIsPutBackInOrder) {
+  const auto make = small([](Small& state, std::vector<at::Tensor> in) {
+    at::Tensor loss = (state.model(in[0]) * in[0]).sum();
+    if (loss.item<double>() > 0) loss = loss * 2;
+    const torch::NoGradGuard no_grad;
+    state.model->weight.add_(in[0].sum(0), 0.01);
+    return loss.detach();
+  });
+  for (const int calls : {5, 6, 8, 9, 12, 30}) expect_same(make, calls, 0);
+}
+
 TEST_F(DeviceHazardsTest, GradientsClearedOutsideAreNotMissed) {
   const auto make = [] {
     DeviceTraining training = small([](Small& state, std::vector<at::Tensor> in) {

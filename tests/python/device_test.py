@@ -1,0 +1,294 @@
+"""Steps on a CUDA device leave the bits of the eager step, in as many graphs as they must.
+
+All cases run in one process, which has the simulated device of tests/simulated_cuda in LD_PRELOAD.
+STEPTAPE_SIMULATED_CUDA names the library.
+"""
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import SGD, Adagrad, Adam, AdamW, RMSprop
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
+
+import steptape
+import twins
+from loops import mse, net, training
+from outcomes import free_calls
+
+SIMULATED = os.environ.get("STEPTAPE_SIMULATED_CUDA", "")
+pytestmark = pytest.mark.skipif(not os.path.exists(SIMULATED),
+                                reason="STEPTAPE_SIMULATED_CUDA names no simulated device")
+DEVICE = "cuda"
+CASES = {}
+READS = "it gives the host a value"
+
+
+class Randomness(twins.Randomness):
+    """With the numbers that the device draws."""
+
+    def keep(self):
+        super().keep()
+        self.drawn = torch.cuda.get_rng_state()
+
+    def __enter__(self):
+        super().__enter__()
+        torch.cuda.set_rng_state(self.drawn)
+
+
+def case(make, /, *, name=None, steps=30, graphs=1, between=(), share=0.9, **options):
+    """A training that replays so many graphs, with nothing between them but what is named."""
+    CASES[name or make.__name__] = (make, steps, graphs, between, share, options)
+    return make
+
+
+def on_device(i):
+    return torch.randn(4, 6).to(DEVICE), torch.randn(4, 3).to(DEVICE)
+
+
+def on_host(i):
+    return torch.randn(4, 6), torch.randn(4, 3)
+
+
+def adam(model):
+    return Adam(model.parameters(), lr=0.01)
+
+
+def trained(loss_of=mse, *, model=None, optimizer_of=adam, batch=on_device, schedule=None, holds=(), after=None):
+    """The plain step of loops.py, on the device."""
+    model = (model or net()).to(DEVICE)
+    made = training(model, loss_of, optimizer_of=optimizer_of, batch=batch, holds=holds, after=after)
+    if schedule is not None:
+        scheduler = schedule(made.optimizer)
+        made.after = lambda i: scheduler.step()
+    return made
+
+
+OPTIMIZERS = {
+    "sgd": (SGD, dict(lr=0.05, momentum=0.9)), "adam": (Adam, dict(lr=0.01, amsgrad=True)),
+    "adamw": (AdamW, dict(lr=0.01)), "rmsprop": (RMSprop, dict(lr=0.01, centered=True)),
+    "adagrad": (Adagrad, dict(lr=0.05)),
+}
+FORMS = {"loop": dict(foreach=False), "foreach": dict(foreach=True), "fused": dict(fused=True),
+         "capturable": dict(capturable=True)}
+LACKS = {("rmsprop", "fused"), ("sgd", "capturable"), ("adagrad", "capturable"), ("adagrad", "fused")}
+
+
+def of_form(kind, options):
+    return lambda: trained(optimizer_of=lambda m: kind(m.parameters(), **options),
+                           schedule=lambda o: LambdaLR(o, lambda epoch: 0.97 ** epoch))
+
+
+for _name, (_kind, _options) in OPTIMIZERS.items():
+    for _form, _chosen in FORMS.items():
+        if (_name, _form) not in LACKS:
+            case(of_form(_kind, _options | _chosen), name=f"{_name}_{_form}")
+case(lambda: trained(schedule=lambda o: CosineAnnealingLR(o, 40)), name="a_cosine_schedule")
+
+
+def scaled(optimizer_of, overflows=(), clip=False):
+    model = net().to(DEVICE)
+    optimizer, scaler = optimizer_of(model), torch.amp.GradScaler(DEVICE, init_scale=1024.0, growth_interval=5)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        with torch.autocast(DEVICE, dtype=torch.float16):
+            loss = mse(model, x, y)
+        scaler.scale(loss).backward()
+        if clip:
+            scaler.unscale_(optimizer)
+            clip_grad_norm_(model.parameters(), 0.1)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    def batch(i):
+        x, y = on_device(i)
+        return x, y * (float("inf") if i in overflows else 1)
+
+    return SimpleNamespace(step=step, batch=batch, holds=lambda: [model, optimizer, scaler.state_dict()])
+
+
+def fused(model):
+    return Adam(model.parameters(), lr=0.01, fused=True)
+
+
+# The verdict of a scaler is read where its optimizer is no fused one.
+case(lambda: scaled(adam), name="a_scaler", graphs=2, between=(READS,))
+case(lambda: scaled(adam, {0, 20, 21, 35}, clip=True), name="a_scaler_that_overflows", graphs=2, between=(READS,),
+     steps=60, share=0.8)
+case(lambda: scaled(fused, {0, 20, 21}, clip=True), name="a_scaler_of_a_fused_optimizer", steps=40)
+
+
+@case
+def autocast_to_bfloat16():
+    def loss_of(model, x, y):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            return mse(model, x, y) + mse(model, -x, y)
+
+    return trained(loss_of)
+
+
+def stepped(*, clip=False, read=False, to_none=True):
+    """The plain step with what a program may do besides."""
+    model = net().to(DEVICE)
+    optimizer = adam(model)
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=to_none)
+        loss = mse(model, x, y)
+        loss.backward()
+        norm = clip_grad_norm_(model.parameters(), 0.1) if clip else None
+        optimizer.step()
+        return loss.item() if read else (loss, norm)
+
+    return SimpleNamespace(step=step, batch=on_device, holds=lambda: [model, optimizer])
+
+
+case(lambda: stepped(clip=True), name="clipped_gradients")
+case(lambda: stepped(to_none=False), name="gradients_that_are_zeroed")
+case(lambda: stepped(read=True), name="a_loss_that_is_read", graphs=2, between=(READS,))
+
+
+def attention(model, x, y):
+    return F.mse_loss(model[0](x, x, x, need_weights=False)[0], y)
+
+
+def unrolled(model, x, y):
+    state = torch.zeros(4, 5, device=DEVICE), torch.zeros(4, 5, device=DEVICE)
+    for _ in range(3):
+        state = model[0](x, state)
+    return F.mse_loss(model[1](state[0]), y)
+
+
+def classified(model, x, y):
+    return F.cross_entropy(model(x), y)
+
+
+def images(i):
+    return torch.randn(4, 1, 8, 8).to(DEVICE), torch.randint(0, 3, (4,)).to(DEVICE)
+
+
+def tokens(i):
+    return torch.randint(0, 10, (4, 3)).to(DEVICE), torch.randint(0, 3, (4,)).to(DEVICE)
+
+
+def sequences(i):
+    return torch.randn(2, 5, 8).to(DEVICE), torch.randn(2, 5, 8).to(DEVICE)
+
+
+for _name, _loss_of, _batch, _layers in (
+    ("dropout", mse, on_device, lambda: [nn.Linear(6, 8), nn.Dropout(0.3), nn.Linear(8, 3)]),
+    ("batch_norm", mse, on_device, lambda: [nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)]),
+    ("convolution", classified, images, lambda: [nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)]),
+    ("embedding", classified, tokens, lambda: [nn.Embedding(10, 6), nn.Flatten(), nn.Linear(18, 3)]),
+    ("lstm_cell", unrolled, on_device, lambda: [nn.LSTMCell(6, 5), nn.Linear(5, 3)]),
+    ("attention", attention, sequences, lambda: [nn.MultiheadAttention(8, 2, dropout=0.2, batch_first=True)]),
+):
+    case(functools.partial(lambda l, b, m: trained(l, model=nn.Sequential(*m()), batch=b), _loss_of, _batch, _layers),
+         name=_name)
+
+
+@case
+def averaged_weights():
+    model, average = net().to(DEVICE), net().to(DEVICE)
+    made = trained(model=model, holds=[average])
+    inner = made.step
+
+    def step(x, y):
+        loss = inner(x, y)
+        with torch.no_grad():
+            for mean, parameter in zip(average.parameters(), model.parameters()):
+                mean.lerp_(parameter, 0.1)
+        return loss
+
+    made.step = step
+    return made
+
+
+@case
+def evaluation():
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3)).to(DEVICE).eval()
+
+    def step(x, y):
+        with torch.no_grad():
+            return mse(model, x, y), model(x).argmax(1)
+
+    return SimpleNamespace(step=step, batch=on_device, holds=lambda: [model])
+
+
+def brought(model, x, y):
+    return mse(model, x.to(DEVICE, non_blocking=True), y.to(DEVICE, non_blocking=True))
+
+
+def pinned(i):
+    return tuple(tensor.pin_memory() for tensor in on_host(i))
+
+
+case(lambda: trained(brought, batch=on_host), name="batches_of_pageable_memory")
+case(lambda: trained(brought, batch=pinned), name="batches_of_pinned_memory")
+case(lambda: trained(lambda m, x, y, w: mse(m, x, y) * w, batch=lambda i: (*on_device(i), 0.1 + 0.01 * i)),
+     name="a_number_that_moves")
+case(lambda: trained(), name="static_gradients", static_gradients=True)
+
+
+def kept_gradients():
+    """The program holds gradients of earlier calls, whole and in part: they keep their bits."""
+    kept = []
+    made = trained(holds=[kept])
+    weight = made.model[0].weight
+    made.after = lambda i: kept.append(weight.grad if i % 2 else weight.grad.view(-1)[1:])
+    return made
+
+
+case(kept_gradients, name="kept_gradients")
+case(kept_gradients, name="kept_gradients_that_are_static", static_gradients=True)
+
+
+@functools.cache
+def problems():
+    """Of each case, what a process with the simulated device found; "" for none."""
+    done = subprocess.run([sys.executable, "-W", "ignore", __file__], env=os.environ | {"LD_PRELOAD": SIMULATED},
+                          capture_output=True, text=True, check=False)
+    found = dict(map(json.loads, done.stdout.splitlines()))
+    ended = f"the process ended with status {done.returncode} before: {done.stderr[-2000:]}"
+    return {name: found.get(name, ended) for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_on_the_device_replays(name):
+    assert problems()[name] == ""
+
+
+def problem_of(make, steps, graphs, between, share, options):
+    try:
+        step = twins.compare(make, steps, **options)
+    except (AssertionError, steptape.Error) as error:
+        return str(error)
+    told, stats = step.explain(), step.stats
+    most = max(stats["variants"], key=lambda variant: variant["replays"], default={"number": -1})["number"]
+    of_most = re.search(rf"^  variant {most}: .*?(?=^  \S|\Z)", told, re.M | re.S)
+    if of_most is None or stats["replayed"] < share * free_calls(stats):
+        return told
+    found = int(re.search(r"(\d+) graphs? of", of_most[0])[1])
+    reasons = re.findall(r"between graphs: .*: (.*)", of_most[0])
+    return "" if found == graphs and tuple(reasons) == between else told
+
+
+def main():
+    torch.set_num_threads(1)
+    twins.Randomness = Randomness
+    for name, arguments in CASES.items():
+        print(json.dumps([name, problem_of(*arguments)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
