@@ -25,10 +25,11 @@ class Cuda final : public Backend {
 }  // namespace
 }  // namespace steptape::replayer::cuda
 
-/// What the library is loaded for (replayer/run/backends.cc); its name holds the version that both
-/// sides must have.
+/// What the library is loaded for (replayer/run/backends.cc). Its name holds the version, and
+/// `mark` the layouts, that both sides must have.
 extern "C" __attribute__((visibility("default"))) const steptape::replayer::Backend*
-steptape_cuda_backend_0_1() {
+steptape_cuda_backend_0_1(std::uint64_t mark) {
+  if (mark != steptape::replayer::interface_mark()) return nullptr;
   static const steptape::replayer::cuda::Cuda backend;
   return &backend;
 }

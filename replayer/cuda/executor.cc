@@ -42,6 +42,9 @@ double us_since(Clock::time_point start) {
 /// Ops that are found to fit into no graph, before the plan is given up.
 constexpr std::size_t kMostKeptOut = 64;
 
+/// Captures for an op whose numbers leave what was captured, before it is kept out of graphs.
+constexpr int kMostObjections = 4;
+
 /// What a run gives in new memory.
 enum class HandOut { kNothing, kAll };
 
@@ -61,6 +64,7 @@ struct Executor::Impl {
   Captured captured;
   InputCopies copies;
   GivenGradients given;
+  std::unordered_map<trace::Index, int> objections;              ///< to numbers, by op
   std::unordered_map<trace::BufferId, c10::Storage> handed_out;  ///< by a run, while it ends
   Undo undo;
   torch::jit::Stack stack;
@@ -228,10 +232,7 @@ struct Executor::Impl {
           throw Error(ErrorCode::kUnsupported,
                       "no graphs could be captured: " + words_of(found.op.op, found.op.why));
         }
-        kept_out.push_back(found.op);
-        transfers.reset();
-        plan = std::make_unique<DevicePlan>(recording, generator, kept_out);
-        transfers.emplace(*plan);
+        keep_out(found.op);
       }
     }
     statics.captured(addresses);
@@ -263,6 +264,23 @@ struct Executor::Impl {
     return name_of(plan->call_of(op)) + (where.empty() ? "" : " (" + where + ")") + ": " + why;
   }
 
+  void keep_out(KeptOut op) {
+    kept_out.push_back(std::move(op));
+    auto next = std::make_unique<DevicePlan>(recording, generator, kept_out);
+    captured = {};
+    transfers.reset();
+    plan = std::move(next);
+    transfers.emplace(*plan);
+  }
+
+  /// Pinned memory may be about to be written by the device: a copy of it waits.
+  void wait_for_pinned(const std::vector<Region>& written) const {
+    const bool any = std::ranges::any_of(written, [](const Region& region) {
+      return region.device.is_cpu() && region.bytes != 0 && is_pinned(region.address);
+    });
+    if (any) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+  }
+
   void refuse_foreign_capture(const c10::cuda::CUDAStream& stream) const {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &status), "looking at the current stream");
@@ -276,19 +294,19 @@ struct Executor::Impl {
   }
 
   /// Numbers for which the graphs do not hold: new ones are captured with them.
-  std::string objection() const {
+  std::optional<KeptOut> objection() const {
     for (const Captured::Stretch& stretch : captured.stretches) {
       if (!stretch.graph) continue;
-      if (std::string why = stretch.updates.objection(); !why.empty()) return why;
+      if (auto found = stretch.updates.objection()) return found;
     }
-    return {};
+    return std::nullopt;
   }
 
   void launch(Captured::Stretch& stretch) {
     // of numbers that follow from what the host has read since the run began
-    if (const std::string why = stretch.updates.objection(); !why.empty()) {
-      throw Changed(RefusalCode::kScalarVaries,
-                    guards::failed(GuardKind::kPredicate, why, "a number as captured", "another"));
+    if (const auto found = stretch.updates.objection()) {
+      throw Changed(RefusalCode::kScalarVaries, guards::failed(GuardKind::kPredicate, found->why,
+                                                               "a number as captured", "another"));
     }
     is_lasting = true;
     stretch.updates.put(*stretch.graph);
@@ -313,7 +331,7 @@ struct Executor::Impl {
     for (std::size_t p = 0; p < plan->parts.size(); ++p) {
       const bool is_graph = plan->parts[p].way == Way::kGraph;
       if (p == plan->first_decided) decide(decided, hands_out);
-      if (is_graph) given.move_out();
+      if (is_graph || makes_given(plan->parts[p])) given.move_out();
       const auto start = Clock::now();
       run_part(p);
       // what is written until then is put back where the run ends
@@ -322,6 +340,18 @@ struct Executor::Impl {
     }
     if (plan->first_decided == plan->parts.size()) decide(decided, hands_out);
     stack.clear();
+  }
+
+  /// Whether it lands something where a gradient lies that the user has.
+  bool makes_given(const Part& part) const {
+    if (given.is_empty()) return false;
+    bool makes = false;
+    for (const trace::Index op : part.ops) {
+      for_each_tensor_of(recording->ops[op], [&](trace::TensorId id) {
+        makes |= given.holds(recording->tensors[id].buffer);
+      });
+    }
+    return makes;
   }
 
   /// Nothing but a want of memory can end the run now: that for what the user gets is taken first.
@@ -392,15 +422,17 @@ struct Executor::Impl {
     }
     bind(addresses);
     plan->numbers->begin(leaves);
-    if (const std::string why = objection(); !why.empty()) {
-      decision.why = why;
+    if (auto found = objection()) {
+      decision.why = found->why;
+      if (++objections[found->op] > kMostObjections) keep_out(*std::move(found));
       make_graphs_that_hold(addresses, leaves, decision);
     }
     copies.copy_in(decision.copy_in, addresses);
-    undo.take(regions(plan->bound.undone),
-              plan->bound.restores_generators
-                  ? std::span<const at::Generator>(plan->calls.generators)
-                  : std::span<const at::Generator>());
+    const std::vector<Region> undone = regions(plan->bound.undone);
+    wait_for_pinned(undone);
+    undo.take(undone, plan->bound.restores_generators
+                          ? std::span<const at::Generator>(plan->calls.generators)
+                          : std::span<const at::Generator>());
     const auto start = Clock::now();
     is_lasting = false;
     try {
@@ -420,10 +452,13 @@ struct Executor::Impl {
                         "and state may be half updated: ") +
             error.what());
       }
+      wait_for_pinned(undone);
       undo.restore();
+      undo.forget();
       throw;
     }
     let_go_of_all();
+    undo.forget();
     told.launch_us = us_since(start);
     pool->leave(stream);
   }

@@ -14,7 +14,10 @@ class GivenGradients {
  public:
   /// `own` is the plan's tensor; what is returned is the user's, on the same memory.
   at::Tensor give(trace::BufferId buffer, const at::Tensor& own);
-  /// Before a run: what the user still holds keeps its bytes, in memory of its own.
+  bool holds(trace::BufferId buffer) const { return given_.contains(buffer); }
+  bool is_empty() const { return given_.empty(); }
+  /// Before their memory is written again: what the user still holds keeps its bytes, in memory of
+  /// its own.
   void move_out();
 
  private:

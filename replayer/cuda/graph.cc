@@ -21,18 +21,31 @@ std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
 
 Graph::Graph(c10::MempoolId_t pool, std::span<const at::Generator> generators)
     : pool_(pool), device_(c10::cuda::current_device()) {
-  for (const at::Generator& generator : generators) {
-    if (generator.device().is_cuda()) graph_.register_generator_state(generator);
-  }
+  or_leak([&] {
+    for (const at::Generator& generator : generators) {
+      if (generator.device().is_cuda()) graph_->register_generator_state(generator);
+    }
+  });
 }
 
 Graph::~Graph() { abandon(); }
+
+// Where LibTorch cannot register a generator for want of memory, the graph's destructor throws.
+void Graph::or_leak(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (...) {
+    static_cast<void>(graph_.release());
+    is_capturing_ = false;
+    throw;
+  }
+}
 
 void Graph::begin() {
   seen_.clear();
   stream_ = c10::cuda::getCurrentCUDAStream(device_);
   is_capturing_ = true;
-  graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+  or_leak([&] { graph_->capture_begin(pool_, cudaStreamCaptureModeThreadLocal); });
 }
 
 bool Graph::is_whole() const {
@@ -61,9 +74,9 @@ std::vector<cudaGraphNode_t> Graph::take_new_nodes() {
 }
 
 void Graph::end() {
-  graph_.capture_end();
+  graph_->capture_end();
   is_capturing_ = false;
-  graph_.instantiate();
+  graph_->instantiate();
 }
 
 void Graph::abandon() noexcept {
@@ -79,17 +92,15 @@ void Graph::abandon() noexcept {
     check(cudaLaunchHostFunc(
               *stream_, [](void*) {}, nullptr),
           "an empty capture");
-    graph_.capture_end();
+    graph_->capture_end();
   } catch (const std::exception&) {
     cudaGetLastError();
   }
 }
 
-void Graph::launch() { graph_.replay(); }
+void Graph::launch() { graph_->replay(); }
 
-std::size_t Graph::node_count() const {
-  return nodes_of(const_cast<at::cuda::CUDAGraph&>(graph_).raw_cuda_graph()).size();
-}
+std::size_t Graph::node_count() const { return nodes_of(graph_->raw_cuda_graph()).size(); }
 
 std::optional<KernelImage> Graph::image_of(cudaGraphNode_t node, std::string& why) {
   cudaGraphNodeType type{};
@@ -135,13 +146,13 @@ void Graph::set(cudaGraphNode_t node, KernelImage& image) {
   params.blockDim = dim3(image.block[0], image.block[1], image.block[2]);
   params.sharedMemBytes = image.shared_bytes;
   params.kernelParams = parameters.data();
-  check(cudaGraphExecKernelNodeSetParams(graph_.raw_cuda_graph_exec(), node, &params),
+  check(cudaGraphExecKernelNodeSetParams(graph_->raw_cuda_graph_exec(), node, &params),
         "giving a kernel other numbers");
 }
 
 void Graph::write_dot(const std::string& path) {
   check(
-      cudaGraphDebugDotPrint(graph_.raw_cuda_graph(), path.c_str(), cudaGraphDebugDotFlagsVerbose),
+      cudaGraphDebugDotPrint(graph_->raw_cuda_graph(), path.c_str(), cudaGraphDebugDotFlagsVerbose),
       "writing a graph");
 }
 

@@ -4,6 +4,8 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <cuda_runtime_api.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,8 +55,10 @@ class Graph {
 
  private:
   cudaGraph_t now() const;
+  void or_leak(const std::function<void()>& work);
 
-  at::cuda::CUDAGraph graph_{/*keep_graph=*/true};
+  std::unique_ptr<at::cuda::CUDAGraph> graph_ =
+      std::make_unique<at::cuda::CUDAGraph>(/*keep_graph=*/true);
   c10::MempoolId_t pool_;
   c10::DeviceIndex device_;
   bool is_capturing_ = false;

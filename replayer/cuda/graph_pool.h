@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "replayer/cuda/errors.h"
+#include "replayer/cuda/graph.h"
 #include "replayer/run/backends.h"
 
 namespace steptape::replayer::cuda {
@@ -21,11 +22,11 @@ class GraphPool final : public SharedPool {
     // the allocators of the device and of pinned memory give up a pool with its last graph, and
     // never take it again: this one stays
     const c10::cuda::CUDAStreamGuard on_side(c10::cuda::getStreamFromPool());
-    keeper_.capture_begin(id_, cudaStreamCaptureModeThreadLocal);
+    keeper_.begin();
     check(cudaLaunchHostFunc(
               c10::cuda::getCurrentCUDAStream(), [](void*) {}, nullptr),
           "beginning a pool");
-    keeper_.capture_end();
+    keeper_.end();
   }
 
   /// That of the session, made when first asked for.
@@ -52,7 +53,7 @@ class GraphPool final : public SharedPool {
 
  private:
   c10::MempoolId_t id_ = at::cuda::graph_pool_handle();
-  at::cuda::CUDAGraph keeper_;
+  Graph keeper_{id_, {}};
   at::cuda::CUDAEvent done_;
   std::optional<c10::cuda::CUDAStream> last_;
 };

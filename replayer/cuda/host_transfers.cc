@@ -59,6 +59,15 @@ bool is_dense(const trace::Tensor& tensor) {
 
 }  // namespace
 
+bool is_pinned(const void* address) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return attributes.type == cudaMemoryTypeHost;
+}
+
 HostTransfers::HostTransfers(const DevicePlan& plan)
     : plan_(plan), memory_(std::make_unique<PinnedMemory>()), ring_(*memory_, kSlots) {
   for (const Part& part : plan.parts) {
@@ -101,8 +110,10 @@ bool HostTransfers::run(const Call& call) {
   if (found == transfers_.end()) return false;
   const Transfer& transfer = found->second;
   if (transfer.bytes == 0) return true;
+  const void* source = plan_.memory.tensor(transfer.from).const_data_ptr();
+  if (is_pinned(source)) return false;
   std::byte* pinned = ring_.take(transfer.bytes);
-  std::memcpy(pinned, plan_.memory.tensor(transfer.from).const_data_ptr(), transfer.bytes);
+  std::memcpy(pinned, source, transfer.bytes);
   check(cudaMemcpyAsync(plan_.memory.tensor(transfer.to).mutable_data_ptr(), pinned, transfer.bytes,
                         cudaMemcpyHostToDevice, c10::cuda::getCurrentCUDAStream()),
         "bringing bytes of the host");

@@ -8,6 +8,9 @@
 
 namespace steptape::replayer::cuda {
 
+/// Whether it is memory of the host that the device writes and reads by itself.
+bool is_pinned(const void* address);
+
 /// Copies from the host that are done ahead of graphs, without a wait for the device: an eager copy
 /// from pageable memory returns when the device has the bytes, behind all that it was given before.
 /// Here they go through pinned memory of the plan's own.
@@ -15,6 +18,7 @@ class HostTransfers {
  public:
   explicit HostTransfers(const DevicePlan& plan);
 
+  /// Not from pinned memory: the device may be about to write that.
   /// Does the call in its place, on the current stream; false for one that is no plain copy of as
   /// many bytes as the tensor spans.
   bool run(const Call& call);

@@ -36,6 +36,36 @@ std::vector<double> now(const Call& call, const std::vector<CallNumber>& numbers
   return values;
 }
 
+constexpr const char* kInexact = "it takes an integer that no double holds exactly";
+
+/// An integer whose neighbours a double tells apart.
+bool is_exact(std::int64_t number) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  return number < kMost && number > -kMost;
+}
+
+bool is_exact(const Call& call, const CallNumber& number) {
+  const c10::IValue& argument = call.arguments[number.argument];
+  if (number.is_tensor) {
+    const at::Tensor& tensor = argument.toTensor();
+    return tensor.scalar_type() != at::kLong || is_exact(*tensor.const_data_ptr<std::int64_t>());
+  }
+  const c10::IValue value = number.item ? argument.toListRef()[*number.item] : argument;
+  return !value.isInt() || is_exact(value.toInt());
+}
+
+bool are_exact(const Call& call, const std::vector<CallNumber>& numbers) {
+  return std::ranges::all_of(numbers,
+                             [&](const CallNumber& number) { return is_exact(call, number); });
+}
+
+bool are_there(const Call& call, const std::vector<CallNumber>& numbers) {
+  return std::ranges::all_of(numbers, [&](const CallNumber& number) {
+    return !number.is_tensor ||
+           call.arguments[number.argument].toTensor().storage().data() != nullptr;
+  });
+}
+
 bool same_bits(const std::vector<double>& some, const std::vector<double>& others) {
   return std::ranges::equal(some, others, [](double a, double b) {
     return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
@@ -140,6 +170,7 @@ std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
     if (!number.can_vary) return "it takes a value of the host that is no plain number";
     domains.push_back(number.domain);
   }
+  if (!are_exact(call, updated.numbers)) return kInexact;
   updated.last = now(call, updated.numbers);
   std::string why;
   for (const cudaGraphNode_t node : nodes) {
@@ -172,15 +203,18 @@ std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
   return {};
 }
 
-std::string NumberUpdates::objection() const {
+std::optional<KeptOut> NumberUpdates::objection() const {
   for (const Updated& updated : updated_) {
-    const std::vector<double> values = now(*updated.call, updated.numbers);
+    const Call& call = *updated.call;
+    if (!are_there(call, updated.numbers)) continue;
+    if (!are_exact(call, updated.numbers)) return KeptOut{call.op, kInexact};
+    const std::vector<double> values = now(call, updated.numbers);
     if (same_bits(values, updated.last)) continue;
     if (const auto objection = updated.slots.objection(values)) {
-      return "a number of " + name_of(*updated.call) + ": " + objection->why;
+      return KeptOut{call.op, "a number of " + name_of(call) + ": " + objection->why};
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 void NumberUpdates::put(Graph& graph) {

@@ -38,8 +38,9 @@ class NumberUpdates {
   std::string learn(Call& call, std::vector<CallNumber> numbers,
                     const std::vector<cudaGraphNode_t>& nodes, const Capture& capture);
 
-  /// Why the numbers that calls have now need another capture; empty: they do not.
-  std::string objection() const;
+  /// The first call whose numbers, as they are now, need another capture, and why. Tensors of the
+  /// host that the run has yet to make are not looked at.
+  std::optional<KeptOut> objection() const;
   /// Puts them into the graph. There must be no objection.
   void put(Graph& graph);
 

@@ -53,10 +53,11 @@ Loaded load() {
       loaded.why = dlerror();
       continue;
     }
-    using Entry = const Backend* (*)();
+    using Entry = const Backend* (*)(std::uint64_t);
     const auto entry = reinterpret_cast<Entry>(dlsym(library, kEntry));
-    if (entry != nullptr) return {entry(), {}};
-    loaded.why = path + " is of another version of Steptape";
+    const Backend* backend = entry == nullptr ? nullptr : entry(interface_mark());
+    if (backend != nullptr) return {backend, {}};
+    loaded.why = path + " was built from another version of Steptape";
   }
   return loaded;
 }

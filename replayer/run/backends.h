@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,19 @@ class Backend {
   /// Whether somebody captures what this thread gives to the device: nothing may wait for it now.
   virtual bool is_capturing() const { return false; }
 };
+
+/// Of what passes between a program and a backend that was loaded: both must have been built with
+/// the same.
+constexpr std::uint64_t interface_mark() {
+  std::uint64_t mark = 0;
+  for (const std::size_t size :
+       {sizeof(trace::Recording), sizeof(trace::Op), sizeof(trace::Buffer), sizeof(trace::Tensor),
+        sizeof(Program), sizeof(BufferPlan), sizeof(Outcome), sizeof(PlanStats),
+        sizeof(DeviceStats), sizeof(ExecutorOptions), sizeof(Verdict)}) {
+    mark = mark * 1'000'003 + size;
+  }
+  return mark;
+}
 
 /// The backend of a kind of device; null: this process has none, and `why` says why. The one for
 /// CUDA is a library of its own, libsteptape_cuda.so: it is loaded when it is first asked for, from

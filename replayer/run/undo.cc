@@ -47,4 +47,9 @@ void Undo::restore() {
   for (std::size_t i = 0; i < generators_.size(); ++i) live::set_state(generators_[i], states_[i]);
 }
 
+void Undo::forget() {
+  regions_.clear();
+  copies_.clear();
+}
+
 }  // namespace steptape::replayer

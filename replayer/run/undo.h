@@ -25,6 +25,8 @@ class Undo {
   void take(std::span<const Region> regions, std::span<const at::Generator> generators);
   /// Writes everything back.
   void restore();
+  /// Lets go of memory of devices; that of the host serves the next copies.
+  void forget();
 
  private:
   std::vector<Region> regions_;

@@ -316,6 +316,55 @@ TEST_F(DeviceHazardsTest, AReadThatGoesTheOtherWayInTheFirstRunIsPutBackInOrder)
   for (const int calls : {5, 6, 8, 9, 12, 30}) expect_same(make, calls, 0);
 }
 
+TEST_F(DeviceHazardsTest, ANumberThatTheHostMakesInsideTheStepReachesTheGraph) {
+  const auto make = small(
+      [](Small& state, std::vector<at::Tensor> in) {
+        return state.update((state.model(in[0]) * (in[1] * 2 + 1)).square().mean());
+      },
+      [](int call) {
+        std::vector<at::Tensor> in = on_device_batch(call);
+        in.push_back(torch::scalar_tensor(call % 7 == 6 ? 0.0 : 0.5 + 0.1 * call));
+        return in;
+      });
+  const Trained run = expect_same(make, 30, 15);
+  EXPECT_EQ(device_of(run).graphs, 1U) << run.text;
+}
+
+TEST_F(DeviceHazardsTest, IntegersThatNoDoubleHoldsKeepTheirBits) {
+  const auto make = small(
+      [](Small& state, std::vector<at::Tensor> in) {
+        state.update(state.model(in[0]).square().mean());
+        return in[1] + in[2];
+      },
+      [](int call) {
+        std::vector<at::Tensor> in = on_device_batch(call);
+        in.push_back(on_device(torch::arange(4)));
+        const std::int64_t large = (std::int64_t{1} << 53) + call / 2;
+        in.push_back(torch::scalar_tensor(call < 8 ? call : large, at::kLong));
+        return in;
+      });
+  expect_same(make, 30, 10);
+}
+
+TEST_F(DeviceHazardsTest, PinnedMemoryThatTheDeviceIsWritingIsReadInItsTurn) {
+  const auto make = [] {
+    auto state = std::make_shared<Small>();
+    const at::Tensor pinned = torch::empty({3, 4}).pin_memory();
+    return DeviceTraining{state->model.ptr(), state->optimizer,
+                          [pinned](int call) {
+                            pinned.copy_(on_device_batch(call)[0], /*non_blocking=*/true);
+                            // a recording looks at what the step is given
+                            if (call < 8) torch::cuda::synchronize();
+                            return std::vector<at::Tensor>{pinned};
+                          },
+                          [state](std::vector<at::Tensor> in) {
+                            const at::Tensor x = in[0].to(at::kCUDA, /*non_blocking=*/true);
+                            return state->update(state->model(x).square().mean());
+                          }};
+  };
+  expect_same(make, 30, 15);
+}
+
 TEST_F(DeviceHazardsTest, GradientsClearedOutsideAreNotMissed) {
   const auto make = [] {
     DeviceTraining training = small([](Small& state, std::vector<at::Tensor> in) {

@@ -85,6 +85,23 @@ TEST_F(DeviceMemoryTest, AGradientThatTheUserHoldsKeepsItsBytes) {
   }
 }
 
+TEST_F(DeviceMemoryTest, AGradientThatTheHostBringsIsMovedOutToo) {
+  for (const bool is_static : {false, true}) {
+    Options options = quiet();
+    options.static_gradients = is_static;
+    make(options);
+    auto step = session_->wrap("bring", [this](at::Tensor gradient) {
+      model_->weight.mutable_grad() = gradient.to(at::kCUDA);
+      optimizer_->step();
+    });
+    for (int i = 0; i < 8; ++i) step(torch::full({4, 4}, static_cast<double>(i)));
+    ASSERT_GE(step.stats().replayed, 1U) << step.explain();
+    const at::Tensor held = model_->weight.grad();
+    step(torch::full({4, 4}, 20.0));
+    EXPECT_TRUE((held.cpu() == 7).all().item<bool>()) << step.explain();
+  }
+}
+
 TEST_F(DeviceMemoryTest, AnInputThatLiesStillIsNotCopied) {
   make(quiet());
   const at::Tensor x = batch(0).clone();
