@@ -88,6 +88,33 @@ py::object object_of_number(const trace::Value& value) {
   return py::none();
 }
 
+/// None for a plan of the CPU.
+py::object dict_of(const DeviceStats& device) {
+  if (device.device.empty()) return py::none();
+  py::dict dict;
+  dict["device"] = device.device;
+  dict["graphs"] = device.graphs;
+  dict["nodes"] = device.nodes;
+  dict["updated"] = device.updated;
+  dict["ahead"] = device.ahead;
+  py::list between;
+  for (const std::string& call : device.between) between.append(call);
+  dict["between"] = std::move(between);
+  dict["captures"] = device.captures;
+  dict["captured_for"] = device.captured_for;
+  dict["capture_us"] = device.capture_us;
+  dict["launch_us"] = device.launch_us;
+  dict["pool_bytes"] = device.pool_bytes;
+  dict["static_bytes"] = device.static_bytes;
+  py::list copies;
+  for (const TensorCopy& copy : device.copies) {
+    copies.append(py::dict(py::arg("path") = copy.path, py::arg("bytes") = copy.bytes,
+                           py::arg("why") = copy.why, py::arg("remedy") = copy.remedy));
+  }
+  dict["copies"] = std::move(copies);
+  return dict;
+}
+
 py::dict dict_of(const PlanStats& plan) {
   py::dict dict;
   dict["number"] = plan.number;
@@ -99,6 +126,7 @@ py::dict dict_of(const PlanStats& plan) {
   for (const CountedReason& each : plan.unprepared) unprepared[py::str(each.reason)] = each.calls;
   dict["unprepared"] = std::move(unprepared);
   dict["lacks_blas"] = plan.lacks_blas;
+  dict["device"] = dict_of(plan.device);
   dict["shared_stages"] = plan.shared_stages;
   dict["lanes"] = plan.lanes;
   dict["in_order_us"] = plan.in_order_us;

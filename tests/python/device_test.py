@@ -6,7 +6,6 @@ STEPTAPE_SIMULATED_CUDA names the library.
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -274,13 +273,12 @@ def problem_of(make, steps, graphs, between, share, options):
     except (AssertionError, steptape.Error) as error:
         return str(error)
     told, stats = step.explain(), step.stats
-    most = max(stats["variants"], key=lambda variant: variant["replays"], default={"number": -1})["number"]
-    of_most = re.search(rf"^  variant {most}: .*?(?=^  \S|\Z)", told, re.M | re.S)
-    if of_most is None or stats["replayed"] < share * free_calls(stats):
+    most = max(stats["variants"], key=lambda variant: variant["replays"], default=None)
+    if most is None or stats["replayed"] < share * free_calls(stats):
         return told
-    found = int(re.search(r"(\d+) graphs? of", of_most[0])[1])
-    reasons = re.findall(r"between graphs: .*: (.*)", of_most[0])
-    return "" if found == graphs and tuple(reasons) == between else told
+    device = most["device"]
+    reasons = tuple(call.split(": ", 1)[1] for call in device["between"])
+    return "" if device["graphs"] == graphs and reasons == between else told
 
 
 def main():
