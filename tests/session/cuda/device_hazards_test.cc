@@ -10,7 +10,6 @@ namespace steptape::tests {
 namespace {
 
 namespace nn = torch::nn;
-namespace F = torch::nn::functional;
 
 class DeviceHazardsTest : public DeviceTest {};
 
