@@ -1,6 +1,7 @@
 #include "replayer/cuda/device_plan.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -12,9 +13,9 @@
 namespace steptape::replayer::cuda {
 namespace {
 
-std::vector<trace::Index> ops_of(const Program& program) {
+std::vector<trace::Index> ops_of(const Program& program, const Writes& writes) {
   std::vector<trace::Index> ops;
-  for (const Place& place : order_of(program, writes_of(*program.recording).earliest_reads)) {
+  for (const Place& place : order_of(program, writes.earliest_reads)) {
     ops.push_back(place.op);
   }
   return ops;
@@ -49,9 +50,11 @@ bool may_end_run(const Part& part) { return part.way != Way::kGraph; }
 DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
                        const GeneratorOf& generator, const std::vector<KeptOut>& kept_out)
     : program(lowered(std::move(recording))),
-      parts(parts_of(program, ops_of(program), kept_out)),
+      writes(writes_of(*program.recording)),
+      parts(parts_of(program, ops_of(program, writes), kept_out)),
       memory(program = placed(std::move(program), parts)),
-      calls(calls_of(program, memory, generator, writes_of(*program.recording).earliest_reads)),
+      calls(calls_of(program, memory, generator, writes.earliest_reads)),
+      bound(bound_of(program, writes)),
       results(program, memory),
       position_of(program.instructions.size(), 0),
       freed_behind(program.instructions.size()),
@@ -59,38 +62,27 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
   refuse_seeks(this->recording());
   for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
   numbers.emplace(program, memory, calls.calls);
+  add_default_generator(generator);
+  choose_what_is_undone();
+  choose_when_memory_is_free();
+}
 
-  const Writes writes = writes_of(this->recording());
-  bound = bound_of(program, writes);
-  if (bound.draws_random) {
-    const at::Generator device =
-        generator(live::default_generator_path(device_of(this->recording())));
-    if (std::ranges::find(calls.generators, device) == calls.generators.end()) {
-      calls.generators.push_back(device);
-    }
-  }
+void DevicePlan::add_default_generator(const GeneratorOf& generator) {
+  if (!bound.draws_random) return;
+  const at::Generator device = generator(live::default_generator_path(device_of(recording())));
+  if (std::ranges::find(calls.generators, device) != calls.generators.end()) return;
+  calls.generators.push_back(device);
+}
 
-  // in the order of a replay: what is done ahead may have moved in front of what came before it
-  std::vector<std::size_t> last_part(program.buffers.size(), 0);
-  std::vector<trace::Index> last_op(program.buffers.size(), trace::kNone);
-  std::vector<bool> is_met_outside(program.buffers.size(), false);  // by an op outside graphs
-  std::unordered_set<trace::BufferId> written;
+void DevicePlan::choose_what_is_undone() {
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (may_end_run(parts[p])) first_decided = p + 1;
-    for (const trace::Index op : parts[p].ops) {
-      for_each_tensor_of(this->recording().ops[op], [&](trace::TensorId id) {
-        const trace::BufferId buffer = this->recording().tensors[id].buffer;
-        last_part[buffer] = p;
-        last_op[buffer] = op;
-        if (parts[p].way != Way::kGraph) is_met_outside[buffer] = true;
-      });
-    }
   }
-  for (std::size_t p = 0; p < first_decided; ++p) {
-    for (const trace::Index op : parts[p].ops) {
-      for (const trace::BufferId id : written_by(this->recording(), this->recording().ops[op])) {
-        written.insert(id);
-      }
+  std::unordered_set<trace::BufferId> written;
+  for (const Part& part : std::span(parts).first(first_decided)) {
+    for (const trace::Index op : part.ops) {
+      const auto ids = written_by(recording(), recording().ops[op]);
+      written.insert(ids.begin(), ids.end());
     }
   }
   bound.undone.clear();
@@ -98,15 +90,33 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
     if (written.contains(bound.buffers[position])) bound.undone.push_back(position);
   }
   bound.restores_generators = bound.draws_random && first_decided > 0;
+}
 
-  const auto end = static_cast<std::int64_t>(this->recording().ops.size());
+void DevicePlan::choose_when_memory_is_free() {
+  // in the order of a replay: what is done ahead may have moved in front of what came before it
+  struct Use {
+    std::size_t part = 0;
+    trace::Index op = trace::kNone;
+    bool is_outside = false;  ///< by some op outside graphs
+  };
+  std::vector<Use> last(program.buffers.size());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const bool is_graph = parts[p].way == Way::kGraph;
+    for (const trace::Index op : parts[p].ops) {
+      for_each_tensor_of(recording().ops[op], [&](trace::TensorId id) {
+        Use& use = last[recording().tensors[id].buffer];
+        use = {p, op, use.is_outside || !is_graph};
+      });
+    }
+  }
+  const auto end = static_cast<std::int64_t>(recording().ops.size());
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
     const BufferPlan& plan = program.buffers[id];
-    if (plan.last_use == end || last_op[id] == trace::kNone) continue;
+    if (plan.last_use == end || last[id].op == trace::kNone) continue;
     if (plan.placement == Placement::kAdopted) {
-      released_behind[last_part[id]].push_back(id);
-    } else if (plan.placement == Placement::kCaptured && !is_met_outside[id]) {
-      freed_behind[last_op[id]].push_back(id);
+      released_behind[last[id].part].push_back(id);
+    } else if (plan.placement == Placement::kCaptured && !last[id].is_outside) {
+      freed_behind[last[id].op].push_back(id);
     }
   }
 }

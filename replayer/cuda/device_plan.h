@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "replayer/analysis/writes.h"
 #include "replayer/cuda/parts.h"
 #include "replayer/program.h"
 #include "replayer/run/bound.h"
@@ -28,6 +29,7 @@ struct DevicePlan {
   const Call& call_of(trace::Index op) const { return calls.calls[position_of[op]]; }
 
   Program program;
+  Writes writes;
   std::vector<Part> parts;
   Memory memory;
   Calls calls;
@@ -41,6 +43,11 @@ struct DevicePlan {
   std::vector<std::vector<trace::BufferId>> released_behind;
   /// The first part behind which nothing but a want of memory can end a run.
   std::size_t first_decided = 0;
+
+ private:
+  void add_default_generator(const GeneratorOf& generator);
+  void choose_what_is_undone();
+  void choose_when_memory_is_free();
 };
 
 /// Calls `visit(tensor id)` for each tensor that the op is given or returns.

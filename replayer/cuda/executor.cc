@@ -18,17 +18,18 @@
 #include "live/tensors.h"
 #include "replayer/cuda/capture.h"
 #include "replayer/cuda/device_plan.h"
+#include "replayer/cuda/device_stats.h"
 #include "replayer/cuda/errors.h"
 #include "replayer/cuda/given_gradients.h"
 #include "replayer/cuda/graph_pool.h"
 #include "replayer/cuda/host_transfers.h"
 #include "replayer/cuda/input_copies.h"
+#include "replayer/cuda/outcome_memory.h"
 #include "replayer/cuda/static_memory.h"
 #include "replayer/run/below_autograd.h"
 #include "replayer/run/run_log.h"
 #include "replayer/run/tensor_on.h"
 #include "replayer/run/undo.h"
-#include "trace/refusals.h"
 
 namespace steptape::replayer::cuda {
 namespace {
@@ -52,7 +53,6 @@ enum class HandOut { kNothing, kAll };
 
 struct Executor::Impl {
   c10::Device device;
-  ExecutorOptions options;
   GeneratorOf generator;
   std::shared_ptr<const trace::Recording> recording;
   std::vector<KeptOut> kept_out;
@@ -64,8 +64,9 @@ struct Executor::Impl {
   Captured captured;
   InputCopies copies;
   GivenGradients given;
-  std::unordered_map<trace::Index, int> objections;              ///< to numbers, by op
-  std::unordered_map<trace::BufferId, c10::Storage> handed_out;  ///< by a run, while it ends
+  std::unordered_map<trace::Index, int> objections;  ///< to numbers, by op
+  Gradients gradients;
+  OutcomeMemory handed_out;  ///< by a run, while it ends
   Undo undo;
   torch::jit::Stack stack;
   RunLog log;                               ///< of the next run
@@ -74,16 +75,17 @@ struct Executor::Impl {
   DeviceStats told;
 
   Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator_of,
-       const ExecutorOptions& given_options)
+       const ExecutorOptions& options)
       : device(live::device_of(device_of(*recorded))),
-        options(given_options),
         generator(generator_of),
         recording(std::move(recorded)),
         plan(std::make_unique<DevicePlan>(recording, generator, kept_out)),
         statics(*recording, plan->bound.buffers, plan->bound.written),
         pool(GraphPool::of(options)),
         side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
-        copies(*recording, plan->bound.buffers, device) {
+        copies(*recording, plan->bound.buffers, device),
+        gradients(options.static_gradients ? Gradients::kStatic : Gradients::kNew),
+        handed_out(device, gradients) {
     transfers.emplace(*plan);
     told.device = device.str();
   }
@@ -155,7 +157,7 @@ struct Executor::Impl {
     for (trace::BufferId id = 0; id < plan->program.buffers.size(); ++id) {
       if (plan->program.buffers[id].placement == Placement::kAdopted) plan->memory.release(id);
     }
-    handed_out.clear();
+    handed_out.let_go();
   }
 
   /// Graphs for the memory that the plan is bound to. Everything is as it was before when it
@@ -230,7 +232,7 @@ struct Executor::Impl {
       } catch (const CannotBeCaptured& found) {
         if (kept_out.size() >= kMostKeptOut) {
           throw Error(ErrorCode::kUnsupported,
-                      "no graphs could be captured: " + words_of(found.op.op, found.op.why));
+                      "no graphs could be captured: " + words_of(*plan, found.op.op, found.op.why));
         }
         keep_out(found.op);
       }
@@ -253,15 +255,6 @@ struct Executor::Impl {
       stretch.graph->write_dot(std::string(folder) + "/graph-" + std::to_string(++written) +
                                ".dot");
     }
-  }
-
-  std::string words_of(trace::Index op, const std::string& why) const {
-    const Refusal at = trace::refusal_at(*recording, op, RefusalCode::kUnreplayableOp, "");
-    std::string where;
-    for (const std::string& text : {at.module, at.place}) {
-      if (!text.empty()) where += (where.empty() ? "" : ", ") + text;
-    }
-    return name_of(plan->call_of(op)) + (where.empty() ? "" : " (" + where + ")") + ": " + why;
   }
 
   void keep_out(KeptOut op) {
@@ -302,9 +295,10 @@ struct Executor::Impl {
     return std::nullopt;
   }
 
-  void launch(Captured::Stretch& stretch) {
-    // of numbers that follow from what the host has read since the run began
-    if (const auto found = stretch.updates.objection()) {
+  void launch(std::size_t part) {
+    Captured::Stretch& stretch = captured.stretches[part];
+    // of numbers that follow from what parts before it have read or made since the run began
+    if (const auto found = part == 0 ? std::nullopt : stretch.updates.objection()) {
       throw Changed(RefusalCode::kScalarVaries, guards::failed(GuardKind::kPredicate, found->why,
                                                                "a number as captured", "another"));
     }
@@ -316,7 +310,7 @@ struct Executor::Impl {
   void run_part(std::size_t p) {
     const Part& part = plan->parts[p];
     if (part.way == Way::kGraph) {
-      launch(captured.stretches[p]);
+      launch(p);
     } else {
       for (const trace::Index op : part.ops) {
         const Call& call = plan->call_of(op);
@@ -357,28 +351,7 @@ struct Executor::Impl {
   /// Nothing but a want of memory can end the run now: that for what the user gets is taken first.
   void decide(const std::function<void()>& decided, HandOut hands_out) {
     if (decided) decided();
-    if (hands_out == HandOut::kNothing) return;
-    for (const trace::TensorId id : recording->results) take_memory(id);
-    if (options.static_gradients) return;
-    for (const trace::ExitGradient& gradient : recording->exit_gradients) {
-      take_memory(gradient.tensor);
-    }
-  }
-
-  void take_memory(trace::TensorId id) {
-    if (id == trace::kNoTensor) return;
-    const trace::BufferId buffer = recording->tensors[id].buffer;
-    if (!is_graphs(buffer)) return;
-    auto [found, is_new] = handed_out.try_emplace(buffer);
-    if (!is_new) return;
-    found->second = c10::Storage(c10::Storage::use_byte_size_t(), recording->buffers[buffer].bytes,
-                                 c10::GetAllocator(device.type()), /*resizable=*/true);
-  }
-
-  /// In memory that each run writes again.
-  bool is_graphs(trace::BufferId buffer) const {
-    const Placement placement = plan->program.buffers[buffer].placement;
-    return placement == Placement::kCaptured || placement == Placement::kLanding;
+    if (hands_out == HandOut::kAll) handed_out.take(*plan);
   }
 
   void add_time(const Part& part, Clock::time_point start) {
@@ -386,24 +359,6 @@ struct Executor::Impl {
     StageTime time{{}, part.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
     time.ops.assign(part.ops.begin(), part.ops.end());
     times->push_back(std::move(time));
-  }
-
-  at::Tensor outcome_of(trace::TensorId id) {
-    if (id == trace::kNoTensor) return {};
-    const trace::Tensor& geometry = recording->tensors[id];
-    if (is_graphs(geometry.buffer)) {
-      const auto own = handed_out.find(geometry.buffer);
-      return own == handed_out.end() ? given.give(geometry.buffer, plan->memory.tensor(id))
-                                     : tensor_on(own->second, geometry);
-    }
-    switch (plan->program.buffers[geometry.buffer].placement) {
-      case Placement::kAdopted:
-        return plan->memory.fresh_tensor(id);
-      case Placement::kConstant:
-        return plan->memory.copied_tensor(id);
-      default:
-        return {};
-    }
   }
 
   template <typename Finish>
@@ -438,10 +393,7 @@ struct Executor::Impl {
     try {
       run_parts(decided, hands_out);
       copies.copy_back(decision.copy_back, addresses);
-      for (auto& [buffer, storage] : handed_out) {
-        live::copy_bytes(storage.mutable_data(), device, plan->memory.address(buffer), device,
-                         storage.nbytes());
-      }
+      handed_out.fill(*plan);
       finish();
     } catch (const std::exception& error) {
       let_go_of_all();
@@ -464,13 +416,7 @@ struct Executor::Impl {
   }
 
   Outcome outcome() {
-    Outcome outcome;
-    for (const trace::TensorId id : recording->results) {
-      outcome.results.push_back(outcome_of(id));
-    }
-    for (const trace::ExitGradient& gradient : recording->exit_gradients) {
-      outcome.gradients.push_back(outcome_of(gradient.tensor));
-    }
+    Outcome outcome = handed_out.outcome(*plan, given);
     add_numbers(outcome.numbers);
     return outcome;
   }
@@ -479,33 +425,6 @@ struct Executor::Impl {
     for (const trace::Number& number : recording->numbers) {
       to.push_back(plan->numbers->returned(number));
     }
-  }
-
-  PlanStats stats() const {
-    PlanStats stats;
-    stats.ops = recording->ops.size();
-    stats.calls = plan->calls.calls.size();
-    stats.stages = plan->parts.size();
-    stats.device = told;
-    for (const Part& part : plan->parts) {
-      if (part.way == Way::kAhead) stats.device.ahead += part.ops.size();
-      if (part.way != Way::kBetween) continue;
-      for (const trace::Index op : part.ops) {
-        stats.device.between.push_back(words_of(op, part.why));
-      }
-    }
-    for (const Captured::Stretch& stretch : captured.stretches) {
-      stats.device.updated += stretch.updates.kernels();
-    }
-    stats.device.static_bytes = statics.static_bytes();
-    std::vector<Copy> copied = statics.copies();
-    const auto gradients = options.static_gradients ? Gradients::kStatic : Gradients::kNew;
-    std::ranges::move(copies_out(*recording, gradients), std::back_inserter(copied));
-    for (Copy& copy : copied) {
-      stats.device.copies.push_back(
-          {std::move(copy.path), copy.bytes, std::move(copy.why), std::move(copy.remedy)});
-    }
-    return stats;
   }
 };
 
@@ -562,6 +481,8 @@ void Executor::log_times(std::vector<StageTime>& times) {
 }
 
 const Program& Executor::program() const { return impl_->plan->program; }
-PlanStats Executor::stats() const { return impl_->stats(); }
+PlanStats Executor::stats() const {
+  return stats_of(*impl_->plan, impl_->captured, impl_->statics, impl_->gradients, impl_->told);
+}
 
 }  // namespace steptape::replayer::cuda

@@ -11,13 +11,8 @@
 namespace steptape::replayer::cuda {
 
 at::Tensor GivenGradients::give(trace::BufferId buffer, const at::Tensor& own) {
-  auto* keep = new c10::Storage(own.storage());
-  const c10::Storage storage(
-      c10::Storage::use_byte_size_t(), own.storage().nbytes(),
-      at::DataPtr(
-          own.storage().mutable_data(), keep,
-          [](void* held) { delete static_cast<c10::Storage*>(held); }, own.device()),
-      nullptr, /*resizable=*/false);
+  const c10::Storage storage =
+      storage_within(own.storage(), own.storage().mutable_data(), own.storage().nbytes());
   at::Tensor gradient = tensor_on(storage, live::geometry_of(own, 0));
   given_[buffer] = gradient;
   return gradient;

@@ -43,12 +43,7 @@ c10::Storage InputCopies::memory_like(const void* address, std::uint64_t bytes) 
   const c10::Storage whole = allocate(bytes + kBlock, 0, device_.type());
   char* first = static_cast<char*>(whole.mutable_data());
   const auto now = reinterpret_cast<std::uintptr_t>(first) % kBlock;
-  auto* keep = new c10::Storage(whole);
-  return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
-                      at::DataPtr(
-                          first + (remainder + kBlock - now) % kBlock, keep,
-                          [](void* held) { delete static_cast<c10::Storage*>(held); }, device_),
-                      nullptr, /*resizable=*/false);
+  return storage_within(whole, first + (remainder + kBlock - now) % kBlock, bytes);
 }
 
 void* InputCopies::address(std::size_t position, void* address) const {

@@ -26,13 +26,7 @@ Memory::Memory(const Program& program)
     switch (program.buffers[id].placement) {
       case Placement::kArena: {
         char* address = static_cast<char*>(arena.mutable_data()) + program.buffers[id].arena_offset;
-        auto* keep = new c10::Storage(arena);
-        storages_.emplace_back(
-            c10::Storage::use_byte_size_t(), buffer.bytes,
-            at::DataPtr(
-                address, keep, [](void* held) { delete static_cast<c10::Storage*>(held); },
-                c10::Device(c10::kCPU)),
-            nullptr, false);
+        storages_.push_back(storage_within(arena, address, buffer.bytes));
         break;
       }
       case Placement::kConstant:

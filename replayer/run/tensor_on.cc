@@ -61,6 +61,16 @@ void copy_onto(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
+c10::Storage storage_within(const c10::Storage& whole, void* address, std::size_t bytes) {
+  auto* keep = new c10::Storage(whole);
+  return c10::Storage(
+      c10::Storage::use_byte_size_t(), bytes,
+      at::DataPtr(
+          address, keep, [](void* held) { delete static_cast<c10::Storage*>(held); },
+          whole.device()),
+      nullptr, /*resizable=*/false);
+}
+
 c10::Storage storage_over(void* address, std::size_t bytes, c10::Device device) {
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(address, device), nullptr,
                       /*resizable=*/false);

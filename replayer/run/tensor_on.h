@@ -23,6 +23,9 @@ at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& ge
 /// them.
 void copy_onto(const at::Tensor& from, const at::Tensor& to);
 
+/// A storage over bytes of another one, which it keeps alive.
+c10::Storage storage_within(const c10::Storage& whole, void* address, std::size_t bytes);
+
 /// A storage over memory that somebody else owns.
 c10::Storage storage_over(void* address, std::size_t bytes,
                           c10::Device device = c10::Device(c10::kCPU));
