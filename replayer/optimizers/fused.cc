@@ -1,6 +1,9 @@
 #include "replayer/optimizers/fused.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -131,16 +134,30 @@ class Fusion {
   }
 
   bool can_fuse(const Group& group) const {
-    if (kernel_of(group.layout->type) == nullptr) return false;
+    const Kernel* kernel = kernel_of(group.layout->type);
+    const trace::Device& device = device_of(group.updates[0]);
+    if (kernel == nullptr || !runs_on(*kernel, device)) return false;
     const trace::DType dtype = before_.tensors[parameter_of(group.updates[0])].dtype;
     if (dtype != trace::DType::kFloat32 && dtype != trace::DType::kFloat64) return false;
     for (const MatchedUpdate& update : group.updates) {
       const trace::Tensor& parameter = before_.tensors[parameter_of(update)];
       const trace::Tensor& gradient = before_.tensors[update.gradient];
       if (parameter.dtype != dtype || gradient.dtype != dtype) return false;
+      if (device_of(update) != device) return false;
       if (parameter.strides != gradient.strides || update.earlier != 0) return false;
     }
     return true;
+  }
+
+  static bool runs_on(const Kernel& kernel, const trace::Device& device) {
+    const auto op = live::find_operator({kernel.name, "", ""});
+    const auto key =
+        device.kind == trace::DeviceKind::kCpu ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+    return op && op->hasKernelForDispatchKey(key);
+  }
+
+  const trace::Device& device_of(const MatchedUpdate& update) const {
+    return before_.buffers[before_.tensors[parameter_of(update)].buffer].device;
   }
 
   trace::TensorId parameter_of(const MatchedUpdate& update) const {
@@ -164,6 +181,8 @@ class Fusion {
 
   void add_kernel(const Group& group) {
     const Kernel& kernel = *kernel_of(group.layout->type);
+    counts_of_group_.clear();
+    if (device_of(group.updates[0]).kind != trace::DeviceKind::kCpu) add_counts_on_device(group);
     trace::Op op = before_.ops[group.first()];
     op.op = operator_index(kernel.name);
     op.inputs.clear();
@@ -199,8 +218,10 @@ class Fusion {
           return state_of(group, update, operand.name);
         });
       case kStepCounts:
-        return list(group,
-                    [&](const MatchedUpdate& update) { return add_step_count(group, update); });
+        return list(group, [&](const MatchedUpdate& update) {
+          const auto made = counts_of_group_.find(recorded(count_path(group, update)));
+          return made != counts_of_group_.end() ? made->second : add_step_count(group, update);
+        });
       case kNumber:
         return {trace::Real{recorded(hyperparameter_path(group, operand.name))}};
       case kFlag:
@@ -231,23 +252,64 @@ class Fusion {
     });
   }
 
+  static std::string count_path(const Group& group, const MatchedUpdate& update) {
+    return trace::state_path(group.layout->path, update.parameter) + ".step";
+  }
+
   /// A tensor of one element that holds the count, as the kernel wants it: computed before each
   /// run.
   trace::TensorId add_step_count(const Group& group, const MatchedUpdate& update) {
-    trace::Recording& recording = fused_.recording;
-    const std::string path = trace::state_path(group.layout->path, update.parameter) + ".step";
+    const std::string path = count_path(group, update);
     const auto count = static_cast<float>(recorded(path) + 1);
     trace::Buffer buffer;
     buffer.bytes = sizeof count;
     buffer.role = trace::Role::kConstant;
     buffer.content = trace::make_blob(&count, sizeof count);
-    const auto id = static_cast<trace::BufferId>(recording.buffers.size());
-    recording.buffers.push_back(std::move(buffer));
+    const trace::TensorId tensor = add_count_tensor(std::move(buffer));
+    counts_.push_back({fused_.recording.tensors[tensor].buffer, path});
+    return tensor;
+  }
+
+  /// On a device an op makes it, whose operand is the count: one for all parameters that have been
+  /// updated equally often, and stay so.
+  void add_counts_on_device(const Group& group) {
+    trace::Recording& recording = fused_.recording;
+    for (const MatchedUpdate& update : group.updates) {
+      const std::string path = count_path(group, update);
+      const auto [made, is_new] = counts_of_group_.try_emplace(recorded(path), trace::kNoTensor);
+      if (!is_new) {
+        same_counts_.emplace_back(first_path_.at(made->second), path);
+        continue;
+      }
+      trace::Buffer buffer;
+      buffer.bytes = sizeof(float);
+      buffer.role = trace::Role::kTemporary;
+      buffer.device = device_of(update);
+      const trace::Device device = buffer.device;
+      made->second = add_count_tensor(std::move(buffer));
+      first_path_.emplace(made->second, path);
+      trace::Op op = before_.ops[group.first()];
+      op.op = operator_index("aten::scalar_tensor");
+      op.inputs = {{trace::Real{recorded(path) + 1}},
+                   {static_cast<std::int64_t>(at::kFloat)},
+                   {trace::None{}},
+                   {device},
+                   {trace::None{}}};
+      op.outputs = {{trace::TensorRef{made->second}}};
+      counts_made_.emplace_back(trace::ScalarSite{static_cast<trace::Index>(recording.ops.size()),
+                                                  0, trace::kNone, trace::kNone, trace::kNone},
+                                path);
+      recording.ops.push_back(std::move(op));
+    }
+  }
+
+  trace::TensorId add_count_tensor(trace::Buffer buffer) {
+    trace::Recording& recording = fused_.recording;
     trace::Tensor tensor;
-    tensor.buffer = id;
+    tensor.buffer = static_cast<trace::BufferId>(recording.buffers.size());
     tensor.dtype = trace::DType::kFloat32;
+    recording.buffers.push_back(std::move(buffer));
     recording.tensors.push_back(std::move(tensor));
-    counts_.push_back({id, path});
     return static_cast<trace::TensorId>(recording.tensors.size() - 1);
   }
 
@@ -291,9 +353,15 @@ class Fusion {
     for (const auto& [site, path] : numbers_) {
       bindings.bind(site, leaf(trace::LeafKind::kHyperparameter, path));
     }
+    const auto count = [&](const std::string& path) {
+      return leaf(trace::LeafKind::kStateNumber, path) + trace::constant(1);
+    };
     for (const auto& [buffer, path] : counts_) {
-      bindings.bind({trace::kNone, trace::kNone, trace::kNone, buffer, trace::kNone},
-                    leaf(trace::LeafKind::kStateNumber, path) + trace::constant(1));
+      bindings.bind({trace::kNone, trace::kNone, trace::kNone, buffer, trace::kNone}, count(path));
+    }
+    for (const auto& [site, path] : counts_made_) bindings.bind(site, count(path));
+    for (const auto& [path, other] : same_counts_) {
+      bindings.require(trace::same_bits(count(path), count(other)), true);
     }
   }
 
@@ -302,17 +370,14 @@ class Fusion {
   Fused fused_;
   std::vector<std::pair<trace::ScalarSite, std::string>> numbers_;
   std::vector<std::pair<trace::BufferId, std::string>> counts_;
+  std::vector<std::pair<trace::ScalarSite, std::string>> counts_made_;  ///< by ops on a device
+  std::vector<std::pair<std::string, std::string>> same_counts_;        ///< that share one
+  std::map<double, trace::TensorId> counts_of_group_;
+  std::map<trace::TensorId, std::string> first_path_;
 };
 
 }  // namespace
 
-std::optional<Fused> fuse(const trace::Recording& recording) {
-  // on a device the fused kernels take their numbers from tensors there, which no plan advances
-  const auto is_elsewhere = [](const trace::Buffer& buffer) {
-    return buffer.device.kind != trace::DeviceKind::kCpu;
-  };
-  if (std::ranges::any_of(recording.buffers, is_elsewhere)) return std::nullopt;
-  return Fusion(recording).run();
-}
+std::optional<Fused> fuse(const trace::Recording& recording) { return Fusion(recording).run(); }
 
 }  // namespace steptape::replayer

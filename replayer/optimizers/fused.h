@@ -17,8 +17,8 @@ struct Fused {
 
 /// Replaces the updates of each parameter group by one call of `aten::_fused_adam_`,
 /// `_fused_adamw_` or `_fused_adagrad_`, with the same hyperparameters and step counts. Buffer and
-/// tensor ids stay. Groups whose updates do not stand together, or are not all float32 or all
-/// float64, are left as they are; none if that is true of all, or if the step uses a device.
+/// tensor ids stay. Groups whose updates do not stand together, are not all float32 or all float64
+/// on one device, or have no kernel there, are left as they are; none if that is true of all.
 std::optional<Fused> fuse(const trace::Recording& recording);
 
 }  // namespace steptape::replayer
