@@ -7,24 +7,6 @@
 #include "live/values.h"
 
 namespace steptape::live {
-namespace {
-
-class Sum {
- public:
-  void add(const at::Tensor& tensor) {
-    if (!tensor.defined() || unplannable_kind(tensor) || foreign_device(tensor)) return;
-    const trace::Digest digest = digest_with_shape(tensor);
-    sum_.low = std::rotl(sum_.low, 7) ^ digest.low;
-    sum_.high = std::rotl(sum_.high, 7) ^ digest.high;
-  }
-  trace::Digest take() const { return sum_; }
-
- private:
-  trace::Digest sum_;
-};
-
-}  // namespace
-
 std::vector<at::Tensor> written_tensors(const c10::OperatorHandle& op,
                                         c10::ArrayRef<c10::IValue> arguments) {
   std::vector<at::Tensor> written;
@@ -36,14 +18,31 @@ std::vector<at::Tensor> written_tensors(const c10::OperatorHandle& op,
   return written;
 }
 
+std::vector<at::Tensor> left_tensors(c10::ArrayRef<c10::IValue> results,
+                                     const std::vector<at::Tensor>& written) {
+  std::vector<at::Tensor> left;
+  const auto add = [&left](const at::Tensor& tensor) {
+    if (!tensor.defined() || unplannable_kind(tensor) || foreign_device(tensor)) return;
+    left.push_back(tensor);
+  };
+  for (const c10::IValue& result : results) for_each_tensor(result, add);
+  for (const at::Tensor& tensor : written) add(tensor);
+  return left;
+}
+
+trace::Digest digest_of(const std::vector<at::Tensor>& left) {
+  trace::Digest sum;
+  for (const at::Tensor& tensor : left) {
+    const trace::Digest digest = digest_with_shape(tensor);
+    sum.low = std::rotl(sum.low, 7) ^ digest.low;
+    sum.high = std::rotl(sum.high, 7) ^ digest.high;
+  }
+  return sum;
+}
+
 trace::Digest op_digest(c10::ArrayRef<c10::IValue> results,
                         const std::vector<at::Tensor>& written) {
-  Sum sum;
-  for (const c10::IValue& result : results) {
-    for_each_tensor(result, [&](const at::Tensor& tensor) { sum.add(tensor); });
-  }
-  for (const at::Tensor& tensor : written) sum.add(tensor);
-  return sum.take();
+  return digest_of(left_tensors(results, written));
 }
 
 }  // namespace steptape::live

@@ -15,8 +15,12 @@ namespace steptape::live {
 std::vector<at::Tensor> written_tensors(const c10::OperatorHandle& op,
                                         c10::ArrayRef<c10::IValue> arguments);
 
-/// Of its results and of what it wrote, bits and shapes, in order. Tensors that are not plain count
-/// as nothing.
+/// What a call left: its results, then what it wrote. Tensors that are not plain are left out.
+std::vector<at::Tensor> left_tensors(c10::ArrayRef<c10::IValue> results,
+                                     const std::vector<at::Tensor>& written);
+
+/// Of all of these, bits and shapes, in order.
+trace::Digest digest_of(const std::vector<at::Tensor>& left);
 trace::Digest op_digest(c10::ArrayRef<c10::IValue> results, const std::vector<at::Tensor>& written);
 
 }  // namespace steptape::live

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "live/op_digest.h"
 #include "recorder/interceptor.h"
-#include "recorder/operators.h"
 #include "recorder/recorder.h"
+#include "recorder/repeats.h"
+#include "trace/digest.h"
 
 namespace steptape::recorder {
 
@@ -19,8 +19,9 @@ struct OpDigest {
 };
 
 /// Runs `step` and writes down what each op left, in the order in which ops started. Like `record`,
-/// it adds no op and keeps nothing alive; unlike it, it knows nothing about the step.
+/// it adds no op and keeps nothing alive; unlike it, it knows nothing about the step. The ops of
+/// `repeats` are run again.
 Returned run_with_digests(const StepFunction& step, Interceptor& interceptor,
-                          std::vector<OpDigest>& digests);
+                          std::vector<OpDigest>& digests, std::span<Repeat> repeats = {});
 
 }  // namespace steptape::recorder

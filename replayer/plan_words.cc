@@ -65,6 +65,7 @@ std::string count_of(std::uint64_t count, const char* noun) {
 std::string graph_lines(const PlanStats& plan) {
   const DeviceStats& device = plan.device;
   if (device.device.empty()) return "";
+  if (device.captures == 0) return "    no graph has been captured yet\n";
   std::string text = fmt::format(
       "    {} of {}, {} with numbers that vary, captured in {:.0f} us; {} ahead of them; launched "
       "in "
@@ -103,6 +104,22 @@ std::string fused_line(const PlanStats& plan) {
       plan.largest_ulps);
 }
 
+std::string nondeterministic_lines(const PlanStats& plan) {
+  std::string text;
+  for (const NondeterministicOp& op : plan.nondeterministic) {
+    std::string where;
+    for (const std::string& part : {op.module, op.place}) {
+      if (!part.empty()) where += ", " + trace::on_one_line(part);
+    }
+    text += fmt::format(
+        "    leaves other bits each time: op {} {}{}; up to {:.1e} of its largest element by "
+        "itself, {:.1e} "
+        "in replays. All else is compared bit for bit, given what it left\n",
+        op.op_index, trace::on_one_line(op.op), where, op.spread, op.largest_difference);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string plan_lines(std::span<const PlanStats> plans, std::span<const std::string> differences) {
@@ -113,7 +130,7 @@ std::string plan_lines(std::span<const PlanStats> plans, std::span<const std::st
     if (i < differences.size() && !differences[i].empty())
       text += "    " + trace::on_one_line(differences[i]) + "\n";
     text += graph_lines(plan) + kernel_lines(plan) + lanes_line(plan) + warm_start_line(plan) +
-            rebound_line(plan) + fused_line(plan);
+            rebound_line(plan) + fused_line(plan) + nondeterministic_lines(plan);
   }
   return text;
 }

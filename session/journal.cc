@@ -28,6 +28,11 @@ Outcome outcome_of(const Verified& verified) {
   if (verified.changed) {
     return {"undone", std::string("was undone in mid-run: ") + verified.changed->what()};
   }
+  if (verified.is_open) {
+    return {"open", "is open: " + verified.text() +
+                        "; the op is run again beside the next step, to see whether it differs "
+                        "from itself"};
+  }
   if (verified.is_wrong()) return {"failed", "failed: " + verified.text()};
   return {"passed", "passed in " + in_whole_us(verified.us)};
 }
@@ -100,7 +105,8 @@ void Journal::audited(const Variant& variant, const Verified& verified) {
 }
 
 void Journal::verified(const std::string& what, const Variant& variant, const Verified& verified) {
-  if (!verified.changed && verified.is_wrong()) session_.counters.add(Count::kDivergences);
+  if (!verified.changed && !verified.is_open && verified.is_wrong())
+    session_.counters.add(Count::kDivergences);
   if (!wants(Category::kVerify)) return;
   const Outcome outcome = outcome_of(verified);
   Event made = event(Category::kVerify, what + "_" + outcome.name,

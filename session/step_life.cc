@@ -320,8 +320,16 @@ Verified StepLife::verify(Variant& variant, const Eager& eager) {
   return verified;
 }
 
+/// Whether an op is to blame that may have left other bits by chance: the next trial tells.
+bool StepLife::is_open(Variant& variant, const Verified& verified) {
+  if (verified.skipped || verified.changed || !verified.divergence) return false;
+  const Divergence& divergence = *verified.divergence;
+  return divergence.is_by_chance && variant.doubt(static_cast<trace::Index>(divergence.op_index));
+}
+
 void StepLife::run_trial(Variant& variant, const Eager& eager) {
-  const Verified verified = verify(variant, eager);
+  Verified verified = verify(variant, eager);
+  verified.is_open = is_open(variant, verified);
   journal_.tried(variant, verified);
   if (verified.skipped) {
     drop(variant,
@@ -329,10 +337,16 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   } else if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
+  } else if (verified.is_open) {
+    return;
   } else if (verified.is_wrong()) {
+    if (variant.in_doubt) return drop_trusted(variant, *variant.in_doubt);
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
+  } else if (refuses_chances(variant)) {
+    return;
   } else {
     variant.trusted = true;
+    variant.in_doubt.reset();
     variant.guards->forget_moves();
     variant.guards->settle();
     variant.recording->standing = trace::Standing::kTrusted;
@@ -345,9 +359,20 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   }
 }
 
+/// Determinism::kStrict: not with an op that has differed from itself.
+bool StepLife::refuses_chances(const Variant& variant) {
+  if (session_->options.determinism != Determinism::kStrict) return false;
+  const auto known = std::ranges::find_if(variant.chances, &Chance::is_known);
+  if (known == variant.chances.end()) return false;
+  drop(variant, trace::refusal_at(*variant.recording, known->op, RefusalCode::kNondeterministicOp,
+                                  "the op leaves other bits each time it runs on the same inputs"));
+  return true;
+}
+
 void StepLife::run_audit(Variant& variant, const Eager& eager) {
   const bool is_new = entry_.has_unseen_number;
-  const Verified verified = verify(variant, eager);
+  Verified verified = verify(variant, eager);
+  verified.is_open = !is_new && is_open(variant, verified);
   journal_.audited(variant, verified);
   if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
@@ -371,6 +396,13 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   }
   const Refusal refusal = verified.refusal(
       RefusalCode::kAuditDiverged, "; " + std::to_string(variant.replays) + " replays before it");
+  if (!verified.is_open) return drop_trusted(variant, refusal);
+  variant.trusted = false;
+  variant.in_doubt = refusal;
+}
+
+/// Of a plan that has been replayed: an audit failed.
+void StepLife::drop_trusted(const Variant& variant, Refusal refusal) {
   to_put_back_ = variant.verified_state;
   drop(variant, refusal);
   if (session_->options.on_divergence == OnDivergence::kThrow) {

@@ -63,6 +63,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void note_change(Variant& variant, const replayer::Changed& changed);
   void run_trial(Variant& variant, const Eager& eager);
   void run_audit(Variant& variant, const Eager& eager);
+  bool is_open(Variant& variant, const Verified& verified);
+  bool refuses_chances(const Variant& variant);
   Verified verify(Variant& variant, const Eager& eager);
   /// Runs the plan on what the guards found.
   replayer::Outcome execute(Variant& variant);
@@ -85,6 +87,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void learn_from(recorder::Recorded recorded);
   void make_plan(Probing::Agreed agreed);
   void drop(const Variant& variant, Refusal refusal);
+  void drop_trusted(const Variant& variant, Refusal refusal);
   void drop_long_unused();
   void run_deferred();
   void note_verified(Variant& variant);

@@ -1,12 +1,15 @@
 #include "session/variant.h"
 
+#include <algorithm>
 #include <chrono>
 #include <random>
+#include <utility>
 
 #include "replayer/optimizers/fused.h"
 #include "replayer/run/backends.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
+#include "trace/refusals.h"
 
 namespace steptape::session {
 namespace {
@@ -27,6 +30,14 @@ replayer::GeneratorOf generators_of(const live::Objects& objects) {
 
 }  // namespace
 
+bool Variant::doubt(trace::Index op) {
+  constexpr std::size_t kMostChances = 64;
+  if (chances.size() >= kMostChances) return false;
+  if (std::ranges::find(chances, op, &Chance::op) != chances.end()) return false;
+  chances.push_back({op});
+  return executor->set_apart(std::span(&op, 1));
+}
+
 PlanStats Variant::stats() const {
   PlanStats stats = executor->stats();
   stats.number = number;
@@ -35,6 +46,13 @@ PlanStats Variant::stats() const {
   stats.rebinds = rebinds;
   stats.largest_ulps = largest_ulps;
   stats.is_warm_start = is_warm_start;
+  for (const Chance& chance : chances) {
+    if (!chance.is_known) continue;
+    Refusal at = trace::refusal_at(*recording, chance.op, RefusalCode::kNondeterministicOp, "");
+    stats.nondeterministic.push_back({std::move(at.op), at.op_index, std::move(at.module),
+                                      std::move(at.place), chance.spread,
+                                      chance.largest_difference});
+  }
   return stats;
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "guards/guard_set.h"
@@ -10,6 +11,7 @@
 #include "replayer/run/executor.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
+#include "session/chance.h"
 #include "session/checkpoint.h"
 #include "session/deferred.h"
 #include "steptape/stats.h"
@@ -44,10 +46,16 @@ struct Variant {
   std::chrono::nanoseconds last_run{0};  ///< how long the newest replay took, if that is looked at
   std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
   double largest_ulps = -1;
+  std::vector<Chance> chances = {};  ///< ops that leave other bits each time, or may
+  /// The audit that failed and is looked into: the next trial says whether it was by chance.
+  std::optional<Refusal> in_doubt = {};
   Deferred deferred = {};  ///< of the newest call that ran the function
   /// OnDivergence::kRestore: the session's state behind the newest call that verified this.
   std::shared_ptr<const Checkpoint> verified_state = nullptr;
 
+  /// Takes `op` for one that may leave other bits each time. False where the plan cannot be
+  /// compared without it, or it was taken for one before.
+  bool doubt(trace::Index op);
   PlanStats stats() const;
 };
 

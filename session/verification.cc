@@ -1,6 +1,7 @@
 #include "session/verification.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,21 +12,19 @@
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
 #include "replayer/run/undo.h"
+#include "session/differing_op.h"
 #include "session/ulps.h"
 #include "trace/refusals.h"
-#include "trace/text.h"
 
 namespace steptape::session {
 namespace {
 
-/// What one way of running the step left behind.
-struct Left {
-  std::vector<std::optional<trace::Digest>> results;
-  std::vector<trace::Digest> written;
-  std::vector<std::optional<trace::Digest>> gradients;
-  std::vector<trace::Digest> generators;
-  std::vector<double> numbers;
-};
+/// An op that may leave other bits each time is run again so often; one that never did yet, up to
+/// so often until it does.
+constexpr unsigned kRepeats = 8;
+constexpr unsigned kMostRepeats = 64;
+/// A plan that differs from the eager step is run so often again.
+constexpr int kLooks = 3;
 
 std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return std::nullopt;
@@ -40,53 +39,30 @@ class Verification {
         recording_(*variant.recording),
         executor_(*variant.executor),
         entry_(entry),
-        interceptor_(interceptor) {
+        interceptor_(interceptor),
+        kept_(variant.aftermath->kept_memory()) {
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
       const trace::Buffer& buffer = recording_.buffers[id];
       regions_.push_back({entry.memory[position], buffer.bytes, live::device_of(buffer.device)});
-      // the eager step may drop a gradient that the plan wrote in place
-      if (buffer.role == trace::Role::kGradient) {
-        const guards::TrackedGuard& tracked = variant_.guards->tracked();
-        const auto at = static_cast<std::size_t>(tracked.position_on(id));
-        kept_.push_back(tracked.tensor_at(at).storage());
-      }
+      if (buffer.role != trace::Role::kGradient) continue;
+      const guards::TrackedGuard& tracked = variant.guards->tracked();
+      const auto at = static_cast<std::size_t>(tracked.position_on(id));
+      kept_.push_back(tracked.tensor_at(at).storage());
     }
   }
 
   Verified run(const recorder::StepFunction& eager) {
     Verified verified;
-    std::optional<Left> planned;
-    try {
-      undo_.take(regions_, generators());
-    } catch (const std::bad_alloc&) {
+    if (!take(undo_)) {
       verified.skipped = true;
-    } catch (const c10::OutOfMemoryError&) {
-      verified.skipped = true;
-    }
-    if (verified.skipped) {
       eager();
       return verified;
     }
-    try {
-      planned = left_by_plan();
-    } catch (const replayer::Changed& changed) {
-      verified.changed = changed;
-    } catch (const std::exception& error) {
-      verified.failure = error.what();
-    }
-    undo_.restore();
-    keep(entry_, before_);
-    const std::vector<std::int64_t> counters = variant_.guards->counters();
-    std::vector<recorder::OpDigest> eager_digests;
-    const recorder::Returned returned =
-        interceptor_ != nullptr ? recorder::run_with_digests(eager, *interceptor_, eager_digests)
-                                : eager();
-    if (planned) verified.divergence = compare(*planned, left_by_eager(returned));
-    if (planned && !verified.divergence) verified.divergence = compare_counters(counters);
-    if (verified.divergence) {
-      name_first_op(*verified.divergence, eager_digests);
-      if (interceptor_ != nullptr) look_for_chance(*verified.divergence);
+    const bool has_chances = interceptor_ != nullptr && !variant_.chances.empty();
+    has_chances ? eager_first(eager, verified) : plan_first(eager, verified);
+    if (interceptor_ != nullptr && verified.divergence && verified.divergence->op_index < 0) {
+      name_first_op(*verified.divergence);
     }
     return verified;
   }
@@ -97,7 +73,92 @@ class Verification {
                                     : std::span<const at::Generator>();
   }
 
-  void look_at_memory(Left& left) const {
+  bool take(replayer::Undo& undo) const {
+    try {
+      undo.take(regions_, generators());
+      return true;
+    } catch (const std::bad_alloc&) {
+    } catch (const c10::OutOfMemoryError&) {
+    }
+    return false;
+  }
+
+  void plan_first(const recorder::StepFunction& eager, Verified& verified) {
+    const std::optional<LeftBehind> planned = left_by_plan(verified);
+    undo_.restore();
+    keep(entry_, before_);
+    const std::vector<std::int64_t> counters = variant_.guards->counters();
+    const recorder::Returned returned =
+        interceptor_ != nullptr ? recorder::run_with_digests(eager, *interceptor_, eager_digests_)
+                                : eager();
+    if (!planned) return;
+    verified.divergence = difference(*planned, left_by_eager(returned));
+    if (!verified.divergence) verified.divergence = compare_counters(counters);
+  }
+
+  void eager_first(const recorder::StepFunction& eager, Verified& verified) {
+    keep(entry_, before_);
+    const std::vector<std::int64_t> counters = variant_.guards->counters();
+    std::vector<recorder::Repeat> repeats;
+    for (const Chance& chance : variant_.chances) {
+      repeats.push_back({chance.op, kRepeats, chance.is_known ? kRepeats : kMostRepeats});
+    }
+    const LeftBehind left =
+        left_by_eager(recorder::run_with_digests(eager, *interceptor_, eager_digests_, repeats));
+    const std::optional<Divergence> of_counters = compare_counters(counters);
+    replayer::Undo done;
+    if (!take(done)) {
+      verified.skipped = true;
+      return;
+    }
+    for (recorder::Repeat& repeat : repeats) {
+      imposed_.push_back({static_cast<trace::Index>(repeat.op), std::move(repeat.left)});
+    }
+    undo_.restore();
+    executor_.impose(imposed_);
+    const std::optional<LeftBehind> planned = left_by_plan(verified);
+    done.restore();
+    if (!planned) return;
+    verified.divergence = judge_chances(repeats);
+    if (!verified.divergence) verified.divergence = difference(*planned, left);
+    if (!verified.divergence) verified.divergence = of_counters;
+  }
+
+  /// What speaks against ops that leave other bits each time, or were taken for such.
+  std::optional<Divergence> judge_chances(const std::vector<recorder::Repeat>& repeats) const {
+    std::optional<Divergence> found;
+    for (std::size_t i = 0; i < repeats.size(); ++i) {
+      Chance& chance = variant_.chances[i];
+      chance.is_known |= repeats[i].differs;
+      chance.spread = std::max(chance.spread, repeats[i].spread);
+      std::string problem;
+      if (!chance.is_known) {
+        problem = fmt::format(
+            "left other bits in the plan than in the eager step, and the same ones each of {} "
+            "times it ran again there",
+            kMostRepeats);
+      } else if (!imposed_[i].difference) {
+        problem = "was not done by itself in the plan";
+      } else {
+        chance.largest_difference = std::max(chance.largest_difference, *imposed_[i].difference);
+        if (*imposed_[i].difference <= kMostSpreads * chance.spread) continue;
+        problem = fmt::format(
+            "differs from the eager step's by {:.1e} of its largest element, and from itself by "
+            "{:.1e}",
+            *imposed_[i].difference, chance.spread);
+      }
+      if (found) continue;
+      found = Divergence{name_of(chance.op), problem, static_cast<std::int64_t>(chance.op),
+                         name_of(chance.op)};
+    }
+    return found;
+  }
+
+  std::string name_of(trace::Index op) const {
+    return recording_.operator_of(recording_.ops[op]).full_name();
+  }
+
+  void look_at_memory(LeftBehind& left) const {
     for (const replayer::Region& region : regions_) {
       left.written.push_back(live::full_digest(region.address, region.device, region.bytes));
     }
@@ -113,8 +174,20 @@ class Verification {
     return placement == replayer::Placement::kBound;
   }
 
-  Left left_by_plan() {
-    Left left;
+  /// None where the plan did not run to its end; `verified` then says why.
+  std::optional<LeftBehind> left_by_plan(Verified& verified) {
+    try {
+      return left_by_plan();
+    } catch (const replayer::Changed& changed) {
+      verified.changed = changed;
+    } catch (const std::exception& error) {
+      verified.failure = error.what();
+    }
+    return std::nullopt;
+  }
+
+  LeftBehind left_by_plan() {
+    LeftBehind left;
     if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
     const replayer::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
     left.numbers = outcome.numbers;
@@ -126,8 +199,8 @@ class Verification {
     return left;
   }
 
-  Left left_by_eager(const recorder::Returned& returned) const {
-    Left left;
+  LeftBehind left_by_eager(const recorder::Returned& returned) const {
+    LeftBehind left;
     const std::vector<at::Tensor>& results = returned.results;
     for (const trace::Value& number : returned.numbers) {
       left.numbers.push_back(trace::number_of(number));
@@ -147,52 +220,14 @@ class Verification {
     return left;
   }
 
-  static std::string text(const std::optional<trace::Digest>& digest) {
-    return digest ? text_of(*digest) : "undefined";
-  }
-
-  std::optional<Divergence> compare(const Left& plan, const Left& eager) const {
-    const auto differ = [](std::string path, const auto& a, const auto& b) {
-      return Divergence{std::move(path), "plan " + text(a) + ", eager " + text(b)};
-    };
-    if (plan.results.size() != eager.results.size()) {
-      return Divergence{"results.size", "plan " + std::to_string(plan.results.size()) + ", eager " +
-                                            std::to_string(eager.results.size())};
-    }
-    for (std::size_t i = 0; i < plan.results.size(); ++i) {
-      if (plan.results[i] != eager.results[i]) {
-        return differ("results[" + std::to_string(i) + "]", plan.results[i], eager.results[i]);
-      }
-    }
-    for (std::size_t i = 0; i < plan.numbers.size(); ++i) {
-      const trace::Value a{trace::Real{plan.numbers[i]}};
-      const trace::Value b{trace::Real{i < eager.numbers.size() ? eager.numbers[i] : 0}};
-      if (a == b) continue;
-      return Divergence{"numbers[" + std::to_string(i) + "]",
-                        "plan " + trace::print_value(a) + ", eager " + trace::print_value(b)};
-    }
-    for (std::size_t i = 0; i < plan.gradients.size(); ++i) {
-      if (plan.gradients[i] != eager.gradients[i]) {
-        return differ(recording_.exit_gradients[i].parameter + ".grad", plan.gradients[i],
-                      eager.gradients[i]);
-      }
-    }
-    for (std::size_t i = 0; i < plan.written.size(); ++i) {
+  std::optional<Divergence> difference(const LeftBehind& plan, const LeftBehind& eager) const {
+    const auto written = [&](std::size_t i) -> std::optional<Divergence> {
       const trace::BufferId id = executor_.bound()[executor_.written()[i]];
-      if (is_approximate(id)) {
-        if (auto divergence = compare_ulps(i, id)) return divergence;
-        continue;
-      }
-      if (plan.written[i] == eager.written[i]) continue;
-      return differ(recording_.buffers[id].path, std::optional(plan.written[i]),
-                    std::optional(eager.written[i]));
-    }
-    for (std::size_t i = 0; i < plan.generators.size(); ++i) {
-      if (plan.generators[i] == eager.generators[i]) continue;
-      return differ("generator[" + std::to_string(i) + "]", std::optional(plan.generators[i]),
-                    std::optional(eager.generators[i]));
-    }
-    return std::nullopt;
+      if (is_approximate(id)) return compare_ulps(i, id);
+      if (plan.written[i] == eager.written[i]) return std::nullopt;
+      return digests_differ(recording_.buffers[id].path, plan.written[i], eager.written[i]);
+    };
+    return first_difference(plan, eager, recording_, written);
   }
 
   bool is_approximate(trace::BufferId id) const {
@@ -226,49 +261,40 @@ class Verification {
                           std::to_string(static_cast<int>(kMostUlps)) + " are taken"};
   }
 
-  void name_first_op(Divergence& divergence, const std::vector<recorder::OpDigest>& eager) const {
-    // fused updates are other ops than the eager step's
-    const std::size_t ops = variant_.approximate.empty() ? recording_.ops.size() : 0;
-    for (std::size_t i = 0; i < std::min(eager.size(), ops); ++i) {
-      const std::string name = recording_.operator_of(recording_.ops[i]).full_name();
-      if (eager[i].op != name) {
-        divergence.text += "; the eager step does `" + eager[i].op + "` there";
-      } else if (!plan_digests_[i] || *plan_digests_[i] == eager[i].digest) {
-        continue;
-      }
-      divergence.op_index = static_cast<std::int64_t>(i);
-      divergence.op = name;
-      return;
+  /// Finds the first op in which the plan and the eager step part. The plan runs some more times
+  /// from the same state, to have digests of all ops and to see whether that one leaves other bits
+  /// each time. The eager step's state is as before when it returns.
+  void name_first_op(Divergence& divergence) {
+    std::vector<PlanDigests> looks{plan_digests_};
+    replayer::Undo eager;
+    if (take(eager)) {
+      for (int look = 0; look < kLooks; ++look) looks.push_back(digests_of_another_run());
+      eager.restore();
     }
+    const auto found =
+        first_differing_op(recording_, eager_digests_, looks, !variant_.approximate.empty());
+    if (!found) return;
+    if (!found->instead.empty()) {
+      divergence.text += "; the eager step does `" + found->instead + "` there";
+    }
+    divergence.is_by_chance = found->is_by_chance;
+    divergence.op_index = static_cast<std::int64_t>(found->op);
+    divergence.op = name_of(found->op);
   }
 
-  /// Runs the plan once more from the same state: an op that then leaves other bits than the first
-  /// time is not to be blamed on the plan. The eager step's state is as before when it returns.
-  void look_for_chance(Divergence& divergence) {
-    std::vector<std::optional<trace::Digest>> again;
-    replayer::Undo eager;
+  /// Empty where the plan throws.
+  PlanDigests digests_of_another_run() {
+    PlanDigests digests;
+    undo_.restore();
+    executor_.start_over();
+    executor_.log_digests(digests);
+    executor_.impose(imposed_);
     try {
-      eager.take(regions_, generators());
-    } catch (const std::exception&) {
-      return;  // there is no memory to find out
-    }
-    try {
-      undo_.restore();
-      executor_.start_over();
-      executor_.log_digests(again);
       executor_.run(entry_.memory, entry_.leaves);
     } catch (const std::exception&) {
-      again.clear();
+      digests.clear();
     }
-    eager.restore();
-    for (std::size_t i = 0; i < std::min(again.size(), plan_digests_.size()); ++i) {
-      if (!again[i] || !plan_digests_[i] || *again[i] == *plan_digests_[i]) continue;
-      const std::string name = recording_.operator_of(recording_.ops[i]).full_name();
-      divergence.text += "; op " + std::to_string(i) + " `" + name +
-                         "` leaves other bits each time it runs (atomics): "
-                         "torch.use_deterministic_algorithms(True) may help";
-      return;
-    }
+    return digests;
   }
 
   /// The plan leaves step counters alone; Aftermath advances them as the eager step has just done.
@@ -290,8 +316,11 @@ class Verification {
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
   Kept before_, after_plan_;
-  std::vector<std::optional<trace::Digest>> plan_digests_;
+  PlanDigests plan_digests_;
+  std::vector<replayer::Imposed> imposed_;
+  std::vector<recorder::OpDigest> eager_digests_;
   std::vector<replayer::Region> regions_;
+  /// The eager step may take tensors out of the program's objects, which the plan runs on.
   std::vector<c10::Storage> kept_;
   replayer::Undo undo_;
 };

@@ -11,20 +11,12 @@
 #include "guards/entry.h"
 #include "recorder/recorder.h"
 #include "replayer/run/executor.h"
+#include "session/left_behind.h"
 #include "session/variant.h"
 #include "steptape/refusal.h"
 #include "trace/digest.h"
 
 namespace steptape::session {
-
-/// The first thing that a plan and the eager step left with other bits.
-struct Divergence {
-  std::string path;  ///< "results[0]", "model.fc1.weight", "generator.default"
-  std::string text;  ///< both digests
-  /// The first op that gave another result, or that the other way did not take; -1: none was found.
-  std::int64_t op_index = -1;
-  std::string op = {};
-};
 
 struct Verified {
   std::optional<Divergence> divergence;
@@ -33,6 +25,8 @@ struct Verified {
   std::string failure;
   /// The plan was not for this call after all, which it found out in mid-run.
   std::optional<replayer::Changed> changed;
+  /// An op is taken for one that leaves other bits each time: the next trial says whether it is.
+  bool is_open = false;
   double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.
@@ -47,6 +41,11 @@ struct Verified {
 /// undone before the eager step runs, so the program goes on from the eager step whatever the
 /// outcome. Costs one copy of what the plan writes, while it lasts. An exception of the eager step
 /// passes through. With an `interceptor`, the first op in which the two part is named.
+///
+/// Where the variant has ops that leave other bits each time (Variant::chances), it is the eager
+/// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
+/// made to go on from what it left in the eager step. So everything else is compared bit for bit,
+/// and the op with what it differs from itself.
 Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor);
 

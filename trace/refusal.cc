@@ -113,6 +113,9 @@ constexpr std::array kRows = {
     Row{kOpaqueArgument, "opaque_argument",
         "Pass tensors, numbers, strings and containers of them; let the step reach other objects "
         "by capture"},
+    Row{kNondeterministicOp, "nondeterministic_op",
+        "Use a deterministic op (torch.use_deterministic_algorithms names some), or one thread; or "
+        "leave Options::determinism at kListed"},
 };
 
 const Row* row_of(RefusalCode code) noexcept {

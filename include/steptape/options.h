@@ -39,6 +39,16 @@ enum class Numerics {
   kFused,
 };
 
+/// What becomes of a step with an op that leaves other bits each time it runs on the same inputs:
+/// atomics on a GPU, threads on a CPU (docs/numerics.md).
+enum class Determinism {
+  /// The op is found by running it again beside the eager step, and listed (PlanStats). Replays
+  /// take what it leaves. Every trial and audit compares it with the eager step's within the spread
+  /// that it shows by itself, and everything else bit for bit, given what it left.
+  kListed,
+  kStrict,  ///< the step is refused (nondeterministic_op)
+};
+
 /// What a value that the step reads from a tensor (`item`, a comparison on the host) is for.
 enum class HostReads {
   /// It may decide something: a read that nothing explains must stay as it was in the probes, or
@@ -92,6 +102,7 @@ struct Options {
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
   Numerics numerics = Numerics::kExact;
+  Determinism determinism = Determinism::kListed;
   HostReads host_reads = HostReads::kRefuse;
   Interception interception = Interception::kFakeKey;
   std::uint32_t max_variants = 8;

@@ -43,6 +43,7 @@ enum class RefusalCode : std::uint8_t {
   kHostEffect,             ///< the step changes host state in a way that a replay cannot do again
   kHostRandom,             ///< the step draws random numbers on the host
   kOpaqueArgument,         ///< an argument is an object whose content nobody can guard
+  kNondeterministicOp,     ///< an op leaves other bits each time, and Determinism is strict
 };
 
 /// The stable name of a code: "host_read", "untracked_write", ...

@@ -48,6 +48,20 @@ struct StageTime {
   std::uint64_t ns = 0;
 };
 
+/// An op of a plan that leaves other bits each time it runs on the same inputs
+/// (Determinism::kListed).
+struct NondeterministicOp {
+  std::string op;              ///< "aten::index_put_"
+  std::int64_t op_index = -1;  ///< position in the recording
+  std::string module;          ///< path of the module that ran it, or empty
+  std::string place;           ///< the program's own line, or empty
+  /// The largest difference that it showed from itself, and that a replay showed from the eager
+  /// step: of elements, as a share of the largest one.
+  double spread = 0;
+  double largest_difference = 0;
+  friend bool operator==(const NondeterministicOp&, const NondeterministicOp&) = default;
+};
+
 /// A tensor that each replay copies on its device.
 struct TensorCopy {
   std::string path;
@@ -105,6 +119,7 @@ struct PlanStats {
   double largest_ulps = -1;
   /// Made after one probe, which agreed with a plan of an earlier run in the trace.
   bool is_warm_start = false;
+  std::vector<NondeterministicOp> nondeterministic;
   DeviceStats device;
 };
 

@@ -58,6 +58,8 @@ Options options_of(const py::dict& options) {
                                       {{"eager", OnRefusal::kEager}, {"raise", OnRefusal::kThrow}});
   made.numerics = chosen<Numerics>(options, "numerics",
                                    {{"exact", Numerics::kExact}, {"fused", Numerics::kFused}});
+  made.determinism = chosen<Determinism>(
+      options, "determinism", {{"listed", Determinism::kListed}, {"strict", Determinism::kStrict}});
   made.host_reads = chosen<HostReads>(
       options, "host_reads", {{"refuse", HostReads::kRefuse}, {"observe", HostReads::kObserve}});
   made.max_variants = py::cast<std::uint32_t>(options["max_variants"]);
@@ -134,6 +136,14 @@ py::dict dict_of(const PlanStats& plan) {
   dict["lanes_differed"] = plan.lanes_differed;
   dict["replays"] = plan.replays;
   dict["rebinds"] = plan.rebinds;
+  py::list nondeterministic;
+  for (const NondeterministicOp& op : plan.nondeterministic) {
+    nondeterministic.append(py::dict(py::arg("op") = op.op, py::arg("op_index") = op.op_index,
+                                     py::arg("module") = op.module, py::arg("place") = op.place,
+                                     py::arg("spread") = op.spread,
+                                     py::arg("largest_difference") = op.largest_difference));
+  }
+  dict["nondeterministic"] = nondeterministic;
   dict["arena_bytes"] = plan.arena_bytes;
   dict["temporary_bytes"] = plan.temporary_bytes;
   dict["max_live_bytes"] = plan.max_live_bytes;

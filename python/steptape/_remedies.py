@@ -46,4 +46,6 @@ REMEDIES = {
     "host_random": "draw with torch, or declare the number: u = steptape.host(random.random), and u() in the step",
     "opaque_argument": "pass tensors, numbers, strings and containers of them; let the step reach other objects "
                        "by its closure",
+    "nondeterministic_op": "use a deterministic op (torch.use_deterministic_algorithms names some), or one thread; "
+                           "or wrap with determinism=\"listed\"",
 }

@@ -16,7 +16,7 @@ from ._remedies import REMEDIES
 from ._source import line_of, place_of_function, place_of_names, split_place
 from ._tracking import Models, Optimizers, given, track
 
-_OPTIONS = {"numerics": "exact", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
+_OPTIONS = {"numerics": "exact", "determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
             "max_variants": 8, "static_gradients": False, "trace": None, "audit_seed": 0, "verify": True, "log": None,
             "ledger": True, "digests": False, "timings": False, "resume": False, "record": None}
 
@@ -25,7 +25,7 @@ _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal":
 _MOST_BROUGHT = 256
 _MOST_BEGINNINGS = 8
 
-_CHOICES = {"numerics": ("exact", "fused"), "on_refusal": ("eager", "raise"),
+_CHOICES = {"numerics": ("exact", "fused"), "determinism": ("listed", "strict"), "on_refusal": ("eager", "raise"),
             "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
 
 

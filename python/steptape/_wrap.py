@@ -21,6 +21,9 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
     name:       of the step in traces and reports; the function's own when not given.
     numerics:   "exact", the bits of the eager step. "fused" allows updates 16 units in the last place, of which
                 optimizers of Python make no use.
+    determinism: "listed": an op that leaves other bits each time it runs (atomics, threads) is listed in
+                `stats`, compared with the spread it shows, and everything else bit for bit, given what it
+                left. "strict" refuses such a step.
     verify:     True; False; or {"first": bool, "rate": share of later calls that are audited}.
     on_refusal: "eager", or "raise" Unsupported at the call after the one that was refused.
     on_divergence: "raise" InternalError when an audit finds other bits, "report" it, or "restore" the state

@@ -130,6 +130,14 @@ struct Executor::Impl {
     return std::span(calls).subspan(stage.first, stage.count);
   }
 
+  /// Whether each run does the op, and in no pass with others.
+  bool is_alone(trace::Index op) const {
+    return std::ranges::any_of(stages, [&](const Stage& stage) {
+      const Call& call = calls[stage.first];
+      return stage.count == 1 && call.op == op && !call.is_once;
+    });
+  }
+
   void make_memory(const Stage& stage) {
     for (const Call& call : calls_in(stage)) {
       for (const trace::BufferId id : call.makes) memory.make(id);
@@ -297,6 +305,12 @@ void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   digests.assign(impl_->recording().ops.size(), std::nullopt);
   impl_->log.ask_for(digests);
 }
+
+bool Executor::set_apart(std::span<const trace::Index> ops) {
+  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->is_alone(op); });
+}
+
+void Executor::impose(std::span<Imposed> imposed) { impl_->log.impose(imposed); }
 
 void Executor::log_times(std::vector<StageTime>& times) {
   times.clear();

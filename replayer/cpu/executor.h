@@ -29,6 +29,8 @@ class Executor final : public replayer::Executor {
   void run_into(std::span<void* const> memory, std::span<const double> leaves,
                 std::span<const at::Tensor> results, std::vector<double>& numbers) override;
   void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
+  bool set_apart(std::span<const trace::Index> ops) override;
+  void impose(std::span<Imposed> imposed) override;
   void log_times(std::vector<StageTime>& times) override;
   const Program& program() const override;
   PlanStats stats() const override;

@@ -131,8 +131,8 @@ struct Executor::Impl {
   void make_call(const Call& call) {
     stack.assign(call.arguments.begin(), call.arguments.end());
     call.callee.callBoxed(stack);
-    if (call.adopts) plan->results.adopt(call, stack);
     if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan->memory, stack);
+    if (call.adopts) plan->results.adopt(call, stack);
     if (call.read != trace::kNone) plan->numbers->take_read(call, stack.back());
   }
 
@@ -264,6 +264,17 @@ struct Executor::Impl {
     transfers.reset();
     plan = std::move(next);
     transfers.emplace(*plan);
+  }
+
+  bool set_apart(trace::Index op) {
+    const auto is_here = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
+    const auto part = std::ranges::find_if(plan->parts, is_here, &Part::ops);
+    if (part == plan->parts.end() || plan->call_of(op).is_once) return false;
+    if (part->way == Way::kGraph) {
+      pool->wait();
+      keep_out({op, "it leaves other bits each time it runs"});
+    }
+    return true;
   }
 
   /// Pinned memory may be about to be written by the device: a copy of it waits.
@@ -473,6 +484,12 @@ void Executor::start_over() {
   impl_->pool->wait();
   impl_->captured = {};
 }
+
+bool Executor::set_apart(std::span<const trace::Index> ops) {
+  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->set_apart(op); });
+}
+
+void Executor::impose(std::span<Imposed> imposed) { impl_->log.impose(imposed); }
 
 void Executor::log_times(std::vector<StageTime>& times) {
   times.clear();

@@ -12,6 +12,7 @@
 
 #include "replayer/program.h"
 #include "replayer/run/changed.h"
+#include "replayer/run/imposed.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
 
@@ -81,6 +82,12 @@ class Executor {
   virtual void log_digests(std::vector<std::optional<trace::Digest>>& digests) = 0;
   /// The next run is done as the first one was, from which digests are of all ops.
   virtual void start_over() {}
+  /// From here on these ops are done so that what they leave can be replaced. False where that
+  /// cannot be: an op that no run does by itself, or that the first run alone does.
+  virtual bool set_apart(std::span<const trace::Index> ops) = 0;
+  /// In the next run, of which digests are asked, ops that were set apart leave what `imposed`
+  /// says. It must outlive that run.
+  virtual void impose(std::span<Imposed> imposed) = 0;
   /// What each stage takes in the next run that returns. `times` must outlive that run.
   virtual void log_times(std::vector<StageTime>& times) = 0;
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "live/device_bytes.h"
 #include "live/op_digest.h"
+#include "live/relative_difference.h"
 #include "replayer/run/uses.h"
 
 namespace steptape::replayer {
@@ -34,12 +36,21 @@ bool overlap(const std::vector<Use>& some, const std::vector<Use>& others) {
   });
 }
 
+/// What a call left on the stack and in its arguments. The results of an out variant are arguments
+/// that it writes: told apart, they are results again.
+std::vector<at::Tensor> left_by(const Call& call, const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> written = live::written_tensors(call.callee, call.arguments);
+  written.resize(written.size() - std::min(written.size(), call.placed.size()));
+  return live::left_tensors(stack, written);
+}
+
 }  // namespace
 
 void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
                          torch::jit::Stack& stack) {
   if (stage.size() == 1) {
-    if (stage[0].kernel) put_results(stage[0], memory, stack);
+    if (stage[0].kernel || stage[0].copies) put_results(stage[0], memory, stack);
+    impose_on(stage[0], stack);
     return add_digest(stage[0], stack);
   }
   // of calls that were done in one pass, those whose results no later one wrote over: buffers that
@@ -56,11 +67,21 @@ void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
 }
 
 void RunLog::add_digest(const Call& call, const torch::jit::Stack& stack) {
-  // the results of an out variant are arguments that it writes: told apart, they are results
-  // again
-  std::vector<at::Tensor> written = live::written_tensors(call.callee, call.arguments);
-  written.resize(written.size() - std::min(written.size(), call.placed.size()));
-  (*digests_)[call.op] = live::op_digest(stack, written);
+  (*digests_)[call.op] = live::digest_of(left_by(call, stack));
+}
+
+void RunLog::impose_on(const Call& call, const torch::jit::Stack& stack) {
+  const auto imposed = std::ranges::find(imposed_, call.op, &Imposed::op);
+  if (imposed == imposed_.end()) return;
+  const std::vector<at::Tensor> left = left_by(call, stack);
+  if (left.size() != imposed->left.size()) return;
+  double difference = 0;
+  const live::Unseen unseen;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    difference = std::max(difference, live::relative_difference(left[i], imposed->left[i]));
+  }
+  for (std::size_t i = 0; i < left.size(); ++i) left[i].copy_(imposed->left[i]);
+  imposed->difference = difference;
 }
 
 void RunLog::add_time(std::span<const Call> stage, std::uint64_t ns) {

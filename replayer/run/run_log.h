@@ -7,18 +7,21 @@
 #include <vector>
 
 #include "replayer/run/call.h"
+#include "replayer/run/imposed.h"
 #include "replayer/run/memory.h"
 #include "steptape/stats.h"
 
 namespace steptape::replayer {
 
-/// What one run is asked to tell of itself.
+/// What one run is asked to tell of itself, and to take over from another.
 class RunLog {
  public:
   using Digests = std::vector<std::optional<trace::Digest>>;
 
   /// Both are the asker's, and must outlive the run.
   void ask_for(Digests& digests) { digests_ = &digests; }
+  /// Along with digests.
+  void impose(std::span<Imposed> imposed) { imposed_ = imposed; }
   void ask_for(std::vector<StageTime>& times) { times_ = &times; }
   bool is_asked() const { return digests_ != nullptr || times_ != nullptr; }
   bool wants_digests() const { return digests_ != nullptr; }
@@ -26,14 +29,16 @@ class RunLog {
   /// The run is over.
   void end() { *this = {}; }
 
-  /// The calls of a stage were done; `stack` is what the last of them left, where the dispatcher
-  /// did it.
+  /// The calls of a stage were done, and what they left has not been taken over; `stack` is what
+  /// the last of them left, where the dispatcher did it.
   void add_digests(std::span<const Call> stage, const Memory& memory, torch::jit::Stack& stack);
   void add_time(std::span<const Call> stage, std::uint64_t ns);
 
  private:
   void add_digest(const Call& call, const torch::jit::Stack& stack);
+  void impose_on(const Call& call, const torch::jit::Stack& stack);
 
+  std::span<Imposed> imposed_;
   Digests* digests_ = nullptr;
   std::vector<StageTime>* times_ = nullptr;
 };

@@ -9,7 +9,7 @@
 namespace steptape {
 namespace {
 
-constexpr auto kLast = static_cast<unsigned>(RefusalCode::kOpaqueArgument);
+constexpr auto kLast = static_cast<unsigned>(RefusalCode::kNondeterministicOp);
 
 TEST(RefusalTest, EveryCodeHasItsOwnNameThatLeadsBack) {
   std::set<std::string_view> names;
