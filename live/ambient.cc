@@ -12,6 +12,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <atomic>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -52,6 +54,14 @@ std::uint8_t matmul_precision(const at::Context& context) {
   }
 }
 
+std::atomic<FunctionModes (*)()> the_reader{nullptr};
+
+FunctionModes function_modes() {
+  if (!at::impl::torch_function_mode_enabled()) return {};
+  const auto read = the_reader.load();
+  return read != nullptr ? read() : FunctionModes{.others = true};
+}
+
 void set_context(Ambient& ambient) {
   const at::Context& context = at::globalContext();
   ambient.deterministic = context.deterministicAlgorithms();
@@ -80,12 +90,16 @@ void set_thread(Ambient& ambient) {
   ambient.saved_tensor_hooks = !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
   ambient.functorch = functorch_is_active();
   ambient.dispatch_mode = c10::impl::dispatch_mode_enabled();
-  ambient.torch_function_mode = at::impl::torch_function_mode_enabled();
+  const FunctionModes modes = function_modes();
+  ambient.torch_function_mode = modes.others;
+  ambient.default_device = modes.default_device;
   ambient.default_dtype = static_cast<std::uint8_t>(c10::get_default_dtype_as_scalartype());
   ambient.threads = at::get_num_threads();
 }
 
 }  // namespace
+
+void read_function_modes_by(FunctionModes (*read)()) { the_reader = read; }
 
 Ambient Ambient::current() {
   Ambient ambient;
@@ -124,6 +138,7 @@ std::vector<trace::Fact> Ambient::facts() const {
           flag("dispatch_mode", dispatch_mode),
           flag("torch_function_mode", torch_function_mode),
           {"default_dtype", dtype(default_dtype)},
+          {"default_device", default_device ? default_device->str() : "none"},
           {"matmul_precision", std::to_string(matmul_precision)},
           {"threads", std::to_string(threads)}};
 }

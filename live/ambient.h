@@ -1,11 +1,26 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "trace/model.h"
 
 namespace steptape::live {
+
+/// The torch-function modes of this thread: those of torch.device and torch.set_default_device,
+/// which say where functions that make tensors put them, and others.
+struct FunctionModes {
+  bool others = false;
+  /// Where tensors are made; as torch.device has it, "cuda" without an index being the current one.
+  std::optional<c10::Device> default_device = {};
+};
+
+/// Modes are objects of Python: who has one tells them apart. Called only while there are some;
+/// without it all are others.
+void read_function_modes_by(FunctionModes (*read)());
 
 /// The thread's and process's switches that ops depend on, as one flat value: cheap to take, cheap
 /// to compare, so that a guard can do both at every step.
@@ -16,9 +31,11 @@ struct Ambient {
   bool sdp_flash, sdp_mem_efficient, sdp_math;
   bool flush_denormal;
   bool anomaly_mode, saved_tensor_hooks;
-  bool functorch, dispatch_mode, torch_function_mode;
+  bool functorch, dispatch_mode;
+  bool torch_function_mode;  ///< one that does more than to set the default device
   std::uint8_t default_dtype, autocast_dtype, matmul_precision;
   std::int32_t threads;
+  std::optional<c10::Device> default_device;
 
   static Ambient current();
   friend bool operator==(const Ambient&, const Ambient&) = default;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "python/engine/formulas.h"
+#include "python/engine/function_modes.h"
 #include "python/engine/locate.h"
 #include "python/engine/own.h"
 #include "python/engine/recorder.h"
@@ -162,6 +163,7 @@ void make_collectable(PyHeapTypeObject* heap_type) {
 }
 
 void define(py::module_& m) {
+  watch_function_modes();
   recorder::Notes::set_locator(&locate);
   recorder::Notes::set_collector([] {
     const py::gil_scoped_acquire gil;

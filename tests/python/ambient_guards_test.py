@@ -78,6 +78,7 @@ def test_a_dispatch_mode_stands_around_the_call():
 
 
 @named({
+    "default_device": lambda p: torch.device("cpu"),
     "mkldnn": lambda p: torch.backends.mkldnn.flags(enabled=False),
     "matmul_precision": lambda p: restored(
         torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),

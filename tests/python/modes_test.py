@@ -150,7 +150,7 @@ def test_a_function_mode_around_the_step_is_refused_and_sees_what_it_sees_in_eag
 
 
 def test_a_default_device_around_the_step():
-    """torch.device as a context is a function mode of torch's own."""
+    """torch.device as a context is a function mode of torch's own: it says where tensors are made."""
     def make():
         made = training(net())
 
@@ -163,4 +163,43 @@ def test_a_default_device_around_the_step():
 
         return program(around, made.step, holds=made.holds())
 
-    replays_or_says_why(make, "dispatch_mode")
+    replays(make)
+
+
+def test_a_default_device_that_is_set():
+    def make():
+        made = training(net())
+
+        def around(step):
+            def body(x, y):
+                torch.set_default_device("cpu")
+                try:
+                    return step(x, y)
+                finally:
+                    torch.set_default_device(None)
+
+            return body
+
+        return program(around, made.step, holds=made.holds())
+
+    replays(make)
+
+
+def test_another_mode_over_a_default_device_is_refused():
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            return function(*args, **(kwargs or {}))
+
+    def make():
+        made = training(net())
+
+        def around(step):
+            def body(x, y):
+                with torch.device("cpu"), Counting():
+                    return step(x, y)
+
+            return body
+
+        return program(around, made.step, holds=made.holds())
+
+    is_refused(make, "dispatch_mode")

@@ -33,7 +33,7 @@ def bits(value):
         if plain.layout != torch.strided:
             return ("sparse", bits(plain.to_dense()))
         # a copy that is dense in memory, whatever strides, conjugation or zeros the tensor is made of
-        flat = torch.empty(plain.numel(), dtype=plain.dtype)
+        flat = torch.empty(plain.numel(), dtype=plain.dtype, device="cpu")
         flat.view(plain.shape).copy_(plain)
         return (str(plain.dtype), tuple(plain.shape), flat.view(torch.uint8).numpy().tobytes())
     if isinstance(value, float):

@@ -7,12 +7,24 @@
 
 namespace steptape::tests {
 
+namespace {
+
+c10::Device& the_device() {
+  static c10::Device device(c10::kCPU);
+  return device;
+}
+
+}  // namespace
+
+c10::Device device() { return the_device(); }
+void train_on(c10::Device device) { the_device() = device; }
+
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  const at::Tensor x = a.detach().contiguous();
-  const at::Tensor y = b.detach().contiguous();
+  const at::Tensor x = a.detach().cpu().contiguous();
+  const at::Tensor y = b.detach().cpu().contiguous();
   return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
@@ -62,8 +74,9 @@ std::vector<Batch> make_batches(std::size_t count, std::int64_t size, std::uint6
   at::Generator generator = at::detail::createCPUGenerator(seed);
   std::vector<Batch> batches;
   for (std::size_t i = 0; i < count; ++i) {
-    batches.push_back(
-        {at::randn({size, 64}, generator), at::randint(0, 10, {size}, generator, at::kLong)});
+    const at::Tensor images = at::randn({size, 64}, generator);
+    const at::Tensor labels = at::randint(0, 10, {size}, generator, at::kLong);
+    batches.push_back({images.to(device()), labels.to(device())});
   }
   return batches;
 }

@@ -16,6 +16,10 @@ namespace steptape::tests {
 /// Equal shape, dtype and bytes (NaNs and signed zeros included); two undefined tensors are equal.
 bool same_bits(const at::Tensor& a, const at::Tensor& b);
 
+/// Where these trainings are done: the CPU, unless a program of tests says otherwise.
+c10::Device device();
+void train_on(c10::Device device);
+
 /// Everything a user can see of a training: parameters, module buffers, gradients.
 std::vector<at::Tensor> visible_state(const torch::nn::Module& model);
 /// Deep copies, to be compared later.
@@ -43,6 +47,13 @@ struct Batch {
   at::Tensor images, labels;
 };
 
+/// The same module, moved to `device()`.
+template <typename Module>
+Module placed(Module module) {
+  module->to(device());
+  return module;
+}
+
 /// `count` batches of `size` made-up digits, the same in every call with the same seed.
 std::vector<Batch> make_batches(std::size_t count, std::int64_t size = 16, std::uint64_t seed = 7);
 
@@ -53,7 +64,7 @@ struct Training {
   Optimizer optimizer;
 
   Training(const NetOptions& net, const OptimizerOptions& options)
-      : model((torch::manual_seed(1), Net(net))), optimizer(model->parameters(), options) {}
+      : model((torch::manual_seed(1), placed(Net(net)))), optimizer(model->parameters(), options) {}
 
   at::Tensor step(const at::Tensor& images, const at::Tensor& labels) {
     optimizer.zero_grad();

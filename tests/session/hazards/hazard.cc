@@ -1,11 +1,13 @@
 #include "tests/session/hazards/hazard.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+
+#include "live/device_bytes.h"
 
 namespace steptape::tests {
 namespace {
@@ -20,6 +22,12 @@ std::vector<at::Tensor> numbers_of(const torch::optim::OptimizerParamState& stat
   }
   ADD_FAILURE() << "the state of this optimizer is not compared";
   return {};
+}
+
+std::vector<at::Generator> generators() {
+  std::vector<at::Generator> generators{at::globalContext().defaultGenerator(at::kCPU)};
+  if (!device().is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device()));
+  return generators;
 }
 
 /// Of the calls that neither record nor verify, in percent.
@@ -46,14 +54,39 @@ at::Tensor loss_of(Net& model, const at::Tensor& images, const at::Tensor& label
   return torch::nn::functional::cross_entropy(model->forward(images), labels);
 }
 
-Lane::Lane() : state_(at::detail::createCPUGenerator(5).get_state()) {}
-
-Lane::Inside::Inside(Lane& lane) : lane_(lane) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  generator.set_state(lane_.state_);
+void poke(const at::Tensor& tensor, std::int64_t element, float value) {
+  live::copy_bytes(static_cast<float*>(tensor.mutable_data_ptr()) + element, tensor.device(),
+                   &value, c10::Device(c10::kCPU), sizeof value);
 }
 
-Lane::Inside::~Inside() { lane_.state_ = at::detail::getDefaultCPUGenerator().get_state(); }
+float peek(const at::Tensor& tensor, std::int64_t element) {
+  float value = 0;
+  live::copy_bytes(&value, c10::Device(c10::kCPU),
+                   static_cast<const float*>(tensor.const_data_ptr()) + element, tensor.device(),
+                   sizeof value);
+  return value;
+}
+
+Lane::Lane() {
+  for (const at::Generator& generator : generators()) {
+    at::Generator seeded = generator.clone();
+    seeded.set_current_seed(5);
+    states_.push_back(seeded.get_state());
+  }
+}
+
+Lane::Inside::Inside(Lane& lane) : lane_(lane) {
+  for (std::size_t i = 0; i < lane_.states_.size(); ++i) {
+    generators()[i].set_state(lane_.states_[i]);
+  }
+}
+
+Lane::Inside::~Inside() {
+  lane_.states_.clear();
+  for (const at::Generator& generator : generators()) {
+    lane_.states_.push_back(generator.get_state());
+  }
+}
 
 void Verdicts::differ(const std::string& what) {
   if (differed_) return;

@@ -58,7 +58,11 @@ struct AdamTwin : Twin<AdamTraining> {
   explicit AdamTwin(NetOptions net = {}) : Twin(net, torch::optim::AdamOptions(1e-3)) {}
 };
 
-/// Torch's default generator as one twin sees it.
+/// Writes an element of a tensor of floats as what is no op does: by a pointer, or a copy of bytes.
+void poke(const at::Tensor& tensor, std::int64_t element, float value);
+float peek(const at::Tensor& tensor, std::int64_t element);
+
+/// Torch's default generators as one twin sees them: the CPU's, and that of `device()`.
 class Lane {
  public:
   Lane();
@@ -69,7 +73,7 @@ class Lane {
     return function();
   }
 
-  const at::Tensor& random_state() const { return state_; }
+  const std::vector<at::Tensor>& random_states() const { return states_; }
 
  private:
   class Inside {
@@ -81,7 +85,7 @@ class Lane {
     Lane& lane_;
   };
 
-  at::Tensor state_;
+  std::vector<at::Tensor> states_;
 };
 
 /// What became of one hazard; the part that does not depend on the twins.
@@ -239,7 +243,7 @@ class Hazard {
  private:
   void compare_state() {
     verdicts_.compare(eager.state(), taped.state());
-    if (!same_bits(eager_lane_.random_state(), taped_lane_.random_state())) {
+    if (!all_same_bits(eager_lane_.random_states(), taped_lane_.random_states())) {
       verdicts_.differ("random states");
     }
   }

@@ -33,7 +33,7 @@ TEST(MemoryHazards, WeightsEditedByHand) {
     hazard.both([](SgdTwin& twin) {
       const torch::NoGradGuard no_grad;
       twin.model->fc1->weight.mul_(0.5);
-      twin.model->fc2->bias.data_ptr<float>()[3] = 0.25F;
+      poke(twin.model->fc2->bias, 3, 0.25F);
     });
   });
   hazard.expect_replays();
@@ -41,7 +41,7 @@ TEST(MemoryHazards, WeightsEditedByHand) {
 
 /// Reads a tensor that nobody tracked.
 struct Masked : SgdTwin {
-  at::Tensor mask = at::ones({16, 64});
+  at::Tensor mask = at::ones({16, 64}, device());
 
   at::Tensor step(at::Tensor images, at::Tensor labels) {
     return SgdTwin::step(images * mask, labels);
@@ -60,7 +60,7 @@ TEST(MemoryHazards, OutsideTensorRebound) {
   Hazard<Masked> hazard("outside_tensor_rebound");
   hazard.train(240, [&](int i) {
     if (i % 60 != 50) return;
-    hazard.both([&](Masked& twin) { twin.mask = at::full({16, 64}, 1 + 0.1 * i); });
+    hazard.both([&](Masked& twin) { twin.mask = at::full({16, 64}, 1 + 0.1 * i, device()); });
   });
   hazard.expect_replays_or({RefusalCode::kOutsideTensorVaries});
 }
@@ -86,7 +86,7 @@ TEST(MemoryHazards, MisalignedParameter) {
 
 /// A matrix product and an update in complex numbers, where conj() is a bit and no op.
 struct Complex {
-  at::Tensor weight = (torch::manual_seed(1), at::randn({8, 8}, at::kComplexFloat));
+  at::Tensor weight = (torch::manual_seed(1), at::randn({8, 8}, at::kComplexFloat).to(device()));
 
   void track(Session& session) { session.track("weight", weight); }
   std::vector<at::Tensor> state() const { return {weight}; }
@@ -98,7 +98,7 @@ struct Complex {
 
 TEST(MemoryHazards, ATensorAndItsConjugate) {
   Hazard<Complex> hazard("conjugate");
-  const at::Tensor x = at::randn({8, 8}, at::kComplexFloat);
+  const at::Tensor x = at::randn({8, 8}, at::kComplexFloat).to(device());
   for (int i = 0; i < 150; ++i) hazard.step(i % 3 == 2 ? x.conj() : x);
   hazard.expect_replays();
 }
@@ -109,7 +109,7 @@ struct Tied {
     at::Tensor encoder = register_parameter("encoder", at::randn({16, 64}) * 0.1);
     at::Tensor decoder = register_parameter("decoder", encoder);
   };
-  std::shared_ptr<ModelImpl> model = (torch::manual_seed(1), std::make_shared<ModelImpl>());
+  std::shared_ptr<ModelImpl> model = (torch::manual_seed(1), placed(std::make_shared<ModelImpl>()));
   torch::optim::Adam optimizer{std::vector<at::Tensor>{model->encoder},
                                torch::optim::AdamOptions(1e-3)};
 
@@ -138,8 +138,8 @@ TEST(MemoryHazards, TiedWeights) {
 struct Scribbling : SgdTwin {
   at::Tensor step(at::Tensor images, at::Tensor labels) {
     optimizer.zero_grad();
-    at::Tensor mask = at::ones({16, 64});
-    mask.data_ptr<float>()[3] = 0;
+    const at::Tensor mask = at::ones({16, 64}, device());
+    poke(mask, 3, 0);
     return step_on(loss_of(model, images * mask, labels));
   }
 };
@@ -156,8 +156,8 @@ struct Tampering : SgdTwin {
     optimizer.zero_grad();
     at::Tensor loss = loss_of(model, images, labels);
     loss.backward();
-    float* gradient = model->fc1->weight.mutable_grad().data_ptr<float>();
-    for (int i = 0; i < 8; ++i) gradient[i] *= 0.5F;
+    const at::Tensor gradient = model->fc1->weight.grad();
+    for (int i = 0; i < 8; ++i) poke(gradient, i, peek(gradient, i) * 0.5F);
     optimizer.step();
     return loss;
   }

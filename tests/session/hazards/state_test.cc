@@ -112,7 +112,7 @@ struct Gan {
     torch::nn::Linear generator = register_module("generator", torch::nn::Linear(8, 64));
     torch::nn::Linear critic = register_module("critic", torch::nn::Linear(64, 1));
   };
-  std::shared_ptr<ModelImpl> model = (torch::manual_seed(1), std::make_shared<ModelImpl>());
+  std::shared_ptr<ModelImpl> model = (torch::manual_seed(1), placed(std::make_shared<ModelImpl>()));
   torch::optim::Adam makes{model->generator->parameters(), torch::optim::AdamOptions(1e-3)};
   torch::optim::Adam judges{model->critic->parameters(), torch::optim::AdamOptions(2e-3)};
 
@@ -132,7 +132,7 @@ struct Gan {
   }
   std::tuple<at::Tensor, at::Tensor> step(at::Tensor images, at::Tensor /*labels*/) {
     judges.zero_grad();
-    const at::Tensor made = torch::tanh(model->generator->forward(at::randn({16, 8})));
+    const at::Tensor made = torch::tanh(model->generator->forward(at::randn({16, 8}, device())));
     at::Tensor judged = loss(images, 1) + loss(made.detach(), 0);
     judged.backward();
     judges.step();
