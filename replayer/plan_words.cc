@@ -116,6 +116,10 @@ std::string nondeterministic_lines(const PlanStats& plan) {
         "itself, {:.1e} "
         "in replays. All else is compared bit for bit, given what it left\n",
         op.op_index, trace::on_one_line(op.op), where, op.spread, op.largest_difference);
+    if (plan.device.device.empty()) continue;
+    text +=
+        "      Remedy: torch.use_deterministic_algorithms(True) may bring it into a graph with the "
+        "others\n";
   }
   return text;
 }
