@@ -19,9 +19,11 @@ AuditSchedule audits_of(const Options& options, std::uint64_t number) {
   return {options.verify.rate, seed + number};
 }
 
+/// As they are now: an executor may ask again in mid-run, where no object of Python may be looked
+/// at.
 replayer::GeneratorOf generators_of(const live::Objects& objects) {
-  return [&objects](const std::string& path) {
-    for (const auto& [name, generator] : objects.generators()) {
+  return [generators = objects.generators()](const std::string& path) {
+    for (const auto& [name, generator] : generators) {
       if (name == path) return generator;
     }
     throw Error(ErrorCode::kInternal, "no generator " + path);

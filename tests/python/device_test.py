@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists(SIMULATED),
 DEVICE = "cuda"
 CASES = {}
 READS = "it gives the host a value"
+BY_NUMBERS = "a number of op 5 `aten::mul`: it is -0, which no capture was made with"
 
 
 class Randomness(twins.Randomness):
@@ -250,6 +251,22 @@ def kept_gradients():
 
 case(kept_gradients, name="kept_gradients")
 case(kept_gradients, name="kept_gradients_that_are_static", static_gradients=True)
+
+
+def multiplied():
+    """By numbers for which ATen may launch other kernels, in replays that take longer than a moment."""
+    weights = [1.5, 0.0, -0.0, 1e-42, -2.0, float("inf"), float("nan")]
+    model = net().to(DEVICE)
+
+    @torch.no_grad()
+    def forward(x, weight):
+        return model(x) * weight
+
+    return SimpleNamespace(step=forward, holds=lambda: [model], batch=lambda i: (
+        on_device(i)[0], weights[i % 5 if i < 40 else i % 7]))
+
+
+case(multiplied, steps=80, share=0.8, between=(BY_NUMBERS,))
 
 
 @functools.cache
