@@ -32,6 +32,18 @@ bool is_opaque(const trace::Value& value) {
   return std::holds_alternative<trace::Opaque>(value.data);
 }
 
+/// Whether autograd may have made a node for an op that is given these.
+bool may_have_node(c10::ArrayRef<c10::IValue> arguments) {
+  if (!at::GradMode::is_enabled()) return false;
+  bool any = false;
+  for (const c10::IValue& argument : arguments) {
+    live::for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      any |= tensor.defined() && tensor.requires_grad();
+    });
+  }
+  return any;
+}
+
 /// The largest number stands for more.
 std::uint32_t nanoseconds(Clock::duration time) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
@@ -44,8 +56,7 @@ std::uint32_t nanoseconds(Clock::duration time) {
 Tape::Tape(const live::Objects& objects, const Look& look)
     : look_(look),
       ledger_(objects),
-      first_sequence_(at::sequence_number::peek()),
-      next_sequence_(first_sequence_),
+      next_sequence_(nodes_.first()),
       name_tensor_([this](const at::Tensor& tensor) {
         const trace::TensorId id = ledger_.sightings.see(tensor, origin_, site_);
         if (id != trace::kNoTensor) named_.push_back({id, argument_});
@@ -109,6 +120,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
     take_announced(ledger_.notes, ledger_.recording, running.op, running.index, first_new);
   }
   running.known = &known;
+  if (!nodes_.has_begun()) nodes_.begin(may_have_node(arguments));
   name_context(running);
   check_operator(running);
   check_draw(arguments, running);
@@ -185,7 +197,7 @@ void Tape::name_context(Running& running) {
 void Tape::name_forward(Running& running, std::uint64_t sequence) {
   // Autograd made a node for this op just before it came here, if it made one.
   if (sequence == next_sequence_) return;
-  running.op.sequence = static_cast<std::int64_t>(sequence - 1 - first_sequence_);
+  running.op.sequence = static_cast<std::int64_t>(sequence - 1 - nodes_.first());
   if (!running.place.empty()) {
     scope_of_sequence_.try_emplace(running.op.sequence, running.op.scope);
   }
@@ -201,13 +213,13 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
     }
     return;
   }
-  const std::uint64_t sequence = node.sequence_nr();
-  if (sequence < first_sequence_) {
+  const std::optional<std::int64_t> number = nodes_.number_of(node);
+  if (!number) {
     ledger_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,
                          "backward runs through a graph that was built before the step");
     return;
   }
-  running.op.sequence = static_cast<std::int64_t>(sequence - first_sequence_);
+  running.op.sequence = *number;
   const auto forward = scope_of_sequence_.find(running.op.sequence);
   if (forward != scope_of_sequence_.end()) running.op.scope = forward->second;
 }

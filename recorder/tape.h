@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "recorder/ledger.h"
+#include "recorder/node_counts.h"
 
 namespace steptape::recorder {
 
@@ -87,7 +88,7 @@ class Tape final : public OpListener {
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed
   const std::thread::id owner_ = std::this_thread::get_id();
-  const std::uint64_t first_sequence_;
+  NodeCounts nodes_;
   std::uint64_t next_sequence_;  ///< autograd's counter at the op before
   std::int64_t modes_ = -1;      ///< on the stack at the first op
   std::unordered_map<std::string, trace::Index> scopes_;
