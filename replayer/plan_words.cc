@@ -73,6 +73,11 @@ std::string graph_lines(const PlanStats& plan) {
       count_of(device.graphs, "graph"), count_of(device.nodes, "node"),
       count_of(device.updated, "kernel"), device.capture_us, count_of(device.ahead, "call"),
       device.launch_us, device.pool_bytes, device.static_bytes);
+  if (device.groups > 0) {
+    text +=
+        fmt::format("    {} that do the same to several tensors done by {} of `_foreach_` ops\n",
+                    count_of(device.grouped, "op"), count_of(device.groups, "call"));
+  }
   if (device.captures > 1) {
     text += fmt::format("    captured {} times, the last time since {}\n", device.captures,
                         trace::on_one_line(device.captured_for));

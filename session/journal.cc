@@ -28,6 +28,10 @@ Outcome outcome_of(const Verified& verified) {
   if (verified.changed) {
     return {"undone", std::string("was undone in mid-run: ") + verified.changed->what()};
   }
+  if (verified.is_ungrouped) {
+    return {"open", "is open: " + verified.text() +
+                        "; the plan did ops together by `_foreach_` ops, and tries without"};
+  }
   if (verified.is_open) {
     return {"open", "is open: " + verified.text() +
                         "; the op is run again beside the next step, to see whether it differs "
@@ -105,7 +109,7 @@ void Journal::audited(const Variant& variant, const Verified& verified) {
 }
 
 void Journal::verified(const std::string& what, const Variant& variant, const Verified& verified) {
-  if (!verified.changed && !verified.is_open && verified.is_wrong())
+  if (!verified.changed && !verified.is_open && !verified.is_ungrouped && verified.is_wrong())
     session_.counters.add(Count::kDivergences);
   if (!wants(Category::kVerify)) return;
   const Outcome outcome = outcome_of(verified);

@@ -330,6 +330,8 @@ bool StepLife::is_open(Variant& variant, const Verified& verified) {
 void StepLife::run_trial(Variant& variant, const Eager& eager) {
   Verified verified = verify(variant, eager);
   verified.is_open = is_open(variant, verified);
+  verified.is_ungrouped =
+      !verified.is_open && !verified.changed && verified.is_wrong() && variant.executor->ungroup();
   journal_.tried(variant, verified);
   if (verified.skipped) {
     drop(variant,
@@ -337,7 +339,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   } else if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
-  } else if (verified.is_open) {
+  } else if (verified.is_open || verified.is_ungrouped) {
     return;
   } else if (verified.is_wrong()) {
     if (variant.in_doubt) return drop_trusted(variant, *variant.in_doubt);

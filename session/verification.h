@@ -27,6 +27,8 @@ struct Verified {
   std::optional<replayer::Changed> changed;
   /// An op is taken for one that leaves other bits each time: the next trial says whether it is.
   bool is_open = false;
+  /// The plan did ops together, and does each by itself from here on: the next trial judges that.
+  bool is_ungrouped = false;
   double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.

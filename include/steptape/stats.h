@@ -77,6 +77,8 @@ struct DeviceStats {
   std::uint64_t graphs = 0;   ///< launched by a replay
   std::uint64_t nodes = 0;    ///< of all of them
   std::uint64_t updated = 0;  ///< kernels in them that take numbers which vary
+  std::uint64_t grouped = 0;  ///< ops that are done by one call of a `_foreach_` op with others
+  std::uint64_t groups = 0;   ///< such calls
   std::uint64_t ahead = 0;    ///< calls made before graphs: of the host, or bringing its bytes
   std::vector<std::string> between;  ///< calls that no graph holds, and why
   std::uint64_t captures = 0;        ///< how often the graphs were made

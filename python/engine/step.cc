@@ -98,6 +98,8 @@ py::object dict_of(const DeviceStats& device) {
   dict["graphs"] = device.graphs;
   dict["nodes"] = device.nodes;
   dict["updated"] = device.updated;
+  dict["grouped"] = device.grouped;
+  dict["groups"] = device.groups;
   dict["ahead"] = device.ahead;
   py::list between;
   for (const std::string& call : device.between) between.append(call);

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <span>
 #include <utility>
 
 #include "guards/mismatch.h"
@@ -31,6 +32,9 @@ class Capturing {
   Capturing(DevicePlan& plan, c10::MempoolId_t pool) : plan_(plan), pool_(pool) {}
 
   Captured run() {
+    for (GroupedCall& group : plan_.groups) {
+      if (!group.take_numbers()) throw CannotBeCaptured{{group.call().op, kOtherNumbers}};
+    }
     Captured captured;
     captured.stretches.resize(plan_.parts.size());
     for (std::size_t p = 0; p < plan_.parts.size(); ++p) {
@@ -49,6 +53,7 @@ class Capturing {
   /// A call whose numbers vary, with what it left in its graph.
   struct Learning {
     Call* call;
+    std::vector<trace::Index> ops;  ///< that it does
     std::vector<CallNumber> numbers;
     std::vector<cudaGraphNode_t> nodes;
     NumberUpdates* updates;
@@ -61,16 +66,12 @@ class Capturing {
   void capture_part(const Part& part, Captured::Stretch& stretch) {
     stretch.graph = new_graph();
     stretch.graph->begin();
-    for (const trace::Index op : part.ops) {
-      Call& call = plan_.call_of(op);
-      std::vector<CallNumber> numbers = numbers_of(plan_, call);
-      if (!numbers.empty()) stretch.graph->take_new_nodes();
-      make(call, *stretch.graph);
-      if (!numbers.empty()) {
-        learnings_.push_back({&call, std::move(numbers), kernels(stretch.graph->take_new_nodes()),
-                              &stretch.updates});
-      }
-      for (const trace::BufferId id : plan_.freed_behind[op]) plan_.memory.release(id);
+    for (std::size_t i = 0; i < part.ops.size();) {
+      GroupedCall* group = plan_.group_with(part.ops[i]);
+      const std::size_t count = group == nullptr ? 1 : group->ops().size();
+      const auto ops = std::span(part.ops).subspan(i, count);
+      capture_call(group == nullptr ? plan_.call_of(ops[0]) : group->call(), group, ops, stretch);
+      i += count;
     }
     try {
       stretch.graph->end();
@@ -82,17 +83,38 @@ class Capturing {
     }
   }
 
+  /// `group` is null for the call of a single op.
+  void capture_call(Call& call, const GroupedCall* group, std::span<const trace::Index> ops,
+                    Captured::Stretch& stretch) {
+    std::vector<CallNumber> numbers =
+        group == nullptr ? numbers_of(plan_, call) : numbers_of(plan_, *group);
+    if (!numbers.empty()) stretch.graph->take_new_nodes();
+    make(call, group, *stretch.graph);
+    if (!numbers.empty()) {
+      learnings_.push_back({&call,
+                            {ops.begin(), ops.end()},
+                            std::move(numbers),
+                            kernels(stretch.graph->take_new_nodes()),
+                            &stretch.updates});
+    }
+    for (const trace::Index op : ops) {
+      for (const trace::BufferId id : plan_.freed_behind[op]) plan_.memory.release(id);
+    }
+  }
+
   static std::vector<cudaGraphNode_t> kernels(std::vector<cudaGraphNode_t> nodes) {
     std::erase_if(nodes, is_memset);  // zeros: semaphores of reductions
     return nodes;
   }
 
-  void make(Call& call, Graph& graph) {
+  void make(Call& call, const GroupedCall* group, Graph& graph) {
     try {
       stack_.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack_);
       if (!graph.is_whole()) throw std::runtime_error("it ended the capture");
-      if (call.adopts) {
+      if (group != nullptr) {
+        adopt(*group);
+      } else if (call.adopts) {
         plan_.results.adopt(call, stack_);
         follow_moved(call);
       }
@@ -104,6 +126,13 @@ class Capturing {
       const std::string why = first_line(error);
       give_up(graph);
       throw CannotBeCaptured{{call.op, "under capture: " + why}};
+    }
+  }
+
+  void adopt(const GroupedCall& group) {
+    const std::vector<torch::jit::Stack> results = group.split(stack_);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (group.members()[i]->adopts) plan_.results.adopt(*group.members()[i], results[i]);
     }
   }
 
@@ -143,18 +172,21 @@ class Capturing {
   void stand_in_for_freed() {
     const trace::Recording& recording = plan_.recording();
     for (const Learning& learning : learnings_) {
-      for_each_tensor_of(recording.ops[learning.call->op], [&](trace::TensorId id) {
-        const trace::BufferId buffer = recording.tensors[id].buffer;
-        if (plan_.program.buffers[buffer].placement != Placement::kCaptured) return;
-        if (plan_.memory.address(buffer) != nullptr) return;
-        constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 20;
-        const trace::Buffer& description = recording.buffers[buffer];
-        plan_.memory.adopt(buffer,
-                           storage_over(reinterpret_cast<void*>(kNowhere), description.bytes,
-                                        live::device_of(description.device)));
-        stand_ins_.push_back(buffer);
-      });
+      for (const trace::Index op : learning.ops) {
+        for_each_tensor_of(recording.ops[op],
+                           [&](trace::TensorId id) { stand_in_for(recording.tensors[id].buffer); });
+      }
     }
+  }
+
+  void stand_in_for(trace::BufferId buffer) {
+    if (plan_.program.buffers[buffer].placement != Placement::kCaptured) return;
+    if (plan_.memory.address(buffer) != nullptr) return;
+    constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 20;
+    const trace::Buffer& description = plan_.recording().buffers[buffer];
+    plan_.memory.adopt(buffer, storage_over(reinterpret_cast<void*>(kNowhere), description.bytes,
+                                            live::device_of(description.device)));
+    stand_ins_.push_back(buffer);
   }
 
   void release_stand_ins() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "live/generator_state.h"
+#include "replayer/cuda/agreement.h"
 #include "replayer/passes/passes.h"
 #include "replayer/run/backends.h"
 #include "steptape/error.h"
@@ -48,23 +49,46 @@ bool may_end_run(const Part& part) { return part.way != Way::kGraph; }
 }  // namespace
 
 DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
-                       const GeneratorOf& generator, const std::vector<KeptOut>& kept_out)
+                       const GeneratorOf& generator, const Exceptions& exceptions)
     : program(lowered(std::move(recording))),
       writes(writes_of(*program.recording)),
-      parts(parts_of(program, ops_of(program, writes), kept_out)),
+      parts(parts_of(program, ops_of(program, writes), exceptions.kept_out)),
       memory(program = placed(std::move(program), parts)),
       calls(calls_of(program, memory, generator, writes.earliest_reads)),
       bound(bound_of(program, writes)),
       results(program, memory),
       position_of(program.instructions.size(), 0),
+      group_of(program.instructions.size(), trace::kNone),
       freed_behind(program.instructions.size()),
       released_behind(parts.size()) {
   refuse_seeks(this->recording());
   for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
   numbers.emplace(program, memory, calls.calls);
+  make_groups(exceptions.alone);
   add_default_generator(generator);
   choose_what_is_undone();
   choose_when_memory_is_free();
+}
+
+void DevicePlan::make_groups(const std::vector<trace::Index>& alone) {
+  const auto is_same = [this](const ForeachOperator& by, trace::Index op) {
+    return agrees(program, by, op);
+  };
+  for (const Group& group : group_ops(program, parts, alone, is_same)) {
+    std::vector<const Call*> members;
+    for (const trace::Index op : group.ops) {
+      members.push_back(&call_of(op));
+      group_of[op] = static_cast<trace::Index>(groups.size());
+    }
+    groups.emplace_back(group, std::move(members));
+  }
+  groups_in.resize(parts.size());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    for (const trace::Index op : parts[p].ops) {
+      const GroupedCall* group = group_with(op);
+      if (group != nullptr && group->ops().front() == op) groups_in[p].push_back(group_of[op]);
+    }
+  }
 }
 
 void DevicePlan::add_default_generator(const GeneratorOf& generator) {

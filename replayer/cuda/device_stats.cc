@@ -31,6 +31,8 @@ PlanStats stats_of(const DevicePlan& plan, const Captured& captured, const Stati
       stats.device.between.push_back(words_of(plan, op, part.why));
     }
   }
+  stats.device.groups = plan.groups.size();
+  for (const GroupedCall& group : plan.groups) stats.device.grouped += group.ops().size();
   for (const Captured::Stretch& stretch : captured.stretches) {
     stats.device.updated += stretch.updates.kernels();
   }

@@ -55,7 +55,7 @@ struct Executor::Impl {
   c10::Device device;
   GeneratorOf generator;
   std::shared_ptr<const trace::Recording> recording;
-  std::vector<KeptOut> kept_out;
+  Exceptions exceptions;
   std::unique_ptr<DevicePlan> plan;
   std::optional<HostTransfers> transfers;
   StaticMemory statics;
@@ -65,6 +65,7 @@ struct Executor::Impl {
   InputCopies copies;
   GivenGradients given;
   std::unordered_map<trace::Index, int> objections;  ///< to numbers, by op
+  std::optional<KeptOut> kept_out_next;              ///< found in mid-run: from the next one on
   Gradients gradients;
   OutcomeMemory handed_out;  ///< by a run, while it ends
   Undo undo;
@@ -79,7 +80,7 @@ struct Executor::Impl {
       : device(live::device_of(device_of(*recorded))),
         generator(generator_of),
         recording(std::move(recorded)),
-        plan(std::make_unique<DevicePlan>(recording, generator, kept_out)),
+        plan(std::make_unique<DevicePlan>(recording, generator, exceptions)),
         statics(*recording, plan->bound.buffers, plan->bound.written),
         pool(GraphPool::of(options)),
         side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
@@ -230,7 +231,7 @@ struct Executor::Impl {
         make_graphs(leaves);
         break;
       } catch (const CannotBeCaptured& found) {
-        if (kept_out.size() >= kMostKeptOut) {
+        if (exceptions.kept_out.size() >= kMostKeptOut) {
           throw Error(ErrorCode::kUnsupported,
                       "no graphs could be captured: " + words_of(*plan, found.op.op, found.op.why));
         }
@@ -257,9 +258,22 @@ struct Executor::Impl {
     }
   }
 
+  /// Of graphs; of a group first.
   void keep_out(KeptOut op) {
-    kept_out.push_back(std::move(op));
-    auto next = std::make_unique<DevicePlan>(recording, generator, kept_out);
+    if (const GroupedCall* group = plan->group_with(op.op)) {
+      leave_alone(group->ops());
+    } else {
+      exceptions.kept_out.push_back(std::move(op));
+    }
+    plan_again();
+  }
+
+  void leave_alone(const std::vector<trace::Index>& ops) {
+    exceptions.alone.insert(exceptions.alone.end(), ops.begin(), ops.end());
+  }
+
+  void plan_again() {
+    auto next = std::make_unique<DevicePlan>(recording, generator, exceptions);
     captured = {};
     transfers.reset();
     plan = std::move(next);
@@ -272,8 +286,17 @@ struct Executor::Impl {
     if (part == plan->parts.end() || plan->call_of(op).is_once) return false;
     if (part->way == Way::kGraph) {
       pool->wait();
-      keep_out({op, "it leaves other bits each time it runs"});
+      exceptions.kept_out.push_back({op, "it leaves other bits each time it runs"});
+      plan_again();
     }
+    return true;
+  }
+
+  bool ungroup() {
+    if (plan->groups.empty()) return false;
+    pool->wait();
+    for (const GroupedCall& group : plan->groups) leave_alone(group.ops());
+    plan_again();
     return true;
   }
 
@@ -306,13 +329,37 @@ struct Executor::Impl {
     return std::nullopt;
   }
 
-  void launch(std::size_t part) {
-    Captured::Stretch& stretch = captured.stretches[part];
-    // of numbers that follow from what parts before it have read or made since the run began
-    if (const auto found = part == 0 ? std::nullopt : stretch.updates.objection()) {
-      throw Changed(RefusalCode::kScalarVaries, guards::failed(GuardKind::kPredicate, found->why,
-                                                               "a number as captured", "another"));
+  /// Gives a group the numbers of this run, as far as they are known. That its ops no longer have
+  /// the same, where that is so.
+  static std::optional<KeptOut> parted(GroupedCall& group) {
+    if (group.take_numbers()) return std::nullopt;
+    return KeptOut{group.call().op, kOtherNumbers};
+  }
+  std::optional<KeptOut> first_parted() {
+    for (GroupedCall& group : plan->groups) {
+      if (auto found = parted(group)) return found;
     }
+    return std::nullopt;
+  }
+
+  /// Of numbers that follow from what the parts before it have read or made since the run began.
+  void check_numbers(std::size_t part) {
+    std::optional<KeptOut> found;
+    for (const trace::Index group : plan->groups_in[part]) {
+      found = parted(plan->groups[group]);
+      if (!found) continue;
+      kept_out_next = found;
+      break;
+    }
+    if (!found) found = captured.stretches[part].updates.objection();
+    if (!found) return;
+    throw Changed(RefusalCode::kScalarVaries, guards::failed(GuardKind::kPredicate, found->why,
+                                                             "a number as captured", "another"));
+  }
+
+  void launch(std::size_t part) {
+    if (part != 0) check_numbers(part);
+    Captured::Stretch& stretch = captured.stretches[part];
     is_lasting = true;
     stretch.updates.put(*stretch.graph);
     stretch.graph->launch();
@@ -380,6 +427,7 @@ struct Executor::Impl {
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
     refuse_foreign_capture(stream);
     pool->enter(stream);
+    if (kept_out_next) keep_out(*std::exchange(kept_out_next, std::nullopt));
     Decision decision = statics.decide(addresses);
     if (needs_capture(decision)) {
       make_graphs_that_hold(addresses, leaves, decision);
@@ -388,7 +436,11 @@ struct Executor::Impl {
     }
     bind(addresses);
     plan->numbers->begin(leaves);
-    if (auto found = objection()) {
+    if (auto group = first_parted()) {
+      decision.why = group->why;
+      keep_out(*std::move(group));
+      make_graphs_that_hold(addresses, leaves, decision);
+    } else if (auto found = objection()) {
       decision.why = found->why;
       if (++objections[found->op] > kMostObjections) keep_out(*std::move(found));
       make_graphs_that_hold(addresses, leaves, decision);
@@ -484,6 +536,8 @@ void Executor::start_over() {
   impl_->pool->wait();
   impl_->captured = {};
 }
+
+bool Executor::ungroup() { return impl_->ungroup(); }
 
 bool Executor::set_apart(std::span<const trace::Index> ops) {
   return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->set_apart(op); });

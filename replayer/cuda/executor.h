@@ -33,6 +33,7 @@ class Executor final : public replayer::Executor {
   /// Of ops in graphs only where the next run captures, from its own run of them before.
   void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
   void start_over() override;
+  bool ungroup() override;
   bool set_apart(std::span<const trace::Index> ops) override;
   void impose(std::span<Imposed> imposed) override;
   void log_times(std::vector<StageTime>& times) override;

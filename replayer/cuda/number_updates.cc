@@ -161,6 +161,21 @@ std::vector<CallNumber> numbers_of(const DevicePlan& plan, const Call& call) {
   return numbers;
 }
 
+std::vector<CallNumber> numbers_of(const DevicePlan& plan, const GroupedCall& group) {
+  std::vector<CallNumber> numbers;
+  for (const GroupedCall::Number& number : group.numbers()) {
+    const bool varies = std::ranges::any_of(group.members(), [&](const Call* member) {
+      const std::vector<CallNumber> own = numbers_of(plan, *member);
+      return std::ranges::find(own, number.from.from, &CallNumber::argument) != own.end();
+    });
+    if (!varies) continue;
+    const bool is_integral = group.call().arguments[number.argument].isInt();
+    numbers.push_back(
+        {.argument = number.argument, .domain = is_integral ? Domain::kIntegral : Domain::kReal});
+  }
+  return numbers;
+}
+
 std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
                                  const std::vector<cudaGraphNode_t>& nodes,
                                  const Capture& capture) {

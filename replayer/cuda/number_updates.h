@@ -26,6 +26,7 @@ struct CallNumber {
 
 /// Those of a call of a graph, in the order of its arguments.
 std::vector<CallNumber> numbers_of(const DevicePlan& plan, const Call& call);
+std::vector<CallNumber> numbers_of(const DevicePlan& plan, const GroupedCall& group);
 
 /// Keeps the numbers in a captured call's kernels what they would be in an eager call.
 class NumberUpdates {

@@ -82,6 +82,9 @@ class Executor {
   virtual void log_digests(std::vector<std::optional<trace::Digest>>& digests) = 0;
   /// The next run is done as the first one was, from which digests are of all ops.
   virtual void start_over() {}
+  /// From here on each op is done by itself, where several were done by one call of another
+  /// operator. False where that was so already.
+  virtual bool ungroup() { return false; }
   /// From here on these ops are done so that what they leave can be replaced. False where that
   /// cannot be: an op that no run does by itself, or that the first run alone does.
   virtual bool set_apart(std::span<const trace::Index> ops) = 0;

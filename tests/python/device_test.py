@@ -4,6 +4,7 @@ All cases run in one process, which has the simulated device of tests/simulated_
 STEPTAPE_SIMULATED_CUDA names the library.
 """
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -269,11 +270,28 @@ def multiplied():
 case(multiplied, steps=80, share=0.8, between=(BY_NUMBERS,))
 
 
+def penalised(model, x, y):
+    """The device's thread makes the graph of the slope, and goes through it again."""
+    x = x.detach().requires_grad_()
+    out = model(x)
+    slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+    return F.mse_loss(out, y) + (slope.norm(dim=1) - 1).square().mean()
+
+
+case(lambda: trained(penalised), name="a_gradient_penalty")
+
+
+def process(*arguments, **environment):
+    """This file run with the simulated device."""
+    return subprocess.run([sys.executable, "-W", "ignore", __file__, *arguments],
+                          env=os.environ | {"LD_PRELOAD": SIMULATED} | environment,
+                          capture_output=True, text=True, check=False)
+
+
 @functools.cache
 def problems():
     """Of each case, what a process with the simulated device found; "" for none."""
-    done = subprocess.run([sys.executable, "-W", "ignore", __file__], env=os.environ | {"LD_PRELOAD": SIMULATED},
-                          capture_output=True, text=True, check=False)
+    done = process()
     found = dict(map(json.loads, done.stdout.splitlines()))
     ended = f"the process ended with status {done.returncode} before: {done.stderr[-2000:]}"
     return {name: found.get(name, ended) for name in CASES}
@@ -282,6 +300,60 @@ def problems():
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_on_the_device_replays(name):
     assert problems()[name] == ""
+
+
+def of_wide_layers():
+    model = nn.Sequential(nn.Linear(6, 64), nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 3))
+    return trained(model=model, optimizer_of=lambda m: SGD(m.parameters(), lr=0.01, momentum=0.9, foreach=False))
+
+
+def test_ops_that_are_not_the_same_together_are_done_one_by_one():
+    """The simulated device's operators for lists leave other bits for tensors of more than 2,000 elements, which
+    those that the plan tries them on have not."""
+    together = json.loads(process("grouped").stdout)
+    assert together["problem"] == "" and together["groups"] == 3, together
+    done = process("grouped", STEPTAPE_SIMULATED_CUDA_FOREACH_LIMIT="2000", STEPTAPE_LOG="verify")
+    alone = json.loads(done.stdout)
+    assert alone["problem"] == "" and alone["groups"] == 0, alone
+    assert "the plan did ops together by `_foreach_` ops, and tries without" in done.stderr
+
+
+def grouped():
+    problem = problem_of(of_wide_layers, 30, 1, (), 0.85, {})
+    step = twins.compare(of_wide_layers, 30)
+    print(json.dumps({"problem": problem, "groups": step.stats["variants"][0]["device"]["groups"]}))
+
+
+def test_a_device_that_fails_is_an_exception():
+    done = process("failing")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["raised", "raised", "gone"], done.stdout + done.stderr
+
+
+def failing():
+    """An index beyond a table ends the device, as an assertion in a kernel would."""
+    model = nn.Embedding(5, 3).to(DEVICE)
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step = steptape.wrap(train, model=model, optimizer=optimizer, verify={"rate": 0})
+    for i in range(12):
+        step(torch.tensor([1, 2, i % 5]).to(DEVICE))
+    assert step.stats["replayed"] > 0
+    for _ in range(2):
+        try:
+            step(torch.tensor([1, 2, 99]).to(DEVICE)).item()
+        except RuntimeError:
+            print("raised")
+    del step
+    gc.collect()
+    print("gone")
 
 
 def problem_of(make, steps, graphs, between, share, options):
@@ -301,6 +373,8 @@ def problem_of(make, steps, graphs, between, share, options):
 def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness
+    if len(sys.argv) > 1:
+        return {"grouped": grouped, "failing": failing}[sys.argv[1]]()
     for name, arguments in CASES.items():
         print(json.dumps([name, problem_of(*arguments)]), flush=True)
 

@@ -10,6 +10,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "tests/simulated_cuda/device_thread.h"
@@ -50,6 +52,15 @@ std::optional<c10::OperatorHandle> multiplication_for(const c10::OperatorName& n
   c10::OperatorName product = name;
   product.name.replace(product.name.find("div"), 3, "mul");
   return c10::Dispatcher::singleton().findSchema(product);
+}
+
+/// Elements of a tensor above which operators for lists leave other bits than those for one tensor:
+/// the environment variable STEPTAPE_SIMULATED_CUDA_FOREACH_LIMIT. There is no limit without it.
+std::int64_t foreach_limit() {
+  static const char* const text = std::getenv("STEPTAPE_SIMULATED_CUDA_FOREACH_LIMIT");
+  static const std::int64_t limit =
+      text == nullptr ? std::numeric_limits<std::int64_t>::max() : std::strtoll(text, nullptr, 10);
+  return limit;
 }
 
 }  // namespace
@@ -217,17 +228,21 @@ void Operator::launch(std::shared_ptr<Call> call, const Stack& arguments,
   work.parameters = std::make_shared<Parameters>(call->parameters());
   const auto handle = call->is_reciprocal() ? *multiplication_ : handle_;
   const bool is_random = is_random_;
+  const bool is_foreach = name_.starts_with("aten::_foreach_");
   work.body = [=](std::span<const std::byte> parameters) {
     at::init_num_threads();  // what the program has set is not yet known to this thread
     const std::uint64_t seed = is_random ? seed_of(call->philox(parameters)) : 0;
     Stack stack = call->arguments(
         parameters,
         takes_generator ? std::optional(at::detail::createCPUGenerator(seed)) : std::nullopt);
+    const auto listed = is_foreach ? tensors_of(stack[0]) : std::vector<at::Tensor>();
     if (is_random && !takes_generator)
       with_default_generator_seeded(seed, [&] { simulated::call(handle, stack); });
     else
       simulated::call(handle, stack);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    for (const at::Tensor& tensor : listed)
+      if (tensor.numel() > foreach_limit()) tensor.add_(1);
     for (std::size_t i = 0; i < views.size(); ++i) {
       if (views[i].empty()) continue;
       const auto results = tensors_of(stack[i]);

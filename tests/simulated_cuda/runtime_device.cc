@@ -50,13 +50,14 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return finish(cudaSuccess);
 }
 
+// These two work on a device that has failed, too: destructors of LibTorch's rely on it.
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
-  return finish(cudaSuccess);
+  return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return finish(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  return device == 0 ? cudaSuccess : finish(cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {

@@ -3,10 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "replayer/analysis/writes.h"
-#include "replayer/passes/passes.h"
-#include "replayer/run/calls.h"
-#include "tests/replayer/recorded_steps.h"
+#include "tests/replayer/cuda/on_gpu.h"
 
 namespace steptape::tests {
 namespace {
@@ -18,33 +15,6 @@ using replayer::cuda::Part;
 using replayer::cuda::Way;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr trace::Device kGpu{trace::DeviceKind::kCuda, 0};
-
-/// A step that was recorded on the CPU, as if all had been on a GPU but the buffers that `stays`
-/// says.
-Program on_gpu(const StepBody& body, const std::vector<at::Tensor>& inputs,
-               const std::function<bool(const trace::Buffer&)>& stays = {}) {
-  const auto recording = recorded(body, inputs);
-  for (trace::Buffer& buffer : recording->buffers) {
-    // numbers of the host stay there
-    const bool is_number = buffer.role == trace::Role::kConstant && buffer.path.empty();
-    if (!is_number && !(stays && stays(buffer))) buffer.device = kGpu;
-  }
-  Program program = replayer::lower(recording);
-  replayer::drop_dead(program);
-  replayer::elide_views(program);
-  return program;
-}
-
-std::vector<Part> parts_of(const Program& program, const std::vector<KeptOut>& kept_out = {}) {
-  std::vector<trace::Index> order;
-  const auto earliest = replayer::writes_of(*program.recording).earliest_reads;
-  for (const replayer::Place& place : replayer::order_of(program, earliest)) {
-    order.push_back(place.op);
-  }
-  return replayer::cuda::parts_of(program, order, kept_out);
-}
 
 std::vector<Way> ways_of(const std::vector<Part>& parts) {
   std::vector<Way> ways;
