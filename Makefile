@@ -38,7 +38,8 @@ demo: configure ## train on digits, replay, and go on in a second process withou
 
 test: build ## build and run every test, of C++ and, with the release preset, of Python
 	@echo "test: $(BUILD)/"
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(TEST_JOBS)
+	@# threads of tests that run side by side must not wait for each other awake
+	@OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-passive} ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(TEST_JOBS)
 ifeq ($(PRESET),release)
 	@$(MAKE) --no-print-directory test-python
 endif
