@@ -25,13 +25,19 @@ using trace::RecordRequest;
 
 struct Options {
   RecordRequest request;
+  std::string cuda_graphs;  ///< a folder
   bool twice = false;
   std::vector<std::string> command;
 };
 
+/// Whether any call is to be recorded, or more of those that are.
+bool asks(const RecordRequest& request) {
+  return !request.text().empty() && !request.text().starts_with(':');
+}
+
 /// Becomes the program, or throws.
 [[noreturn]] void become(const std::vector<std::string>& command, const RecordRequest& request) {
-  ::setenv(RecordRequest::kVariable, request.text().c_str(), /*overwrite=*/1);
+  if (asks(request)) ::setenv(RecordRequest::kVariable, request.text().c_str(), /*overwrite=*/1);
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -125,15 +131,30 @@ void check_place(const std::string& path) {
                                     : "there is no folder " + parent.string()));
 }
 
+/// Has the program write the CUDA graphs that it captures. Throws Error (io) where the folder
+/// cannot be made.
+void ask_for_graphs(const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure || !std::filesystem::is_directory(folder)) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("record: --cuda-graphs {}: no such folder can be made", folder));
+  }
+  const std::string path = std::filesystem::absolute(folder).string();
+  ::setenv("STEPTAPE_CUDA_GRAPHS", path.c_str(), /*overwrite=*/1);
+}
+
 int record(const Options& options) {
   RecordRequest request = options.request;
   check_place(request.trace);
   request.digests |= options.twice;
-  if (request.text().empty() || request.text().starts_with(':')) {
+  if (!asks(request) && options.cuda_graphs.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "record: nothing is asked for; --at, --first, --every, --on-nonfinite and "
-                "--on-signal say which calls, --digests, --timings and --state what of them");
+                "--on-signal say which calls, --digests, --timings and --state what of them; "
+                "--cuda-graphs asks for the graphs of a GPU");
   }
+  if (!options.cuda_graphs.empty()) ask_for_graphs(options.cuda_graphs);
   if (options.twice) {
     const int exit_code = run(options.command, request);
     if (exit_code != 0) return exit_code;
@@ -169,6 +190,8 @@ void add_record(CLI::App& app, int& exit_code) {
   command->add_flag("--timings", options->request.timings, "Note how long each op took");
   command->add_flag("--state", options->request.record.state,
                     "Keep all that recorded calls found: `steptape verify` does them again");
+  command->add_option("--cuda-graphs", options->cuda_graphs,
+                      "Write each CUDA graph that a plan captures into this folder, for Graphviz");
   command->add_flag("--twice", options->twice,
                     "Run the program twice, with --digests: names of the second run's traces gain "
                     "\".again\", for `steptape diff --control`");
@@ -184,6 +207,7 @@ void add_record(CLI::App& app, int& exit_code) {
       "  steptape record --at 57 --digests -- python train.py --seed 3\n"
       "  steptape record --twice --first 3 -- python train.py\n"
       "  steptape diff other.tape run.tape --control run.again.tape\n"
+      "  steptape record --cuda-graphs graphs -- python train.py; dot -Tsvg -O graphs/*.dot\n"
       "Exit status: that of the program; 2 where it cannot be run.");
   command->callback([command, program, options, &exit_code] {
     if (command->parse_order().back() != program) {

@@ -246,15 +246,20 @@ struct Executor::Impl {
     write_graphs();
   }
 
-  /// For looking at: in the folder that the environment names, one file a graph.
+  /// For looking at: in the folder that the environment names, one file a graph. What cannot be
+  /// written is left out.
   void write_graphs() const {
     static std::atomic<std::uint64_t> written{0};
     const char* folder = std::getenv("STEPTAPE_CUDA_GRAPHS");
     if (folder == nullptr) return;
     for (const Captured::Stretch& stretch : captured.stretches) {
       if (!stretch.graph) continue;
-      stretch.graph->write_dot(std::string(folder) + "/graph-" + std::to_string(++written) +
-                               ".dot");
+      try {
+        stretch.graph->write_dot(std::string(folder) + "/graph-" + std::to_string(++written) +
+                                 ".dot");
+      } catch (const Error&) {
+        return;
+      }
     }
   }
 

@@ -324,6 +324,22 @@ def grouped():
     print(json.dumps({"problem": problem, "groups": step.stats["variants"][0]["device"]["groups"]}))
 
 
+@pytest.mark.skipif(not os.path.exists(os.environ.get("STEPTAPE_TOOL", "")), reason="STEPTAPE_TOOL names no tool")
+def test_graphs_are_written_for_looking_at(tmp_path):
+    graphs = tmp_path / "new" / "graphs"
+    command = [os.environ["STEPTAPE_TOOL"], "record", "--cuda-graphs", str(graphs), "--",
+               "env", f"LD_PRELOAD={SIMULATED}", sys.executable, "-W", "ignore", __file__, "grouped"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first = (graphs / "graph-1.dot").read_text()
+    assert first.startswith("digraph") and "_foreach_mul_" in first, first
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    command[3] = str(blocked / "graphs")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no such folder can be made" in done.stderr, done.stderr
+
+
 def test_a_device_that_fails_is_an_exception():
     done = process("failing")
     assert done.returncode == 0, done.stderr
