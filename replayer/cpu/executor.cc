@@ -58,7 +58,11 @@ struct Executor::Impl {
         calls, [this](const Call& call) { return call.at > bound.last_deciding_op; });
     first_decided = static_cast<std::size_t>(decided - calls.begin());
     numbers.emplace(program, memory, calls);
-    seeks.emplace(recording(), calls, generator);
+    const auto call_of = [this](trace::Index op) {
+      const auto found = std::ranges::find(calls, op, &Call::op);
+      return static_cast<std::size_t>(found - calls.begin());
+    };
+    seeks.emplace(recording(), calls.size(), call_of, generator);
     if (program.uses_kernels) prepare_kernels(program, memory, bound.refilled, calls);
     const bool has_chains = program.uses_chains && seeks->empty();
     stages =

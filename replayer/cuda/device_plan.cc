@@ -36,13 +36,6 @@ Program placed(Program program, const std::vector<Part>& parts) {
   return program;
 }
 
-void refuse_seeks(const trace::Recording& recording) {
-  for (const trace::Seek& seek : recording.seeks) {
-    throw Error(ErrorCode::kUnsupported, "generator `" + seek.generator +
-                                             "` is set back inside the step, which no graph does");
-  }
-}
-
 /// Whether a run may end at this part: it looks at what it is given.
 bool may_end_run(const Part& part) { return part.way != Way::kGraph; }
 
@@ -61,9 +54,14 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
       group_of(program.instructions.size(), trace::kNone),
       freed_behind(program.instructions.size()),
       released_behind(parts.size()) {
-  refuse_seeks(this->recording());
   for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
   numbers.emplace(program, memory, calls.calls);
+  const auto part_of = [this](trace::Index op) {
+    const auto holds = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
+    const auto found = std::ranges::find_if(parts, holds, &Part::ops);
+    return static_cast<std::size_t>(found - parts.begin());
+  };
+  seeks.emplace(this->recording(), parts.size(), part_of, generator);
   make_groups(exceptions.alone);
   add_default_generator(generator);
   choose_what_is_undone();

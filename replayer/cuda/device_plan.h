@@ -13,6 +13,7 @@
 #include "replayer/run/calls.h"
 #include "replayer/run/host_numbers.h"
 #include "replayer/run/memory.h"
+#include "replayer/run/seeks.h"
 
 namespace steptape::replayer::cuda {
 
@@ -47,6 +48,7 @@ struct DevicePlan {
   Calls calls;
   Bound bound;
   std::optional<HostNumbers> numbers;
+  std::optional<Seeks> seeks;  ///< by part
   CallResults results;
   std::vector<std::size_t> position_of;  ///< by op: in `calls`
   std::vector<GroupedCall> groups;

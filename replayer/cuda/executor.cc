@@ -144,12 +144,16 @@ struct Executor::Impl {
   /// Everything, by the dispatcher. What parts outside graphs make stays, until it is let go of.
   void run_op_by_op() {
     const BelowAutograd below;
-    for (const Part& part : plan->parts) {
-      for (const trace::Index op : part.ops) {
+    plan->seeks->begin();
+    for (std::size_t p = 0; p < plan->parts.size(); ++p) {
+      plan->seeks->before(p);
+      for (const trace::Index op : plan->parts[p].ops) {
         make_call(plan->call_of(op));
         for (const trace::BufferId id : plan->freed_behind[op]) plan->memory.release(id);
       }
+      plan->seeks->after(p);
     }
+    plan->seeks->end();
     stack.clear();
   }
 
@@ -385,17 +389,21 @@ struct Executor::Impl {
 
   void run_parts(const std::function<void()>& decided, HandOut hands_out) {
     const BelowAutograd below;
+    plan->seeks->begin();
     for (std::size_t p = 0; p < plan->parts.size(); ++p) {
       const bool is_graph = plan->parts[p].way == Way::kGraph;
       if (p == plan->first_decided) decide(decided, hands_out);
       if (is_graph || makes_given(plan->parts[p])) given.move_out();
       const auto start = Clock::now();
+      plan->seeks->before(p);
       run_part(p);
+      plan->seeks->after(p);
       // what is written until then is put back where the run ends
       if (p < plan->first_decided) is_lasting = false;
       if (log.wants_times()) add_time(plan->parts[p], start);
     }
     if (plan->first_decided == plan->parts.size()) decide(decided, hands_out);
+    plan->seeks->end();
     stack.clear();
   }
 

@@ -134,8 +134,7 @@ class Growing {
     end();
     return std::move(parts_);
   }
-
- private:
+  /// What comes now is in other parts than what came before.
   void end() {
     for (Part* part : {&ahead_, &graph_}) {
       const Way way = part->way;
@@ -146,11 +145,29 @@ class Growing {
     graph_writes_.clear();
   }
 
+ private:
   std::vector<Part> parts_;
   Part ahead_{Way::kAhead, {}};
   Part graph_{Way::kGraph, {}};
   Buffers graph_reads_, graph_writes_;
 };
+
+void place(trace::Index op, const Classification& classification,
+           const std::vector<KeptOut>& kept_out, Growing& growing) {
+  const Touch touch = classification.touch_of(op);
+  const auto kept = std::ranges::find(kept_out, op, &KeptOut::op);
+  if (!touch.is_on_device && !touch.writes_device) {
+    growing.ahead(op, touch);
+  } else if (kept != kept_out.end()) {
+    growing.between(op, kept->why);
+  } else if (classification.is_transfer(op, touch)) {
+    growing.ahead(op, touch);
+  } else if (std::string why = classification.why_between(op, touch); !why.empty()) {
+    growing.between(op, std::move(why));
+  } else {
+    growing.graph(op, touch);
+  }
+}
 
 }  // namespace
 
@@ -162,23 +179,17 @@ std::string_view name_of(Way way) noexcept {
 std::vector<Part> parts_of(const Program& program, const std::vector<trace::Index>& order,
                            const std::vector<KeptOut>& kept_out) {
   const Classification classification(program);
+  // a generator is set back by the host, between parts
+  std::unordered_set<trace::Index> first, last;
+  for (const trace::Seek& seek : program.recording->seeks) {
+    first.insert(seek.before_op);
+    if (seek.after_op != trace::kNone) last.insert(seek.after_op);
+  }
   Growing growing;
   for (const trace::Index op : order) {
-    const Touch touch = classification.touch_of(op);
-    if (!touch.is_on_device && !touch.writes_device) {
-      growing.ahead(op, touch);
-      continue;
-    }
-    const auto kept = std::ranges::find(kept_out, op, &KeptOut::op);
-    if (kept != kept_out.end()) {
-      growing.between(op, kept->why);
-    } else if (classification.is_transfer(op, touch)) {
-      growing.ahead(op, touch);
-    } else if (std::string why = classification.why_between(op, touch); !why.empty()) {
-      growing.between(op, std::move(why));
-    } else {
-      growing.graph(op, touch);
-    }
+    if (first.contains(op)) growing.end();
+    place(op, classification, kept_out, growing);
+    if (last.contains(op)) growing.end();
   }
   return growing.take();
 }

@@ -36,7 +36,8 @@ struct KeptOut {
 };
 
 /// The calls of `program` in parts, in the order of a replay: ahead, graph, between, ahead, ...
-/// with those that hold nothing left out. `order` has the calls in the order of a run (see
+/// with those that hold nothing left out. What a generator is set back for begins a part, and what
+/// leaves the state that it is set to ends one. `order` has the calls in the order of a run (see
 /// calls_of). What is done ahead moves in front of graph ops that came before it only where neither
 /// writes what the other uses.
 std::vector<Part> parts_of(const Program& program, const std::vector<trace::Index>& order,

@@ -1,30 +1,26 @@
 #include "replayer/run/seeks.h"
 
-#include <algorithm>
-
 #include "live/generator_state.h"
 
 namespace steptape::replayer {
 
-Seeks::Seeks(const trace::Recording& recording, const std::vector<Call>& calls,
+Seeks::Seeks(const trace::Recording& recording, std::size_t count,
+             const std::function<std::size_t(trace::Index op)>& piece_of,
              const std::function<at::Generator(const std::string&)>& generator)
-    : calls_(calls.size()) {
-  const auto call_of = [&calls](trace::Index op) {
-    const auto found = std::ranges::find(calls, op, &Call::op);
-    return static_cast<std::size_t>(found - calls.begin());
-  };
+    : count_(count) {
   for (const trace::Seek& seek : recording.seeks) {
     if (!seek.is_earlier) continue;
+    const bool is_at_end = seek.before_op >= recording.ops.size();
     kept_.push_back({generator(seek.generator),
-                     seek.after_op == trace::kNone ? kBegin : call_of(seek.after_op),
-                     call_of(seek.before_op)});
+                     seek.after_op == trace::kNone ? kBegin : piece_of(seek.after_op),
+                     is_at_end ? count : piece_of(seek.before_op)});
   }
 }
 
 void Seeks::begin() { keep(kBegin); }
-void Seeks::before(std::size_t call) { set(call); }
-void Seeks::after(std::size_t call) { keep(call); }
-void Seeks::end() { set(calls_); }
+void Seeks::before(std::size_t piece) { set(piece); }
+void Seeks::after(std::size_t piece) { keep(piece); }
+void Seeks::end() { set(count_); }
 
 void Seeks::keep(std::size_t from) {
   for (Kept& kept : kept_) {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "replayer/run/call.h"
 #include "trace/model.h"
 
 namespace steptape::replayer {
@@ -17,21 +16,25 @@ namespace steptape::replayer {
 /// checkpointing does: states are kept where the recording says that they come from.
 class Seeks {
  public:
-  Seeks(const trace::Recording& recording, const std::vector<Call>& calls,
+  /// A run does `count` pieces of work one after the other; `piece_of` has the position of the one
+  /// that an op is in. An op that a generator is set back for is the first one of its piece that
+  /// draws from it, and one whose state is kept the last.
+  Seeks(const trace::Recording& recording, std::size_t count,
+        const std::function<std::size_t(trace::Index op)>& piece_of,
         const std::function<at::Generator(const std::string&)>& generator);
 
   bool empty() const { return kept_.empty(); }
   void begin();
-  /// Around each call, by its position.
-  void before(std::size_t call);
-  void after(std::size_t call);
+  /// Around each piece, by its position.
+  void before(std::size_t piece);
+  void after(std::size_t piece);
   void end();
 
  private:
   struct Kept {
     at::Generator generator;
-    std::size_t from;  ///< position of the call behind which it is kept, or kBegin
-    std::size_t to;    ///< of the call before which it is set, or the number of calls
+    std::size_t from;  ///< position of the piece behind which it is kept, or kBegin
+    std::size_t to;    ///< of the piece before which it is set
     at::Tensor state = {};
   };
   static constexpr std::size_t kBegin = static_cast<std::size_t>(-1);
@@ -39,7 +42,7 @@ class Seeks {
   void set(std::size_t to);
 
   std::vector<Kept> kept_;
-  std::size_t calls_;
+  std::size_t count_;
 };
 
 }  // namespace steptape::replayer

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adagrad, Adam, AdamW, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
+from torch.utils.checkpoint import checkpoint
 
 import steptape
 import twins
@@ -279,6 +280,26 @@ def penalised(model, x, y):
 
 
 case(lambda: trained(penalised), name="a_gradient_penalty")
+
+
+class Checkpointed(nn.Module):
+    """Dropout that is drawn once more when backward comes by: the generator is set back and forth."""
+
+    def __init__(self, use_reentrant):
+        super().__init__()
+        self.use_reentrant = use_reentrant
+        self.first, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.Tanh()) for _ in range(2))
+
+    def forward(self, x):
+        h = self.first(x)
+        for block in self.blocks:
+            h = checkpoint(block, F.dropout(h, 0.1), use_reentrant=self.use_reentrant)
+        return self.head(h)
+
+
+case(lambda: trained(model=Checkpointed(False)), name="checkpoints", graphs=6)
+case(lambda: trained(model=Checkpointed(True)), name="reentrant_checkpoints", graphs=6)
 
 
 def process(*arguments, **environment):

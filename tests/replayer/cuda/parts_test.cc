@@ -15,6 +15,7 @@ using replayer::cuda::Part;
 using replayer::cuda::Way;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 std::vector<Way> ways_of(const std::vector<Part>& parts) {
   std::vector<Way> ways;
@@ -124,6 +125,27 @@ TEST(DevicePartsTest, AnArrayOfTheHostInAnOpOfTheDeviceStandsBetweenGraphs) {
   const auto parts = parts_of(program);
   ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
   EXPECT_EQ(parts[1].why, "it takes an array from the host");
+}
+
+TEST(DevicePartsTest, AGraphIsCutWhereAGeneratorIsSetBack) {
+  const Program program = on_gpu(
+      [](const auto& in) {
+        at::Generator generator = default_generator()("default");
+        const at::Tensor first = at::bernoulli(in[0], 0.5);
+        const at::Tensor state = generator.get_state();
+        const at::Tensor second = at::bernoulli(first * 2, 0.5);
+        const at::Tensor third = at::bernoulli(second * 2, 0.5);
+        generator.set_state(state);
+        return std::vector<at::Tensor>{at::bernoulli(third * 2, 0.5), third};
+      },
+      {ramp()});
+  ASSERT_THAT(program.recording->seeks, SizeIs(1));
+  const auto parts = parts_of(program);
+  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kGraph, Way::kGraph));
+  EXPECT_THAT(names_of(program, parts[0]), ElementsAre("aten::bernoulli"));
+  EXPECT_THAT(names_of(program, parts[1]), ElementsAre("aten::mul", "aten::bernoulli", "aten::mul",
+                                                       "aten::bernoulli", "aten::mul"));
+  EXPECT_THAT(names_of(program, parts[2]), ElementsAre("aten::bernoulli"));
 }
 
 TEST(DevicePartsTest, OpsThatAreKeptOutSayWhy) {
