@@ -46,6 +46,7 @@ class Capturing {
     for (Learning& learning : learnings_) learn(learning);
     release_stand_ins();
     put_back_arguments();
+    captured.is_whole = true;
     return captured;
   }
 

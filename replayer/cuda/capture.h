@@ -20,6 +20,7 @@ struct Captured {
     NumberUpdates updates;
   };
   std::vector<Stretch> stretches;  ///< one for each part
+  bool is_whole = false;           ///< that is all
   std::uint64_t nodes = 0;
 };
 

@@ -326,7 +326,7 @@ struct Executor::Impl {
   }
 
   bool needs_capture(const Decision& decision) {
-    return decision.capture || captured.stretches.empty();
+    return decision.capture || !captured.is_whole;
   }
 
   /// Numbers for which the graphs do not hold: new ones are captured with them.
@@ -519,7 +519,7 @@ const std::vector<at::Generator>& Executor::generators() const {
 }
 
 bool Executor::is_new_for(std::span<void* const> memory) const {
-  return impl_->captured.stretches.empty() || !impl_->statics.holds_for(memory);
+  return !impl_->captured.is_whole || !impl_->statics.holds_for(memory);
 }
 
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,

@@ -67,6 +67,7 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved,
     const std::lock_guard lock(default_generator_mutex());
     return live::state_of(at::detail::getDefaultCPUGenerator());
   }();
+  constexpr std::string_view kOfDevice = "generator.default.cuda:";
   const auto state_in = [&like](const trace::Saved& entry) {
     at::Tensor state = bytes_as_tensor(entry, like);
     if (!is_generator_state(state))
@@ -79,6 +80,8 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved,
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
     } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
+    } else if (entry.path.starts_with(kOfDevice) && !is_memory) {
+      // steps that draw from it are refused
     } else if (entry.path == "generator.default" && !is_memory) {
       default_generator_ = state_in(entry);
     } else if (entry.path.starts_with(kGenerator) && !is_memory) {

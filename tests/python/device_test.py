@@ -302,6 +302,14 @@ case(lambda: trained(model=Checkpointed(False)), name="checkpoints", graphs=6)
 case(lambda: trained(model=Checkpointed(True)), name="reentrant_checkpoints", graphs=6)
 
 
+def given_back():
+    """No op at all: nothing to capture, and all to guard."""
+    return SimpleNamespace(step=lambda x, y: (y, x), holds=list, batch=on_device)
+
+
+case(given_back, graphs=0)
+
+
 def process(*arguments, **environment):
     """This file run with the simulated device."""
     return subprocess.run([sys.executable, "-W", "ignore", __file__, *arguments],
@@ -361,6 +369,22 @@ def test_graphs_are_written_for_looking_at(tmp_path):
     assert done.returncode == 2 and "no such folder can be made" in done.stderr, done.stderr
 
 
+def test_a_trace_of_a_device_is_refused_by_players(tmp_path):
+    done = process("loaded", str(tmp_path / "run.tape"))
+    assert done.returncode == 0, done.stderr
+    assert "recorded on cuda:0; a player runs steps that were recorded on the CPU" in done.stdout
+
+
+def loaded():
+    path = sys.argv[2]
+    step = twins.compare(lambda: trained(), 30)
+    step.save(path)
+    try:
+        steptape.load(path)
+    except steptape.Unsupported as error:
+        print(error)
+
+
 def test_a_device_that_fails_is_an_exception():
     done = process("failing")
     assert done.returncode == 0, done.stderr
@@ -411,7 +435,7 @@ def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness
     if len(sys.argv) > 1:
-        return {"grouped": grouped, "failing": failing}[sys.argv[1]]()
+        return {"grouped": grouped, "failing": failing, "loaded": loaded}[sys.argv[1]]()
     for name, arguments in CASES.items():
         print(json.dumps([name, problem_of(*arguments)]), flush=True)
 
