@@ -10,21 +10,18 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "guards/mismatch.h"
 #include "live/device_bytes.h"
 #include "live/tensors.h"
-#include "replayer/cuda/capture.h"
-#include "replayer/cuda/device_plan.h"
 #include "replayer/cuda/device_stats.h"
 #include "replayer/cuda/errors.h"
 #include "replayer/cuda/given_gradients.h"
 #include "replayer/cuda/graph_pool.h"
-#include "replayer/cuda/host_transfers.h"
 #include "replayer/cuda/input_copies.h"
 #include "replayer/cuda/outcome_memory.h"
+#include "replayer/cuda/plan_in_use.h"
 #include "replayer/cuda/static_memory.h"
 #include "replayer/run/below_autograd.h"
 #include "replayer/run/run_log.h"
@@ -40,12 +37,6 @@ double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// Ops that are found to fit into no graph, before the plan is given up.
-constexpr std::size_t kMostKeptOut = 64;
-
-/// Captures for an op whose numbers leave what was captured, before it is kept out of graphs.
-constexpr int kMostObjections = 4;
-
 /// What a run gives in new memory.
 enum class HandOut { kNothing, kAll };
 
@@ -53,19 +44,13 @@ enum class HandOut { kNothing, kAll };
 
 struct Executor::Impl {
   c10::Device device;
-  GeneratorOf generator;
   std::shared_ptr<const trace::Recording> recording;
-  Exceptions exceptions;
-  std::unique_ptr<DevicePlan> plan;
-  std::optional<HostTransfers> transfers;
+  PlanInUse used;
   StaticMemory statics;
   std::shared_ptr<GraphPool> pool;
   c10::cuda::CUDAStream side;
-  Captured captured;
   InputCopies copies;
   GivenGradients given;
-  std::unordered_map<trace::Index, int> objections;  ///< to numbers, by op
-  std::optional<KeptOut> kept_out_next;              ///< found in mid-run: from the next one on
   Gradients gradients;
   OutcomeMemory handed_out;  ///< by a run, while it ends
   Undo undo;
@@ -75,21 +60,22 @@ struct Executor::Impl {
   bool is_lasting = false;  ///< something was written that is not put back where the run ends
   DeviceStats told;
 
-  Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator_of,
+  Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator,
        const ExecutorOptions& options)
       : device(live::device_of(device_of(*recorded))),
-        generator(generator_of),
         recording(std::move(recorded)),
-        plan(std::make_unique<DevicePlan>(recording, generator, exceptions)),
-        statics(*recording, plan->bound.buffers, plan->bound.written),
+        used(recording, generator),
+        statics(*recording, plan().bound.buffers, plan().bound.written),
         pool(GraphPool::of(options)),
         side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
-        copies(*recording, plan->bound.buffers, device),
+        copies(*recording, plan().bound.buffers, device),
         gradients(options.static_gradients ? Gradients::kStatic : Gradients::kNew),
         handed_out(device, gradients) {
-    transfers.emplace(*plan);
     told.device = device.str();
   }
+
+  DevicePlan& plan() { return used.plan(); }
+  const DevicePlan& plan() const { return used.plan(); }
 
   ~Impl() {
     try {
@@ -114,17 +100,17 @@ struct Executor::Impl {
 
   void bind(std::span<void* const> addresses) {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
-      plan->memory.point_at(plan->bound.buffers[i], copies.address(i, addresses[i]));
+      plan().memory.point_at(plan().bound.buffers[i], copies.address(i, addresses[i]));
     }
-    for (const trace::BufferId id : plan->bound.refilled) plan->memory.refill(id);
+    for (const trace::BufferId id : plan().bound.refilled) plan().memory.refill(id);
   }
 
   std::vector<Region> regions(const std::vector<std::size_t>& positions) const {
     std::vector<Region> regions;
     for (const std::size_t position : positions) {
-      const trace::BufferId id = plan->bound.buffers[position];
+      const trace::BufferId id = plan().bound.buffers[position];
       const trace::Buffer& buffer = recording->buffers[id];
-      regions.push_back({plan->memory.address(id), buffer.bytes, live::device_of(buffer.device)});
+      regions.push_back({plan().memory.address(id), buffer.bytes, live::device_of(buffer.device)});
     }
     return regions;
   }
@@ -132,35 +118,35 @@ struct Executor::Impl {
   void make_call(const Call& call) {
     stack.assign(call.arguments.begin(), call.arguments.end());
     call.callee.callBoxed(stack);
-    if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan->memory, stack);
-    if (call.adopts) plan->results.adopt(call, stack);
-    if (call.read != trace::kNone) plan->numbers->take_read(call, stack.back());
+    if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan().memory, stack);
+    if (call.adopts) plan().results.adopt(call, stack);
+    if (call.read != trace::kNone) plan().numbers->take_read(call, stack.back());
   }
 
   void release(std::size_t part) {
-    for (const trace::BufferId id : plan->released_behind[part]) plan->memory.release(id);
+    for (const trace::BufferId id : plan().released_behind[part]) plan().memory.release(id);
   }
 
   /// Everything, by the dispatcher. What parts outside graphs make stays, until it is let go of.
   void run_op_by_op() {
     const BelowAutograd below;
-    plan->seeks->begin();
-    for (std::size_t p = 0; p < plan->parts.size(); ++p) {
-      plan->seeks->before(p);
-      for (const trace::Index op : plan->parts[p].ops) {
-        make_call(plan->call_of(op));
-        for (const trace::BufferId id : plan->freed_behind[op]) plan->memory.release(id);
+    plan().seeks->begin();
+    for (std::size_t p = 0; p < plan().parts.size(); ++p) {
+      plan().seeks->before(p);
+      for (const trace::Index op : plan().parts[p].ops) {
+        make_call(plan().call_of(op));
+        for (const trace::BufferId id : plan().freed_behind[op]) plan().memory.release(id);
       }
-      plan->seeks->after(p);
+      plan().seeks->after(p);
     }
-    plan->seeks->end();
+    plan().seeks->end();
     stack.clear();
   }
 
   void let_go_of_all() {
     stack.clear();
-    for (trace::BufferId id = 0; id < plan->program.buffers.size(); ++id) {
-      if (plan->program.buffers[id].placement == Placement::kAdopted) plan->memory.release(id);
+    for (trace::BufferId id = 0; id < plan().program.buffers.size(); ++id) {
+      if (plan().program.buffers[id].placement == Placement::kAdopted) plan().memory.release(id);
     }
     handed_out.let_go();
   }
@@ -171,7 +157,7 @@ struct Executor::Impl {
     const auto start = Clock::now();
     const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(device.index());
     pool->wait();
-    captured = {};
+    used.captured() = {};
     at::cuda::CUDAEvent before;
     before.record(caller);
     before.block(side);
@@ -179,7 +165,7 @@ struct Executor::Impl {
       const c10::cuda::CUDAStreamGuard on_side(side);
       try {
         warm_up(leaves);
-        captured = capture(*plan, pool->id());
+        used.captured() = capture(plan(), pool->id());
       } catch (...) {
         let_go_of_all();
         // what was put back on this stream comes before all that the caller does now
@@ -205,9 +191,9 @@ struct Executor::Impl {
   /// graphs will find.
   void warm_up(std::span<const double> leaves) {
     Undo all;
-    all.take(regions(plan->bound.written),
-             plan->bound.draws_random ? std::span<const at::Generator>(plan->calls.generators)
-                                      : std::span<const at::Generator>());
+    all.take(regions(plan().bound.written),
+             plan().bound.draws_random ? std::span<const at::Generator>(plan().calls.generators)
+                                       : std::span<const at::Generator>());
     try {
       run_op_by_op();
     } catch (...) {
@@ -219,8 +205,8 @@ struct Executor::Impl {
     // what eager steps and the warm-up had of temporaries is in the graphs' pool from here on
     if (told.captures == 0) c10::cuda::CUDACachingAllocator::emptyCache();
     // what reads gave has been taken: the numbers of this call again
-    for (const trace::BufferId id : plan->bound.refilled) plan->memory.refill(id);
-    plan->numbers->begin(leaves);
+    for (const trace::BufferId id : plan().bound.refilled) plan().memory.refill(id);
+    plan().numbers->begin(leaves);
   }
 
   /// Captures, keeping out of graphs what turns out to fit into none.
@@ -231,22 +217,18 @@ struct Executor::Impl {
         copies.make(statics, addresses);
         bind(addresses);
         copies.copy_in(decision.copy_in, addresses);
-        plan->numbers->begin(leaves);
+        plan().numbers->begin(leaves);
         make_graphs(leaves);
         break;
       } catch (const CannotBeCaptured& found) {
-        if (exceptions.kept_out.size() >= kMostKeptOut) {
-          throw Error(ErrorCode::kUnsupported,
-                      "no graphs could be captured: " + words_of(*plan, found.op.op, found.op.why));
-        }
-        keep_out(found.op);
+        used.give_up_on(found.op);
       }
     }
     statics.captured(addresses);
     if (told.captures > 1) told.captured_for = decision.why;
     told.graphs =
-        static_cast<std::uint64_t>(std::ranges::count(plan->parts, Way::kGraph, &Part::way));
-    told.nodes = captured.nodes;
+        static_cast<std::uint64_t>(std::ranges::count(plan().parts, Way::kGraph, &Part::way));
+    told.nodes = used.captured().nodes;
     write_graphs();
   }
 
@@ -256,7 +238,7 @@ struct Executor::Impl {
     static std::atomic<std::uint64_t> written{0};
     const char* folder = std::getenv("STEPTAPE_CUDA_GRAPHS");
     if (folder == nullptr) return;
-    for (const Captured::Stretch& stretch : captured.stretches) {
+    for (const Captured::Stretch& stretch : used.captured().stretches) {
       if (!stretch.graph) continue;
       try {
         stretch.graph->write_dot(std::string(folder) + "/graph-" + std::to_string(++written) +
@@ -265,48 +247,6 @@ struct Executor::Impl {
         return;
       }
     }
-  }
-
-  /// Of graphs; of a group first.
-  void keep_out(KeptOut op) {
-    if (const GroupedCall* group = plan->group_with(op.op)) {
-      leave_alone(group->ops());
-    } else {
-      exceptions.kept_out.push_back(std::move(op));
-    }
-    plan_again();
-  }
-
-  void leave_alone(const std::vector<trace::Index>& ops) {
-    exceptions.alone.insert(exceptions.alone.end(), ops.begin(), ops.end());
-  }
-
-  void plan_again() {
-    auto next = std::make_unique<DevicePlan>(recording, generator, exceptions);
-    captured = {};
-    transfers.reset();
-    plan = std::move(next);
-    transfers.emplace(*plan);
-  }
-
-  bool set_apart(trace::Index op) {
-    const auto is_here = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
-    const auto part = std::ranges::find_if(plan->parts, is_here, &Part::ops);
-    if (part == plan->parts.end() || plan->call_of(op).is_once) return false;
-    if (part->way == Way::kGraph) {
-      pool->wait();
-      exceptions.kept_out.push_back({op, "it leaves other bits each time it runs"});
-      plan_again();
-    }
-    return true;
-  }
-
-  bool ungroup() {
-    if (plan->groups.empty()) return false;
-    pool->wait();
-    for (const GroupedCall& group : plan->groups) leave_alone(group.ops());
-    plan_again();
-    return true;
   }
 
   /// Pinned memory may be about to be written by the device: a copy of it waits.
@@ -325,63 +265,22 @@ struct Executor::Impl {
                   guards::failed(GuardKind::kAmbient, "stream.capturing", "false", "true"));
   }
 
-  bool needs_capture(const Decision& decision) {
-    return decision.capture || !captured.is_whole;
-  }
-
-  /// Numbers for which the graphs do not hold: new ones are captured with them.
-  std::optional<KeptOut> objection() const {
-    for (const Captured::Stretch& stretch : captured.stretches) {
-      if (!stretch.graph) continue;
-      if (auto found = stretch.updates.objection()) return found;
-    }
-    return std::nullopt;
-  }
-
-  /// Gives a group the numbers of this run, as far as they are known. That its ops no longer have
-  /// the same, where that is so.
-  static std::optional<KeptOut> parted(GroupedCall& group) {
-    if (group.take_numbers()) return std::nullopt;
-    return KeptOut{group.call().op, kOtherNumbers};
-  }
-  std::optional<KeptOut> first_parted() {
-    for (GroupedCall& group : plan->groups) {
-      if (auto found = parted(group)) return found;
-    }
-    return std::nullopt;
-  }
-
-  /// Of numbers that follow from what the parts before it have read or made since the run began.
-  void check_numbers(std::size_t part) {
-    std::optional<KeptOut> found;
-    for (const trace::Index group : plan->groups_in[part]) {
-      found = parted(plan->groups[group]);
-      if (!found) continue;
-      kept_out_next = found;
-      break;
-    }
-    if (!found) found = captured.stretches[part].updates.objection();
-    if (!found) return;
-    throw Changed(RefusalCode::kScalarVaries, guards::failed(GuardKind::kPredicate, found->why,
-                                                             "a number as captured", "another"));
-  }
-
   void launch(std::size_t part) {
-    if (part != 0) check_numbers(part);
-    Captured::Stretch& stretch = captured.stretches[part];
+    if (part != 0) used.check_numbers(part);
+    Captured::Stretch& stretch = used.captured().stretches[part];
     is_lasting = true;
     stretch.updates.put(*stretch.graph);
     stretch.graph->launch();
   }
 
   void run_part(std::size_t p) {
-    const Part& part = plan->parts[p];
+    const Part& part = plan().parts[p];
     if (part.way == Way::kGraph) {
       launch(p);
     } else {
       for (const trace::Index op : part.ops) {
-        const Call& call = plan->call_of(op);
-        if (!transfers->run(call)) make_call(call);
+        const Call& call = plan().call_of(op);
+        if (!used.transfers().run(call)) make_call(call);
       }
     }
     release(p);
@@ -389,21 +288,21 @@ struct Executor::Impl {
 
   void run_parts(const std::function<void()>& decided, HandOut hands_out) {
     const BelowAutograd below;
-    plan->seeks->begin();
-    for (std::size_t p = 0; p < plan->parts.size(); ++p) {
-      const bool is_graph = plan->parts[p].way == Way::kGraph;
-      if (p == plan->first_decided) decide(decided, hands_out);
-      if (is_graph || makes_given(plan->parts[p])) given.move_out();
+    plan().seeks->begin();
+    for (std::size_t p = 0; p < plan().parts.size(); ++p) {
+      const bool is_graph = plan().parts[p].way == Way::kGraph;
+      if (p == plan().first_decided) decide(decided, hands_out);
+      if (is_graph || makes_given(plan().parts[p])) given.move_out();
       const auto start = Clock::now();
-      plan->seeks->before(p);
+      plan().seeks->before(p);
       run_part(p);
-      plan->seeks->after(p);
+      plan().seeks->after(p);
       // what is written until then is put back where the run ends
-      if (p < plan->first_decided) is_lasting = false;
-      if (log.wants_times()) add_time(plan->parts[p], start);
+      if (p < plan().first_decided) is_lasting = false;
+      if (log.wants_times()) add_time(plan().parts[p], start);
     }
-    if (plan->first_decided == plan->parts.size()) decide(decided, hands_out);
-    plan->seeks->end();
+    if (plan().first_decided == plan().parts.size()) decide(decided, hands_out);
+    plan().seeks->end();
     stack.clear();
   }
 
@@ -422,7 +321,7 @@ struct Executor::Impl {
   /// Nothing but a want of memory can end the run now: that for what the user gets is taken first.
   void decide(const std::function<void()>& decided, HandOut hands_out) {
     if (decided) decided();
-    if (hands_out == HandOut::kAll) handed_out.take(*plan);
+    if (hands_out == HandOut::kAll) handed_out.take(plan());
   }
 
   void add_time(const Part& part, Clock::time_point start) {
@@ -440,36 +339,31 @@ struct Executor::Impl {
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
     refuse_foreign_capture(stream);
     pool->enter(stream);
-    if (kept_out_next) keep_out(*std::exchange(kept_out_next, std::nullopt));
+    used.begin();
     Decision decision = statics.decide(addresses);
-    if (needs_capture(decision)) {
+    if (decision.capture || !used.captured().is_whole) {
       make_graphs_that_hold(addresses, leaves, decision);
     } else {
       copies.check_alignment(addresses);
     }
     bind(addresses);
-    plan->numbers->begin(leaves);
-    if (auto group = first_parted()) {
-      decision.why = group->why;
-      keep_out(*std::move(group));
-      make_graphs_that_hold(addresses, leaves, decision);
-    } else if (auto found = objection()) {
-      decision.why = found->why;
-      if (++objections[found->op] > kMostObjections) keep_out(*std::move(found));
+    plan().numbers->begin(leaves);
+    if (std::string why = used.object_to_numbers(); !why.empty()) {
+      decision.why = std::move(why);
       make_graphs_that_hold(addresses, leaves, decision);
     }
     copies.copy_in(decision.copy_in, addresses);
-    const std::vector<Region> undone = regions(plan->bound.undone);
+    const std::vector<Region> undone = regions(plan().bound.undone);
     wait_for_pinned(undone);
-    undo.take(undone, plan->bound.restores_generators
-                          ? std::span<const at::Generator>(plan->calls.generators)
+    undo.take(undone, plan().bound.restores_generators
+                          ? std::span<const at::Generator>(plan().calls.generators)
                           : std::span<const at::Generator>());
     const auto start = Clock::now();
     is_lasting = false;
     try {
       run_parts(decided, hands_out);
       copies.copy_back(decision.copy_back, addresses);
-      handed_out.fill(*plan);
+      handed_out.fill(plan());
       finish();
     } catch (const std::exception& error) {
       let_go_of_all();
@@ -492,14 +386,14 @@ struct Executor::Impl {
   }
 
   Outcome outcome() {
-    Outcome outcome = handed_out.outcome(*plan, given);
+    Outcome outcome = handed_out.outcome(plan(), given);
     add_numbers(outcome.numbers);
     return outcome;
   }
 
   void add_numbers(std::vector<double>& to) const {
     for (const trace::Number& number : recording->numbers) {
-      to.push_back(plan->numbers->returned(number));
+      to.push_back(plan().numbers->returned(number));
     }
   }
 };
@@ -511,15 +405,15 @@ Executor::Executor(std::shared_ptr<const trace::Recording> recording, const Gene
 }
 Executor::~Executor() = default;
 
-const std::vector<trace::BufferId>& Executor::bound() const { return impl_->plan->bound.buffers; }
-const std::vector<std::size_t>& Executor::written() const { return impl_->plan->bound.written; }
-bool Executor::draws_random() const { return impl_->plan->bound.draws_random; }
+const std::vector<trace::BufferId>& Executor::bound() const { return impl_->plan().bound.buffers; }
+const std::vector<std::size_t>& Executor::written() const { return impl_->plan().bound.written; }
+bool Executor::draws_random() const { return impl_->plan().bound.draws_random; }
 const std::vector<at::Generator>& Executor::generators() const {
-  return impl_->plan->calls.generators;
+  return impl_->plan().calls.generators;
 }
 
 bool Executor::is_new_for(std::span<void* const> memory) const {
-  return !impl_->captured.is_whole || !impl_->statics.holds_for(memory);
+  return !impl_->used.captured().is_whole || !impl_->statics.holds_for(memory);
 }
 
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
@@ -533,7 +427,7 @@ void Executor::run_into(std::span<void* const> memory, std::span<const double> l
                         std::span<const at::Tensor> results, std::vector<double>& numbers) {
   impl_->run(memory, leaves, {}, HandOut::kNothing, [&] {
     for (std::size_t i = 0; i < results.size(); ++i) {
-      copy_onto(impl_->plan->memory.tensor(impl_->recording->results[i]), results[i]);
+      copy_onto(impl_->plan().memory.tensor(impl_->recording->results[i]), results[i]);
     }
     numbers.clear();
     impl_->add_numbers(numbers);
@@ -547,13 +441,17 @@ void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
 
 void Executor::start_over() {
   impl_->pool->wait();
-  impl_->captured = {};
+  impl_->used.captured() = {};
 }
 
-bool Executor::ungroup() { return impl_->ungroup(); }
+bool Executor::ungroup() {
+  impl_->pool->wait();
+  return impl_->used.ungroup();
+}
 
 bool Executor::set_apart(std::span<const trace::Index> ops) {
-  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->set_apart(op); });
+  impl_->pool->wait();
+  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->used.set_apart(op); });
 }
 
 void Executor::impose(std::span<Imposed> imposed) { impl_->log.impose(imposed); }
@@ -564,9 +462,10 @@ void Executor::log_times(std::vector<StageTime>& times) {
   impl_->log.ask_for(times);
 }
 
-const Program& Executor::program() const { return impl_->plan->program; }
+const Program& Executor::program() const { return impl_->plan().program; }
 PlanStats Executor::stats() const {
-  return stats_of(*impl_->plan, impl_->captured, impl_->statics, impl_->gradients, impl_->told);
+  return stats_of(impl_->plan(), impl_->used.captured(), impl_->statics, impl_->gradients,
+                  impl_->told);
 }
 
 }  // namespace steptape::replayer::cuda
