@@ -333,14 +333,13 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   verified.is_ungrouped =
       !verified.is_open && !verified.changed && verified.is_wrong() && variant.executor->ungroup();
   journal_.tried(variant, verified);
+  if (verified.is_open || verified.is_ungrouped) return;
   if (verified.skipped) {
     drop(variant,
          make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
-  } else if (verified.is_open || verified.is_ungrouped) {
-    return;
   } else if (verified.is_wrong()) {
     if (variant.in_doubt) return drop_trusted(variant, *variant.in_doubt);
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));

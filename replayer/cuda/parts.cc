@@ -155,12 +155,11 @@ class Growing {
 void place(trace::Index op, const Classification& classification,
            const std::vector<KeptOut>& kept_out, Growing& growing) {
   const Touch touch = classification.touch_of(op);
+  const bool is_of_host = !touch.is_on_device && !touch.writes_device;
   const auto kept = std::ranges::find(kept_out, op, &KeptOut::op);
-  if (!touch.is_on_device && !touch.writes_device) {
-    growing.ahead(op, touch);
-  } else if (kept != kept_out.end()) {
+  if (!is_of_host && kept != kept_out.end()) {
     growing.between(op, kept->why);
-  } else if (classification.is_transfer(op, touch)) {
+  } else if (is_of_host || classification.is_transfer(op, touch)) {
     growing.ahead(op, touch);
   } else if (std::string why = classification.why_between(op, touch); !why.empty()) {
     growing.between(op, std::move(why));

@@ -11,7 +11,7 @@ using namespace torch::optim;
 using DeviceGroupsTest = DeviceTest;
 
 constexpr int kLayers = 6;
-constexpr std::uint64_t kParameters = 2 * kLayers;
+constexpr std::uint64_t kParameters = 2 * std::uint64_t{kLayers};
 
 /// A rate that changes with each call.
 template <typename Optimizer, typename OptimizerOptions>
