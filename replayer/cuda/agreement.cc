@@ -35,7 +35,9 @@ constexpr std::int64_t kElements = 1031;
 at::Tensor made_up(at::ScalarType dtype, const at::Device& device, std::uint64_t seed,
                    std::int64_t elements) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr std::array kOdd = {0.0, -0.0, 1.0, -1.0, kInfinity, -kInfinity, 1e-42, -1e-40, 3e38};
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr std::array kOdd = {0.0,   -0.0,   1.0,  -1.0, kInfinity, -kInfinity,
+                               1e-42, -1e-40, 3e38, kNaN, -kNaN};
   at::Tensor host = at::empty({elements}, at::kDouble);
   auto* element = host.mutable_data_ptr<double>();
   std::mt19937_64 random(seed);
@@ -83,7 +85,7 @@ class Trial {
     dtype_ = live::scalar_type_of(first.dtype);
     device_ = live::device_of(recording_.buffers[first.buffer].device);
     for (const ForeachArgument& argument : by.arguments) {
-      if (is_number(argument)) kinds_.push_back(kind_of(argument.from));
+      if (argument.is_number()) kinds_.push_back(kind_of(argument.from));
     }
   }
 
@@ -109,10 +111,6 @@ class Trial {
   }
 
  private:
-  static bool is_number(const ForeachArgument& argument) {
-    return argument.kind == ForeachArgument::Kind::kNumber ||
-           argument.kind == ForeachArgument::Kind::kReciprocal;
-  }
   const trace::Tensor& tensor_of(std::size_t argument) const {
     return recording_.tensors[std::get<trace::TensorRef>(op_.inputs[argument].data).id];
   }
@@ -165,7 +163,7 @@ class Trial {
     auto number = given.numbers.begin();
     for (std::size_t a = 0; a < by_.arguments.size(); ++a) {
       const ForeachArgument& argument = by_.arguments[a];
-      if (is_number(argument)) {
+      if (argument.is_number()) {
         stack[argument.from] = *number++;
       } else if (argument.kind == ForeachArgument::Kind::kShared) {
         stack[argument.from] = given.shared;
@@ -183,7 +181,7 @@ class Trial {
     auto number = given.numbers.begin();
     for (std::size_t a = 0; a < by_.arguments.size(); ++a) {
       const ForeachArgument& argument = by_.arguments[a];
-      if (is_number(argument)) {
+      if (argument.is_number()) {
         stack.push_back(foreach_number(*number++, argument.kind, dtype_));
       } else if (argument.kind == ForeachArgument::Kind::kShared) {
         stack.emplace_back(given.shared);
@@ -224,16 +222,20 @@ bool agrees(const Program& program, const ForeachOperator& by, trace::Index op) 
   static std::map<std::string, bool> known;
   const Trial trial(program, by, op);
   const std::string key = trial.key();
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(key);
+    if (found != known.end()) return found->second;
+  }
   bool passes = false;
   try {
     passes = trial.passes();
   } catch (const c10::OutOfMemoryError&) {
     return false;  // another plan may find some
   } catch (const std::exception&) {
+    // an operator that cannot be called so agrees with nothing
   }
+  const std::lock_guard lock(mutex);
   return known[key] = passes;
 }
 
@@ -252,7 +254,10 @@ c10::IValue foreach_number(const c10::IValue& value, ForeachArgument::Kind kind,
   }
   if (kind != ForeachArgument::Kind::kReciprocal) return number;
   if (dtype == at::kDouble) return 1.0 / number.toDouble();
-  return static_cast<double>(1.0F / number.toFloat());
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const double divisor = number.toDouble();
+  if (std::abs(divisor) > kLargest) return std::copysign(0.0, divisor);
+  return static_cast<double>(1.0F / static_cast<float>(divisor));
 }
 
 }  // namespace steptape::replayer::cuda

@@ -266,7 +266,7 @@ struct Executor::Impl {
   }
 
   void launch(std::size_t part) {
-    if (part != 0) used.check_numbers(part);
+    if (part != 0 && part < plan().first_decided) used.check_numbers(part);
     Captured::Stretch& stretch = used.captured().stretches[part];
     is_lasting = true;
     stretch.updates.put(*stretch.graph);
@@ -320,6 +320,10 @@ struct Executor::Impl {
 
   /// Nothing but a want of memory can end the run now: that for what the user gets is taken first.
   void decide(const std::function<void()>& decided, HandOut hands_out) {
+    for (std::size_t p = std::max<std::size_t>(plan().first_decided, 1); p < plan().parts.size();
+         ++p) {
+      used.check_numbers(p);
+    }
     if (decided) decided();
     if (hands_out == HandOut::kAll) handed_out.take(plan());
   }

@@ -20,6 +20,8 @@ struct ForeachArgument {
   };
   Kind kind = Kind::kEach;
   std::size_t from = 0;
+
+  bool is_number() const { return kind == Kind::kNumber || kind == Kind::kReciprocal; }
 };
 
 /// An operator of LibTorch's that does to each tensor of a list what another one does to one. That

@@ -15,11 +15,6 @@ bool same_number(const c10::IValue& a, const c10::IValue& b) {
   return std::bit_cast<std::uint64_t>(a.toDouble()) == std::bit_cast<std::uint64_t>(b.toDouble());
 }
 
-bool is_number(const ForeachArgument& argument) {
-  return argument.kind == ForeachArgument::Kind::kNumber ||
-         argument.kind == ForeachArgument::Kind::kReciprocal;
-}
-
 }  // namespace
 
 GroupedCall::GroupedCall(const Group& group, std::vector<const Call*> members)
@@ -35,7 +30,7 @@ GroupedCall::GroupedCall(const Group& group, std::vector<const Call*> members)
       for (const Call* member : members_)
         list.push_back(member->arguments[argument.from].toTensor());
       call_.arguments.emplace_back(std::move(list));
-    } else if (is_number(argument)) {
+    } else if (argument.is_number()) {
       numbers_.push_back({call_.arguments.size(), argument});
       call_.arguments.push_back(foreach_number(first, argument.kind, dtype_));
     } else {

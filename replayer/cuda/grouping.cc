@@ -85,11 +85,24 @@ class Eligibility {
         tensor.dtype == trace::DType::kFloat32 || tensor.dtype == trace::DType::kFloat64 ||
         tensor.dtype == trace::DType::kFloat16 || tensor.dtype == trace::DType::kBFloat16;
     if (!is_float || tensor.conj || tensor.neg || tensor.numel() == 0) return false;
-    // the elements fill one stretch of memory, whatever the order
-    const auto [begin, end] = tensor.byte_range();
     const std::uint64_t bytes =
         static_cast<std::uint64_t>(tensor.numel()) * trace::bytes_of(tensor.dtype);
-    return end - begin == bytes && bytes <= kMostBytes && !overlaps_itself(tensor);
+    return bytes <= kMostBytes && is_dense(tensor);
+  }
+
+  /// The elements fill one stretch of memory, each a place of its own, in whatever order.
+  static bool is_dense(const trace::Tensor& tensor) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // strides and sizes
+    for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
+      if (tensor.sizes[d] > 1) dimensions.emplace_back(tensor.strides[d], tensor.sizes[d]);
+    }
+    std::ranges::sort(dimensions);
+    std::int64_t expected = 1;
+    for (const auto& [stride, size] : dimensions) {
+      if (stride != expected) return false;
+      expected *= size;
+    }
+    return true;
   }
 
   bool is_small_and_pointwise(trace::Index op) const {
@@ -105,17 +118,14 @@ class Eligibility {
     return is_small;
   }
 
-  static bool overlaps_itself(const trace::Tensor& tensor) {
-    for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
-      if (tensor.sizes[d] > 1 && tensor.strides[d] == 0) return true;
-    }
-    return false;
-  }
-
-  std::optional<RecordedNumber> number_of(trace::Index op, std::size_t argument) const {
+  std::optional<RecordedNumber> number_of(trace::Index op, std::size_t argument,
+                                          const trace::Tensor& first) const {
     const trace::Value& value = recording_.ops[op].inputs[argument];
     if (const trace::Tensor* tensor = tensor_of(value)) {
       const trace::Buffer& buffer = recording_.buffers[tensor->buffer];
+      // of two tensors without dimensions the wider dtype is that of the result
+      const bool promotes = !tensor->wrapped_number && first.sizes.empty();
+      if (promotes && tensor->dtype != first.dtype) return std::nullopt;
       if (!is_on_host(*tensor) || !tensor->sizes.empty() || !buffer.content ||
           buffer.role != trace::Role::kConstant) {
         return std::nullopt;
@@ -152,7 +162,8 @@ class Eligibility {
     if (by.out && inputs[*by.out] != inputs[by.arguments[0].from]) return std::nullopt;
     std::vector<bool> is_taken(inputs.size(), false);
     if (by.out) is_taken[*by.out] = true;
-    std::string key = fmt::format("{}.{} {}", by.name, by.overload, name_of(first->dtype));
+    // what stands for one operator in its own way is not what stands for another
+    std::string key = fmt::format("{} {} {}", by.op, fmt::ptr(&by), name_of(first->dtype));
     for (const ForeachArgument& argument : by.arguments) {
       is_taken[argument.from] = true;
       const trace::Value& value = inputs[argument.from];
@@ -163,14 +174,14 @@ class Eligibility {
           break;
         case ForeachArgument::Kind::kShared:
           if (tensor == nullptr || is_on_host(*tensor) || !tensor->sizes.empty() ||
-              tensor->dtype != first->dtype) {
+              tensor->dtype != first->dtype || !is_plain(*tensor)) {
             return std::nullopt;
           }
           key += fmt::format(" {}", std::get<trace::TensorRef>(value.data).id);
           break;
         case ForeachArgument::Kind::kNumber:
         case ForeachArgument::Kind::kReciprocal: {
-          const auto number = number_of(op, argument.from);
+          const auto number = number_of(op, argument.from, *first);
           if (!number) return std::nullopt;
           key += fmt::format(" {}{}{:x}", number->varies ? "~" : "",
                              std::holds_alternative<trace::Real>(number->value.data) ? "r" : "i",

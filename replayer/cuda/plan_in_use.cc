@@ -53,6 +53,7 @@ void PlanInUse::leave_alone(const GroupedCall& group) {
 void PlanInUse::plan_again() {
   auto next = std::make_unique<DevicePlan>(recording_, generator_, exceptions_);
   captured_ = {};
+  kept_out_next_.reset();
   transfers_.reset();
   plan_ = std::move(next);
   transfers_.emplace(*plan_);

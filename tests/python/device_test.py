@@ -310,6 +310,64 @@ def given_back():
 case(given_back, graphs=0)
 
 
+def of_lists(body, tensors, numbers):
+    """body(tensors, number) in place, without gradients; the number is an argument."""
+    def make():
+        held = [torch.rand(size).to(DEVICE) for size in tensors]
+
+        @torch.no_grad()
+        def step(number):
+            return body(held, number)
+
+        return SimpleNamespace(step=step, holds=lambda: [held], batch=lambda i: (numbers(i),))
+
+    return make
+
+
+def multiply_and_divide(held, number):
+    held[0].mul_(number)
+    held[1].div_(number)
+    held[2].mul_(number)
+
+
+def multiply_by_a_double(held, number):
+    number = torch.tensor(number, dtype=torch.float64)
+    for tensor in held:
+        tensor.mul_(number)
+
+
+# What two numbers leave that are the same at first does not show how they are used.
+case(of_lists(multiply_and_divide, [3, 4, 5], lambda i: 1.0 if i < 8 else 1 + 0.1 / i), name="factors_and_divisors",
+     verify={"rate": 0})
+case(of_lists(multiply_by_a_double, [(), ()], lambda i: 0.5 if i < 8 else 0.9 + 0.1 / i),
+     name="a_wider_number_for_tensors_without_dimensions", verify={"rate": 0})
+
+
+def that_parts_behind_a_read():
+    """Two factors that are read, equal for a while; whether there are gradients is looked at first."""
+    held = [torch.rand(3).to(DEVICE), torch.rand(4).to(DEVICE)]
+    made = trained()
+    train = made.step
+
+    def step(x, y, one, other):
+        graded = sum(p.grad is not None for p in made.model.parameters())
+        train(x, y)
+        with torch.no_grad():
+            held[0].mul_(one.item())
+            held[1].mul_(other.item())
+        return graded
+
+    def batch(i):
+        factors = (1.1, 1.1 if i < 15 else 1.3)
+        return *on_device(i), *(torch.tensor(factor).to(DEVICE) for factor in factors)
+
+    return SimpleNamespace(step=step, batch=batch, holds=lambda: [made.holds(), held])
+
+
+case(that_parts_behind_a_read, name="factors_that_part_behind_a_read", graphs=2, between=(READS, READS),
+     share=0.7, verify={"rate": 0})
+
+
 def process(*arguments, **environment):
     """This file run with the simulated device."""
     return subprocess.run([sys.executable, "-W", "ignore", __file__, *arguments],

@@ -1,5 +1,6 @@
 #include "replayer/cuda/grouping.h"
 
+#include <ATen/ScalarOps.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -212,6 +213,45 @@ TEST(DeviceGroupingTest, AnOperatorThatDisagreesIsNotUsed) {
   const auto none =
       grouped(body, tensors(3), [](const ForeachOperator&, trace::Index) { return false; });
   EXPECT_THAT(none.groups, IsEmpty());
+}
+
+TEST(DeviceGroupingTest, AProductIsNotDoneByAReciprocal) {
+  // both by `_foreach_mul_`, and by the same number as it was recorded
+  const auto made = grouped(
+      [](const auto& in) {
+        in[0].mul_(2.0);
+        in[1].div_(2.0);
+        in[2].mul_(2.0);
+        in[3].div_(2.0);
+        return std::vector<at::Tensor>{};
+      },
+      tensors(4),
+      [](const ForeachOperator& by, trace::Index) { return by.name != "aten::_foreach_div_"; });
+  ASSERT_THAT(made.groups, SizeIs(2));
+  EXPECT_THAT(made.groups[0].ops, ElementsAre(0, 2));
+  EXPECT_THAT(made.groups[1].ops, ElementsAre(1, 3));
+}
+
+TEST(DeviceGroupingTest, AWiderNumberIsNoNumberToATensorWithoutDimensions) {
+  const StepBody body = [](const auto& in) {
+    for (const at::Tensor& tensor : in) tensor.mul_(at::detail::scalar_tensor_static(0.5, at::kDouble, at::kCPU));
+    return std::vector<at::Tensor>{};
+  };
+  EXPECT_THAT(grouped(body, {at::full({}, 1.0F), at::full({}, 2.0F)}).groups, IsEmpty());
+  EXPECT_THAT(grouped(body, {at::ones({3}), at::ones({3})}).groups, SizeIs(1));
+}
+
+TEST(DeviceGroupingTest, TensorsThatOverlapThemselvesStayAsTheyAre) {
+  const auto made = grouped(
+      [](const auto& in) {
+        std::vector<at::Tensor> roots;
+        for (const at::Tensor& tensor : in) {
+          roots.push_back(tensor.as_strided({3, 3}, {2, 2}).sqrt());
+        }
+        return roots;
+      },
+      {at::ones({9}), at::ones({9})});
+  EXPECT_THAT(made.groups, IsEmpty());
 }
 
 TEST(DeviceGroupingTest, OpsThatAreToBeLeftAloneAre) {
