@@ -330,8 +330,10 @@ bool StepLife::is_open(Variant& variant, const Verified& verified) {
 void StepLife::run_trial(Variant& variant, const Eager& eager) {
   Verified verified = verify(variant, eager);
   verified.is_open = is_open(variant, verified);
-  verified.is_ungrouped =
-      !verified.is_open && !verified.changed && verified.is_wrong() && variant.executor->ungroup();
+  // a plan in doubt has been replayed as it is: that is to be told
+  const bool may_be_by_grouping =
+      !verified.is_open && !verified.changed && verified.is_wrong() && !variant.in_doubt;
+  verified.is_ungrouped = may_be_by_grouping && variant.executor->ungroup();
   journal_.tried(variant, verified);
   if (verified.is_open || verified.is_ungrouped) return;
   if (verified.skipped) {

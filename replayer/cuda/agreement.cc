@@ -25,7 +25,7 @@ namespace steptape::replayer::cuda {
 namespace {
 
 /// Numbers of an optimizer's size, some that operators have special cases for, and odd ones.
-constexpr std::array kReals = {0.9, -0.001, 1e-8, 0.1 / 3, 1.0, -1.0, 1.0e9, 2.0, 0.0, 0.5, -0.0};
+constexpr std::array kReals = {0.9, -0.001, 1e-8, 0.1 / 3, 1.0, -1.0, 1e4, 2.0, 0.0, 0.5, -0.0};
 constexpr std::array<std::int64_t, 5> kIntegers = {1, 3, -7, 0, 1000};
 
 /// Elements of all magnitudes in no order, as kernels for lists take them in chunks and others in

@@ -310,10 +310,10 @@ def given_back():
 case(given_back, graphs=0)
 
 
-def of_lists(body, tensors, numbers):
+def of_lists(body, tensors, numbers, dtype=torch.float32):
     """body(tensors, number) in place, without gradients; the number is an argument."""
     def make():
-        held = [torch.rand(size).to(DEVICE) for size in tensors]
+        held = [torch.rand(size).to(DEVICE, dtype) for size in tensors]
 
         @torch.no_grad()
         def step(number):
@@ -341,6 +341,15 @@ case(of_lists(multiply_and_divide, [3, 4, 5], lambda i: 1.0 if i < 8 else 1 + 0.
      verify={"rate": 0})
 case(of_lists(multiply_by_a_double, [(), ()], lambda i: 0.5 if i < 8 else 0.9 + 0.1 / i),
      name="a_wider_number_for_tensors_without_dimensions", verify={"rate": 0})
+
+
+def add_scaled(held, number):
+    held[0].add_(held[2], alpha=number)
+    held[1].add_(held[3], alpha=number)
+
+
+for _dtype in (torch.float16, torch.bfloat16, torch.float64):
+    case(of_lists(add_scaled, [3, 4, 3, 4], lambda i: 0.1 + 0.01 * i, _dtype), name=f"scaled_sums_of_{_dtype}")
 
 
 def that_parts_behind_a_read():
