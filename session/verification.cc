@@ -23,8 +23,9 @@ namespace {
 /// so often until it does.
 constexpr unsigned kRepeats = 8;
 constexpr unsigned kMostRepeats = 64;
-/// A plan that differs from the eager step is run so often again.
-constexpr int kLooks = 3;
+/// A plan that differs from the eager step is run up to so often again, until it differs from
+/// itself.
+constexpr int kMostLooks = 16;
 
 std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return std::nullopt;
@@ -266,13 +267,15 @@ class Verification {
   /// each time. The eager step's state is as before when it returns.
   void name_first_op(Divergence& divergence) {
     std::vector<PlanDigests> looks{plan_digests_};
+    std::optional<DifferingOp> found = differing_op(looks);
     replayer::Undo eager;
     if (take(eager)) {
-      for (int look = 0; look < kLooks; ++look) looks.push_back(digests_of_another_run());
+      for (int look = 0; look < kMostLooks && !(found && found->is_by_chance); ++look) {
+        looks.push_back(digests_of_another_run());
+        found = differing_op(looks);
+      }
       eager.restore();
     }
-    const auto found =
-        first_differing_op(recording_, eager_digests_, looks, !variant_.approximate.empty());
     if (!found) return;
     if (!found->instead.empty()) {
       divergence.text += "; the eager step does `" + found->instead + "` there";
@@ -280,6 +283,10 @@ class Verification {
     divergence.is_by_chance = found->is_by_chance;
     divergence.op_index = static_cast<std::int64_t>(found->op);
     divergence.op = name_of(found->op);
+  }
+
+  std::optional<DifferingOp> differing_op(const std::vector<PlanDigests>& looks) const {
+    return first_differing_op(recording_, eager_digests_, looks, !variant_.approximate.empty());
   }
 
   /// Empty where the plan throws.
