@@ -234,7 +234,8 @@ TEST(DeviceGroupingTest, AProductIsNotDoneByAReciprocal) {
 
 TEST(DeviceGroupingTest, AWiderNumberIsNoNumberToATensorWithoutDimensions) {
   const StepBody body = [](const auto& in) {
-    for (const at::Tensor& tensor : in) tensor.mul_(at::detail::scalar_tensor_static(0.5, at::kDouble, at::kCPU));
+    for (const at::Tensor& tensor : in)
+      tensor.mul_(at::detail::scalar_tensor_static(0.5, at::kDouble, at::kCPU));
     return std::vector<at::Tensor>{};
   };
   EXPECT_THAT(grouped(body, {at::full({}, 1.0F), at::full({}, 2.0F)}).groups, IsEmpty());
