@@ -21,6 +21,7 @@
 #include "replayer/run/seeks.h"
 #include "replayer/run/tensor_on.h"
 #include "replayer/run/undo.h"
+#include "steptape/error.h"
 
 namespace steptape::replayer::cpu {
 
@@ -67,13 +68,22 @@ struct Executor::Impl {
     const bool has_chains = program.uses_chains && seeks->empty();
     stages =
         stages_of(program, memory, calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
-    once = static_cast<std::size_t>(std::ranges::count_if(
-        stages, [this](const Stage& stage) { return calls[stage.first].is_once; }));
+    once = count_once();
     if (seeks->empty())
       sections = sections_of(stages, calls, first_decided, memory, program.side_by_side);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
+
+  /// How many stages the first run alone does: those at the front, and none behind them.
+  std::size_t count_once() const {
+    const auto is_once = [this](const Stage& stage) { return calls[stage.first].is_once; };
+    const auto rest = std::ranges::find_if_not(stages, is_once);
+    if (std::any_of(rest, stages.end(), is_once)) {
+      throw Error(ErrorCode::kInternal, "what is done once stands behind what each run does");
+    }
+    return static_cast<std::size_t>(rest - stages.begin());
+  }
 
   void bind(std::span<void* const> addresses) {
     for (std::size_t i = 0; i < bound.buffers.size(); ++i)

@@ -1,6 +1,7 @@
 #include "replayer/run/calls.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "live/operators.h"
@@ -34,7 +35,7 @@ class Preparation {
     Call call{.callee = instruction.callee,
               .op = place.op,
               .may_throw = live::effects_of(*recorded).may_throw_on_data,
-              .is_once = instruction.is_once,
+              .is_once = place.is_once,
               .at = place.at};
     const auto tensor = [this](trace::TensorId id) { return memory_.tensor(id); };
     const auto tracked_generator = [this](const std::string& path) {
@@ -118,16 +119,17 @@ std::vector<Place> order_of(const Program& program,
     if (instruction.treatment == Treatment::kGeometry ||
         instruction.treatment == Treatment::kDropped)
       continue;
-    order.push_back(
-        {static_cast<trace::Index>(i), instruction.is_once ? -1 : static_cast<std::int64_t>(i)});
+    const std::int64_t at = instruction.is_once ? -1 : static_cast<std::int64_t>(i);
+    order.push_back({static_cast<trace::Index>(i), instruction.is_once, at});
   }
   for (std::size_t i = 0; i < earliest_reads.size(); ++i) {
     const auto read = std::ranges::find(order, program.recording->reads[i].op, &Place::op);
     if (read != order.end()) read->at = earliest_reads[i];
   }
-  // a read comes behind the call whose place it shares
+  // a read comes behind the call whose place it shares, and never among what is done once: it has
+  // a place of -1 as well where nothing writes what it reads
   std::ranges::stable_sort(order, {}, [](const Place& place) {
-    return std::pair(place.at, place.at != static_cast<std::int64_t>(place.op));
+    return std::tuple(!place.is_once, place.at, place.at != static_cast<std::int64_t>(place.op));
   });
   return order;
 }

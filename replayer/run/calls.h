@@ -23,13 +23,15 @@ struct Calls {
 /// Where an op stands in a run.
 struct Place {
   trace::Index op = 0;
-  /// `op`, or of a host read that comes earlier, the op behind which it comes; -1 of what is done
-  /// once.
+  bool is_once = false;  ///< as its instruction says: done in the first run alone
+  /// `op`, or of a host read that comes earlier, the op behind which it comes, -1 for before all
+  /// that each run does; -1 of what is done once.
   std::int64_t at = 0;
 };
 
-/// The ops of `program` that are calls, in the order of a run: as recorded, but each host read as
-/// early as `earliest_reads` says (see earliest_of_reads).
+/// The ops of `program` that are calls, in the order of a run: first what is done once, then the
+/// others as recorded, but each host read as early as `earliest_reads` says (see
+/// earliest_of_reads).
 std::vector<Place> order_of(const Program& program,
                             const std::vector<std::int64_t>& earliest_reads);
 

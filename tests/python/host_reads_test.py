@@ -250,3 +250,69 @@ def test_a_refusal_says_what_where_and_how_to_mend_it():
     for part in ("host_read", refusal["reason"], refusal["remedy"], "model.0.0",
                  f"host_reads_test.py:{refusal['line']}", "if round(x.sum().item(), 3) > 0:"):
         assert part in text, part
+
+
+def with_argument(value):
+    """Batches with a tensor beside them that no op of the step writes."""
+    return lambda i: (*batch(i), torch.tensor(value(i)))
+
+
+UNWRITTEN = {  # read before the backward: (function of x and the tensor, the tensor's values)
+    "scale": (lambda x, w: x * w.item(), lambda i: 1.0 + i),
+    "divisor": (lambda x, w: x / w.item(), lambda i: 1.0 + i),
+    "behind_other_ops": (lambda x, w: (x * 2).tanh() * w.item(), lambda i: 1.0 + i),
+    "late_scale": (lambda x, w: x * w.item(), lambda i: 1.0 if i < LATE else 0.5),
+    "count": (lambda x, w: x * w.item(), lambda i: i),
+    "flag": (lambda x, w: x * 2 if w else x, lambda i: i % 3 == 0),
+    "late_flag": (lambda x, w: x * 2 if w else x, lambda i: i >= LATE and i % 2 == 0),
+    "flag_by_item": (lambda x, w: x * 2 if w.item() == 0 else x, lambda i: int(i != LATE)),
+    "both": (lambda x, w: x * w.item() if w.item() > 3 else x, lambda i: float(i % 5)),
+}
+
+
+@pytest.mark.parametrize("enter, value", UNWRITTEN.values(), ids=UNWRITTEN)
+def test_an_argument_that_is_read_before_the_backward_is_read_in_each_call(enter, value):
+    """A plan reads first of all what no op writes, beside the constants that its first run makes."""
+    def make():
+        model, optimizer, learn = learner()
+        return Program(step=lambda x, y, w: learn(enter(x, w), y), held=lambda: [model, optimizer])
+
+    check(make, arguments=with_argument(value), share=0.5)
+
+
+class Tempered(nn.Module):
+    """A network that divides by a buffer, which the program anneals, and begins anew where a flag says."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+        self.bias = nn.Parameter(torch.zeros(6))
+        self.register_buffer("tau", torch.tensor(1.0))
+        self.register_buffer("is_begun", torch.tensor(1))
+
+    def forward(self, x):
+        if self.is_begun.item() == 0:
+            with torch.no_grad():
+                self.bias.copy_(-x.mean(0))
+            self.is_begun.fill_(1)
+        return self.inside(x + self.bias) / self.tau.item()
+
+
+@pytest.mark.parametrize("edit", [
+    lambda model, i: model.tau.fill_(1.0 / (1 + i)) if i >= LATE else None,
+    lambda model, i: model.is_begun.fill_(0) if i in (LATE, LATE + 5) else None,
+], ids=["temperature", "flag"])
+def test_a_buffer_that_the_program_changes_is_read_in_each_call(edit):
+    def make():
+        model = Tempered()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+        def train(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        return Program(step=train, held=lambda: [model, optimizer], model=model)
+
+    check(make, between=lambda program, i: edit(program.model, i), share=0.5)
