@@ -11,11 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "replayer/cpu/kernels/stand_ins.h"
 #include "replayer/cpu/kernels/table.h"
 
 /// ATen's structured kernels, entered behind their `meta`: it is run once, when the plan is made,
 /// and what it works out (checks, common dtype, the iterator) is kept. The computation is ATen's
-/// own code, so its bits are those of the op by construction.
+/// own code, so its bits are those of the op by construction. There is no memory yet: an iterator
+/// takes addresses alone, every other `meta` is run over stand-ins, and where it reads or writes
+/// (`baddbmm` copies the bias into its result) there is no kernel, since no run would do that
+/// again.
 namespace steptape::replayer::cpu {
 
 /// How an argument of a kernel's `impl` is kept between runs, made from a call's, and handed on.
@@ -101,26 +105,34 @@ class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, privat
  public:
   /// Throws c10::Error or OtherResult where the op is not as it was when it was recorded.
   explicit Structured(const KernelSite& site) : call_(site.call), results_(site.results) {
-    const std::vector<c10::IValue>& given = call_.arguments;
-    for (std::size_t i = 0; i < kArguments; ++i) take(i, given.at(i));
-    set_results(std::make_index_sequence<kResults>());
     for (std::size_t i = 0; i < kArguments; ++i) {
       if (site.varies.at(i)) varying_.push_back(i);
     }
-    call_meta(std::make_index_sequence<kArguments>());
-    if constexpr (kIterates) collect_operands(site);
+    if constexpr (kIterates) {
+      take_all(call_.arguments);
+      call_meta(std::make_index_sequence<kArguments>());
+      collect_operands(site);
+    } else {
+      call_meta_without_bytes();
+    }
   }
 
   static Preparation make(const KernelSite& site) {
     if (site.results.size() != kResults) return Preparation::refused("results of another kind");
     if (kIterates && !is_of_one_dtype(site))
       return Preparation::refused("operands of several dtypes");
+    if (!kIterates && std::ranges::count(site.varies, true) > 0)
+      return Preparation::refused(
+          "a number that changes, which the op looks at before it computes");
     try {
       auto made = std::make_unique<Structured>(site);
       if (!made->is_usable_) return Preparation::refused("operands of several dtypes");
       return {std::move(made), {}};
     } catch (const OtherResult&) {
       return Preparation::refused("a result that the op would reshape");
+    } catch (const c10::Error& error) {
+      if (!StandIns::threw(error)) throw;
+      return Preparation::refused("an op that touches memory before it computes");
     }
   }
 
@@ -179,6 +191,10 @@ class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, privat
   void take(std::size_t position, const c10::IValue& from) {
     take_at(position, from, std::make_index_sequence<kArguments>());
   }
+  void take_all(const std::vector<c10::IValue>& given) {
+    for (std::size_t i = 0; i < kArguments; ++i) take(i, given.at(i));
+    set_results(std::make_index_sequence<kResults>());
+  }
   template <std::size_t... I>
   void set_results(std::index_sequence<I...>) {
     ((std::get<kArguments + I>(kept_).value = results_[I]), ...);
@@ -186,6 +202,17 @@ class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, privat
   template <std::size_t... I>
   void call_meta(std::index_sequence<I...>) {
     this->meta(std::get<I>(kept_).get()...);
+  }
+  void call_meta_without_bytes() {
+    StandIns stand_ins;
+    std::vector<c10::IValue> arguments;
+    for (const c10::IValue& argument : call_.arguments) arguments.push_back(stand_ins.of(argument));
+    const std::vector<at::Tensor> real = results_;
+    for (at::Tensor& result : results_) result = stand_ins.of(result);
+    take_all(arguments);
+    call_meta(std::make_index_sequence<kArguments>());
+    results_ = real;
+    take_all(call_.arguments);
   }
   template <std::size_t... I>
   void call_impl(std::index_sequence<I...>) {

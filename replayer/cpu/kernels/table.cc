@@ -59,6 +59,13 @@ bool KernelTable::fills_results(const c10::FunctionSchema& schema) const {
   return filling_.contains(name_of(schema));
 }
 
+std::vector<std::string> KernelTable::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, ways] : rows_) names.push_back(name);
+  std::ranges::sort(names);
+  return names;
+}
+
 const KernelTable& KernelTable::all() {
   static const KernelTable table = [] {
     KernelTable made;

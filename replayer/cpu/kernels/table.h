@@ -24,7 +24,8 @@ class KernelTable {
   /// The ways to make the operator's kernel; null where there are none.
   const std::vector<Make>* find(const c10::FunctionSchema& schema) const;
   bool fills_results(const c10::FunctionSchema& schema) const;
-  std::size_t size() const { return rows_.size(); }
+  /// Of every operator with a kernel, sorted.
+  std::vector<std::string> names() const;
 
   /// All kernels of this build.
   static const KernelTable& all();
