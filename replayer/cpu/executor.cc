@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 
+#include "live/operators.h"
 #include "replayer/analysis/writes.h"
 #include "replayer/cpu/kernels/blas.h"
 #include "replayer/cpu/kernels/dispatch.h"
@@ -17,6 +18,7 @@
 #include "replayer/run/calls.h"
 #include "replayer/run/host_numbers.h"
 #include "replayer/run/memory.h"
+#include "replayer/run/out_trial.h"
 #include "replayer/run/run_log.h"
 #include "replayer/run/seeks.h"
 #include "replayer/run/tensor_on.h"
@@ -188,8 +190,13 @@ struct Executor::Impl {
     log.add_time(calls_in(stage), static_cast<std::uint64_t>(ns));
   }
 
-  void run_call(const Call& call) {
+  void run_call(Call& call) {
     if (call.kernel) return call.kernel->run();
+    if (!ran_before && program.instructions[call.op].treatment == Treatment::kOut && !call.copies) {
+      if (try_out_variant(call, placed_of(call), stack)) return;
+      give_up_out_variant(call,
+                          *live::find_operator(recording().operator_of(recording().ops[call.op])));
+    }
     stack.assign(call.arguments.begin(), call.arguments.end());
     call.callee.callBoxed(stack);
     if (call.copies) copy_made(stack, placed_of(call));
