@@ -8,11 +8,12 @@ TRACE ?= out/digits.tape
 SOAK_KILLS ?= 10000
 SOAK_DRAWS ?= 10000
 FUZZ_SECONDS ?= 60
+SWEEP_FLAGS ?= --samples 2 --calls 12 --at-least operators=2200,modules=200,optimizers=60
 FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python soak fuzz-build fuzz fuzz-corpus bench format lint asan tsan man install clean
+.PHONY: help setup configure build demo test test-python sweep soak fuzz-build fuzz fuzz-corpus bench format lint asan tsan man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -46,6 +47,10 @@ endif
 
 test-python: setup ## build the wheel into a fresh environment and run the Python tests
 	@TEST_JOBS=$(TEST_JOBS) scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
+
+sweep: ## run every operator, module and optimizer of PyTorch's own tests, after `make test-python`
+	@test -x $(BUILD)/python-environment/bin/python || { echo "sweep: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
+	@OMP_NUM_THREADS=1 $(BUILD)/python-environment/bin/python scripts/sweep.py --jobs $(TEST_JOBS) $(SWEEP_FLAGS)
 
 soak: configure ## break trace files many times more often than `make test` does
 	@echo "build: the tests of storage/, in $(BUILD)/"
