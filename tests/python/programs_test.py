@@ -26,7 +26,7 @@ def test_what_once_failed_is_equal(path, pool):
 
 @pytest.mark.timeout(0)  # the pool has a limit for each program
 def test_drawn_programs_are_equal_and_most_replay(capsys):
-    seed = int(os.environ.get("STEPTAPE_PROGRAMS_SEED", int(time.time()) % 10**6 * 1000))
+    seed = int(os.environ.get("STEPTAPE_PROGRAMS_SEED") or int(time.time()) % 10**6 * 1000)
     with capsys.disabled():
         print(f"\nprograms: {COUNT} from seed {seed} (STEPTAPE_PROGRAMS_SEED)", flush=True)
     rows = report.drawn(range(seed, seed + COUNT), jobs=int(os.environ.get("STEPTAPE_PROGRAMS_JOBS", "2")))

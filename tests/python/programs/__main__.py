@@ -1,6 +1,7 @@
 """The command line: draws programs, runs them, prints what became of them."""
 import argparse
 import json
+import os
 import pathlib
 import sys
 import time
@@ -30,12 +31,16 @@ def main():
         return run_files(options.run, options.jobs)
     seed = int(time.time()) % 10**6 * 1000 if options.seed is None else options.seed
     print(f"programs: seeds {seed} to {seed + options.count - 1}, {options.jobs} jobs", flush=True)
-    rows = report.drawn(range(seed, seed + options.count), options.jobs, watch=sys.stderr)
+    with open(options.json or os.devnull, "w") as file:
+        def write(row):
+            print(json.dumps(row), file=file, flush=True)
+
+        rows = report.drawn(range(seed, seed + options.count), options.jobs, watch=sys.stderr, done=write)
     if options.shrink:
         with Pool(options.jobs) as pool:
             shrunk([row for row in rows if row["outcome"] in report.FAILURES], pool)
-    if options.json:
-        options.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if options.json:
+            options.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         for row in rows:

@@ -8,6 +8,7 @@ class Effect:
     setup: str
     text: str  # at the end of the step
     start: str = ""  # at its beginning: what reads the traces of the call before
+    between: str = ""
 
 
 _BOX = "class Box_$n:\n    pass\n$n = Box_$n()\n"
@@ -55,7 +56,8 @@ EFFECTS = [
     Effect("toggled_late", _BOX + "$n.flag = False", "$n.flag = True", "if $n.flag:\n    x = x * 0.5"),
     Effect("started_once", _BOX + "$n.ready = False", "", "if not $n.ready:\n    with torch.no_grad():\n        first.bias.copy_(x.mean(0)[:4])\n    $n.ready = True"),
     Effect("started_by_a_buffer", "$n = nn.Module()\n$n.register_buffer('ready', torch.tensor(0))", "",
-           "if $n.ready.item() == 0:\n    with torch.no_grad():\n        first.bias.copy_(-x.mean(0)[:4])\n    $n.ready.fill_(1)"),
+           "if $n.ready.item() == 0:\n    with torch.no_grad():\n        first.bias.copy_(-x.mean(0)[:4])\n    $n.ready.fill_(1)",
+           "if i == 11:\n    $n.ready.fill_(0)"),
     Effect("buffer_counted", "$n = nn.Module()\n$n.register_buffer('count', torch.tensor(0))", "$n.count += 1"),
     Effect("buffer_compared", "$n = nn.Module()\n$n.register_buffer('count', torch.tensor(0))", "$n.count += 1", "if $n.count % 4 == 3:\n    x = x * 0.5"),
     Effect("read_kept", "$n = nn.Module()\n$n.register_buffer('scale', torch.tensor(1.0))\n$n.last = None",
@@ -63,6 +65,27 @@ EFFECTS = [
     Effect("replay_buffer", "$n = []", "$n.append((x.detach(), y))\nif len($n) > 4:\n    $n.pop(0)"),
     Effect("numpy_row", "$n = np.zeros(4)", "$n[0] += 1"),
     Effect("popped_and_set", "$n = {'a': 1}", "$n['a'] = $n.pop('a')"),
+    Effect("module_of_a_class", "class $n:\n    net = nn.Dropout(0.5)", "", "x = $n.net(x)", "if i == 11:\n    $n.net.eval()"),
+    Effect("average_model", "$n = copy.deepcopy(model)", "with torch.no_grad():\n    for p, q in zip(model.parameters(), $n.parameters()):\n"
+           "        q.mul_(0.9).add_(p, alpha=0.1)"),
+    Effect("global_draw", "", "", "x = x * (1 + random.random())"),
+    Effect("torch_draw", "", "", "x = x * torch.rand(6)"),
+    Effect("drawn_index", "", "", "x = x * x[torch.randint(0, 4, ()).item()]"),
+    Effect("drawn_shift", "", "", "k = torch.randint(0, 3, (1,)).item()\nx = x * x[:, k:k + 4].sum()"),
+    Effect("drawn_branch", "", "", "if torch.rand(()) < 0.2:\n    x = x * 2"),
+    Effect("autocast_inside", "torch.set_autocast_dtype('cpu', torch.bfloat16)", "with torch.autocast('cpu'):\n    model(x)",
+           "", "torch.set_autocast_dtype('cpu', torch.float16 if i > 11 else torch.bfloat16)"),
+    Effect("transformer", "$n = nn.TransformerEncoderLayer(6, 2, 8, batch_first=True).eval()", "with torch.no_grad():\n    loss = loss + $n(x[None]).mean()"),
+    Effect("scripted", "$n = torch.jit.script(nn.Sequential(nn.Dropout(0.5)))", "", "x = $n(x)", "if i == 11:\n    $n.eval()"),
+    Effect("batch_normed", "$n = nn.BatchNorm1d(6)", "", "x = $n(x)", "if i == 11:\n    $n.eval()"),
+    Effect("hook_of_a_module", "", "", "", "if i == 11:\n    first.register_forward_hook(lambda module, given, out: out * 2)"),
+    Effect("hook_of_a_parameter", "", "", "", "if i == 11:\n    first.weight.register_hook(lambda g: g * 2)"),
+    Effect("weights_loaded", "$n = copy.deepcopy(model.state_dict())", "", "", "if i == 11:\n    model.load_state_dict($n)"),
+    Effect("parameter_replaced", "", "", "", "if i == 11:\n    first.bias = nn.Parameter(torch.ones(4))"),
+    Effect("parameter_frozen", "", "", "", "if i == 11:\n    first.weight.requires_grad_(False)"),
+    Effect("gradients_dropped", "", "", "", "if i == 11:\n    model.zero_grad(set_to_none=True)"),
+    Effect("reseeded", "", "", "x = x * torch.rand(6)", "if i % 8 == 0:\n    torch.manual_seed(i)"),
+    Effect("nan", "", "if torch.isnan(loss):\n    raise FloatingPointError('loss')", ""),
     Effect("argument_written", "", "x.mul_(0.5)"),
     Effect("argument_gradient", "", "", "x.requires_grad_()"),
 ]

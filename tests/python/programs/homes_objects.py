@@ -21,6 +21,9 @@ OBJECTS = [
          "$n = Kept_$n(Kept_$n(Kept_$n(Kept_$n(Kept_$n(Kept_$n(Kept_$n($v)))))))",
          ("$n.below.below.below.below.below.below.below",),
          ("$n.below.below.below.below.below.below.below = $v", "$n.below.below.below = Kept_$n(Kept_$n(Kept_$n(Kept_$n($v))))")),
+    Home("seen_first_too_deep", "$n = types.SimpleNamespace(sub=types.SimpleNamespace(rate=$v))\n"
+         "def read_$n():\n    a_$n()\n    return $n.sub.rate\ndef a_$n(): return b_$n()\ndef b_$n(): return c_$n()\n"
+         "def c_$n(): return 1 if $n else 0", ("read_$n()",), ("$n.sub.rate = $v",)),
     Home("method_reads", "class Kept_$n:\n    def __init__(self):\n        self.rate = $v\n    def read(self):\n"
          "        return self.rate\n    def again(self):\n        return getattr(self, 'read_it'[:4])()\n$n = Kept_$n()",
          ("$n.read()", "$n.again()", "Kept_$n.read($n)", "operator.methodcaller('read')($n)"), ("$n.rate = $v",)),

@@ -73,7 +73,7 @@ def _path(rng, training):
                       and ("optimizer" not in row.text or training in WITH_OPTIMIZER)])
     kept = _forms(rng, kind)
     holds_tensor = kind == "tensor" or any(FORMS[name].is_tensor or name == "module_buffer" for name in kept)
-    home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor)
+    home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor) and (fits(row, kind) and not kept or row.kinds == "any")
                        and ("optimizer" not in row.setup or training in WITH_OPTIMIZER)
                        and not (name in MOVING and (kept or rng.random() < 0.6))])
     ways = [name for name, row in ROADS.items() if fits(row, kind)]

@@ -11,8 +11,8 @@ FAILURES = ("differs", "crashed", "hung", "raises")
 SHARE = 0.6  # of the programs that replay: a version that refuses everything is no success
 
 
-def drawn(seeds, jobs, watch=None):
-    """A row for each seed: its plan, text and outcome. What fails is run once more, in a process of its own."""
+def drawn(seeds, jobs, watch=None, done=lambda row: None):
+    """A row for each seed: its plan, text and outcome; `done` is given each as it is known."""
     rows = [{"seed": seed, "plan": draw(seed)} for seed in seeds]
     for row in rows:
         row["text"] = source(row["plan"])
@@ -21,6 +21,7 @@ def drawn(seeds, jobs, watch=None):
     with Pool(jobs) as pool:
         for count, (index, outcome) in enumerate(pool.map([row["text"] for row in rows]), 1):
             rows[index].update(outcome)
+            done(rows[index])
             if watch and count % 50 == 0:
                 print(f"{count} programs in {time.monotonic() - began:.0f} s, "
                       f"{sum(row.get('outcome') in FAILURES for row in rows)} failed", file=watch, flush=True)

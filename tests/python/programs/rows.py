@@ -22,6 +22,7 @@ class Home:
     parameter: str = ""  # of the step, which reads it alone
     argument: str = ""  # what is given for it
     tensors: bool = True  # whether a tensor may be kept there
+    kinds: str = "any"  # of the values
 
 
 @dataclasses.dataclass(frozen=True)

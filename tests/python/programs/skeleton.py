@@ -50,6 +50,7 @@ def source(plan):
         draft.setup += split(fill(effect.setup, n=f"effect_{index}"))
         draft.start += split(fill(effect.start, n=f"effect_{index}"))
         draft.end += split(fill(effect.text, n=f"effect_{index}"))
+        draft.between += split(fill(effect.between, n=f"effect_{index}"))
     draft.end += ends
     if plan.training == "scheduled":
         draft.between += ["if i > 0:", "    scheduler.step()"]

@@ -123,7 +123,7 @@ class Snapshot:
         names = getattr(value, "__dict__", {})
         if isinstance(value, torch.nn.Module):  # of its many dicts those that hold something
             names = {k: v for k, v in names.items() if not (k.startswith("_") and isinstance(v, dict) and not v)}
-        kept = [(k, self(v)) for k, v in names.items() if not (isinstance(k, str) and k.startswith("__"))]
+        kept = [(k, self(v)) for k, v in names.items() if not (isinstance(k, str) and k.startswith("__")) and not self._is_bound_step(value, k)]
         for base in type(value).__mro__:
             if base.__module__ in self.own:
                 for name in _slots(base):
@@ -131,6 +131,12 @@ class Snapshot:
         if type(value).__module__ in self.own:
             kept.append(self(type(value)))
         return kept
+
+
+    def _is_bound_step(self, value, name):
+        """Whether Steptape keeps the step there that it made of a decorated method: documented, and none of the program's."""
+        of_class = getattr(type(value), name, None) if isinstance(name, str) and type(value).__module__ in self.own else None
+        return of_class is not None and self.plain(of_class) is not of_class
 
 
 def _slots(base):

@@ -90,8 +90,8 @@ LOSSES = [
     _float("hinge", "loss = loss + F.hinge_embedding_loss(out, y.sign(), margin=$v)", stage="loss"),
     _float("gaussian", "loss = loss + F.gaussian_nll_loss(out, y, torch.ones(4, 3), eps=$v)", ("0.5", "2.0", "3.0"), stage="loss"),
     _float("quantile", "loss = loss + torch.max(($v - 1) * (y - out), $v * (y - out)).mean()", stage="loss"),
-    _float("ratio_clip", "ratio = (out - out.detach()).exp()\nloss = loss - torch.min(ratio * y, ratio.clamp(1 - $v, 1 + $v) * y).mean()",
-           ("0.2", "0.1", "0.05"), stage="loss"),
+    _float("ratio_clip", "ratio = (out * 2).exp()\nloss = loss - torch.min(ratio * y, ratio.clamp(1 - $v, 1 + $v) * y).mean()",
+           _FALLING, stage="loss"),
 ]
 
 UPDATES = [
@@ -120,6 +120,7 @@ BRANCHES = [
 
 RESULTS = [
     _float("result", "$v", stage="result"),
+    _float("result_beside_constant", "(x + $v, 0.5)", stage="result"),
     _float("result_arithmetic", "1 - $v", stage="result"),
     _float("result_text", "f'rate {$v:.3f}'", stage="result"),
     _float("result_percent", "'rate %.4f' % $v", stage="result"),
