@@ -25,13 +25,10 @@ def test_what_once_failed_is_equal(path, pool):
 
 
 @pytest.mark.timeout(0)  # the pool has a limit for each program
-def test_drawn_programs_are_equal_and_most_replay(capsys):
+def test_drawn_programs_are_equal_and_most_replay(record_property):
     seed = int(os.environ.get("STEPTAPE_PROGRAMS_SEED") or int(time.time()) % 10**6 * 1000)
-    with capsys.disabled():
-        print(f"\nprograms: {COUNT} from seed {seed} (STEPTAPE_PROGRAMS_SEED)", flush=True)
     rows = report.drawn(range(seed, seed + COUNT), jobs=int(os.environ.get("STEPTAPE_PROGRAMS_JOBS", "2")))
-    with capsys.disabled():
-        print(report.table(rows), flush=True)
+    record_property(f"{COUNT} drawn programs from seed {seed} (STEPTAPE_PROGRAMS_SEED)", report.table(rows))
     failed = [row["seed"] for row in rows if row["outcome"] in report.FAILURES]
     assert not failed, f"python -m programs --show SEED prints one of {failed}"
     assert sum(row["outcome"] == "broken" for row in rows) <= 0.02 * COUNT

@@ -1,4 +1,13 @@
-"""What a program is made of, by the names of the grammar's rows; drawn from a seed."""
+"""What a program is made of, by the names of the grammar's rows; drawn from a seed.
+
+Not drawn, since docs/blind_spots.md excludes it:
+    files, clocks, environment variables, sockets   a replay does not read them again
+    printing                                        is not done by a replay
+    __repr__ and __str__ of the program's objects   what their code reads is not guarded
+    attributes of tensors that are arguments        are left alone
+    hooks of autograd nodes, threads, signals       are not seen
+and, since it would take most of the time: callees that Dynamo compiles, which have tests of their own.
+"""
 import dataclasses
 import random
 
@@ -23,7 +32,7 @@ WITH_OPTIMIZER = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "own
 WITHOUT_OPTIMIZER = ("by_hand", "gradients_kept", "gradients", "evaluation")
 SITES = ("inline", "helper", "read_apart", "use_apart", "module", "model", "method", "package")
 CHANGES = {"never": 12, "once": 24, "twice": 12, "back": 8, "each": 6, "drift": 5, "slow": 5, "same": 5, "same_then_other": 6, "appears": 7,
-           "disappears": 3, "in_step_late": 4, "in_step_early": 3}
+           "disappears": 3, "in_step_late": 2, "in_step_early": 1}
 
 
 @dataclasses.dataclass
@@ -61,9 +70,9 @@ def draw(seed):
     rng = random.Random(f"program {seed}")
     layout = rng.choices(LAYOUTS, (30, 15, 20, 5, 8, 6, 8, 5, 3))[0]
     training = rng.choice(WITH_OPTIMIZER if rng.random() < 0.7 else WITHOUT_OPTIMIZER)
-    count = rng.choices((1, 2, 3), (50, 35, 15))[0]
+    count = rng.choices((1, 2, 3), (65, 27, 8))[0]
     paths = [_path(rng, training) for _ in range(count)]
-    return Plan(seed, layout, training, paths, [rng.choice(list(EFFECTS))] if rng.random() < 0.25 else [])
+    return Plan(seed, layout, training, paths, [rng.choice(list(EFFECTS))] if rng.random() < 0.2 else [])
 
 
 def _path(rng, training):
@@ -75,7 +84,7 @@ def _path(rng, training):
     holds_tensor = kind == "tensor" or any(FORMS[name].is_tensor or name == "module_buffer" for name in kept)
     home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor) and (fits(row, kind) and not kept or row.kinds == "any")
                        and ("optimizer" not in row.setup or training in WITH_OPTIMIZER)
-                       and not (name in MOVING and (kept or rng.random() < 0.6))])
+                       and not (name in MOVING and (kept or rng.random() < 0.7))])
     ways = [name for name, row in ROADS.items() if fits(row, kind)]
     taken = [rng.choice(ways) for _ in range(rng.choices((0, 1, 2), (60, 32, 8))[0])]
     row = HOMES[home]
