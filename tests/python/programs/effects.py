@@ -86,6 +86,7 @@ EFFECTS = [
     Effect("gradients_dropped", "", "", "", "if i == 11:\n    model.zero_grad(set_to_none=True)"),
     Effect("reseeded", "", "", "x = x * torch.rand(6)", "if i % 8 == 0:\n    torch.manual_seed(i)"),
     Effect("nan", "", "if torch.isnan(loss):\n    raise FloatingPointError('loss')", ""),
+    Effect("hook_on_an_argument", "", "", "x.requires_grad_()\nx = x * 1"),
     Effect("argument_written", "", "x.mul_(0.5)"),
     Effect("argument_gradient", "", "", "x.requires_grad_()"),
 ]

@@ -27,8 +27,10 @@ EFFECTS = {row.name: row for row in effects.EFFECTS}
 MOVING = {row.name for row in homes_c.MOVING}
 INNERMOST = {row.name for row in (*forms.NUMBERS, *forms.TENSORS)} | {"length", "set"}
 
-LAYOUTS = ("function", "closure", "method", "callable", "lambda", "partial", "decorated", "decorated_method", "static")
-WITH_OPTIMIZER = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "own", "scheduled")
+LAYOUTS = ("function", "closure", "method", "callable", "lambda", "partial", "decorated", "decorated_method", "static", "of_dict",
+           "decorated_base", "method_replaced")
+WITH_OPTIMIZER = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "own", "scheduled",
+                  "held_by_function", "held_by_class", "held_in_list")
 WITHOUT_OPTIMIZER = ("by_hand", "gradients_kept", "gradients", "evaluation")
 SITES = ("inline", "helper", "read_apart", "use_apart", "module", "model", "method", "package")
 CHANGES = {"never": 12, "once": 24, "twice": 12, "back": 8, "each": 6, "drift": 5, "slow": 5, "same": 5, "same_then_other": 6, "appears": 7,
@@ -68,7 +70,7 @@ class Plan:
 def draw(seed):
     """The plan of a seed; the same as long as the grammar is."""
     rng = random.Random(f"program {seed}")
-    layout = rng.choices(LAYOUTS, (30, 15, 20, 5, 8, 6, 8, 5, 3))[0]
+    layout = rng.choices(LAYOUTS, (30, 15, 20, 5, 8, 6, 8, 4, 3, 3, 2, 2))[0]
     training = rng.choice(WITH_OPTIMIZER if rng.random() < 0.7 else WITHOUT_OPTIMIZER)
     count = rng.choices((1, 2, 3), (65, 27, 8))[0]
     paths = [_path(rng, training) for _ in range(count)]
@@ -80,7 +82,7 @@ def _path(rng, training):
     kind = rng.choices(("float", "int", "bool", "str", "tensor", "function"), (48, 24, 9, 6, 9, 4))[0]
     use = rng.choice([name for name, row in USES.items() if row.kind == kind and (has_gradients or row.stage != "gradient")
                       and ("optimizer" not in row.text or training in WITH_OPTIMIZER)])
-    kept = _forms(rng, kind)
+    kept = [] if use == "int_result_beyond_doubles" else _forms(rng, kind)
     holds_tensor = kind == "tensor" or any(FORMS[name].is_tensor or name == "module_buffer" for name in kept)
     home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor) and (fits(row, kind) and not kept or row.kinds == "any")
                        and ("optimizer" not in row.setup or training in WITH_OPTIMIZER)

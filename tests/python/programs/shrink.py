@@ -5,6 +5,7 @@ from .plan import Path, Plan
 from .skeleton import source
 
 _FAILS = ("differs", "crashed", "hung", "raises")
+BUDGET = 60  # runs for one program
 
 
 def simpler(plan):
@@ -46,7 +47,7 @@ def plan_of(row):
 def shrink_one(row, pool):
     """(plan, text, outcome) of the simplest program found that fails in the same way."""
     plan, best = plan_of(row), None
-    budget = 60
+    budget = BUDGET
     while budget > 0:
         for candidate in simpler(plan):
             try:

@@ -4,6 +4,13 @@ from .plan import EFFECTS
 from .rows import fill
 from .write import NAMES, Value, block, schedule
 
+_SCHEDULED = ("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+              "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=8, gamma=0.5)")
+_HELD = {  # the optimizer under another name: (lines, the name)
+    "held_by_function": ("def held():\n    pass\nheld.optimizer = optimizer", "held.optimizer."),
+    "held_by_class": ("class Held:\n    pass\nHeld.optimizer = optimizer", "Held.optimizer."),
+    "held_in_list": ("class Held:\n    pass\nHeld.optimizers = [{'main': optimizer}]", "Held.optimizers[0]['main']."),
+}
 _OPTIMIZERS = {
     "sgd": "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
     "momentum": "optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)",
@@ -11,8 +18,8 @@ _OPTIMIZERS = {
     "adamw": "optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)",
     "rmsprop": "optimizer = torch.optim.RMSprop(model.parameters(), lr=0.05)",
     "adagrad": "optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)",
-    "scheduled": "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-                 "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=8, gamma=0.5)",
+    "scheduled": _SCHEDULED,
+    **{name: f"{_SCHEDULED}\n{lines}" for name, (lines, _) in _HELD.items()},
     "own": """class Own(torch.optim.Optimizer):
     def __init__(self, parameters, lr):
         super().__init__(parameters, {"lr": lr, "weight_decay": 0.0})
@@ -52,14 +59,14 @@ def source(plan):
         draft.end += split(fill(effect.text, n=f"effect_{index}"))
         draft.between += split(fill(effect.between, n=f"effect_{index}"))
     draft.end += ends
-    if plan.training == "scheduled":
+    if plan.training == "scheduled" or plan.training in _HELD:
         draft.between += ["if i > 0:", "    scheduler.step()"]
     if "trainkit" in "\n".join([*draft.setup, *draft.end, *draft.start]) and not draft.package:
         draft.package = ["# what is installed"]
     _parameters(draft, values)
     lines, wrapping = _step(draft, plan)
     draft.model = _model(draft, plan) + (lines if lines[0].startswith("class Trainer") else [])
-    if "trainer" in "\n".join(draft.setup) and "trainer = Trainer()" not in draft.model:
+    if "trainer" in "\n".join([*draft.setup, *draft.between]) and "class Trainer" not in "\n".join(draft.model):
         draft.model += ["", "", "class Trainer:", "    pass", "", "", "trainer = Trainer()"]
     return draft.text([] if lines[0].startswith("class Trainer") else lines, wrapping)
 
@@ -133,28 +140,52 @@ def _body(draft, plan):
         body = ["model.zero_grad()", *forward, "loss.backward()", *draft.gradient, "with torch.no_grad():",
                 "    for p in model.parameters():", "        p.sub_(p.grad, alpha=0.1)"]
     else:
-        body = ["optimizer.zero_grad()", *forward, "loss.backward()", *draft.gradient, "optimizer.step()"]
+        held = _HELD[training][1] if training in _HELD else "optimizer."
+        body = [f"{held}zero_grad()", *forward, "loss.backward()", *draft.gradient, f"{held}step()"]
     result = "return loss.detach()"
     if draft.results:
         result = f"return loss.detach(), {', '.join(draft.results)}"
     return [*draft.start, *body, *draft.end, result]
 
 
+_CALLS_IT = "def step(*args, **kwargs):\n    return trainer.step(*args, **kwargs)"
+_METHODS = {  # the head of the class, and the lines that wrap its step
+    "method": ("class Trainer:", "step = wrap(trainer.step)"),
+    "callable": ("class Trainer:", "step = wrap(trainer)"),
+    "static": ("class Trainer:", "step = wrap(Trainer.step)"),
+    "of_dict": ("class Trainer(dict):", "step = wrap(trainer.step)"),
+    "decorated_method": ("class Trainer:", _CALLS_IT),
+    "decorated_base": ("class Trainer:", _CALLS_IT),
+    "method_replaced": ("class Trainer:", _CALLS_IT),
+}
+_DECORATED = ("decorated_method", "decorated_base", "method_replaced")
+_MADE = {
+    "of_dict": "trainer = Trainer(scale=1.5)",
+    "decorated_base": "class Derived(Trainer):\n    def step(self, *args, **kwargs):\n        return super().step(*args, **kwargs), 'derived'\n\n\n"
+                      "trainer = Derived()",
+}
+
+
 def _step(draft, plan):
     """The lines that define the step, and those that wrap it."""
     body, layout, parameters = _body(draft, plan), plan.layout, draft.parameters
-    if layout in ("method", "callable", "decorated_method", "static"):
+    if layout in _METHODS:
         name = "__call__" if layout == "callable" else "step"
         first = [] if layout == "static" else ["self"]
+        if layout == "of_dict":
+            draft.between += ["if i == 15:", "    trainer['scale'] = 0.5"]
+            body = ["x = x * self['scale']", *body]
+        if layout == "method_replaced":
+            draft.between += ["if i == 15:", "    Trainer.step = lambda self, x, *args, **kwargs: x.mean()"]
         if first:
             body = [line.replace("trainer.", "self.") for line in body]
         method = draft.function(name, [*first, *parameters], body)
-        above = {"decorated_method": ["@wrap"], "static": ["@staticmethod"]}.get(layout, [])
-        lines = ["class Trainer:", *indented([*above, *method]), "", "", "trainer = Trainer()"]
-        made = {"method": "step = wrap(trainer.step)", "callable": "step = wrap(trainer)", "static": "step = wrap(Trainer.step)",
-                "decorated_method": "def step(*args, **kwargs):\n    return trainer.step(*args, **kwargs)"}[layout]
+        above = {"static": ["@staticmethod"]}.get(layout, ["@wrap"] if layout in _DECORATED else [])
+        head, made = _METHODS[layout]
+        lines = [head, *indented([*above, *method]), "", "", *split(_MADE.get(layout, "trainer = Trainer()"))]
         return lines, split(made)
     if layout == "partial":
+        draft.between += ["if i == 15:", "    settings['scale'] = 0.5"]
         body = ["x = x * settings['scale']", *body]
         draft.setup += ["settings = {'scale': 1.5}"]
         return draft.function("train", ["settings", *parameters], body), ["step = wrap(functools.partial(train, settings))"]
