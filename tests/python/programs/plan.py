@@ -84,7 +84,8 @@ def _path(rng, training):
                       and ("optimizer" not in row.text or training in WITH_OPTIMIZER)])
     kept = [] if use == "int_result_beyond_doubles" else _forms(rng, kind)
     holds_tensor = kind == "tensor" or any(FORMS[name].is_tensor or name == "module_buffer" for name in kept)
-    home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor) and (fits(row, kind) and not kept or row.kinds == "any")
+    home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor)
+                       and (row.kinds == "any" or fits(row, kind) and not kept)
                        and ("optimizer" not in row.setup or training in WITH_OPTIMIZER)
                        and not (name in MOVING and (kept or rng.random() < 0.7))])
     ways = [name for name, row in ROADS.items() if fits(row, kind)]
@@ -126,6 +127,8 @@ def _may_change(change, home, kind, kept):
     if change in ("drift", "slow"):
         return kind == "float" and "enum" not in kept
     if change.startswith("in_step"):
-        lazy = "lambda" in "".join(home.writes) or "def " in "".join(home.writes) or "function" in kept  # would read itself
-        return kind in ("float", "int", "bool") and not home.parameter and not lazy and not {"enum", "one_hot", "set"} & set(kept)
+        writes = "".join(home.writes)
+        is_lazy = "lambda" in writes or "def " in writes or "function" in kept  # it would read itself
+        return (kind in ("float", "int", "bool") and not home.parameter and not is_lazy
+                and not {"enum", "one_hot", "set"} & set(kept))
     return True

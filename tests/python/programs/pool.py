@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT_S = 60  # of one program
+LIMIT_S = 120  # of one program
 PROGRAMS_A_WORKER = 200
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -78,10 +78,12 @@ class Snapshot:
         if module not in self.own:
             return [module, getattr(value, "__qualname__", "")]
         if isinstance(value, types.FunctionType):
-            return [value.__name__, self(value.__defaults__), self(value.__kwdefaults__), self(vars(value)), value.__code__.co_code,
+            return [value.__name__, self(value.__defaults__), self(value.__kwdefaults__), self(vars(value)),
+                    value.__code__.co_code,
                     repr([c for c in value.__code__.co_consts if not isinstance(c, types.CodeType)]),
                     [self(_content(cell)) for cell in value.__closure__ or ()]]
-        items = {k: v for k, v in vars(value).items() if k not in _OF_CLASSES and not isinstance(v, types.GetSetDescriptorType)}
+        items = {k: v for k, v in vars(value).items()
+                 if k not in _OF_CLASSES and not isinstance(v, types.GetSetDescriptorType)}
         if isinstance(value, types.ModuleType):
             return [(k, self(v)) for k, v in items.items() if not k.startswith("__")]
         return [value.__name__, [self(base) for base in value.__bases__],
@@ -123,7 +125,8 @@ class Snapshot:
         names = getattr(value, "__dict__", {})
         if isinstance(value, torch.nn.Module):  # of its many dicts those that hold something
             names = {k: v for k, v in names.items() if not (k.startswith("_") and isinstance(v, dict) and not v)}
-        kept = [(k, self(v)) for k, v in names.items() if not (isinstance(k, str) and k.startswith("__")) and not self._is_bound_step(value, k)]
+        kept = [(k, self(v)) for k, v in names.items()
+                if not (isinstance(k, str) and k.startswith("__")) and not self._is_bound_step(value, k)]
         for base in type(value).__mro__:
             if base.__module__ in self.own:
                 for name in _slots(base):
@@ -135,7 +138,8 @@ class Snapshot:
 
     def _is_bound_step(self, value, name):
         """Whether Steptape keeps the step there that it made of a decorated method: documented, and none of the program's."""
-        of_class = getattr(type(value), name, None) if isinstance(name, str) and type(value).__module__ in self.own else None
+        is_own = isinstance(name, str) and type(value).__module__ in self.own
+        of_class = getattr(type(value), name, None) if is_own else None
         return of_class is not None and self.plain(of_class) is not of_class
 
 
