@@ -9,11 +9,12 @@ SOAK_KILLS ?= 10000
 SOAK_DRAWS ?= 10000
 FUZZ_SECONDS ?= 60
 SWEEP_FLAGS ?= --samples 2 --calls 12 --at-least operators=2200,modules=200,optimizers=60
+FUZZ_PROGRAMS ?= 20000
 FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python sweep soak fuzz-build fuzz fuzz-corpus bench format lint asan tsan man install clean
+.PHONY: help setup configure build demo test test-python sweep soak fuzz-build fuzz fuzz-corpus fuzz-python bench format lint asan tsan man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -69,6 +70,9 @@ fuzz: fuzz-build ## let libFuzzer drive each fuzz target for FUZZ_SECONDS
 
 fuzz-corpus: fuzz-build ## put what fuzzing found, minimised, into tests/fuzz/corpus
 	@scripts/fuzz.sh build-fuzz --minimise $(FUZZ_TARGETS)
+
+fuzz-python: setup ## draw FUZZ_PROGRAMS training programs of Python and compare each with eager; FUZZ_SEED sets the first
+	@STEPTAPE_PROGRAMS=$(FUZZ_PROGRAMS) STEPTAPE_PROGRAMS_SEED=$(FUZZ_SEED) scripts/test_python.sh $(BUILD) -n 0 -k programs
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"

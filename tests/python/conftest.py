@@ -12,3 +12,12 @@ pytest.register_assert_rewrite(*(
 def one_thread():
     """Tensors as small as the tests' gain nothing from a second thread."""
     torch.set_num_threads(1)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests have to say when they pass, too: from any worker."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()) if getattr(report, "when", "") == "call" else ():
+                terminalreporter.section(name)
+                terminalreporter.write_line(str(text))

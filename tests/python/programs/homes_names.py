@@ -1,0 +1,77 @@
+"""Values under names: variables, defaults, arguments, modules of Python and installed packages."""
+from .rows import Home
+
+NAMES = [
+    Home("name", "$n = $v", ("$n", "$n", "(lambda: $n)()", "[$n for _ in 'a'][0]"), ("$n = $v",)),
+    Home("global_by_name", "$n = $v", ("globals()['$n']", "globals().get('$n')"), ("$n = $v", "globals()['$n'] = $v"),
+         absent="pass", delete="del $n", late_reads=("globals().get('$n', $d)",), at_top=True),
+    Home("global_tried", "$n = $v\ndef read_$n():\n    try:\n        return $n\n    except NameError:\n        return $d",
+         ("read_$n()",), ("$n = $v",), at_top=True, delete="del $n", late_reads=("read_$n()",),
+         absent="def read_$n():\n    try:\n        return $n\n    except NameError:\n        return $d"),
+    Home("cell_of_a_helper", "def make_$n():\n    kept = $v\n    def read():\n        return kept\n    def write(value):\n"
+         "        nonlocal kept\n        kept = value\n    return read, write\nread_$n, write_$n = make_$n()",
+         ("read_$n()",), ("write_$n($v)",)),
+    Home("cell_contents", "def make_$n():\n    kept = $v\n    return lambda: kept\nread_$n = make_$n()",
+         ("read_$n()",), ("read_$n.__closure__[0].cell_contents = $v", "read_$n = (lambda kept: lambda: kept)($v)")),
+    Home("default", "def read_$n(value=$v):\n    return value", ("read_$n()",), ("read_$n.__defaults__ = ($v,)",)),
+    Home("keyword_default", "def read_$n(*, value=$v):\n    return value", ("read_$n()",),
+         ("read_$n.__kwdefaults__ = {'value': $v}", "read_$n.__kwdefaults__['value'] = $v")),
+    Home("default_of_a_lambda", "read_$n = lambda value=$v: value", ("read_$n()",), ("read_$n = lambda value=$v: value",)),
+    Home("function_attribute", "def $n():\n    return $n.kept\n$n.kept = $v",
+         ("$n.kept", "$n()", "getattr($n, 'kept')", "vars($n)['kept']"), ("$n.kept = $v", "setattr($n, 'kept', $v)"),
+         absent="def $n():\n    return $n.kept", delete="del $n.kept", late_reads=("getattr($n, 'kept', $d)",)),
+    Home("object_of_a_function", "def $n():\n    return $n.kept.value\n$n.kept = types.SimpleNamespace(value=$v)",
+         ("$n.kept.value", "$n()"), ("$n.kept.value = $v", "$n.kept = types.SimpleNamespace(value=$v)")),
+    Home("function_replaced", "def read_$n():\n    return $v", ("read_$n()",), ("def read_$n():\n    return $v",)),
+    Home("code_replaced", "def read_$n():\n    return $v\nreader_$n = read_$n", ("reader_$n()",),
+         ("def other():\n    return $v\nread_$n.__code__ = other.__code__",), tensors=False),
+    Home("context_variable", "$n = contextvars.ContextVar('$n', default=$v)", ("$n.get()",), ("$n.set($v)",),
+         absent="$n = contextvars.ContextVar('$n')", late_reads=("$n.get($d)",)),
+]
+
+ARGUMENTS = [
+    Home("argument", "$n = $v", ("given_$n",), ("$n = $v",), parameter="given_$n", argument="$n"),
+    Home("keyword", "$n = $v", ("given_$n",), ("$n = $v",), parameter="*, given_$n", argument="$n"),
+    Home("keywords", "$n = $v", ("given['$n']", "given.get('$n')"), ("$n = $v",), parameter="**given", argument="$n"),
+    Home("dict_argument", "$n = $v", ("given_$n['value']", "given_$n.get('value')", "next(iter(given_$n.values()))"),
+         ("$n = $v",), parameter="given_$n", argument="{'value': $n}"),
+    Home("list_argument", "$n = $v", ("given_$n[0]", "[*given_$n][0]"), ("$n = $v",), parameter="given_$n",
+         argument="[$n]"),
+    Home("tuple_argument", "$n = $v", ("given_$n[1]",), ("$n = $v",), parameter="given_$n", argument="(0, $n)"),
+    Home("named_tuple_argument", "$n = $v\nGiven_$n = collections.namedtuple('Given_$n', 'value other')",
+         ("given_$n.value", "given_$n[0]"), ("$n = $v",), parameter="given_$n", argument="Given_$n($n, None)"),
+    Home("dataclass_argument", "$n = $v\n@dataclasses.dataclass\nclass Given_$n:\n    value: object",
+         ("given_$n.value", "dataclasses.astuple(given_$n)[0]"), ("$n = $v",), parameter="given_$n", argument="Given_$n($n)"),
+    Home("argument_with_default", "$n = $v", ("given_$n",), ("$n = $v",), parameter="given_$n=None", argument="$n"),
+    Home("held_argument", "$n = {'value': $v}", ("given_$n['value']", "given_$n.get('value')"),
+         ("$n['value'] = $v", "$n = {'value': $v}"), parameter="given_$n", argument="$n"),
+    Home("object_argument", "class Given_$n:\n    pass\n$n = Given_$n()\n$n.value = $v", ("given_$n.value",),
+         ("$n.value = $v",), parameter="given_$n", argument="$n", absent="class Given_$n:\n    pass\n$n = Given_$n()",
+         delete="del $n.value", late_reads=("getattr(given_$n, 'value', $d)",)),
+]
+
+MODULES = [
+    Home("python_module", "$n = types.ModuleType('$n')\nsys.modules['$n'] = $n\n$n.kept = $v",
+         ("$n.kept", "vars($n)['kept']", "getattr($n, 'ke' + 'pt')", "importlib.import_module('$n').kept",
+          "sys.modules['$n'].kept", "__import__('$n').kept"),
+         ("$n.kept = $v", "vars($n)['kept'] = $v"), absent="$n = types.ModuleType('$n')\nsys.modules['$n'] = $n",
+         delete="del $n.kept", late_reads=("getattr($n, 'kept', $d)", "vars($n).get('kept', $d)")),
+    Home("package_global", "import trainkit", ("trainkit.$n", "trainkit.read_$n()", "vars(trainkit)['$n']"),
+         ("trainkit.$n = $v", "trainkit.write_$n($v)"),
+         package="$n = $v\n\n\ndef read_$n():\n    return $n\n\n\ndef write_$n(value):\n    global $n\n    $n = value"),
+    Home("package_object", "import trainkit\n$n = trainkit.Kept_$n($v)", ("$n.value", "$n.read()", "$n.twice_removed()"),
+         ("$n.value = $v", "$n.write($v)", "$n = trainkit.Kept_$n($v)"),
+         package="class Kept_$n:\n    def __init__(self, value):\n        self.value = value\n\n    def read(self):\n"
+         "        return self.value\n\n    def write(self, value):\n        self.value = value\n\n"
+         "    def twice_removed(self):\n        return self.read()"),
+    Home("package_class", "import trainkit", ("trainkit.Kept_$n.value", "trainkit.Kept_$n.read()", "trainkit.Kept_$n().value"),
+         ("trainkit.Kept_$n.value = $v",),
+         package="class Kept_$n:\n    value = $v\n\n    @classmethod\n    def read(cls):\n        return cls.value"),
+    Home("package_imported", "from trainkit import settings_$n", ("settings_$n['value']", "settings_$n.get('value')"),
+         ("settings_$n['value'] = $v", "settings_$n.update(value=$v)"), package="settings_$n = {'value': $v}",
+         absent="from trainkit import settings_$n\nsettings_$n.clear()", delete="del settings_$n['value']",
+         late_reads=("settings_$n.get('value', $d)",)),
+    Home("package_method_replaced", "import trainkit\n$n = trainkit.Kept_$n()", ("$n.read()",),
+         ("trainkit.Kept_$n.read = lambda self: $v", "$n.read = lambda: $v"),
+         package="class Kept_$n:\n    def read(self):\n        return $v"),
+]
