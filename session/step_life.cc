@@ -333,6 +333,14 @@ Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eag
   if (verified.proof) {
     session_->describe(given.declared, *verified.proof);
     verified.misfit = replayer::contradiction(*variant.eager_recording, *verified.proof);
+    // results judge other ops and tensors, such as one that is two arguments; they prove no number
+    const bool is_of_tensors =
+        verified.misfit && (verified.misfit->kind == trace::DifferenceKind::kOpStream ||
+                            verified.misfit->kind == trace::DifferenceKind::kRole);
+    if (is_of_tensors) {
+      verified.proof.reset();
+      verified.misfit.reset();
+    }
   }
   // what a front end noted is of the call that was recorded: it looks at no other
   auto note = std::move(variant.deferred.note);
