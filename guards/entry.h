@@ -12,7 +12,7 @@ namespace steptape::guards {
 struct Entry {
   std::vector<void*> memory;   ///< an address for each bound buffer
   std::vector<double> leaves;  ///< a value for each of Recording::leaves
-  /// A number that formulas read has a value that no verified run of this plan has seen.
+  /// A number that moves has a value at which this plan was not proved.
   bool has_unseen_number = false;
   /// A tracked tensor other than a gradient whose memory is elsewhere than in the newest verified
   /// or replayed run; empty when none moved.

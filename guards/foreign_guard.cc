@@ -1,6 +1,8 @@
 #include "guards/foreign_guard.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_map>
 
 #include "guards/mismatch.h"
 #include "trace/numbers.h"
@@ -15,6 +17,17 @@ trace::Index leaf_of(const trace::Recording& recording, const std::string& path)
                               : trace::find_leaf(recording, trace::LeafKind::kStateNumber, path);
 }
 
+/// Numbers of optimizers as the recorded step found them: it may have moved some.
+std::unordered_map<std::string, double> numbers_at_entry(const trace::Recording& recording) {
+  std::unordered_map<std::string, double> numbers;
+  for (const trace::OptimizerLayout& layout : recording.optimizers) {
+    trace::for_each_number(layout, [&](const std::string& path, const trace::Value& value) {
+      numbers.emplace(path, trace::number_of(value));
+    });
+  }
+  return numbers;
+}
+
 }  // namespace
 
 ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Objects& objects,
@@ -22,6 +35,7 @@ ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Object
   const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {
     return snapshot.path_of(tensor);
   };
+  const std::unordered_map<std::string, double> at_entry = numbers_at_entry(recording);
   for (const auto& [name, object] : objects.foreign()) {
     Watched watched{name, object->watch(path_of), {}, {}};
     const std::vector<std::string> names = watched.watch->names();
@@ -33,7 +47,9 @@ ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Object
       const bool is_followed = leaf != trace::kNone || watched.watch->is_complete();
       const auto kind =
           is_followed ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
-      watched.numbers.add(path, watched.values[k], leaf, kind);
+      const auto found = at_entry.find(path);
+      const bool moves = is_followed && found != at_entry.end();
+      watched.numbers.add(path, moves ? found->second : watched.values[k], leaf, kind);
       const auto advance = std::ranges::find(recording.advances, path, &trace::Advance::path);
       if (advance == recording.advances.end()) continue;
       counters_.push_back({watched_.size(), k});
@@ -78,17 +94,17 @@ void ForeignGuard::advance() const {
 }
 
 void ForeignGuard::settle() {
-  for (Watched& watched : watched_) {
-    watched.watch->read(watched.values);
-    watched.numbers.settle(watched.values);
-  }
+  for (Watched& watched : watched_) watched.numbers.settle();
 }
 
-void ForeignGuard::pin() {
-  for (Watched& watched : watched_) {
-    watched.watch->read(watched.values);
-    watched.numbers.pin(watched.values);
-  }
+void ForeignGuard::prove(const NumberAt& number_at) {
+  for (Watched& watched : watched_) watched.numbers.prove(number_at);
+}
+
+bool ForeignGuard::pin() {
+  bool any = false;
+  for (Watched& watched : watched_) any |= watched.numbers.pin();
+  return any;
 }
 
 }  // namespace steptape::guards

@@ -23,9 +23,10 @@ class ForeignGuard {
   /// The objects must be alive (Objects::check_alive). Fills the leaves of `entry`.
   Verdict check(Entry& entry) const;
 
-  /// As VaryingNumbers::settle and pin, with the numbers as they are now.
+  /// As VaryingNumbers::settle, prove and pin.
   void settle();
-  void pin();
+  void prove(const NumberAt& number_at);
+  bool pin();
 
   /// Counters that the step advances, in the order of `advances`, as they are now.
   std::vector<std::int64_t> counters() const;

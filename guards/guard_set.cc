@@ -87,7 +87,13 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
 void GuardSet::settle() {
   optimizers_.settle();
   foreign_.settle();
-  given_.settle(given_values_);
+  given_.settle();
+}
+
+void GuardSet::prove(const NumberAt& number_at) {
+  optimizers_.prove(number_at);
+  foreign_.prove(number_at);
+  given_.prove(number_at);
 }
 
 std::vector<std::int64_t> GuardSet::counters() const {
@@ -108,10 +114,10 @@ void GuardSet::advance() const {
   foreign_.advance();
 }
 
-void GuardSet::pin() {
-  optimizers_.pin();
-  foreign_.pin();
-  given_.pin(given_values_);
+bool GuardSet::pin() {
+  const bool of_optimizers = optimizers_.pin();
+  const bool of_foreign = foreign_.pin();
+  return given_.pin() || of_optimizers || of_foreign;
 }
 
 Verdict GuardSet::check_given(Entry& entry) const {

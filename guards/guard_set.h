@@ -47,10 +47,13 @@ class GuardSet {
 
   /// The plan ran on the memory that the newest check found.
   void forget_moves() const { tracked_.forget_moves(); }
-  /// The plan was verified with the hyperparameters as they are now: they count as seen.
+  /// The plan was proved at the numbers that the newest check found.
   void settle();
-  /// The plan went wrong with them: it holds for the recorded ones alone from here on.
-  void pin();
+  /// It was proved at these.
+  void prove(const NumberAt& number_at);
+  /// The plan is wrong at those that were not proved: from here on it holds for the proved ones
+  /// alone. False where there were none.
+  bool pin();
 
  private:
   /// Notes the numbers among arguments and declared values that are new.

@@ -297,22 +297,22 @@ Verdict OptimizerGuard::check_states(const Watched& watched, Entry& entry) {
 template <typename Visit>
 void OptimizerGuard::for_each_group(Visit&& visit) {
   for (Watched& watched : optimizers_) {
-    const auto& groups = watched.optimizer->param_groups();
-    for (std::size_t g = 0; g < std::min(groups.size(), watched.groups.size()); ++g) {
-      std::array<double, kMostNumbers> values{};
-      if (read_numbers(watched.groups[g], groups[g], values)) {
-        visit(watched.groups[g].numbers, values);
-      }
-    }
+    for (Group& group : watched.groups) visit(group.numbers);
   }
 }
 
 void OptimizerGuard::settle() {
-  for_each_group([](VaryingNumbers& numbers, auto& values) { numbers.settle(values); });
+  for_each_group([](VaryingNumbers& numbers) { numbers.settle(); });
 }
 
-void OptimizerGuard::pin() {
-  for_each_group([](VaryingNumbers& numbers, auto& values) { numbers.pin(values); });
+void OptimizerGuard::prove(const NumberAt& number_at) {
+  for_each_group([&](VaryingNumbers& numbers) { numbers.prove(number_at); });
+}
+
+bool OptimizerGuard::pin() {
+  bool any = false;
+  for_each_group([&any](VaryingNumbers& numbers) { any |= numbers.pin(); });
+  return any;
 }
 
 // the program's own code may have run since the newest check: the states are looked for

@@ -27,10 +27,10 @@ class OptimizerGuard {
   /// The optimizers must be alive (Objects::check_alive). Fills the leaves of `entry`.
   Verdict check(Entry& entry) const;
 
-  /// The plan was verified with the hyperparameters as they are now: they count as seen.
+  /// As VaryingNumbers::settle, prove and pin.
   void settle();
-  /// The plan went wrong with them: it holds for the recorded ones alone from here on.
-  void pin();
+  void prove(const NumberAt& number_at);
+  bool pin();
 
   /// Step counters of the states that the step advances, as they are now.
   std::vector<std::int64_t> counters() const;
@@ -91,7 +91,6 @@ class OptimizerGuard {
   static Verdict find_states(const Watched& watched, const Table& table);
   static void find_object(State& state, torch::optim::OptimizerParamState& object);
   static bool holds_tensors(const State& state);
-  /// Calls `visit(numbers, values)` for each group, with its values as they are now.
   template <typename Visit>
   void for_each_group(Visit&& visit);
 

@@ -13,33 +13,43 @@ bool same_bits(double a, double b) { return trace::Real{a} == trace::Real{b}; }
 void VaryingNumbers::add(std::string path, double recorded, trace::Index leaf, Kind kind,
                          GuardKind guard) {
   numbers_.push_back({std::move(path), recorded, leaf, kind == Kind::kLiteral, guard});
+  numbers_.back().proved.add(recorded);
 }
 
 Verdict VaryingNumbers::check(std::span<const double> values, Entry& entry) const {
+  unproved_.clear();
   for (std::size_t k = 0; k < numbers_.size(); ++k) {
     const Number& number = numbers_[k];
     if (number.leaf != trace::kNone) entry.leaves[number.leaf] = values[k];
     if (same_bits(values[k], number.recorded)) continue;
+    if (number.is_literal ? number.proved.is_among(values[k]) : number.proved.holds(values[k])) {
+      continue;
+    }
     if (number.is_literal) {
       return failed(number.guard, number.path, trace::words_of({trace::Real{number.recorded}}),
                     trace::words_of({trace::Real{values[k]}}));
     }
-    entry.has_unseen_number |= !number.is_seen;
+    unproved_.emplace_back(k, values[k]);
+    entry.has_unseen_number = true;
   }
   return {};
 }
 
-void VaryingNumbers::settle(std::span<const double> values) {
-  for (std::size_t k = 0; k < numbers_.size(); ++k) {
-    numbers_[k].is_seen |= !same_bits(values[k], numbers_[k].recorded);
+void VaryingNumbers::settle() {
+  for (const auto& [k, value] : unproved_) numbers_[k].proved.add(value);
+  unproved_.clear();
+}
+
+void VaryingNumbers::prove(const NumberAt& number_at) {
+  for (Number& number : numbers_) {
+    if (number.is_literal) continue;
+    if (const auto value = number_at(number.path)) number.proved.add(*value);
   }
 }
 
-void VaryingNumbers::pin(std::span<const double> values) {
-  for (std::size_t k = 0; k < numbers_.size(); ++k) {
-    Number& number = numbers_[k];
-    number.is_literal |= !same_bits(values[k], number.recorded) && !number.is_seen;
-  }
+bool VaryingNumbers::pin() {
+  for (const auto& [k, value] : unproved_) numbers_[k].is_literal = true;
+  return !std::exchange(unproved_, {}).empty();
 }
 
 }  // namespace steptape::guards

@@ -1,17 +1,25 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "guards/entry.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
+#include "trace/proved_values.h"
 
 namespace steptape::guards {
 
+/// The number that a recording found at this path; none where it found none.
+using NumberAt = std::function<std::optional<double>(const std::string&)>;
+
 /// Numbers of live objects that formulas read, such as hyperparameters: a plan holds for any values
-/// of them, but for those that no formula accounts for.
+/// of them, once it was compared with the eager step at several; but for those that no formula
+/// accounts for.
 class VaryingNumbers {
  public:
   enum class Kind {
@@ -25,12 +33,15 @@ class VaryingNumbers {
   std::size_t size() const { return numbers_.size(); }
 
   /// Whether a plan may run with `values`, one for each number. Fills the leaves of `entry` and
-  /// notes whether one has a value that no verified run has seen.
+  /// notes whether one has a value at which the plan was not proved.
   Verdict check(std::span<const double> values, Entry& entry) const;
-  /// The plan was verified with these: they count as seen.
-  void settle(std::span<const double> values);
-  /// The plan went wrong with these: it holds for the recorded ones alone from here on.
-  void pin(std::span<const double> values);
+  /// The plan was proved at the values that the newest check found.
+  void settle();
+  /// It was proved at these.
+  void prove(const NumberAt& number_at);
+  /// The plan is wrong at the values of the newest check that were not proved: it holds for those
+  /// that were alone. False where there were none.
+  bool pin();
 
  private:
   struct Number {
@@ -39,9 +50,11 @@ class VaryingNumbers {
     trace::Index leaf;  ///< kNone: no formula reads it
     bool is_literal;
     GuardKind guard;
-    bool is_seen = false;  ///< other values than the recorded one have been verified
+    trace::ProvedValues proved = {};
   };
   std::vector<Number> numbers_;
+  /// Of the newest check: position and value.
+  mutable std::vector<std::pair<std::size_t, double>> unproved_;
 };
 
 }  // namespace steptape::guards

@@ -159,7 +159,8 @@ std::vector<bool> arguments_that_may_follow(const c10::OperatorHandle& op) {
                             !find_exception(op.schema().name(), ExceptionKind::kSizesByScalar);
   std::vector<bool> result;
   for (const c10::Argument& argument : arguments) {
-    result.push_back(keeps_shapes && holds(argument.type(), c10::TypeKind::NumberType));
+    result.push_back(keeps_shapes && (holds(argument.type(), c10::TypeKind::NumberType) ||
+                                      holds(argument.type(), c10::TypeKind::FloatType)));
   }
   return result;
 }

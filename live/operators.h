@@ -46,8 +46,8 @@ struct Effects {
 const Effects& effects_of(const c10::OperatorHandle& op);
 
 /// Arguments whose numbers may change from call to call and change nothing but the bytes of
-/// results: declared `Scalar` or a list of them, of an op that makes no view and is not in the
-/// table for sizes. Sizes, flags and positions are declared `int`, `bool` and `float`.
+/// results: declared `Scalar`, `float` or a list of them, of an op that makes no view and is not in
+/// the table for sizes. Sizes, flags and positions are declared `int` and `bool`.
 std::vector<bool> arguments_that_may_follow(const c10::OperatorHandle& op);
 
 /// The operator of this process, or none.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "recorder/unnoticed.h"
+
 namespace steptape::recorder {
 namespace {
 
@@ -64,5 +66,9 @@ void Notes::take(std::size_t position, const trace::ScalarSite& site) {
 Notes::Scope::Scope(Notes& notes) : previous_(std::exchange(current_notes, &notes)) {}
 
 Notes::Scope::~Scope() { current_notes = previous_; }
+
+Unnoticed::Unnoticed() : previous_(std::exchange(current_notes, nullptr)) {}
+
+Unnoticed::~Unnoticed() { current_notes = previous_; }
 
 }  // namespace steptape::recorder

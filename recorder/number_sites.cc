@@ -10,9 +10,11 @@ class Takes {
   Takes(Notes& notes, const trace::Recording& recording, trace::BufferId first_new)
       : notes_(notes), recording_(recording), first_new_(first_new) {}
 
-  void take_all(const trace::Op& op, trace::Index index) {
+  void take_all(const trace::Op& op, trace::Index index, const std::vector<bool>& may_follow) {
     for (trace::Index argument = 0; argument < op.inputs.size(); ++argument) {
       const trace::Value& value = op.inputs[argument];
+      const bool follows = argument < may_follow.size() && may_follow[argument];
+      if (!follows && !holds_tensor(value)) continue;
       take_value(value, {index, argument, trace::kNone, trace::kNone, trace::kNone});
       const auto* list = std::get_if<trace::List>(&value.data);
       if (list == nullptr) continue;
@@ -23,6 +25,12 @@ class Takes {
   }
 
  private:
+  static bool holds_tensor(const trace::Value& value) {
+    bool holds = false;
+    trace::for_each_tensor(value, [&holds](trace::TensorId) { holds = true; });
+    return holds;
+  }
+
   void take_value(const trace::Value& value, const trace::ScalarSite& site) {
     if (const auto* tensor = std::get_if<trace::TensorRef>(&value.data)) {
       if (tensor->id != trace::kNoTensor) take_content(recording_.tensors[tensor->id]);
@@ -73,8 +81,9 @@ class Takes {
 }  // namespace
 
 void take_announced(Notes& notes, const trace::Recording& recording, const trace::Op& op,
-                    trace::Index index, trace::BufferId first_new) {
-  Takes(notes, recording, first_new).take_all(op, index);
+                    trace::Index index, trace::BufferId first_new,
+                    const std::vector<bool>& may_follow) {
+  Takes(notes, recording, first_new).take_all(op, index, may_follow);
 }
 
 }  // namespace steptape::recorder

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "recorder/notes.h"
 #include "trace/model.h"
 
@@ -7,9 +9,11 @@ namespace steptape::recorder {
 
 /// Finds the announced numbers among the arguments of an op: its scalars, the items of its lists,
 /// and the one element of each tensor that the host made for it, whose buffers start at
-/// `first_new`. Where several announced numbers are equal, the first is taken and the recording
-/// holds while the others stay equal to it.
+/// `first_new`; but none at arguments that cannot follow a number (`may_follow`, one for each):
+/// sizes, positions, what a view is made of. Where several announced numbers are equal, the first
+/// is taken and the recording holds while the others stay equal to it.
 void take_announced(Notes& notes, const trace::Recording& recording, const trace::Op& op,
-                    trace::Index index, trace::BufferId first_new);
+                    trace::Index index, trace::BufferId first_new,
+                    const std::vector<bool>& may_follow);
 
 }  // namespace steptape::recorder

@@ -12,6 +12,7 @@
 
 #include "live/generator_state.h"
 #include "live/op_digest.h"
+#include "live/operators.h"
 #include "live/tensors.h"
 #include "live/values.h"
 #include "recorder/number_sites.h"
@@ -117,7 +118,8 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   const auto first_new = static_cast<trace::BufferId>(ledger_.sightings.buffers.size());
   name_arguments(arguments, running);
   if (is_owner() && !ledger_.notes.announced().empty()) {
-    take_announced(ledger_.notes, ledger_.recording, running.op, running.index, first_new);
+    take_announced(ledger_.notes, ledger_.recording, running.op, running.index, first_new,
+                   live::arguments_that_may_follow(op));
   }
   running.known = &known;
   if (!nodes_.has_begun()) nodes_.begin(may_have_node(arguments));

@@ -32,6 +32,12 @@ std::vector<live::Argument> arguments_of(std::vector<pack::Leaf> leaves) {
 
 trace::Value value_of(const pack::Number& number) { return std::visit(ToValue{}, number); }
 
+pack::Number returned_of(const trace::Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value.data)) return *flag;
+  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) return *integer;
+  return trace::number_of(value);
+}
+
 pack::Number number_of(double value, const trace::Value& recorded) {
   if (std::holds_alternative<bool>(recorded.data)) return value != 0;
   if (std::holds_alternative<std::int64_t>(recorded.data)) return static_cast<std::int64_t>(value);

@@ -11,6 +11,7 @@ namespace steptape::session {
 live::Argument argument_of(pack::Leaf leaf);
 std::vector<live::Argument> arguments_of(std::vector<pack::Leaf> leaves);
 trace::Value value_of(const pack::Number& number);
+pack::Number returned_of(const trace::Value& value);
 /// A number of the kind that `recorded` has.
 pack::Number number_of(double value, const trace::Value& recorded);
 

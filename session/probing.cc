@@ -5,6 +5,7 @@
 #include <string>
 
 #include "live/operators.h"
+#include "replayer/numbers/contradiction.h"
 #include "trace/compare.h"
 #include "trace/entry.h"
 #include "trace/refusals.h"
@@ -132,12 +133,15 @@ bool Probing::wants_recording() {
 std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previous,
                                                 recorder::Recorded& recorded) const {
   trace::Recording explained = recorded.recording;
-  replayer::explain_numbers(previous.recording, explained, reads_, only_reads(recorded));
+  explain(previous.recording, recorded, explained);
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
     if (difference->kind == trace::DifferenceKind::kEffect) {
       return refusal_for_effect(previous.recording, explained);
     }
     return refusal_for(*difference, explained);
+  }
+  if (const auto other = replayer::other_number(explained, previous.recording)) {
+    return refusal_for(*other, explained);
   }
   if (auto refusal = other_outside_tensor(previous, recorded)) return refusal;
   if (auto refusal =
@@ -148,39 +152,56 @@ std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previo
   return std::nullopt;
 }
 
-bool Probing::repeats(const trace::Recording& known, recorder::Recorded& recorded) const {
-  if (!recorded.outside.empty()) return false;
-  if (!trace::same_op_stream(known, recorded.recording)) return false;
+/// What the numbers of `now` follow from, as far as `before` speaks for it.
+void Probing::explain(const trace::Recording& before, const recorder::Recorded& recorded,
+                      trace::Recording& now) const {
+  if (!trace::same_op_stream(before, now)) return;
+  replayer::drop_refuted(before, now);
+  replayer::explain_numbers(before, now, reads_, only_reads(recorded));
+}
+
+std::optional<Probing::Repeated> Probing::repeats(const trace::Recording& known,
+                                                  recorder::Recorded& recorded) const {
+  if (!recorded.outside.empty()) return std::nullopt;
+  if (!trace::same_op_stream(known, recorded.recording)) return std::nullopt;
   const bool sees_all = recorded.notes.follows_numbers();
+  trace::Recording explained = recorded.recording;
+  Repeated repeated;
   if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
     // the same shape: its numbers alone can be new
-    trace::Recording explained = recorded.recording;
-    replayer::explain_numbers(known, explained, reads_, only_reads(recorded));
-    if (!replayer::take_over_numbers(known, explained)) return false;
-    if (trace::first_difference(known, explained) ||
-        unexplained_number(known, explained, sees_all)) {
-      return false;
+    explain(known, recorded, explained);
+    trace::Recording upheld = known;
+    replayer::drop_refuted(explained, upheld);
+    const std::vector<trace::HostRead> reads = explained.reads;
+    if (!replayer::take_over_numbers(upheld, explained)) return std::nullopt;
+    // what the program did with what it read is known of each recording
+    if (sees_all) explained.reads = reads;
+    if (trace::first_difference(known, explained) || replayer::other_number(explained, known)) {
+      return std::nullopt;
     }
-    recorded.recording = std::move(explained);
-    return true;
+    repeated.proved = replayer::numbers_at(known);
+  } else if (!replayer::take_over_numbers(known, explained)) {
+    return std::nullopt;
   }
-  trace::Recording explained = recorded.recording;
-  if (!replayer::take_over_numbers(known, explained)) return false;
-  if (unexplained_number(known, explained, sees_all)) return false;
+  if (unexplained_number(known, explained, sees_all)) return std::nullopt;
   recorded.recording = std::move(explained);
-  return true;
+  return repeated;
 }
 
-bool Probing::repeats_one_of(Plans plans, recorder::Recorded& recorded) const {
-  return std::ranges::any_of(
-      plans, [&](const trace::Recording* plan) { return repeats(*plan, recorded); });
+std::optional<Probing::Repeated> Probing::repeats_one_of(Plans plans,
+                                                         recorder::Recorded& recorded) const {
+  for (const trace::Recording* plan : plans) {
+    if (auto repeated = repeats(*plan, recorded)) return repeated;
+  }
+  return std::nullopt;
 }
 
-Probing::Agreed Probing::agreed(recorder::Recorded recorded, bool with_earlier_run) {
+Probing::Agreed Probing::agreed(recorder::Recorded recorded,
+                                std::optional<replayer::Numbers> proved, bool with_earlier_run) {
   refusals_.clear();
   attempts_ = 0;
   recorded.recording.standing = trace::Standing::kAgreed;
-  return {std::move(recorded), with_earlier_run};
+  return {std::move(recorded), with_earlier_run, std::move(proved)};
 }
 
 std::optional<Probing::Agreed> Probing::take(recorder::Recorded recorded, Plans known,
@@ -201,8 +222,14 @@ std::optional<Probing::Agreed> Probing::take(recorder::Recorded recorded, Plans 
   }
   warm_ups_ = 0;
   const bool clean = recorded.recording.refusals.empty();
-  if (clean && repeats_one_of(known, recorded)) return agreed(std::move(recorded));
-  if (clean && repeats_one_of(earlier, recorded)) return agreed(std::move(recorded), true);
+  if (clean) {
+    if (auto repeated = repeats_one_of(known, recorded)) {
+      return agreed(std::move(recorded), std::move(repeated->proved));
+    }
+    if (auto repeated = repeats_one_of(earlier, recorded)) {
+      return agreed(std::move(recorded), std::move(repeated->proved), true);
+    }
+  }
   const auto find = [&](trace::Numbers numbers) {
     return std::ranges::find_if(previous_, [&](const recorder::Recorded& other) {
       return trace::same_entry(other.recording, recorded.recording, numbers);
@@ -219,8 +246,9 @@ std::optional<Probing::Agreed> Probing::take(recorder::Recorded recorded, Plans 
       if (auto refusal = difference_from(*match, recorded)) {
         found.push_back(*std::move(refusal));
       } else {
+        replayer::Numbers proved = replayer::numbers_at(match->recording);
         previous_.erase(match);
-        return agreed(std::move(recorded));
+        return agreed(std::move(recorded), std::move(proved));
       }
     }
     // one that was entered with another number may still agree with one to come

@@ -7,6 +7,7 @@
 
 #include "recorder/recorder.h"
 #include "replayer/numbers/explain.h"
+#include "replayer/numbers/numbers_at.h"
 #include "steptape/refusal.h"
 #include "trace/model.h"
 
@@ -27,6 +28,8 @@ class Probing {
   struct Agreed {
     recorder::Recorded recorded;
     bool with_earlier_run;  ///< and with nothing of this one
+    /// What numbers were in the recording that it agrees with, where these may be others.
+    std::optional<replayer::Numbers> proved;
   };
 
   /// Takes a recording. Gives it back, of standing kAgreed, when nothing in it is refused and it
@@ -49,13 +52,20 @@ class Probing {
 
  private:
   void give_up();
-  Agreed agreed(recorder::Recorded recorded, bool with_earlier_run = false);
+  Agreed agreed(recorder::Recorded recorded, std::optional<replayer::Numbers> proved,
+                bool with_earlier_run = false);
   /// Finds out what the numbers of `recorded` follow from. Nothing is written down unless the two
   /// agree then.
   std::optional<Refusal> difference_from(const recorder::Recorded& previous,
                                          recorder::Recorded& recorded) const;
-  bool repeats(const trace::Recording& known, recorder::Recorded& recorded) const;
-  bool repeats_one_of(Plans plans, recorder::Recorded& recorded) const;
+  void explain(const trace::Recording& before, const recorder::Recorded& recorded,
+               trace::Recording& now) const;
+  struct Repeated {
+    std::optional<replayer::Numbers> proved;
+  };
+  std::optional<Repeated> repeats(const trace::Recording& known,
+                                  recorder::Recorded& recorded) const;
+  std::optional<Repeated> repeats_one_of(Plans plans, recorder::Recorded& recorded) const;
 
   replayer::Reads reads_;
   std::vector<recorder::Recorded> previous_;  ///< newest last; one for each way of entry

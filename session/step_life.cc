@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "replayer/analysis/refusals.h"
+#include "replayer/numbers/contradiction.h"
 #include "replayer/optimizers/optimizers.h"
 #include "session/arguments.h"
 #include "session/call_digests.h"
@@ -34,6 +35,15 @@ trace::Recording with_bytes(const recorder::Recorded& recorded) {
     recording.generators[i].content = recorded.generators_found[i];
   }
   return recording;
+}
+
+/// Of a plan that does something else than the eager step, though nothing says when.
+Refusal misfit_refusal(const trace::Recording& plan, const trace::Difference& parted) {
+  const std::string message = "a number enters the step in a way that no formula covers; " +
+                              parted.path + ": plan " + parted.expected + ", eager " + parted.found;
+  return parted.op < plan.ops.size()
+             ? trace::refusal_at(plan, parted.op, RefusalCode::kScalarVaries, message)
+             : make_refusal(RefusalCode::kScalarVaries, message);
 }
 
 }  // namespace
@@ -161,15 +171,16 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
   }
   is_asked_for_ =
       !schedule_.is_empty() && session_->keeps_recordings() && schedule_.wants(call_of_run());
+  const Given given{arguments, declared};
   if (is_asked_for_) {
-    record(arguments, declared, eager);
+    record(given, eager);
     return std::nullopt;
   }
   Variants::Tried tried;
   // the step's own function may call the step: it drops what it will, and this one lives on
   while (const std::shared_ptr<Variant> variant =
              variants_.find(arguments, declared, tried, journal_.calls(), entry_, misfits_)) {
-    Run outcome = run(*variant, arguments, eager);
+    Run outcome = run(*variant, given, eager);
     if (outcome.is_done) {
       variants_.forgive(tried);
       return std::move(outcome.results);
@@ -182,7 +193,7 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
     throw Error(ErrorCode::kUnsupported,
                 "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
   }
-  record_or_run(arguments, declared, eager);
+  record_or_run(given, eager);
   return std::nullopt;
 }
 
@@ -196,23 +207,26 @@ void StepLife::check_alive() {
   }
 }
 
-StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>& arguments,
-                            const Eager& eager) {
+StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& eager) {
   if (!variant.trusted) {
-    run_trial(variant, eager);
+    run_trial(variant, given, eager);
+    return {true, std::nullopt};
+  }
+  if (entry_.has_unseen_number && session_->options.verify.first) {
+    prove(variant, given, eager);
     return {true, std::nullopt};
   }
   // those who move memory every few calls have an audit ever more rarely
-  const bool is_due = entry_.has_unseen_number || variant.executor->is_new_for(entry_.memory) ||
+  const bool is_due = variant.executor->is_new_for(entry_.memory) ||
                       (!entry_.moved.empty() && std::has_single_bit(variant.rebinds + 1));
   const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
-    run_audit(variant, eager);
+    run_audit(variant, given, eager);
     return {true, std::nullopt};
   }
   try {
     variant.last_use = journal_.calls();
-    Run outcome{true, replay(variant, arguments)};
+    Run outcome{true, replay(variant, given.arguments)};
     note_moves(variant);
     variant.last_held = journal_.call();
     journal_.replayed(variant);
@@ -220,6 +234,8 @@ StepLife::Run StepLife::run(Variant& variant, const std::vector<live::Argument>&
     return outcome;
   } catch (const replayer::Torn&) {
     throw;
+  } catch (const replayer::Unproved& unproved) {
+    prove(variant, given, eager, &unproved);
   } catch (const replayer::Changed& changed) {
     // everything is as before the call: another plan may fit
     note_change(variant, changed);
@@ -243,7 +259,9 @@ void StepLife::note_moves(Variant& variant) {
 }
 
 replayer::Outcome StepLife::execute(Variant& variant) {
+  const bool verifies = session_->options.verify.first;
   const auto run = [&] {
+    const replayer::ReadProofs::Scope proofs(verifies ? &variant.read_proofs : nullptr);
     return variant.executor->run(entry_.memory, entry_.leaves,
                                  [&variant] { variant.aftermath->drop_gradients(); });
   };
@@ -269,7 +287,10 @@ pack::Results StepLife::replay(Variant& variant, const std::vector<live::Argumen
   ++variant.replays;
   pack::Results results;
   for (std::size_t i = 0; i < outcome.numbers.size(); ++i) {
-    results.numbers.push_back(number_of(outcome.numbers[i], variant.recording->numbers[i].value));
+    const trace::Number& number = variant.recording->numbers[i];
+    const bool is_constant = number.op == trace::kNone && number.formula == trace::kNone;
+    results.numbers.push_back(is_constant ? returned_of(number.value)
+                                          : number_of(outcome.numbers[i], number.value));
   }
   results.tensors = variant.aftermath->settle(std::move(outcome), arguments, gradients);
   const auto observed = static_cast<std::ptrdiff_t>(variant.recording->observed);
@@ -295,20 +316,32 @@ void StepLife::run_eagerly(const Eager& eager) {
   journal_.ran_eagerly();
 }
 
-void StepLife::record_or_run(const std::vector<live::Argument>& arguments,
-                             const guards::Declared& declared, const Eager& eager) {
+void StepLife::record_or_run(const Given& given, const Eager& eager) {
   if (probing_.wants_recording()) {
-    record(arguments, declared, eager);
+    record(given, eager);
     return;
   }
   run_eagerly(eager);
   for (const Refusal& refusal : probing_.refusals()) journal_.refused_again(refusal);
 }
 
-Verified StepLife::verify(Variant& variant, const Eager& eager) {
+Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eager) {
   Verified verified = session::verify(
-      variant, entry_, [&] { return run_function(eager, InsideStep::Depth::kWatched); },
+      variant, {given.arguments, session_->objects, entry_},
+      [&] { return run_function(eager, InsideStep::Depth::kWatched); },
       listener_of(session_->options.interception));
+  if (verified.proof) {
+    session_->describe(given.declared, *verified.proof);
+    verified.misfit = replayer::contradiction(*variant.eager_recording, *verified.proof);
+    // results judge other ops and tensors, such as one that is two arguments; they prove no number
+    const bool is_of_tensors =
+        verified.misfit && (verified.misfit->kind == trace::DifferenceKind::kOpStream ||
+                            verified.misfit->kind == trace::DifferenceKind::kRole);
+    if (is_of_tensors) {
+      verified.proof.reset();
+      verified.misfit.reset();
+    }
+  }
   // what a front end noted is of the call that was recorded: it looks at no other
   auto note = std::move(variant.deferred.note);
   variant.deferred = deferred_.without_tensors();
@@ -327,12 +360,79 @@ bool StepLife::is_open(Variant& variant, const Verified& verified) {
   return divergence.is_by_chance && variant.doubt(static_cast<trace::Index>(divergence.op_index));
 }
 
-void StepLife::run_trial(Variant& variant, const Eager& eager) {
-  Verified verified = verify(variant, eager);
-  verified.is_open = is_open(variant, verified);
+/// The eager step, recorded, where a number has a value at which the plan was not proved.
+void StepLife::prove(Variant& variant, const Given& given, const Eager& eager,
+                     const replayer::Unproved* unproved) {
+  std::optional<recorder::Recorded> recorded = run_recorded(given, eager);
+  if (!recorded) return;
+  bind_numbers(*recorded);
+  const trace::Recording& proof = recorded->recording;
+  const bool is_clean = !recorded->created_state && proof.refusals.empty() &&
+                        proof.advances == variant.eager_recording->advances;
+  const auto parted = replayer::contradiction(*variant.eager_recording, proof);
+  if (is_clean && !parted) {
+    variant.guards->settle();
+    variant.prove(replayer::numbers_at(proof));
+    variant.last_held = journal_.call();
+    return;
+  }
+  const trace::Difference refused{trace::DifferenceKind::kOpStream, trace::kNone, "the step",
+                                  "as recorded", "refused"};
+  const bool speaks_against = judge(variant, proof, parted.value_or(refused), unproved);
+  const Refusal refusal = misfit_refusal(*variant.eager_recording, parted.value_or(refused));
+  const std::uint64_t made = variants_made_;
+  learn_from(*std::move(recorded));
+  if (speaks_against && variants_made_ == made) journal_.refused(refusal);
+}
+
+/// The eager step parts from the plan where the plan was not proved. False where the plan would
+/// have found out.
+bool StepLife::judge(Variant& variant, const trace::Recording& proof,
+                     const trace::Difference& parted, const replayer::Unproved* unproved) {
+  const bool is_other_way =
+      unproved != nullptr && replayer::took_another_way(*variant.eager_recording, proof, parted);
+  if (is_other_way) {
+    note_change(variant, *unproved);
+    return false;
+  }
+  const bool has_same_ops = parted.kind != trace::DifferenceKind::kOpStream;
+  const bool pins_reads =
+      has_same_ops && variant.read_proofs.pin_others(replayer::numbers_at(proof));
+  const bool pins_numbers = pin(variant, unproved == nullptr ? trace::kNone : unproved->read);
+  if (pins_numbers || pins_reads) return true;
+  drop(variant, misfit_refusal(*variant.eager_recording, parted));
+  return false;
+}
+
+/// From here on the plan holds for those values of its numbers alone at which it was proved. False
+/// where it was proved at all that they are.
+bool StepLife::pin(Variant& variant, trace::Index read) {
+  const bool pins_numbers = variant.guards->pin();
+  if (read == trace::kNone) return pins_numbers;
+  variant.read_proofs.pin(read);
+  return true;
+}
+
+/// The same, where a trial found numbers at which the plan does something else.
+bool StepLife::pins(Variant& variant, const trace::Recording& proof) {
+  const bool pins_reads = variant.read_proofs.pin_others(replayer::numbers_at(proof));
+  return pin(variant, trace::kNone) || pins_reads;
+}
+
+void StepLife::note_proved(Variant& variant, const Verified& verified) {
+  if (!verified.proof || verified.misfit) return;
+  variant.guards->settle();
+  variant.prove(replayer::numbers_at(*verified.proof));
+}
+
+void StepLife::run_trial(Variant& variant, const Given& given, const Eager& eager) {
+  Verified verified = verify(variant, given, eager);
+  const bool is_pinned = verified.misfit && !verified.changed && pins(variant, *verified.proof);
+  if (!is_pinned) verified.count_misfit(*variant.eager_recording);
+  verified.is_open = !is_pinned && is_open(variant, verified);
   // a plan in doubt has been replayed as it is: that is to be told
-  const bool may_be_by_grouping =
-      !verified.is_open && !verified.changed && verified.is_wrong() && !variant.in_doubt;
+  const bool may_be_by_grouping = !is_pinned && !verified.is_open && !verified.changed &&
+                                  verified.is_wrong() && !variant.in_doubt;
   verified.is_ungrouped = may_be_by_grouping && variant.executor->ungroup();
   journal_.tried(variant, verified);
   if (verified.is_open || verified.is_ungrouped) return;
@@ -342,6 +442,8 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
   } else if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
+  } else if (is_pinned) {
+    // it is tried where it was proved
   } else if (verified.is_wrong()) {
     if (variant.in_doubt) return drop_trusted(variant, *variant.in_doubt);
     drop(variant, verified.refusal(RefusalCode::kTrialDiverged));
@@ -351,7 +453,7 @@ void StepLife::run_trial(Variant& variant, const Eager& eager) {
     variant.trusted = true;
     variant.in_doubt.reset();
     variant.guards->forget_moves();
-    variant.guards->settle();
+    note_proved(variant, verified);
     variant.recording->standing = trace::Standing::kTrusted;
     probing_.succeed();
     note_verified(variant);
@@ -372,10 +474,10 @@ bool StepLife::refuses_chances(const Variant& variant) {
   return true;
 }
 
-void StepLife::run_audit(Variant& variant, const Eager& eager) {
-  const bool is_new = entry_.has_unseen_number;
-  Verified verified = verify(variant, eager);
-  verified.is_open = !is_new && is_open(variant, verified);
+void StepLife::run_audit(Variant& variant, const Given& given, const Eager& eager) {
+  Verified verified = verify(variant, given, eager);
+  verified.count_misfit(*variant.eager_recording);
+  verified.is_open = is_open(variant, verified);
   journal_.audited(variant, verified);
   if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
@@ -385,16 +487,8 @@ void StepLife::run_audit(Variant& variant, const Eager& eager) {
   if (!verified.is_wrong()) {
     if (verified.skipped) return;
     note_moves(variant);
-    variant.guards->settle();
+    note_proved(variant, verified);
     note_verified(variant);
-    return;
-  }
-  if (is_new) {
-    // no replay has used the new value: the plan stays, for the values it was verified with
-    journal_.refused(make_refusal(
-        RefusalCode::kScalarVaries,
-        "a number enters the step in a way that no formula covers; " + verified.text()));
-    variant.guards->pin();
     return;
   }
   const Refusal refusal = verified.refusal(
@@ -434,8 +528,19 @@ void StepLife::keep_or_put_back() {
   }
 }
 
-void StepLife::record(const std::vector<live::Argument>& arguments,
-                      const guards::Declared& declared, const Eager& eager) {
+void StepLife::record(const Given& given, const Eager& eager) {
+  std::optional<recorder::Recorded> recorded = run_recorded(given, eager);
+  if (!recorded) return;
+  if (std::exchange(is_asked_for_, false)) {
+    session_->keep({name_, place_, {}}, with_bytes(*recorded));
+    // with a plan there is nothing to be learnt from it
+    if (variants_.size() != 0 || !probing_.wants_recording()) return;
+  }
+  bind_numbers(*recorded);
+  learn_from(*std::move(recorded));
+}
+
+std::optional<recorder::Recorded> StepLife::run_recorded(const Given& given, const Eager& eager) {
   recorder::Interceptor* interceptor = nullptr;
   try {
     interceptor = &interceptor_of(session_->options.interception);
@@ -443,30 +548,35 @@ void StepLife::record(const std::vector<live::Argument>& arguments,
     const std::string what = error.what();
     run_eagerly(eager);
     refuse({make_refusal(RefusalCode::kNoInterceptor, what)});
-    return;
+    return std::nullopt;
   }
   InsideStep::take_foreign_values();
   const std::uint64_t call = call_of_run();
   recorder::Recorded recorded =
-      recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); }, arguments,
-                       session_->objects, *interceptor, look());
+      recorder::record([&] { return run_function(eager, InsideStep::Depth::kWatched); },
+                       given.arguments, session_->objects, *interceptor, look());
   recorded.recording.call = call;
   journal_.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
-  if (recorded.notes.is_discarded()) return;
-  session_->describe(declared, recorded.recording);
+  if (recorded.notes.is_discarded()) return std::nullopt;
+  session_->describe(given.declared, recorded.recording);
   recorded.recording.updates = paths_of(deferred_);
   if (InsideStep::take_foreign_values()) {
     recorded.recording.refusals.push_back(make_refusal(
         RefusalCode::kNestedStep,
         "a step of another session, which declares host values, was called inside this one"));
   }
-  if (std::exchange(is_asked_for_, false)) {
-    session_->keep({name_, place_, {}}, with_bytes(recorded));
-    // with a plan there is nothing to be learnt from it
-    if (variants_.size() != 0 || !probing_.wants_recording()) return;
+  return recorded;
+}
+
+void StepLife::bind_numbers(recorder::Recorded& recorded) {
+  if (recorded.created_state) return;
+  if (recorded.notes.follows_numbers()) {
+    bind_followed_numbers(recorded);
+  } else {
+    replayer::bind_optimizers(recorded.recording);
+    replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
   }
-  learn_from(std::move(recorded));
 }
 
 void StepLife::learn_from(recorder::Recorded recorded) {
@@ -475,13 +585,7 @@ void StepLife::learn_from(recorder::Recorded recorded) {
       warm_up_ = recorded.recording;
       warm_up_->standing = trace::Standing::kWarmUp;
     }
-  } else if (recorded.notes.follows_numbers()) {
-    bind_followed_numbers(recorded);
   } else {
-    replayer::bind_optimizers(recorded.recording);
-    replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
-  }
-  if (!recorded.created_state) {
     for (const Refusal& refusal : recorded.recording.refusals) journal_.refused(refusal);
   }
   std::vector<const trace::Recording*> known;
@@ -518,6 +622,7 @@ void StepLife::make_plan(Probing::Agreed agreed) {
   }
   try {
     auto variant = make_variant(std::move(recorded), *session_, variants_made_);
+    if (agreed.proved) variant->prove(*agreed.proved);
     variant->last_use = journal_.calls();
     variant->is_warm_start = agreed.with_earlier_run;
     variant->deferred = deferred_.without_tensors();

@@ -57,15 +57,27 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
     bool is_done;  ///< false: nothing happened, everything is as before
     std::optional<pack::Results> results;
   };
-  Run run(Variant& variant, const std::vector<live::Argument>& arguments, const Eager& eager);
+  /// What a call was entered with.
+  struct Given {
+    const std::vector<live::Argument>& arguments;
+    const guards::Declared& declared;
+  };
+  Run run(Variant& variant, const Given& given, const Eager& eager);
   void check_alive();
   void note_moves(Variant& variant);
   void note_change(Variant& variant, const replayer::Changed& changed);
-  void run_trial(Variant& variant, const Eager& eager);
-  void run_audit(Variant& variant, const Eager& eager);
+  void run_trial(Variant& variant, const Given& given, const Eager& eager);
+  void run_audit(Variant& variant, const Given& given, const Eager& eager);
+  void prove(Variant& variant, const Given& given, const Eager& eager,
+             const replayer::Unproved* unproved = nullptr);
+  bool judge(Variant& variant, const trace::Recording& proof, const trace::Difference& parted,
+             const replayer::Unproved* unproved);
+  static bool pin(Variant& variant, trace::Index read);
+  static bool pins(Variant& variant, const trace::Recording& proof);
+  static void note_proved(Variant& variant, const Verified& verified);
   bool is_open(Variant& variant, const Verified& verified);
   bool refuses_chances(const Variant& variant);
-  Verified verify(Variant& variant, const Eager& eager);
+  Verified verify(Variant& variant, const Given& given, const Eager& eager);
   /// Runs the plan on what the guards found.
   replayer::Outcome execute(Variant& variant);
   pack::Results replay(Variant& variant, const std::vector<live::Argument>& arguments);
@@ -80,10 +92,12 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   recorder::Look look() const;
   /// The number of the call that is under way, over the whole run.
   std::uint64_t call_of_run() const;
-  void record_or_run(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
-                     const Eager& eager);
-  void record(const std::vector<live::Argument>& arguments, const guards::Declared& declared,
-              const Eager& eager);
+  void record_or_run(const Given& given, const Eager& eager);
+  void record(const Given& given, const Eager& eager);
+  /// None where the step could not be recorded, or nothing of it is to be kept: it has run.
+  std::optional<recorder::Recorded> run_recorded(const Given& given, const Eager& eager);
+  /// `recorded` is written down with what its numbers follow from.
+  void bind_numbers(recorder::Recorded& recorded);
   void learn_from(recorder::Recorded recorded);
   void make_plan(Probing::Agreed agreed);
   void drop(const Variant& variant, Refusal refusal);

@@ -32,6 +32,15 @@ replayer::GeneratorOf generators_of(const live::Objects& objects) {
 
 }  // namespace
 
+void Variant::prove(const replayer::Numbers& numbers) {
+  guards->prove([&numbers](const std::string& path) -> std::optional<double> {
+    const auto found = numbers.find(path);
+    if (found == numbers.end()) return std::nullopt;
+    return found->second;
+  });
+  read_proofs.add(numbers);
+}
+
 bool Variant::doubt(trace::Index op) {
   constexpr std::size_t kMostChances = 64;
   if (chances.size() >= kMostChances) return false;
@@ -83,6 +92,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   auto aftermath = std::make_unique<Aftermath>(
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   const bool trusted = !session.options.verify.first;
+  replayer::ReadProofs read_proofs(*eager_recording);
   if (trusted) recording->standing = trace::Standing::kTrusted;
   const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
   return std::make_unique<Variant>(Variant{.number = number,
@@ -92,6 +102,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                            .guards = std::move(guards),
                                            .aftermath = std::move(aftermath),
                                            .audits = audits_of(session.options, number),
+                                           .read_proofs = std::move(read_proofs),
                                            .trusted = trusted,
                                            .plan_us = passed.count(),
                                            .approximate = std::move(approximate)});

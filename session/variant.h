@@ -9,6 +9,7 @@
 #include "guards/guard_set.h"
 #include "recorder/recorder.h"
 #include "replayer/run/executor.h"
+#include "replayer/run/read_proofs.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
 #include "session/chance.h"
@@ -31,6 +32,7 @@ struct Variant {
   std::unique_ptr<guards::GuardSet> guards;
   std::unique_ptr<Aftermath> aftermath;
   AuditSchedule audits;
+  replayer::ReadProofs read_proofs;
   bool trusted = false;
   bool is_warm_start = false;  ///< one probe agreed with a plan of an earlier run
   double plan_us = 0;
@@ -52,6 +54,9 @@ struct Variant {
   Deferred deferred = {};  ///< of the newest call that ran the function
   /// OnDivergence::kRestore: the session's state behind the newest call that verified this.
   std::shared_ptr<const Checkpoint> verified_state = nullptr;
+
+  /// The plan was compared with the eager step scalar by scalar, at these numbers.
+  void prove(const replayer::Numbers& numbers);
 
   /// Takes `op` for one that may leave other bits each time. False where the plan cannot be
   /// compared without it, or it was taken for one before.

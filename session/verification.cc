@@ -11,6 +11,7 @@
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
+#include "recorder/unnoticed.h"
 #include "replayer/run/undo.h"
 #include "session/differing_op.h"
 #include "session/ulps.h"
@@ -35,17 +36,18 @@ std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
 
 class Verification {
  public:
-  Verification(Variant& variant, const guards::Entry& entry, recorder::Interceptor* interceptor)
+  Verification(Variant& variant, const Call& call, recorder::Interceptor* interceptor)
       : variant_(variant),
         recording_(*variant.recording),
         executor_(*variant.executor),
-        entry_(entry),
+        call_(call),
+        entry_(call.entry),
         interceptor_(interceptor),
         kept_(variant.aftermath->kept_memory()) {
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
       const trace::Buffer& buffer = recording_.buffers[id];
-      regions_.push_back({entry.memory[position], buffer.bytes, live::device_of(buffer.device)});
+      regions_.push_back({entry_.memory[position], buffer.bytes, live::device_of(buffer.device)});
       if (buffer.role != trace::Role::kGradient) continue;
       const guards::TrackedGuard& tracked = variant.guards->tracked();
       const auto at = static_cast<std::size_t>(tracked.position_on(id));
@@ -89,12 +91,49 @@ class Verification {
     undo_.restore();
     keep(entry_, before_);
     const std::vector<std::int64_t> counters = variant_.guards->counters();
-    const recorder::Returned returned =
-        interceptor_ != nullptr ? recorder::run_with_digests(eager, *interceptor_, eager_digests_)
-                                : eager();
+    const recorder::Returned returned = run_eager(eager, verified);
     if (!planned) return;
     verified.divergence = difference(*planned, left_by_eager(returned));
     if (!verified.divergence) verified.divergence = compare_counters(counters);
+  }
+
+  /// Whether a number of the plan may be another one than when it was recorded.
+  bool has_moving_numbers() const {
+    return entry_.has_unseen_number || !recording_.leaves.empty() ||
+           std::ranges::any_of(recording_.reads, [](const trace::HostRead& read) {
+             return read.use == trace::ReadUse::kFree;
+           });
+  }
+
+  recorder::Returned run_eager(const recorder::StepFunction& eager, Verified& verified) {
+    if (interceptor_ == nullptr) return eager();
+    if (!has_moving_numbers())
+      return recorder::run_with_digests(eager, *interceptor_, eager_digests_);
+    const auto unnoticed = [&eager] {
+      const recorder::Unnoticed scope;
+      return eager();
+    };
+    recorder::Recorded recorded = recorder::record(unnoticed, call_.arguments, call_.objects,
+                                                   *interceptor_, {recorder::Depth::kDigests});
+    trace::Recording& proof = recorded.recording;
+    recorder::Returned returned(std::move(recorded.results));
+    for (const trace::Number& number : proof.numbers) returned.numbers.push_back(number.value);
+    for (std::size_t i = 0; i < proof.op_digests.size(); ++i) {
+      eager_digests_.push_back({proof.operator_of(proof.ops[i]).full_name(), proof.op_digests[i]});
+    }
+    if (!recorded.created_state && proof.refusals.empty()) prove(std::move(proof), verified);
+    return returned;
+  }
+
+  void prove(trace::Recording proof, Verified& verified) const {
+    const trace::Recording& plan = *variant_.eager_recording;
+    // what only a front end tells
+    proof.effects = plan.effects;
+    proof.updates = plan.updates;
+    for (std::size_t i = 0; i < std::min(proof.optimizers.size(), plan.optimizers.size()); ++i) {
+      proof.optimizers[i].has_formulas = plan.optimizers[i].has_formulas;
+    }
+    verified.proof = std::move(proof);
   }
 
   void eager_first(const recorder::StepFunction& eager, Verified& verified) {
@@ -320,6 +359,7 @@ class Verification {
   Variant& variant_;
   const trace::Recording& recording_;
   replayer::Executor& executor_;
+  const Call& call_;
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
   Kept before_, after_plan_;
@@ -334,6 +374,14 @@ class Verification {
 
 }  // namespace
 
+void Verified::count_misfit(const trace::Recording& plan) {
+  if (!misfit || changed || is_wrong()) return;
+  divergence = Divergence{misfit->path, "plan " + misfit->expected + ", eager " + misfit->found};
+  if (misfit->op >= plan.ops.size()) return;
+  divergence->op_index = static_cast<std::int64_t>(misfit->op);
+  divergence->op = plan.operator_of(plan.ops[misfit->op]).full_name();
+}
+
 std::string Verified::text() const {
   return divergence ? divergence->path + ": " + divergence->text : "the plan threw: " + failure;
 }
@@ -347,10 +395,10 @@ Refusal Verified::refusal(RefusalCode code, const std::string& more) const {
   return refusal;
 }
 
-Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
+Verified verify(Variant& variant, const Call& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor) {
   const auto start = std::chrono::steady_clock::now();
-  Verified verified = Verification(variant, entry, interceptor).run(eager);
+  Verified verified = Verification(variant, call, interceptor).run(eager);
   verified.us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   return verified;

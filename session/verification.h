@@ -14,6 +14,7 @@
 #include "session/left_behind.h"
 #include "session/variant.h"
 #include "steptape/refusal.h"
+#include "trace/compare.h"
 #include "trace/digest.h"
 
 namespace steptape::session {
@@ -29,10 +30,17 @@ struct Verified {
   bool is_open = false;
   /// The plan did ops together, and does each by itself from here on: the next trial judges that.
   bool is_ungrouped = false;
+  /// What the eager step did, op by op, where the plan has numbers that move: the plan was proved
+  /// at these, but for `misfit`.
+  std::optional<trace::Recording> proof;
+  /// Results agree, and yet an op had a scalar that the plan would not have used, or another op.
+  std::optional<trace::Difference> misfit;
   double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.
   bool is_wrong() const { return divergence || !failure.empty(); }
+  /// A misfit is a divergence: nothing else accounts for it.
+  void count_misfit(const trace::Recording& plan);
   /// How it is wrong.
   std::string text() const;
   Refusal refusal(RefusalCode code, const std::string& more = "") const;
@@ -48,7 +56,14 @@ struct Verified {
 /// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
 /// made to go on from what it left in the eager step. So everything else is compared bit for bit,
 /// and the op with what it differs from itself.
-Verified verify(Variant& variant, const guards::Entry& entry, const recorder::StepFunction& eager,
+/// The eager step is recorded, behind the back of its front end, where the plan has numbers that
+/// move: then scalars are compared as well as bits.
+struct Call {
+  const std::vector<live::Argument>& arguments;
+  const live::Objects& objects;
+  const guards::Entry& entry;
+};
+Verified verify(Variant& variant, const Call& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor);
 
 }  // namespace steptape::session

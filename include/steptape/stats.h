@@ -129,7 +129,7 @@ struct PlanStats {
 /// `replayed` and `eager`.
 struct Stats {
   std::uint64_t steps = 0;
-  std::uint64_t recorded = 0;  ///< warm-ups and probes
+  std::uint64_t recorded = 0;  ///< warm-ups, probes, and proofs of numbers that move
   std::uint64_t trials = 0;
   std::uint64_t audits = 0;
   std::uint64_t replayed = 0;

@@ -55,6 +55,16 @@ void escape(const py::tuple& formula) {
   }
 }
 
+/// Numbers that entered no op have escaped: the function did something else with them.
+void withdraw() {
+  for (const recorder::Notes::Number& number : notes().announced()) {
+    for (const trace::Node& node : number.formula.nodes) {
+      if (node.operation == trace::Operation::kLeaf) notes().escape(node.leaf);
+    }
+  }
+  notes().withdraw();
+}
+
 void refuse(const std::string& code, const std::string& message, const std::string& place) {
   Refusal refusal;
   refusal.code = refusal_code_of(code);
@@ -267,7 +277,7 @@ void define(py::module_& m) {
   m.def("reads", [] { return notes().reads(); });
   m.def("keep_internal", [](std::size_t count) { notes().keep_internal(count); });
   m.def("announce", &announce);
-  m.def("withdraw", [] { notes().withdraw(); });
+  m.def("withdraw", &withdraw);
   m.def("require", [](const py::tuple& formula, bool is_nonzero) {
     notes().require(formula_of(notes(), formula), is_nonzero);
   });

@@ -8,6 +8,10 @@
 #include <torch/csrc/MemoryFormat.h>
 #include <torch/csrc/Size.h>
 
+#include <span>
+
+#include "trace/digest.h"
+
 namespace steptape::python {
 namespace {
 
@@ -20,6 +24,18 @@ bool type_has(PyTypeObject* type, const char* attribute) {
     if (dict && PyDict_GetItemString(dict.ptr(), attribute) != nullptr) return true;
   }
   return false;
+}
+
+/// As `shown`, and of a long text what tells it from others that begin like it.
+std::string shown_whole(PyObject* object) {
+  std::string text = shown(object);
+  if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
+    const std::string whole = text_of(py::repr(object).ptr());
+    if (whole != text) {
+      text += "(" + trace::text_of(trace::digest_of(std::as_bytes(std::span(whole)))) + ")";
+    }
+  }
+  return text;
 }
 
 /// A plan makes its tensors outside inference mode.
@@ -140,7 +156,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     if (THPSize_Check(value)) {
       text_ += text_of(py::repr(value).ptr());
     } else {
-      text_ += shown(value);
+      text_ += shown_whole(value);
     }
   }
   return node;
@@ -157,7 +173,7 @@ void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int de
   text_ += "{";
   for (const auto& [key, value] : entries_of(dict)) {
     if (!node.items.empty()) text_ += ", ";
-    text_ += shown(key) + ": ";
+    text_ += shown_whole(key) + ": ";
     node.keys.emplace_back(into.roots, key);
     node.items.push_back(take(into, value, 1, depth - 1));
   }

@@ -7,6 +7,7 @@ holds for. What goes where it cannot be followed (a string, a C function) is sai
 Formulas evaluate in double precision in the same order, so that their bits are Python's.
 """
 
+import functools
 import math
 import operator
 import threading
@@ -94,6 +95,24 @@ def _escape(*numbers):
     for number in numbers:
         if _is_recorded(number):
             _engine.escape(number.formula)
+
+
+def escape(value, depth=4):
+    """What a function of C's is given: each followed number inside has gone where it is not followed, so that the
+    recording holds for what it is. Runs no code of the program's."""
+    kind = type(value)
+    if kind in (FollowedFloat, FollowedInt):
+        _escape(value)
+    elif depth and kind in (list, tuple, set, frozenset):
+        for item in value:
+            escape(item, depth - 1)
+    elif depth and kind is dict:
+        for key, item in value.items():
+            escape(key, depth - 1)
+            escape(item, depth - 1)
+    elif kind is slice:
+        for item in (value.start, value.stop, value.step):
+            escape(item, depth)
 
 
 def _binary(name, operation, swapped=False):
@@ -298,16 +317,29 @@ def _members(base):
 
 def followed_extreme(builtin, name):
     """`max` or `min` that follow: of two numbers of one kind the result has a formula, no condition."""
+    def of_two(a, b):
+        fa, fb = _formula(a), _formula(b)
+        if fa is not None and fb is not None and type(plain(a)) is type(plain(b)):
+            # Python keeps the first unless the second is greater
+            formula = fb + fa + (name,)
+            if _is_held(formula):
+                return follow(builtin(plain(a), plain(b)), formula)
+        # a float's own comparison would not ask a followed int
+        is_other = (b > a if is_followed(b) else a < b) if name == "max" else (b < a if is_followed(b) else a > b)
+        return b if is_other else a
+
     def extreme(*args, **kwargs):
-        if len(args) == 2 and not kwargs and (is_followed(args[0]) or is_followed(args[1])):
-            a, b = args
-            fa, fb = _formula(a), _formula(b)
-            if fa is not None and fb is not None and type(plain(a)) is type(plain(b)):
-                # Python keeps the first unless the second is greater
-                formula = fb + fa + (name,)
-                if _is_held(formula):
-                    return follow(builtin(plain(a), plain(b)), formula)
-        return builtin(*args, **kwargs)
+        if kwargs or not args:
+            return builtin(*args, **kwargs)
+        if len(args) == 1:
+            if type(args[0]) not in (list, tuple):
+                return builtin(*args)
+            numbers = args[0]
+        else:
+            numbers = args
+        if any(map(is_followed, numbers)) and all(isinstance(number, (int, float)) for number in numbers):
+            return functools.reduce(of_two, numbers)
+        return builtin(*args)
     return extreme
 
 
@@ -315,7 +347,7 @@ def followed_root(root):
     """`math.sqrt` that follows."""
     def followed(number):
         value = root(plain(number))
-        if type(number) is not FollowedFloat or not _is_recorded(number):
+        if not _is_recorded(number):
             return value
         _engine.require(number.formula + (0.0, "lt"), False)  # Python raises there
         return follow(value, number.formula + ("sqrt",))
@@ -367,6 +399,9 @@ def numbers_in(value, found, item=-1, depth=3):
     elif depth and type(value) is dict:
         for element in value.values():
             numbers_in(element, found, -1, depth - 1)
+    elif type(value) is slice:
+        for element in (value.start, value.stop, value.step):
+            numbers_in(element, found, -1, depth)
     return found
 
 

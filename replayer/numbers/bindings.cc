@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "replayer/numbers/numbers_at.h"
 #include "trace/element.h"
 #include "trace/numbers.h"
 
@@ -88,9 +89,10 @@ double Bindings::recorded(const trace::Formula& formula) const {
   return trace::evaluate(formula, values_);
 }
 
-RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
-  const auto add = [this](const std::string& path, const trace::Value& value) {
-    numbers_.emplace(path, trace::number_of(value));
+Numbers numbers_at(const trace::Recording& recording) {
+  Numbers numbers;
+  const auto add = [&numbers](const std::string& path, const trace::Value& value) {
+    numbers.emplace(path, trace::number_of(value));
   };
   for (const trace::OptimizerLayout& layout : recording.optimizers) {
     trace::for_each_number(layout, add);
@@ -104,7 +106,11 @@ RecordedNumbers::RecordedNumbers(const trace::Recording& recording) {
   for (const trace::HostRead& read : recording.reads) {
     trace::for_each_number(trace::read_path(read.op), recording.ops[read.op].outputs[0], add);
   }
+  return numbers;
 }
+
+RecordedNumbers::RecordedNumbers(const trace::Recording& recording)
+    : numbers_(numbers_at(recording)) {}
 
 double RecordedNumbers::operator[](const std::string& path) const {
   const auto found = numbers_.find(path);

@@ -9,6 +9,7 @@
 
 #include "live/operators.h"
 #include "replayer/numbers/bindings.h"
+#include "replayer/numbers/derived.h"
 #include "trace/element.h"
 #include "trace/numbers.h"
 
@@ -32,6 +33,11 @@ bool may_follow(trace::DType dtype, const trace::Value& leaf) {
   return may_follow(trace::element_of(std::vector<std::byte>(16).data(), dtype), leaf);
 }
 
+bool holds_reals(trace::DType dtype) {
+  return std::holds_alternative<trace::Real>(
+      trace::element_of(std::vector<std::byte>(16).data(), dtype).data);
+}
+
 /// A number that may explain others: it differs between the two recordings.
 struct Candidate {
   trace::LeafKind kind;
@@ -52,8 +58,9 @@ class Explanation {
     }
     only_ = only;
     collect();
-    explain_arguments();
-    explain_contents();
+    explain_places();
+    derived_ = derived_numbers(before_, now_);
+    explain_places();
     explain_returned();
     settle_reads(reads);
   }
@@ -88,6 +95,11 @@ class Explanation {
     candidates_.push_back({kind, path, before, now, known_at});
   }
 
+  void explain_places() {
+    explain_arguments();
+    explain_contents();
+  }
+
   void explain_arguments() {
     for (trace::Index op = 0; op < now_.ops.size(); ++op) {
       const auto handle = live::find_operator(now_.operator_of(now_.ops[op]));
@@ -118,9 +130,17 @@ class Explanation {
                     const trace::Value& now, std::int64_t used_at) {
     if (!trace::is_number(before) || !trace::is_number(now) || before == now) return;
     if (before.data.index() != now.data.index() || bindings_.is_bound(site)) return;
-    bind(site, used_at, [&](const Candidate& candidate) {
-      return may_follow(now, candidate.now) && same_number(candidate.before, before) &&
-             same_number(candidate.now, now);
+    if (bind(site, used_at, [&](const Candidate& candidate) {
+          return may_follow(now, candidate.now) && same_number(candidate.before, before) &&
+                 same_number(candidate.now, now);
+        })) {
+      return;
+    }
+    const bool is_real = std::holds_alternative<trace::Real>(now.data);
+    derive(site, used_at, [&](const Derived& number) {
+      return (is_real || number.is_integer) &&
+             trace::Real{trace::number_of(before)} == trace::Real{number.before} &&
+             trace::Real{trace::number_of(now)} == trace::Real{number.now};
     });
   }
 
@@ -149,9 +169,16 @@ class Explanation {
       const auto holds = [&](const trace::Buffer& buffer, const trace::Value& number) {
         return trace::is_element(trace::number_of(number), tensor.dtype, *buffer.content);
       };
-      bind(site, first_use[tensor.buffer], [&](const Candidate& candidate) {
-        return may_follow(tensor.dtype, candidate.now) && holds(before, candidate.before) &&
-               holds(now, candidate.now);
+      if (bind(site, first_use[tensor.buffer], [&](const Candidate& candidate) {
+            return may_follow(tensor.dtype, candidate.now) && holds(before, candidate.before) &&
+                   holds(now, candidate.now);
+          })) {
+        continue;
+      }
+      derive(site, first_use[tensor.buffer], [&](const Derived& number) {
+        return (number.is_integer || holds_reals(tensor.dtype)) &&
+               trace::is_element(number.before, tensor.dtype, *before.content) &&
+               trace::is_element(number.now, tensor.dtype, *now.content);
       });
     }
   }
@@ -159,7 +186,7 @@ class Explanation {
   /// Binds the place to the first candidate that fits. Which of several it follows cannot be told
   /// while they are equal: the plan holds while they stay so.
   template <typename Fits>
-  void bind(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
+  bool bind(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
     std::optional<trace::Formula> bound;
     for (const Candidate& candidate : candidates_) {
       if (candidate.known_at >= used_at && candidate.known_at >= 0) continue;
@@ -171,6 +198,28 @@ class Explanation {
       } else {
         bindings_.require(trace::same_bits(*bound, leaf), true);
       }
+    }
+    return bound.has_value();
+  }
+
+  /// The same for what the step computes of its numbers, and then for what torch makes of that.
+  template <typename Fits>
+  void derive(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
+    std::optional<trace::Formula> bound;
+    const auto take = [&](const Derived& number) {
+      if (number.known_at >= used_at && number.known_at >= 0) return;
+      if (!fits(number)) return;
+      if (!bound) {
+        bindings_.bind(site, number.formula);
+        bound = number.formula;
+      } else if (number.formula != *bound) {
+        bindings_.require(trace::same_bits(*bound, number.formula), true);
+      }
+    };
+    for (const Derived& number : derived_) take(number);
+    if (bound) return;
+    for (const Derived& number : derived_) {
+      for (const Derived& made : made_of(number)) take(made);
     }
   }
 
@@ -190,7 +239,8 @@ class Explanation {
       if (number.formula != trace::kNone) continue;
       const trace::Value& before = before_.numbers[i].value;
       if (before == number.value) {
-        number.op = equal_read(number.value);
+        // where the program's numbers are followed, one that follows nothing is a constant
+        if (only_ == nullptr) number.op = equal_read(number.value);
         continue;
       }
       std::optional<trace::Formula> bound;
@@ -232,6 +282,7 @@ class Explanation {
   Bindings bindings_;
   const std::set<trace::Index>* only_ = nullptr;
   std::vector<Candidate> candidates_;
+  std::vector<Derived> derived_;
   std::vector<trace::Index> free_reads_;
 };
 

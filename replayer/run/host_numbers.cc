@@ -9,6 +9,7 @@
 #include "guards/predicates.h"
 #include "live/device_bytes.h"
 #include "replayer/numbers/bindings.h"
+#include "replayer/run/read_proofs.h"
 #include "trace/element.h"
 #include "trace/text.h"
 
@@ -44,6 +45,15 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
       return trace::is_exact_number(found);
   }
   return false;
+}
+
+/// Throws Unproved where the plan was not proved at what the read gives, and might be well.
+template <typename Words>
+void check_proved(trace::Index read, double value, Words&& words) {
+  const ReadProofs* proofs = ReadProofs::current();
+  if (proofs == nullptr || proofs->holds(read, value)) return;
+  if (proofs->is_pinned(read)) throw Changed(RefusalCode::kHostRead, words());
+  throw Unproved(words(), read);
 }
 
 }  // namespace
@@ -126,15 +136,25 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
                   guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
                                  trace::words_of(recorded), trace::words_of(found)));
   }
-  read_values_[call.read] = trace::number_of(found);
-  if (!evaluator_.read(call.op, read_values_[call.read])) return;
-  for (const trace::Predicate& predicate : predicates_of_read_[call.read]) {
-    const double value = evaluator_.value(predicate.formula);
-    if ((value != 0) == predicate.is_nonzero) continue;
-    Verdict verdict = guards::predicate_mismatch(recording(), predicate, value);
-    verdict.kind = GuardKind::kHostRead;
-    throw Changed(RefusalCode::kHostRead, std::move(verdict));
+  const double value = trace::number_of(found);
+  read_values_[call.read] = value;
+  const bool is_waited_for = evaluator_.read(call.op, value);
+  if (is_waited_for) {
+    for (const trace::Predicate& predicate : predicates_of_read_[call.read]) {
+      const double decided = evaluator_.value(predicate.formula);
+      if ((decided != 0) == predicate.is_nonzero) continue;
+      Verdict verdict = guards::predicate_mismatch(recording(), predicate, decided);
+      verdict.kind = GuardKind::kHostRead;
+      throw Changed(RefusalCode::kHostRead, std::move(verdict));
+    }
   }
+  if (read.use == trace::ReadUse::kFree) {
+    check_proved(call.read, value, [&] {
+      return guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
+                            trace::words_of(recorded), trace::words_of(found));
+    });
+  }
+  if (!is_waited_for) return;
   for (const Patch& patch : patches_of_read_[call.read]) apply(patch);
 }
 

@@ -1,0 +1,20 @@
+#pragma once
+
+namespace steptape::recorder {
+
+class Notes;
+
+/// While it lives in a thread that records, the front end is not told: it runs the step as if there
+/// was no recording, and ops alone are written down.
+class Unnoticed {
+ public:
+  Unnoticed();
+  ~Unnoticed();
+  Unnoticed(const Unnoticed&) = delete;
+  Unnoticed& operator=(const Unnoticed&) = delete;
+
+ private:
+  Notes* previous_;
+};
+
+}  // namespace steptape::recorder

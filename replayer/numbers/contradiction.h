@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+
+#include "trace/compare.h"
+#include "trace/model.h"
+
+namespace steptape::replayer {
+
+/// The first number of `proof` that is not what the formulas of `plan` give for the values that
+/// numbers have in `proof`, bit for bit: of an op, of a tensor that the host made, or returned.
+/// Both have the same stream of ops.
+std::optional<trace::Difference> other_number(const trace::Recording& plan,
+                                              const trace::Recording& proof);
+
+/// What a plan of `plan` would have done in another way than `proof`, a recording of the same step
+/// with other numbers, did: an op, a tensor's geometry, a scalar that no formula covers, a number
+/// that a formula does not give. None: it is proved at the numbers of `proof`.
+std::optional<trace::Difference> contradiction(const trace::Recording& plan,
+                                               const trace::Recording& proof);
+
+/// Whether the program of `proof`, which parts from `plan` there, had decided otherwise by a value
+/// that it read, as a run of the plan would have found out. Then it speaks against no formula.
+bool took_another_way(const trace::Recording& plan, const trace::Recording& proof,
+                      const trace::Difference& parted);
+
+/// Lets go of the formulas of `now` that do not give what `before`, of the same stream, had in
+/// their places: the numbers there are no such formulas, but were equal to one.
+void drop_refuted(const trace::Recording& before, trace::Recording& now);
+
+}  // namespace steptape::replayer

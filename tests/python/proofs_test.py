@@ -1,0 +1,201 @@
+"""Numbers that move are proved op by op: results that agree once say nothing about the next value."""
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import twins
+
+
+def after(first, *values, each=4, calls=10):
+    """`first` in the first calls, then each of the others in several."""
+    return lambda i: first if i < calls else values[min((i - calls) // each, len(values) - 1)]
+
+
+def learner(loss_of, number):
+    """A layer that learns by a loss that a float argument takes part in."""
+    def make():
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, c):
+            optimizer.zero_grad()
+            loss = loss_of(model(x), c).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        return SimpleNamespace(step=step, batch=lambda i: (torch.randn(4, 3), number(i)),
+                               holds=lambda: [model, optimizer])
+    return make
+
+
+SAVED = {  # what backward holds of a number: a first value, then those of which some change no result
+    "clamp": (lambda h, c: h.clamp(1 - c, 1 + c), (100.0, 90.0, 80.0, 70.0, 0.3, 0.2, 0.1)),
+    "clamp_symmetric": (lambda h, c: torch.clamp(h, -c, c), (100.0, 90.0, 80.0, 70.0, 0.3, 0.2, 0.1)),
+    "huber": (lambda h, c: F.huber_loss(h, torch.zeros(4, 3), delta=c), (100.0, 90.0, 0.3, 0.2, 0.1)),
+    "smooth_l1": (lambda h, c: F.smooth_l1_loss(h, torch.zeros(4, 3), beta=c), (0.01, 0.02, 0.5, 0.9, 1.5)),
+    "leaky": (lambda h, c: F.leaky_relu(h, c), (0.2, 0.9, 0.3, 0.4, 0.5)),
+    "elu": (lambda h, c: F.elu(h, c), (0.2, 0.9, 0.3, 0.4, 0.5)),
+    "pow": (lambda h, c: (h.abs() + 1) ** c, (1.5, 2.5, 1.25, 3.5, 1.75)),
+    "alpha": (lambda h, c: torch.add(h, h ** 2, alpha=c), (1.0, 0.3, 0.4, 0.5)),
+    "divided": (lambda h, c: h / c, (1.0, 0.3, 0.4, 0.5)),
+    "softplus": (lambda h, c: F.softplus(h, beta=c), (1.0, 2.0, 0.5, 3.0)),
+    "threshold": (lambda h, c: F.threshold(h, c, 0.5), (-100.0, -90.0, -80.0, 0.1, 0.2, 0.3)),
+}
+
+
+@pytest.mark.parametrize("loss_of, values", SAVED.values(), ids=SAVED)
+def test_a_number_that_backward_holds(loss_of, values):
+    twins.compare(learner(loss_of, after(*values)), 50, share=0.7)
+
+
+def reading(function, number):
+    """A step of a tensor from which it reads a number."""
+    def make():
+        source = torch.zeros(())
+
+        def step(x, value):
+            source.fill_(value)
+            return function(x, source)
+        return SimpleNamespace(step=lambda x: function(x, source), holds=lambda: [source],
+                               batch=lambda i: (torch.randn(4, 3),),
+                               after=lambda i: source.fill_(number(i + 1)), source=source)
+
+    def begun():
+        training = make()
+        training.source.fill_(number(0))
+        return training
+    return begun
+
+
+def read(t):
+    return (t + 0).item()
+
+
+READS = {
+    "gumbel": (lambda x, t: F.gumbel_softmax(x, read(t)), (1.0, 0.2, 0.4, 0.6, 0.8)),
+    "dropout": (lambda x, t: F.dropout(torch.ones(50), read(t)), (0.5, 0.1, 0.2, 0.3)),
+    "beta_and_alpha": (lambda x, t: torch.addmm(x * 0 + 5, x, torch.eye(3), beta=1.0, alpha=read(t)),
+                       (1.0, 0.5, 0.4, 0.3)),
+    "list_beside": (lambda x, t: (lambda k: x * k * torch.tensor([k, 1.0, 2.0]))(read(t)), (1.0, 0.5, 0.4)),
+    "slice": (lambda x, t: (lambda n: x[:, :n].sum() / n)(int(read(t))), (3.0, 2.0, 1.0)),
+    "slice_of_int": (lambda x, t: (lambda n: x[:, :n].sum() / n)(read(t.long())), (3.0, 2.0, 1.0)),
+    "select": (lambda x, t: x[read(t.long())] * 2, (3.0, 1.0, 0.0, 2.0)),
+    "dim": (lambda x, t: x.softmax(read(t.long())) * read(t.long()), (0.0, 1.0)),
+    "constant": (lambda x, t: {"y": x + read(t), "auxiliary": 0.0}, (0.0, 0.25, 0.5, 0.75)),
+    "roll": (lambda x, t: x.roll(read(t.long()), 0) * read(t.long()), (1.0, 2.0, 3.0)),
+    "text": (lambda x, t: (lambda k: (x * k, "scale %.2f" % k))(read(t)), (1.0, 0.5, 0.4)),
+    "narrow": (lambda x, t: x.narrow(1, 0, read(t.long())) + read(t.long()), (3.0, 2.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("function, values", READS.values(), ids=READS)
+def test_a_read_that_moves_late(function, values):
+    twins.compare(reading(function, after(*values)), 50)
+
+
+@pytest.mark.parametrize("name", ["gumbel", "dropout", "beta_and_alpha", "constant"])
+def test_a_read_that_moves_late_and_is_followed_replays(name):
+    function, values = READS[name]
+    twins.compare(reading(function, after(*values)), 50, share=0.6)
+
+
+def test_a_read_that_is_kept_in_an_attribute():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", torch.tensor(1.0))
+            self.last = None
+
+        def forward(self, x):
+            self.last = (self.scale + 0).item()
+            return x * self.last
+
+    def make():
+        net = Net()
+        number = after(1.0, 2.0, 3.0, 4.0)
+        return SimpleNamespace(step=lambda x: net(x), batch=lambda i: (torch.randn(3),),
+                               holds=lambda: [net, net.last], after=lambda i: net.scale.fill_(number(i)))
+
+    twins.compare(make, 40)
+
+
+def test_annealed_clipping():
+    """The range changes where the ratio is 1, so that nothing is clipped in the first call of each."""
+    def make():
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), 0.5)
+        old = [None]
+        data = []
+        for seed in range(8):
+            g = torch.Generator().manual_seed(seed)
+            data.append((torch.randn(8, 3, generator=g), torch.randint(0, 3, (8, 1), generator=g),
+                         torch.randn(8, generator=g)))
+
+        def step(x, act, before, adv, eps):
+            optimizer.zero_grad()
+            ratio = (F.log_softmax(model(x), 1).gather(1, act)[:, 0] - before).exp()
+            loss = -torch.min(ratio * adv, ratio.clamp(1 - eps, 1 + eps) * adv).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        def batch(i):
+            x, act, adv = data[i // 10]
+            if i % 10 == 0:
+                with torch.no_grad():
+                    old[0] = F.log_softmax(model(x), 1).gather(1, act)[:, 0]
+            return x, act, old[0], adv, [0.2, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01][i // 10]
+        return SimpleNamespace(step=step, batch=batch, holds=lambda: [model, optimizer])
+
+    twins.compare(make, 80, share=0.8)
+
+
+def test_a_long_text_that_ends_in_a_number():
+    def step(x):
+        s = x.sum().item()
+        return s, "x" * 100 + "%.4f" % s
+    twins.compare(lambda: SimpleNamespace(step=step, batch=lambda i: (torch.randn(3),), holds=lambda: []), 20)
+
+
+def test_an_int_that_no_double_holds():
+    twins.compare(lambda: SimpleNamespace(step=lambda x: (x * 2, 0x123456789abcdef1),
+                                          batch=lambda i: (torch.randn(3),), holds=lambda: []), 20, share=0.9)
+
+
+COUNTED = {
+    "root": lambda n: max(n, 10) ** 0.5,
+    "largest": lambda n: max(n, 10.0),
+    "smallest_of_three": lambda n: min(20, 12.0, n),
+}
+
+
+@pytest.mark.parametrize("of", COUNTED.values(), ids=COUNTED)
+def test_a_counter_of_the_programs_own_optimizer(of):
+    class Counting(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, dict(lr=0.1))
+
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    if not state:
+                        state["step"] = 0
+                    state["step"] += 1
+                    p.add_(p.grad, alpha=-group["lr"]).mul_(1 / of(state["step"]))
+
+    def make():
+        model = nn.Linear(3, 2)
+        optimizer = Counting(model.parameters())
+
+        def step(x):
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+        return SimpleNamespace(step=step, batch=lambda i: (torch.randn(4, 3),), holds=lambda: [model, optimizer])
+
+    twins.compare(make, 40)
