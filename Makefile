@@ -8,7 +8,7 @@ TRACE ?= out/digits.tape
 SOAK_KILLS ?= 10000
 SOAK_DRAWS ?= 10000
 FUZZ_SECONDS ?= 60
-SWEEP_FLAGS ?= --samples 2 --calls 12 --at-least operators=2200,modules=200,optimizers=60
+SWEEP_FLAGS ?= --samples 2 --calls 12 --at-least operators=2200,modules=241,optimizers=108
 FUZZ_PROGRAMS ?= 20000
 FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
@@ -71,8 +71,9 @@ fuzz: fuzz-build ## let libFuzzer drive each fuzz target for FUZZ_SECONDS
 fuzz-corpus: fuzz-build ## put what fuzzing found, minimised, into tests/fuzz/corpus
 	@scripts/fuzz.sh build-fuzz --minimise $(FUZZ_TARGETS)
 
-fuzz-python: setup ## draw FUZZ_PROGRAMS training programs of Python and compare each with eager; FUZZ_SEED sets the first
-	@STEPTAPE_PROGRAMS=$(FUZZ_PROGRAMS) STEPTAPE_PROGRAMS_SEED=$(FUZZ_SEED) scripts/test_python.sh $(BUILD) -n 0 -k programs
+fuzz-python: ## draw FUZZ_PROGRAMS training programs of Python, after `make test-python`, and compare each with eager; FUZZ_SEED sets the first
+	@test -x $(BUILD)/python-environment/bin/python || { echo "fuzz-python: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
+	@cd tests/python && OMP_NUM_THREADS=1 ../../$(BUILD)/python-environment/bin/python -m programs --count $(FUZZ_PROGRAMS) --jobs $(TEST_JOBS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"

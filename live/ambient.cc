@@ -38,9 +38,9 @@ bool functorch_is_active() {
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
-std::uint8_t autocast_dtype(bool cpu, bool cuda) {
-  if (!cpu && !cuda) return 0;
-  return static_cast<std::uint8_t>(at::autocast::get_autocast_dtype(cpu ? at::kCPU : at::kCUDA));
+/// Where autocast is off, too: the step may turn it on.
+std::uint8_t autocast_dtype(bool cuda) {
+  return static_cast<std::uint8_t>(at::autocast::get_autocast_dtype(cuda ? at::kCUDA : at::kCPU));
 }
 
 constexpr std::uint8_t kMixedPrecision = 0xff;
@@ -84,7 +84,7 @@ void set_thread(Ambient& ambient) {
   ambient.inference_mode = c10::InferenceMode::is_enabled();
   ambient.autocast_cpu = at::autocast::is_autocast_enabled(at::kCPU);
   ambient.autocast_cuda = at::autocast::is_autocast_enabled(at::kCUDA);
-  ambient.autocast_dtype = autocast_dtype(ambient.autocast_cpu, ambient.autocast_cuda);
+  ambient.autocast_dtype = autocast_dtype(ambient.autocast_cuda);
   ambient.flush_denormal = flushes_denormals();
   ambient.anomaly_mode = torch::autograd::AnomalyMode::is_enabled();
   ambient.saved_tensor_hooks = !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
@@ -113,12 +113,11 @@ std::vector<trace::Fact> Ambient::facts() const {
   const auto dtype = [](std::uint8_t type) {
     return std::string(c10::toString(static_cast<at::ScalarType>(type)));
   };
-  const bool autocast = autocast_cpu || autocast_cuda;
   return {flag("grad_mode", grad_mode),
           flag("inference_mode", inference_mode),
           flag("autocast_cpu", autocast_cpu),
           flag("autocast_cuda", autocast_cuda),
-          {"autocast_dtype", autocast ? dtype(autocast_dtype) : "none"},
+          {"autocast_dtype", dtype(autocast_dtype)},
           flag("deterministic", deterministic),
           flag("deterministic_warn_only", deterministic_warn_only),
           flag("fill_uninitialized", fill_uninitialized),

@@ -1,5 +1,7 @@
 #include "python/engine/arguments.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -19,6 +21,7 @@ class Flattening {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
+      add_burden(tensor_of(value));
     } else if (PyBool_Check(value)) {
       leaf(value == Py_True, 'b');
     } else if (PyFloat_Check(value)) {
@@ -43,6 +46,18 @@ class Flattening {
   void leaf(T&& value, char kind) {
     arguments_.leaves.emplace_back(std::forward<T>(value));
     shape_ += kind;
+  }
+
+  /// What autograd does with a tensor besides, which no op shows.
+  void add_burden(const at::Tensor& tensor) {
+    if (torch::autograd::impl::get_autograd_meta(tensor) == nullptr) return;
+    const bool has_hooks = !torch::autograd::impl::hooks(tensor).empty() ||
+                           torch::autograd::impl::post_acc_grad_hooks(tensor) != nullptr;
+    const bool has_tangent = tensor._fw_grad(0).defined();
+    if (!has_hooks && !has_tangent) return;
+    shape_ += has_tangent ? 'T' : 'H';
+    arguments_.opaque =
+        has_tangent ? "tensor with a tangent (forward-mode differentiation)" : "tensor with hooks";
   }
 
   void add_integer(PyObject* value) {

@@ -86,6 +86,9 @@ class WatchOf : public live::ForeignWatch {
   std::shared_ptr<const Kept> kept_;
 };
 
+/// Of containers in containers that are looked into for tensors.
+constexpr int kDepth = 3;
+
 /// Tensors at the top of a value and in the containers of it.
 void collect(PyObject* value, const std::string& path, int depth, live::ForeignModule& found) {
   if (value == nullptr) return;
@@ -327,41 +330,60 @@ std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   return changes;
 }
 
-HostState::HostState(Roots& roots, std::vector<Slot> slots)
-    : roots_(roots), slots_(std::make_shared<std::vector<Slot>>(std::move(slots))) {}
+bool HostState::is_tracked(const Slot& slot) const {
+  return std::ranges::any_of(tensors_, [&slot](const Slot& known) {
+    return known.kind == slot.kind && known.owner.get() == slot.owner.get() &&
+           (known.key.get() == slot.key.get() ||
+            text_of(known.key.get()) == text_of(slot.key.get()));
+  });
+}
 
-void HostState::guard(const std::vector<bool>& is_guarded) {
-  for (std::size_t i = 0; i < slots_->size() && i < is_guarded.size(); ++i) {
-    (*slots_)[i].is_guarded = is_guarded[i];
+bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
+  captured_ = std::move(seen);
+  bool is_new = false;
+  for (const Slot& slot : captured_->slots()) {
+    if (!slot.holds_value()) continue;
+    live::ForeignModule found;
+    const py::object value = slot.value();
+    collect(value.ptr(), slot.path, kDepth, found);
+    if ((found.parameters.empty() && found.buffers.empty()) || is_tracked(slot)) continue;
+    is_new = true;
+    tensors_.push_back(
+        {slot.kind, slot.path, Root(roots_, slot.owner.get()), Root(roots_, slot.key.get())});
   }
+  return is_new;
 }
 
 std::vector<live::ForeignModule> HostState::modules() const {
   live::ForeignModule found{"", "the host", true, {}, {}};
-  constexpr int kDepth = 3;
-  for (const Slot& slot : *slots_) collect(slot.value(), slot.path, kDepth, found);
+  for (const Slot& slot : tensors_) {
+    const py::object value = slot.value();
+    collect(value.ptr(), slot.path, kDepth, found);
+  }
   return {std::move(found)};
 }
 
-void HostState::capture() { captured_ = std::make_shared<const SlotWatch>(roots_, slots_); }
-
 std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const {
   return std::make_unique<WatchOf<SlotWatch>>(
-      captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_, slots_));
+      captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_));
 }
 
 std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (auto& [slot, change] : captured_->changes()) {
-    // a class or a function is no place to assign to
-    PyObject* owner = slot->owner.get();
-    const bool is_place = !slot->of_object && (PyCell_Check(owner) || PyDict_Check(owner));
-    changes.push_back({name + "." + slot->path + change.path, change,
-                       is_place ? py::reinterpret_borrow<py::object>(owner) : py::object(),
-                       slot->key.get() == nullptr
-                           ? py::object()
-                           : py::reinterpret_borrow<py::object>(slot->key.get())});
+    HostChange made{name + "." + slot->path + change.path, change, {}, {}, slot->place};
+    const bool is_inside = slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0;
+    if (slot->is_assignable() || is_inside) {
+      made.owner = py::reinterpret_borrow<py::object>(slot->owner.get());
+    }
+    if (is_inside) {  // the place is an item of the container
+      made.key = change.keys[0];
+      made.change.keys = py::list(change.keys[py::slice(1, py::len(change.keys), 1)]);
+    } else if (slot->is_assignable() && slot->key.get() != nullptr) {
+      made.key = py::reinterpret_borrow<py::object>(slot->key.get());
+    }
+    changes.push_back(std::move(made));
   }
   return changes;
 }

@@ -16,7 +16,8 @@ namespace steptape::python {
 struct HostChange {
   std::string path;  ///< "model.fc1.calls", "host.losses"
   Change change;
-  py::object owner, key;  ///< where it can be assigned again: a dict and a key, or a cell
+  py::object owner, key;   ///< where it can be assigned again: a dict and a key, or a cell
+  std::string place = {};  ///< the line that did it, where that is known
 };
 
 /// A Python object that plans depend on. Before a probe it captures what it holds; from that the
@@ -89,24 +90,29 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   std::shared_ptr<const Captured> captured_;
 };
 
-/// Closure cells, globals and attributes that the step reaches: what they hold, and the tensors in
-/// them.
+/// Places of the program that the step reads and writes, as the newest probe has seen them: what
+/// they held, and the tensors in them, which are tracked.
 class HostState final : public live::ForeignModules, public Watched {
  public:
-  HostState(Roots& roots, std::vector<Slot> slots);
-  /// Which of the slots a plan depends on, of those made from now on.
-  void guard(const std::vector<bool>& is_guarded);
+  explicit HostState(Roots& roots) : roots_(roots) {}
+  /// A place that holds tensors.
+  void add(Slot slot) { tensors_.push_back(std::move(slot)); }
+  /// What a probe has seen. Gives whether there are tensors in it that were not tracked while it
+  /// ran.
+  bool take(std::shared_ptr<const SlotWatch> seen);
   const void* identity() const override { return this; }
   bool is_alive() const override { return true; }
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
   std::vector<live::ForeignModule> modules() const override;
-  void capture() override;
+  void capture() override { captured_.reset(); }
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
  private:
+  bool is_tracked(const Slot& slot) const;
+
   Roots& roots_;
-  std::shared_ptr<std::vector<Slot>> slots_;
+  std::vector<Slot> tensors_;
   std::shared_ptr<const SlotWatch> captured_;
 };
 

@@ -184,6 +184,10 @@ void define(py::module_& m) {
     for (const py::handle& folder : folders) names.push_back(py::cast<std::string>(folder));
     set_foreign_folders(std::move(names));
   });
+  m.def("set_watched_folders", &watch::Watcher::set_folders);
+  m.def("set_escape",
+        [](const py::object& function) { watch::Watcher::set_escape(function.ptr()); });
+  m.def("discard", [] { notes().discard(); });
   // classes by the stable name of the code; never let go of, since the interpreter ends first
   static auto* error_types = new py::object();
   m.def("set_error_types", [](py::dict types) { *error_types = std::move(types); });
@@ -207,7 +211,9 @@ void define(py::module_& m) {
       .def("changes", &Tracked::changes)
       .def("counters", &Tracked::counters)
       .def("assign_again", &Tracked::assign_again)
-      .def("guard_slots", &Tracked::guard_slots);
+      .def("begin_watch", &Tracked::begin_watch)
+      .def("end_watch", &Tracked::end_watch)
+      .def("place_of_write", &Tracked::place_of_write);
   py::class_<Recorder, Tracked>(m, "Recorder", py::custom_type_setup(&make_collectable))
       .def(py::init<std::string, std::string, bool, bool>())
       .def("begin", &Recorder::begin)

@@ -50,16 +50,6 @@ bool is_holder(PyObject* object) {
   return type == simple || type == parsed || (!PyDict_Check(object) && is_dataclass(object));
 }
 
-/// Borrowed; null when there is none. Finds keys of other types than str and int by their identity,
-/// since their own code says what is equal.
-PyObject* find_entry(PyObject* dict, PyObject* key) {
-  if (is_text(key) || PyLong_CheckExact(key)) return PyDict_GetItemWithError(dict, key);
-  for (const auto& [found, item] : entries_of(dict)) {
-    if (found == key) return item;
-  }
-  return nullptr;
-}
-
 bool is_deque(PyObject* object) {
   static PyObject* type =
       py::object(py::module_::import("collections").attr("deque")).release().ptr();
@@ -93,7 +83,164 @@ py::object borrowed(PyObject* object) {
   return object == nullptr ? py::object() : py::reinterpret_borrow<py::object>(object);
 }
 
+/// A scalar of NumPy: a value that cannot change, and an object of its own each time.
+bool is_scalar_of_numpy(PyObject* object) {
+  static PyObject* type = [] {
+    const auto numpy =
+        py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("numpy").ptr()));
+    return numpy ? py::object(numpy.attr("generic")).release().ptr() : nullptr;
+  }();
+  return type != nullptr &&
+         PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
+}
+
 }  // namespace
+
+bool is_compared_by_content(PyObject* object) {
+  return PyList_CheckExact(object) || PyDict_CheckExact(object) || PyAnySet_CheckExact(object) ||
+         (!is_tensor(object) && !is_fixed(object) && is_holder(object));
+}
+
+bool is_plain_key(PyObject* key) {
+  if (is_text(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key)) {
+    return true;
+  }
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+      if (!is_plain_key(PyTuple_GET_ITEM(key, i))) return false;
+    }
+    return true;
+  }
+  // by its identity
+  return Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash &&
+         Py_TYPE(key)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+PyObject* find_entry(PyObject* dict, PyObject* key) {
+  if (is_plain_key(key)) return PyDict_GetItemWithError(dict, key);
+  for (const auto& [found, item] : entries_of(dict)) {
+    if (found == key) return item;
+  }
+  return nullptr;
+}
+
+bool is_array(PyObject* object) {
+  if (PyByteArray_Check(object)) return true;
+  const std::string name = Py_TYPE(object)->tp_name;
+  return name == "numpy.ndarray" || name == "array.array" || name == "memoryview";
+}
+
+py::object bytes_of_array(PyObject* array) {
+  constexpr Py_ssize_t kMost = 1 << 16;
+  Py_buffer view;
+  if (PyObject_GetBuffer(array, &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return {};
+  }
+  py::object made;
+  if (view.len <= kMost) {
+    std::string words = view.format == nullptr ? "B" : view.format;
+    for (int i = 0; i < view.ndim; ++i) words += " " + std::to_string(view.shape[i]);
+    std::string bytes(static_cast<std::size_t>(view.len), '\0');
+    if (PyBuffer_ToContiguous(bytes.data(), &view, view.len, 'C') == 0) {
+      made = py::bytes(words + ":" + bytes);
+    } else {
+      PyErr_Clear();
+    }
+  }
+  PyBuffer_Release(&view);
+  return made;
+}
+
+Plain Plain::reference(Roots& roots, PyObject* value) {
+  value = stood_for(value);
+  if (value == nullptr) return {};
+  const bool is_atom =
+      PyLong_CheckExact(value) || PyFloat_CheckExact(value) || is_text(value) || is_tensor(value);
+  if (is_atom) return {roots, value, 0};
+  if (is_scalar_of_numpy(value)) return whole(roots, value, 1);
+  if (!PyTuple_CheckExact(value)) return identity(roots, value);
+  Plain plain;
+  plain.kind_ = Kind::kTuple;
+  plain.value_ = Root(roots, value);
+  plain.take_references(roots, value);
+  return plain;
+}
+
+void Plain::take_references(Roots& roots, PyObject* sequence) {
+  length_ = PySequence_Fast_GET_SIZE(sequence);
+  for (Py_ssize_t i = 0; i < length_; ++i) {
+    items_.push_back(reference(roots, PySequence_Fast_GET_ITEM(sequence, i)));
+  }
+}
+
+Plain Plain::content(Roots& roots, PyObject* container) {
+  Plain plain;
+  if (container == nullptr) return plain;
+  if (is_array(container)) {
+    plain.kind_ = Kind::kBytes;
+    plain.value_ = Root(roots, bytes_of_array(container).ptr());
+    return plain;
+  }
+  if (PyDict_Check(container)) {
+    plain.kind_ = Kind::kDict;
+    plain.value_ = class_of(roots, container);
+    for (const auto& [key, item] : entries_of(container)) {
+      plain.keys_.emplace_back(roots, key);
+      plain.items_.push_back(reference(roots, item));
+    }
+    plain.length_ = static_cast<Py_ssize_t>(plain.items_.size());
+    return plain;
+  }
+  if (PyList_Check(container) || PyTuple_Check(container)) {
+    plain.kind_ = PyList_Check(container) ? Kind::kList : Kind::kTuple;
+    plain.value_ = PyList_Check(container) ? class_of(roots, container) : Root(roots, container);
+    plain.take_references(roots, container);
+    return plain;
+  }
+  const py::object items = list_of(container);
+  plain.kind_ = PyAnySet_CheckExact(container) ? Kind::kSet
+                : is_deque(container)          ? Kind::kDeque
+                                               : Kind::kIterated;
+  plain.value_ = class_of(roots, container);
+  if (plain.kind_ == Kind::kDeque) plain.real_ = most_of(container);
+  plain.take_references(roots, items.ptr());
+  return plain;
+}
+
+Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
+  if (value == nullptr) return {};
+  Plain plain;
+  if (is_array(value) || is_scalar_of_numpy(value)) {
+    plain.kind_ = Kind::kBytes;
+    plain.value_ = Root(roots, bytes_of_array(value).ptr());
+    return plain;
+  }
+  const bool is_dict = PyDict_Check(value);
+  PyObject* dict = is_dict ? value : is_tensor(value) || is_fixed(value) ? nullptr : dict_of(value);
+  if (depth > 0 && dict != nullptr && PyDict_GET_SIZE(dict) <= kMostItems) {
+    plain.kind_ = is_dict ? Kind::kDict : Kind::kObject;
+    plain.value_ = class_of(roots, value);
+    for (const auto& [key, item] : entries_of(dict)) {
+      plain.keys_.emplace_back(roots, key);
+      plain.items_.push_back(whole(roots, item, depth - 1));
+    }
+    plain.length_ = static_cast<Py_ssize_t>(plain.items_.size());
+    return plain;
+  }
+  const bool is_list = PyList_Check(value);
+  if (depth > 0 && (is_list || PyTuple_Check(value)) &&
+      PySequence_Fast_GET_SIZE(value) <= kMostItems) {
+    plain.kind_ = is_list ? Kind::kList : Kind::kTuple;
+    plain.value_ = is_list ? class_of(roots, value) : Root(roots, value);
+    plain.length_ = PySequence_Fast_GET_SIZE(value);
+    for (Py_ssize_t i = 0; i < plain.length_; ++i) {
+      plain.items_.push_back(whole(roots, PySequence_Fast_GET_ITEM(value, i), depth - 1));
+    }
+    return plain;
+  }
+  return {roots, value, 0};
+}
 
 Plain::Plain(Roots& roots, PyObject* value, int depth) {
   value = stood_for(value);
@@ -216,6 +363,12 @@ bool Plain::same(PyObject* now) const {
       return now == nullptr || now == Py_None ? length_ == 0 : PyDict_Check(now) && same_dict(now);
     case Kind::kLength:
       return now == before && PyObject_Size(now) == length_;
+    case Kind::kIterated:
+      return is_of(now, before) && same_items(list_of(now).ptr());
+    case Kind::kBytes: {
+      const py::object bytes = now == nullptr ? py::object() : bytes_of_array(now);
+      return before != nullptr && bytes && equal(before, bytes.ptr());
+    }
   }
   return false;
 }
@@ -237,6 +390,8 @@ bool Plain::is_mutable() const {
     case Kind::kObject:
     case Kind::kHooks:
     case Kind::kLength:
+    case Kind::kIterated:
+    case Kind::kBytes:
       break;
   }
   return true;

@@ -33,6 +33,13 @@ class Plain {
   static Plain identity(Roots& roots, PyObject* value);
   /// A dict whose keys, values and order are compared by identity.
   static Plain members(Roots& roots, PyObject* dict);
+  /// A value that stands in a place: numbers and texts by value, tuples of them too, all else by
+  /// identity, whatever may become of its content.
+  static Plain reference(Roots& roots, PyObject* value);
+  /// A container with its items, each by `reference`.
+  static Plain content(Roots& roots, PyObject* container);
+  /// A value with all that is in it, up to a depth; of an object its attributes.
+  static Plain whole(Roots& roots, PyObject* value, int depth = kDepth);
 
   bool same(PyObject* now) const;
   /// Whether its content may change while the object stays the same one.
@@ -57,10 +64,13 @@ class Plain {
     kDict,
     kObject,  ///< of a class that only holds attributes
     kHooks,
-    kLength
+    kLength,
+    kIterated,  ///< of what can only be gone over: a view of a dict, a range
+    kBytes      ///< of an array
   };
   Plain() = default;
   void take_items(Roots& roots, PyObject* sequence, int depth);
+  void take_references(Roots& roots, PyObject* sequence);
   void take_dict(Roots& roots, PyObject* dict, int depth);
   bool same_items(PyObject* now) const;
   /// How many items differ, of as many as there were in the same order; 2 when that is not so.
@@ -81,5 +91,19 @@ class Plain {
   std::vector<Plain> items_;
   mutable DictMemo memo_;  ///< of a dict
 };
+
+/// Whether an equal one does as well: a list, dict or set, or an object that only holds attributes.
+bool is_compared_by_content(PyObject* object);
+
+/// Whether finding a key among others runs none of the user's code.
+bool is_plain_key(PyObject* key);
+/// The entry of a dict, borrowed; null when there is none. Finds keys of other types than str and
+/// int by their identity, since their own code says what is equal.
+PyObject* find_entry(PyObject* dict, PyObject* key);
+
+/// Whether all that an object holds is bytes that can be compared: arrays of NumPy and of `array`.
+bool is_array(PyObject* object);
+/// Shape, kind and bytes of an array, or an empty object where there are too many.
+py::object bytes_of_array(PyObject* array);
 
 }  // namespace steptape::python

@@ -5,28 +5,66 @@
 #include <vector>
 
 #include "python/engine/plain.h"
-#include "python/engine/type_watch.h"
 #include "steptape/verdict.h"
 
 namespace steptape::python {
 
-/// A place that holds a value: a closure cell, an entry of a dict (a global, an attribute), the
-/// code or the defaults of a function, a class with all its attributes, or the class or the dict of
-/// an object.
+/// A place that a step reads or writes.
 struct Slot {
+  enum class Kind {
+    kEntry,      ///< of the dict `owner` under `key`: a global, an attribute, an item
+    kState,      ///< the same, with all that is in it
+    kCell,       ///< what the cell `owner` holds
+    kItem,       ///< of the list `owner` at position `key`
+    kSize,       ///< of the container `owner`
+    kHas,        ///< whether the dict or set `owner` has `key`
+    kKeys,       ///< of the dict `owner`, in order
+    kContent,    ///< the items of the container `owner`, each by its value or identity
+    kWhole,      ///< the container or object `owner` with all that is in it
+    kClass,      ///< of the object `owner`
+    kAttribute,  ///< that instances of the class `owner` find under `key`
+    kMember,     ///< that a descriptor of C's gives of `owner` under `key`
+    kFunction,   ///< `key` of the function `owner`: its code or its defaults
+    kNamespace,  ///< the dict of the object `owner`, which may be exchanged
+    kVariable,   ///< what the context variable `owner` holds
+    kCache,      ///< how much the `functools.lru_cache` of the function `owner` has kept
+    kReferent,   ///< of the weak reference `owner`
+  };
+  Kind kind;
   std::string path;  ///< "tau", "config.scale"
-  Root owner;        ///< a cell, a dict, a function, a class or, with `of_object`, any
-  Root key;          ///< null for a cell and a class
-  bool is_guarded;   ///< the step names it, so that a plan depends on it
-  bool of_object;    ///< the key is "__class__" or "__dict__", of the owner itself
+  Root owner;
+  Root key;                 ///< null where the kind asks for none
+  bool is_guarded = true;   ///< read before it was written, so that a plan depends on it
+  bool is_written = false;  ///< by an assignment
+  std::string place = {};   ///< the line that wrote it, or else that first read it
 
-  PyObject* value() const;  ///< borrowed; null when there is none
+  /// Null when there is none. Runs none of the user's code.
+  py::object value() const;
+  /// `value` as this kind of place compares it.
+  Plain plain(Roots& roots, const py::object& value) const;
+  /// Whether what it holds is the program's own, and not a size or the like.
+  bool holds_value() const {
+    return is_assignable() || kind == Kind::kAttribute || kind == Kind::kMember ||
+           kind == Kind::kReferent;
+  }
+  /// Whether something can be assigned to it.
+  bool is_assignable() const {
+    return kind == Kind::kEntry || kind == Kind::kState || kind == Kind::kCell ||
+           kind == Kind::kItem;
+  }
 };
 
-/// What a list of slots held at one moment.
+/// Slots with what they held when they were first met.
 class SlotWatch {
  public:
-  SlotWatch(Roots& roots, std::shared_ptr<const std::vector<Slot>> slots);
+  explicit SlotWatch(Roots& roots) : roots_(roots) {}
+
+  /// Adds a slot that holds `value` now, and gives its position.
+  std::size_t add(Slot slot, const py::object& value);
+  /// An item or attribute was assigned: what holds it must stay the object that it is.
+  void hold_containers() { holds_containers_ = true; }
+  Slot& slot(std::size_t position) { return slots_[position]; }
+  const std::vector<Slot>& slots() const { return slots_; }
 
   /// The first mismatch, with a path below the object that holds the slots.
   Verdict check() const;
@@ -34,13 +72,23 @@ class SlotWatch {
     const Slot* slot;
     Change change;
   };
+  /// What differs now, and what was assigned, though it may be the same.
   std::vector<SlotChange> changes() const;
 
  private:
-  std::shared_ptr<const std::vector<Slot>> slots_;
+  /// Whether a container took the place of an equal one.
+  bool was_replaced(std::size_t position, PyObject* now) const;
+  bool same(std::size_t position) const {
+    return values_[position].same(slots_[position].value().ptr());
+  }
+  Verdict mismatch(std::size_t position) const;
+
+  Roots& roots_;
+  std::vector<Slot> slots_;
   std::vector<Plain> values_;
-  TypeWatches types_;
-  std::vector<std::pair<const Slot*, const TypeWatch*>> classes_;
+  std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it
+  bool holds_containers_ = false;
+  mutable bool is_over_ = false;  ///< a cache was emptied: what it held is not to be known any more
 };
 
 }  // namespace steptape::python

@@ -315,14 +315,6 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
   const auto function = py::reinterpret_borrow<py::object>(function_.get());
   recorder::Notes* notes = recorder::Notes::current();
   assignments_.reset();
-  if (notes != nullptr &&
-      !py::cast<bool>(
-          py::reinterpret_borrow<py::object>(probe_.get()).attr("is_known")(args, kwargs))) {
-    // what is not tracked is not compared: the next call tracks it
-    notes->discard();
-    life_->invalidate("the step reaches other objects than those that are tracked");
-    notes = nullptr;
-  }
   if (notes == nullptr) {
     result = function(*args, **kwargs);
   } else {

@@ -31,8 +31,7 @@ class Step : public Tracked {
 
   /// `function` is what an eager call runs. `probe(function, args, kwargs, reals)` runs it
   /// while it is recorded, and returns the result, which `probe.clean` makes what the caller gets;
-  /// `probe.is_known(args, kwargs)` says whether all that the step reaches is tracked; `reals` has
-  /// leaf, position and keyword of each argument that is a float.
+  /// `reals` has leaf, position and keyword of each argument that is a float.
   void bind(const std::string& name, const std::string& place, const py::object& function,
             const py::object& probe, bool takes_keywords);
   py::object call(const py::args& args, const py::kwargs& kwargs);

@@ -48,8 +48,15 @@ at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
 
 }  // namespace
 
-/// A number of python/steptape/_follow.py.
-bool is_followed(PyObject* number) { return type_has(Py_TYPE(number), "formula_now"); }
+bool is_of_numbers(PyObject* type) {
+  return type_has(reinterpret_cast<PyTypeObject*>(type), "formula_now");
+}
+
+bool is_followed(PyObject* number) {
+  const bool may_be = (PyFloat_Check(number) && !PyFloat_CheckExact(number)) ||
+                      (PyLong_Check(number) && !PyLong_CheckExact(number));
+  return may_be && is_of_numbers(reinterpret_cast<PyObject*>(Py_TYPE(number)));
+}
 
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
 
@@ -63,9 +70,12 @@ bool is_fixed(PyObject* object) {
 }
 
 bool is_part_of_model(PyObject* object) {
-  PyObject* dict = dict_of(object);
-  return dict != nullptr && (PyDict_GetItemString(dict, "_modules") != nullptr ||
-                             PyDict_GetItemString(dict, "param_groups") != nullptr);
+  static auto* const module = reinterpret_cast<PyTypeObject*>(
+      py::object(py::module_::import("torch.nn").attr("Module")).release().ptr());
+  static auto* const optimizer = reinterpret_cast<PyTypeObject*>(
+      py::object(py::module_::import("torch.optim").attr("Optimizer")).release().ptr());
+  return PyType_IsSubtype(Py_TYPE(object), module) != 0 ||
+         PyType_IsSubtype(Py_TYPE(object), optimizer) != 0;
 }
 
 Structure::Structure(Roots& roots, PyObject* result, Py_ssize_t references, pack::Results& flat,

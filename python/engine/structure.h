@@ -12,8 +12,10 @@
 
 namespace steptape::python {
 
-/// Whether the object is of a dataclass.
+/// Whether it is a number of python/steptape/_follow.py, or a class of such numbers.
 bool is_followed(PyObject* number);
+bool is_of_numbers(PyObject* type);
+/// Whether the object is of a dataclass.
 bool is_dataclass(PyObject* object);
 /// Whether an object is known by its identity: it cannot change, or what is in it is watched by
 /// other means (types, functions, modules, dtypes, devices, enumerators).

@@ -1,6 +1,7 @@
 #include "python/engine/tracked.h"
 
 #include "steptape/error.h"
+#include "trace/path.h"
 
 namespace steptape::python {
 
@@ -23,25 +24,74 @@ void Tracked::track_generator(const std::string& name, const py::object& generat
   session_.objects.track(name, generator_of(generator.ptr()));
 }
 
-void Tracked::track_host(const std::string& name, const py::list& slots) {
-  std::vector<Slot> made;
-  for (const py::handle& item : slots) {
-    const auto slot = py::cast<py::tuple>(item);
-    const py::object key = slot[2];
-    made.push_back({py::cast<std::string>(slot[0]), Root(roots_, py::object(slot[1]).ptr()),
-                    key.is_none() ? Root() : Root(roots_, key.ptr()), py::cast<bool>(slot[3]),
-                    py::cast<bool>(slot[4])});
+void Tracked::track_host(const std::string& name, const py::list& places) {
+  auto state = std::make_shared<HostState>(roots_);
+  for (const py::handle& item : places) {
+    const auto place = py::cast<py::tuple>(item);
+    const py::object owner = place[1];
+    const py::object key = place[2];
+    const Slot::Kind kind = PyCell_Check(owner.ptr())   ? Slot::Kind::kCell
+                            : PyList_Check(owner.ptr()) ? Slot::Kind::kItem
+                                                        : Slot::Kind::kEntry;
+    state->add({kind, py::cast<std::string>(place[0]), Root(roots_, owner.ptr()),
+                key.is_none() ? Root() : Root(roots_, key.ptr())});
   }
-  auto state = std::make_shared<HostState>(roots_, std::move(made));
   session_.objects.track(name, std::shared_ptr<const live::ForeignModules>(state));
   host_ = state;
   watched_.emplace_back(name, std::move(state));
 }
 
-void Tracked::guard_slots(const py::list& flags) {
-  std::vector<bool> guarded;
-  for (const py::handle& flag : flags) guarded.push_back(py::cast<bool>(flag));
-  host_->guard(guarded);
+bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
+  // a step inside another one is watched with it
+  auto* outer = static_cast<watch::Watcher*>(watch::current());
+  watch::Watcher& watcher = outer != nullptr ? *outer : *watcher_;
+  for (const py::handle& item : roots) {
+    const auto root = py::cast<py::tuple>(item);
+    watcher.mark(py::object(root[1]).ptr(), py::cast<std::string>(root[0]));
+  }
+  for (const py::handle& value : given) watcher.give(value.ptr());
+  watcher.called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
+  if (outer != nullptr) return false;
+  const char* why = nullptr;
+  if (!watch::start(*watcher_, &why)) throw Error(ErrorCode::kFailedPrecondition, why);
+  return true;
+}
+
+py::dict Tracked::end_watch() {
+  const bool is_whole = watch::stop();
+  py::dict seen;
+  py::list findings;
+  for (const watch::Watcher::Finding& finding : watcher_->findings()) {
+    findings.append(
+        py::make_tuple(std::string(name_of(finding.code)), finding.message, finding.place));
+  }
+  if (!is_whole) {
+    findings.append(py::make_tuple(std::string(name_of(RefusalCode::kHostEffect)),
+                                   "a tracer or another tool that is told of instructions came "
+                                   "while the step ran (sys.settrace), so "
+                                   "that not all that it reads was seen",
+                                   ""));
+  }
+  py::list objects;
+  for (const auto& [path, object] : watcher_->objects()) {
+    if (!is_tracked(object.ptr())) objects.append(py::make_tuple(path, object));
+  }
+  py::list outputs;
+  for (const auto& [function, place] : watcher_->outputs())
+    outputs.append(py::make_tuple(function, place));
+  py::list changed;
+  for (const py::object& container : watcher_->changed()) changed.append(container);
+  seen["changed"] = changed;
+  seen["findings"] = findings;
+  seen["objects"] = objects;
+  seen["outputs"] = outputs;
+  seen["is_known"] = !host_->take(watcher_->take());
+  watcher_->release();
+  return seen;
+}
+
+std::string Tracked::place_of_write(const std::string& name) const {
+  return watcher_ == nullptr ? "" : watcher_->place_of_write(name);
 }
 
 bool Tracked::is_tracked(PyObject* object) const {
@@ -57,19 +107,37 @@ bool Tracked::is_tracked(PyObject* object) const {
   return false;
 }
 
-void Tracked::capture() {
+void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
+  if (watch::current() != nullptr) return;  // a step inside another one, or inside itself
+  watcher_ = std::make_unique<watch::Watcher>(roots_);
+  for (const auto& [name, watched] : watched_) {
+    if (const auto* modules = dynamic_cast<const Modules*>(watched.get())) {
+      for (const Modules::At& at : modules->tree()) {
+        watcher_->mark(at.module, trace::join_path(name, at.path));
+      }
+    } else if (const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get())) {
+      watcher_->mark(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())), name);
+    }
+  }
+  for (const py::handle& item : guarded) {
+    const auto place = py::cast<py::tuple>(item);
+    watcher_->guard(py::cast<std::string>(place[0]), py::object(place[1]).ptr(),
+                    py::object(place[2]).ptr());
+  }
 }
 
 void Tracked::untrack() {
   session_.objects = live::Objects();
   session_.host_values.clear();
   watched_.clear();
+  watcher_.reset();
   host_.reset();
 }
 
 void Tracked::forget() {
   for (const auto& [name, watched] : watched_) watched->forget();
+  watcher_.reset();
 }
 
 py::list Tracked::counters() const {
@@ -96,7 +164,7 @@ py::list Tracked::changes() const {
       list.append(py::make_tuple(change.path, or_none(change.change.after), or_none(change.owner),
                                  or_none(change.key), change.change.was,
                                  shown(change.change.after.ptr()), change.change.keys,
-                                 change.change.is_whole && change.change.after));
+                                 change.change.is_whole && change.change.after, change.place));
     }
   }
   return list;

@@ -9,6 +9,7 @@
 #include "python/engine/foreign.h"
 #include "python/engine/python.h"
 #include "python/engine/roots.h"
+#include "python/engine/watch/watcher.h"
 #include "session/session_state.h"
 
 namespace steptape::python {
@@ -24,17 +25,18 @@ class Tracked {
   void track_model(const std::string& name, const py::object& module);
   void track_optimizer(const std::string& name, const py::object& optimizer);
   void track_generator(const std::string& name, const py::object& generator);
-  /// Each slot: (path, owner, key or None, whether a plan depends on it, whether the key is of the
-  /// owner itself); see Slot.
-  void track_host(const std::string& name, const py::list& slots);
+  /// What the step reads and writes besides. `places` hold tensors, each as (path, cell or dict or
+  /// list, key or None); more are found by probes.
+  void track_host(const std::string& name, const py::list& places);
 
   /// Forgets all that is tracked, to track anew. Only between two calls of a step without plans.
   void untrack();
 
-  /// For probes: what the tracked objects hold now; and what has changed since, each as (path,
-  /// after, owner, key, text before, text after, keys that lead further in, whether `after`
-  /// stands there now and is the whole difference).
-  void capture();
+  /// For probes: what the tracked objects hold now, and places of torch's that every step depends
+  /// on, each as (path, dict, key); and what has changed since, each as (path, after, owner, key,
+  /// text before, text after, keys that lead further in, whether `after` stands there now and is
+  /// the whole difference, line or "").
+  void capture(const py::list& guarded);
   py::list changes() const;
   /// Lets go of what was captured, of which the tracked objects then show nothing.
   void forget();
@@ -43,8 +45,18 @@ class Tracked {
   /// What replays are to assign again, each: (cell or dict, key or None, keys that lead further in,
   /// value).
   void assign_again(const py::list& assignments) { assignments_ = assignments; }
-  /// From now on a plan depends on these host slots alone: one flag for each.
-  void guard_slots(const py::list& flags);
+
+  /// From here on what this thread executes is watched; `roots` are the step's function and what it
+  /// is called with that is the program's own, each as (path, object); `given` is all of that.
+  /// Throws FailedPrecondition where that cannot be.
+  bool begin_watch(const py::list& roots, const py::tuple& given);
+  /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);
+  /// `objects`, modules, optimizers, generators and host values that were met and are not tracked,
+  /// as (path, object); `outputs`, as (function, place); `changed`, containers that were changed by
+  /// a method; and `is_known`, whether the tensors that were met are tracked.
+  py::dict end_watch();
+  /// Where the probe that has ended wrote an attribute or item of this name, or "".
+  std::string place_of_write(const std::string& name) const;
 
   Roots& roots() { return roots_; }
 
@@ -58,6 +70,7 @@ class Tracked {
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
   std::shared_ptr<HostState> host_;
+  std::unique_ptr<watch::Watcher> watcher_;  ///< of the newest probe
 };
 
 }  // namespace steptape::python

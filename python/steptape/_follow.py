@@ -8,6 +8,7 @@ Formulas evaluate in double precision in the same order, so that their bits are 
 """
 
 import functools
+import collections
 import math
 import operator
 import threading
@@ -228,31 +229,45 @@ def stood_for(value):
 
 
 def without(value, depth=16):
-    """The value without followed numbers; lists and dicts stay the objects they are."""
+    """The value without followed numbers; containers and objects stay those that they are."""
     kind = type(value)
     if kind in (FollowedFloat, FollowedInt):
         return plain(value)
-    if depth == 0:
+    if depth == 0 or issubclass(kind, (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, type)):
         return value
-    if kind in (list, tuple):
+    if kind in (list, tuple, collections.deque):
         items = [without(item, depth - 1) for item in value]
         if any(a is not b for a, b in zip(items, value)):
             if kind is tuple:
                 return tuple(items)
-            value[:] = items
-    elif kind is dict:
-        for key, item in value.items():
+            for i, item in enumerate(items):
+                value[i] = item
+    elif kind is set:
+        for item in [item for item in value if type(item) in (FollowedFloat, FollowedInt)]:
+            value.remove(item)
+            value.add(plain(item))
+    else:
+        held = value if issubclass(kind, dict) else _dict_of(value)
+        for key, item in list(dict.items(held)) if held else ():
             clean = without(item, depth - 1)
             if clean is not item:
-                value[key] = clean
+                dict.__setitem__(held, key, clean)
     return value
+
+
+def _dict_of(value):
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return held if type(held) is dict else None
 
 
 def strip(owner, key):
     """Takes followed numbers out of what a cell (no key) or a dict holds; lists and dicts in place."""
     try:
-        value = owner.cell_contents if key is None else owner.get(key)
-    except ValueError:  # an empty cell
+        value = owner.cell_contents if key is None else owner[key]
+    except (ValueError, KeyError, IndexError):  # an empty cell, or gone
         return
     clean = without(value)
     if clean is value:
@@ -303,12 +318,17 @@ def _members(base):
                  "__divmod__", "__rdivmod__", "as_integer_ratio", "hex", "is_integer", "__index__",
                  "__lshift__", "__rshift__", "__and__", "__or__", "__xor__", "__invert__", "bit_length",
                  "__rlshift__", "__rrshift__", "__rand__", "__ror__", "__rxor__", "bit_count", "conjugate",
-                 "__reduce__", "__reduce_ex__", "__getnewargs__"):
+                 "__getnewargs__"):
         if hasattr(base, name):
             members[name] = _escaping(base, name)
     for name in ("real", "imag", "numerator", "denominator"):
         if hasattr(base, name):
             members[name] = property(_escaping_attribute(base, name))
+    def reduced(self, *_):
+        _escape(self)
+        return base, (plain(self),)
+
+    members["__reduce__"] = members["__reduce_ex__"] = reduced
     members["__array_ufunc__"] = _ufunc
     members["__copy__"] = lambda self: self
     members["__deepcopy__"] = lambda self, memo: self

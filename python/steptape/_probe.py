@@ -258,8 +258,14 @@ _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParame
                   torch.nn.UninitializedBuffer, torch.nn.Buffer)
 
 
-def refuse_subclasses(name, model):
-    """What the code of a tensor subclass does shows in no op."""
+def refuse_hidden(name, model):
+    """Refuses what no guard can look at: a scripted module keeps its flags and attributes in C++, and what the code
+    of a tensor subclass does shows in no op."""
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            _engine.refuse("unreplayable_op", f"module `{_engine.join_path(name, path)}` is scripted: its flags and "
+                           "attributes cannot be compared before each replay", "")
+            return
     for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
         for path, tensor in tensors:
             if type(tensor) not in _PLAIN_TENSORS:
@@ -281,7 +287,7 @@ class Looking:
 
     def __enter__(self):
         for name, model in self.models.items():
-            refuse_subclasses(name, model)
+            refuse_hidden(name, model)
         with contextlib.ExitStack() as stack:
             for held in (_Hyperparameters(self.optimizers), self.counters, _Modules(self.models),
                          _Functions(), _Mode(self.follows)):
@@ -301,30 +307,39 @@ def _followed_arguments(args, kwargs, reals):
 
 
 class Probe:
-    """Runs one call of a step while it is recorded. `models` and `optimizers` by name; `is_known(args, kwargs)`
-    says whether all that the step reaches is tracked."""
+    """Runs one call of a step while it is recorded. `models` and `optimizers` by name; `roots(args, kwargs)` gives
+    what the step is called with, for the engine; `meet(objects, is_known)` takes those that were met and are not tracked,
+    and gives whether the recording is to be made anew."""
 
-    def __init__(self, engine, models, optimizers, effects, is_known):
+    def __init__(self, engine, models, optimizers, effects, roots, meet):
         self.engine = engine
-        self.is_known = is_known
         self.effects = effects
-        follows = "type" not in effects.reach.names and not effects.reach.takes_bare_numbers
-        self.looking_at = models, optimizers, follows
+        self.roots = roots
+        self.meet = meet
+        self.looking_at = models, optimizers, True
 
     def __call__(self, function, args, kwargs, reals):
         _follow.new_epoch()
-        if self.looking_at[2]:
-            args, kwargs = _followed_arguments(args, kwargs, reals)
+        roots = self.roots(args, kwargs)
+        args, kwargs = _followed_arguments(args, kwargs, reals)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
         self.effects.enter(self.engine)
+        seen = None
         try:
             with Looking(self.engine, self.effects, *self.looking_at):
-                result = function(*args, **kwargs)
+                is_watched = self.effects.watch(self.engine, roots, (*args, *kwargs.values()))
+                try:
+                    result = function(*args, **kwargs)
+                finally:
+                    if is_watched:
+                        seen = self.engine.end_watch()
         except BaseException:
-            self.effects.abandon(self.engine)
+            self.effects.abandon(self.engine, seen)
             raise
-        self.effects.leave(self.engine)
+        self.effects.leave(self.engine, seen)
+        if seen is not None and self.meet(seen["objects"], seen["is_known"]):
+            _engine.discard()
         return result
 
     clean = staticmethod(_follow.without)  # for what the caller gets

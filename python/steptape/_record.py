@@ -8,7 +8,7 @@ from . import _engine, _follow
 from ._effects import Effects
 from ._errors import FailedPrecondition, InvalidArgument
 from ._probe import Looking
-from ._reach import Reach
+from ._find import find
 from ._tracking import Models, Optimizers, given, track
 
 
@@ -51,11 +51,8 @@ class record:
         caller = sys._getframe(1)
         place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         self._engine = _engine.Recorder(self._name, place, self._digests, self._timings)
-        reach = Reach()
-        reach.explore(lambda: None, self._given)
-        models, optimizers, _ = track(self._engine, reach)
-        self._kept = (models, optimizers)
-        self._effects = Effects(reach)
+        models, optimizers, *_ = self._kept = track(self._engine, find(lambda: None, self._given))
+        self._effects = Effects()
         self._looking = Looking(self._engine, self._effects, models, optimizers, follows=True)
         self._is_open = False
         self._begin()
@@ -87,7 +84,7 @@ class record:
     def _end(self):
         self._is_open = False
         self._looking.__exit__(None, None, None)
-        self._effects.leave(self._engine)
+        self._effects.leave(self._engine, None)
         if self._engine.end() > 0:
             self.recorded += 1
 

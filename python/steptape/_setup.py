@@ -1,11 +1,17 @@
 """What the extension module is told once."""
 import os
+import sysconfig
 
 import torch
+
+from . import _follow
 
 
 def set_up(engine, errors):
     """Gives it the exception classes by code, and the folders whose frames are not the program's."""
     engine.set_error_types(dict(errors))
-    engine.set_foreign_folders([os.path.dirname(os.path.abspath(file)) + os.sep
-                                for file in (torch.__file__, __file__)])
+    folders = [os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__)]
+    engine.set_foreign_folders(folders)
+    engine.set_watched_folders(folders, [os.path.abspath(sysconfig.get_path(name)) + os.sep
+                                         for name in ("stdlib", "platstdlib")])
+    engine.set_escape(_follow.escape)

@@ -10,10 +10,10 @@ import torch
 from . import _engine
 from ._effects import Effects
 from ._errors import InvalidArgument
+from ._find import find, objects_in
 from ._probe import Probe
-from ._reach import Reach, code_in
 from ._remedies import REMEDIES
-from ._source import line_of, place_of_function, place_of_names, split_place
+from ._source import line_of, place_of_function, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
@@ -22,11 +22,26 @@ _OPTIONS = {"numerics": "exact", "determinism": "listed", "on_refusal": "eager",
 
 _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}
 
-_MOST_BROUGHT = 256
 _MOST_BEGINNINGS = 8
 
 _CHOICES = {"numerics": ("exact", "fused"), "determinism": ("listed", "strict"), "on_refusal": ("eager", "raise"),
             "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
+
+
+_BOUND = "__steptape_steps__"
+
+
+class _Bound(dict):
+    """The steps that are bound to an instance, which holds them; a copy of the instance has none yet."""
+
+    def __copy__(self):
+        return _Bound()
+
+    def __deepcopy__(self, memo):
+        return _Bound()
+
+    def __reduce__(self):
+        return _Bound, ()
 
 
 class Step:
@@ -50,10 +65,10 @@ class Step:
                        *given(optimizer, "optimizer", torch.optim.Optimizer)]
         self._options = _checked(options)
         self._engine = _engine.Step(self._options)
-        self._reach = None
-        self._brought = {}  # by id: (name, object) of code and models that calls brought as arguments
+        self._kept = None  # what is tracked, which the engine points at
+        self._met = {}  # by id: (name, object) of what probes have met
+        self._effects = Effects()
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
-        self._is_explored = False  # by the call that is under way, before it began
         self._call = self._first_call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,60 +78,53 @@ class Step:
         if not self._engine.is_inside():  # another call of this step's
             self._prepare(args, kwargs)
             self._call = self._engine
-            self._is_explored = True
-        try:
-            return self._engine(*args, **kwargs)
-        finally:
-            self._is_explored = False
-
-    def _explored(self, args, kwargs):
-        """What the step reaches now, with what this call and earlier ones brought. Runs none of the user's code."""
-        arguments = [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
-        brought = {id(value): (name, value) for argument in arguments for name, value in code_in(*argument)}
-        if len(self._brought | brought) <= _MOST_BROUGHT:
-            self._brought |= brought
-        elif _engine.is_recording() and not brought.keys() <= self._brought.keys():
-            _engine.refuse("opaque_argument", f"calls brought more than {_MOST_BROUGHT} functions and classes", "")
-        reach = Reach()
-        reach.explore(self.__wrapped__, [*self._given, *self._brought.values()])
-        return reach
-
-    def _is_known(self, args, kwargs):
-        """Whether the step reaches what is tracked and nothing else. If not, the next call begins anew: objects
-        have come or gone since."""
-        if self._is_explored:
-            return True
-        if self._explored(args, kwargs).signature() == self._reach.signature():
-            self._beginnings = 0
-            return True
-        self._beginnings += 1
-        if self._beginnings > _MOST_BEGINNINGS:
-            if self._beginnings == _MOST_BEGINNINGS + 2:  # two refusals make the engine pause
-                self._beginnings = 0  # behind the pause all may be otherwise
-            _engine.refuse("host_effect", "what the step reaches is made of other objects in each call", "")
-            return True
-        self._call = self._first_call
-        return False
+        return self._engine(*args, **kwargs)
 
     def _prepare(self, args, kwargs):
-        """Finds and tracks what the step reaches; no step is under way."""
-        engine, reach = self._engine, self._explored(args, kwargs)
+        """Tracks what the step uses, as far as that is known; no step is under way."""
+        engine = self._engine
+        brought = [found for argument in self._named(args, kwargs) for found in objects_in(*argument)]
+        found = find(self.__wrapped__, [*self._given, *self._met.values(), *brought])
         engine.untrack()
-        models, optimizers, hosts = track(engine, reach)
+        models, optimizers, hosts, generators = track(engine, found)
         for name, value in hosts.items():
             engine.add_host_value(name, value.function)
-        place = place_of_function(self.__wrapped__)
         run = _with_host_values(self.__wrapped__, engine, hosts) if hosts else self.__wrapped__
         # all that the engine points at lives as long as the step
-        self._kept = (models, optimizers, hosts)
-        self._reach = reach
-        self._notes = _notes_of(reach)
-        engine.bind(self.name, place, run, Probe(engine, models, optimizers, Effects(reach), self._is_known),
-                    _takes_keywords(self.__wrapped__))
-        if reach.compiled is not None:
+        self._kept = (models, optimizers, hosts, generators)
+        probe = Probe(engine, models, optimizers, self._effects, self._roots, self._meet)
+        engine.bind(self.name, place_of_function(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__))
+        if found.compiled is not None:
             engine.refuse_always("unreplayable_op",
-                                 f"`{reach.compiled}` is compiled by torch.compile, whose kernels no op shows",
-                                 place_of_names(reach.functions, {reach.compiled.rsplit(".", 1)[-1]}))
+                                 f"`{found.compiled}` is compiled by torch.compile, whose kernels no op shows",
+                                 place_of_function(self.__wrapped__))
+
+    def _named(self, args, kwargs):
+        return [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
+
+    def _roots(self, args, kwargs):
+        """What a call begins with, each as (path, object); containers among the arguments are compared as a whole."""
+        return [(getattr(self.__wrapped__, "__name__", "step"), self.__wrapped__),
+                *(found for argument in self._named(args, kwargs) for found in objects_in(*argument))]
+
+    def _meet(self, objects, is_known):
+        """A probe met objects that were not tracked, or tensors if not `is_known`: the next call begins anew with them.
+        Gives whether it does."""
+        known = [*self._kept[2].values(), *self._kept[3].values()]
+        new = [(path, value) for path, value in objects if not any(value is other for other in known)]
+        if not new and is_known:
+            self._beginnings = 0
+            return False
+        self._beginnings += 1
+        if self._beginnings > _MOST_BEGINNINGS:
+            if new:
+                _engine.refuse("host_effect", "the step uses other modules or optimizers in each call", "")
+            return False
+        if new:
+            self._met.update({id(value): (path, value) for path, value in new})
+            self._engine.invalidate("the step uses objects that were not tracked")
+            self._call = self._first_call
+        return True
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -136,7 +144,7 @@ class Step:
         the same of each variant (variant, kind, ...); `trace_problem`, `ledger_problem` and
         `log_problem`, why these files could not be written, or "".
         """
-        if self._reach is None:
+        if self._kept is None:
             return {"steps": 0, "recorded": 0, "trials": 0, "replayed": 0, "eager": 0, "audits": 0,
                     "variants": [], "refusals": [], "fell_back": 0, "fallbacks": [], "last_verdict": None,
                     "last_verdicts": [], "trace_problem": "", "ledger_problem": "", "log_problem": ""}
@@ -164,31 +172,33 @@ class Step:
         for file in ("trace", "ledger", "log"):
             if problem := stats[f"{file}_problem"]:
                 lines.append(f"  {file} not written: {problem}")
-        if self._reach is not None:
-            lines += [f"  note: {note}" for note in self._notes]
+        if self._kept is not None:
+            lines += [f"  note: {note}" for note in _notes_of(self._effects.outputs)]
         return "\n".join(map(_engine.on_one_line, lines)) + "\n"
 
     def save(self, path: str | os.PathLike, state: bool = True) -> None:
         """Writes the trace to `path`, atomically; with the bytes of parameters, module buffers, optimizer
         state and generators if `state`. Raises IoError, or FailedPrecondition before the first call."""
-        if self._reach is None:
+        if self._kept is None:
             from ._errors import FailedPrecondition
             raise FailedPrecondition(f'step "{self.name}" was not called yet: there is nothing to save')
         self._engine.save(os.fspath(path), bool(state))
 
     def invalidate(self, why: str) -> None:
         """Drops all plans; the next calls are recorded again. `why` appears in the engine's report."""
-        if self._reach is not None:
+        if self._kept is not None:
             self._engine.invalidate(str(why))
 
     def __get__(self, instance, owner=None):
         """A step that was made of a method in its class: bound to an instance, it is a step of its own."""
         if instance is None:
             return self
-        bound = Step.__new__(Step)
-        bound.__init__(self.__wrapped__.__get__(instance, owner), name=self.name, **self._original)
-        instance.__dict__[self.__wrapped__.__name__] = bound
-        return bound
+        steps = vars(instance).setdefault(_BOUND, _Bound())
+        if id(self) not in steps:
+            bound = Step.__new__(Step)
+            bound.__init__(self.__wrapped__.__get__(instance, owner), name=self.name, **self._original)
+            steps[id(self)] = bound, self
+        return steps[id(self)][0]
 
     @property
     def _original(self):
@@ -309,12 +319,8 @@ def _calls(at):
     return at if isinstance(at, (list, tuple, set, range)) else [at, None]
 
 
-def _notes_of(reach):
-    notes = []
-    for name, verb in (("print", "print"), ("write", "write"), ("writelines", "write")):
-        if place := place_of_names(reach.functions, {name}):
-            notes.append(f"{_short(place)} {verb}s in the recorded steps; it will not {verb} in replays")
-    return notes
+def _notes_of(outputs):
+    return [f"{_short(place)} calls {name}() in the recorded steps; replays will not" for place, name in outputs.items()]
 
 
 def _refusal_dict(refusal):

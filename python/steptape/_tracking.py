@@ -1,30 +1,31 @@
-"""Tells the engine what a step reaches."""
+"""Tells the engine what to track."""
 import sys
 
 import torch
 
 from ._errors import InvalidArgument
-from ._reach import name_for
+from ._find import name_for
 
 Models = torch.nn.Module | list[torch.nn.Module] | dict[str, torch.nn.Module] | None
 Optimizers = (torch.optim.Optimizer | list[torch.optim.Optimizer] | dict[str, torch.optim.Optimizer]
               | None)
 
 
-def track(engine, reach):
-    """Tracks everything in `reach`; gives (models, optimizers, host values) by the names they are tracked under."""
+def track(engine, found):
+    """Tracks everything that was `found`; gives (models, optimizers, host values, generators) by the names they are
+    tracked under."""
     taken = {"host": None, "default": None}
-    models = _unique(reach.models, taken)
-    optimizers = _unique(reach.optimizers, taken)
+    models = _unique(found.outermost_models(), taken)
+    optimizers = _unique(found.optimizers, taken)
     for name, model in models.items():
         engine.track_model(name, model)
     for name, optimizer in optimizers.items():
         engine.track_optimizer(name, optimizer)
-    for name, generator in _unique(reach.generators, taken).items():
+    generators = _unique(found.generators, taken)
+    for name, generator in generators.items():
         engine.track_generator(name, generator)
-    reach.all_slots = reach.slots() + _global_hooks()
-    engine.track_host("host", reach.all_slots)
-    return models, optimizers, _unique(reach.hosts, taken)
+    engine.track_host("host", found.places)
+    return models, optimizers, _unique(found.hosts, taken), generators
 
 
 def given(objects, name, kind):
@@ -54,11 +55,13 @@ def _unique(objects, taken):
     return named
 
 
-def _global_hooks():
-    """Slots of the hooks that torch keeps for all modules and all optimizers."""
+def places_of_torch():
+    """(path, dict, key) of what torch's own code reads, which is not watched: the hooks that it keeps for all modules and
+    all optimizers, and the functions that its modules call, which a program may replace."""
     modules = vars(torch.nn.modules.module)
-    slots = [(f"torch.nn.modules.module.{name}", modules, name, True, False)
-             for name in sorted(modules) if name.startswith("_global_") and name.endswith("hooks")]
+    places = [(f"torch.nn.modules.module.{name}", modules, name)
+              for name in sorted(modules) if name.startswith("_global_") and name.endswith(("hooks", "hook"))]
     optimizers = vars(sys.modules[torch.optim.Optimizer.__module__])
-    return slots + [(f"torch.optim.optimizer.{name}", optimizers, name, True, False)
-                    for name in sorted(optimizers) if name.startswith("_global_optimizer_")]
+    places.append(("torch.nn.functional", vars(torch.nn.functional), None))
+    return places + [(f"torch.optim.optimizer.{name}", optimizers, name)
+                     for name in sorted(optimizers) if name.startswith("_global_optimizer_")]

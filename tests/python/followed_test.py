@@ -67,12 +67,8 @@ def test_a_number_kept_from_a_recorded_step_is_a_plain_one_afterwards():
 
     step = twins.compare(make, 12)
     assert "host_effect" in codes_of(step), step.explain()
-    number = of_twins[1][1]
-    assert type(number) is not float  # else this tests nothing
-    seen = [number + 1, 1 - number, number * 2, 3 / number, number**2, -number, max(number, 1) + 0, number == 1.5,
-             number < 3, bool(number), abs(number), int(number), str(number), number // 2]
-    assert seen == [2.5, -0.5, 3.0, 3 / 1.5, 2.25, -1.5, 1.5, True, True, True, 1.5, 1, "1.5", 0.0]
-    assert all(type(value) in (float, bool, int, str) for value in seen)
+    assert list(of_twins[0]) == list(of_twins[1])
+    assert all(type(number) is float for number in of_twins[1])
 
 
 def test_a_step_that_throws_leaves_plain_numbers_behind():

@@ -1,6 +1,6 @@
 """Optimizers of the user's own: a replay does what their code does, also where it counts on the host."""
 import math
-import os
+import sys
 import tempfile
 
 import numpy as np
@@ -244,16 +244,17 @@ def test_a_loaded_trace_counts_on():
     assert set(counters.values()) == {state["step"] for state in made.optimizer.state.values()} == {28}
 
 
-def test_counters_are_put_back_with_the_rest_of_the_state(monkeypatch):
+def test_counters_are_put_back_with_the_rest_of_the_state(request):
     """A step that reads what no guard sees goes wrong, and is undone to where it was verified last."""
-    monkeypatch.setenv("STEPTAPE_TEST_FACTOR", "1.0")
+    limit = sys.getrecursionlimit()
+    request.addfinalizer(lambda: sys.setrecursionlimit(limit))
 
     def make():
         made = training(lambda m: Moments(m.parameters()), between=None)
 
         def step(x, y):
             made.optimizer.zero_grad()
-            loss = mse(made.model, x, y) * float(os.environ["STEPTAPE_TEST_FACTOR"])
+            loss = mse(made.model, x, y) * (sys.getrecursionlimit() / limit)
             loss.backward()
             made.optimizer.step()
             return loss
@@ -275,7 +276,7 @@ def test_counters_are_put_back_with_the_rest_of_the_state(monkeypatch):
                          verify={"first": True, "rate": 0.2}, audit_seed=3)
     for i, arguments in enumerate(batches):
         if i == 20:
-            monkeypatch.setenv("STEPTAPE_TEST_FACTOR", "3.0")
+            sys.setrecursionlimit(3 * limit)
         step(*arguments)
         if any(r["code"] == "audit_diverged" for r in step.stats["refusals"]):
             break

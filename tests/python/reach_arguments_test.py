@@ -230,16 +230,3 @@ def a_member_of_an_enum_that_changes():
 @arguments.each
 def test_what_arguments_bring(case):
     check(case)
-
-
-def test_more_functions_than_are_looked_at_are_refused(monkeypatch):
-    monkeypatch.setattr("steptape._step._MOST_BROUGHT", 2)
-    gain = [1.0]
-    functions = [lambda x, i=i: x * gain[0] * (i + 1) for i in range(5)]
-
-    def batch(i):
-        gain[0] = 1.0 if i < 40 else 5.0
-        return torch.ones(3), functions[i // 8 % 5]
-
-    twins.compare(lambda: SimpleNamespace(step=lambda x, function: function(x), batch=batch, holds=list), 80,
-                  codes={"opaque_argument"})

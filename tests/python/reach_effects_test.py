@@ -81,7 +81,7 @@ def a_variable_of_a_closure_is_deleted():
     return Training(step, each=given, holds=holds, codes={"host_effect"}, matters=False)
 
 
-def of_a_dict(change):
+def of_a_dict(change, **expected):
     table = {}
 
     def step(x):
@@ -92,12 +92,12 @@ def of_a_dict(change):
         table.clear()
         table.update(a=1, b=2)
 
-    return Training(step, each=given, holds=lambda: [dict(table)], matters=False, codes={"host_effect"})
+    return Training(step, each=given, holds=lambda: [dict(table)], matters=False, **expected)
 
 
 @effects
 def two_keys_are_set():
-    return of_a_dict(lambda table: table.update(a=5, b=6))
+    return of_a_dict(lambda table: table.update(a=5, b=6), codes={"host_effect"})
 
 
 @effects
@@ -115,7 +115,7 @@ def a_key_goes_behind_another():
         table.pop("a")
         table["a"] = 5
 
-    return of_a_dict(change)
+    return of_a_dict(change, codes={"host_effect"})
 
 
 @effects
@@ -128,13 +128,13 @@ def two_items_of_a_list_are_set():
         return x * 2
 
     return Training(step, each=lambda _: items.__setitem__(slice(None), [1, 2]), holds=lambda: [list(items)],
-                    codes={"host_effect"}, matters=False)
+                    matters=False)
 
 
 def of_an_object(before, step):
     held = SimpleNamespace(**before)
     return Training(lambda x: step(held, x), each=lambda _: vars(held).update(before), holds=lambda: [dict(vars(held))],
-                    codes={"host_effect"}, matters=False)
+                    matters=False)
 
 
 @effects

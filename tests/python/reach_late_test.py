@@ -313,6 +313,6 @@ def test_objects_that_are_others_in_each_call_are_refused_until_they_stay():
 
         return SimpleNamespace(step=lambda x: x * held.holder.value.value, batch=batch, holds=list)
 
-    step = twins.compare(make, 60, codes={"host_effect"})
+    step = twins.compare(make, 60, codes={"host_tensor_varies"})
     assert step.stats["recorded"] < 30, step.explain()
     assert twins.compare(make, 200).stats["replayed"] > 50

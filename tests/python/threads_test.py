@@ -88,7 +88,8 @@ def test_two_threads_that_record_at_once_leave_python_as_it_was():
     x = torch.ones(2)
     assert not run_in_threads(lambda: steps[0](x), lambda: steps[1](x))
     assert (dict(vars(math)), max, min) == before
-    assert not any(step.stats["refusals"] for step in steps)
+    # events are host state: `set` and `wait` are what is refused
+    assert all({r["code"] for r in step.stats["refusals"]} <= {"host_effect"} for step in steps)
 
 
 def test_other_threads_run_while_a_long_replay_does():

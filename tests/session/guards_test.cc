@@ -27,11 +27,15 @@ class GuardsTest : public TwinTraining {
   }
 };
 
-TEST_F(GuardsTest, AHyperparameterTakesANewValueAfterOneAudit) {
+TEST_F(GuardsTest, AHyperparameterTakesNewValuesOnceThreeAreProved) {
+  const auto recorded = train_.stats().recorded;
   both([](SgdTraining& training) { options_of(training).lr(0.05).momentum(0.5); });
   step_both();
-  EXPECT_EQ(train_.stats().audits, 1U);
+  EXPECT_EQ(train_.stats().recorded, recorded + 1);
   both([](SgdTraining& training) { options_of(training).lr(0.2).momentum(0.7); });
+  step_both();
+  EXPECT_EQ(train_.stats().recorded, recorded + 2);
+  both([](SgdTraining& training) { options_of(training).lr(0.3).momentum(0.6); });
   expect_replay();
   EXPECT_EQ(train_.stats().variants.size(), 1U) << train_.explain();
 }

@@ -1,0 +1,494 @@
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "python/engine/locate.h"
+#include "python/engine/structure.h"
+#include "python/engine/watch/watcher.h"
+
+/// What code of C's does with what it is given, which no instruction shows. Functions that read
+/// what they are given in a way of their own have a row here; of any other the arguments count as
+/// read.
+namespace steptape::python::watch {
+namespace {
+
+template <std::size_t N>
+bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+/// Methods of containers that change what they hold, and say nothing of what it was.
+constexpr std::array<std::string_view, 22> kChanges = {"append",
+                                                       "appendleft",
+                                                       "extend",
+                                                       "extendleft",
+                                                       "insert",
+                                                       "add",
+                                                       "update",
+                                                       "clear",
+                                                       "discard",
+                                                       "sort",
+                                                       "reverse",
+                                                       "rotate",
+                                                       "difference_update",
+                                                       "intersection_update",
+                                                       "symmetric_difference_update",
+                                                       "__setitem__",
+                                                       "__delitem__",
+                                                       "__ior__",
+                                                       "__iadd__",
+                                                       "__setslice__",
+                                                       "move_to_end",
+                                                       "remove"};
+/// Those that do, and say so.
+constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem", "setdefault"};
+/// Functions that look at no item of what they are given, or give it on as it is.
+constexpr std::array<std::string_view, 10> kKeepsHandsOff = {
+    "id",         "callable", "hash",  "repr",       "isinstance",
+    "issubclass", "print",    "super", "breakpoint", "globals"};
+constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "display"};
+
+std::string name_of(PyObject* callee) {
+  const auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(callee, "__name__"));
+  if (!found) PyErr_Clear();
+  return found ? text_of(found.ptr()) : type_name(callee);
+}
+
+bool is_torchs(PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return name.starts_with("torch") || name.starts_with("_TensorBase") ||
+         type_name(type).starts_with("torch");
+}
+
+/// Of a Python module that is loaded: an import would ask the builtins of the frame that runs,
+/// which may have none.
+PyObject* attribute_type(const char* module, const char* name) {
+  const auto found = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str(module).ptr()));
+  return found ? py::object(found.attr(name)).release().ptr() : nullptr;
+}
+
+bool is_function_of_c(PyObject* value) {
+  const std::string_view type = Py_TYPE(value)->tp_name;
+  return PyCFunction_Check(value) || Py_TYPE(value) == &PyMethodDescr_Type ||
+         Py_TYPE(value) == &PyWrapperDescr_Type || type == "method-wrapper" ||
+         type.starts_with("operator.");
+}
+
+/// What autograd gives to a function of the program's own, new each time.
+bool is_context(PyObject* object) {
+  static PyObject* const base = attribute_type("torch._C", "_FunctionBase");
+  return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
+}
+
+bool is_of(PyObject* object, PyObject* type) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
+}
+
+py::object member(PyObject* object, const char* name) {
+  auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, name));
+  if (!found) PyErr_Clear();
+  return found;
+}
+
+}  // namespace
+
+struct Watcher::Call {
+  PyObject* callee = nullptr;
+  std::vector<PyObject*> arguments;  ///< those by position
+  std::vector<PyObject*> named;
+  std::string module = {};  ///< of a function of C's
+
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    for (PyObject* argument : arguments) visit(argument);
+    for (PyObject* argument : named) visit(argument);
+  }
+};
+
+namespace {
+py::object& escape_function() {
+  static auto* function = new py::object();
+  return *function;
+}
+}  // namespace
+
+void Watcher::set_escape(PyObject* function) {
+  escape_function() = py::reinterpret_borrow<py::object>(function);
+}
+
+void Watcher::escape(PyObject* value) {
+  const bool may_hold = PyTuple_Check(value) || PyList_Check(value) || PyDict_Check(value);
+  if ((is_followed(value) || may_hold) && escape_function()) {
+    escape_function()(py::reinterpret_borrow<py::object>(value));
+  }
+}
+
+void Watcher::escape_operand(PyObject* value, PyObject* other) {
+  if (PyTuple_Check(value) || PyList_Check(value)) return escape(value);
+  if (!is_followed(value) || is_tensor(other) || is_followed(other)) return;
+  // a float on the left asks no int on the right, though that be of a class of its own
+  const bool asks = PyLong_Check(other) || (PyFloat_CheckExact(other) && PyFloat_Check(value));
+  if (!asks) escape(value);
+}
+
+void Watcher::note_function(PyObject* function) {
+  if (!exists(function)) return;
+  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_name);
+  for (const char* part : {"__code__", "__defaults__", "__kwdefaults__"}) {
+    const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
+    read(Kind::kFunction, function, key.ptr(), name + "." + part);
+  }
+  if (PyObject* defaults = PyFunction_GET_DEFAULTS(function)) {
+    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+    const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
+    const Py_ssize_t first = code->co_argcount - PyTuple_GET_SIZE(defaults);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(defaults); ++i) {
+      mark(PyTuple_GET_ITEM(defaults, i), text_of(PyTuple_GET_ITEM(names.ptr(), first + i)));
+    }
+  }
+  PyObject* named = PyFunction_GET_KW_DEFAULTS(function);
+  if (named != nullptr && PyDict_Check(named)) {
+    mark(named, name + ".__kwdefaults__");
+    load_content(named);
+  }
+}
+
+void Watcher::called(PyObject* function) {
+  awaited_.emplace_back();
+  call(Call{.callee = function, .arguments = {}, .named = {}}, 4);
+  awaited_.pop_back();
+}
+
+void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
+                    Py_ssize_t count, bool by_watched) {
+  if (slots_ == nullptr) return;
+  try {
+    enter_frame(function, code, arguments, count, by_watched);
+  } catch (const std::exception& error) {
+    refuse(RefusalCode::kRecordingFailed,
+           std::string("what the step reads could not be watched: ") + error.what());
+  }
+  PyErr_Clear();
+}
+
+void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
+                          Py_ssize_t count, bool by_watched) {
+  if (function != nullptr) note_function(function);
+  const std::string name = text_of(code->co_name);
+  if (count > 0 && arguments[0] != nullptr && (name == "__init__" || name == "__post_init__") &&
+      !exists(arguments[0])) {
+    fresh_.insert(arguments[0]);
+  }
+  if (by_watched) return;
+  // code that is not watched calls: what it gives may have been there before
+  const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
+  for (Py_ssize_t i = 0; i < count && names; ++i) {
+    PyObject* given = arguments[i];
+    if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
+    if (given == nullptr || (Py_TYPE(given)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
+    if (!is_context(given)) mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
+  }
+}
+
+bool Watcher::call(const Instruction& in) {
+  Call made{.callee = in.callee, .arguments = {}, .named = {}};
+  if (in.spread != nullptr) {
+    load_content(in.spread);
+    if (PyTuple_Check(in.spread) || PyList_Check(in.spread)) {
+      PyObject** items = PySequence_Fast_ITEMS(in.spread);
+      made.arguments.assign(items, items + PySequence_Fast_GET_SIZE(in.spread));
+    }
+    if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) {
+      load_content(in.spread_named);
+      for (const auto& [key, value] : entries_of(in.spread_named)) made.named.push_back(value);
+    }
+  } else {
+    const Py_ssize_t named = in.keywords == nullptr ? 0 : PyTuple_GET_SIZE(in.keywords);
+    made.arguments.assign(in.arguments, in.arguments + in.count - named);
+    made.named.assign(in.arguments + in.count - named, in.arguments + in.count);
+  }
+  return made.callee != nullptr && call(made, 4);
+}
+
+bool Watcher::call(const Call& made, int depth) {
+  PyObject* callee = made.callee;
+  if (depth == 0) return false;
+  if (PyMethod_Check(callee)) {
+    Call bound = made;
+    bound.callee = PyMethod_GET_FUNCTION(callee);
+    bound.arguments.insert(bound.arguments.begin(), PyMethod_GET_SELF(callee));
+    return call(bound, depth - 1);
+  }
+  if (PyFunction_Check(callee)) {
+    note_function(callee);
+    if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
+      made.for_each([this](PyObject* value) { load_given(value, 3); });
+    }
+    return false;
+  }
+  if (PyCFunction_Check(callee)) {
+    PyObject* self = PyCFunction_GET_SELF(callee);
+    Call named = made;
+    if (PyObject* module = reinterpret_cast<PyCFunctionObject*>(callee)->m_module) {
+      if (PyUnicode_Check(module)) named.module = text_of(module);
+    }
+    const std::string name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
+    const bool is_function = self == nullptr || PyModule_Check(self);
+    return is_function ? call_builtin(named, name, self) : call_method(named, name, self);
+  }
+  PyTypeObject* type = Py_TYPE(callee);
+  if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type ||
+      type == &PyWrapperDescr_Type) {
+    if (made.arguments.empty()) return false;
+    Call rest = made;
+    rest.arguments.erase(rest.arguments.begin());
+    return call_method(rest, name_of(callee), made.arguments.front());
+  }
+  if (std::string_view(type->tp_name) == "method-wrapper") {
+    const py::object self = member(callee, "__self__");
+    return self && call_method(made, name_of(callee), self.ptr());
+  }
+  if (PyType_Check(callee)) {
+    if ((reinterpret_cast<PyTypeObject*>(callee)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+      return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
+    }
+    for (const char* name : {"__init__", "__new__"}) {
+      const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
+      load_of_class(callee, key.ptr());
+    }
+    made.for_each([this](PyObject* value) { load_given(value, 2); });
+    awaited_.back().is_fresh = true;
+    return true;
+  }
+  if (PyWeakref_Check(callee)) {
+    PyObject* referent = PyWeakref_GetObject(callee);
+    if (exists(callee) && is_part_of_model(referent)) {
+      read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
+    } else if (exists(callee)) {
+      // a guard that asks for what is in it would keep it alive
+      refuse(RefusalCode::kHostEffect,
+             "the step looks through the weak reference `" + path_of(callee) + "`");
+    }
+    return false;
+  }
+  if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") {
+    read(Kind::kCache, callee, nullptr, path_of(callee) + ".cache");
+    const py::object inner = member(callee, "__wrapped__");
+    if (inner) mark(inner.ptr(), path_of(callee));
+    return false;
+  }
+  if (call_of_functools(made, depth)) return false;
+  look_up(callee, "__call__");
+  if (!made.arguments.empty() && is_from_outside(made, name_of(callee), made.arguments.front()))
+    return false;
+  const bool is_torchs_own = is_torchs(type) || is_part_of_model(callee);
+  made.for_each(
+      [&](PyObject* value) { is_torchs_own ? load_given(value, 3) : load_whole(value, 3); });
+  return false;
+}
+
+bool Watcher::call_of_functools(const Call& made, int depth) {
+  static PyObject* const partial = attribute_type("functools", "partial");
+  static PyObject* const getter = attribute_type("operator", "attrgetter");
+  static PyObject* const items = attribute_type("operator", "itemgetter");
+  static PyObject* const caller = attribute_type("operator", "methodcaller");
+  if (is_of(made.callee, partial)) {
+    Call inner = made;
+    const py::object function = member(made.callee, "func");
+    const py::object arguments = member(made.callee, "args");
+    const py::object named = member(made.callee, "keywords");
+    if (!function || !arguments || !named) return true;
+    if (exists(made.callee)) {
+      const std::string path = path_of(made.callee);
+      mark(function.ptr(), path);
+      mark(arguments.ptr(), path + ".args");
+      mark(named.ptr(), path + ".keywords");
+      load_content(named.ptr());
+    }
+    inner.callee = function.ptr();
+    PyObject** first = &PyTuple_GET_ITEM(arguments.ptr(), 0);
+    inner.arguments.insert(inner.arguments.begin(), first,
+                           first + PyTuple_GET_SIZE(arguments.ptr()));
+    for (const auto& [key, value] : entries_of(named.ptr())) inner.named.push_back(value);
+    call(inner, depth - 1);
+    return true;
+  }
+  if (made.arguments.empty() ||
+      !(is_of(made.callee, getter) || is_of(made.callee, items) || is_of(made.callee, caller))) {
+    return false;
+  }
+  const py::object parts =
+      py::reinterpret_borrow<py::object>(made.callee).attr("__reduce__")()[py::int_(1)];
+  for (const py::handle& part : parts) {
+    if (is_of(made.callee, items)) {
+      load_item(made.arguments.front(), part.ptr());
+      continue;
+    }
+    py::object at = py::reinterpret_borrow<py::object>(made.arguments.front());
+    for (const py::handle& name : py::str(part).attr("split")(".")) {
+      if (!at) break;
+      load_attribute(at.ptr(), name.ptr());
+      PyObject* dict = PyModule_Check(at.ptr()) ? PyModule_GetDict(at.ptr()) : dict_of(at.ptr());
+      PyObject* found = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, name.ptr());
+      if (found == nullptr)
+        found = _PyType_Lookup(
+            PyType_Check(at.ptr()) ? reinterpret_cast<PyTypeObject*>(at.ptr()) : Py_TYPE(at.ptr()),
+            name.ptr());
+      at = found == nullptr ? py::object() : py::reinterpret_borrow<py::object>(found);
+    }
+    if (is_of(made.callee, caller)) break;
+  }
+  return true;
+}
+
+bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObject* self) {
+  const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
+  static PyObject* const generators = attribute_type("_random", "Random");
+  static PyObject* const own = attribute_type("random", "_inst");
+  const bool is_generator =
+      type.starts_with("numpy.random.") ||
+      (self != nullptr && !type.empty() &&
+       PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
+  if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
+    const bool is_pythons = !type.starts_with("numpy.");
+    const bool is_own = !exists(self) && self != own;
+    if (!is_own || !is_pythons)
+      refuse(RefusalCode::kHostRandom, is_pythons
+                                           ? "the step draws from Python's `random`"
+                                           : "the step draws from NumPy's random generators");
+    return true;
+  }
+  const bool is_clock =
+      made.module == "time" ||
+      (type == "type" && self != nullptr &&
+       type_name(reinterpret_cast<PyTypeObject*>(self)).starts_with("datetime.") &&
+       (name == "now" || name == "today" || name == "utcnow"));
+  if (is_clock && name != "sleep") {
+    refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
+    return true;
+  }
+  const bool is_system = made.module == "posix" || made.module == "io" || made.module == "_io" ||
+                         (made.module == "builtins" && (name == "open" || name == "input"));
+  if (is_system && name != "getpid" && name != "fspath") {
+    refuse(RefusalCode::kHostEffect, "the step asks the operating system (`" + name + "`)");
+    return true;
+  }
+  if (type == "_contextvars.ContextVar" && name == "get") {
+    read(Kind::kVariable, self, nullptr, path_of(self) + ".get()");
+    return true;
+  }
+  if (type == "_contextvars.ContextVar") {  // set or reset: it may be what it was in the end
+    note(Kind::kVariable, self, nullptr, path_of(self) + ".get()", false);
+    return true;
+  }
+  if (type.starts_with("_thread._local") || type.starts_with("_ctypes.")) {
+    refuse(RefusalCode::kHostEffect,
+           "the step uses a " + type + ", whose content cannot be compared");
+    return true;
+  }
+  if (type.starts_with("_io.") && name.starts_with("read")) {
+    refuse(RefusalCode::kHostEffect, "the step reads a file (`" + name + "`)");
+    return true;
+  }
+  return false;
+}
+
+bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* self) {
+  if (made.module.starts_with("torch") ||
+      (self != nullptr && PyModule_Check(self) &&
+       text_of(member(self, "__name__").ptr()).starts_with("torch"))) {
+    made.for_each([this](PyObject* value) { load_given(value, 3); });
+    return false;
+  }
+  if (is_from_outside(made, name, self)) return false;
+  if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
+  const auto& arguments = made.arguments;
+  const std::size_t count = arguments.size();
+  if ((name == "getattr" || name == "hasattr") && count >= 2) {
+    load_attribute(arguments[0], arguments[1]);
+    if (!exists(arguments[0]) && !is_part_of_model(arguments[0])) return false;
+    awaited_.back().path = path_of(arguments[0]) + "." + text_of(arguments[1]);
+    return name == "getattr";
+  }
+  if ((name == "setattr" && count == 3) || (name == "delattr" && count == 2)) {
+    store_attribute(arguments[0], arguments[1]);
+  } else if (name == "len" && count == 1) {
+    look_up(arguments[0], "__len__");
+    load_size(arguments[0]);
+  } else if (name == "next" && count >= 1) {
+    load_iterator(arguments[0]);
+  } else if ((name == "vars" || name == "dir") && count == 1) {
+    name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_object(arguments[0]);
+  } else if (name == "globals" || name == "locals") {
+    awaited_.back().path = name;
+    return name == "globals";
+  } else if (name == "type" && count == 1) {
+    class_of(arguments[0]);
+    return PyFloat_Check(arguments[0]) || PyLong_Check(arguments[0]);
+  } else if (is_one_of(name, kKeepsHandsOff)) {
+    for (PyObject* argument : arguments) {
+      class_of(argument);
+      if (name == "hash" || name == "id") escape(argument);
+    }
+  } else {
+    load_arguments(made);
+  }
+  return false;
+}
+
+void Watcher::load_arguments(const Call& made) {
+  bool gives_to_c =
+      false;  // to a function that shows no instruction, as getattr in map(getattr, ...)
+  made.for_each([&](PyObject* value) { gives_to_c |= is_function_of_c(value); });
+  made.for_each([&](PyObject* value) {
+    load_whole(value, 3);
+    if (gives_to_c) load_objects(value, 3);
+  });
+}
+
+bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
+  if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
+      (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
+    made.for_each([this](PyObject* value) { load_given(value, 3); });
+    return false;
+  }
+  if (is_from_outside(made, name, self)) return false;
+  if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
+  const auto& arguments = made.arguments;
+  if (name == "__getattribute__" && arguments.size() == 1) {
+    load_attribute(self, arguments[0]);
+    awaited_.back().path = path_of(self) + "." + text_of(arguments[0]);
+    return exists(self);
+  }
+  if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty()) {
+    store_attribute(self, arguments[0]);
+    return false;
+  }
+  if (name.starts_with("__reduce") || name == "__getstate__" || name == "__dir__")
+    load_object(self);
+  const bool is_dict = PyDict_Check(self);
+  if (exists(self) && is_dict && (name == "get" || name == "__getitem__") && !arguments.empty()) {
+    load_item(self, arguments[0]);
+  } else if (exists(self) && (is_dict || PyAnySet_Check(self)) && name == "__contains__" &&
+             !arguments.empty() && is_plain_key(arguments[0])) {
+    read(Kind::kHas, self, arguments[0], path_of_item(self, arguments[0]));
+  } else if (exists(self) && is_dict && (name == "__setitem__" || name == "__delitem__") &&
+             !arguments.empty()) {
+    store_item(self, arguments[0]);
+  } else if (exists(self) && is_dict && (name == "keys" || name == "__iter__")) {
+    read(Kind::kKeys, self, nullptr, path_of(self));
+  } else if (exists(self) && name == "__len__") {
+    load_size(self);
+  } else if (exists(self) && is_one_of(name, kChanges)) {
+    change(Kind::kContent, self, path_of(self));
+  } else if (exists(self) && is_one_of(name, kTakes)) {
+    load_content(self);
+    change(Kind::kContent, self, path_of(self));
+  } else {
+    load_whole(self, 2);
+  }
+  load_arguments(made);
+  return false;
+}
+
+}  // namespace steptape::python::watch

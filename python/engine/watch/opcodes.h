@@ -1,0 +1,53 @@
+#pragma once
+
+#include "python/engine/watch/instruction.h"
+
+namespace steptape::python::watch {
+
+/// Where a frame stands, read by the adapter of this version of CPython.
+struct Place {
+  const void* frame;
+  PyCodeObject* code;
+  PyObject* globals;
+  PyObject* builtins;
+  PyObject* locals;  ///< a dict or another mapping of a module, class or exec; or null
+  PyObject** fast;   ///< local variables, cells and free variables
+  PyObject** top;    ///< behind the last operand
+  PyObject** bottom;
+  int opcode;
+  int argument;
+  int offset;          ///< of the instruction, in bytes
+  PyObject* keywords;  ///< the names that an instruction before a call has set, or null
+  PyObject* slice;     ///< of an instruction that `takes_bounds`, made by the adapter
+};
+
+/// An instruction whose result the listener waits for.
+struct Pending {
+  const void* frame;
+  Operation operation;
+  bool is_paired;     ///< leaves something beside it: the object that a method is of, or null
+  Py_ssize_t height;  ///< of the stack before it
+};
+
+/// Puts what is about to run into words: `Operation::kNone` for what touches fresh values and local
+/// variables alone.
+Instruction decode(const Place& at);
+Pending pending_at(const Place& at, Operation operation);
+/// Where `left` has put its result, now that its frame stands at `at`; or null.
+PyObject** result_of(const Pending& left, const Place& at);
+
+/// Whether `decode` has words for an opcode with some argument.
+bool is_reported(int opcode);
+/// Whether there is no `unknown_opcode`; false with the reason.
+bool knows_opcodes(const char** why);
+/// Whether an opcode reads the bounds of a slice from the stack, and `decode` wants them as one
+/// object.
+bool takes_bounds(int opcode);
+/// Whether the instruction goes on with the call that was reported at the one before it.
+bool is_rest_of_call(int opcode);
+/// Whether it sets the names of the arguments of the next call; `keywords_of` gives them.
+bool sets_keywords(int opcode);
+PyObject* keywords_of(const Place& at);
+bool is_extended_argument(int opcode);
+
+}  // namespace steptape::python::watch

@@ -1,0 +1,330 @@
+#include "python/engine/locate.h"
+#include "python/engine/structure.h"
+#include "python/engine/watch/watcher.h"
+
+namespace steptape::python::watch {
+namespace {
+
+/// As a plan looks at each item of it before every replay.
+constexpr Py_ssize_t kMostItems = 10'000;
+
+bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
+
+bool is_container(PyObject* value) {
+  return PyList_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) || is_array(value) ||
+         Py_TYPE(value) == &PyDictKeys_Type || Py_TYPE(value) == &PyDictValues_Type ||
+         Py_TYPE(value) == &PyDictItems_Type || type_name(value) == "collections.deque";
+}
+
+/// What gives its items once, so that it is another one after that.
+bool is_iterator(PyObject* value) {
+  return PyGen_Check(value) ||
+         (Py_TYPE(value)->tp_iternext != nullptr &&
+          Py_TYPE(value)->tp_iternext != &_PyObject_NextNotImplemented && !is_heap(Py_TYPE(value)));
+}
+
+PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
+
+/// Whether dicts give its items in C, without code of its class.
+bool has_items_of_dict(PyObject* object) {
+  return PyDict_Check(object) &&
+         Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
+}
+
+}  // namespace
+
+void Watcher::load_global(const Instruction& in) {
+  const std::string path = text_of(in.name);
+  read(Kind::kEntry, in.globals, in.name, path);
+  if (PyDict_Check(in.builtins) && PyDict_GetItemWithError(in.globals, in.name) == nullptr) {
+    read(Kind::kEntry, in.builtins, in.name, path);
+  }
+}
+
+void Watcher::class_of(PyObject* object) {
+  if (is_heap(Py_TYPE(object)) && exists(object) && !is_tensor(object)) {
+    read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
+  }
+}
+
+void Watcher::look_up(PyObject* object, const char* name) {
+  if (!is_heap(Py_TYPE(object)) || is_tensor(object)) return;
+  class_of(object);
+  if (name == nullptr) return;
+  const auto key = py::reinterpret_steal<py::object>(name_of(name));
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  read(Kind::kAttribute, type, key.ptr(), type_name(object) + "." + name);
+}
+
+void Watcher::load_attribute(PyObject* object, PyObject* name) {
+  if (PyModule_Check(object)) {
+    read(Kind::kEntry, PyModule_GetDict(object), name, path_of(object) + "." + text_of(name));
+  } else if (PyType_Check(object)) {
+    load_of_class(object, name);
+  } else if (Py_TYPE(object) == &PySuper_Type) {
+    load_of_super(object, name);
+  } else {
+    load_of_instance(object, name);
+  }
+}
+
+void Watcher::load_of_class(PyObject* type, PyObject* name) {
+  const std::string path =
+      (exists(type) ? path_of(type) : type_name(reinterpret_cast<PyTypeObject*>(type))) + "." +
+      text_of(name);
+  auto* meta = reinterpret_cast<PyObject*>(Py_TYPE(type));
+  if (is_heap(Py_TYPE(type))) read(Kind::kAttribute, meta, name, path);
+  if (!is_heap(reinterpret_cast<PyTypeObject*>(type))) return;
+  if (text_of(name) == "__dict__") {
+    for (const auto& [key, value] :
+         entries_of(dict_of_type(reinterpret_cast<PyTypeObject*>(type)).ptr())) {
+      read(Kind::kAttribute, type, key, path + "." + text_of(key));
+    }
+    return;
+  }
+  read(Kind::kAttribute, type, name, path);
+}
+
+void Watcher::load_of_super(PyObject* super, PyObject* name) {
+  const auto member = [super](const char* of) {
+    auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(super, of));
+    if (!found) PyErr_Clear();
+    return found;
+  };
+  const py::object from = member("__thisclass__");
+  const py::object type = member("__self_class__");
+  if (from && type) load_behind(from.ptr(), type.ptr(), name);
+}
+
+void Watcher::load_behind(PyObject* from, PyObject* object, PyObject* name) {
+  const bool is_class = PyType_Check(object) && PyType_Check(from) &&
+                        PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object),
+                                         reinterpret_cast<PyTypeObject*>(from)) != 0;
+  const PyTypeObject* type = is_class ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
+  bool is_behind = false;
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (is_behind && is_heap(base)) {
+      const py::object dict = dict_of_type(base);
+      read(Kind::kEntry, dict.ptr(), name, type_name(base) + "." + text_of(name));
+      if (PyDict_GetItemWithError(dict.ptr(), name) != nullptr) return;
+    }
+    is_behind |= reinterpret_cast<PyObject*>(base) == from;
+  }
+}
+
+void Watcher::load_of_instance(PyObject* object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object);
+  const std::string path = path_of(object) + "." + text_of(name);
+  if (is_heap(type)) {
+    read(Kind::kAttribute, reinterpret_cast<PyObject*>(type), name,
+         type_name(type) + "." + text_of(name));
+  }
+  PyObject* found = _PyType_Lookup(type, name);
+  const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
+  if (is_tensor(object)) {
+    PyObject** dict = _PyObject_GetDictPtr(object);
+    const bool holds = gives_way && dict != nullptr && *dict != nullptr &&
+                       PyDict_GetItemWithError(*dict, name) != nullptr;
+    if (holds || (gives_way && found == nullptr)) {
+      if (PyObject* made = dict_of(object)) read(Kind::kEntry, made, name, path);
+    }
+    return;
+  }
+  if (!exists(object)) return;
+  class_of(object);
+  if (is_array(object)) return load_content(object);
+  if (!gives_way) {
+    if (text_of(name) == "__dict__") load_namespace(object);
+    const bool is_of_c =
+        Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type;
+    if (is_of_c && text_of(name) != "__class__") read(Kind::kMember, object, name, path);
+    return;
+  }
+  if (PyObject* dict = load_namespace(object)) read(Kind::kEntry, dict, name, path);
+}
+
+PyObject* Watcher::load_namespace(PyObject* object) {
+  PyObject* dict = dict_of(object);
+  if (dict != nullptr && exists(object))
+    read(Kind::kNamespace, object, nullptr, path_of(object) + ".__dict__");
+  return dict;
+}
+
+void Watcher::store_attribute(PyObject* object, PyObject* name) {
+  if (is_part_of_model(object)) {
+    writes_.emplace(text_of(name), locate());
+    return;
+  }
+  if (PyModule_Check(object)) {
+    return write(Kind::kEntry, PyModule_GetDict(object), name,
+                 path_of(object) + "." + text_of(name));
+  }
+  if (PyType_Check(object)) {
+    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(object));
+    return write(Kind::kAttribute, object, name,
+                 type_name(reinterpret_cast<PyTypeObject*>(object)) + "." + text_of(name));
+  }
+  if (!is_tensor(object) && !exists(object)) return;
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  const std::string path = path_of(object) + "." + text_of(name);
+  if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
+    if (Py_TYPE(found) == &PyMemberDescr_Type && !is_tensor(object))
+      write(Kind::kMember, object, name, path);
+    return;
+  }
+  if (PyObject* dict = dict_of(object)) write(Kind::kEntry, dict, name, path);
+}
+
+void Watcher::load_item(PyObject* object, PyObject* key) {
+  escape_key(object, key);
+  look_up(object, "__getitem__");
+  if (PyTuple_Check(object) || !exists(object)) return;
+  if (has_items_of_dict(object)) {
+    // what its own code says is equal may stand there
+    if (!is_plain_key(key) && find_entry(object, key) == nullptr) return load_content(object);
+    read(Kind::kEntry, object, key, path_of_item(object, key));
+    if (find_entry(object, key) == nullptr && type_name(object) == "collections.defaultdict") {
+      write(Kind::kEntry, object, key, path_of_item(object, key));
+    }
+  } else if (PyList_Check(object) && PyLong_Check(key)) {
+    read(Kind::kItem, object, key, path_of_item(object, key));
+    const long long at = PyLong_AsLongLong(key);
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (at < 0 || at >= PyList_GET_SIZE(object)) load_size(object);
+  } else if (is_container(object)) {
+    load_content(object);
+  } else {
+    refuse_opaque(object, "__getitem__");
+  }
+}
+
+void Watcher::refuse_opaque(PyObject* object, const char* method) {
+  if (!exists(object) || is_tensor(object) || is_fixed(object)) return;
+  if (PyTuple_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object) ||
+      PyRange_Check(object))
+    return;
+  const auto name = py::reinterpret_steal<py::object>(name_of(method));
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), name.ptr());
+  const bool is_of_c = found != nullptr && (Py_TYPE(found) == &PyWrapperDescr_Type ||
+                                            Py_TYPE(found) == &PyMethodDescr_Type);
+  if (!is_of_c || type_name(object).starts_with("torch.")) return;
+  refuse(RefusalCode::kHostEffect, "the step reads `" + path_of(object) + "`, a " +
+                                       type_name(object) + " whose content cannot be compared");
+}
+
+void Watcher::store_item(PyObject* object, PyObject* key) {
+  escape_key(object, key);
+  look_up(object, "__setitem__");
+  if (!exists(object)) return;
+  if (PyDict_Check(object)) {
+    write(Kind::kEntry, object, key, path_of_item(object, key));
+  } else if (PyList_Check(object) && PyLong_Check(key)) {
+    write(Kind::kItem, object, key, path_of_item(object, key));
+  } else if (is_container(object)) {
+    change(Kind::kContent, object, path_of(object));
+  }
+}
+
+void Watcher::mark_items(PyObject* container) {
+  const std::string path = path_of(container);
+  if (PyDict_Check(container)) {
+    for (const auto& [key, item] : entries_of(container)) {
+      mark(key, path);
+      mark(item, path_of_item(container, key));
+    }
+    return;
+  }
+  if (!PyList_Check(container) && !PyTuple_Check(container) && is_array(container)) return;
+  const auto items = py::reinterpret_steal<py::object>(PySequence_Fast(container, ""));
+  if (!items) return PyErr_Clear();
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
+    mark(PySequence_Fast_GET_ITEM(items.ptr(), i), path + "[" + std::to_string(i) + "]");
+  }
+}
+
+void Watcher::load_content(PyObject* container) {
+  if (is_iterator(container)) return load_iterator(container);
+  if (!exists(container)) return;
+  if (!is_container(container)) return refuse_opaque(container, "__iter__");
+  if (is_array(container)) {
+    if (!bytes_of_array(container)) {
+      refuse(RefusalCode::kHostEffect, "`" + path_of(container) + "` is a " + type_name(container) +
+                                           " too large to be compared before each replay");
+      return;
+    }
+  } else if (PyObject_Size(container) > kMostItems) {
+    refuse(RefusalCode::kHostEffect,
+           "`" + path_of(container) + "` holds more items than are compared before each replay");
+    return;
+  }
+  read(Kind::kContent, container, nullptr, path_of(container));
+  mark_items(container);
+}
+
+void Watcher::load_size(PyObject* container) {
+  if (!exists(container)) return;
+  if (is_array(container)) return load_content(container);
+  if (is_container(container)) read(Kind::kSize, container, nullptr, path_of(container) + ".size");
+}
+
+void Watcher::load_iterator(PyObject* iterator) {
+  if (!exists(iterator) || !is_iterator(iterator)) return;
+  refuse(RefusalCode::kHostEffect, "the step takes items from `" + path_of(iterator) + "`, a " +
+                                       type_name(iterator) +
+                                       " that was there before, whose content cannot be compared");
+}
+
+void Watcher::load_object(PyObject* value) {
+  if (exists(value) && !is_fixed(value)) read(Kind::kWhole, value, nullptr, path_of(value));
+}
+
+void Watcher::load_objects(PyObject* value, int depth) {
+  if (depth == 0 || is_tensor(value) || is_fixed(value)) return;
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      load_objects(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+    }
+  } else if (PyDict_Check(value)) {
+    for (const auto& [key, item] : entries_of(value)) load_objects(item, depth - 1);
+  } else {
+    load_object(value);
+  }
+}
+
+void Watcher::load_state(PyObject* object) {
+  PyObject* dict = dict_of(object);
+  if (dict == nullptr) return;
+  class_of(object);
+  for (const auto& [key, item] : entries_of(dict)) {
+    read(Kind::kState, dict, key, path_of(object) + "." + text_of(key));
+  }
+}
+
+void Watcher::load_whole(PyObject* value, int depth) {
+  escape(value);
+  load_given(value, depth);
+}
+
+void Watcher::load_given(PyObject* value, int depth) {
+  if (depth == 0 || is_tensor(value)) return;
+  if (is_iterator(value)) return load_iterator(value);
+  if (exists(value) && type_name(value).starts_with("torch.") && !is_fixed(value))
+    return load_state(value);
+  load_content(value);
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    if (PySequence_Fast_GET_SIZE(value) > kMostItems) return;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      load_given(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+    }
+  } else if (PyDict_Check(value)) {
+    for (const auto& [key, item] : entries_of(value)) load_given(item, depth - 1);
+  }
+}
+
+void Watcher::escape_key(PyObject* object, PyObject* key) {
+  if (!is_tensor(object)) escape(key);
+}
+
+}  // namespace steptape::python::watch

@@ -1,0 +1,211 @@
+// CPython 3.10 and 3.11: a trace function in C that asks for each opcode (PyEval_SetTrace). The
+// interpreter saves the stack pointer of a frame before it calls one, so that operands can be read
+// where they lie.
+#include <Python.h>
+
+#include "python/engine/watch/instruction.h"
+#if STEPTAPE_KNOWS_BYTECODE && PY_VERSION_HEX < 0x030C0000
+
+#if PY_VERSION_HEX >= 0x030B0000
+#define Py_BUILD_CORE 1
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+#else
+#include <frameobject.h>
+#endif
+
+#include <opcode.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "python/engine/watch/opcodes.h"
+
+namespace steptape::python::watch {
+namespace {
+
+struct State {
+  Listener* listener = nullptr;
+  std::vector<Pending> pending;  ///< the innermost frame's last
+  PyObject* keywords = nullptr;  ///< of the call that comes next in its frame
+  PyCodeObject* newest = nullptr;
+  const unsigned char* bytes = nullptr;              ///< of the newest
+  std::unordered_map<PyCodeObject*, PyObject*> all;  ///< bytecode as it was compiled, by code
+};
+thread_local State state;
+
+/// The bytecode as it was compiled: what the interpreter runs may be specialized.
+const unsigned char* bytes_of(PyCodeObject* code) {
+  if (code == state.newest) return state.bytes;
+  PyObject*& bytes = state.all[code];
+  if (bytes == nullptr) {
+#if PY_VERSION_HEX >= 0x030B0000
+    bytes = PyCode_GetCode(code);
+#else
+    bytes = Py_NewRef(code->co_code);
+#endif
+    Py_INCREF(code);
+  }
+  state.newest = code;
+  state.bytes = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes));
+  return state.bytes;
+}
+
+void forget_codes() {
+  for (auto& [code, bytes] : state.all) {
+    Py_DECREF(bytes);
+    Py_DECREF(code);
+  }
+  state.all.clear();
+  state.newest = nullptr;
+}
+
+#if PY_VERSION_HEX >= 0x030B0000
+const void* id_of(PyFrameObject* frame) { return frame->f_frame; }
+PyCodeObject* code_of(PyFrameObject* frame) { return frame->f_frame->f_code; }
+PyObject* function_of(PyFrameObject* frame) {
+  return reinterpret_cast<PyObject*>(frame->f_frame->f_func);
+}
+void read_frame(PyFrameObject* object, Place& at) {
+  _PyInterpreterFrame* frame = object->f_frame;
+  at.globals = frame->f_globals;
+  at.builtins = frame->f_builtins;
+  at.locals = frame->f_locals;
+  at.fast = frame->localsplus;
+  at.top = frame->localsplus + frame->stacktop;
+  at.bottom = frame->localsplus + at.code->co_nlocalsplus;
+  at.offset = _PyInterpreterFrame_LASTI(frame) * static_cast<int>(sizeof(_Py_CODEUNIT));
+}
+#else
+const void* id_of(PyFrameObject* frame) { return frame; }
+PyCodeObject* code_of(PyFrameObject* frame) { return frame->f_code; }
+PyObject* function_of(PyFrameObject*) { return nullptr; }
+void read_frame(PyFrameObject* frame, Place& at) {
+  at.globals = frame->f_globals;
+  at.builtins = frame->f_builtins;
+  at.locals = frame->f_locals;
+  at.fast = frame->f_localsplus;
+  at.bottom = frame->f_valuestack;
+  at.top = frame->f_valuestack + frame->f_stackdepth;
+  at.offset = frame->f_lasti * static_cast<int>(sizeof(_Py_CODEUNIT));
+}
+#endif
+
+Place place_of(PyFrameObject* frame) {
+  Place at{};
+  at.frame = id_of(frame);
+  at.code = code_of(frame);
+  read_frame(frame, at);
+  const unsigned char* bytes = bytes_of(at.code) + at.offset;
+  at.opcode = bytes[0];
+  at.argument = bytes[1];
+  // the instruction that it belongs to gets no event of its own
+  while (is_extended_argument(at.opcode)) {
+    bytes += sizeof(_Py_CODEUNIT);
+    at.opcode = bytes[0];
+    at.argument = at.argument << 8 | bytes[1];
+  }
+  return at;
+}
+
+/// `at` is null where it threw.
+void settle(const void* frame, const Place* at) {
+  if (state.pending.empty() || state.pending.back().frame != frame) return;
+  PyObject** result = at == nullptr ? nullptr : result_of(state.pending.back(), *at);
+  state.pending.pop_back();
+  state.listener->after(result);
+}
+
+void on_opcode(PyFrameObject* frame) {
+  Place at = place_of(frame);
+  if (is_rest_of_call(at.opcode)) return;
+  settle(at.frame, &at);
+  if (sets_keywords(at.opcode)) {
+    state.keywords = keywords_of(at);
+    return;
+  }
+  at.keywords = state.keywords;
+  const Instruction instruction = decode(at);
+  if (instruction.operation == Operation::kCall) state.keywords = nullptr;
+  if (instruction.operation != Operation::kNone && state.listener->before(instruction)) {
+    state.pending.push_back(pending_at(at, instruction.operation));
+  }
+}
+
+/// Whether a generator is told of that has begun before.
+bool goes_on(PyFrameObject* frame) {
+#if PY_VERSION_HEX >= 0x030B0000
+  const Place at = place_of(frame);
+  return at.opcode != RESUME || at.argument != 0;
+#else
+  return frame->f_lasti >= 0;
+#endif
+}
+
+void on_entry(PyFrameObject* frame) {
+  PyCodeObject* code = code_of(frame);
+  PyFrameObject* caller = PyFrame_GetBack(frame);
+  const bool by_watched = caller != nullptr && caller->f_trace_opcodes != 0;
+  Py_XDECREF(caller);
+  frame->f_trace_lines = 0;
+  frame->f_trace_opcodes = state.listener->wants(code, by_watched) ? 1 : 0;
+  if (frame->f_trace_opcodes == 0 || goes_on(frame)) return;
+  Place at{};
+  at.code = code;
+  read_frame(frame, at);
+  state.listener->enter(function_of(frame), code, at.fast,
+                        code->co_argcount + code->co_kwonlyargcount, by_watched);
+}
+
+int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
+  if (state.listener == nullptr) return 0;
+  switch (what) {
+    case PyTrace_CALL:
+      on_entry(frame);
+      break;
+    case PyTrace_OPCODE:
+      on_opcode(frame);
+      break;
+    case PyTrace_EXCEPTION:
+    case PyTrace_RETURN:
+      settle(id_of(frame), nullptr);
+      break;
+    default:
+      break;
+  }
+  return 0;
+}
+
+/// What is waited for when the watch ends is not told any more.
+void give_up_pending() {
+  while (!state.pending.empty()) settle(state.pending.back().frame, nullptr);
+}
+
+}  // namespace
+
+bool start(Listener& listener, const char** why) {
+  if (!knows_opcodes(why)) return false;
+  if (PyThreadState_Get()->c_tracefunc != nullptr) {
+    *why = "a tracer, such as a debugger or coverage, is at work in this thread";
+    return false;
+  }
+  state.listener = &listener;
+  state.pending.clear();
+  PyEval_SetTrace(&on_event, nullptr);
+  return true;
+}
+
+Listener* current() { return state.listener; }
+
+bool stop() {
+  const bool is_ours = PyThreadState_Get()->c_tracefunc == &on_event;
+  if (is_ours) PyEval_SetTrace(nullptr, nullptr);
+  give_up_pending();
+  state.listener = nullptr;
+  forget_codes();
+  return is_ours;
+}
+
+}  // namespace steptape::python::watch
+
+#endif

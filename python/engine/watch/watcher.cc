@@ -1,0 +1,376 @@
+#include "python/engine/watch/watcher.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "python/engine/locate.h"
+#include "python/engine/structure.h"
+#include "trace/path.h"
+
+namespace steptape::python::watch {
+namespace {
+
+std::vector<std::string>& unwatched() {
+  static std::vector<std::string> folders;
+  return folders;
+}
+
+std::vector<std::string>& shared() {
+  static std::vector<std::string> folders;
+  return folders;
+}
+
+bool is_atom(PyObject* value) {
+  return value == Py_None || PyLong_CheckExact(value) || PyBool_Check(value) ||
+         PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
+}
+
+/// Of a class made of float or int, as numbers are that are followed.
+bool is_number(PyObject* value) { return PyFloat_Check(value) || PyLong_Check(value); }
+
+/// Of a hyperparameter that is a pair of numbers, too.
+bool holds_formula(PyObject* value) {
+  if (!PyTuple_CheckExact(value)) return is_followed(value);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (is_followed(PyTuple_GET_ITEM(value, i))) return true;
+  }
+  return false;
+}
+
+py::object without_formula(PyObject* value) {
+  if (PyTuple_CheckExact(value)) {
+    py::list items;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+      items.append(without_formula(PyTuple_GET_ITEM(value, i)));
+    return py::tuple(items);
+  }
+  if (!is_followed(value)) return py::reinterpret_borrow<py::object>(value);
+  if (PyFloat_Check(value)) return py::float_(PyFloat_AS_DOUBLE(value));
+  return py::reinterpret_steal<py::object>(_PyLong_Copy(reinterpret_cast<PyLongObject*>(value)));
+}
+
+bool is_host_value(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "Host" &&
+         type_name(object) == "steptape._host.Host";
+}
+
+}  // namespace
+
+void Watcher::set_folders(std::vector<std::string> torchs, std::vector<std::string> pythons) {
+  unwatched() = std::move(torchs);
+  shared() = std::move(pythons);
+}
+
+Watcher::Watcher(Roots& roots) : roots_(roots), slots_(std::make_unique<SlotWatch>(roots)) {}
+
+Watcher::~Watcher() { release(); }
+
+std::size_t Watcher::Hash::operator()(const Id& id) const noexcept {
+  auto mixed = reinterpret_cast<std::uintptr_t>(id.owner) * 0x9E3779B97F4A7C15ULL;
+  mixed ^=
+      static_cast<std::uintptr_t>(id.value) + (mixed >> 29U) * 31 + static_cast<unsigned>(id.kind);
+  return mixed * 0xBF58476D1CE4E5B9ULL;
+}
+
+Watcher::Whose Watcher::whose(PyCodeObject* code) {
+  const auto [entry, is_new] = whose_.emplace(code, Whose::kPrograms);
+  if (!is_new) return entry->second;
+  Py_INCREF(code);
+  const std::string file = text_of(code->co_filename);
+  const auto holds = [&file](const std::string& folder) { return file.starts_with(folder); };
+  const bool is_package = file.find("/site-packages/") != std::string::npos;
+  if (std::ranges::any_of(unwatched(), holds)) {
+    entry->second = Whose::kTorchs;
+  } else if (file.starts_with("<frozen ") ||
+             (!is_package && std::ranges::any_of(shared(), holds))) {
+    entry->second = Whose::kPythons;
+  }
+  return entry->second;
+}
+
+bool Watcher::wants(PyCodeObject* code, bool by_watched) {
+  const Whose owner = whose(code);
+  return owner == Whose::kPrograms || (owner == Whose::kPythons && by_watched);
+}
+
+void Watcher::mark(PyObject* value, const std::string& path) {
+  if (value == nullptr || is_atom(value) || is_tensor(value) || is_number(value)) return;
+  if (fresh_.contains(value)) return;
+  if (is_part_of_model(value) || is_generator(value) || is_host_value(value)) {
+    add_object(value, path);
+  }
+  const auto [entry, is_new] = existing_.emplace(value, path);
+  if (!is_new) return;
+  Py_INCREF(value);
+  if (PyTuple_CheckExact(value)) mark_items(value);  // nothing of it can be written
+  if (PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr) {
+    mark(PyCFunction_GET_SELF(value), path + ".__self__");
+  }
+  if (PyMethod_Check(value)) {
+    mark(PyMethod_GET_SELF(value), PyFunction_Check(PyMethod_GET_FUNCTION(value)) ? "self" : path);
+    mark(PyMethod_GET_FUNCTION(value), path);
+  }
+}
+
+void Watcher::give(PyObject* value, int depth) {
+  if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
+  fresh_.insert(value);
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+      give(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+  }
+  PyObject* dict = PyDict_Check(value) ? value : dict_of(value);
+  if (dict == nullptr) return;
+  fresh_.insert(dict);
+  for (const auto& [key, item] : entries_of(dict)) give(item, depth - 1);
+}
+
+void Watcher::guard(const std::string& path, PyObject* dict, PyObject* key) {
+  if (key == Py_None) {
+    mark(dict, path);
+    return load_content(dict);
+  }
+  read(Kind::kEntry, dict, key, path);
+  if (PyObject* held = find_entry(dict, key)) load_content(held);
+}
+
+void Watcher::add_object(PyObject* value, const std::string& path) {
+  if (!seen_objects_.insert(value).second) return;
+  objects_.emplace_back(path, py::reinterpret_borrow<py::object>(value));
+}
+
+std::string Watcher::path_of(PyObject* value) const {
+  const auto found = existing_.find(value);
+  return found == existing_.end() ? type_name(value) : found->second;
+}
+
+std::string Watcher::path_of_item(PyObject* owner, PyObject* key) const {
+  return path_of(owner) + "[" + shown(key) + "]";
+}
+
+Watcher::Id Watcher::id_of(Kind kind, PyObject* owner, PyObject* key) {
+  if (key == nullptr) return {kind, owner, nullptr, 0};
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(key));
+  if (PyLong_Check(key)) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(key, &overflow);
+    if (overflow == 0) return {kind, owner, type, value};
+  } else if (PyUnicode_CheckExact(key) || PyBytes_CheckExact(key)) {
+    return {kind, owner, type, PyObject_Hash(key)};
+  }
+  return {kind, owner, nullptr, static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(key))};
+}
+
+std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::string& path,
+                          bool is_read) {
+  const auto [entry, is_new] = noted_.emplace(id_of(kind, owner, key), 0);
+  if (!is_new) return entry->second;
+  Slot slot{kind, path, Root(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
+  py::object value = slot.value();
+  // a hyperparameter or a counter: whoever follows numbers knows where it goes
+  const bool follows = value && holds_formula(value.ptr());
+  slot.is_guarded = is_read && !follows;
+  if (follows) value = without_formula(value.ptr());
+  slot.place = locate();
+  entry->second = slots_->add(std::move(slot), value);
+  return entry->second;
+}
+
+void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
+  const std::size_t position = note(kind, owner, key, path, true);
+  const Slot& slot = slots_->slot(position);
+  if (!slot.is_guarded) return;
+  const bool leads_on = kind == Kind::kEntry || kind == Kind::kCell || kind == Kind::kItem ||
+                        kind == Kind::kAttribute || kind == Kind::kMember ||
+                        kind == Kind::kVariable || kind == Kind::kNamespace ||
+                        kind == Kind::kReferent;
+  if (leads_on) {
+    const py::object value = slot.value();
+    if (value) mark(value.ptr(), path);
+  }
+}
+
+void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
+  Slot& slot = slots_->slot(note(kind, owner, key, path, false));
+  if (!slot.is_written) slot.place = locate();
+  slot.is_written = true;
+  if (kind != Kind::kCell && !globals_.contains(owner)) slots_->hold_containers();
+  const std::string name = key == nullptr ? path : PyUnicode_Check(key) ? text_of(key) : path;
+  writes_.emplace(name, slot.place);
+}
+
+void Watcher::change(Kind kind, PyObject* owner, const std::string& path) {
+  changed_.push_back(py::reinterpret_borrow<py::object>(owner));
+  Slot& slot = slots_->slot(note(kind, owner, nullptr, path, false));
+  slot.place = locate();
+  slots_->hold_containers();
+  const std::size_t dot = path.rfind('.');
+  writes_.emplace(dot == std::string::npos ? path : path.substr(dot + 1), slot.place);
+}
+
+void Watcher::refuse(RefusalCode code, const std::string& message) {
+  const auto same = [&](const Finding& found) { return found.message == message; };
+  if (std::ranges::any_of(findings_, same)) return;
+  findings_.push_back({code, message, locate()});
+}
+
+void Watcher::release() {
+  for (const auto& [object, path] : existing_) Py_DECREF(object);
+  for (PyObject* cell : own_cells_) Py_DECREF(cell);
+  for (const auto& [code, owner] : whose_) Py_DECREF(code);
+  existing_.clear();
+  fresh_.clear();
+  own_cells_.clear();
+  whose_.clear();
+  objects_.clear();
+  changed_.clear();
+}
+
+std::string Watcher::place_of_write(const std::string& name) const {
+  const auto found = writes_.find(name);
+  return found == writes_.end() ? "" : found->second;
+}
+
+bool Watcher::look(const Instruction& in) {
+  awaited_.emplace_back();
+  bool waits = false;
+  switch (in.operation) {
+    case Operation::kLoadGlobal:
+      load_global(in);
+      break;
+    case Operation::kStoreGlobal:
+    case Operation::kDeleteGlobal:
+      write(Kind::kEntry, in.globals, in.name, text_of(in.name));
+      break;
+    case Operation::kLoadCell:
+      if (in.is_own || own_cells_.contains(in.first)) break;
+      read(Kind::kCell, in.first, nullptr, text_of(in.name));
+      break;
+    case Operation::kCloseOver:
+      if (in.is_own && own_cells_.insert(in.first).second) Py_INCREF(in.first);
+      break;
+    case Operation::kStoreCell:
+    case Operation::kDeleteCell:
+      if (in.is_own || own_cells_.contains(in.first)) break;
+      write(Kind::kCell, in.first, nullptr, text_of(in.name));
+      break;
+    case Operation::kLoadAttribute:
+      load_attribute(in.first, in.name);
+      waits = is_number(in.first) && text_of(in.name) == "__class__";
+      if (exists(in.first) || is_part_of_model(in.first)) {
+        awaited_.back().path = path_of(in.first) + "." + text_of(in.name);
+        waits = true;
+      }
+      break;
+    case Operation::kLoadSuper:
+      load_behind(in.first, in.second, in.name);
+      break;
+    case Operation::kStoreAttribute:
+    case Operation::kDeleteAttribute:
+      store_attribute(in.first, in.name);
+      break;
+    case Operation::kLoadItem:
+      load_item(in.first, in.second);
+      break;
+    case Operation::kStoreItem:
+    case Operation::kDeleteItem:
+      store_item(in.first, in.second);
+      break;
+    case Operation::kBinary:
+    case Operation::kCompare:
+      escape_operand(in.first, in.second);
+      escape_operand(in.second, in.first);
+      look_up(in.first, nullptr);
+      look_up(in.second, nullptr);
+      load_content(in.first);
+      load_content(in.second);
+      break;
+    case Operation::kContains:
+      look_up(in.first, "__contains__");
+      if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
+          is_plain_key(in.second)) {
+        read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
+      } else {
+        load_content(in.first);
+      }
+      break;
+    case Operation::kUnary:
+      look_up(in.first, nullptr);
+      break;
+    case Operation::kTest:
+    case Operation::kLength:
+      look_up(in.first, "__bool__");
+      look_up(in.first, "__len__");
+      load_size(in.first);
+      break;
+    case Operation::kFormat:
+      escape(in.first);
+      load_whole(in.first, 4);
+      break;
+    case Operation::kIterate:
+    case Operation::kSpread:
+      look_up(in.first, "__iter__");
+      load_content(in.first);
+      break;
+    case Operation::kNext:
+      load_iterator(in.first);
+      break;
+    case Operation::kMatchClass:
+      class_of(in.first);
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in.third); ++i) {
+        load_attribute(in.first, PyTuple_GET_ITEM(in.third, i));
+      }
+      break;
+    case Operation::kMatchKeys:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in.second); ++i) {
+        load_item(in.first, PyTuple_GET_ITEM(in.second, i));
+      }
+      break;
+    case Operation::kEnter:
+      look_up(in.first, "__enter__");
+      look_up(in.first, "__exit__");
+      break;
+    case Operation::kCall:
+      waits = call(in);
+      break;
+    case Operation::kImport:
+    case Operation::kNone:
+      break;
+  }
+  return waits;
+}
+
+bool Watcher::before(const Instruction& in) {
+  if (slots_ == nullptr) return false;
+  const std::size_t awaited = awaited_.size();
+  globals_.insert(in.globals);
+  bool waits = false;
+  try {
+    waits = look(in);
+  } catch (const std::exception& error) {
+    refuse(RefusalCode::kRecordingFailed,
+           std::string("what the step reads could not be watched: ") + error.what());
+  }
+  awaited_.resize(awaited + (waits ? 1 : 0));
+  PyErr_Clear();
+  return waits;
+}
+
+void Watcher::after(PyObject** result) {
+  const Awaited awaited = std::move(awaited_.back());
+  awaited_.pop_back();
+  if (result == nullptr || *result == nullptr || slots_ == nullptr) return;
+  if (PyType_Check(*result) && is_of_numbers(*result)) {
+    // the program is shown the class that it gave the number
+    auto* of = PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(*result), &PyFloat_Type) != 0
+                   ? &PyFloat_Type
+                   : &PyLong_Type;
+    Py_INCREF(of);
+    Py_DECREF(std::exchange(*result, reinterpret_cast<PyObject*>(of)));
+    return;
+  }
+  if (awaited.is_fresh) fresh_.insert(*result);
+  if (!awaited.path.empty()) mark(*result, awaited.path);
+}
+
+}  // namespace steptape::python::watch

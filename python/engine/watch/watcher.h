@@ -1,0 +1,178 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "python/engine/slots.h"
+#include "python/engine/watch/instruction.h"
+#include "steptape/refusal.h"
+
+namespace steptape::python::watch {
+
+/// What the code of a step reads and writes besides tensors, while it is probed: places that
+/// existed before, each with what it held when it was first read or written. A place that was read
+/// is what a plan depends on; one that was written is what a replay is to write again.
+///
+/// What existed before is known by the way to it: the step's function, what it is given, and
+/// whatever is read from a place that existed and that the step has not written. Everything else
+/// the step has made itself, and nothing of it is noted. Objects of torch (tensors; modules and
+/// optimizers, which are tracked as a whole) are left to those who look at them.
+///
+/// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
+class Watcher final : public Listener {
+ public:
+  explicit Watcher(Roots& roots);
+  ~Watcher() override;
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  /// Code of files below the `unwatched` folders is not watched: torch's own, and this package.
+  /// What is below `shared` ones, Python's own library, is watched where code that is watched calls
+  /// it.
+  static void set_folders(std::vector<std::string> unwatched, std::vector<std::string> shared);
+  /// Called with a value that code of C's is given, so that numbers in it are known to have
+  /// escaped.
+  static void set_escape(PyObject* function);
+
+  /// `value` existed before, under the name `path`.
+  void mark(PyObject* value, const std::string& path);
+  /// A plan depends on the entry of a dict, and on what is in it where that is a container.
+  void guard(const std::string& path, PyObject* dict, PyObject* key);
+  void note_function(PyObject* function);
+  /// `value` is made for this call, with all containers in it: what it is compared by is known
+  /// elsewhere.
+  void give(PyObject* value, int depth = 8);
+  /// `function` is called from outside, with arguments that are marked.
+  void called(PyObject* function);
+
+  bool wants(PyCodeObject* code, bool by_watched) override;
+  bool before(const Instruction& instruction) override;
+  void after(PyObject** result) override;
+  void enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments, Py_ssize_t count,
+             bool by_watched) override;
+
+  /// The slots, in the order in which they were met. Nothing is noted any more.
+  std::unique_ptr<SlotWatch> take() { return std::move(slots_); }
+  struct Finding {
+    RefusalCode code;
+    std::string message, place;
+  };
+  const std::vector<Finding>& findings() const { return findings_; }
+  /// Modules, optimizers, generators and host values that the step has met, by the name it has for
+  /// them.
+  const std::vector<std::pair<std::string, py::object>>& objects() const { return objects_; }
+  /// Containers that a method has changed.
+  const std::vector<py::object>& changed() const { return changed_; }
+  /// Lets go of all objects; what was found stays.
+  void release();
+  /// Where an attribute or item of this name was assigned, or its content changed by a method; "".
+  std::string place_of_write(const std::string& name) const;
+  /// Functions that show something to a person: (name, place).
+  const std::vector<std::pair<std::string, std::string>>& outputs() const { return outputs_; }
+
+ private:
+  using Kind = Slot::Kind;
+  struct Id {
+    Kind kind;
+    PyObject* owner;
+    PyObject* type;      ///< of the key, where it is compared by value
+    std::int64_t value;  ///< of the key, or its address
+    bool operator==(const Id&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Id& id) const noexcept;
+  };
+
+  bool look(const Instruction& instruction);
+  void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
+                   Py_ssize_t count, bool by_watched);
+
+  // what is noted
+  static Id id_of(Kind kind, PyObject* owner, PyObject* key);
+  std::size_t note(Kind kind, PyObject* owner, PyObject* key, const std::string& path,
+                   bool is_read);
+  void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
+  void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
+  void change(Kind kind, PyObject* owner, const std::string& path);
+  void refuse(RefusalCode code, const std::string& message);
+  void add_object(PyObject* value, const std::string& path);
+  bool exists(PyObject* value) const { return existing_.contains(value); }
+  std::string path_of(PyObject* value) const;
+  std::string path_of_item(PyObject* owner, PyObject* key) const;
+
+  // reads and writes of the language (reads.cc)
+  void load_global(const Instruction& in);
+  void load_attribute(PyObject* object, PyObject* name);
+  void load_of_class(PyObject* type, PyObject* name);
+  void load_of_super(PyObject* super, PyObject* name);
+  /// What super(`from`, `object`) finds, which is an instance or a class.
+  void load_behind(PyObject* from, PyObject* object, PyObject* name);
+  void load_of_instance(PyObject* object, PyObject* name);
+  /// The dict of the object, borrowed, or null.
+  PyObject* load_namespace(PyObject* object);
+  void store_attribute(PyObject* object, PyObject* name);
+  void load_item(PyObject* object, PyObject* key);
+  void store_item(PyObject* object, PyObject* key);
+  void load_content(PyObject* container);
+  void load_size(PyObject* container);
+  /// The objects in `value` with all that is in them.
+  void load_objects(PyObject* value, int depth);
+  /// What an object of torch's holds, which its own code reads and writes unwatched.
+  void load_state(PyObject* object);
+  /// The object with all its attributes.
+  void load_object(PyObject* value);
+  /// What code of C's may look at in `value`: the items of containers, and of those in them.
+  void load_whole(PyObject* value, int depth);
+  /// The same of what torch is given, which follows numbers.
+  void load_given(PyObject* value, int depth);
+  /// `value` meets `other` in an operator, which may be done by code of C's that does not follow
+  /// it.
+  void escape_operand(PyObject* value, PyObject* other);
+  void escape_key(PyObject* object, PyObject* key);
+  void load_iterator(PyObject* iterator);
+  /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
+  /// knows what that is.
+  void refuse_opaque(PyObject* object, const char* method);
+  void look_up(PyObject* object, const char* name);
+  void class_of(PyObject* object);
+  void mark_items(PyObject* container);
+
+  // calls (calls.cc)
+  struct Call;
+  bool call(const Instruction& in);
+  bool call(const Call& made, int depth);
+  bool call_builtin(const Call& made, const std::string& name, PyObject* self);
+  bool call_method(const Call& made, const std::string& name, PyObject* self);
+  void load_arguments(const Call& made);
+  bool call_of_functools(const Call& made, int depth);
+  bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
+  void escape(PyObject* value);
+
+  Roots& roots_;
+  std::unique_ptr<SlotWatch> slots_;
+  std::unordered_map<Id, std::size_t, Hash> noted_;
+  std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
+  std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
+  std::unordered_set<PyObject*> own_cells_;  ///< made by the step, with a reference each
+  enum class Whose { kTorchs, kPythons, kPrograms };
+  Whose whose(PyCodeObject* code);
+  std::unordered_map<PyCodeObject*, Whose> whose_;  ///< with a reference each
+  std::unordered_set<PyObject*> globals_;           ///< of the code that ran, borrowed
+  std::unordered_map<std::string, std::string> writes_;
+  std::vector<py::object> changed_;
+  std::vector<Finding> findings_;
+  std::vector<std::pair<std::string, py::object>> objects_;
+  std::unordered_set<PyObject*> seen_objects_;
+  std::vector<std::pair<std::string, std::string>> outputs_;
+  struct Awaited {
+    std::string path;       ///< of what is to be marked when it is there, or ""
+    bool is_fresh = false;  ///< a new object
+  };
+  std::vector<Awaited> awaited_;
+};
+
+}  // namespace steptape::python::watch

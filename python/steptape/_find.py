@@ -1,0 +1,151 @@
+"""What a step is likely to use, looked for before its first call: modules, optimizers and generators, which are
+tracked from the start so that the first recording counts, and places that hold tensors.
+
+It is a guess, and nothing depends on it being right: what a step does use is seen while it is probed, and what was
+not found here is tracked then. Nothing of the user's runs: objects are looked at through their instance dicts.
+"""
+import enum
+import functools
+import types
+
+import torch
+
+from ._host import Host
+
+_DEPTH = 4
+_MOST_ITEMS = 1000  # of a container that is looked into
+_CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_LEAVES = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+
+
+class Found:
+    """The result; each by a path such as "trainer.model"."""
+
+    def __init__(self):
+        self.models, self.optimizers, self.generators, self.hosts = {}, {}, {}, {}
+        self.places = []  # (path, cell or dict or list, key or None) of tensors
+        self.compiled = None  # the name of a callee that torch.compile made
+        self._seen = set()
+
+    def visit(self, path, value, depth=_DEPTH, place=None):
+        """`place`: (owner, key) of the value."""
+        kind = type(value)
+        if issubclass(kind, torch.Tensor):
+            if place is not None:
+                self.places.append((path, *place))
+            return
+        if issubclass(kind, _LEAVES) or depth == 0 or id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        if kind.__module__.startswith("torch._dynamo") or (
+                kind is types.FunctionType and "_torchdynamo_orig_callable" in vars(value)):
+            self.compiled = self.compiled or path
+        elif issubclass(kind, torch.nn.Module):
+            self._visit_model(path, value, depth)
+        elif issubclass(kind, torch.optim.Optimizer):
+            self.optimizers[name_for(path, self.optimizers)] = value
+        elif issubclass(kind, torch.Generator):
+            self.generators[name_for(path, self.generators)] = value
+        elif kind is Host:
+            self.hosts[name_for(path, self.hosts)] = value
+        elif kind is types.FunctionType:
+            self._visit_function(value, depth)
+        elif kind is types.MethodType:
+            self.visit("self" if path == value.__name__ else path, value.__self__, depth)
+            self.visit(path, value.__func__, depth)
+        elif kind is functools.partial:
+            for inner in (value.func, value.args, value.keywords):
+                self.visit(path, inner, depth)
+        elif issubclass(kind, (list, tuple, dict)):
+            self._visit_items(path, value, depth - 1)
+        elif not issubclass(kind, (type, types.ModuleType)):
+            for name, attribute in list((_dict_of(value) or {}).items()):
+                self.visit(f"{path}.{name}", attribute, depth - 1, (_dict_of(value), name))
+
+    def _visit_model(self, path, model, depth):
+        self.models[name_for(path, self.models)] = model
+        for inner_path, module in model.named_modules():
+            self._seen.add(id(module))
+            place = f"{path}.{inner_path}" if inner_path else path
+            if type(module).__module__.startswith("torch._dynamo"):
+                self.compiled = self.compiled or place
+            for name, value in list(vars(module).items()):
+                if name not in ("_parameters", "_buffers", "_modules") and depth > 1:
+                    self.visit(f"{place}.{name}", value, depth - 2, (vars(module), name))
+
+    def _visit_function(self, function, depth):
+        if "/site-packages/torch/" in function.__code__.co_filename:
+            return
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            try:
+                self.visit(name, cell.cell_contents, depth - 1, (cell, None))
+            except ValueError:  # empty still
+                pass
+        for name in sorted(_names_in(function.__code__) & function.__globals__.keys()):
+            self.visit(name, function.__globals__[name], depth - 1, (function.__globals__, name))
+        self.visit(function.__name__, function.__defaults__, depth)
+        self.visit(function.__name__, function.__kwdefaults__, depth)
+        if wrapped := vars(function).get("__wrapped__"):
+            self.visit(function.__name__, wrapped, depth)
+
+    def _visit_items(self, path, container, depth):
+        if len(container) > _MOST_ITEMS:
+            return
+        is_dict = isinstance(container, dict)
+        for key, item in list(dict.items(container) if is_dict else enumerate(container)):
+            place = None if isinstance(container, tuple) else (container, key)
+            self.visit(f"{path}[{key!r}]" if isinstance(key, (int, str)) else path, item, depth, place)
+
+    def outermost_models(self):
+        """Those that are no part of another one."""
+        inner = {id(module) for model in self.models.values() for module in model.modules() if module is not model}
+        return {name: model for name, model in self.models.items() if id(model) not in inner}
+
+
+def find(function, given=()):
+    """From the step's function and from what it is `given`, by name."""
+    found = Found()
+    for name, value in given:
+        found.visit(name, value)
+    found.visit(getattr(function, "__name__", "step"), function)
+    return found
+
+
+def objects_in(name, value, depth=_DEPTH):
+    """[(name, object)] of what an argument holds besides values: functions, classes, modules and the like."""
+    kind = type(value)
+    if issubclass(kind, (*_LEAVES, torch.Tensor)) or depth == 0:
+        return []
+    if issubclass(kind, (list, tuple, set, dict)):
+        if len(value) > _MOST_ITEMS:
+            return []
+        items = value.items() if issubclass(kind, dict) else enumerate(value)
+        return [found for key, item in items for found in objects_in(f"{name}_{key}", item, depth - 1)]
+    is_fixed = issubclass(kind, (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, *_CALLABLES))
+    return [(name, value)] if is_fixed else []
+
+
+def name_for(path, taken):
+    """A name of letters, digits and '_' for a path, that is not taken yet."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in path).strip("_")
+    name = name or "object"
+    unique, n = name, 2
+    while unique in taken:
+        unique, n = f"{name}_{n}", n + 1
+    return unique
+
+
+def _names_in(code):
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names_in(constant)
+    return names
+
+
+def _dict_of(value):
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return attributes if type(attributes) is dict else None
