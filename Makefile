@@ -73,7 +73,7 @@ fuzz-corpus: fuzz-build ## put what fuzzing found, minimised, into tests/fuzz/co
 
 fuzz-python: ## draw FUZZ_PROGRAMS training programs of Python, after `make test-python`, and compare each with eager; FUZZ_SEED sets the first
 	@test -x $(BUILD)/python-environment/bin/python || { echo "fuzz-python: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
-	@cd tests/python && OMP_NUM_THREADS=1 ../../$(BUILD)/python-environment/bin/python -m programs --count $(FUZZ_PROGRAMS) --jobs $(TEST_JOBS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+	@cd tests/python && OMP_NUM_THREADS=1 ../../$(BUILD)/python-environment/bin/python -m programs --count $(FUZZ_PROGRAMS) --jobs $(TEST_JOBS) --at-least 0.6 $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"

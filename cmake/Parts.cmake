@@ -18,6 +18,9 @@ endfunction()
 add_library(steptape_options INTERFACE)
 # -Wrestrict: g++ 12 sees overlaps in std::string that are not there (GCC bug 105651)
 target_compile_options(steptape_options INTERFACE -Wall -Wextra -Wpedantic -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+if(CMAKE_UNITY_BUILD) # each source of a joined one is a header to this warning
+  target_compile_options(steptape_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 if(STEPTAPE_SANITIZE)
   # with a sanitizer's checks in between g++ 12 takes what std::optional and std::regex guard for uninitialized
   target_compile_options(steptape_options INTERFACE -fsanitize=${STEPTAPE_SANITIZE} -fno-omit-frame-pointer -g1

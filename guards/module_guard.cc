@@ -9,7 +9,7 @@ namespace steptape::guards {
 namespace {
 
 /// So many modules before its turn comes is one fetched from memory.
-constexpr std::size_t kAhead = 4;
+constexpr std::size_t kNodesAhead = 4;
 constexpr std::size_t kLine = 64;
 
 const void* object_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
@@ -68,7 +68,7 @@ void ModuleGuard::note(const Dict& dict) {
 
 Verdict ModuleGuard::check() const {
   for (std::size_t k = 0; k < nodes_.size(); ++k) {
-    fetch(std::min(k + kAhead, nodes_.size() - 1));
+    fetch(std::min(k + kNodesAhead, nodes_.size() - 1));
     if (!holds(nodes_[k])) return changed(nodes_[k]);
     if (options_.holds(k)) continue;
     if (Verdict verdict = options_.check(k, nodes_[k].path); !verdict) return verdict;

@@ -15,7 +15,7 @@ using torch::optim::OptimizerParamGroup;
 using torch::optim::OptimizerParamState;
 
 /// So many states before its turn comes is one fetched from memory.
-constexpr std::ptrdiff_t kAhead = 8;
+constexpr std::ptrdiff_t kStatesAhead = 8;
 
 /// More than any options class has.
 constexpr std::size_t kMostNumbers = 16;
@@ -223,7 +223,7 @@ bool OptimizerGuard::are_in_place(const Watched& watched, const Table& table) {
   const std::uint32_t* next = watched.order.data();
   const std::uint32_t* const last = next + watched.order.size() - 1;
   for (const auto& [key, object] : table) {
-    __builtin_prefetch(watched.states[*std::min(next + kAhead, last)].object);
+    __builtin_prefetch(watched.states[*std::min(next + kStatesAhead, last)].object);
     const State& state = watched.states[*next++];
     if (key != state.key || object.get() != state.object) return false;
     if (!state.is_known) continue;

@@ -30,11 +30,20 @@ if ((${#files[@]} > limit)); then
   printf 'lint: not checked, over the limit of %s: %s\n' "$limit" "${files[*]:limit}"
   files=("${files[@]:0:limit}")
 fi
-# clang reads no precompiled header of another compiler
+# A compile command for each source: the build joins some into one, and clang reads no precompiled header of another compiler.
 database=$(mktemp -d)
 trap 'rm -rf "$database"' EXIT
-sed -E 's# -Winvalid-pch -include [^ ]*/cmake_pch\.hxx##; s# -fpch-preprocess##' \
-  "$build/compile_commands.json" >"$database/compile_commands.json"
+python3 - "$build" "$database" <<'PY'
+import json, pathlib, re, sys
+build, database = map(pathlib.Path, sys.argv[1:])
+commands = []
+for entry in json.loads((build / "compile_commands.json").read_text()):
+    command = re.sub(r" -Winvalid-pch -include \S*/cmake_pch\.hxx| -fpch-preprocess", "", entry["command"])
+    joined = "/Unity/unity_" in entry["file"]
+    for source in re.findall(r'#include "(.*)"', pathlib.Path(entry["file"]).read_text()) if joined else [entry["file"]]:
+        commands.append({**entry, "file": source, "command": command.replace(entry["file"], source)})
+(database / "compile_commands.json").write_text(json.dumps(commands))
+PY
 echo "lint: clang-tidy over ${#files[@]} files changed since ${base:0:12}"
 arguments=(--quiet -p "$database" --extra-arg="-include$PWD/.ci/source_location.h"
            --extra-arg=-Wno-unknown-warning-option)

@@ -12,16 +12,14 @@ namespace {
 
 constexpr std::uint32_t kRaw = 0;
 constexpr std::uint32_t kZstd = 1;
-constexpr Packing kPacking = {1, kMaxExpansion};
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
+constexpr Packing kChunkPacking = {1, kMaxExpansion};
 
 }  // namespace
 
 std::string encode_chunk(std::uint64_t id, std::uint64_t offset, ByteView raw,
                          Compression compression) {
   const std::string packed =
-      compression == Compression::kZstd ? pack(raw, {}, kPacking) : std::string();
+      compression == Compression::kZstd ? pack(raw, {}, kChunkPacking) : std::string();
   std::string payload;
   payload.reserve(kChunkHeaderBytes + raw.size());
   put(payload, id);
@@ -37,19 +35,20 @@ std::string encode_chunk(std::uint64_t id, std::uint64_t offset, ByteView raw,
 }
 
 ChunkHeader decode_chunk_header(ByteView payload, std::uint64_t payload_bytes) {
-  if (payload.size() < kChunkHeaderBytes) fail("a piece of tensor bytes has no header");
+  if (payload.size() < kChunkHeaderBytes) fail_lost("a piece of tensor bytes has no header");
   const ChunkHeader header{get<std::uint64_t>(payload, 0), get<std::uint64_t>(payload, 8),
                            get<std::uint32_t>(payload, 16), get<std::uint32_t>(payload, 20)};
   const std::uint64_t stored = payload_bytes - kChunkHeaderBytes;
   if (header.codec != kRaw && header.codec != kZstd) {
-    fail(fmt::format("tensor bytes are packed in way {}, which is none that exists", header.codec));
+    fail_lost(
+        fmt::format("tensor bytes are packed in way {}, which is none that exists", header.codec));
   }
   if (header.raw_bytes > kMaxRawBytes || header.raw_bytes / kMaxExpansion > stored) {
-    fail(fmt::format("{} stored bytes claim to be {}, more than the format allows", stored,
-                     header.raw_bytes));
+    fail_lost(fmt::format("{} stored bytes claim to be {}, more than the format allows", stored,
+                          header.raw_bytes));
   }
   if (header.codec == kRaw && header.raw_bytes != stored) {
-    fail(fmt::format("{} stored bytes claim to be {}", stored, header.raw_bytes));
+    fail_lost(fmt::format("{} stored bytes claim to be {}", stored, header.raw_bytes));
   }
   return header;
 }

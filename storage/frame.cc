@@ -42,9 +42,9 @@ void refer_to(ZSTD_CCtx* context, ByteView base, std::size_t raw_bytes) {
   ZSTD_CCtx_refPrefix(context, base.data(), base.size());
 }
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
-
 }  // namespace
+
+void fail_lost(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
 
 std::string pack(ByteView raw, ByteView base, const Packing& packing) {
   const std::unique_ptr<ZSTD_CCtx, Free> context(ZSTD_createCCtx());
@@ -67,10 +67,10 @@ void unpack(ByteView frame, ByteView base, std::span<std::byte> raw) {
   const std::size_t size =
       ZSTD_decompressDCtx(context.get(), raw.data(), raw.size(), frame.data(), frame.size());
   if (ZSTD_isError(size) != 0) {
-    fail(fmt::format("zstd cannot unpack: {}", ZSTD_getErrorName(size)));
+    fail_lost(fmt::format("zstd cannot unpack: {}", ZSTD_getErrorName(size)));
   }
   if (size != raw.size()) {
-    fail(fmt::format("{} bytes came out of zstd where {} were announced", size, raw.size()));
+    fail_lost(fmt::format("{} bytes came out of zstd where {} were announced", size, raw.size()));
   }
 }
 

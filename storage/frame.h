@@ -15,6 +15,9 @@ struct Packing {
   std::uint64_t max_expansion = 1;
 };
 
+/// Throws Error (data_loss).
+[[noreturn]] void fail_lost(const std::string& what);
+
 /// `raw` packed; what it shares with `base` takes no room, and unpacking needs the same `base`,
 /// which may be empty. Gives nothing where that is not smaller than `raw`.
 std::string pack(ByteView raw, ByteView base, const Packing& packing);

@@ -14,8 +14,6 @@
 namespace steptape::storage {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kDataLoss, what); }
-
 /// What a block says, on an arena of its own: what the end of memory leaves of a message is let go
 /// of as memory, where its destructor would delete parts of a oneof that are not there yet
 /// (protobuf 3.21).
@@ -25,7 +23,7 @@ class Parsed {
   Parsed(const std::string& bytes, std::uint64_t block)
       : message_(*google::protobuf::Arena::CreateMessage<Proto>(&arena_)) {
     if (!message_.ParseFromString(bytes))
-      fail(fmt::format("the message in block {} cannot be read", block));
+      fail_lost(fmt::format("the message in block {} cannot be read", block));
   }
 
   const Proto& message() const { return message_; }
@@ -55,11 +53,12 @@ void Loader::gather_messages(std::span<const Block> blocks, std::span<const std:
     const bool is_damaged = next_damaged != damaged.end() && *next_damaged <= last;
     if (blocks[last].continues()) {
       if (loss_ == Loss::kThrow || last + 1 < blocks.size()) {
-        fail(fmt::format("block {} goes on, and the next one does not", blocks[last].sequence));
+        fail_lost(
+            fmt::format("block {} goes on, and the next one does not", blocks[last].sequence));
       }
       lost_.push_back(fmt::format("the message from block {} on has no end", block.sequence));
     } else if (block.is(BlockType::kBytes)) {
-      if (first != last) fail(fmt::format("block {} of tensor bytes goes on", block.sequence));
+      if (first != last) fail_lost(fmt::format("block {} of tensor bytes goes on", block.sequence));
       if (!is_damaged) gather_piece(block);
     } else if (block.is_known() && !block.is(BlockType::kIndex)) {
       messages_.push_back({static_cast<BlockType>(block.type),
@@ -78,7 +77,7 @@ void Loader::gather_piece(const Block& block) {
 
 trace::Trace Loader::load() {
   if (messages_.empty() || messages_.front().type != BlockType::kHead) {
-    fail("the first block is no head");
+    fail_lost("the first block is no head");
   }
   for (const Message& message : messages_) load_message(message);
   trace::validate(trace_);
@@ -89,7 +88,7 @@ void Loader::load_message(const Message& message) {
   if (message.is_damaged) return pass_over(message);
   switch (message.type) {
     case BlockType::kHead:
-      if (&message != &messages_.front()) fail("there is more than one head");
+      if (&message != &messages_.front()) fail_lost("there is more than one head");
       return load_head(message);
     case BlockType::kStep:
       return begin_step(message);
@@ -114,7 +113,7 @@ void Loader::load_head(const Message& message) {
 
 void Loader::pass_over(const Message& damaged) {
   const std::uint64_t number = damaged.sequence();
-  if (damaged.type == BlockType::kHead) fail("the head is damaged");
+  if (damaged.type == BlockType::kHead) fail_lost("the head is damaged");
   if (damaged.type == BlockType::kStep || damaged.type == BlockType::kStepAgain) {
     step_.reset();
     is_step_lost_ = true;
@@ -146,7 +145,7 @@ void Loader::go_on_with_step(const Message& message) {
   }
   const std::string what = fmt::format("step {} goes on in block {}, and began nowhere before",
                                        in.name(), message.sequence());
-  if (loss_ == Loss::kThrow) fail(what);
+  if (loss_ == Loss::kThrow) fail_lost(what);
   lost_.push_back(what);
   step_ = trace_.steps.size();
   trace_.steps.push_back({in.name(), "", {}});
@@ -156,7 +155,7 @@ void Loader::go_on_with_step(const Message& message) {
 
 void Loader::load_recording(const Message& message) {
   if (!step_ && is_step_lost_) return;
-  if (!step_) fail("a recording stands before the first step");
+  if (!step_) fail_lost("a recording stands before the first step");
   trace::Step& step = trace_.steps[*step_];
   guarded(fmt::format("a recording of step {}", step.name), [&] {
     Newest& newest = newest_[*step_];
@@ -194,13 +193,13 @@ std::string Loader::text_of_recording(const Message& message, const Newest& befo
   const proto::PackedRecording& in = parsed.message();
   const std::uint64_t number = message.sequence();
   if (in.base() != 0 && in.base() != before.block) {
-    fail(fmt::format(
+    fail_lost(fmt::format(
         "the recording in block {} is packed against that in block {}, and {}", number, in.base(),
         before.block == 0 ? "there is none before it"
                           : fmt::format("the one before it is in block {}", before.block)));
   }
   if (in.bytes() > INT_MAX || in.bytes() / kMaxRecordingExpansion > in.frame().size()) {
-    fail(
+    fail_lost(
         fmt::format("the recording in block {} has {} stored bytes that claim to be {}, more than "
                     "the format allows",
                     number, in.frame().size(), in.bytes()));
@@ -215,10 +214,10 @@ trace::Blob Loader::bytes_of_reference(const proto::BytesRef& reference) {
   const auto [known, is_new] = blobs_.try_emplace(reference.id());
   trace::Blob& blob = known->second;
   if (is_new) blob = unpack_pieces(pieces_[reference.id()], reference.bytes());
-  if (!blob) fail(fmt::format("tensor bytes {} could not be had before", reference.id()));
+  if (!blob) fail_lost(fmt::format("tensor bytes {} could not be had before", reference.id()));
   if (blob->size() != reference.bytes()) {
-    fail(fmt::format("tensor bytes {} are {} long in one place and {} in another", reference.id(),
-                     blob->size(), reference.bytes()));
+    fail_lost(fmt::format("tensor bytes {} are {} long in one place and {} in another",
+                          reference.id(), blob->size(), reference.bytes()));
   }
   return blob;
 }
@@ -227,12 +226,12 @@ trace::Blob Loader::unpack_pieces(const std::vector<Piece>& pieces, std::uint64_
   std::uint64_t there = 0;
   for (const Piece& piece : pieces) {
     if (piece.header.offset != there) {
-      fail(fmt::format("block {} holds tensor bytes from {} on, and {} come next",
-                       piece.block.sequence, piece.header.offset, there));
+      fail_lost(fmt::format("block {} holds tensor bytes from {} on, and {} come next",
+                            piece.block.sequence, piece.header.offset, there));
     }
     there += piece.header.raw_bytes;
   }
-  if (there != bytes) fail(fmt::format("{} of {} tensor bytes are there", there, bytes));
+  if (there != bytes) fail_lost(fmt::format("{} of {} tensor bytes are there", there, bytes));
   auto blob = std::make_shared<std::vector<std::byte>>(there);
   tbb::parallel_for(std::size_t{0}, pieces.size(), [&](std::size_t i) {
     const auto& [block, header] = pieces[i];

@@ -21,7 +21,7 @@ constexpr std::size_t kPiecesAtOnce = 64;
 /// number, is packed alone.
 constexpr std::uint64_t kPackedAloneEvery = 16;
 
-constexpr Packing kPacking = {3, kMaxRecordingExpansion};
+constexpr Packing kRecordingPacking = {3, kMaxRecordingExpansion};
 
 std::string bytes_of_message(const google::protobuf::MessageLite& message) {
   if (message.ByteSizeLong() > INT_MAX) {
@@ -69,7 +69,7 @@ std::uint64_t TraceWriter::write_recording(const std::string& message) {
     proto::PackedRecording packed;
     if (!is_alone) packed.set_base(step_->block);
     packed.set_bytes(message.size());
-    packed.set_frame(pack(bytes_of(message), base, kPacking));
+    packed.set_frame(pack(bytes_of(message), base, kRecordingPacking));
     const std::string bytes = packed.SerializeAsString();
     if (!packed.frame().empty() && bytes.size() < message.size()) {
       return out_.message(BlockType::kPackedRecording, bytes);

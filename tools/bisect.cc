@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 using Standing = Bisection::Standing;
 
 /// Of the JSON; it grows when a key changes its meaning or goes.
-constexpr int kJsonVersion = 1;
+constexpr int kBisectVersion = 1;
 
 struct Options : ComparisonOptions {
   bool json = false;
@@ -225,7 +225,7 @@ int bisect_files(const Options& options) {
   const Told told(options.a, options.b, options,
                   {options.controls.begin(), options.controls.end()});
   if (options.json) {
-    Json json = {{"version", kJsonVersion}};
+    Json json = {{"version", kBisectVersion}};
     json.update(told.json());
     put(json_text(json));
   } else {
@@ -251,7 +251,7 @@ int bisect_folders(const Options& options) {
     return told.exit_code();
   });
   if (options.json) {
-    put(json_text({{"version", kJsonVersion},
+    put(json_text({{"version", kBisectVersion},
                    {"a", options.a},
                    {"b", options.b},
                    {"traces", traces},

@@ -13,7 +13,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options {
+struct CheckOptions {
   std::string path;
   bool json = false;
 };
@@ -69,7 +69,7 @@ void show(const std::string& path, const storage::Report& report) {
 
 void add_check(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("check", "Say whether a trace is whole, or what is wrong");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckOptions>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(

@@ -28,9 +28,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Of the JSON; it grows when a key changes its meaning or goes.
-constexpr int kJsonVersion = 1;
+constexpr int kDiffVersion = 1;
 
-struct Options : ComparisonOptions {
+struct DiffOptions : ComparisonOptions {
   std::vector<std::string> ignore, fail_on;
   std::string color = "auto";
   bool stat = false;
@@ -39,7 +39,7 @@ struct Options : ComparisonOptions {
   bool no_pager = false;
 };
 
-Detail detail_of(const Options& options) {
+Detail detail_of(const DiffOptions& options) {
   if (options.stat) return Detail::kCounts;
   return options.all ? Detail::kAll : Detail::kSome;
 }
@@ -71,12 +71,12 @@ int exit_code_of(const Comparison& found, const DiffPolicy& policy) {
   return found.has_torn_ledger ? kTrouble : kGood;
 }
 
-int diff_files(const Options& options, const DiffPolicy& policy) {
+int diff_files(const DiffOptions& options, const DiffPolicy& policy) {
   const Comparison found =
       compare(options.a, options.b, options.step,
               {options.controls.begin(), options.controls.end()}, ledgers_of(policy));
   if (options.json) {
-    Json json = {{"version", kJsonVersion}, {"a", options.a}, {"b", options.b}};
+    Json json = {{"version", kDiffVersion}, {"a", options.a}, {"b", options.b}};
     json.update(diff_json(found.diff, found.a, found.b, policy));
     put(json_text(json));
   } else {
@@ -92,7 +92,7 @@ int diff_files(const Options& options, const DiffPolicy& policy) {
 /// The traces of two folders, one after the other.
 class FolderDiff {
  public:
-  FolderDiff(const Options& options, const DiffPolicy& policy)
+  FolderDiff(const DiffOptions& options, const DiffPolicy& policy)
       : options_(options), policy_(policy) {}
 
   int run() {
@@ -100,7 +100,7 @@ class FolderDiff {
     const int exit_code =
         pairs.visit([this](const NamePair& names) { return compare_named(names); });
     if (options_.json) {
-      put(json_text({{"version", kJsonVersion},
+      put(json_text({{"version", kDiffVersion},
                      {"a", options_.a},
                      {"b", options_.b},
                      {"traces", traces_},
@@ -134,14 +134,14 @@ class FolderDiff {
     return exit_code_of(found, policy_);
   }
 
-  const Options& options_;
+  const DiffOptions& options_;
   const DiffPolicy& policy_;
   std::string text_;
   std::string note_;  ///< the first
   Json traces_ = Json::array();
 };
 
-int run(const Options& options) {
+int run(const DiffOptions& options) {
   const DiffPolicy policy(options.ignore, options.fail_on);
   set_colours(colours_of(options.color));
   const bool are_all_folders = are_folders(options.a, options.b, options.controls);
@@ -152,7 +152,7 @@ int run(const Options& options) {
 
 void add_diff(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("diff", "Say in what two traces differ, op by op");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DiffOptions>();
   add_options(*command, *options);
   command->add_option("--ignore", options->ignore, "Sections not to tell")->delimiter(',');
   command

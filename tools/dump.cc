@@ -16,7 +16,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options {
+struct DumpOptions {
   std::string path;
   std::string step;
   bool bytes = false;
@@ -28,14 +28,14 @@ struct Options {
 };
 
 /// What was asked for instead of the whole trace; null: nothing.
-std::unique_ptr<RecordingView> view_of(const Options& options) {
+std::unique_ptr<RecordingView> view_of(const DumpOptions& options) {
   if (options.guards) return std::make_unique<GuardsView>();
   if (options.optimizer) return std::make_unique<OptimizerView>();
   if (options.modules) return std::make_unique<ModulesView>();
   return nullptr;
 }
 
-void dump(const Options& options) {
+void dump(const DumpOptions& options) {
   trace::Trace trace = open_trace(options.path, options.partial ? Parts::kWhatIsLeft : Parts::kAll);
   if (!options.step.empty()) trace = with_step_alone(std::move(trace), options.step);
   if (const auto view = view_of(options)) {
@@ -49,7 +49,7 @@ void dump(const Options& options) {
 
 void add_dump(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("dump", "Print all of a trace as text, an op a line");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DumpOptions>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_option("--step", options->step, "Only the step of this name");
   // at most one of these

@@ -17,7 +17,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options : RecordingOptions {
+struct ExportOptions : RecordingOptions {
   bool csv = false;
   bool dot = false;
   bool json = false;
@@ -31,7 +31,7 @@ std::string export_json(const trace::Trace& trace, const ChosenRecording& chosen
   return json_text(dump_json(alone, trace::Contents::kDigests));
 }
 
-std::string exported(const Options& options) {
+std::string exported(const ExportOptions& options) {
   const trace::Trace trace = open_trace(options.path, Parts::kAll);
   const ChosenRecording chosen = choose_recording(trace, options.step, options.recording);
   const Progress progress("exporting " + chosen.step->name);
@@ -48,7 +48,7 @@ std::string exported(const Options& options) {
 
 void add_export(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("export", "Write a recording in a format of other tools");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   command->add_option("FILE", options->path, "A trace")->required();
   CLI::Option_group* format = command->add_option_group("Format");
   format->add_flag("--csv", options->csv, "A line for each op");

@@ -13,7 +13,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options {
+struct InfoOptions {
   std::string path;
   bool json = false;
   bool partial = false;
@@ -127,7 +127,7 @@ void show(const std::string& path, const trace::Trace& trace) {
 
 void add_info(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("info", "Show what a trace holds, on one screen");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InfoOptions>();
   command->add_option("FILE", options->path, "A trace")->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--partial", options->partial, "Show what is left of a damaged file");

@@ -18,7 +18,7 @@ namespace {
 
 using Lines = std::vector<const trace::LedgerLine*>;
 
-struct Options {
+struct LedgerOptions {
   std::string path;
   std::string step;
   std::optional<std::size_t> tail;
@@ -27,7 +27,7 @@ struct Options {
 };
 
 /// The last lines that are asked for, of the step that is asked for.
-Lines lines_of(const trace::Ledger& ledger, const Options& options) {
+Lines lines_of(const trace::Ledger& ledger, const LedgerOptions& options) {
   Lines lines;
   for (const trace::LedgerLine& line : ledger.lines) {
     if (options.step.empty() || ledger.steps[line.step] == options.step) lines.push_back(&line);
@@ -43,7 +43,7 @@ void show(const trace::Ledger& ledger, const Lines& lines, const trace::LedgerSu
   put((lines.empty() ? "" : "\n") + summary_text(summary));
 }
 
-void show_json(const Options& options, const storage::FoundLedger& found, const Lines& lines,
+void show_json(const LedgerOptions& options, const storage::FoundLedger& found, const Lines& lines,
                const trace::LedgerSummary& summary) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const trace::LedgerLine* line : lines) list.push_back(line_json(found.ledger, *line));
@@ -56,7 +56,7 @@ void show_json(const Options& options, const storage::FoundLedger& found, const 
                  {"lines", list}}));
 }
 
-int run(const Options& options) {
+int run(const LedgerOptions& options) {
   const storage::FoundLedger found = open_ledger(
       options.path, options.partial ? storage::OnDamage::kRecover : storage::OnDamage::kRefuse);
   const trace::Ledger& ledger = found.ledger;
@@ -79,7 +79,7 @@ int run(const Options& options) {
 
 void add_ledger(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("ledger", "Show what each call of a training did");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LedgerOptions>();
   command->add_option("FILE", options->path, "A ledger, or the trace beside it")->required();
   command->add_option("--step", options->step, "Only the step of this name");
   command->add_option("--tail", options->tail,

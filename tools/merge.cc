@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct MergeCommandOptions {
   std::vector<std::string> inputs;
   std::string out;
   bool force = false;
@@ -31,7 +31,7 @@ struct Options {
 
 /// Throws Error: (invalid_argument) where the result would replace an input, or an input comes
 /// twice; (failed_precondition) where it would replace another file and nobody said so.
-void require_free(const Options& options) {
+void require_free(const MergeCommandOptions& options) {
   for (std::size_t i = 0; i < options.inputs.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
       if (!std::filesystem::equivalent(options.inputs[i], options.inputs[k])) continue;
@@ -58,7 +58,8 @@ std::size_t variants_of(const trace::Step& step) {
 }
 
 /// What whoever goes on with the result should know.
-std::vector<std::string> warnings_of(const trace::Merged& merged, const Options& options) {
+std::vector<std::string> warnings_of(const trace::Merged& merged,
+                                     const MergeCommandOptions& options) {
   std::vector<std::string> warnings;
   const std::size_t most = steptape::Options().max_variants;
   for (const trace::Step& step : merged.trace.steps) {
@@ -77,7 +78,7 @@ std::vector<std::string> warnings_of(const trace::Merged& merged, const Options&
   return warnings;
 }
 
-Json origins_json(const std::vector<trace::Origin>& origins, const Options& options) {
+Json origins_json(const std::vector<trace::Origin>& origins, const MergeCommandOptions& options) {
   Json json = Json::array();
   for (const trace::Origin& origin : origins) {
     json.push_back({{"file", options.inputs[origin.trace]}, {"recording", origin.recording}});
@@ -85,7 +86,7 @@ Json origins_json(const std::vector<trace::Origin>& origins, const Options& opti
   return json;
 }
 
-Json merged_json(const trace::Merged& merged, const Options& options,
+Json merged_json(const trace::Merged& merged, const MergeCommandOptions& options,
                  const std::vector<std::string>& warnings) {
   Json steps = Json::array();
   for (std::size_t i = 0; i < merged.steps.size(); ++i) {
@@ -104,7 +105,8 @@ Json merged_json(const trace::Merged& merged, const Options& options,
 }
 
 /// "2 of a.tape, 1 of b.tape"
-std::string words_of(const std::vector<trace::Origin>& origins, const Options& options) {
+std::string words_of(const std::vector<trace::Origin>& origins,
+                     const MergeCommandOptions& options) {
   std::string words;
   for (std::size_t i = 0; i < options.inputs.size(); ++i) {
     const auto count = std::ranges::count(origins, i, &trace::Origin::trace);
@@ -114,7 +116,7 @@ std::string words_of(const std::vector<trace::Origin>& origins, const Options& o
   return words;
 }
 
-void show(const trace::Merged& merged, const Options& options) {
+void show(const trace::Merged& merged, const MergeCommandOptions& options) {
   put(fmt::format("{}: {} of {}, {}\n", toned(Tone::kHeading, options.out),
                   count_of(merged.steps.size(), "step"), count_of(options.inputs.size(), "trace"),
                   size_of(std::filesystem::file_size(options.out))));
@@ -131,7 +133,7 @@ void show(const trace::Merged& merged, const Options& options) {
   }
 }
 
-int run(const Options& options) {
+int run(const MergeCommandOptions& options) {
   std::vector<trace::Trace> traces;
   for (const std::string& input : options.inputs) traces.push_back(open_trace(input, Parts::kAll));
   require_free(options);
@@ -152,7 +154,7 @@ int run(const Options& options) {
 void add_merge(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("merge", "Join traces of one program: their recordings become variants");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MergeCommandOptions>();
   command->add_option("FILES", options->inputs, "Two traces or more")
       ->required()
       ->expected(2, CLI::detail::expected_max_vector_size);

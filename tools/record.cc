@@ -23,7 +23,7 @@ namespace {
 
 using trace::RecordRequest;
 
-struct Options {
+struct RecordOptions {
   RecordRequest request;
   std::string cuda_graphs;  ///< a folder
   bool twice = false;
@@ -144,7 +144,7 @@ void ask_for_graphs(const std::string& folder) {
   ::setenv("STEPTAPE_CUDA_GRAPHS", path.c_str(), /*overwrite=*/1);
 }
 
-int record(const Options& options) {
+int record(const RecordOptions& options) {
   RecordRequest request = options.request;
   check_place(request.trace);
   request.digests |= options.twice;
@@ -168,7 +168,7 @@ int record(const Options& options) {
 void add_record(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "record", "Run a program, and record more calls of its steps than it asks for");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RecordOptions>();
   Record& record_of = options->request.record;
   command->add_option("--first", record_of.first, "Record the first N calls of each step")
       ->check(CLI::PositiveNumber);

@@ -15,7 +15,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::string a, b;
   std::string step;
   std::vector<std::string> controls;
@@ -23,7 +23,7 @@ struct Options {
   bool partial = false;
 };
 
-trace::Trace open(const std::string& path, const Options& options) {
+trace::Trace open(const std::string& path, const ReportOptions& options) {
   trace::Trace trace = open_trace(path, options.partial ? Parts::kWhatIsLeft : Parts::kAll);
   return options.step.empty() ? trace : with_step_alone(std::move(trace), options.step);
 }
@@ -32,7 +32,7 @@ ReportedTrace reported(const std::filesystem::path& path, const trace::Trace& tr
   return {path.filename().string(), std::filesystem::file_size(path), &trace};
 }
 
-std::string page(const Options& options) {
+std::string page(const ReportOptions& options) {
   const trace::Trace a = open(options.a, options);
   if (options.b.empty()) {
     const Progress progress("making the page");
@@ -52,7 +52,7 @@ std::string page(const Options& options) {
 void add_report(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("report", "Make one HTML page of a trace, or of two side by side");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   command->add_option("A", options->a, "A trace")->required();
   CLI::Option* b = command->add_option("B", options->b, "Another, to be compared with it");
   command->add_option("-o,--output", options->out, "The page; without it, the standard output");

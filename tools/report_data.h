@@ -5,6 +5,7 @@
 #include <string>
 
 #include "trace/diff.h"
+#include "trace/model.h"
 
 namespace steptape::tools {
 
@@ -20,6 +21,11 @@ struct ReportedDiff {
   ReportedTrace b;
   trace::Diff diff;
 };
+
+/// A page's number of something: -1 for none.
+inline std::int64_t signed_of(trace::Index index) {
+  return index == trace::kNone ? std::int64_t{-1} : std::int64_t{index};
+}
 
 /// What a page shows of `a`, and of how another differs from it, where there is one (null: none).
 nlohmann::ordered_json report_data(const ReportedTrace& a, const ReportedDiff* other);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/report_data.h"
 #include "trace/element.h"
 #include "trace/text.h"
 
@@ -9,10 +10,6 @@ namespace steptape::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::int64_t signed_of(trace::Index index) {
-  return index == trace::kNone ? std::int64_t{-1} : std::int64_t{index};
-}
 
 /// The recorded value of a scalar site in words; empty where the file does not hold it.
 std::string recorded_value(const trace::Recording& recording, const trace::ScalarSite& site) {

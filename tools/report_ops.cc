@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "tools/report_data.h"
 #include "tools/step_part.h"
 #include "trace/lifetimes.h"
 #include "trace/op_stream.h"
@@ -12,10 +13,6 @@ namespace steptape::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::int64_t signed_of(trace::Index index) {
-  return index == trace::kNone ? std::int64_t{-1} : std::int64_t{index};
-}
 
 /// Names by number, each once, in the order in which they are met.
 class Names {

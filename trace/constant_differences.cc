@@ -17,9 +17,9 @@ std::string words_of(const Buffer& buffer) {
   return words + (buffer.digest ? ", digest " + text_of(*buffer.digest) : ", not kept");
 }
 
-class Comparison {
+class ConstantComparison {
  public:
-  Comparison(const OpStream& a, const OpStream& b, const Alignment& alignment)
+  ConstantComparison(const OpStream& a, const OpStream& b, const Alignment& alignment)
       : a_(a), b_(b), alignment_(alignment) {}
 
   std::vector<Finding> take() {
@@ -73,7 +73,7 @@ class Comparison {
 
 std::vector<Finding> constant_differences(const OpStream& a, const OpStream& b,
                                           const Alignment& alignment) {
-  return Comparison(a, b, alignment).take();
+  return ConstantComparison(a, b, alignment).take();
 }
 
 }  // namespace steptape::trace

@@ -7,8 +7,6 @@
 namespace steptape::trace {
 namespace {
 
-constexpr const char* kAbsent = "absent";
-
 /// A path, and which of the properties that have it.
 using Key = std::pair<std::string, std::size_t>;
 

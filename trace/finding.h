@@ -5,6 +5,9 @@
 
 namespace steptape::trace {
 
+/// What stands for a thing that one of two traces does not have.
+inline constexpr const char* kAbsent = "absent";
+
 /// One respect in which two traces differ.
 struct Finding {
   std::string path;      ///< "model.fc1.in_features"

@@ -18,14 +18,32 @@ struct OperationRow {
 };
 
 constexpr std::array kOperations = {
-    OperationRow{Operation::kConstant, "constant", 0}, OperationRow{Operation::kLeaf, "leaf", 0},
-    OperationRow{Operation::kAdd, "add", 2},           OperationRow{Operation::kSubtract, "sub", 2},
-    OperationRow{Operation::kMultiply, "mul", 2},      OperationRow{Operation::kDivide, "div", 2},
-    OperationRow{Operation::kPower, "pow", 2},         OperationRow{Operation::kMaximum, "max", 2},
-    OperationRow{Operation::kSquareRoot, "sqrt", 1},   OperationRow{Operation::kNegate, "neg", 1},
-    OperationRow{Operation::kSameBits, "same", 2},     OperationRow{Operation::kLess, "lt", 2},
-    OperationRow{Operation::kLessEqual, "le", 2},      OperationRow{Operation::kEqual, "eq", 2},
+    OperationRow{Operation::kConstant, "constant", 0},
+    OperationRow{Operation::kLeaf, "leaf", 0},
+    OperationRow{Operation::kAdd, "add", 2},
+    OperationRow{Operation::kSubtract, "sub", 2},
+    OperationRow{Operation::kMultiply, "mul", 2},
+    OperationRow{Operation::kDivide, "div", 2},
+    OperationRow{Operation::kPower, "pow", 2},
+    OperationRow{Operation::kMaximum, "max", 2},
+    OperationRow{Operation::kSquareRoot, "sqrt", 1},
+    OperationRow{Operation::kNegate, "neg", 1},
+    OperationRow{Operation::kSameBits, "same", 2},
+    OperationRow{Operation::kLess, "lt", 2},
+    OperationRow{Operation::kLessEqual, "le", 2},
+    OperationRow{Operation::kEqual, "eq", 2},
     OperationRow{Operation::kMinimum, "min", 2},
+    OperationRow{Operation::kModulo, "mod", 2},
+    OperationRow{Operation::kFloorDivide, "floordiv", 2},
+    OperationRow{Operation::kAbsolute, "abs", 1},
+    OperationRow{Operation::kFloor, "floor", 1},
+    OperationRow{Operation::kCeiling, "ceil", 1},
+    OperationRow{Operation::kRound, "round", 1},
+    OperationRow{Operation::kTruncate, "trunc", 1},
+    OperationRow{Operation::kExponential, "exp", 1},
+    OperationRow{Operation::kLogarithm, "log", 1},
+    OperationRow{Operation::kSine, "sin", 1},
+    OperationRow{Operation::kCosine, "cos", 1},
 };
 
 constexpr std::array kLeafKinds = {
@@ -56,6 +74,25 @@ Formula applied(const Formula& a, Operation operation) {
   return formula;
 }
 
+struct Divided {
+  double quotient, remainder;
+};
+
+/// As CPython divides floats (Objects/floatobject.c), which is exact for integers below 2^53 too.
+Divided divided(double a, double b) noexcept {
+  double remainder = std::fmod(a, b);
+  double quotient = (a - remainder) / b;
+  if (remainder == 0) {
+    remainder = std::copysign(0.0, b);
+  } else if ((b < 0) != (remainder < 0)) {
+    remainder += b;
+    quotient -= 1;
+  }
+  if (quotient == 0) return {std::copysign(0.0, a / b), remainder};
+  const double floored = std::floor(quotient);
+  return {quotient - floored > 0.5 ? floored + 1 : floored, remainder};
+}
+
 double apply(Operation operation, double a, double b) noexcept {
   switch (operation) {
     case Operation::kAdd:
@@ -72,8 +109,30 @@ double apply(Operation operation, double a, double b) noexcept {
       return a > b ? a : b;
     case Operation::kMinimum:
       return a < b ? a : b;
+    case Operation::kModulo:
+      return divided(a, b).remainder;
+    case Operation::kFloorDivide:
+      return divided(a, b).quotient;
     case Operation::kSquareRoot:
       return std::sqrt(a);
+    case Operation::kAbsolute:
+      return std::fabs(a);
+    case Operation::kFloor:
+      return std::floor(a);
+    case Operation::kCeiling:
+      return std::ceil(a);
+    case Operation::kRound:
+      return std::nearbyint(a);
+    case Operation::kTruncate:
+      return std::trunc(a);
+    case Operation::kExponential:
+      return std::exp(a);
+    case Operation::kLogarithm:
+      return std::log(a);
+    case Operation::kSine:
+      return std::sin(a);
+    case Operation::kCosine:
+      return std::cos(a);
     case Operation::kNegate:
       return -a;
     case Operation::kSameBits:

@@ -51,6 +51,17 @@ enum class Operation : std::uint8_t {
   kLessEqual,
   kEqual,
   kMinimum,
+  kModulo,       ///< Python's `%`: the result has the sign of b
+  kFloorDivide,  ///< Python's `//`
+  kAbsolute,
+  kFloor,
+  kCeiling,
+  kRound,  ///< to the nearest integer, halves to the even one
+  kTruncate,
+  kExponential,
+  kLogarithm,
+  kSine,
+  kCosine,
 };
 
 std::string_view name_of(Operation operation) noexcept;

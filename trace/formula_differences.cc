@@ -13,9 +13,9 @@
 namespace steptape::trace {
 namespace {
 
-class Comparison {
+class FormulaComparison {
  public:
-  Comparison(const OpStream& a, const OpStream& b, const std::vector<Leaf>& leaves_of_b)
+  FormulaComparison(const OpStream& a, const OpStream& b, const std::vector<Leaf>& leaves_of_b)
       : a_(a), b_(b), leaves_of_b_(leaves_of_b) {}
 
   void compare(const OpPair& pair) {
@@ -120,7 +120,7 @@ std::vector<Property> properties_of(const Recording& recording, const std::vecto
 std::vector<Finding> formula_differences(const OpStream& a, const OpStream& b,
                                          const Alignment& alignment) {
   const std::vector<Leaf> leaves = leaves_as_in_a(b.recording(), alignment.pairs);
-  Comparison comparison(a, b, leaves);
+  FormulaComparison comparison(a, b, leaves);
   for (const OpPair& pair : alignment.pairs) comparison.compare(pair);
   std::vector<Finding> findings = comparison.take();
   for (Finding& finding : differences(properties_of(a.recording(), a.recording().leaves),

@@ -7,19 +7,18 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "trace/finding.h"
 #include "trace/guard_list.h"
 
 namespace steptape::trace {
 namespace {
 
-constexpr const char* kAbsent = "absent";
-
 /// Kind and path, and which of the guards that have both.
-using Key = std::tuple<GuardKind, std::string, std::size_t>;
+using GuardKey = std::tuple<GuardKind, std::string, std::size_t>;
 
-std::vector<Key> keys_of(const std::vector<Guard>& guards) {
+std::vector<GuardKey> keys_of(const std::vector<Guard>& guards) {
   std::map<std::pair<GuardKind, std::string>, std::size_t> seen;
-  std::vector<Key> keys;
+  std::vector<GuardKey> keys;
   keys.reserve(guards.size());
   for (const Guard& guard : guards) {
     keys.emplace_back(guard.kind, guard.path, seen[{guard.kind, guard.path}]++);
@@ -32,15 +31,15 @@ bool hold_together(const Guard& a, const Guard& b) {
   return a.expected == b.expected && a.also_holds.empty() == b.also_holds.empty();
 }
 
-class Comparison {
+class GuardComparison {
  public:
-  Comparison(const Recording& a, const Recording& b)
+  GuardComparison(const Recording& a, const Recording& b)
       : a_(guards_of(a)), b_(guards_of(b)), keys_of_b_(keys_of(b_)) {
     for (std::size_t i = 0; i < b_.size(); ++i) position_in_b_.emplace(keys_of_b_[i], i);
   }
 
   std::vector<GuardDifference> take() {
-    const std::vector<Key> keys = keys_of(a_);
+    const std::vector<GuardKey> keys = keys_of(a_);
     std::vector<std::size_t> partner(a_.size(), b_.size());
     std::vector<bool> in_both(b_.size(), false);
     for (std::size_t i = 0; i < a_.size(); ++i) {
@@ -74,8 +73,8 @@ class Comparison {
   }
 
   std::vector<Guard> a_, b_;
-  std::vector<Key> keys_of_b_;
-  std::map<Key, std::size_t> position_in_b_;
+  std::vector<GuardKey> keys_of_b_;
+  std::map<GuardKey, std::size_t> position_in_b_;
   std::unordered_set<std::string> objects_;  ///< that are known to differ
   std::vector<GuardDifference> differences_;
 };
@@ -83,7 +82,7 @@ class Comparison {
 }  // namespace
 
 std::vector<GuardDifference> guard_differences(const Recording& a, const Recording& b) {
-  return Comparison(a, b).take();
+  return GuardComparison(a, b).take();
 }
 
 std::string text_of(std::span<const GuardDifference> differences, std::size_t most) {

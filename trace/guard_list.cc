@@ -55,7 +55,7 @@ void GuardList::append(GuardList other) {
                  std::make_move_iterator(other.guards_.end()));
 }
 
-void add_modules(GuardList& list, const Recording& recording) {
+void add_module_guards(GuardList& list, const Recording& recording) {
   const Registered with = registered_with_modules(recording);
   std::unordered_set<std::string_view> paths;
   for (const Module& module : recording.modules) paths.insert(module.path);
@@ -83,7 +83,7 @@ std::vector<Guard> guards_of(const Recording& recording) {
   add_inputs(list, recording, met);
   add_declared(list, recording);
   add_ambient(list, recording);
-  add_modules(list, recording);
+  add_module_guards(list, recording);
   add_optimizers(list, recording);
   list.append(std::move(tracked));
   add_predicates(list, recording);

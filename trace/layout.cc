@@ -7,13 +7,12 @@
 #include <string_view>
 #include <utility>
 
+#include "trace/finding.h"
 #include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::trace {
 namespace {
-
-constexpr std::string_view kAbsent = "absent";
 
 /// "float32 [8, 4]" for a tensor, the value for anything else.
 std::string words_of_state(const Recording& recording, const Value& value) {
@@ -24,10 +23,10 @@ std::string words_of_state(const Recording& recording, const Value& value) {
 }
 
 /// Compares two optimizers of one path.
-class Comparison {
+class LayoutComparison {
  public:
-  Comparison(const Recording& a, const OptimizerLayout& x, const Recording& b,
-             const OptimizerLayout& y, std::vector<LayoutDifference>& out)
+  LayoutComparison(const Recording& a, const OptimizerLayout& x, const Recording& b,
+                   const OptimizerLayout& y, std::vector<LayoutDifference>& out)
       : a_(a), x_(x), b_(b), y_(y), out_(out) {}
 
   void run() {
@@ -169,7 +168,7 @@ std::vector<LayoutDifference> layout_differences(const Recording& a, const Recor
     if (y == b.optimizers.end()) {
       differences.push_back({LayoutAspect::kOptimizer, x.path, x.type, std::string(kAbsent)});
     } else {
-      Comparison(a, x, b, *y, differences).run();
+      LayoutComparison(a, x, b, *y, differences).run();
     }
   }
   for (const OptimizerLayout& y : b.optimizers) {

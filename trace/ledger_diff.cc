@@ -22,13 +22,13 @@ constexpr std::array kAllParts = {CallPart::kInputs, CallPart::kResults, CallPar
                                   CallPart::kParameters, CallPart::kGenerators};
 static_assert(kParts.size() == kCallParts && kAllParts.size() == kCallParts);
 
-constexpr std::array kStandings = {
+constexpr std::array kPartStandings = {
     Named<PartStanding>{PartStanding::kNotTaken, "not taken"},
     Named<PartStanding>{PartStanding::kEqual, "equal"},
     Named<PartStanding>{PartStanding::kDiffers, "differs"},
 };
 
-std::uint64_t digest_of(const LedgerLine& line, CallPart part) {
+std::uint64_t digest_of_line(const LedgerLine& line, CallPart part) {
   switch (part) {
     case CallPart::kInputs:
       return line.inputs;
@@ -47,8 +47,8 @@ std::uint64_t digest_of(const LedgerLine& line, CallPart part) {
 CallDifference compare(const LedgerLine& a, const LedgerLine& b) {
   CallDifference out{.call = a.call};
   for (const CallPart part : kAllParts) {
-    const std::uint64_t x = digest_of(a, part);
-    const std::uint64_t y = digest_of(b, part);
+    const std::uint64_t x = digest_of_line(a, part);
+    const std::uint64_t y = digest_of_line(b, part);
     if (x == 0 || y == 0) continue;
     out.parts[static_cast<std::size_t>(part)] =
         x == y ? PartStanding::kEqual : PartStanding::kDiffers;
@@ -149,7 +149,9 @@ std::string words_of_lonely(const StepLedgerDiff& step) {
 
 std::span<const CallPart> call_parts() noexcept { return kAllParts; }
 std::string_view name_of(CallPart part) noexcept { return find_name(kParts, part); }
-std::string_view name_of(PartStanding standing) noexcept { return find_name(kStandings, standing); }
+std::string_view name_of(PartStanding standing) noexcept {
+  return find_name(kPartStandings, standing);
+}
 
 std::string CallDifference::words_of(PartStanding standing) const {
   std::string words;

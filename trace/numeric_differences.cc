@@ -13,7 +13,7 @@
 namespace steptape::trace {
 namespace {
 
-constexpr std::array kStandings = {
+constexpr std::array kNumericStandings = {
     Named{NumericStanding::kOrigin, "origin"},
     Named{NumericStanding::kReceiver, "receiver"},
     Named{NumericStanding::kUnknown, "unknown"},
@@ -58,9 +58,9 @@ struct Side {
   Provenance provenance;
 };
 
-class Comparison {
+class NumericComparison {
  public:
-  Comparison(const OpStream& a, const OpStream& b, const Alignment& alignment)
+  NumericComparison(const OpStream& a, const OpStream& b, const Alignment& alignment)
       : stream_a_(a), stream_b_(b), a_(a), b_(b), alignment_(alignment) {}
 
   NumericDifferences take() {
@@ -286,7 +286,7 @@ class Comparison {
 }  // namespace
 
 std::string_view name_of(NumericStanding standing) noexcept {
-  return find_name(kStandings, standing);
+  return find_name(kNumericStandings, standing);
 }
 
 std::size_t NumericDifferences::count(NumericStanding standing) const noexcept {
@@ -341,7 +341,7 @@ NumericDifferences numeric_differences(const OpStream& a, const OpStream& b,
                                                              : lacks_a          ? "the first has no"
                                                                        : "the second has no");
   }
-  return none.is_compared() ? Comparison(a, b, alignment).take() : none;
+  return none.is_compared() ? NumericComparison(a, b, alignment).take() : none;
 }
 
 std::vector<NumericStat> stats_of(const NumericDifferences& found, const Recording& a) {

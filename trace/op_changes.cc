@@ -35,9 +35,9 @@ bool has_tensor(const Value& value) {
   return has;
 }
 
-class Comparison {
+class OpComparison {
  public:
-  Comparison(const OpStream& a, Index x, const OpStream& b, Index y, const BufferPairs& buffers)
+  OpComparison(const OpStream& a, Index x, const OpStream& b, Index y, const BufferPairs& buffers)
       : a_(a),
         x_(x),
         b_(b),
@@ -198,7 +198,7 @@ std::string OpChange::text() const {
 
 std::vector<OpChange> changes_of(const OpStream& a, Index x, const OpStream& b, Index y,
                                  const BufferPairs& buffers) {
-  return Comparison(a, x, b, y, buffers).take();
+  return OpComparison(a, x, b, y, buffers).take();
 }
 
 }  // namespace steptape::trace

@@ -30,7 +30,7 @@ std::string print_real(Real real) {
   return fmt::format("{}0x{} ({})", std::signbit(value) ? "-" : "", hex, decimal_of(real));
 }
 
-struct Printer {
+struct ValuePrinter {
   std::string (*print)(Real) = print_real;
 
   std::string operator()(None) const { return "none"; }
@@ -128,8 +128,10 @@ bool is_operator_word(std::string_view word) noexcept {
   return word.find("::") != std::string_view::npos && std::ranges::all_of(word, fits);
 }
 
-std::string print_value(const Value& value) { return std::visit(Printer(), value.data); }
+std::string print_value(const Value& value) { return std::visit(ValuePrinter(), value.data); }
 
-std::string words_of(const Value& value) { return std::visit(Printer{decimal_of}, value.data); }
+std::string words_of(const Value& value) {
+  return std::visit(ValuePrinter{decimal_of}, value.data);
+}
 
 }  // namespace steptape::trace

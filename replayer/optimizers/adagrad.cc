@@ -6,7 +6,7 @@ namespace {
 using trace::constant;
 
 // torch/csrc/api/src/optim/adagrad.cpp, dense gradients.
-void match(Update& update) {
+void match_adagrad(Update& update) {
   const Slot gradient = update.decayed_gradient();
   const Slot sum =
       update.call("aten::addcmul_", {update.state("sum"), gradient, gradient, constant(1)});
@@ -20,6 +20,6 @@ void match(Update& update) {
 
 }  // namespace
 
-const Lowering kAdagrad = {"torch::optim::Adagrad", &match};
+const Lowering kAdagrad = {"torch::optim::Adagrad", &match_adagrad};
 
 }  // namespace steptape::replayer

@@ -6,7 +6,7 @@ namespace {
 using trace::constant;
 
 // torch/csrc/api/src/optim/rmsprop.cpp; it asks `momentum > 0`, not `!= 0`.
-void match(Update& update) {
+void match_rmsprop(Update& update) {
   const trace::Formula alpha = update.hyperparameter("alpha");
   const trace::Formula momentum = update.hyperparameter("momentum");
   const trace::Formula lr = update.hyperparameter("lr");
@@ -34,6 +34,6 @@ void match(Update& update) {
 
 }  // namespace
 
-const Lowering kRmsprop = {"torch::optim::RMSprop", &match};
+const Lowering kRmsprop = {"torch::optim::RMSprop", &match_rmsprop};
 
 }  // namespace steptape::replayer

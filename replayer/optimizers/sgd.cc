@@ -5,7 +5,7 @@ namespace {
 
 // torch/csrc/api/src/optim/sgd.cpp. The first step with momentum clones the gradient into the
 // buffer instead; it creates state, so it is a warm-up and never planned from.
-void match(Update& update) {
+void match_sgd(Update& update) {
   const trace::Formula momentum = update.hyperparameter("momentum");
   Slot change = update.decayed_gradient();
   if (update.when(momentum)) {
@@ -23,6 +23,6 @@ void match(Update& update) {
 
 }  // namespace
 
-const Lowering kSgd = {"torch::optim::SGD", &match, false};
+const Lowering kSgd = {"torch::optim::SGD", &match_sgd, false};
 
 }  // namespace steptape::replayer

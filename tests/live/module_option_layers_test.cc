@@ -21,7 +21,7 @@ namespace {
 namespace nn = torch::nn;
 using Sizes = std::vector<std::int64_t>;
 
-at::Tensor other() { return at::ones({1}); }
+at::Tensor other_layer() { return at::ones({1}); }
 
 template <typename Module>
 void probe_inplace() {
@@ -59,7 +59,7 @@ TEST(ModuleOptionLayersTest, Activations) {
   ModuleProbe(nn::PReLU())
       .option("num_parameters", &nn::PReLUOptions::num_parameters, 2)
       .option("init", &nn::PReLUOptions::init, 0.5)
-      .member("weight", &nn::PReLUImpl::weight, other());
+      .member("weight", &nn::PReLUImpl::weight, other_layer());
 }
 
 TEST(ModuleOptionLayersTest, ActivationsWithThresholds) {
@@ -97,15 +97,15 @@ TEST(ModuleOptionLayersTest, LinearAndShapes) {
       .option("in_features", &nn::LinearOptions::in_features, 4)
       .option("out_features", &nn::LinearOptions::out_features, 4)
       .option("bias", &nn::LinearOptions::bias, false)
-      .member("weight", &nn::LinearImpl::weight, other())
-      .member("bias", &nn::LinearImpl::bias, other());
+      .member("weight", &nn::LinearImpl::weight, other_layer())
+      .member("bias", &nn::LinearImpl::bias, other_layer());
   ModuleProbe(nn::Bilinear(2, 3, 4))
       .option("in1_features", &nn::BilinearOptions::in1_features, 5)
       .option("in2_features", &nn::BilinearOptions::in2_features, 5)
       .option("out_features", &nn::BilinearOptions::out_features, 5)
       .option("bias", &nn::BilinearOptions::bias, false)
-      .member("weight", &nn::BilinearImpl::weight, other())
-      .member("bias", &nn::BilinearImpl::bias, other());
+      .member("weight", &nn::BilinearImpl::weight, other_layer())
+      .member("bias", &nn::BilinearImpl::bias, other_layer());
   ModuleProbe(nn::Flatten())
       .option("start_dim", &nn::FlattenOptions::start_dim, 0)
       .option("end_dim", &nn::FlattenOptions::end_dim, 2);
@@ -145,8 +145,8 @@ void probe_convolution() {
       .option("groups", &Options::groups, 2)
       .option("bias", &Options::bias, false)
       .option("padding_mode", &Options::padding_mode, torch::kCircular)
-      .member("weight", &Impl::weight, other())
-      .member("bias", &Impl::bias, other());
+      .member("weight", &Impl::weight, other_layer())
+      .member("bias", &Impl::bias, other_layer());
 }
 
 TEST(ModuleOptionLayersTest, Convolutions) {
@@ -181,8 +181,8 @@ TEST(ModuleOptionLayersTest, Embeddings) {
       .option("norm_type", &nn::EmbeddingOptions::norm_type, 1.0)
       .option("scale_grad_by_freq", &nn::EmbeddingOptions::scale_grad_by_freq, true)
       .option("sparse", &nn::EmbeddingOptions::sparse, true)
-      .option("_weight", &nn::EmbeddingOptions::_weight, other())
-      .member("weight", &nn::EmbeddingImpl::weight, other());
+      .option("_weight", &nn::EmbeddingOptions::_weight, other_layer())
+      .member("weight", &nn::EmbeddingImpl::weight, other_layer());
   ModuleProbe(nn::EmbeddingBag(5, 3))
       .option("num_embeddings", &nn::EmbeddingBagOptions::num_embeddings, 6)
       .option("embedding_dim", &nn::EmbeddingBagOptions::embedding_dim, 4)
@@ -191,10 +191,10 @@ TEST(ModuleOptionLayersTest, Embeddings) {
       .option("scale_grad_by_freq", &nn::EmbeddingBagOptions::scale_grad_by_freq, true)
       .option("mode", &nn::EmbeddingBagOptions::mode, torch::kSum)
       .option("sparse", &nn::EmbeddingBagOptions::sparse, true)
-      .option("_weight", &nn::EmbeddingBagOptions::_weight, other())
+      .option("_weight", &nn::EmbeddingBagOptions::_weight, other_layer())
       .option("include_last_offset", &nn::EmbeddingBagOptions::include_last_offset, true)
       .option("padding_idx", &nn::EmbeddingBagOptions::padding_idx, 1)
-      .member("weight", &nn::EmbeddingBagImpl::weight, other());
+      .member("weight", &nn::EmbeddingBagImpl::weight, other_layer());
 }
 
 template <typename Module>
@@ -208,11 +208,11 @@ void probe_norm() {
       .option("momentum", &Options::momentum, 0.5)
       .option("affine", &Options::affine, !options.affine())
       .option("track_running_stats", &Options::track_running_stats, !options.track_running_stats())
-      .member("weight", &Impl::weight, other())
-      .member("bias", &Impl::bias, other())
-      .member("running_mean", &Impl::running_mean, other())
-      .member("running_var", &Impl::running_var, other())
-      .member("num_batches_tracked", &Impl::num_batches_tracked, other());
+      .member("weight", &Impl::weight, other_layer())
+      .member("bias", &Impl::bias, other_layer())
+      .member("running_mean", &Impl::running_mean, other_layer())
+      .member("running_var", &Impl::running_var, other_layer())
+      .member("num_batches_tracked", &Impl::num_batches_tracked, other_layer());
 }
 
 TEST(ModuleOptionLayersTest, BatchAndInstanceNorms) {
@@ -229,15 +229,15 @@ TEST(ModuleOptionLayersTest, OtherNorms) {
       .option("normalized_shape", &nn::LayerNormOptions::normalized_shape, Sizes{3, 2})
       .option("eps", &nn::LayerNormOptions::eps, 0.1)
       .option("elementwise_affine", &nn::LayerNormOptions::elementwise_affine, false)
-      .member("weight", &nn::LayerNormImpl::weight, other())
-      .member("bias", &nn::LayerNormImpl::bias, other());
+      .member("weight", &nn::LayerNormImpl::weight, other_layer())
+      .member("bias", &nn::LayerNormImpl::bias, other_layer());
   ModuleProbe(nn::GroupNorm(2, 4))
       .option("num_groups", &nn::GroupNormOptions::num_groups, 4)
       .option("num_channels", &nn::GroupNormOptions::num_channels, 8)
       .option("eps", &nn::GroupNormOptions::eps, 0.1)
       .option("affine", &nn::GroupNormOptions::affine, false)
-      .member("weight", &nn::GroupNormImpl::weight, other())
-      .member("bias", &nn::GroupNormImpl::bias, other());
+      .member("weight", &nn::GroupNormImpl::weight, other_layer())
+      .member("bias", &nn::GroupNormImpl::bias, other_layer());
   ModuleProbe(nn::LocalResponseNorm(2))
       .option("size", &nn::LocalResponseNormOptions::size, 3)
       .option("alpha", &nn::LocalResponseNormOptions::alpha, 0.1)
@@ -316,8 +316,8 @@ void probe_fractional_pool() {
       .option("kernel_size", &Options::kernel_size, 3)
       .option("output_size", &Options::output_size, std::nullopt)
       .option("output_ratio", &Options::output_ratio, Ratio(0.5))
-      .option("_random_samples", &Options::_random_samples, other())
-      .member("_random_samples", &Module::ContainedType::_random_samples, other());
+      .option("_random_samples", &Options::_random_samples, other_layer())
+      .member("_random_samples", &Module::ContainedType::_random_samples, other_layer());
 }
 
 TEST(ModuleOptionLayersTest, Pools) {

@@ -11,7 +11,7 @@ namespace {
 namespace nn = torch::nn;
 using Sizes = std::vector<std::int64_t>;
 
-at::Tensor other() { return at::ones({1}); }
+at::Tensor other_loss() { return at::ones({1}); }
 
 template <typename Module>
 void probe_reduction() {
@@ -28,7 +28,7 @@ void probe_margin() {
 template <typename Module>
 void probe_weighted() {
   ModuleProbe<Module>(Module())
-      .option("weight", &OptionsOf<Module>::weight, other())
+      .option("weight", &OptionsOf<Module>::weight, other_loss())
       .option("reduction", &OptionsOf<Module>::reduction, torch::kSum);
 }
 
@@ -66,25 +66,25 @@ TEST(ModuleOptionLossesTest, LossesOfClasses) {
   ModuleProbe(nn::MultiMarginLoss())
       .option("p", &nn::MultiMarginLossOptions::p, 2)
       .option("margin", &nn::MultiMarginLossOptions::margin, 0.5)
-      .option("weight", &nn::MultiMarginLossOptions::weight, other())
+      .option("weight", &nn::MultiMarginLossOptions::weight, other_loss())
       .option("reduction", &nn::MultiMarginLossOptions::reduction, torch::kSum);
   ModuleProbe(nn::NLLLoss())
-      .option("weight", &nn::NLLLossOptions::weight, other())
+      .option("weight", &nn::NLLLossOptions::weight, other_loss())
       .option("ignore_index", &nn::NLLLossOptions::ignore_index, 0)
       .option("reduction", &nn::NLLLossOptions::reduction, torch::kSum)
-      .member("weight", &nn::NLLLossImpl::weight, other());
+      .member("weight", &nn::NLLLossImpl::weight, other_loss());
   ModuleProbe(nn::CrossEntropyLoss())
-      .option("weight", &nn::CrossEntropyLossOptions::weight, other())
+      .option("weight", &nn::CrossEntropyLossOptions::weight, other_loss())
       .option("ignore_index", &nn::CrossEntropyLossOptions::ignore_index, 0)
       .option("reduction", &nn::CrossEntropyLossOptions::reduction, torch::kSum)
       .option("label_smoothing", &nn::CrossEntropyLossOptions::label_smoothing, 0.1)
-      .member("weight", &nn::CrossEntropyLossImpl::weight, other());
+      .member("weight", &nn::CrossEntropyLossImpl::weight, other_loss());
   ModuleProbe(nn::BCEWithLogitsLoss())
-      .option("weight", &nn::BCEWithLogitsLossOptions::weight, other())
+      .option("weight", &nn::BCEWithLogitsLossOptions::weight, other_loss())
       .option("reduction", &nn::BCEWithLogitsLossOptions::reduction, torch::kSum)
-      .option("pos_weight", &nn::BCEWithLogitsLossOptions::pos_weight, other())
-      .member("weight", &nn::BCEWithLogitsLossImpl::weight, other())
-      .member("pos_weight", &nn::BCEWithLogitsLossImpl::pos_weight, other());
+      .option("pos_weight", &nn::BCEWithLogitsLossOptions::pos_weight, other_loss())
+      .member("weight", &nn::BCEWithLogitsLossImpl::weight, other_loss())
+      .member("pos_weight", &nn::BCEWithLogitsLossImpl::pos_weight, other_loss());
   using AdaptiveOptions = nn::AdaptiveLogSoftmaxWithLossOptions;
   using Adaptive = nn::AdaptiveLogSoftmaxWithLossImpl;
   ModuleProbe(nn::AdaptiveLogSoftmaxWithLoss(AdaptiveOptions(64, 6, {2, 4})))

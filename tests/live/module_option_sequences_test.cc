@@ -13,7 +13,7 @@ namespace {
 namespace nn = torch::nn;
 using Sizes = std::vector<std::int64_t>;
 
-at::Tensor other() { return at::ones({1}); }
+at::Tensor other_sequence() { return at::ones({1}); }
 
 template <typename Options, typename Module>
 void probe_layers(ModuleProbe<Module>& probe) {
@@ -57,10 +57,10 @@ void probe_cell(ModuleProbe<Module>& probe) {
       .option("hidden_size", &Base::hidden_size, 5)
       .option("bias", &Base::bias, false)
       .option("num_chunks", &Base::num_chunks, 7)
-      .member("weight_ih", &Impl::weight_ih, other())
-      .member("weight_hh", &Impl::weight_hh, other())
-      .member("bias_ih", &Impl::bias_ih, other())
-      .member("bias_hh", &Impl::bias_hh, other());
+      .member("weight_ih", &Impl::weight_ih, other_sequence())
+      .member("weight_hh", &Impl::weight_hh, other_sequence())
+      .member("bias_ih", &Impl::bias_ih, other_sequence())
+      .member("bias_hh", &Impl::bias_hh, other_sequence());
 }
 
 TEST(ModuleOptionSequencesTest, RecurrentCells) {
@@ -86,14 +86,14 @@ TEST(ModuleOptionSequencesTest, Attention) {
       .option("kdim", &Options::kdim, 2)
       .option("vdim", &Options::vdim, 2)
       .member("_qkv_same_embed_dim", &Impl::_qkv_same_embed_dim, false)
-      .member("in_proj_weight", &Impl::in_proj_weight, other())
-      .member("in_proj_bias", &Impl::in_proj_bias, other())
-      .member("bias_k", &Impl::bias_k, other())
-      .member("bias_v", &Impl::bias_v, other())
+      .member("in_proj_weight", &Impl::in_proj_weight, other_sequence())
+      .member("in_proj_bias", &Impl::in_proj_bias, other_sequence())
+      .member("bias_k", &Impl::bias_k, other_sequence())
+      .member("bias_v", &Impl::bias_v, other_sequence())
       .member("out_proj", &Impl::out_proj, nn::Linear(4, 4))
-      .member("q_proj_weight", &Impl::q_proj_weight, other())
-      .member("k_proj_weight", &Impl::k_proj_weight, other())
-      .member("v_proj_weight", &Impl::v_proj_weight, other())
+      .member("q_proj_weight", &Impl::q_proj_weight, other_sequence())
+      .member("k_proj_weight", &Impl::k_proj_weight, other_sequence())
+      .member("v_proj_weight", &Impl::v_proj_weight, other_sequence())
       .member("head_dim", &Impl::head_dim, std::int64_t{1});
 }
 

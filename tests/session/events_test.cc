@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-at::Tensor twice(at::Tensor x) { return (x * 2).sum(); }
+at::Tensor sum_of_double(at::Tensor x) { return (x * 2).sum(); }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -93,7 +93,7 @@ class EventsTest : public ::testing::Test {
 
 TEST_F(EventsTest, AStepIsToldOfUntilItReplaysAndThenNoMore) {
   Session session(logged("all"));
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   for (int i = 0; i < 3; ++i) step(at::rand({4}));
   EXPECT_THAT(names(), ElementsAre("probe", "probe", "planned", "trial_passed"));
   for (int i = 0; i < 10; ++i) step(at::rand({4}));
@@ -106,7 +106,7 @@ TEST_F(EventsTest, EachLineOnStderrIsASentence) {
   options.log = "all";
   Session session(options);
   const std::string place = "events_test.cc:" + std::to_string(__LINE__ + 1);
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   const std::string start = "steptape: session #, step \"twice\" (" + place + "), call ";
   EXPECT_THAT(said([&] {
                 for (int i = 0; i < 4; ++i) step(at::rand({4}));
@@ -138,7 +138,7 @@ TEST_F(EventsTest, AWarmUpIsCalledOne) {
 
 TEST_F(EventsTest, APlanComesWithItsSize) {
   Session session(logged("plan"));
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   for (int i = 0; i < 3; ++i) step(at::rand({4}));
   const json event = newest();
   EXPECT_EQ(event["step"], "twice");
@@ -155,7 +155,7 @@ TEST_F(EventsTest, APlanComesWithItsSize) {
 
 TEST_F(EventsTest, AFallbackComesWithItsVerdict) {
   Session session(logged("guards"));
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   for (int i = 0; i < 6; ++i) step(at::rand({4}));
   step(at::rand({3}));
   const Verdict verdict = step.stats().last_verdict;
@@ -173,7 +173,7 @@ TEST_F(EventsTest, AFallbackComesWithItsVerdict) {
 
 TEST_F(EventsTest, AFallbackNamesAllVariantsAndOneThatIsServedIsNone) {
   Session session(logged("guards"));
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   for (int i = 0; i < 6; ++i) step(at::rand({4}));
   for (int i = 0; i < 4; ++i) step(at::rand({3}));
   const std::size_t before = events().size();
@@ -236,7 +236,7 @@ TEST_F(EventsTest, TheTraceIsToldOfWhetherItWasWrittenOrNot) {
     Options options = logged("trace");
     options.trace = trace;
     Session session(options);
-    auto step = session.wrap("twice", twice);
+    auto step = session.wrap("twice", sum_of_double);
     for (int i = 0; i < 3; ++i) step(at::rand({4}));
   }
   ASSERT_THAT(names(), ElementsAre("written", "not_written"));
@@ -247,7 +247,7 @@ TEST_F(EventsTest, TheTraceIsToldOfWhetherItWasWrittenOrNot) {
 TEST_F(EventsTest, TheEnvironmentAsksForAllSessionsThatSayNothing) {
   setenv("STEPTAPE_LOG", ("record:" + file()).c_str(), 1);
   Session session(quiet());
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   step(at::rand({4}));
   EXPECT_THAT(names(), ElementsAre("probe"));
 }
@@ -257,7 +257,7 @@ TEST_F(EventsTest, AnOptionWinsOverTheEnvironment) {
   Options options = quiet();
   options.log = "none";
   Session session(options);
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   EXPECT_THAT(said([&] { step(at::rand({4})); }), IsEmpty());
   EXPECT_THAT(names(), IsEmpty());
 }
@@ -265,7 +265,7 @@ TEST_F(EventsTest, AnOptionWinsOverTheEnvironment) {
 TEST_F(EventsTest, NothingIsSaidUnlessAskedFor) {
   EXPECT_THAT(said([&] {
                 Session session(quiet());
-                auto step = session.wrap("twice", twice);
+                auto step = session.wrap("twice", sum_of_double);
                 for (int i = 0; i < 4; ++i) step(at::rand({4}));
                 step(at::rand({3}));
               }),
@@ -297,7 +297,7 @@ TEST_F(EventsTest, AnUnknownCategoryInTheEnvironmentIsSaidOnceAndNothingIsLogged
   EXPECT_THAT(said([&] {
                 for (int i = 0; i < 2; ++i) {
                   Session session(quiet());
-                  auto step = session.wrap("twice", twice);
+                  auto step = session.wrap("twice", sum_of_double);
                   step(at::rand({4}));
                 }
               }),
@@ -314,7 +314,7 @@ TEST_F(EventsTest, AFileThatCannotBeWrittenIsSaidOnceAndTheStepGoesOn) {
   EXPECT_THAT(said([&] {
                 Session session(options);
                 Session other(options);
-                auto step = session.wrap("twice", twice);
+                auto step = session.wrap("twice", sum_of_double);
                 for (int i = 0; i < 4; ++i)
                   EXPECT_TRUE(same_bits(step(at::ones({4})), at::full({}, 8.0F)));
                 EXPECT_THAT(session.explain(), EndsWith("log not written: " + missing +
@@ -330,7 +330,7 @@ TEST_F(EventsTest, AFullDeviceCostsLinesAndNothingElse) {
   options.log = "record:/dev/full";
   EXPECT_THAT(said([&] {
                 Session session(options);
-                auto step = session.wrap("twice", twice);
+                auto step = session.wrap("twice", sum_of_double);
                 for (int i = 0; i < 2; ++i) step(at::rand({4}));
               }),
               ElementsAre("steptape: log not written: /dev/full: No space left on device"));
@@ -345,7 +345,7 @@ TEST_F(EventsTest, APipeIsNotWaitedFor) {
   ::testing::internal::CaptureStderr();
   Session session(options);
   ::testing::internal::GetCapturedStderr();
-  auto step = session.wrap("twice", twice);
+  auto step = session.wrap("twice", sum_of_double);
   step(at::rand({4}));
   EXPECT_THAT(session.explain(), HasSubstr("log not written: " + pipe));
 }
@@ -353,14 +353,14 @@ TEST_F(EventsTest, APipeIsNotWaitedFor) {
 TEST_F(EventsTest, ANameMayHoldAnyByte) {
   const std::string name = "a\"b\nc\x1b[31m\xff";
   Session session(logged("record"));
-  auto step = session.wrap(name, twice);
+  auto step = session.wrap(name, sum_of_double);
   step(at::rand({4}));
   ASSERT_EQ(events().size(), 1U);
   EXPECT_EQ(events()[0]["step"], "a\"b\nc\x1b[31m\uFFFD");
   Options options = quiet();
   options.log = "record";
   Session spoken(options);
-  auto other = spoken.wrap(name, twice);
+  auto other = spoken.wrap(name, sum_of_double);
   const std::vector<std::string> lines = said([&] { other(at::rand({4})); });
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_THAT(lines[0], StartsWith("steptape: session #, step \"a\"b c [31m\xff\" ("));
@@ -371,7 +371,7 @@ TEST_F(EventsTest, SessionsOfTwoThreadsMixNoLines) {
   const auto train = [&](const std::string& name) {
     for (int i = 0; i < kRounds; ++i) {
       Session session(logged("all"));
-      auto step = session.wrap(name, twice);
+      auto step = session.wrap(name, sum_of_double);
       for (int call = 0; call < 4; ++call) step(at::ones({4}));
       session.invalidate(std::string(200, 'w'));
     }

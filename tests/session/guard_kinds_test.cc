@@ -57,7 +57,7 @@ class Taped<at::Tensor(A...)> {
 using OfOne = Taped<at::Tensor(at::Tensor)>;
 using OfTwo = Taped<at::Tensor(at::Tensor, at::Tensor)>;
 
-at::Tensor twice(at::Tensor x) { return x * 2; }
+at::Tensor doubled(at::Tensor x) { return x * 2; }
 
 /// `numel` floats that begin so many bytes behind an address that 64 divides.
 at::Tensor shifted(std::int64_t numel, std::int64_t bytes) {
@@ -90,7 +90,7 @@ TEST(GuardKindsTest, PresenceOfAnArgument) {
 }
 
 TEST(GuardKindsTest, TensorKind) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({4}));
   EXPECT_EQ(taped.verdict(GuardKind::kTensorKind, at::rand({4}).to_sparse()),
             "inputs[0]: a plain tensor → sparse");
@@ -108,34 +108,34 @@ TEST(GuardKindsTest, Device) {
 }
 
 TEST(GuardKindsTest, Dtype) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({4}));
   EXPECT_EQ(taped.verdict(GuardKind::kDtype, at::rand({4}, at::kDouble)),
             "inputs[0].dtype: float32 → float64");
 }
 
 TEST(GuardKindsTest, Shape) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({64, 3}));
   EXPECT_EQ(taped.verdict(GuardKind::kShape, at::rand({17, 3})), "inputs[0].size(0): 64 → 17");
   EXPECT_EQ(taped.verdict(GuardKind::kShape, at::rand({64})), "inputs[0].dim: 2 → 1");
 }
 
 TEST(GuardKindsTest, Stride) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({4, 3}));
   EXPECT_EQ(taped.verdict(GuardKind::kStride, at::rand({3, 4}).t()), "inputs[0].stride(0): 3 → 1");
 }
 
 TEST(GuardKindsTest, TensorFlags) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({4}, at::kComplexFloat));
   EXPECT_EQ(taped.verdict(GuardKind::kTensorFlags, at::rand({4}, at::kComplexFloat).conj()),
             "inputs[0].is_conj: off → on");
 }
 
 TEST(GuardKindsTest, Inference) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({4}));
   at::Tensor made_in_inference;
   {
@@ -147,7 +147,7 @@ TEST(GuardKindsTest, Inference) {
 }
 
 TEST(GuardKindsTest, Alignment) {
-  OfOne taped(twice);
+  OfOne taped(doubled);
   taped.warm_up(at::rand({16}));
   EXPECT_EQ(taped.verdict(GuardKind::kAlignment, shifted(16, 4)),
             "inputs[0].data_ptr modulo 64: 0 → 4");

@@ -12,7 +12,7 @@
 namespace steptape::tests::simulated {
 namespace {
 
-at::TensorOptions on_device() { return at::TensorOptions().device(at::kCUDA); }
+at::TensorOptions device_options() { return at::TensorOptions().device(at::kCUDA); }
 
 class SimulatedCudaTest : public testing::Test {
  protected:
@@ -27,7 +27,7 @@ class SimulatedCudaTest : public testing::Test {
 };
 
 TEST_F(SimulatedCudaTest, TensorsLieInDeviceMemory) {
-  const at::Tensor tensor = at::ones({3}, on_device());
+  const at::Tensor tensor = at::ones({3}, device_options());
   cudaPointerAttributes attributes{};
   ASSERT_EQ(cudaPointerGetAttributes(&attributes, tensor.data_ptr()), cudaSuccess);
   EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
@@ -38,7 +38,7 @@ TEST_F(SimulatedCudaTest, TensorsLieInDeviceMemory) {
 
 TEST_F(SimulatedCudaTest, MemoryBeyondTheLimitIsRefused) {
   set_memory_limit(allocated_bytes() + (std::size_t{1} << 20));
-  EXPECT_THROW(at::empty({64 << 20}, on_device()), c10::OutOfMemoryError);
+  EXPECT_THROW(at::empty({64 << 20}, device_options()), c10::OutOfMemoryError);
   set_memory_limit(std::size_t{16} << 30);
 }
 
@@ -50,7 +50,7 @@ TEST_F(SimulatedCudaTest, OperatorsComputeWhatTheCpuComputes) {
 }
 
 TEST_F(SimulatedCudaTest, WorkRunsOnlyWhenSomethingWaitsForIt) {
-  at::Tensor tensor = at::zeros({4}, on_device());
+  at::Tensor tensor = at::zeros({4}, device_options());
   c10::cuda::getCurrentCUDAStream().synchronize();
   tensor.add_(1);
   EXPECT_EQ(pending_work(), 1U);
@@ -61,7 +61,7 @@ TEST_F(SimulatedCudaTest, WorkRunsOnlyWhenSomethingWaitsForIt) {
 
 /// Adds on one stream and reads on another; `is_joined` with an event between.
 float read_on_another_stream(bool is_joined) {
-  at::Tensor tensor = at::zeros({4}, on_device());
+  at::Tensor tensor = at::zeros({4}, device_options());
   c10::cuda::device_synchronize();
   const auto writer = c10::cuda::getStreamFromPool();
   const auto reader = c10::cuda::getStreamFromPool();
@@ -90,7 +90,7 @@ TEST_F(SimulatedCudaTest, AnEventBetweenStreamsHoldsInEveryOrder) {
 }
 
 TEST_F(SimulatedCudaTest, AnEventIsReachedAfterTheWorkBeforeIt) {
-  at::Tensor tensor = at::zeros({4}, on_device());
+  at::Tensor tensor = at::zeros({4}, device_options());
   at::cuda::CUDAEvent event;
   tensor.add_(1).add_(1);
   event.record();
@@ -102,8 +102,8 @@ TEST_F(SimulatedCudaTest, AnEventIsReachedAfterTheWorkBeforeIt) {
 TEST_F(SimulatedCudaTest, APinnedBufferIsReadWhenTheStreamGetsThere) {
   const at::Tensor pinned = at::empty({4}, at::TensorOptions().pinned_memory(true)).fill_(1);
   const at::Tensor pageable = at::ones({4});
-  const at::Tensor from_pinned = at::empty({4}, on_device());
-  const at::Tensor from_pageable = at::empty({4}, on_device());
+  const at::Tensor from_pinned = at::empty({4}, device_options());
+  const at::Tensor from_pageable = at::empty({4}, device_options());
   from_pinned.copy_(pinned, /*non_blocking=*/true);
   from_pageable.copy_(pageable, /*non_blocking=*/true);
   pinned.fill_(2);
@@ -114,7 +114,7 @@ TEST_F(SimulatedCudaTest, APinnedBufferIsReadWhenTheStreamGetsThere) {
 
 TEST_F(SimulatedCudaTest, CopiesConvertAndReorder) {
   const at::Tensor host = at::arange(12).view({3, 4});
-  const at::Tensor device = at::empty({4, 3}, on_device().dtype(at::kDouble));
+  const at::Tensor device = at::empty({4, 3}, device_options().dtype(at::kDouble));
   device.t().copy_(host);
   EXPECT_TRUE(device.cpu().equal(host.t().to(at::kDouble)));
   const at::Tensor back = at::empty({3, 4}, at::kInt);
@@ -131,25 +131,25 @@ TEST_F(SimulatedCudaTest, FreedDeviceMemoryIsOverwritten) {
 }
 
 TEST_F(SimulatedCudaTest, OperatorsWhoseShapeIsAValueWait) {
-  const at::Tensor tensor = at::arange(6, on_device());
+  const at::Tensor tensor = at::arange(6, device_options());
   EXPECT_TRUE(tensor.gt(2).nonzero().cpu().equal(at::arange(3, 6).view({3, 1})));
   EXPECT_TRUE(tensor.masked_select(tensor.gt(3)).cpu().equal(at::arange(4, 6)));
   EXPECT_TRUE(tensor.index({tensor.gt(3)}).cpu().equal(at::arange(4, 6)));
 }
 
 TEST_F(SimulatedCudaTest, TensorsOnTwoDevicesAreRefused) {
-  EXPECT_THROW(at::ones({2}, on_device()) + at::ones({2}), c10::Error);
-  EXPECT_EQ((at::ones({2}, on_device()) + at::ones({})).sum().item<float>(), 4);
+  EXPECT_THROW(at::ones({2}, device_options()) + at::ones({2}), c10::Error);
+  EXPECT_EQ((at::ones({2}, device_options()) + at::ones({})).sum().item<float>(), 4);
 }
 
 TEST_F(SimulatedCudaTest, WrongShapesAreRefusedAtTheCall) {
-  at::Tensor tensor = at::ones({2}, on_device());
-  EXPECT_THROW(tensor.add_(at::ones({3}, on_device())), c10::Error);
+  at::Tensor tensor = at::ones({2}, device_options());
+  EXPECT_THROW(tensor.add_(at::ones({3}, device_options())), c10::Error);
   EXPECT_THROW(at::mm(tensor, tensor), c10::Error);
 }
 
 TEST_F(SimulatedCudaTest, AnOperatorWithoutACpuCounterpartIsRefusedByName) {
-  const at::Tensor q = at::rand({1, 1, 4, 8}, on_device());
+  const at::Tensor q = at::rand({1, 1, 4, 8}, device_options());
   try {
     at::_scaled_dot_product_flash_attention(q, q, q);
     FAIL();
@@ -160,8 +160,8 @@ TEST_F(SimulatedCudaTest, AnOperatorWithoutACpuCounterpartIsRefusedByName) {
 }
 
 TEST_F(SimulatedCudaTest, WorkThatFailsFailsTheDevice) {
-  const at::Tensor tensor = at::rand({4, 2}, on_device());
-  const at::Tensor beyond = at::full({1}, 9, on_device().dtype(at::kLong));
+  const at::Tensor tensor = at::rand({4, 2}, device_options());
+  const at::Tensor beyond = at::full({1}, 9, device_options().dtype(at::kLong));
   const at::Tensor row = tensor.index_select(0, beyond);
   EXPECT_THROW(row.cpu(), c10::Error);
   EXPECT_TRUE(has_failed());
@@ -172,7 +172,7 @@ TEST_F(SimulatedCudaTest, WorkThatFailsFailsTheDevice) {
 TEST_F(SimulatedCudaTest, RandomNumbersFollowThePhiloxState) {
   auto generator = at::cuda::detail::createCUDAGenerator();
   generator.set_current_seed(7);
-  const auto draw = [&] { return at::rand({8}, generator, on_device()).cpu(); };
+  const auto draw = [&] { return at::rand({8}, generator, device_options()).cpu(); };
   const at::Tensor first = draw();
   const at::Tensor second = draw();
   EXPECT_FALSE(first.equal(second));

@@ -7,7 +7,7 @@ namespace steptape::storage {
 namespace {
 
 /// What a training whose memory ended knows of its ledger. Nothing in it is allocated.
-struct Known {
+struct KnownLines {
   std::uint64_t appended = 0;  ///< lines, of both steps
   std::uint64_t flushed = 0;   ///< lines that the last good flush covered
   std::uint64_t lost = 0;
@@ -19,7 +19,7 @@ class LedgerAllocationTest : public EndingMemoryTest {
  protected:
   /// Lines of two steps in turn. A training goes on where the name of the second cannot be told,
   /// and tells it again with the next call.
-  static void train(FileSystem& files, Known& known) {
+  static void train(FileSystem& files, KnownLines& known) {
     known = {};
     LedgerWriter writer(kLedgerPath, kRun, files);
     const std::uint16_t train = writer.step("train");
@@ -35,7 +35,7 @@ class LedgerAllocationTest : public EndingMemoryTest {
     known.lost = writer.lost();
     known.has_problem = writer.problem().has_value();
   }
-  static void append_one(LedgerWriter& writer, std::uint16_t step, Known& known) {
+  static void append_one(LedgerWriter& writer, std::uint16_t step, KnownLines& known) {
     writer.append(line_of(step, writer.last_call(step) + 1));
     ++known.appended;
   }
@@ -48,7 +48,7 @@ class LedgerAllocationTest : public EndingMemoryTest {
 };
 
 TEST_F(LedgerAllocationTest, AWriterLosesLinesAtMostAndTheNextGoesOn) {
-  Known known;
+  KnownLines known;
   at_each_allocation(
       Failure::kMayStay, [&known](FileSystem& files) { train(files, known); },
       [&known](MemoryFileSystem& files) {
@@ -56,7 +56,7 @@ TEST_F(LedgerAllocationTest, AWriterLosesLinesAtMostAndTheNextGoesOn) {
             files.holds(kLedgerPath) && !files.bytes_at(kLedgerPath).empty() ? lines_in(files) : 0;
         EXPECT_GE(found, known.flushed);
         EXPECT_GE(found + known.lost, known.appended);
-        Known next;
+        KnownLines next;
         train(files, next);
         EXPECT_FALSE(next.has_problem);
         EXPECT_EQ(next.lost, 0u);

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 constexpr std::uint64_t kCallsToAppend = 40;
 
 /// What a training that met a failure knows of its ledger.
-struct Known {
+struct KnownCalls {
   std::uint64_t appended = 0;
   std::uint64_t flushed = 0;  ///< calls that the last good flush covered
   std::uint64_t lost = 0;
@@ -26,8 +26,8 @@ struct Known {
 class LedgerLossTest : public testing::Test {
  protected:
   /// Goes on from the last call in the file.
-  static Known train(MemoryFileSystem& files, std::uint64_t every) {
-    Known known;
+  static KnownCalls train(MemoryFileSystem& files, std::uint64_t every) {
+    KnownCalls known;
     try {
       LedgerWriter writer(kLedgerPath, kRun, files);
       const std::uint16_t step = writer.step("train");
@@ -64,11 +64,12 @@ class LedgerLossTest : public testing::Test {
   /// How many of the draws at each call lost what was flushed, or left a damaged file.
   static std::size_t losses(const MemoryFileSystem& before, std::uint64_t every,
                             std::size_t& cases) {
-    const auto is_good = [every](MemoryFileSystem& disk, const Known& known, std::size_t draw) {
+    const auto is_good = [every](MemoryFileSystem& disk, const KnownCalls& known,
+                                 std::size_t draw) {
       const auto found = calls_in(disk);
       if (!found || *found < known.flushed) return false;
       if (draw % 10 != 0) return true;
-      const Known next = train(disk, every);
+      const KnownCalls next = train(disk, every);
       return next.problems.empty() && calls_in(disk) == next.appended;
     };
     return count_losses(
@@ -104,7 +105,7 @@ TEST_F(LedgerLossTest, AFailedCallIsToldOnceAndLinesAreCounted) {
       for (std::size_t call = 0; call <= calls_of_training(nothing_, 7); ++call, ++cases) {
         MemoryFileSystem files(nothing_);
         files.fail(call, number, lasting);
-        const Known known = train(files, 7);
+        const KnownCalls known = train(files, 7);
         ASSERT_LE(known.problems.size(), 1u) << call;
         ASSERT_EQ(files.open_files(), 0u) << call;
         files.fail(SIZE_MAX, 0, Lasting::kOnce);
@@ -115,7 +116,7 @@ TEST_F(LedgerLossTest, AFailedCallIsToldOnceAndLinesAreCounted) {
         if (known.problems.empty()) {
           ASSERT_EQ(*found, kCallsToAppend) << call;
         }
-        const Known next = train(files, 7);
+        const KnownCalls next = train(files, 7);
         ASSERT_EQ(next.problems, std::vector<std::string>()) << call;
         ASSERT_EQ(calls_in(files), next.appended) << call;
       }
@@ -130,7 +131,7 @@ TEST_F(LedgerLossTest, AFullDiskEndsTheLedgerAndNotTheTraining) {
   for (std::size_t call = 6; call <= calls_of_training(nothing_, 7); ++call, ++cases) {
     MemoryFileSystem files(nothing_);
     files.fail(call, ENOSPC, Lasting::kOnce);
-    const Known known = train(files, 7);
+    const KnownCalls known = train(files, 7);
     files.fail(SIZE_MAX, 0, Lasting::kOnce);
     const auto found = calls_in(files);
     ASSERT_TRUE(found) << call;
@@ -151,7 +152,7 @@ TEST_F(LedgerLossTest, AnInterruptedCallIsMadeAgain) {
     for (std::size_t call = 0; call <= calls_of_training(nothing_, 7); ++call, ++cases) {
       MemoryFileSystem files(nothing_);
       files.fail(call, EINTR, Lasting::kOnce);
-      const Known known = train(files, 7);
+      const KnownCalls known = train(files, 7);
       ASSERT_EQ(known.problems, std::vector<std::string>()) << call;
       ASSERT_EQ(calls_in(files), kCallsToAppend) << call;
     }

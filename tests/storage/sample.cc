@@ -12,7 +12,7 @@ namespace {
 
 /// Whether some of the items of `whole`, in their order, are those of `found`.
 template <typename Item>
-bool is_part(const std::vector<Item>& found, const std::vector<Item>& whole) {
+bool are_some(const std::vector<Item>& found, const std::vector<Item>& whole) {
   auto next = whole.begin();
   for (const Item& item : found) {
     next = std::find(next, whole.end(), item);
@@ -22,10 +22,10 @@ bool is_part(const std::vector<Item>& found, const std::vector<Item>& whole) {
   return true;
 }
 
-bool is_part(const trace::Step& found, const trace::Trace& whole) {
+bool is_part_of_step(const trace::Step& found, const trace::Trace& whole) {
   const trace::Step* const step = whole.find_step(found.name);
   return step != nullptr && (found.place == step->place || found.place.empty()) &&
-         is_part(found.recordings, step->recordings);
+         are_some(found.recordings, step->recordings);
 }
 
 trace::Trace trace_of_many_steps() {
@@ -80,9 +80,9 @@ std::vector<Sample> samples() {
 
 bool is_part(const trace::Trace& found, const trace::Trace& whole) {
   return found.producer == whole.producer && found.run == whole.run &&
-         found.environment == whole.environment && is_part(found.state, whole.state) &&
+         found.environment == whole.environment && are_some(found.state, whole.state) &&
          std::ranges::all_of(found.steps,
-                             [&](const trace::Step& step) { return is_part(step, whole); });
+                             [&](const trace::Step& step) { return is_part_of_step(step, whole); });
 }
 
 }  // namespace steptape::storage

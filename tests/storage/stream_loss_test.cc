@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 /// What a training that met a failure knows of its trace.
-struct Known {
+struct KnownRecordings {
   bool is_open = false;
   std::size_t flushed = 0;  ///< recordings that the last good flush covered
   bool is_finished = false;
@@ -36,8 +36,8 @@ class StreamLossTest : public testing::Test {
     writer.flush();
   }
 
-  Known train(FileSystem& files, std::size_t every) const {
-    Known known;
+  KnownRecordings train(FileSystem& files, std::size_t every) const {
+    KnownRecordings known;
     try {
       StreamWriter writer(kSamplePath, head_of_stream(), {}, files);
       known.is_open = true;
@@ -78,7 +78,7 @@ class StreamLossTest : public testing::Test {
   }
   /// How many of the draws at each call lost what was flushed or left, or gave something else.
   std::size_t losses(const MemoryFileSystem& before, std::size_t every, std::size_t& cases) const {
-    const auto is_good = [this, every](MemoryFileSystem& disk, const Known& known,
+    const auto is_good = [this, every](MemoryFileSystem& disk, const KnownRecordings& known,
                                        std::size_t draw) {
       const auto found = known.is_open ? recordings_in(disk) : 0;
       if (!found || *found < known.flushed || !has_what_was_left(disk)) return false;
@@ -115,7 +115,7 @@ TEST_F(StreamLossTest, AFailedCallIsToldOnceAndRecordingsAreCounted) {
       for (std::size_t call = 0; call <= calls_of_training(nothing_, 3); ++call, ++cases) {
         MemoryFileSystem files(nothing_);
         files.fail(files.calls() + call, number, lasting);
-        const Known known = train(files, 3);
+        const KnownRecordings known = train(files, 3);
         ASSERT_LE(known.problems.size(), 1u) << call;
         ASSERT_EQ(files.open_files(), 0u) << call;
         files.fail(SIZE_MAX, 0, Lasting::kOnce);
@@ -142,7 +142,7 @@ TEST_F(StreamLossTest, AFullDiskEndsTheTraceAndNotTheTraining) {
   for (std::size_t call = 0; call <= calls_of_training(nothing_, 3); ++call) {
     MemoryFileSystem files(nothing_);
     files.fail(files.calls() + call, ENOSPC, Lasting::kOnce);
-    const Known known = train(files, 3);
+    const KnownRecordings known = train(files, 3);
     files.fail(SIZE_MAX, 0, Lasting::kOnce);
     if (!known.is_open || known.problems.empty()) continue;
     ++cases;
@@ -163,7 +163,7 @@ TEST_F(StreamLossTest, AnInterruptedCallIsMadeAgain) {
     for (std::size_t call = 0; call <= calls_of_training(nothing_, 3); ++call, ++cases) {
       MemoryFileSystem files(nothing_);
       files.fail(files.calls() + call, EINTR, Lasting::kOnce);
-      const Known known = train(files, 3);
+      const KnownRecordings known = train(files, 3);
       ASSERT_EQ(known.problems, std::vector<std::string>()) << call;
       ASSERT_EQ(recordings_in(files), added_.size()) << call;
     }

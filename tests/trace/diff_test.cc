@@ -38,14 +38,14 @@ std::vector<std::string> found(const Diff& diff) {
 }
 
 /// One thing changed in the trace of the sample, and all that is told of it.
-struct Change {
+struct DiffChange {
   std::string name;
   std::function<void(Trace&)> make;
   std::vector<std::string> told;
 };
-void PrintTo(const Change& change, std::ostream* out) { *out << change.name; }
+void PrintTo(const DiffChange& change, std::ostream* out) { *out << change.name; }
 
-class DiffTest : public testing::TestWithParam<Change> {};
+class DiffTest : public testing::TestWithParam<DiffChange> {};
 
 TEST_P(DiffTest, IsToldOnceInItsSection) {
   const Trace a = test::train_trace();
@@ -59,75 +59,77 @@ Recording& first(Trace& trace) { return trace.steps[0].recordings[0]; }
 INSTANTIATE_TEST_SUITE_P(
     Sections, DiffTest,
     testing::Values(
-        Change{"Nothing", [](Trace&) {}, {}},
-        Change{"Producer",
-               [](Trace& t) { t.producer[1].value = "2.12.0"; },
-               {"environment producer torch: 2.11.0 → 2.12.0"}},
-        Change{"Environment",
-               [](Trace& t) { t.environment.clear(); },
-               {"environment environment threads: 2 → absent"}},
-        Change{"Run", [](Trace& t) { t.run[0].value = "south"; }, {}},
-        Change{"Seed",
-               [](Trace& t) {
-                 t.run.push_back({"seed", "2"});
-               },
-               {"environment run seed: absent → 2"}},
-        Change{"SavedState", [](Trace& t) { t.state.clear(); }, {}},
-        Change{"Place",
-               [](Trace& t) { t.steps[0].place = "train.cc:42"; },
-               {"place wrap: train.cc:41 → train.cc:42"}},
-        Change{"Scope",
-               [](Trace& t) { first(t).scopes[0] = "other"; },
-               {"place op 0: forward → other"}},
-        Change{"Step",
-               [](Trace& t) {
-                 t.steps.push_back({"eval", "", {}});
-               },
-               {"structure step eval: absent → recorded"}},
-        Change{"Recording",
-               [](Trace& t) { t.steps[0].recordings.clear(); },
-               {"structure recording 0: agreed → absent"}},
-        Change{"Standing",
-               [](Trace& t) { first(t).standing = Standing::kTrusted; },
-               {"environment standing: agreed → trusted"}},
-        Change{"Op", [](Trace& t) { first(t).ops.pop_back(); }, {"structure remove"}},
-        Change{"Result",
-               [](Trace& t) { first(t).results.clear(); },
-               {"structure results[0]: float32 [2, 2] → absent"}},
-        Change{"GradientAtExit",
-               [](Trace& t) { first(t).exit_gradients[0].tensor = kNoTensor; },
-               {"structure model.fc1.weight.grad at exit: float32 [2, 2] → undefined"}},
-        Change{"Seek",
-               [](Trace& t) { first(t).seeks[0].is_earlier = true; },
-               {"structure generator default: set to 00000000000000030000000000000004 → set back"}},
-        Change{"Effect",
-               [](Trace& t) {
-                 first(t).effects.push_back({"host.mode", "train", ""});
-               },
-               {"structure effect host.mode: absent → train"}},
-        Change{"Hyperparameter",
-               [](Trace& t) { first(t).optimizers[0].groups[0].hyperparameters[1].value = {true}; },
-               {"optimizer optimizer.param_groups[0].nesterov: false → true"}},
-        Change{"Option",
-               [](Trace& t) { first(t).modules[1].options[0].value = {std::int64_t{3}}; },
-               {"modules model.fc1.in_features: 2 → 3"}},
-        Change{"Training",
-               [](Trace& t) { first(t).modules[1].training = true; },
-               {"modules model.fc1.training: false → true"}},
-        Change{"Module",
-               [](Trace& t) {
-                 first(t).modules.push_back({"model.drop", "Dropout", true, {}, {}});
-               },
-               {"modules model.drop: absent → Dropout"}},
-        Change{"Ambient",
-               [](Trace& t) { first(t).ambient[0].value = "off"; },
-               {"guards ambient.grad_mode: on → off"}},
-        Change{"Argument",
-               [](Trace& t) { first(t).inputs[1].value = {std::int64_t{4}}; },
-               {"guards inputs[1]: 3 → 4"}},
-        Change{"Refusal",
-               [](Trace& t) { first(t).refusals.clear(); },
-               {"refusals host_read: item() reads t2 → absent"}}),
+        DiffChange{"Nothing", [](Trace&) {}, {}},
+        DiffChange{"Producer",
+                   [](Trace& t) { t.producer[1].value = "2.12.0"; },
+                   {"environment producer torch: 2.11.0 → 2.12.0"}},
+        DiffChange{"Environment",
+                   [](Trace& t) { t.environment.clear(); },
+                   {"environment environment threads: 2 → absent"}},
+        DiffChange{"Run", [](Trace& t) { t.run[0].value = "south"; }, {}},
+        DiffChange{"Seed",
+                   [](Trace& t) {
+                     t.run.push_back({"seed", "2"});
+                   },
+                   {"environment run seed: absent → 2"}},
+        DiffChange{"SavedState", [](Trace& t) { t.state.clear(); }, {}},
+        DiffChange{"Place",
+                   [](Trace& t) { t.steps[0].place = "train.cc:42"; },
+                   {"place wrap: train.cc:41 → train.cc:42"}},
+        DiffChange{"Scope",
+                   [](Trace& t) { first(t).scopes[0] = "other"; },
+                   {"place op 0: forward → other"}},
+        DiffChange{"Step",
+                   [](Trace& t) {
+                     t.steps.push_back({"eval", "", {}});
+                   },
+                   {"structure step eval: absent → recorded"}},
+        DiffChange{"Recording",
+                   [](Trace& t) { t.steps[0].recordings.clear(); },
+                   {"structure recording 0: agreed → absent"}},
+        DiffChange{"Standing",
+                   [](Trace& t) { first(t).standing = Standing::kTrusted; },
+                   {"environment standing: agreed → trusted"}},
+        DiffChange{"Op", [](Trace& t) { first(t).ops.pop_back(); }, {"structure remove"}},
+        DiffChange{"Result",
+                   [](Trace& t) { first(t).results.clear(); },
+                   {"structure results[0]: float32 [2, 2] → absent"}},
+        DiffChange{"GradientAtExit",
+                   [](Trace& t) { first(t).exit_gradients[0].tensor = kNoTensor; },
+                   {"structure model.fc1.weight.grad at exit: float32 [2, 2] → undefined"}},
+        DiffChange{
+            "Seek",
+            [](Trace& t) { first(t).seeks[0].is_earlier = true; },
+            {"structure generator default: set to 00000000000000030000000000000004 → set back"}},
+        DiffChange{"Effect",
+                   [](Trace& t) {
+                     first(t).effects.push_back({"host.mode", "train", ""});
+                   },
+                   {"structure effect host.mode: absent → train"}},
+        DiffChange{
+            "Hyperparameter",
+            [](Trace& t) { first(t).optimizers[0].groups[0].hyperparameters[1].value = {true}; },
+            {"optimizer optimizer.param_groups[0].nesterov: false → true"}},
+        DiffChange{"Option",
+                   [](Trace& t) { first(t).modules[1].options[0].value = {std::int64_t{3}}; },
+                   {"modules model.fc1.in_features: 2 → 3"}},
+        DiffChange{"Training",
+                   [](Trace& t) { first(t).modules[1].training = true; },
+                   {"modules model.fc1.training: false → true"}},
+        DiffChange{"Module",
+                   [](Trace& t) {
+                     first(t).modules.push_back({"model.drop", "Dropout", true, {}, {}});
+                   },
+                   {"modules model.drop: absent → Dropout"}},
+        DiffChange{"Ambient",
+                   [](Trace& t) { first(t).ambient[0].value = "off"; },
+                   {"guards ambient.grad_mode: on → off"}},
+        DiffChange{"Argument",
+                   [](Trace& t) { first(t).inputs[1].value = {std::int64_t{4}}; },
+                   {"guards inputs[1]: 3 → 4"}},
+        DiffChange{"Refusal",
+                   [](Trace& t) { first(t).refusals.clear(); },
+                   {"refusals host_read: item() reads t2 → absent"}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(DiffOfTracesTest, FormulasAreComparedWhereOpsArePaired) {

@@ -28,6 +28,41 @@ TEST(FormulaTest, NegativeZeroKeepsItsSign) {
   EXPECT_TRUE(std::signbit(evaluate(-constant(0), {})));
 }
 
+double of(Operation operation, double a) {
+  return evaluate({{{Operation::kConstant, {a}, kNone}, {operation, {}, kNone}}}, {});
+}
+
+double of(Operation operation, double a, double b) {
+  return evaluate({{{Operation::kConstant, {a}, kNone},
+                    {Operation::kConstant, {b}, kNone},
+                    {operation, {}, kNone}}},
+                  {});
+}
+
+TEST(FormulaTest, DividesAsPythonDoes) {
+  EXPECT_EQ(of(Operation::kModulo, 7, 4), 3);
+  EXPECT_EQ(of(Operation::kModulo, -7, 4), 1);
+  EXPECT_EQ(of(Operation::kModulo, 7, -4), -1);
+  EXPECT_TRUE(std::signbit(of(Operation::kModulo, 8, -4)));
+  EXPECT_EQ(of(Operation::kFloorDivide, -7, 4), -2);
+  EXPECT_EQ(of(Operation::kFloorDivide, 7, 4), 1);
+  EXPECT_EQ(of(Operation::kFloorDivide, 9007199254740991, 3), 3002399751580330);
+  EXPECT_TRUE(std::signbit(of(Operation::kFloorDivide, -0.0, 4)));
+  EXPECT_EQ(of(Operation::kModulo, 1, 0.1), 0.09999999999999995);
+  EXPECT_EQ(of(Operation::kFloorDivide, 1, 0.1), 9);
+}
+
+TEST(FormulaTest, RoundsAsPythonDoes) {
+  EXPECT_EQ(of(Operation::kRound, 2.5), 2);
+  EXPECT_EQ(of(Operation::kRound, 3.5), 4);
+  EXPECT_EQ(of(Operation::kTruncate, -2.5), -2);
+  EXPECT_EQ(of(Operation::kFloor, -2.5), -3);
+  EXPECT_EQ(of(Operation::kCeiling, -2.5), -2);
+  EXPECT_EQ(of(Operation::kAbsolute, -2.5), 2.5);
+  EXPECT_EQ(of(Operation::kCosine, 0.7), std::cos(0.7));
+  EXPECT_EQ(of(Operation::kExponential, 0.7), std::exp(0.7));
+}
+
 TEST(FormulaTest, ReadsAsAPersonWritesIt) {
   EXPECT_EQ(text_of(-(leaf(0) / bias_correction()), kLeaves),
             "-(lr ÷ (1 - pow(beta, (step + 1))))");

@@ -26,7 +26,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options {
+struct BenchOptions {
   std::string file, step, inputs = "random";
   std::uint64_t steps = 200;
   std::uint64_t seed = 0;
@@ -122,7 +122,7 @@ std::vector<Row> added_up(const std::vector<Row>& rows) {
   return sorted;
 }
 
-Profile profile(const Options& options) {
+Profile profile(const BenchOptions& options) {
   LoadOptions load_options;
   if (options.any_environment) load_options.environment = Environment::kAny;
   Player player = load(options.file, load_options);
@@ -177,7 +177,7 @@ std::string line_of(const Row& row, double whole_us) {
   return line + "\n";
 }
 
-void print_text(const Options& options, const Profile& profile) {
+void print_text(const BenchOptions& options, const Profile& profile) {
   put(toned(
       Tone::kHeading,
       fmt::format("{}: step \"{}\", {}: median {:.1f} µs, middle half {:.1f} to {:.1f}\n",
@@ -204,7 +204,7 @@ void print_text(const Options& options, const Profile& profile) {
   }
 }
 
-void print_json(const Options& options, const Profile& profile) {
+void print_json(const BenchOptions& options, const Profile& profile) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Row& row : profile.rows) {
     rows.push_back({{"name", row.name},
@@ -236,7 +236,7 @@ void print_json(const Options& options, const Profile& profile) {
   put(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-int run(const Options& options) {
+int run(const BenchOptions& options) {
   try {
     const Profile found = profile(options);
     options.json ? print_json(options, found) : print_text(options, found);
@@ -250,7 +250,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   CLI::App* command =
       app.add_subcommand("bench", "Times a replay op by op, beside what each could not do without");
   command->add_option("file", options->file, "The trace; saved with state")->required();

@@ -23,7 +23,7 @@
 namespace steptape::tools {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string file, step;
   std::uint64_t call = 0;
   int threads = 0;
@@ -82,7 +82,7 @@ Verified verify(const trace::Step& step, const trace::Recording& recording, int 
   return verified;
 }
 
-std::vector<Verified> verify(const trace::Trace& trace, const Options& options) {
+std::vector<Verified> verify(const trace::Trace& trace, const VerifyOptions& options) {
   const Progress progress("doing recorded calls again");
   std::vector<Verified> all;
   for (const trace::Step& step : trace.steps) {
@@ -161,7 +161,7 @@ void print_json(const std::vector<Verified>& all, const std::vector<std::string>
   put(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-int run(const Options& options) {
+int run(const VerifyOptions& options) {
   try {
     const trace::Trace trace = storage::read(options.file);
     const std::vector<Verified> all = verify(trace, options);
@@ -179,7 +179,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand(
       "verify", "Does recorded calls again, and compares the bits that each op leaves");
   command

@@ -16,15 +16,16 @@ namespace {
 constexpr std::int64_t kMostDepth = 256;
 
 /// A way to multiply, and up to which size it was seen to be faster than BLAS.
-struct Way {
+struct Multiplication {
   const matrices::Code* code;
   std::int64_t most_terms;
 };
 
 /// Those of this processor, the fastest first.
-std::span<const Way> ways() {
-  static constexpr Way kWays[] = {{&matrices::kAvx512, std::int64_t{64} * 256 * 256},
-                                  {&matrices::kAvx2, std::int64_t{32} * 128 * 128}};
+std::span<const Multiplication> multiplications() {
+  static constexpr Multiplication kMultiplications[] = {
+      {&matrices::kAvx512, std::int64_t{64} * 256 * 256},
+      {&matrices::kAvx2, std::int64_t{32} * 128 * 128}};
   if (!has_atens_vectors()) return {};
 #if defined(__x86_64__)
   static const bool has_avx512 =
@@ -32,7 +33,7 @@ std::span<const Way> ways() {
 #else
   static const bool has_avx512 = false;
 #endif
-  return std::span(kWays).subspan(has_avx512 ? 0 : 1);
+  return std::span(kMultiplications).subspan(has_avx512 ? 0 : 1);
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ SmallProduct::Found SmallProduct::try_out(const MatrixProduct& product,
   const auto by_blas = [&] { blas->run(); };
   // one look at the bits and the time, which most that fail do not pass, then all of them
   for (const bool is_packed : {false, true}) {
-    for (const Way& way : ways()) {
+    for (const Multiplication& way : multiplications()) {
       if (terms > way.most_terms) continue;
       SmallProduct own(trial.product(), {way.code});
       if (is_packed && own.packed_ == nullptr) continue;
@@ -87,7 +88,8 @@ std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
                                                bool blas_is_alone) {
   const std::int64_t depth = product.a.size(1);
   const std::int64_t terms = product.result.numel() * depth;
-  if (ways().empty() || depth > kMostDepth || terms > ways().front().most_terms) {
+  if (multiplications().empty() || depth > kMostDepth ||
+      terms > multiplications().front().most_terms) {
     return std::nullopt;
   }
   static std::mutex mutex;

@@ -122,7 +122,7 @@ TEST(ScalarHazards, SchedulerSteppedInTheStep) {
 }
 
 /// Applies every k-th gradient, by a counter that nobody else knows of.
-struct Accumulating : SgdTwin {
+struct CountingAccumulation : SgdTwin {
   int k = 2;
   int count = 0;
 
@@ -136,7 +136,7 @@ struct Accumulating : SgdTwin {
     return loss;
   }
 
-  void become(Accumulating& other) {
+  void become(CountingAccumulation& other) {
     const torch::NoGradGuard no_grad;
     k = other.k;
     count = other.count;
@@ -169,7 +169,7 @@ TEST(ScalarHazards, AccumulationByAHiddenCounter) {
   const std::vector<Batch> batches = make_batches(16);
   for (const int k : {2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64}) {
     SCOPED_TRACE(k);
-    Hazard<Accumulating> hazard("hidden_counter", options);
+    Hazard<CountingAccumulation> hazard("hidden_counter", options);
     hazard.taped.k = k;
     for (int i = 0; i < 2000 && !is_found(hazard.stats()); ++i) {
       const Batch& batch = batches[static_cast<std::size_t>(i) % batches.size()];
