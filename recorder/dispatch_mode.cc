@@ -20,8 +20,6 @@ using Stack = torch::jit::Stack;
 
 constexpr DispatchKeySet kBelow{DispatchKeySet::FULL_AFTER, DispatchKey::Python};
 
-std::shared_ptr<PyObject_TorchDispatchMode> make_mode();
-
 /// Takes the top mode off the stack and puts it back: what is below it sees the op next.
 class WithoutTopMode {
  public:
@@ -154,11 +152,29 @@ class Interpreter final : public c10::impl::PyInterpreterVTable {
   }
 };
 
-std::shared_ptr<PyObject_TorchDispatchMode> make_mode() {
+c10::impl::PyInterpreter& interpreter() {
   // Never destroyed: a thread that ends after main may still hold a mode.
   static auto* table = new Interpreter();
   static auto* interpreter = new c10::impl::PyInterpreter(table);
-  return std::make_shared<PyObject_TorchDispatchMode>(nullptr, interpreter);
+  return *interpreter;
+}
+
+std::shared_ptr<PyObject_TorchDispatchMode> make_mode() {
+  return std::make_shared<PyObject_TorchDispatchMode>(nullptr, &interpreter());
+}
+
+/// Takes the topmost mode that `is_it` holds for off this thread's stack; those above it stay.
+template <typename IsIt>
+void take_off(IsIt is_it) {
+  std::vector<std::shared_ptr<PyObject_TorchDispatchMode>> above;
+  while (TorchDispatchModeTLS::stack_len() > 0) {
+    auto top = TorchDispatchModeTLS::pop_stack();
+    if (is_it(*top)) break;
+    above.push_back(std::move(top));
+  }
+  for (auto mode = above.rbegin(); mode != above.rend(); ++mode) {
+    TorchDispatchModeTLS::push_non_infra_mode_onto_stack(*mode);
+  }
 }
 
 class DispatchModeScope final : public Interceptor::Scope {
@@ -170,15 +186,7 @@ class DispatchModeScope final : public Interceptor::Scope {
 
   // A step that left a mode of its own on the stack keeps it.
   ~DispatchModeScope() override {
-    std::vector<std::shared_ptr<PyObject_TorchDispatchMode>> above;
-    while (TorchDispatchModeTLS::stack_len() > 0) {
-      auto top = TorchDispatchModeTLS::pop_stack();
-      if (top == mode_) break;
-      above.push_back(std::move(top));
-    }
-    for (auto mode = above.rbegin(); mode != above.rend(); ++mode) {
-      TorchDispatchModeTLS::push_non_infra_mode_onto_stack(*mode);
-    }
+    take_off([this](const PyObject_TorchDispatchMode& mode) { return &mode == mode_.get(); });
   }
 
  private:
@@ -191,6 +199,11 @@ class DispatchMode final : public Interceptor {
   std::string_view name() const noexcept override { return "dispatch_mode"; }
   std::unique_ptr<Scope> listen(std::shared_ptr<OpListener> listener) override {
     return std::make_unique<DispatchModeScope>(std::move(listener));
+  }
+  void suspend() override {
+    take_off([](const PyObject_TorchDispatchMode& mode) {
+      return &mode.pyinterpreter() == &interpreter();
+    });
   }
 };
 

@@ -33,6 +33,9 @@ class Interceptor {
   virtual ~Interceptor() = default;
   virtual std::string_view name() const noexcept = 0;
   virtual std::unique_ptr<Scope> listen(std::shared_ptr<OpListener> listener) = 0;
+  /// Inside a scope of this thread's: no op reaches its listener any more, and LibTorch sees no
+  /// trace of it. For code that looks at what intercepts it, as torch.compile does.
+  virtual void suspend() = 0;
 };
 
 enum class InterceptorKind { kDispatchMode, kFakeKey };

@@ -27,6 +27,10 @@ class Binder {
       followed_.insert(trace::read_path(op));
     }
     for (const trace::Index leaf : notes().escaped()) pin(leaf);
+    // what a front end follows and the step has not read may be anything
+    for (const trace::Leaf& leaf : notes().leaves()) {
+      if (leaf.kind == trace::LeafKind::kHostValue) bindings_.leaf(leaf.kind, leaf.path);
+    }
     free_reads();
   }
 

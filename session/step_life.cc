@@ -1,5 +1,7 @@
 #include "session/step_life.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -326,6 +328,8 @@ void StepLife::record_or_run(const Given& given, const Eager& eager) {
 }
 
 Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eager) {
+  tried_ = variant.deferred.note;
+  const auto none_is_tried = c10::make_scope_exit([this] { tried_.reset(); });
   Verified verified = session::verify(
       variant, {given.arguments, session_->objects, entry_},
       [&] { return run_function(eager, InsideStep::Depth::kWatched); },

@@ -47,6 +47,9 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   /// From here on the step is not recorded any more.
   void refuse_always(Refusal refusal);
   trace::Step to_trace() const;
+  /// While a plan is compared with the eager step: what the front end noted of the call that the
+  /// plan was made from, else null.
+  const void* note_of_tried() const { return tried_.get(); }
   /// Of each variant, what its guards ask for in another way than those of the first.
   std::vector<std::string> differences() const;
 
@@ -123,9 +126,10 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   Variant* verified_ = nullptr;  ///< by the call that is under way: its state is to be kept
   /// To be put back when the call that is under way is over.
   std::shared_ptr<const Checkpoint> to_put_back_;
-  std::optional<Error> to_throw_;  ///< a failed audit, when the call that is under way is over
-  bool is_update_;                 ///< of an optimizer, behind a step: part of the user's call
-  Deferred deferred_;              ///< of the call that is under way
+  std::optional<Error> to_throw_;      ///< a failed audit, when the call that is under way is over
+  bool is_update_;                     ///< of an optimizer, behind a step: part of the user's call
+  Deferred deferred_;                  ///< of the call that is under way
+  std::shared_ptr<const void> tried_;  ///< what a front end noted of the plan on trial
   Journal journal_;
   std::uint64_t variants_made_ = 0;
   bool may_start_warm_ = true;  ///< from the trace of an earlier run

@@ -117,10 +117,10 @@ void collect(PyObject* value, const std::string& path, int depth, live::ForeignM
 }  // namespace
 
 struct Modules::Captured {
-  Captured(Roots& roots, const std::vector<At>& tree) : types(roots) {
+  Captured(Roots& roots, MovingNumbers& moving, const std::vector<At>& tree) : types(roots) {
     modules.reserve(tree.size());
     for (const At& at : tree) {
-      modules.emplace_back(roots, types, at.path.empty() ? "" : "." + at.path, at.module);
+      modules.emplace_back(roots, moving, types, at.path.empty() ? "" : "." + at.path, at.module);
     }
   }
   Verdict check() const {
@@ -135,8 +135,8 @@ struct Modules::Captured {
   std::vector<ModuleWatch> modules;
 };
 
-Modules::Modules(Roots& roots, PyObject* root)
-    : roots_(roots), root_(root), weak_(weak_reference(roots, root)) {}
+Modules::Modules(Roots& roots, MovingNumbers& moving, PyObject* root)
+    : roots_(roots), moving_(moving), root_(root), weak_(weak_reference(roots, root)) {}
 
 bool Modules::is_alive() const { return is_referenced(weak_); }
 
@@ -176,11 +176,16 @@ std::vector<live::ForeignModule> Modules::modules() const {
   return modules;
 }
 
-void Modules::capture() { captured_ = std::make_shared<const Captured>(roots_, tree()); }
+void Modules::capture() {
+  if (captured_ != nullptr) {
+    for (const ModuleWatch& module : captured_->modules) module.note_moving();
+  }
+  captured_ = std::make_shared<const Captured>(roots_, moving_, tree());
+}
 
 std::unique_ptr<live::ForeignWatch> Modules::watch(const live::PathOf&) const {
   auto captured =
-      captured_ != nullptr ? captured_ : std::make_shared<const Captured>(roots_, tree());
+      captured_ != nullptr ? captured_ : std::make_shared<const Captured>(roots_, moving_, tree());
   return std::make_unique<WatchOf<Captured>>(std::move(captured));
 }
 
@@ -188,17 +193,17 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (const ModuleWatch& module : captured_->modules) {
-    for (auto& [entry, owner, key, change] : module.changes()) {
+    for (auto& [entry, owner, key, change, moves] : module.changes()) {
       changes.push_back({name + module.path() + "." + trace::path_component(entry) + change.path,
-                         change, owner, key});
+                         change, owner, key, "", moves});
     }
   }
   return changes;
 }
 
 struct Optimizer::Captured {
-  Captured(Roots& roots, PyObject* optimizer, const live::PathOf& path_of)
-      : types(roots), watch(roots, types, optimizer, path_of) {}
+  Captured(Roots& roots, MovingNumbers& moving, PyObject* optimizer, const live::PathOf& path_of)
+      : types(roots), watch(roots, moving, types, optimizer, path_of) {}
   Verdict check() const { return watch.check(); }
 
   TypeWatches types;
@@ -217,8 +222,9 @@ class Optimizer::Captured::Guard final : public WatchOf<Captured> {
   void advance(std::size_t k, std::int64_t by) override { kept_->watch.advance(k, by); }
 };
 
-Optimizer::Optimizer(Roots& roots, PyObject* optimizer)
+Optimizer::Optimizer(Roots& roots, MovingNumbers& moving, PyObject* optimizer)
     : roots_(roots),
+      moving_(moving),
       optimizer_(optimizer),
       type_(type_name(optimizer)),
       weak_(weak_reference(roots, optimizer)) {}
@@ -312,20 +318,21 @@ py::list Optimizer::counters(const std::string& name, const live::PathOf& path_o
 }
 
 void Optimizer::capture() {
-  captured_ = std::make_shared<const Captured>(roots_, optimizer_,
+  if (captured_ != nullptr) captured_->watch.note_moving();
+  captured_ = std::make_shared<const Captured>(roots_, moving_, optimizer_,
                                                [](const at::Tensor&) { return std::string("…"); });
 }
 
 std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of) const {
   return std::make_unique<Captured::Guard>(
-      std::make_shared<const Captured>(roots_, optimizer_, path_of));
+      std::make_shared<const Captured>(roots_, moving_, optimizer_, path_of));
 }
 
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [entry, owner, key, change] : captured_->watch.changes()) {
-    changes.push_back({name + entry + change.path, change, owner, key});
+  for (auto& [entry, owner, key, change, moves] : captured_->watch.changes()) {
+    changes.push_back({name + entry + change.path, change, owner, key, "", moves});
   }
   return changes;
 }
@@ -348,10 +355,17 @@ bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
     collect(value.ptr(), slot.path, kDepth, found);
     if ((found.parameters.empty() && found.buffers.empty()) || is_tracked(slot)) continue;
     is_new = true;
+    // what stood there before was reached by another object of that name
+    std::erase_if(tensors_, [&slot](const Slot& known) { return known.path == slot.path; });
     tensors_.push_back(
         {slot.kind, slot.path, Root(roots_, slot.owner.get()), Root(roots_, slot.key.get())});
   }
   return is_new;
+}
+
+void HostState::capture() {
+  if (captured_ != nullptr) captured_->note_moving();
+  captured_.reset();
 }
 
 std::vector<live::ForeignModule> HostState::modules() const {
@@ -365,14 +379,14 @@ std::vector<live::ForeignModule> HostState::modules() const {
 
 std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const {
   return std::make_unique<WatchOf<SlotWatch>>(
-      captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_));
+      captured_ != nullptr ? captured_ : std::make_shared<const SlotWatch>(roots_, moving_));
 }
 
 std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [slot, change] : captured_->changes()) {
-    HostChange made{name + "." + slot->path + change.path, change, {}, {}, slot->place};
+  for (auto& [slot, change, moves] : captured_->changes()) {
+    HostChange made{name + "." + slot->path + change.path, change, {}, {}, slot->place, moves};
     const bool is_inside = slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0;
     if (slot->is_assignable() || is_inside) {
       made.owner = py::reinterpret_borrow<py::object>(slot->owner.get());

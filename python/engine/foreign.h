@@ -18,6 +18,7 @@ struct HostChange {
   Change change;
   py::object owner, key;   ///< where it can be assigned again: a dict and a key, or a cell
   std::string place = {};  ///< the line that did it, where that is known
+  bool moves = false;      ///< a number that was read before it became another one
 };
 
 /// A Python object that plans depend on. Before a probe it captures what it holds; from that the
@@ -25,6 +26,7 @@ struct HostChange {
 class Watched {
  public:
   virtual ~Watched() = default;
+  /// Numbers that have moved since it was captured last are noted.
   virtual void capture() = 0;
   virtual std::vector<HostChange> changes(const std::string& name) const = 0;
   /// Lets go of what was captured.
@@ -34,7 +36,7 @@ class Watched {
 /// A torch.nn.Module and all below it. Held weakly by `weakref`, so that its death is noticed.
 class Modules final : public live::ForeignModules, public Watched {
  public:
-  Modules(Roots& roots, PyObject* root);
+  Modules(Roots& roots, MovingNumbers& moving, PyObject* root);
   const void* identity() const override { return root_; }
   bool is_alive() const override;
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
@@ -53,6 +55,7 @@ class Modules final : public live::ForeignModules, public Watched {
 
  private:
   Roots& roots_;
+  MovingNumbers& moving_;
   PyObject* root_;
   Root weak_;
   struct Captured;
@@ -62,7 +65,7 @@ class Modules final : public live::ForeignModules, public Watched {
 /// A torch.optim.Optimizer.
 class Optimizer final : public live::ForeignOptimizer, public Watched {
  public:
-  Optimizer(Roots& roots, PyObject* optimizer);
+  Optimizer(Roots& roots, MovingNumbers& moving, PyObject* optimizer);
   const void* identity() const override { return optimizer_; }
   bool is_alive() const override;
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
@@ -83,6 +86,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   void for_each_state(Visit&& visit) const;
 
   Roots& roots_;
+  MovingNumbers& moving_;
   PyObject* optimizer_;
   std::string type_;  ///< asked for where Python may not be entered
   Root weak_;
@@ -94,7 +98,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
 /// they held, and the tensors in them, which are tracked.
 class HostState final : public live::ForeignModules, public Watched {
  public:
-  explicit HostState(Roots& roots) : roots_(roots) {}
+  HostState(Roots& roots, MovingNumbers& moving) : roots_(roots), moving_(moving) {}
   /// A place that holds tensors.
   void add(Slot slot) { tensors_.push_back(std::move(slot)); }
   /// What a probe has seen. Gives whether there are tensors in it that were not tracked while it
@@ -104,7 +108,7 @@ class HostState final : public live::ForeignModules, public Watched {
   bool is_alive() const override { return true; }
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
   std::vector<live::ForeignModule> modules() const override;
-  void capture() override { captured_.reset(); }
+  void capture() override;
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
@@ -112,6 +116,7 @@ class HostState final : public live::ForeignModules, public Watched {
   bool is_tracked(const Slot& slot) const;
 
   Roots& roots_;
+  MovingNumbers& moving_;
   std::vector<Slot> tensors_;
   std::shared_ptr<const SlotWatch> captured_;
 };

@@ -123,7 +123,7 @@ py::list list_of(const std::vector<TensorSpec>& specs) {
 }
 
 template <typename Enum>
-py::dict dict_of(const std::map<Enum, std::uint64_t>& counts) {
+py::dict as_dict(const std::map<Enum, std::uint64_t>& counts) {
   py::dict dict;
   for (const auto& [value, count] : counts) dict[py::str(std::string(name_of(value)))] = count;
   return dict;
@@ -138,8 +138,8 @@ py::dict counters_dict() {
   dict["audits"] = counters.audits;
   dict["replayed"] = counters.replayed;
   dict["eager"] = counters.eager;
-  dict["fallbacks"] = dict_of(counters.fallbacks);
-  dict["refusals"] = dict_of(counters.refusals);
+  dict["fallbacks"] = as_dict(counters.fallbacks);
+  dict["refusals"] = as_dict(counters.refusals);
   dict["plans"] = counters.plans;
   dict["divergences"] = counters.divergences;
   dict["rebinds"] = counters.rebinds;
@@ -185,6 +185,7 @@ void define(py::module_& m) {
     set_foreign_folders(std::move(names));
   });
   m.def("set_watched_folders", &watch::Watcher::set_folders);
+  m.def("set_numbers", &watch::Watcher::set_numbers);
   m.def("set_escape",
         [](const py::object& function) { watch::Watcher::set_escape(function.ptr()); });
   m.def("discard", [] { notes().discard(); });
@@ -212,8 +213,13 @@ void define(py::module_& m) {
       .def("counters", &Tracked::counters)
       .def("assign_again", &Tracked::assign_again)
       .def("begin_watch", &Tracked::begin_watch)
+      .def("begin_numbers", &Tracked::begin_numbers)
       .def("end_watch", &Tracked::end_watch)
-      .def("place_of_write", &Tracked::place_of_write);
+      .def("place_of_write", &Tracked::place_of_write)
+      .def("note_moving", &Tracked::note_moving)
+      .def("take_moving_news", &Tracked::take_moving_news)
+      .def("declare_moving", &Tracked::declare_moving)
+      .def("moving", &Tracked::moving);
   py::class_<Recorder, Tracked>(m, "Recorder", py::custom_type_setup(&make_collectable))
       .def(py::init<std::string, std::string, bool, bool>())
       .def("begin", &Recorder::begin)
@@ -273,15 +279,16 @@ void define(py::module_& m) {
              player.load_weights(path, {of, false, strict});
            });
 
-  m.def("is_recording", [] { return recorder::Notes::current() != nullptr; });
-  m.def("newest_read", [] {
-    const trace::Index read = notes().newest_read();
-    return read == trace::kNone ? std::int64_t{-1} : static_cast<std::int64_t>(read);
+  m.def("held_at", [](const py::object& owner, const py::object& key) {
+    py::object held = held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr());
+    return held ? held : py::object(py::none());
   });
-  m.def("follow_read",
-        [](std::int64_t read) { notes().follow_read(static_cast<trace::Index>(read)); });
-  m.def("reads", [] { return notes().reads(); });
-  m.def("keep_internal", [](std::size_t count) { notes().keep_internal(count); });
+  m.def("put_at", [](const py::object& owner, const py::object& key, const py::object& value) {
+    put_at(owner.ptr(), key.is_none() ? nullptr : key.ptr(), value.ptr());
+  });
+  m.def("follow_host_value",
+        [](const std::string& name) { notes().leaf(trace::LeafKind::kHostValue, name); });
+  m.def("is_recording", [] { return recorder::Notes::current() != nullptr; });
   m.def("announce", &announce);
   m.def("withdraw", &withdraw);
   m.def("require", [](const py::tuple& formula, bool is_nonzero) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "python/engine/structure.h"
 #include "trace/path.h"
 
 namespace steptape::python {
@@ -33,17 +34,22 @@ Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
       return Plain::hooks(roots, value);
     case Rule::kPlain:
     case Rule::kSkip:
+    case Rule::kMoves:
       break;
   }
   return {roots, value};
 }
 
-DictWatch::DictWatch(Roots& roots, PyObject* dict, RuleOf rule_of) : rule_of_(rule_of) {
+DictWatch::DictWatch(Roots& roots, MovingNumbers& moving, PyObject* dict, RuleOf rule_of)
+    : moving_(moving), rule_of_(rule_of) {
   if (dict == nullptr) return;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
-    const Rule rule = rule_of_(text_of(key));
+    Rule rule = rule_of_(text_of(key));
+    if (rule == Rule::kPlain && is_plain_number(value) && moving.contains(dict, key)) {
+      rule = Rule::kMoves;
+    }
     entries_.push_back(
         {Root(roots, key), rule, made(roots, rule == Rule::kSkip ? nullptr : value, rule)});
   }
@@ -57,7 +63,7 @@ bool DictWatch::same(PyObject* dict) const {
   for (const Entry& entry : entries_) {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
     if (found == nullptr) return false;
-    if (entry.rule == Rule::kSkip) continue;
+    if (entry.rule == Rule::kSkip || entry.rule == Rule::kMoves) continue;
     if (!entry.plain.same(found)) return false;
     memo_.add(entry.plain, found);
   }
@@ -73,7 +79,9 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     if (entry.rule == Rule::kSkip || entry.plain.same(found)) continue;
     changes.push_back({text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(entry.key.get()),
-                       entry.plain.change(found)});
+                       entry.plain.change(found),
+                       entry.plain.is_number() && found != nullptr &&
+                           (is_plain_number(found) || is_followed(found))});
   }
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -90,6 +98,12 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
   return changes;
 }
 
+void DictWatch::note_moving(const std::string& path, PyObject* dict) const {
+  for (const EntryChange& change : changes(dict)) {
+    if (change.moves) moving_.note(trace::join_path(path, change.name), dict, change.key.ptr());
+  }
+}
+
 HookWatch::HookWatch(Roots& roots, PyObject* tensor)
     : tensor_(tensor),
       hooks_(Plain::hooks(roots, reinterpret_cast<THPVariable*>(tensor)->backward_hooks)),
@@ -102,11 +116,12 @@ bool HookWatch::same() const {
          after_accumulate_.same(tensor->post_accumulate_grad_hooks);
 }
 
-ModuleWatch::ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyObject* module)
+ModuleWatch::ModuleWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types, std::string path,
+                         PyObject* module)
     : path_(std::move(path)),
       module_(roots, module),
       type_(types.of(Py_TYPE(module))),
-      attributes_(roots, dict_of(module), &rule_of_module) {
+      attributes_(roots, moving, dict_of(module), &rule_of_module) {
   PyObject* dict = dict_of(module);
   PyObject* parameters = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_parameters");
   if (parameters == nullptr || !PyDict_Check(parameters)) return;
@@ -132,7 +147,8 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
   if (changes.empty()) {
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
-  const auto& [name, owner, key, change] = changes.front();
+  attributes.note_moving(path.empty() ? path : path.substr(1), dict);
+  const auto& [name, owner, key, change, moves] = changes.front();
   return {path + "." + trace::path_component(name) + change.path, change.was,
           shown(change.after.ptr())};
 }
@@ -147,6 +163,10 @@ Verdict ModuleWatch::check(bool types_same) const {
     return {path_ + " (hooks of a parameter)", "those of the recording", "others"};
   }
   return {};
+}
+
+void ModuleWatch::note_moving() const {
+  attributes_.note_moving(path_.empty() ? path_ : path_.substr(1), dict_of(module_.get()));
 }
 
 std::vector<DictWatch::EntryChange> ModuleWatch::changes() const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "live/foreign.h"
+#include "python/engine/moving.h"
 #include "python/engine/plain.h"
 #include "python/engine/type_watch.h"
 #include "steptape/verdict.h"
@@ -15,10 +16,11 @@ namespace steptape::python {
 class DictWatch {
  public:
   /// How an entry is compared.
-  enum class Rule { kPlain, kMembers, kHooks, kSkip };
+  enum class Rule { kPlain, kMembers, kHooks, kSkip, kMoves };
   using RuleOf = Rule (*)(const std::string& name);
 
-  DictWatch(Roots& roots, PyObject* dict, RuleOf rule_of);
+  /// Entries that are in `moving` are not compared.
+  DictWatch(Roots& roots, MovingNumbers& moving, PyObject* dict, RuleOf rule_of);
 
   bool same(PyObject* dict) const;
   /// Every entry that differs now; added and removed ones too.
@@ -26,8 +28,11 @@ class DictWatch {
     std::string name;
     py::object owner, key;  ///< the dict that it stands in; null for what cannot be assigned to
     Change change;
+    bool moves = false;  ///< a number that is another one
   };
   std::vector<EntryChange> changes(PyObject* dict) const;
+  /// Numbers that are other ones now are noted as such that move, under `path`.
+  void note_moving(const std::string& path, PyObject* dict) const;
 
  private:
   struct Entry {
@@ -37,6 +42,7 @@ class DictWatch {
   };
   static Plain made(Roots& roots, PyObject* value, Rule rule);
 
+  MovingNumbers& moving_;
   RuleOf rule_of_;
   std::vector<Entry> entries_;
   mutable DictMemo memo_;
@@ -61,10 +67,12 @@ class HookWatch {
 /// One module of a tree as it was: class, attributes, hooks, what is registered in it.
 class ModuleWatch {
  public:
-  ModuleWatch(Roots& roots, TypeWatches& types, std::string path, PyObject* module);
+  ModuleWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types, std::string path,
+              PyObject* module);
 
   /// The first mismatch, as a verdict with a path below the root; see check_object.
   Verdict check(bool types_same) const;
+  void note_moving() const;
   /// The attributes that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
   const std::string& path() const { return path_; }

@@ -49,12 +49,12 @@ PyObject* state_of(PyObject* optimizer) {
   return state != nullptr && PyDict_Check(state) ? state : nullptr;
 }
 
-OptimizerWatch::OptimizerWatch(Roots& roots, TypeWatches& types, PyObject* optimizer,
-                               const live::PathOf& path_of)
+OptimizerWatch::OptimizerWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types,
+                               PyObject* optimizer, const live::PathOf& path_of)
     : optimizer_(roots, optimizer),
       type_(types.of(Py_TYPE(optimizer))),
       is_torchs_own_(type_name(optimizer).starts_with("torch.optim.")),
-      attributes_(roots, dict_of(optimizer), &rule_of_optimizer) {
+      attributes_(roots, moving, dict_of(optimizer), &rule_of_optimizer) {
   if (PyObject* groups = groups_of(optimizer)) {
     groups_ = PyList_GET_SIZE(groups);
     for (Py_ssize_t g = 0; g < groups_; ++g) {
@@ -230,6 +230,8 @@ Verdict OptimizerWatch::check() const {
   }
   return {};
 }
+
+void OptimizerWatch::note_moving() const { attributes_.note_moving("", dict_of(optimizer_.get())); }
 
 std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
   std::vector<DictWatch::EntryChange> changes = attributes_.changes(dict_of(optimizer_.get()));

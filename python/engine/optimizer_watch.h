@@ -13,7 +13,7 @@ namespace steptape::python {
 /// which state there is; and where its numbers stand, to be read at each step.
 class OptimizerWatch {
  public:
-  OptimizerWatch(Roots& roots, TypeWatches& types, PyObject* optimizer,
+  OptimizerWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types, PyObject* optimizer,
                  const live::PathOf& path_of);
 
   Verdict check() const;
@@ -24,6 +24,7 @@ class OptimizerWatch {
   void advance(std::size_t k, std::int64_t by) const;
   /// Whether the class is one of torch.optim: all that those do with their numbers can be followed.
   bool is_torchs_own() const { return is_torchs_own_; }
+  void note_moving() const;
   /// Attributes, hyperparameters and host numbers of state that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
 

@@ -66,21 +66,12 @@ Root class_of(Roots& roots, PyObject* object) {
   return {roots, reinterpret_cast<PyObject*>(Py_TYPE(object))};
 }
 
-/// Whether it is of exactly this class.
-bool is_of(PyObject* object, PyObject* type) {
-  return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
-}
-
 /// How many items a deque keeps; infinity where there is no limit.
 double most_of(PyObject* deque) {
   const auto most = py::reinterpret_steal<py::object>(PyObject_GetAttrString(deque, "maxlen"));
   if (!most) PyErr_Clear();
   return most && PyLong_Check(most.ptr()) ? PyLong_AsDouble(most.ptr())
                                           : std::numeric_limits<double>::infinity();
-}
-
-py::object borrowed(PyObject* object) {
-  return object == nullptr ? py::object() : py::reinterpret_borrow<py::object>(object);
 }
 
 /// A scalar of NumPy: a value that cannot change, and an object of its own each time.
@@ -209,6 +200,26 @@ Plain Plain::content(Roots& roots, PyObject* container) {
 }
 
 Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
+  Plain plain = content_of(roots, value, depth);
+  const bool is_container = value != nullptr && (PyList_Check(value) || PyTuple_Check(value) ||
+                                                 PyDict_Check(value) || PyAnySet_Check(value));
+  if (!is_container || (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return plain;
+  plain.has_attributes_ = true;
+  PyObject* dict = dict_of(value);
+  if (dict != nullptr && PyDict_GET_SIZE(dict) != 0) {
+    plain.attributes_.push_back(whole(roots, dict, depth - 1));
+    plain.is_cut_ |= plain.attributes_.back().is_cut_;
+  }
+  return plain;
+}
+
+bool Plain::same_attributes(PyObject* now) const {
+  PyObject* dict = now == nullptr ? nullptr : dict_of(now);
+  if (dict == nullptr || PyDict_GET_SIZE(dict) == 0) return attributes_.empty();
+  return !attributes_.empty() && attributes_.front().same(dict);
+}
+
+Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
   if (value == nullptr) return {};
   Plain plain;
   if (is_array(value) || is_scalar_of_numpy(value)) {
@@ -217,13 +228,17 @@ Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
     return plain;
   }
   const bool is_dict = PyDict_Check(value);
-  PyObject* dict = is_dict ? value : is_tensor(value) || is_fixed(value) ? nullptr : dict_of(value);
+  const bool has_items = PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value);
+  PyObject* dict = is_dict                                            ? value
+                   : has_items || is_tensor(value) || is_fixed(value) ? nullptr
+                                                                      : dict_of(value);
   if (depth > 0 && dict != nullptr && PyDict_GET_SIZE(dict) <= kMostItems) {
     plain.kind_ = is_dict ? Kind::kDict : Kind::kObject;
     plain.value_ = class_of(roots, value);
     for (const auto& [key, item] : entries_of(dict)) {
       plain.keys_.emplace_back(roots, key);
       plain.items_.push_back(whole(roots, item, depth - 1));
+      plain.is_cut_ |= plain.items_.back().is_cut_;
     }
     plain.length_ = static_cast<Py_ssize_t>(plain.items_.size());
     return plain;
@@ -236,10 +251,16 @@ Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
     plain.length_ = PySequence_Fast_GET_SIZE(value);
     for (Py_ssize_t i = 0; i < plain.length_; ++i) {
       plain.items_.push_back(whole(roots, PySequence_Fast_GET_ITEM(value, i), depth - 1));
+      plain.is_cut_ |= plain.items_.back().is_cut_;
     }
     return plain;
   }
-  return {roots, value, 0};
+  plain = {roots, value, 0};
+  plain.is_cut_ = dict != nullptr                   ? PyDict_GET_SIZE(dict) != 0
+                  : is_list || PyTuple_Check(value) ? PySequence_Fast_GET_SIZE(value) != 0
+                  : has_items                       ? PyObject_Size(value) > kMostItems
+                                                    : false;
+  return plain;
 }
 
 Plain::Plain(Roots& roots, PyObject* value, int depth) {
@@ -330,6 +351,10 @@ void Plain::take_items(Roots& roots, PyObject* sequence, int depth) {
 }
 
 bool Plain::same(PyObject* now) const {
+  return same_content(now) && (!has_attributes_ || same_attributes(now));
+}
+
+bool Plain::same_content(PyObject* now) const {
   PyObject* before = value_.get();
   switch (kind_) {
     case Kind::kIdentity:
@@ -348,23 +373,23 @@ bool Plain::same(PyObject* now) const {
     case Kind::kTuple:
       return now != nullptr && Py_TYPE(now) == Py_TYPE(before) && same_items(now);
     case Kind::kList:
-      return is_of(now, before) && same_items(now);
+      return is_exactly(now, before) && same_items(now);
     case Kind::kDeque:
       return now != nullptr && is_deque(now) && same_bits(most_of(now), real_) &&
              same_items(list_of(now).ptr());
     case Kind::kSet:
-      return is_of(now, before) && PySet_GET_SIZE(now) == length_ &&
+      return is_exactly(now, before) && PySet_GET_SIZE(now) == length_ &&
              (length_ == 0 || same_items(list_of(now).ptr()));
     case Kind::kDict:
-      return is_of(now, before) && same_dict(now);
+      return is_exactly(now, before) && same_dict(now);
     case Kind::kObject:
-      return is_of(now, before) && same_dict(dict_of(now));
+      return is_exactly(now, before) && same_dict(dict_of(now));
     case Kind::kHooks:
       return now == nullptr || now == Py_None ? length_ == 0 : PyDict_Check(now) && same_dict(now);
     case Kind::kLength:
       return now == before && PyObject_Size(now) == length_;
     case Kind::kIterated:
-      return is_of(now, before) && same_items(list_of(now).ptr());
+      return is_exactly(now, before) && same_items(list_of(now).ptr());
     case Kind::kBytes: {
       const py::object bytes = now == nullptr ? py::object() : bytes_of_array(now);
       return before != nullptr && bytes && equal(before, bytes.ptr());
@@ -492,7 +517,7 @@ int Plain::differing(PyObject* now) const {
 Change Plain::change(PyObject* now) const {
   const bool in_list =
       now != nullptr &&
-      (kind_ == Kind::kList ? is_of(now, value_.get())
+      (kind_ == Kind::kList ? is_exactly(now, value_.get())
                             : kind_ == Kind::kTuple && Py_TYPE(now) == Py_TYPE(value_.get())) &&
       PySequence_Fast_GET_SIZE(now) == length_;
   if (in_list) {
@@ -507,7 +532,7 @@ Change Plain::change(PyObject* now) const {
       return change;
     }
   }
-  const bool is_object = kind_ == Kind::kObject && is_of(now, value_.get());
+  const bool is_object = kind_ == Kind::kObject && is_exactly(now, value_.get());
   if (is_object) {
     for (std::size_t i = 0; i < items_.size(); ++i) {
       PyObject* found = find_entry(dict_of(now), keys_[i].get());

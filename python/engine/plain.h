@@ -44,6 +44,10 @@ class Plain {
   bool same(PyObject* now) const;
   /// Whether its content may change while the object stays the same one.
   bool is_mutable() const;
+  /// Whether something in it is not compared, as there is too much of it or it lies too deep.
+  bool is_cut() const { return is_cut_; }
+  /// Whether it is an int or a float, compared by value.
+  bool is_number() const { return kind_ == Kind::kInteger || kind_ == Kind::kReal; }
   /// Where the value is the dict `now`, which was just found as it was: what remembers that, or
   /// null.
   const DictMemo* memo_of(PyObject* now) const;
@@ -72,6 +76,9 @@ class Plain {
   void take_items(Roots& roots, PyObject* sequence, int depth);
   void take_references(Roots& roots, PyObject* sequence);
   void take_dict(Roots& roots, PyObject* dict, int depth);
+  static Plain content_of(Roots& roots, PyObject* value, int depth);
+  bool same_content(PyObject* now) const;
+  bool same_attributes(PyObject* now) const;
   bool same_items(PyObject* now) const;
   /// How many items differ, of as many as there were in the same order; 2 when that is not so.
   int differing(PyObject* now) const;
@@ -90,6 +97,11 @@ class Plain {
   std::vector<Root> keys_;
   std::vector<Plain> items_;
   mutable DictMemo memo_;  ///< of a dict
+  /// Of a container of a class of the program's, where all that is in it counts: its instance dict,
+  /// if anything is in that.
+  std::vector<Plain> attributes_;
+  bool has_attributes_ = false;
+  bool is_cut_ = false;
 };
 
 /// Whether an equal one does as well: a list, dict or set, or an object that only holds attributes.

@@ -13,7 +13,7 @@ namespace steptape::python {
 namespace {
 
 /// As PyObject_IsInstance, which would ask the object for its class.
-bool is_of(PyObject* object, PyObject* type) {
+bool is_kind_of(PyObject* object, PyObject* type) {
   return type != nullptr &&
          PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
 }
@@ -21,7 +21,7 @@ bool is_of(PyObject* object, PyObject* type) {
 }  // namespace
 
 bool is_tensor(PyObject* object) {
-  return THPVariable_CheckExact(object) || is_of(object, THPVariableClass);
+  return THPVariable_CheckExact(object) || is_kind_of(object, THPVariableClass);
 }
 
 bool is_exact_tensor(PyObject* object) { return THPVariable_CheckExact(object); }
@@ -32,7 +32,7 @@ py::object object_of(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
-bool is_generator(PyObject* object) { return is_of(object, THPGeneratorClass); }
+bool is_generator(PyObject* object) { return is_kind_of(object, THPGeneratorClass); }
 
 at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }
 
@@ -70,7 +70,7 @@ bool is_plain_type(PyTypeObject* type) {
          type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type;
 }
 
-std::string shown(PyObject* object, int depth);
+std::string shown_to_depth(PyObject* object, int depth);
 
 std::string shown_items(PyObject* list, char open, char close, int depth) {
   if (depth == 0) return std::string(1, open) + "…" + close;
@@ -83,12 +83,12 @@ std::string shown_items(PyObject* list, char open, char close, int depth) {
       text += "… " + std::to_string(size) + " items";
       break;
     }
-    text += shown(PySequence_Fast_GET_ITEM(list, i), depth - 1);
+    text += shown_to_depth(PySequence_Fast_GET_ITEM(list, i), depth - 1);
   }
   return text + close;
 }
 
-std::string shown(PyObject* object, int depth) {
+std::string shown_to_depth(PyObject* object, int depth) {
   if (object == nullptr) return "nothing";
   if (PyList_CheckExact(object)) return shown_items(object, '[', ']', depth);
   if (PyTuple_CheckExact(object)) return shown_items(object, '(', ')', depth);
@@ -121,7 +121,7 @@ std::string shown(PyObject* object, int depth) {
 
 std::string shown(PyObject* object) {
   constexpr int kDepth = 2;
-  return shown(object, kDepth);
+  return shown_to_depth(object, kDepth);
 }
 
 py::object dict_of_type(PyTypeObject* type) {

@@ -12,6 +12,16 @@ namespace steptape::python {
 
 namespace py = pybind11;
 
+/// A new reference to what a borrowed pointer names; none for null.
+inline py::object borrowed(PyObject* object) {
+  return object == nullptr ? py::object() : py::reinterpret_borrow<py::object>(object);
+}
+
+/// Whether it is of exactly this class.
+inline bool is_exactly(PyObject* object, PyObject* type) {
+  return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
+}
+
 bool is_tensor(PyObject* object);
 /// Whether it is of torch.Tensor or torch.nn.Parameter itself and of no class made of them.
 bool is_exact_tensor(PyObject* object);

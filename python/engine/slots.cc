@@ -2,27 +2,15 @@
 
 #include <algorithm>
 
-#include "trace/path.h"
+#include "python/engine/structure.h"
 
 namespace steptape::python {
 namespace {
-
-py::object borrowed(PyObject* object) {
-  return object == nullptr ? py::object() : py::reinterpret_borrow<py::object>(object);
-}
 
 py::object part_of_function(PyObject* function, const std::string& name) {
   if (name == "__code__") return borrowed(PyFunction_GET_CODE(function));
   return borrowed(name == "__defaults__" ? PyFunction_GET_DEFAULTS(function)
                                          : PyFunction_GET_KW_DEFAULTS(function));
-}
-
-py::object item_of(PyObject* list, PyObject* key) {
-  if (!PyList_Check(list) || !PyLong_Check(key)) return {};
-  Py_ssize_t position = PyLong_AsSsize_t(key);
-  if (position < 0) position += PyList_GET_SIZE(list);
-  const bool fits = position >= 0 && position < PyList_GET_SIZE(list);
-  return fits ? borrowed(PyList_GET_ITEM(list, position)) : py::object();
 }
 
 py::object taken(PyObject* made) {
@@ -52,11 +40,11 @@ py::object Slot::value() const {
   switch (kind) {
     case Kind::kEntry:
     case Kind::kState:
-      return borrowed(find_entry(holder, key.get()));
     case Kind::kCell:
-      return borrowed(PyCell_GET(holder));
     case Kind::kItem:
-      return item_of(holder, key.get());
+    case Kind::kAttribute:
+    case Kind::kMember:
+      return held_at(holder, key.get());
     case Kind::kSize:
       return py::int_(std::max<Py_ssize_t>(0, PyObject_Size(holder)));
     case Kind::kHas:
@@ -68,10 +56,6 @@ py::object Slot::value() const {
       return borrowed(holder);
     case Kind::kClass:
       return borrowed(reinterpret_cast<PyObject*>(Py_TYPE(holder)));
-    case Kind::kAttribute:
-      return borrowed(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(holder), key.get()));
-    case Kind::kMember:
-      return taken(PyObject_GenericGetAttr(holder, key.get()));
     case Kind::kFunction:
       return part_of_function(holder, text_of(key.get()));
     case Kind::kNamespace:
@@ -98,7 +82,9 @@ Plain Slot::plain(Roots& roots, const py::object& value) const {
 
 std::size_t SlotWatch::add(Slot slot, const py::object& value) {
   values_.push_back(slot.plain(roots_, value));
-  if (value && slot.is_assignable() && is_compared_by_content(value.ptr())) {
+  const bool may_be_replaced = slot.is_assignable() && slot.kind != Slot::Kind::kAttribute &&
+                               slot.kind != Slot::Kind::kMember;
+  if (value && may_be_replaced && is_compared_by_content(value.ptr())) {
     containers_.emplace_back(slots_.size(), Plain::whole(roots_, value.ptr()));
   }
   slots_.push_back(std::move(slot));
@@ -119,12 +105,27 @@ bool SlotWatch::was_replaced(std::size_t position, PyObject* now) const {
   return found != containers_.end() && found->first == position && found->second.same(now);
 }
 
+bool SlotWatch::moves(std::size_t position) const {
+  const Slot& slot = slots_[position];
+  if (!slot.is_guarded || !slot.is_assignable() || !values_[position].is_number()) return false;
+  const py::object now = slot.value();
+  return (is_plain_number(now.ptr()) || (now && is_followed(now.ptr()))) &&
+         !values_[position].same(now.ptr());
+}
+
+void SlotWatch::note_moving() const {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (moves(i)) moving_.note(slots_[i].path, slots_[i].owner.get(), slots_[i].key.get());
+  }
+}
+
 Verdict SlotWatch::check() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const bool is_cache = slots_[i].kind == Slot::Kind::kCache;
     if (!slots_[i].is_guarded || (same(i) && !(is_cache && is_over_))) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
     is_over_ |= is_cache;
+    if (moves(i)) note_moving();
     return mismatch(i);
   }
   return {};
@@ -136,9 +137,9 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     const Slot& slot = slots_[i];
     const py::object now = slot.value();
     if (!values_[i].same(now.ptr())) {
-      changes.push_back({&slot, values_[i].change(now.ptr())});
+      changes.push_back({&slot, values_[i].change(now.ptr()), moves(i)});
     } else if (slot.is_written && now) {
-      changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}});
+      changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}, false});
     }
   }
   return changes;

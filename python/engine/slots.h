@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "python/engine/moving.h"
 #include "python/engine/plain.h"
 #include "steptape/verdict.h"
 
@@ -43,27 +44,27 @@ struct Slot {
   /// `value` as this kind of place compares it.
   Plain plain(Roots& roots, const py::object& value) const;
   /// Whether what it holds is the program's own, and not a size or the like.
-  bool holds_value() const {
-    return is_assignable() || kind == Kind::kAttribute || kind == Kind::kMember ||
-           kind == Kind::kReferent;
-  }
-  /// Whether something can be assigned to it.
+  bool holds_value() const { return is_assignable() || kind == Kind::kReferent; }
+  /// Whether something can be assigned to it (put_at).
   bool is_assignable() const {
     return kind == Kind::kEntry || kind == Kind::kState || kind == Kind::kCell ||
-           kind == Kind::kItem;
+           kind == Kind::kItem || kind == Kind::kAttribute || kind == Kind::kMember;
   }
 };
 
 /// Slots with what they held when they were first met.
 class SlotWatch {
  public:
-  explicit SlotWatch(Roots& roots) : roots_(roots) {}
+  /// Numbers in slots that are not what they were are noted in `moving`.
+  SlotWatch(Roots& roots, MovingNumbers& moving) : roots_(roots), moving_(moving) {}
 
   /// Adds a slot that holds `value` now, and gives its position.
   std::size_t add(Slot slot, const py::object& value);
   /// An item or attribute was assigned: what holds it must stay the object that it is.
   void hold_containers() { holds_containers_ = true; }
   Slot& slot(std::size_t position) { return slots_[position]; }
+  /// Whether all that it held is compared.
+  bool is_compared(std::size_t position) const { return !values_[position].is_cut(); }
   const std::vector<Slot>& slots() const { return slots_; }
 
   /// The first mismatch, with a path below the object that holds the slots.
@@ -71,7 +72,10 @@ class SlotWatch {
   struct SlotChange {
     const Slot* slot;
     Change change;
+    bool moves;  ///< a number that was read before it was written, and is another one
   };
+  /// Numbers that are other ones now are noted as such that move.
+  void note_moving() const;
   /// What differs now, and what was assigned, though it may be the same.
   std::vector<SlotChange> changes() const;
 
@@ -82,8 +86,10 @@ class SlotWatch {
     return values_[position].same(slots_[position].value().ptr());
   }
   Verdict mismatch(std::size_t position) const;
+  bool moves(std::size_t position) const;
 
   Roots& roots_;
+  MovingNumbers& moving_;
   std::vector<Slot> slots_;
   std::vector<Plain> values_;
   std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it

@@ -1,6 +1,7 @@
 #include "python/engine/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "python/engine/arguments.h"
 #include "python/engine/formulas.h"
@@ -91,7 +92,7 @@ py::object object_of_number(const trace::Value& value) {
 }
 
 /// None for a plan of the CPU.
-py::object dict_of(const DeviceStats& device) {
+py::object as_dict(const DeviceStats& device) {
   if (device.device.empty()) return py::none();
   py::dict dict;
   dict["device"] = device.device;
@@ -119,7 +120,7 @@ py::object dict_of(const DeviceStats& device) {
   return dict;
 }
 
-py::dict dict_of(const PlanStats& plan) {
+py::dict as_dict(const PlanStats& plan) {
   py::dict dict;
   dict["number"] = plan.number;
   dict["ops"] = plan.ops;
@@ -130,7 +131,7 @@ py::dict dict_of(const PlanStats& plan) {
   for (const CountedReason& each : plan.unprepared) unprepared[py::str(each.reason)] = each.calls;
   dict["unprepared"] = std::move(unprepared);
   dict["lacks_blas"] = plan.lacks_blas;
-  dict["device"] = dict_of(plan.device);
+  dict["device"] = as_dict(plan.device);
   dict["shared_stages"] = plan.shared_stages;
   dict["lanes"] = plan.lanes;
   dict["in_order_us"] = plan.in_order_us;
@@ -154,7 +155,7 @@ py::dict dict_of(const PlanStats& plan) {
   return dict;
 }
 
-py::dict dict_of(const CountedRefusal& counted) {
+py::dict as_dict(const CountedRefusal& counted) {
   const Refusal& refusal = counted.refusal;
   py::dict dict;
   dict["code"] = std::string(name_of(refusal.code));
@@ -168,7 +169,7 @@ py::dict dict_of(const CountedRefusal& counted) {
   return dict;
 }
 
-py::dict dict_of(const Verdict& verdict, std::uint64_t last_held) {
+py::dict as_dict(const Verdict& verdict, std::uint64_t last_held) {
   py::dict dict;
   dict["kind"] = std::string(name_of(verdict.kind));
   dict["path"] = verdict.path;
@@ -179,14 +180,14 @@ py::dict dict_of(const Verdict& verdict, std::uint64_t last_held) {
   return dict;
 }
 
-py::dict dict_of(const CountedVerdict& counted) {
-  py::dict dict = dict_of(counted.verdict, counted.last_held);
+py::dict as_dict(const CountedVerdict& counted) {
+  py::dict dict = as_dict(counted.verdict, counted.last_held);
   dict["times"] = counted.times;
   return dict;
 }
 
-py::dict dict_of(const VariantVerdict& verdict) {
-  py::dict dict = dict_of(verdict.verdict, verdict.last_held);
+py::dict as_dict(const VariantVerdict& verdict) {
+  py::dict dict = as_dict(verdict.verdict, verdict.last_held);
   dict["variant"] = verdict.variant;
   return dict;
 }
@@ -194,37 +195,34 @@ py::dict dict_of(const VariantVerdict& verdict) {
 template <typename T>
 py::list list_of(const std::vector<T>& values) {
   py::list list;
-  for (const T& value : values) list.append(dict_of(value));
+  for (const T& value : values) list.append(as_dict(value));
   return list;
 }
 
-PyObject* item_of(PyObject* holder, PyObject* key) {
-  if (PyCell_Check(holder)) return PyCell_GET(holder);
-  if (PyDict_Check(holder)) return PyDict_GetItemWithError(holder, key);
-  const Py_ssize_t position = PyLong_AsSsize_t(key);
-  const bool fits =
-      PyList_CheckExact(holder) && position >= 0 && position < PyList_GET_SIZE(holder);
-  return fits ? PyList_GET_ITEM(holder, position) : nullptr;
+/// Assigns to a place (put_at), or to one inside what it holds that `keys` lead to.
+void assign(py::object owner, py::object key, const py::list& keys, const py::object& value) {
+  for (const py::handle& next : keys) {
+    owner = held_at(owner.ptr(), key.ptr());
+    if (!owner) throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
+    key = py::reinterpret_borrow<py::object>(next);
+  }
+  put_at(owner.ptr(), key.ptr(), value.ptr());
 }
 
-/// Assigns to what a cell or dict holds, or to a place inside it that `keys` lead to.
-void assign(const py::object& owner, const py::object& key, const py::list& keys,
-            const py::object& value) {
-  py::object holder = owner;
-  py::object last = key;
-  for (const py::handle& next : keys) {
-    PyObject* found = item_of(holder.ptr(), last.ptr());
-    if (found == nullptr) {
-      throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
-    }
-    holder = py::reinterpret_borrow<py::object>(found);
-    last = py::reinterpret_borrow<py::object>(next);
+std::vector<bool> gradient_flags_of(const Arguments& arguments) {
+  std::vector<bool> flags;
+  for (const pack::Leaf& leaf : arguments.leaves) {
+    const auto* tensor = std::get_if<at::Tensor>(&leaf);
+    if (tensor != nullptr) flags.push_back(tensor->requires_grad());
   }
-  const int failed = PyCell_Check(holder.ptr()) ? PyCell_Set(holder.ptr(), value.ptr())
-                     : PyDict_Check(holder.ptr())
-                         ? PyDict_SetItem(holder.ptr(), last.ptr(), value.ptr())
-                         : PyObject_SetItem(holder.ptr(), last.ptr(), value.ptr());
-  if (failed != 0) throw py::error_already_set();
+  return flags;
+}
+
+pack::Number number_in(PyObject* value) {
+  if (value != nullptr && PyLong_Check(value)) {
+    return static_cast<std::int64_t>(PyLong_AsLongLong(value));
+  }
+  return value != nullptr && PyFloat_Check(value) ? PyFloat_AS_DOUBLE(value) : std::nan("");
 }
 
 }  // namespace
@@ -233,6 +231,9 @@ void assign(const py::object& owner, const py::object& key, const py::list& keys
 struct Step::Note {
   Structure structure;
   Root assignments;  ///< what Tracked::assign_again was given, or null
+  /// Of each assignment the position of its value among the numbers that the step returns, behind
+  /// those of its results; kNone of one that is the same in each call.
+  std::vector<trace::Index> followed = {};
 };
 
 Step::Step(const py::dict& options) {
@@ -330,7 +331,13 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
     const Arguments before = flatten(args.ptr(), kwargs.ptr(), order);
+    const std::vector<bool> flags = gradient_flags_of(before);
     result = probe(function, args, kwargs, reals);
+    if (flags != gradient_flags_of(before)) {
+      notes->refuse(
+          trace::make_refusal(RefusalCode::kHostEffect,
+                              "the step changes whether a tensor that it is given requires grad"));
+    }
     if (!same(before, flatten(args.ptr(), kwargs.ptr(), order))) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
@@ -348,7 +355,12 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
   auto note =
       std::make_shared<Note>(Note{Structure(roots_, result.ptr(), 1, flat, return_number),
                                   assignments_ ? Root(roots_, assignments_->ptr()) : Root()});
-  if (notes != nullptr) {
+  if (notes == nullptr) {
+    if (const auto* tried = static_cast<const Note*>(life_->note_of_tried())) {
+      return_assigned(*tried, flat);
+    }
+  } else {
+    note->followed = return_assigned(*notes, flat);
     if (!note->structure.opaque().empty()) {
       notes->refuse(trace::make_refusal(
           RefusalCode::kHostEffect,
@@ -369,11 +381,40 @@ py::object Step::replayed(const pack::Results& results) const {
   const auto& note = *static_cast<const Note*>(results.note.get());
   py::object built = note.structure.build(results);
   if (note.assignments.get() == nullptr) return built;
-  for (const py::handle& item : py::reinterpret_borrow<py::list>(note.assignments.get())) {
-    const auto assignment = py::reinterpret_borrow<py::tuple>(item);
-    assign(assignment[0], assignment[1], assignment[2], assignment[3]);
+  const auto assignments = py::reinterpret_borrow<py::list>(note.assignments.get());
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    const py::tuple assignment = assignments[i];
+    const trace::Index followed = note.followed[i];
+    assign(assignment[0], assignment[1], assignment[2],
+           followed == trace::kNone
+               ? py::object(assignment[3])
+               : std::visit([](auto number) { return py::object(py::cast(number)); },
+                            results.numbers[followed]));
   }
   return built;
+}
+
+std::vector<trace::Index> Step::return_assigned(recorder::Notes& notes, pack::Results& flat) const {
+  std::vector<trace::Index> followed;
+  if (!assignments_) return followed;
+  for (const py::handle& item : *assignments_) {
+    const auto assignment = py::reinterpret_borrow<py::tuple>(item);
+    followed.push_back(trace::kNone);
+    if (py::object(assignment[4]).is_none()) continue;
+    followed.back() = static_cast<trace::Index>(flat.numbers.size());
+    notes.return_number(flat.numbers.size(), formula_of(notes, py::tuple(assignment[4])));
+    flat.numbers.push_back(number_in(py::object(assignment[3]).ptr()));
+  }
+  return followed;
+}
+
+void Step::return_assigned(const Note& tried, pack::Results& flat) {
+  for (std::size_t i = 0; i < tried.followed.size(); ++i) {
+    if (tried.followed[i] == trace::kNone) continue;
+    const py::tuple assignment = py::reinterpret_borrow<py::list>(tried.assignments.get())[i];
+    flat.numbers.push_back(
+        number_in(held_at(py::object(assignment[0]).ptr(), py::object(assignment[1]).ptr()).ptr()));
+  }
 }
 
 std::string Step::explain_plans() const {

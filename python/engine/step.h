@@ -53,6 +53,11 @@ class Step : public Tracked {
   pack::Results run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results) const;
+  /// Adds to what the step returns the numbers that it assigned and that follow from others; gives
+  /// their positions, one of each assignment.
+  std::vector<trace::Index> return_assigned(recorder::Notes& notes, pack::Results& flat) const;
+  /// The same of a call that is compared with the plan that `tried` is of.
+  static void return_assigned(const Note& tried, pack::Results& flat);
 
   std::shared_ptr<session::StepLife> life_;
   Root function_, probe_;

@@ -4,15 +4,31 @@
 #include "trace/path.h"
 
 namespace steptape::python {
+namespace {
+
+/// What stands in a place that held a number. Of anything but a number its kind: a step that reads
+/// it is guarded by what it is.
+pack::Leaf leaf_in(PyObject* value) {
+  if (value == nullptr) return std::string("nothing");
+  if (PyFloat_Check(value)) return PyFloat_AS_DOUBLE(value);
+  if (PyLong_Check(value) && !PyBool_Check(value)) {
+    int overflow = 0;
+    const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow == 0) return static_cast<std::int64_t>(integer);
+  }
+  return type_name(value);
+}
+
+}  // namespace
 
 void Tracked::track_model(const std::string& name, const py::object& module) {
-  auto modules = std::make_shared<Modules>(roots_, module.ptr());
+  auto modules = std::make_shared<Modules>(roots_, moving_, module.ptr());
   session_.objects.track(name, std::shared_ptr<const live::ForeignModules>(modules));
   watched_.emplace_back(name, std::move(modules));
 }
 
 void Tracked::track_optimizer(const std::string& name, const py::object& optimizer) {
-  auto tracked = std::make_shared<Optimizer>(roots_, optimizer.ptr());
+  auto tracked = std::make_shared<Optimizer>(roots_, moving_, optimizer.ptr());
   session_.objects.track(name, std::shared_ptr<const live::ForeignOptimizer>(tracked));
   watched_.emplace_back(name, std::move(tracked));
 }
@@ -25,7 +41,7 @@ void Tracked::track_generator(const std::string& name, const py::object& generat
 }
 
 void Tracked::track_host(const std::string& name, const py::list& places) {
-  auto state = std::make_shared<HostState>(roots_);
+  auto state = std::make_shared<HostState>(roots_, moving_);
   for (const py::handle& item : places) {
     const auto place = py::cast<py::tuple>(item);
     const py::object owner = place[1];
@@ -55,6 +71,12 @@ bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
   const char* why = nullptr;
   if (!watch::start(*watcher_, &why)) throw Error(ErrorCode::kFailedPrecondition, why);
   return true;
+}
+
+bool Tracked::begin_numbers() {
+  const char* why = nullptr;
+  watcher_->look_at_numbers_only();
+  return watch::current() == nullptr && watch::start(*watcher_, &why);
 }
 
 py::dict Tracked::end_watch() {
@@ -110,7 +132,7 @@ bool Tracked::is_tracked(PyObject* object) const {
 void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
   if (watch::current() != nullptr) return;  // a step inside another one, or inside itself
-  watcher_ = std::make_unique<watch::Watcher>(roots_);
+  watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
   for (const auto& [name, watched] : watched_) {
     if (const auto* modules = dynamic_cast<const Modules*>(watched.get())) {
       for (const Modules::At& at : modules->tree()) {
@@ -133,6 +155,32 @@ void Tracked::untrack() {
   watched_.clear();
   watcher_.reset();
   host_.reset();
+}
+
+void Tracked::declare_moving() {
+  std::vector<std::string> taken;
+  for (const auto& declared : session_.host_values) taken.push_back(declared.name);
+  moving_.rename(taken);
+  for (std::size_t i = 0; i < moving_.places().size(); ++i) {
+    session_.host_values.push_back({moving_.places()[i].name, [this, i]() -> pack::Leaf {
+                                      const MovingNumbers::Place& place = moving_.places()[i];
+                                      if (place.owner.get() == nullptr) return std::string("gone");
+                                      const py::object value =
+                                          held_at(place.owner.get(), place.key.get());
+                                      return leaf_in(value.ptr());
+                                    }});
+  }
+}
+
+py::list Tracked::moving() const {
+  py::list all;
+  for (const MovingNumbers::Place& place : moving_.places()) {
+    if (place.owner.get() == nullptr) continue;
+    all.append(py::make_tuple(
+        place.name, borrowed(place.owner.get()),
+        place.key.get() == nullptr ? py::object(py::none()) : borrowed(place.key.get())));
+  }
+  return all;
 }
 
 void Tracked::forget() {
@@ -161,10 +209,10 @@ py::list Tracked::changes() const {
   };
   for (const auto& [name, watched] : watched_) {
     for (const HostChange& change : watched->changes(name)) {
-      list.append(py::make_tuple(change.path, or_none(change.change.after), or_none(change.owner),
-                                 or_none(change.key), change.change.was,
-                                 shown(change.change.after.ptr()), change.change.keys,
-                                 change.change.is_whole && change.change.after, change.place));
+      list.append(py::make_tuple(
+          change.path, or_none(change.change.after), or_none(change.owner), or_none(change.key),
+          change.change.was, shown(change.change.after.ptr()), change.change.keys,
+          change.change.is_whole && change.change.after, change.place, change.moves));
     }
   }
   return list;

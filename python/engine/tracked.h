@@ -50,6 +50,9 @@ class Tracked {
   /// is called with that is the program's own, each as (path, object); `given` is all of that.
   /// Throws FailedPrecondition where that cannot be.
   bool begin_watch(const py::list& roots, const py::tuple& given);
+  /// For steps that are no function: from here on the numbers that go into ops are seen, in all
+  /// code that begins to run. False where something else watches this thread.
+  bool begin_numbers();
   /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);
   /// `objects`, modules, optimizers, generators and host values that were met and are not tracked,
   /// as (path, object); `outputs`, as (function, place); `changed`, containers that were changed by
@@ -60,10 +63,21 @@ class Tracked {
 
   Roots& roots() { return roots_; }
 
+  /// A number in this place moves; see MovingNumbers.
+  bool note_moving(const std::string& path, const py::object& owner, const py::object& key) {
+    return moving_.note(path, owner.ptr(), key.is_none() ? nullptr : key.ptr());
+  }
+  bool take_moving_news() { return moving_.take_news(); }
+  /// Declares each number that moves as a host value of the session's.
+  void declare_moving();
+  /// What moves, each as (name, owner, key or None).
+  py::list moving() const;
+
  protected:
   bool is_tracked(PyObject* object) const;
 
   Roots roots_;
+  MovingNumbers moving_{roots_};
   session::SessionState session_;
   std::optional<py::list> assignments_;  ///< of the probe that is under way
 

@@ -37,21 +37,24 @@ class Effects:
             for container in seen["changed"]:
                 _follow.without(container)
         assignments = []
-        for path, after, owner, key, text_before, text_after, keys, is_whole, place in engine.changes():
+        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue
             if owner is not None:
                 _follow.strip(owner, key)
+            formula = after.formula_now() if _follow.is_followed(after) and not keys else None
             if type(after) in (_follow.FollowedFloat, _follow.FollowedInt):
                 after = _follow.plain(after)
                 text_after = repr(after)
             place = place or engine.place_of_write(_last_name(path))
+            if formula is None and moves and engine.note_moving(path.removeprefix("host."), owner, key):
+                continue  # the next recording follows it
             if not is_whole or owner is None or type(after) not in _PLAIN or not _holds(owner, key, keys, after):
                 _engine.refuse("host_effect",
                                f"host state `{path}` went {text_before} → {text_after}", place)
                 continue
-            _engine.effect(path, text_after, place)
-            assignments.append((owner, key, keys, after))
+            _engine.effect(path, text_after if formula is None else _follow.words(formula), place)
+            assignments.append((owner, key, keys, after, formula))
         engine.assign_again(assignments)
 
     def abandon(self, engine, seen):
@@ -69,13 +72,9 @@ def _last_name(path):
 
 def _holds(owner, key, keys, value):
     """Whether the change is an assignment to a cell, an attribute, or an entry of a dict or list."""
-    now = owner.cell_contents if key is None else _item(owner, key)
+    now = _engine.held_at(owner, key)
     for inner in keys:
         if type(now) not in (dict, list):
             return False
-        now = _item(now, inner)
+        now = _engine.held_at(now, inner)
     return type(now) is type(value) and (now is value or now == value or now != now)
-
-
-def _item(holder, key):
-    return holder[key] if isinstance(holder, list) else dict.get(holder, key)

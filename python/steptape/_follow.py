@@ -11,6 +11,7 @@ import functools
 import collections
 import math
 import operator
+import sys
 import threading
 from types import FunctionType
 
@@ -19,7 +20,7 @@ import torch
 from . import _engine
 
 _LARGEST_EXACT = 2**53
-square_root = math.sqrt  # itself, whatever stands in its place while a step is recorded
+_OF_ONE = {"neg", "sqrt", "abs", "floor", "ceil", "round", "trunc", "exp", "log", "sin", "cos"}  # operations
 
 
 _local = threading.local()
@@ -57,7 +58,7 @@ def _deepest(formula):
     depth = deepest = 0
     for node in formula:
         if isinstance(node, str):
-            depth -= 0 if node in ("neg", "sqrt") else 1
+            depth -= 0 if node in _OF_ONE else 1
         else:
             depth += 1
             deepest = max(deepest, depth)
@@ -130,7 +131,7 @@ def _binary(name, operation, swapped=False):
         fa, fb = (_formula(other), _formula(self)) if swapped else (_formula(self), _formula(other))
         if fa is not None and fb is not None:
             formula = fa + fb + (name,)
-            if name == "mul" and type(value) is int:
+            if name in ("mul", "mod", "floordiv") and type(value) is int:
                 formula += (0.0, "add")  # no int is -0.0
             if _is_held(formula) and _stays_within(name, a, b, value, fb, formula):
                 return follow(value, formula)
@@ -145,19 +146,24 @@ _INTEGERS_WITHIN = 2**52
 def _stays_within(name, a, b, value, divisor, formula):
     """Requires that Python goes on giving a number of this kind, and raises nothing: False where that cannot
     be put into a condition."""
+    if name in ("div", "mod", "floordiv"):
+        _engine.require(divisor + (0.0, "eq"), False)
     if type(value) is int:
-        if name == "pow" or abs(value) > _INTEGERS_WITHIN:
-            return False
-        _engine.require(formula + (float(_INTEGERS_WITHIN), "le"), True)
-        _engine.require((float(-_INTEGERS_WITHIN),) + formula + ("le",), True)
-        return True
+        return name != "pow" and _is_small(value, formula)
     if type(value) is not float:
         return False
-    if name == "div":
-        _engine.require(divisor + (0.0, "eq"), False)
     if name == "pow":
         _engine.require(formula + formula + ("sub", 0.0, "eq"), True)  # finite
         return type(a) is float or type(b) is float
+    return True
+
+
+def _is_small(value, formula):
+    """Requires that the formula goes on giving an int that a float holds."""
+    if abs(value) > _INTEGERS_WITHIN:
+        return False
+    _engine.require(formula + (float(_INTEGERS_WITHIN), "le"), True)
+    _engine.require((float(-_INTEGERS_WITHIN),) + formula + ("le",), True)
     return True
 
 
@@ -199,14 +205,6 @@ def _ufunc(self, ufunc, method, *inputs, **options):
     """NumPy's functions take the bare numbers."""
     _escape(*inputs)
     return getattr(ufunc, method)(*map(plain, inputs), **options)
-
-
-def escaping_function(original):
-    """A function of C's that takes the bare numbers."""
-    def call(*args, **options):
-        _escape(*args)
-        return original(*map(plain, args), **options)
-    return call
 
 
 _stand_ins = {}  # by the id of what they stand for, which `_originals` keeps
@@ -263,26 +261,25 @@ def _dict_of(value):
     return held if type(held) is dict else None
 
 
+def words(formula):
+    """The formula for people and to be compared, in its order."""
+    return " ".join(node[1] if isinstance(node, tuple) else str(node) for node in formula)
+
+
 def strip(owner, key):
-    """Takes followed numbers out of what a cell (no key) or a dict holds; lists and dicts in place."""
-    try:
-        value = owner.cell_contents if key is None else owner[key]
-    except (ValueError, KeyError, IndexError):  # an empty cell, or gone
-        return
+    """Takes followed numbers out of what a place holds; lists and dicts in place."""
+    value = _engine.held_at(owner, key)
     clean = without(value)
-    if clean is value:
-        return
-    if key is None:
-        owner.cell_contents = clean
-    else:
-        owner[key] = clean
+    if clean is not value:
+        _engine.put_at(owner, key, clean)
 
 
 def _members(base):
     members = {}
     for name, symbol, operation in (("add", "add", operator.add), ("sub", "sub", operator.sub),
                                     ("mul", "mul", operator.mul), ("truediv", "div", operator.truediv),
-                                    ("pow", "pow", operator.pow)):
+                                    ("pow", "pow", operator.pow), ("mod", "mod", operator.mod),
+                                    ("floordiv", "floordiv", operator.floordiv)):
         members[f"__{name}__"] = _binary(symbol, operation)
         members[f"__r{name}__"] = _binary(symbol, operation, swapped=True)
     members["__lt__"] = _comparison("lt", operator.lt)
@@ -308,14 +305,42 @@ def _members(base):
             _engine.require(self.formula + (0.0, "eq"), not value)
         return value
 
+    def absolute(self):
+        value = abs(plain(self))
+        return follow(value, (*self.formula, "abs")) if _is_recorded(self) else value
+
+    def to_int(name, function):
+        """The method for a function that gives an int."""
+        def method(self, *args):
+            value = function(plain(self), *args)
+            if _is_recorded(self):
+                formula = self.formula if base is int else (*self.formula, name, 0.0, "add")
+                if not args and _is_held(formula) and _is_small(value, formula):
+                    return follow(value, formula)
+                _escape(self)
+            return value
+        return method
+
+    def converted(name):
+        original = getattr(base, name)
+
+        def method(self):
+            if not _local.__dict__.pop("converts", False):  # by `convert`
+                _escape(self)
+            return original(plain(self))
+        return method
+
+    for name in ("__int__", "__float__"):
+        members[name] = converted(name)
+    members["__abs__"] = absolute
+    for name, function in (("floor", math.floor), ("ceil", math.ceil), ("trunc", math.trunc), ("round", round)):
+        members[f"__{name}__"] = to_int(name, function)
     members["formula_now"] = formula_now
     members["__neg__"] = negated
     members["__pos__"] = lambda self: self
     members["__bool__"] = is_true
     members["__hash__"] = _escaping(base, "__hash__")
-    for name in ("__str__", "__repr__", "__format__", "__int__", "__float__", "__round__", "__trunc__",
-                 "__floor__", "__ceil__", "__abs__", "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__",
-                 "__divmod__", "__rdivmod__", "as_integer_ratio", "hex", "is_integer", "__index__",
+    for name in ("__str__", "__repr__", "__format__", "__divmod__", "__rdivmod__", "as_integer_ratio", "hex", "is_integer", "__index__",
                  "__lshift__", "__rshift__", "__and__", "__or__", "__xor__", "__invert__", "bit_length",
                  "__rlshift__", "__rrshift__", "__rand__", "__ror__", "__rxor__", "bit_count", "conjugate",
                  "__getnewargs__"):
@@ -357,21 +382,59 @@ def followed_extreme(builtin, name):
             numbers = args[0]
         else:
             numbers = args
-        if any(map(is_followed, numbers)) and all(isinstance(number, (int, float)) for number in numbers):
+        if not any(map(is_followed, numbers)):
+            return builtin(*args)
+        if all(isinstance(number, (int, float)) for number in numbers):
             return functools.reduce(of_two, numbers)
-        return builtin(*args)
+        announce(numbers)  # to comparisons with tensors
+        try:
+            return builtin(*args)
+        finally:
+            _engine.withdraw()
     return extreme
 
 
-def followed_root(root):
-    """`math.sqrt` that follows."""
-    def followed(number):
-        value = root(plain(number))
-        if not _is_recorded(number):
+def _is_defined(name, formula):
+    """The condition under which Python's `math` gives a number for what the formula gives, and raises nothing."""
+    if name == "sqrt":
+        return (*formula, 0.0, "lt"), False
+    if name == "log":
+        return (0.0, *formula, "lt"), True
+    if name == "exp":
+        return (*formula, "exp", sys.float_info.max, "le"), True
+    return (*formula, *formula, "sub", 0.0, "eq"), True
+
+
+def followed_function(function, name):
+    """A function of `math` that follows."""
+    def followed(*args):
+        value = function(*map(plain, args))
+        if not _is_recorded(*args):
             return value
-        _engine.require(number.formula + (0.0, "lt"), False)  # Python raises there
-        return follow(value, number.formula + ("sqrt",))
+        if len(args) == 1:
+            formula = (*args[0].formula, name)
+            condition, holds = _is_defined(name, args[0].formula)
+            if _is_held(condition) and bool(math.isfinite(value)):
+                _engine.require(condition, holds)
+                return follow(value, formula)
+        _escape(*args)
+        return value
     return followed
+
+
+def convert(number, kind):
+    """What `kind`, int or float, gives for the number, followed; None where that cannot be. The number's own method
+    then lets it go without having escaped. No kind: the float that takes the place of an int."""
+    if not _is_recorded(number) or not math.isfinite(plain(number)):
+        return None
+    value = (kind or float)(plain(number))
+    formula = number.formula
+    if kind is int and type(number) is FollowedFloat:
+        formula = (*formula, "trunc", 0.0, "add")
+        if not _is_held(formula) or not _is_small(value, formula):
+            return None
+    _local.converts = kind is not None
+    return follow(value, formula)
 
 
 def advance_of(number, path):
@@ -425,3 +488,16 @@ def numbers_in(value, found, item=-1, depth=3):
     return found
 
 
+def announce(values):
+    """Tells the recorder of the followed numbers in what a function of torch's is given; whether there are any."""
+    numbers = []
+    for value in values:
+        numbers_in(value, numbers)
+    if numbers:
+        _engine.announce(numbers)
+    return bool(numbers)
+
+
+def follow_read(value, read):
+    """What host read `read` gave, as a number that follows it."""
+    return follow(value, (("host_read", f"ops[{read}]"),))

@@ -1,106 +1,18 @@
 """One recorded call of a step: what is looked at beside the ops, and what is told to the recorder.
 
-Held while the step runs, and put back however it ends: a torch-function mode, which sees the values
-that the host reads and the numbers that functions are given; forward hooks, which say which module
-runs; and followed numbers in the places of hyperparameters, float arguments and host values.
+Held while the step runs, and put back however it ends: forward hooks, which say which module runs, and
+followed numbers in the places of hyperparameters, float arguments and host values. Where these go, and what
+the host reads, is seen by the engine, which watches the code that runs.
 """
 import builtins
 import contextlib
 import functools
 import math
-import os
-import sys
 import threading
-from types import FunctionType
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from . import _engine, _follow
-from ._source import is_program_file
-
-# What torch's own optimizers do with the values they read is arithmetic and comparisons alone.
-_OPTIMIZERS = os.path.dirname(torch.optim.__file__) + os.sep
-_READS = frozenset({torch.Tensor.item})
-# They give the host the values of a tensor, or its memory, and leave no op.
-_UNSEEN_READS = {
-    torch.Tensor.tolist: ("host_read", "`tolist` gives the host values of a tensor, which leaves no op"),
-    torch.Tensor.numpy: ("written_outside", "`numpy` gives the host the memory of a tensor"),
-    torch.Tensor.__array__: ("written_outside", "NumPy is given the memory of a tensor"),
-    torch.Tensor.data_ptr: ("written_outside", "`data_ptr` gives the host the memory of a tensor"),
-    torch.Tensor.__dlpack__: ("written_outside", "`__dlpack__` gives the host the memory of a tensor"),
-    torch.Tensor.untyped_storage: ("written_outside",
-                                   "`untyped_storage` gives the host the memory of a tensor"),
-}
-
-
-# They give the program a number of a tensor.
-_GIVE_NUMBERS = frozenset({torch.Tensor.item, torch.Tensor.__bool__, torch.Tensor.__float__, torch.Tensor.__int__,
-                           torch.Tensor.__index__, torch.Tensor.__complex__, torch.Tensor.__contains__,
-                           torch.Tensor.tolist, torch.Tensor.is_nonzero, torch.is_nonzero, torch.equal,
-                           torch.Tensor.equal, torch.allclose, torch.Tensor.allclose})
-# They make tensors of what the host holds.
-_FROM_MEMORY = frozenset({torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray, torch.frombuffer,
-                          torch.Tensor.new_tensor})
-
-
-def _is_memory(value):
-    """Whether it is an object of the buffer protocol, as NumPy arrays are: its content shows in no guard."""
-    if isinstance(value, (torch.Tensor, bytes)):
-        return False
-    if isinstance(value, (list, tuple)):
-        return any(_is_memory(item) for item in value[:64])
-    return hasattr(value, "__array_interface__") or isinstance(value, (bytearray, memoryview))
-
-
-def _original(frame):
-    """The function of torch that has called the mode, where the program has put another in its place: torch
-    names it by its place."""
-    while frame.f_code.co_name == "handle_torch_function":
-        frame = frame.f_back
-    return FunctionType(frame.f_code, frame.f_globals)
-
-
-class _Mode(TorchFunctionMode):
-    def __init__(self, follows):
-        super().__init__()
-        self.follows = follows  # values that the program's own code reads
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func in _UNSEEN_READS:
-            code, message = _UNSEEN_READS[func]
-            _engine.refuse(code, message, _engine.locate())
-        if func in _FROM_MEMORY and any(_is_memory(value) for value in (*args, *kwargs.values())):
-            _engine.refuse("host_tensor_varies", f"`{func.__name__}` makes a tensor of memory of the host, "
-                           "which may hold something else in the next step", _engine.locate())
-        if type(func) is FunctionType and is_program_file(func.__code__.co_filename):
-            func = _original(sys._getframe(1))
-        reads = _engine.reads()
-        numbers = []
-        for value in args:
-            _follow.numbers_in(value, numbers)
-        for value in kwargs.values():
-            _follow.numbers_in(value, numbers)
-        if not numbers:
-            result = func(*args, **kwargs)
-        else:
-            _engine.announce(numbers)
-            try:
-                result = func(*args, **kwargs)
-            finally:
-                _engine.withdraw()
-        if func not in _GIVE_NUMBERS and type(func) is not FunctionType and _engine.reads() > reads:
-            _engine.keep_internal(reads)
-        if func in _READS:
-            read = _engine.newest_read()
-            in_torch = sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS)
-            if read >= 0 and (in_torch or self.follows):
-                if in_torch:
-                    _engine.follow_read(read)
-                return _follow.follow(result, (("host_read", f"ops[{read}]"),))
-        return result
-
 
 class _Hook:
     """A hook of this package's: the engine leaves it out where it looks at hooks of the program's."""
@@ -140,15 +52,17 @@ class _Modules:
         if getattr(self.telling, "outermost", None) is not None:
             return
         self.telling.outermost = self
+        # not by register_module_forward_hook: that would use up a number of those that the program's own hooks get
         hooks = torch.nn.modules.module
-        self.handles = (
-            hooks.register_module_forward_pre_hook(_Hook(self.enter)),
-            hooks.register_module_forward_hook(_Hook(self.leave), always_call=True),
-        )
+        self.handles = [(hooks._global_forward_pre_hooks, _Hook(self.enter)),
+                        (hooks._global_forward_hooks, _Hook(self.leave)),
+                        (hooks._global_forward_hooks_always_called, True)]
+        for table, hook in self.handles:
+            table[self] = hook
 
     def __exit__(self, *_):
-        for handle in self.handles:
-            handle.remove()
+        for table, _ in self.handles:
+            table.pop(self, None)
         if self.handles:
             self.telling.outermost = None
 
@@ -224,6 +138,28 @@ class _Counters:
                     _engine.advance(path, by)
 
 
+class _Moving:
+    """Puts followed numbers in the places of the program whose numbers move."""
+
+    def __init__(self, engine):
+        self.engine = engine
+
+    def __enter__(self):
+        self.places = []
+        for name, owner, key in self.engine.moving():
+            value = _engine.held_at(owner, key)
+            _engine.follow_host_value(name)
+            followed = _follow.follow(value, (("host_value", name),))
+            if followed is not value:
+                _engine.put_at(owner, key, followed)
+                self.places.append((owner, key, value, followed))
+
+    def __exit__(self, *_):
+        for owner, key, value, followed in self.places:
+            if _engine.held_at(owner, key) is followed:
+                _engine.put_at(owner, key, value)
+
+
 class _Functions:
     """Functions of Python's that code calls with numbers, as functions that follow: while any thread records."""
 
@@ -237,21 +173,19 @@ class _Functions:
                 self.replace()
 
     def replace(self):
-        _Functions.of_math = {name: value for name, value in vars(math).items() if callable(value)}
-        _Functions.extremes = {name: getattr(builtins, name) for name in ("max", "min")}
-        for name, function in self.of_math.items():
-            make = _follow.followed_root if function is _follow.square_root else _follow.escaping_function
-            setattr(math, name, _follow.stand_in(function, make))
-        for name, function in self.extremes.items():
-            make = functools.partial(_follow.followed_extreme, name=name)
-            setattr(builtins, name, _follow.stand_in(function, make))
+        make = {**{(math, name): functools.partial(_follow.followed_function, name=name)
+                   for name in ("sqrt", "exp", "log", "sin", "cos")},
+                **{(builtins, name): functools.partial(_follow.followed_extreme, name=name) for name in ("max", "min")}}
+        _Functions.replaced = {(module, name): getattr(module, name) for module, name in make}
+        for (module, name), function in _Functions.replaced.items():
+            setattr(module, name, _follow.stand_in(function, make[module, name]))
 
     def __exit__(self, *_):
         with self.lock:
             _Functions.recording -= 1
             if _Functions.recording == 0:
-                vars(math).update(self.of_math)
-                vars(builtins).update(self.extremes)
+                for (module, name), function in _Functions.replaced.items():
+                    setattr(module, name, function)
 
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,
@@ -275,22 +209,21 @@ def refuse_hidden(name, model):
 
 
 class Looking:
-    """Everything that is held while a step is recorded: the mode, the hooks, the followed numbers."""
+    """Everything that is held while a step is recorded: the hooks, the followed numbers."""
 
     def __init__(self, engine, effects, models, optimizers, follows):
         self.counters = _Counters(engine, effects) if follows else contextlib.nullcontext()
+        self.moving = _Moving(engine)
         self.models = models
         # a followed number is of a class of its own, which code that asks for a class would see
         self.optimizers = {name: optimizer for name, optimizer in optimizers.items()
                            if follows or type(optimizer).__module__.startswith("torch.optim.")}
-        self.follows = follows
 
     def __enter__(self):
         for name, model in self.models.items():
             refuse_hidden(name, model)
         with contextlib.ExitStack() as stack:
-            for held in (_Hyperparameters(self.optimizers), self.counters, _Modules(self.models),
-                         _Functions(), _Mode(self.follows)):
+            for held in (_Hyperparameters(self.optimizers), self.counters, self.moving, _Modules(self.models), _Functions()):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 

@@ -79,10 +79,14 @@ class record:
         self._engine.begin()
         self._effects.enter(self._engine)
         self._looking.__enter__()
+        self._is_watched = self._engine.begin_numbers()
         self._is_open = True
 
     def _end(self):
         self._is_open = False
+        if self._is_watched:
+            for code, message, place in self._engine.end_watch()["findings"]:
+                _engine.refuse(code, message, place)
         self._looking.__exit__(None, None, None)
         self._effects.leave(self._engine, None)
         if self._engine.end() > 0:

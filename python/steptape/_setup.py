@@ -12,6 +12,7 @@ def set_up(engine, errors):
     engine.set_error_types(dict(errors))
     folders = [os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__)]
     engine.set_foreign_folders(folders)
-    engine.set_watched_folders(folders, [os.path.abspath(sysconfig.get_path(name)) + os.sep
-                                         for name in ("stdlib", "platstdlib")])
+    engine.set_watched_folders(folders[1], folders[0], [os.path.abspath(sysconfig.get_path(name)) + os.sep
+                                                        for name in ("stdlib", "platstdlib")])
     engine.set_escape(_follow.escape)
+    engine.set_numbers(_follow.announce, engine.withdraw, _follow.follow_read, _follow.convert)

@@ -1,21 +1,5 @@
 """The program's own files and lines."""
-import functools
 import linecache
-import os
-import sysconfig
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_STDLIB = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib"))
-
-
-@functools.lru_cache(maxsize=None)
-def is_program_file(file):
-    """Whether a file is the program's, and neither of a package nor of Python."""
-    if not file or file == "<frozen>" or file.startswith("<frozen "):
-        return False
-    if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(_PACKAGE):
-        return False
-    return not file.startswith(_STDLIB)
 
 
 def split_place(place):

@@ -89,6 +89,7 @@ class Step:
         models, optimizers, hosts, generators = track(engine, found)
         for name, value in hosts.items():
             engine.add_host_value(name, value.function)
+        engine.declare_moving()
         run = _with_host_values(self.__wrapped__, engine, hosts) if hosts else self.__wrapped__
         # all that the engine points at lives as long as the step
         self._kept = (models, optimizers, hosts, generators)
@@ -110,6 +111,10 @@ class Step:
     def _meet(self, objects, is_known):
         """A probe met objects that were not tracked, or tensors if not `is_known`: the next call begins anew with them.
         Gives whether it does."""
+        if self._engine.take_moving_news():
+            self._engine.invalidate("a number that the step reads is another one: it is followed from here on")
+            self._call = self._first_call
+            return True
         known = [*self._kept[2].values(), *self._kept[3].values()]
         new = [(path, value) for path, value in objects if not any(value is other for other in known)]
         if not new and is_known:

@@ -1,4 +1,5 @@
-"""A step that changes what it holds on the host is refused by name and line: a replay would leave it out.
+"""What a step changes on the host: numbers that follow from others are assigned by replays too; any other change is refused
+by name and line, since a replay would leave it out.
 
 Lines marked `# here` are those that a refusal must name.
 """
@@ -16,6 +17,8 @@ from outcomes import OUTCOMES
 
 CHANGES = []
 change = collect(CHANGES)
+NUMBERS = []
+number = collect(NUMBERS)
 
 
 @change("host_effect", "host_read")
@@ -65,7 +68,7 @@ def list_extended_by_assignment():
     return Program(step=train, held=lambda: [model, optimizer, log])
 
 
-@change("host_effect")
+@number()
 def attribute_counted():
     class Trainer:
         def __init__(self):
@@ -73,7 +76,7 @@ def attribute_counted():
             self.steps = 0
 
         def train(self, x, y):
-            self.steps += 1  # here
+            self.steps += 1
             return self.learn(x, y)
 
     trainer = Trainer()
@@ -81,47 +84,47 @@ def attribute_counted():
                    held=lambda: [trainer.model, trainer.optimizer, trainer.steps])
 
 
-@change("host_effect")
+@number()
 def variable_of_the_closure_counted():
     model, optimizer, learn = learner()
     steps = 0
 
     def train(x, y):
         nonlocal steps
-        steps += 1  # here
+        steps += 1
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, steps])
 
 
-@change("host_effect")
+@number()
 def entry_of_a_dict_counted():
     model, optimizer, learn = learner()
     counts = collections.defaultdict(int)
 
     def train(x, y):
-        counts["steps"] += 1  # here
+        counts["steps"] += 1
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, counts])
 
 
-@change("host_effect")
+@number()
 def attribute_of_a_configuration_counted():
     model, optimizer, learn = learner()
     config = types.SimpleNamespace(progress=types.SimpleNamespace(steps=0))
 
     def train(x, y):
-        config.progress.steps += 1  # here
+        config.progress.steps += 1
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, config])
 
 
-@change("host_effect")
+@number()
 def attribute_of_a_module_counted():
     class Counting(nn.Linear):
         calls = 0
 
         def forward(self, x):
-            self.calls += 1  # here
+            self.calls += 1
             return super().forward(x)
 
     model, optimizer, learn = learner()
@@ -132,6 +135,41 @@ def attribute_of_a_module_counted():
     def train(x, y):
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, first.calls])
+
+
+@number()
+def numbers_that_follow_from_each_other():
+    model, optimizer, learn = learner()
+    state = {"done": 0, "left": 100.0, "phase": 0}
+
+    def train(x, y):
+        state["done"] += 1
+        state["left"] = 100.0 - 0.5 * state["done"]
+        state["phase"] = state["done"] // 3 % 2
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, state])
+
+
+@change("host_effect")
+def text_grows():
+    model, optimizer, learn = learner()
+    config = types.SimpleNamespace(progress=types.SimpleNamespace(bar=""))
+
+    def train(x, y):
+        config.progress.bar += "."  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, config])
+
+
+@change("host_effect")
+def number_that_c_code_works_out():
+    model, optimizer, learn = learner()
+    config = types.SimpleNamespace(count=0)
+
+    def train(x, y):
+        config.count = hash(str(config.count)) % 10**9  # here
+        return learn(x, y)
+    return Program(step=train, held=lambda: [model, optimizer, config])
 
 
 @change("host_effect")
@@ -145,19 +183,19 @@ def counted_by_a_hook():
     return Program(step=learn, held=lambda: [model, optimizer, seen])
 
 
-@change("host_effect", "scalar_varies")
+@number()
 def counter_that_enters_an_op():
     model, optimizer, learn = learner()
     steps = 0
 
     def train(x, y):
         nonlocal steps
-        steps += 1  # here
+        steps += 1
         return learn(x / steps, y)
     return Program(step=train, held=lambda: [model, optimizer, steps])
 
 
-@change("host_effect", "unstable_op_stream")
+@number()
 def accumulation_by_a_counter():
     model, optimizer, _ = learner()
     micro = [0]
@@ -165,7 +203,7 @@ def accumulation_by_a_counter():
     def train(x, y):
         loss = F.cross_entropy(model(x), y)
         (loss / 4).backward()
-        micro[0] += 1  # here
+        micro[0] += 1
         if micro[0] % 4 == 0:
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)
@@ -173,7 +211,7 @@ def accumulation_by_a_counter():
     return Program(step=train, held=lambda: [model, optimizer, micro])
 
 
-@change("host_effect", "host_read")
+@number()
 def moving_average_of_the_loss():
     model, optimizer, learn = learner()
     average = 0.0
@@ -181,7 +219,7 @@ def moving_average_of_the_loss():
     def train(x, y):
         nonlocal average
         loss = learn(x, y)
-        average = 0.9 * average + 0.1 * loss.item()  # here
+        average = 0.9 * average + 0.1 * loss.item()
         return loss
     return Program(step=train, held=lambda: [model, optimizer, average])
 
@@ -276,6 +314,11 @@ def test_a_refused_change_names_its_line(make, codes):
     names_the_line(step, codes, __file__, marked_lines(make))
 
 
+@pytest.mark.parametrize("make, codes", NUMBERS)
+def test_a_number_is_assigned_by_replays(make, codes):
+    check(make, share=0.5)
+
+
 SCRIPT = """
 import torch
 import torch.nn.functional as F
@@ -295,7 +338,7 @@ def learn(x, y):
 
 def count():
     global STEPS
-    STEPS += 1  # here
+    STEPS += 1
 
 def counts(x, y):
     count()
@@ -333,7 +376,6 @@ def script(tmp_path):
 
 
 @pytest.mark.parametrize("name, codes", [
-    ("counts", {"host_effect"}),
     ("logs", {"host_effect"}),
     ("keeps", {"host_effect", "escaped_buffer"}),
 ])
@@ -351,10 +393,14 @@ def test_a_global_that_is_set_to_the_same_value_replays(script):
     check(lambda: script("marks"), reset, share=0.9)
 
 
+def test_a_global_is_counted_on(script):
+    check(lambda: script("counts"), share=0.5)
+
+
 def test_a_refusal_says_which_state_changed_and_how():
-    step = check(attribute_of_a_configuration_counted, codes={"host_effect"})
+    step = check(text_grows, codes={"host_effect"})
     reason = next(r["reason"] for r in step.stats["refusals"] if r["code"] == "host_effect")
-    assert "steps" in reason
+    assert "bar" in reason
     assert "→" in reason or "->" in reason, reason
 
 

@@ -252,7 +252,7 @@ def a_counter_in_a_dict_of_a_module():
             return x * 2
 
     net = Net()
-    return Training(lambda x: net(x), holds=lambda: [net.counters["a"].value], codes={"host_effect"})
+    return Training(lambda x: net(x), holds=lambda: [net.counters["a"].value])
 
 
 @containers

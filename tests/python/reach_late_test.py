@@ -53,7 +53,7 @@ def a_counter_comes_late():
             held.counter.value += 1
         return x * 2
 
-    return Training(step, lambda: setattr(held, "counter", Value(0)), begins=True, codes={"host_effect"},
+    return Training(step, lambda: setattr(held, "counter", Value(0)), begins=True,
                     holds=lambda: [held.counter and held.counter.value])
 
 

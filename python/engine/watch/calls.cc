@@ -3,19 +3,16 @@
 #include <string_view>
 
 #include "python/engine/locate.h"
+#include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
+#include "recorder/interceptor.h"
 
 /// What code of C's does with what it is given, which no instruction shows. Functions that read
 /// what they are given in a way of their own have a row here; of any other the arguments count as
 /// read.
 namespace steptape::python::watch {
 namespace {
-
-template <std::size_t N>
-bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 /// Methods of containers that change what they hold, and say nothing of what it was.
 constexpr std::array<std::string_view, 22> kChanges = {"append",
@@ -46,6 +43,8 @@ constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem",
 constexpr std::array<std::string_view, 10> kKeepsHandsOff = {
     "id",         "callable", "hash",  "repr",       "isinstance",
     "issubclass", "print",    "super", "breakpoint", "globals"};
+/// Functions that ask a number's own method.
+constexpr std::array<std::string_view, 5> kAsksNumber = {"abs", "round", "floor", "ceil", "trunc"};
 constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "display"};
 
 std::string name_of(PyObject* callee) {
@@ -78,10 +77,6 @@ bool is_function_of_c(PyObject* value) {
 bool is_context(PyObject* object) {
   static PyObject* const base = attribute_type("torch._C", "_FunctionBase");
   return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
-}
-
-bool is_of(PyObject* object, PyObject* type) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
 py::object member(PyObject* object, const char* name) {
@@ -123,12 +118,14 @@ void Watcher::escape(PyObject* value) {
   }
 }
 
-void Watcher::escape_operand(PyObject* value, PyObject* other) {
-  if (PyTuple_Check(value) || PyList_Check(value)) return escape(value);
-  if (!is_followed(value) || is_tensor(other) || is_followed(other)) return;
-  // a float on the left asks no int on the right, though that be of a class of its own
-  const bool asks = PyLong_Check(other) || (PyFloat_CheckExact(other) && PyFloat_Check(value));
-  if (!asks) escape(value);
+void Watcher::escape_operands(PyObject* left, PyObject* right) {
+  for (PyObject* value : {left, right}) {
+    if (PyTuple_Check(value) || PyList_Check(value)) escape(value);
+  }
+  // on the left its own method is asked, which knows what it does not follow
+  if (!is_followed(right) || is_tensor(left) || is_followed(left)) return;
+  const bool asks = PyLong_Check(left) || (PyFloat_CheckExact(left) && PyFloat_Check(right));
+  if (!asks) escape(right);
 }
 
 void Watcher::note_function(PyObject* function) {
@@ -173,6 +170,8 @@ void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arg
 
 void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                           Py_ssize_t count, bool by_watched) {
+  if (whose(code) == Whose::kTorchs) return enter_torch(code);
+  if (is_for_numbers_) return;
   if (function != nullptr) note_function(function);
   const std::string name = text_of(code->co_name);
   if (count > 0 && arguments[0] != nullptr && (name == "__init__" || name == "__post_init__") &&
@@ -220,6 +219,10 @@ bool Watcher::call(const Call& made, int depth) {
     return call(bound, depth - 1);
   }
   if (PyFunction_Check(callee)) {
+    if (stood_for(callee) != callee) {  // it follows numbers, and reads what the original reads
+      made.for_each([this](PyObject* value) { load_given(value, 3); });
+      return false;
+    }
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
       made.for_each([this](PyObject* value) { load_given(value, 3); });
@@ -242,7 +245,9 @@ bool Watcher::call(const Call& made, int depth) {
     if (made.arguments.empty()) return false;
     Call rest = made;
     rest.arguments.erase(rest.arguments.begin());
-    return call_method(rest, name_of(callee), made.arguments.front());
+    PyObject* self = made.arguments.front();
+    if (is_tensor(self)) return call_of_torch(made, name_of(callee));
+    return call_method(rest, name_of(callee), self);
   }
   if (std::string_view(type->tp_name) == "method-wrapper") {
     const py::object self = member(callee, "__self__");
@@ -275,29 +280,35 @@ bool Watcher::call(const Call& made, int depth) {
     read(Kind::kCache, callee, nullptr, path_of(callee) + ".cache");
     const py::object inner = member(callee, "__wrapped__");
     if (inner) mark(inner.ptr(), path_of(callee));
-    return false;
+    awaited_.back().path = path_of(callee) + "()";  // what it gives, it may have kept
+    return true;
   }
-  if (call_of_functools(made, depth)) return false;
+  if (const std::optional<bool> waits = call_of_functools(made, depth)) return *waits;
   look_up(callee, "__call__");
   if (!made.arguments.empty() && is_from_outside(made, name_of(callee), made.arguments.front()))
     return false;
   const bool is_torchs_own = is_torchs(type) || is_part_of_model(callee);
-  made.for_each(
-      [&](PyObject* value) { is_torchs_own ? load_given(value, 3) : load_whole(value, 3); });
+  const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__call__"));
+  PyObject* code_of_call = _PyType_Lookup(type, key.ptr());
+  const bool follows = code_of_call != nullptr && PyFunction_Check(code_of_call);
+  made.for_each([&](PyObject* value) {
+    is_torchs_own ? load_given(value, 3) : load_whole(value, 3);
+    if (!follows) escape(value);
+  });
   return false;
 }
 
-bool Watcher::call_of_functools(const Call& made, int depth) {
+std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
   static PyObject* const partial = attribute_type("functools", "partial");
   static PyObject* const getter = attribute_type("operator", "attrgetter");
   static PyObject* const items = attribute_type("operator", "itemgetter");
   static PyObject* const caller = attribute_type("operator", "methodcaller");
-  if (is_of(made.callee, partial)) {
+  if (is_exactly(made.callee, partial)) {
     Call inner = made;
     const py::object function = member(made.callee, "func");
     const py::object arguments = member(made.callee, "args");
     const py::object named = member(made.callee, "keywords");
-    if (!function || !arguments || !named) return true;
+    if (!function || !arguments || !named) return false;
     if (exists(made.callee)) {
       const std::string path = path_of(made.callee);
       mark(function.ptr(), path);
@@ -310,17 +321,17 @@ bool Watcher::call_of_functools(const Call& made, int depth) {
     inner.arguments.insert(inner.arguments.begin(), first,
                            first + PyTuple_GET_SIZE(arguments.ptr()));
     for (const auto& [key, value] : entries_of(named.ptr())) inner.named.push_back(value);
-    call(inner, depth - 1);
-    return true;
+    return call(inner, depth - 1);
   }
   if (made.arguments.empty() ||
-      !(is_of(made.callee, getter) || is_of(made.callee, items) || is_of(made.callee, caller))) {
-    return false;
+      !(is_exactly(made.callee, getter) || is_exactly(made.callee, items) ||
+        is_exactly(made.callee, caller))) {
+    return std::nullopt;
   }
   const py::object parts =
       py::reinterpret_borrow<py::object>(made.callee).attr("__reduce__")()[py::int_(1)];
   for (const py::handle& part : parts) {
-    if (is_of(made.callee, items)) {
+    if (is_exactly(made.callee, items)) {
       load_item(made.arguments.front(), part.ptr());
       continue;
     }
@@ -336,9 +347,9 @@ bool Watcher::call_of_functools(const Call& made, int depth) {
             name.ptr());
       at = found == nullptr ? py::object() : py::reinterpret_borrow<py::object>(found);
     }
-    if (is_of(made.callee, caller)) break;
+    if (is_exactly(made.callee, caller)) break;
   }
-  return true;
+  return false;
 }
 
 bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObject* self) {
@@ -397,8 +408,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   if (made.module.starts_with("torch") ||
       (self != nullptr && PyModule_Check(self) &&
        text_of(member(self, "__name__").ptr()).starts_with("torch"))) {
-    made.for_each([this](PyObject* value) { load_given(value, 3); });
-    return false;
+    return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;
   if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
@@ -418,10 +428,20 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   } else if (name == "next" && count >= 1) {
     load_iterator(arguments[0]);
   } else if ((name == "vars" || name == "dir") && count == 1) {
-    name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_object(arguments[0]);
+    if (PyType_Check(arguments[0])) {
+      load_members(arguments[0]);
+    } else {
+      name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_object(arguments[0]);
+    }
   } else if (name == "globals" || name == "locals") {
     awaited_.back().path = name;
     return name == "globals";
+  } else if (count == 1 && made.named.empty() && is_followed(arguments[0]) &&
+             is_one_of(name, kAsksNumber)) {
+    return false;
+  } else if (count == 1 && made.named.empty() && is_followed(arguments[0]) &&
+             (name == "int" || name == "float")) {
+    return convert(arguments[0], made.callee);
   } else if (name == "type" && count == 1) {
     class_of(arguments[0]);
     return PyFloat_Check(arguments[0]) || PyLong_Check(arguments[0]);
@@ -434,6 +454,21 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     load_arguments(made);
   }
   return false;
+}
+
+bool Watcher::call_of_torch(const Call& made, const std::string& name) {
+  made.for_each([this](PyObject* value) { load_given(value, 3); });
+  std::vector<PyObject*> given = made.arguments;
+  given.insert(given.end(), made.named.begin(), made.named.end());
+  return call_of_torch(made.callee, name, given);
+}
+
+void Watcher::enter_torch(PyCodeObject* code) {
+  if (text_of(code->co_name) != "compile_wrapper") return;
+  // Dynamo would see what intercepts ops, and fail or compile anew without it
+  recorder::interceptor(recorder::InterceptorKind::kFakeKey).suspend();
+  refuse(RefusalCode::kUnreplayableOp,
+         "the step calls what torch.compile has made, whose kernels no op shows");
 }
 
 void Watcher::load_arguments(const Call& made) {
@@ -449,8 +484,7 @@ void Watcher::load_arguments(const Call& made) {
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
       (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
-    made.for_each([this](PyObject* value) { load_given(value, 3); });
-    return false;
+    return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;
   if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());

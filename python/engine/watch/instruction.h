@@ -65,6 +65,8 @@ struct Instruction {
   PyObject* first = nullptr;
   PyObject* second = nullptr;
   PyObject* third = nullptr;
+  /// Of kBinary and kCompare: where `second` stands on the stack, and may be replaced.
+  PyObject** second_at = nullptr;
   // of a call
   PyObject* callee = nullptr;
   PyObject* const* arguments = nullptr;  ///< those by keyword last; of f(*a, **k) null
@@ -82,6 +84,8 @@ class Listener {
   /// Whether a frame of this code is to be watched that begins now. `by_watched`: called by one
   /// that is.
   virtual bool wants(PyCodeObject* code, bool by_watched) = 0;
+  /// Whether what watched frames of this code call counts as called by a watched one.
+  virtual bool leads(PyCodeObject* code) = 0;
   /// `instruction` is about to run. True: `after` is to be called with what it leaves.
   virtual bool before(const Instruction& instruction) = 0;
   /// The place on the stack where the newest instruction that `before` has asked for left its

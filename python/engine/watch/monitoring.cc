@@ -227,7 +227,8 @@ PyObject* begin(PyObject* const* arguments, bool is_new) {
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
   _PyInterpreterFrame* frame = current_frame();
   if (state.listener == nullptr || code_of(frame) != code) Py_RETURN_NONE;
-  const bool by_watched = state.frames.contains(caller_of(frame));
+  const _PyInterpreterFrame* caller = caller_of(frame);
+  const bool by_watched = state.frames.contains(caller) && state.listener->leads(code_of(caller));
   if (!state.listener->wants(code, by_watched)) {
     state.frames.erase(frame);
     Py_RETURN_NONE;

@@ -154,6 +154,7 @@ void two(const Place& at, Operation operation, Instruction& made) {
   made.operation = operation;
   made.first = at.top[-2];
   made.second = at.top[-1];
+  made.second_at = at.top - 1;
 }
 
 void attribute(const Place& at, Operation operation, int name, Instruction& made) {

@@ -75,14 +75,17 @@ void Watcher::load_of_class(PyObject* type, PyObject* name) {
   auto* meta = reinterpret_cast<PyObject*>(Py_TYPE(type));
   if (is_heap(Py_TYPE(type))) read(Kind::kAttribute, meta, name, path);
   if (!is_heap(reinterpret_cast<PyTypeObject*>(type))) return;
-  if (text_of(name) == "__dict__") {
-    for (const auto& [key, value] :
-         entries_of(dict_of_type(reinterpret_cast<PyTypeObject*>(type)).ptr())) {
-      read(Kind::kAttribute, type, key, path + "." + text_of(key));
-    }
-    return;
+  text_of(name) == "__dict__" ? load_members(type) : read(Kind::kAttribute, type, name, path);
+}
+
+void Watcher::load_members(PyObject* type) {
+  auto* of = reinterpret_cast<PyTypeObject*>(type);
+  if (!is_heap(of)) return;
+  const py::object dict = dict_of_type(of);
+  read(Kind::kKeys, dict.ptr(), nullptr, type_name(of) + ".__dict__");
+  for (const auto& [key, value] : entries_of(dict.ptr())) {
+    read(Kind::kAttribute, type, key, type_name(of) + "." + text_of(key));
   }
-  read(Kind::kAttribute, type, name, path);
 }
 
 void Watcher::load_of_super(PyObject* super, PyObject* name) {
@@ -277,7 +280,13 @@ void Watcher::load_iterator(PyObject* iterator) {
 }
 
 void Watcher::load_object(PyObject* value) {
-  if (exists(value) && !is_fixed(value)) read(Kind::kWhole, value, nullptr, path_of(value));
+  if (!exists(value) || is_fixed(value)) return;
+  read(Kind::kWhole, value, nullptr, path_of(value));
+  if (!slots_->is_compared(note(Kind::kWhole, value, nullptr, path_of(value), true))) {
+    refuse(RefusalCode::kHostEffect, "`" + path_of(value) +
+                                         "` is given to code of C's and holds more than is "
+                                         "compared before each replay");
+  }
 }
 
 void Watcher::load_objects(PyObject* value, int depth) {

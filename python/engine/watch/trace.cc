@@ -145,7 +145,8 @@ bool goes_on(PyFrameObject* frame) {
 void on_entry(PyFrameObject* frame) {
   PyCodeObject* code = code_of(frame);
   PyFrameObject* caller = PyFrame_GetBack(frame);
-  const bool by_watched = caller != nullptr && caller->f_trace_opcodes != 0;
+  const bool by_watched =
+      caller != nullptr && caller->f_trace_opcodes != 0 && state.listener->leads(code_of(caller));
   Py_XDECREF(caller);
   frame->f_trace_lines = 0;
   frame->f_trace_opcodes = state.listener->wants(code, by_watched) ? 1 : 0;

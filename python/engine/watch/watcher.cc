@@ -10,14 +10,13 @@
 namespace steptape::python::watch {
 namespace {
 
-std::vector<std::string>& unwatched() {
-  static std::vector<std::string> folders;
-  return folders;
-}
-
-std::vector<std::string>& shared() {
-  static std::vector<std::string> folders;
-  return folders;
+struct Folders {
+  std::string own, torchs;
+  std::vector<std::string> shared;
+};
+Folders& folders() {
+  static Folders set;
+  return set;
 }
 
 bool is_atom(PyObject* value) {
@@ -56,12 +55,12 @@ bool is_host_value(PyObject* object) {
 
 }  // namespace
 
-void Watcher::set_folders(std::vector<std::string> torchs, std::vector<std::string> pythons) {
-  unwatched() = std::move(torchs);
-  shared() = std::move(pythons);
+void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::string> shared) {
+  folders() = {std::move(own), std::move(torchs), std::move(shared)};
 }
 
-Watcher::Watcher(Roots& roots) : roots_(roots), slots_(std::make_unique<SlotWatch>(roots)) {}
+Watcher::Watcher(Roots& roots, MovingNumbers& moving)
+    : roots_(roots), slots_(std::make_unique<SlotWatch>(roots, moving)) {}
 
 Watcher::~Watcher() { release(); }
 
@@ -79,10 +78,12 @@ Watcher::Whose Watcher::whose(PyCodeObject* code) {
   const std::string file = text_of(code->co_filename);
   const auto holds = [&file](const std::string& folder) { return file.starts_with(folder); };
   const bool is_package = file.find("/site-packages/") != std::string::npos;
-  if (std::ranges::any_of(unwatched(), holds)) {
+  if (holds(folders().own)) {
+    entry->second = Whose::kSteptapes;
+  } else if (holds(folders().torchs)) {
     entry->second = Whose::kTorchs;
   } else if (file.starts_with("<frozen ") ||
-             (!is_package && std::ranges::any_of(shared(), holds))) {
+             (!is_package && std::ranges::any_of(folders().shared, holds))) {
     entry->second = Whose::kPythons;
   }
   return entry->second;
@@ -90,7 +91,8 @@ Watcher::Whose Watcher::whose(PyCodeObject* code) {
 
 bool Watcher::wants(PyCodeObject* code, bool by_watched) {
   const Whose owner = whose(code);
-  return owner == Whose::kPrograms || (owner == Whose::kPythons && by_watched);
+  if (owner == Whose::kSteptapes) return false;
+  return owner != Whose::kPythons || by_watched || is_for_numbers_;
 }
 
 void Watcher::mark(PyObject* value, const std::string& path) {
@@ -102,7 +104,7 @@ void Watcher::mark(PyObject* value, const std::string& path) {
   const auto [entry, is_new] = existing_.emplace(value, path);
   if (!is_new) return;
   Py_INCREF(value);
-  if (PyTuple_CheckExact(value)) mark_items(value);  // nothing of it can be written
+  if (PyTuple_Check(value)) mark_items(value);  // nothing of it can be written
   if (PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr) {
     mark(PyCFunction_GET_SELF(value), path + ".__self__");
   }
@@ -233,7 +235,8 @@ std::string Watcher::place_of_write(const std::string& name) const {
 
 bool Watcher::look(const Instruction& in) {
   awaited_.emplace_back();
-  bool waits = false;
+  if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
+  bool waits = operation_of_torch(in);
   switch (in.operation) {
     case Operation::kLoadGlobal:
       load_global(in);
@@ -278,8 +281,7 @@ bool Watcher::look(const Instruction& in) {
       break;
     case Operation::kBinary:
     case Operation::kCompare:
-      escape_operand(in.first, in.second);
-      escape_operand(in.second, in.first);
+      escape_operands(in.first, in.second);
       look_up(in.first, nullptr);
       look_up(in.second, nullptr);
       load_content(in.first);
@@ -342,6 +344,11 @@ bool Watcher::look(const Instruction& in) {
 
 bool Watcher::before(const Instruction& in) {
   if (slots_ == nullptr) return false;
+  if (widen(in)) {
+    Instruction widened = in;
+    widened.second = *in.second_at;
+    return before(widened);
+  }
   const std::size_t awaited = awaited_.size();
   globals_.insert(in.globals);
   bool waits = false;
@@ -359,6 +366,7 @@ bool Watcher::before(const Instruction& in) {
 void Watcher::after(PyObject** result) {
   const Awaited awaited = std::move(awaited_.back());
   awaited_.pop_back();
+  if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (result == nullptr || *result == nullptr || slots_ == nullptr) return;
   if (PyType_Check(*result) && is_of_numbers(*result)) {
     // the program is shown the class that it gave the number
@@ -367,6 +375,10 @@ void Watcher::after(PyObject** result) {
                    : &PyLong_Type;
     Py_INCREF(of);
     Py_DECREF(std::exchange(*result, reinterpret_cast<PyObject*>(of)));
+    return;
+  }
+  if (awaited.converted) {
+    Py_DECREF(std::exchange(*result, py::object(awaited.converted).release().ptr()));
     return;
   }
   if (awaited.is_fresh) fresh_.insert(*result);

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -12,6 +16,12 @@
 #include "steptape/refusal.h"
 
 namespace steptape::python::watch {
+
+/// Of the tables of names.
+template <std::size_t N>
+inline bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 /// What the code of a step reads and writes besides tensors, while it is probed: places that
 /// existed before, each with what it held when it was first read or written. A place that was read
@@ -25,18 +35,27 @@ namespace steptape::python::watch {
 /// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
 class Watcher final : public Listener {
  public:
-  explicit Watcher(Roots& roots);
+  Watcher(Roots& roots, MovingNumbers& moving);
   ~Watcher() override;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  /// Code of files below the `unwatched` folders is not watched: torch's own, and this package.
-  /// What is below `shared` ones, Python's own library, is watched where code that is watched calls
-  /// it.
-  static void set_folders(std::vector<std::string> unwatched, std::vector<std::string> shared);
+  /// Of code in files below `torchs`, torch's own, nothing is noted but the numbers that go into
+  /// ops. What is below `shared` ones, Python's own library, is watched where code that is watched
+  /// calls it; what is below `own`, this package, is not.
+  static void set_folders(std::string own, std::string torchs, std::vector<std::string> shared);
   /// Called with a value that code of C's is given, so that numbers in it are known to have
   /// escaped.
   static void set_escape(PyObject* function);
+  /// `announce(values)` tells the recorder of the followed numbers in a tuple and gives whether
+  /// there were any, `withdraw()` ends that; `follow(value, read)` gives the number that host read
+  /// `read` gave as one that is followed.
+  /// `convert(number, kind)` gives what `kind(number)` gives, followed, or None.
+  static void set_numbers(py::object announce, py::object withdraw, py::object follow,
+                          py::object convert);
+
+  /// From here on only numbers are looked after, in all code.
+  void look_at_numbers_only() { is_for_numbers_ = true; }
 
   /// `value` existed before, under the name `path`.
   void mark(PyObject* value, const std::string& path);
@@ -50,6 +69,7 @@ class Watcher final : public Listener {
   void called(PyObject* function);
 
   bool wants(PyCodeObject* code, bool by_watched) override;
+  bool leads(PyCodeObject* code) override { return whose(code) != Whose::kTorchs; }
   bool before(const Instruction& instruction) override;
   void after(PyObject** result) override;
   void enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments, Py_ssize_t count,
@@ -87,6 +107,20 @@ class Watcher final : public Listener {
     std::size_t operator()(const Id& id) const noexcept;
   };
 
+  /// What the program has to do with the host reads of an op: it follows what the op gave, is given
+  /// it, or sees nothing of it.
+  enum class Reads { kNone, kFollowed, kGiven, kInternal };
+  struct Awaited {
+    std::string path;           ///< of what is to be marked when it is there, or ""
+    bool is_fresh = false;      ///< a new object
+    py::object converted = {};  ///< what the result is to be: the same number, followed
+    // of what does ops
+    Reads reads = Reads::kNone;
+    bool has_announced = false;
+    bool is_in_optimizer = false;
+    std::size_t first_read = 0;
+  };
+
   bool look(const Instruction& instruction);
   void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                    Py_ssize_t count, bool by_watched);
@@ -108,6 +142,8 @@ class Watcher final : public Listener {
   void load_global(const Instruction& in);
   void load_attribute(PyObject* object, PyObject* name);
   void load_of_class(PyObject* type, PyObject* name);
+  /// All that the class itself holds.
+  void load_members(PyObject* type);
   void load_of_super(PyObject* super, PyObject* name);
   /// What super(`from`, `object`) finds, which is an instance or a class.
   void load_behind(PyObject* from, PyObject* object, PyObject* name);
@@ -129,9 +165,8 @@ class Watcher final : public Listener {
   void load_whole(PyObject* value, int depth);
   /// The same of what torch is given, which follows numbers.
   void load_given(PyObject* value, int depth);
-  /// `value` meets `other` in an operator, which may be done by code of C's that does not follow
-  /// it.
-  void escape_operand(PyObject* value, PyObject* other);
+  /// They meet in an operator, which may be done by code of C's that does not follow them.
+  void escape_operands(PyObject* left, PyObject* right);
   void escape_key(PyObject* object, PyObject* key);
   void load_iterator(PyObject* iterator);
   /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
@@ -148,9 +183,25 @@ class Watcher final : public Listener {
   bool call_builtin(const Call& made, const std::string& name, PyObject* self);
   bool call_method(const Call& made, const std::string& name, PyObject* self);
   void load_arguments(const Call& made);
-  bool call_of_functools(const Call& made, int depth);
+  /// None where it is no object of functools' or operator's.
+  std::optional<bool> call_of_functools(const Call& made, int depth);
   bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
   void escape(PyObject* value);
+
+  // numbers that go into ops and come out of them (numbers.cc)
+  bool look_at_numbers(const Instruction& in);
+  bool convert(PyObject* number, PyObject* kind);
+  /// A float asks no int on its right, though that be one that follows: the float of the same value
+  /// takes its place.
+  static bool widen(const Instruction& in);
+  bool operation_of_torch(const Instruction& in);
+  bool call_of_torch(const Call& made, const std::string& name);
+  void enter_torch(PyCodeObject* code);
+  bool call_of_torch(PyObject* callee, std::string_view name,
+                     const std::vector<PyObject*>& arguments);
+  bool give_numbers(const std::vector<PyObject*>& values);
+  bool begin_ops(const std::vector<PyObject*>& values, Reads reads);
+  void end_ops(const Awaited& awaited, PyObject** result);
 
   Roots& roots_;
   std::unique_ptr<SlotWatch> slots_;
@@ -158,7 +209,7 @@ class Watcher final : public Listener {
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_set<PyObject*> own_cells_;  ///< made by the step, with a reference each
-  enum class Whose { kTorchs, kPythons, kPrograms };
+  enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
   Whose whose(PyCodeObject* code);
   std::unordered_map<PyCodeObject*, Whose> whose_;  ///< with a reference each
   std::unordered_set<PyObject*> globals_;           ///< of the code that ran, borrowed
@@ -168,11 +219,8 @@ class Watcher final : public Listener {
   std::vector<std::pair<std::string, py::object>> objects_;
   std::unordered_set<PyObject*> seen_objects_;
   std::vector<std::pair<std::string, std::string>> outputs_;
-  struct Awaited {
-    std::string path;       ///< of what is to be marked when it is there, or ""
-    bool is_fresh = false;  ///< a new object
-  };
   std::vector<Awaited> awaited_;
+  bool is_for_numbers_ = false;
 };
 
 }  // namespace steptape::python::watch

@@ -21,6 +21,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="a file for a line of JSON a program")
     parser.add_argument("--show", type=int, metavar="SEED", help="print the program of a seed and exit")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="write each program that failed there")
+    parser.add_argument("--at-least", type=float, default=0.0, metavar="SHARE", help="of them that must replay, 0 to 1")
     parser.add_argument("--shrink", action="store_true", help="leave out of failing programs what they fail without")
     parser.add_argument("--run", type=pathlib.Path, nargs="+", metavar="FILE", help="run these programs in place of drawn ones")
     options = parser.parse_args()
@@ -47,6 +48,9 @@ def main():
             if row["outcome"] in report.FAILURES:
                 pathlib.Path(options.keep, f"seed_{row['seed']}.py").write_text(row.get("shrunk", {}).get("text") or row["text"])
     print(report.table(rows))
+    if not rows or report.share_of_replays(rows) < options.at_least:
+        print(f"programs: fewer than {options.at_least:.0%} replay", file=sys.stderr)
+        return 1
     return 1 if any(row["outcome"] in report.FAILURES for row in rows) else 0
 
 

@@ -39,7 +39,7 @@ TORCH = [
     Home("requires_grad_flag", "$n = nn.Linear(2, 2)\n$n.weight.requires_grad_($v)", ("$n.weight.requires_grad",),
          ("$n.weight.requires_grad_($v)",), kinds="bool"),
     Home("tensor_size", "$n = torch.zeros($v, 2)", ("$n.shape[0]", "len($n)", "$n.size(0)", "$n.numel() // 2"),
-         ("$n = torch.zeros($v, 2)", "$n.resize_($v, 2)", "$n.data = torch.zeros($v, 2)"), kinds="int"),
+         ("$n = torch.zeros($v, 2)", "$n.resize_($v, 2).zero_()", "$n.data = torch.zeros($v, 2)"), kinds="int"),
     Home("module_count", "$n = nn.ModuleList([nn.Identity() for _ in range($v)])", ("len($n)", "sum(1 for _ in $n)", "len(list($n.children()))"),
          ("$n = nn.ModuleList([nn.Identity() for _ in range($v)])",), kinds="int"),
     Home("gradient_presence", "$n = torch.zeros(2)\n$n.grad = torch.ones(2) if $v else None", ("($n.grad is not None)",),

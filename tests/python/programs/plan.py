@@ -25,6 +25,7 @@ for _table in (uses_numbers.OPERANDS, uses_numbers.BACKWARD, uses_numbers.LOSSES
         USES[_row.name if _row.name not in USES else f"backward_{_row.name}"] = _row
 EFFECTS = {row.name: row for row in effects.EFFECTS}
 MOVING = {row.name for row in homes_c.MOVING}
+COUNTS = {"tensor_size", "module_count"}  # homes that hold as many things as the value says
 INNERMOST = {row.name for row in (*forms.NUMBERS, *forms.TENSORS)} | {"length", "set"}
 
 LAYOUTS = ("function", "closure", "method", "callable", "lambda", "partial", "decorated", "decorated_method", "static", "of_dict",
@@ -87,7 +88,8 @@ def _path(rng, training):
     home = rng.choice([name for name, row in HOMES.items() if (row.tensors or not holds_tensor)
                        and (row.kinds == "any" or fits(row, kind) and not kept)
                        and ("optimizer" not in row.setup or training in WITH_OPTIMIZER)
-                       and not (name in MOVING and (kept or rng.random() < 0.7))])
+                       and not (name in MOVING and (kept or rng.random() < 0.7))
+                       and not (name in COUNTS and use == "int_result_beyond_doubles")])
     ways = [name for name, row in ROADS.items() if fits(row, kind)]
     taken = [rng.choice(ways) for _ in range(rng.choices((0, 1, 2), (60, 32, 8))[0])]
     row = HOMES[home]

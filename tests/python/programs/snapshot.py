@@ -125,6 +125,8 @@ class Snapshot:
         names = getattr(value, "__dict__", {})
         if isinstance(value, torch.nn.Module):  # of its many dicts those that hold something
             names = {k: v for k, v in names.items() if not (k.startswith("_") and isinstance(v, dict) and not v)}
+            # numbers of hooks go on through both twins
+            names = {k: list(v.values()) if "_hooks" in k else v for k, v in names.items()}
         kept = [(k, self(v)) for k, v in names.items()
                 if not (isinstance(k, str) and k.startswith("__")) and not self._is_bound_step(value, k)]
         for base in type(value).__mro__:

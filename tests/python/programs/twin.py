@@ -108,9 +108,10 @@ class Twin:
     def steps(self):
         found = {id(step): step for step in self.made}
         for holder in (self.program, getattr(self.program, "trainer", None)):
-            step = getattr(holder, "step", None)
-            if isinstance(step, steptape._step.Step):
-                found.setdefault(id(step), step)
+            bound = getattr(holder, "__dict__", {}).get(steptape._step._BOUND, {})
+            for step in (getattr(holder, "step", None), *(step for step, _ in bound.values())):
+                if isinstance(step, steptape._step.Step):
+                    found.setdefault(id(step), step)
         return list(found.values())
 
 

@@ -136,6 +136,7 @@ class Log final : public watch::Listener {
       : file_(std::move(file)), from_(from), to_(to) {}
 
   bool wants(PyCodeObject* code, bool) override { return text_of(code->co_filename) == file_; }
+  bool leads(PyCodeObject*) override { return true; }
 
   bool before(const watch::Instruction& in) override {
     waiting_.emplace_back(lines_.size(), in.operation);

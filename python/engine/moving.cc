@@ -1,0 +1,109 @@
+#include "python/engine/moving.h"
+
+#include <algorithm>
+
+#include "python/engine/plain.h"
+
+namespace steptape::python {
+namespace {
+
+/// The class that holds what instances of `type` find under `key`; null for none.
+PyObject* holder_of(PyObject* type, PyObject* key) {
+  PyObject* order = reinterpret_cast<PyTypeObject*>(type)->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(order, i);
+    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base));
+    if (PyDict_GetItemWithError(dict.ptr(), key) != nullptr) return base;
+  }
+  return nullptr;
+}
+
+Py_ssize_t position_in(PyObject* list, PyObject* key) {
+  if (!PyLong_Check(key)) return -1;
+  Py_ssize_t position = PyLong_AsSsize_t(key);
+  if (position < 0) position += PyList_GET_SIZE(list);
+  return position < PyList_GET_SIZE(list) ? position : -1;
+}
+
+bool is_same_key(PyObject* a, PyObject* b) {
+  if (a == b || a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return a == b;
+  if (!PyUnicode_CheckExact(a) && !PyLong_CheckExact(a)) return false;
+  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+std::string free_name(const std::string& path, const std::vector<std::string>& taken) {
+  std::string name = path;
+  for (int i = 2; std::ranges::find(taken, name) != taken.end(); ++i) {
+    name = path + "#" + std::to_string(i);
+  }
+  return name;
+}
+
+}  // namespace
+
+bool is_plain_number(PyObject* value) {
+  return value != nullptr && (PyFloat_CheckExact(value) || PyLong_CheckExact(value));
+}
+
+py::object held_at(PyObject* owner, PyObject* key) {
+  if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
+  if (key == nullptr) return {};
+  if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
+  if (PyList_Check(owner)) {
+    const Py_ssize_t position = position_in(owner, key);
+    return position < 0 ? py::object() : borrowed(PyList_GET_ITEM(owner, position));
+  }
+  if (PyType_Check(owner)) {
+    return borrowed(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), key));
+  }
+  PyObject* made = PyObject_GenericGetAttr(owner, key);
+  if (made == nullptr) PyErr_Clear();
+  return py::reinterpret_steal<py::object>(made);
+}
+
+void put_at(PyObject* owner, PyObject* key, PyObject* value) {
+  int failed = 0;
+  if (PyCell_Check(owner)) {
+    failed = PyCell_Set(owner, value);
+  } else if (PyDict_Check(owner)) {
+    failed = PyDict_SetItem(owner, key, value);
+  } else if (PyList_Check(owner)) {
+    const Py_ssize_t position = position_in(owner, key);
+    failed = position < 0 ? PyObject_SetItem(owner, key, value)
+                          : PyList_SetItem(owner, position, Py_NewRef(value));
+  } else if (PyType_Check(owner)) {
+    PyObject* holder = holder_of(owner, key);
+    failed = PyType_Type.tp_setattro(holder == nullptr ? owner : holder, key, value);
+  } else {
+    failed = PyObject_GenericSetAttr(owner, key, value);
+  }
+  if (failed != 0) throw py::error_already_set();
+}
+
+bool MovingNumbers::contains(PyObject* owner, PyObject* key) const {
+  return std::ranges::any_of(places_, [&](const Place& place) {
+    return place.owner.get() == owner && is_same_key(place.key.get(), key);
+  });
+}
+
+bool MovingNumbers::note(const std::string& path, PyObject* owner, PyObject* key) {
+  if (PyType_Check(owner)) owner = holder_of(owner, key);
+  if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;
+  std::vector<std::string> names;
+  for (const Place& place : places_) names.push_back(place.name);
+  places_.push_back(
+      {free_name(path, names), Root(roots_, owner), key == nullptr ? Root() : Root(roots_, key)});
+  has_news_ = true;
+  return true;
+}
+
+void MovingNumbers::rename(const std::vector<std::string>& taken) {
+  for (Place& place : places_) {
+    if (std::ranges::find(taken, place.name) == taken.end()) continue;
+    std::vector<std::string> names = taken;
+    for (const Place& other : places_) names.push_back(other.name);
+    place.name = free_name(place.name, names);
+  }
+}
+
+}  // namespace steptape::python
