@@ -197,6 +197,31 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
   return arguments;
 }
 
+Arguments flatten(std::span<const py::object> values) {
+  Arguments arguments;
+  Flattening flattening(arguments);
+  for (const py::object& value : values) {
+    value ? flattening.add(value.ptr()) : flattening.add_text("M");
+  }
+  arguments.leaves.emplace_back(flattening.take_shape());
+  return arguments;
+}
+
+bool may_be_argument(PyObject* value) {
+  if (value == nullptr || is_part_of_model(value)) return false;
+  const auto held = py::reinterpret_borrow<py::object>(value);
+  const Arguments arguments = flatten(std::span(&held, 1));
+  if (!arguments.opaque.empty() || arguments.has_subclass) return false;
+  bool has_tensor = false;
+  for (const pack::Leaf& leaf : arguments.leaves) {
+    const auto* tensor = std::get_if<at::Tensor>(&leaf);
+    if (tensor == nullptr) continue;
+    has_tensor = true;
+    if (tensor->requires_grad() && tensor->is_leaf()) return false;
+  }
+  return has_tensor;
+}
+
 bool same(const Arguments& before, const Arguments& after) {
   return std::ranges::equal(before.leaves, after.leaves, [](const auto& a, const auto& b) {
     if (a.index() != b.index()) return false;

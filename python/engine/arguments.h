@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ enum class Order {
 };
 
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order);
+/// The same of values that count as arguments one after the other; null for one that is missing.
+Arguments flatten(std::span<const py::object> values);
+/// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
+/// grad, and nothing that no guard could look at.
+bool may_be_argument(PyObject* value);
 
 /// Whether two looks at the arguments of one call, with a run of the step between them, saw the
 /// same objects, numbers and structure.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "live/tensors.h"
@@ -89,8 +90,13 @@ class WatchOf : public live::ForeignWatch {
 /// Of containers in containers that are looked into for tensors.
 constexpr int kDepth = 3;
 
-/// Tensors at the top of a value and in the containers of it.
-void collect(PyObject* value, const std::string& path, int depth, live::ForeignModule& found) {
+/// What of a value a place stands for: lists and dicts have places of their own, unless all of it
+/// was read at once.
+enum class Reach { kValue, kItems, kAll };
+
+/// Tensors that a place stands for, but for those in places that count as arguments.
+void collect(PyObject* value, const std::string& path, int depth, Reach reach,
+             const MovingPlaces& moving, live::ForeignModule& found) {
   if (value == nullptr) return;
   if (is_tensor(value)) {
     const at::Tensor& tensor = tensor_of(value);
@@ -99,25 +105,39 @@ void collect(PyObject* value, const std::string& path, int depth, live::ForeignM
     return;
   }
   if (depth == 0) return;
-  if (PyList_CheckExact(value) || PyTuple_Check(value)) {
+  const Reach below = reach == Reach::kAll ? Reach::kAll : Reach::kValue;
+  const bool is_tuple = PyTuple_Check(value);
+  if (is_tuple || (reach != Reach::kValue && PyList_CheckExact(value))) {
     const Py_ssize_t size = std::min<Py_ssize_t>(PySequence_Fast_GET_SIZE(value), 1000);
     for (Py_ssize_t i = 0; i < size; ++i) {
+      if (!is_tuple && !moving.is_empty() && moving.is_argument(value, py::int_(i).ptr())) continue;
       collect(PySequence_Fast_GET_ITEM(value, i), path + "[" + std::to_string(i) + "]", depth - 1,
-              found);
+              below, moving, found);
     }
-  } else if (PyDict_Check(value) && PyDict_Size(value) <= 1000) {
+  } else if (reach != Reach::kValue && PyDict_Check(value) && PyDict_Size(value) <= 1000) {
     PyObject* key = nullptr;
     PyObject* item = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;) {
-      collect(item, path + "[" + shown(key) + "]", depth - 1, found);
+      if (moving.is_argument(value, key)) continue;
+      collect(item, path + "[" + shown(key) + "]", depth - 1, below, moving, found);
     }
   }
+}
+
+void collect(const Slot& slot, const MovingPlaces& moving, live::ForeignModule& found) {
+  if (slot.is_assignable() && moving.is_argument(slot.owner.get(), slot.key.get())) return;
+  const bool is_whole = slot.kind == Slot::Kind::kWhole || slot.kind == Slot::Kind::kState;
+  const bool is_of_items = slot.kind == Slot::Kind::kContent;
+  if (!slot.is_guarded || !(slot.holds_value() || is_whole || is_of_items)) return;
+  const Reach reach = is_whole ? Reach::kAll : is_of_items ? Reach::kItems : Reach::kValue;
+  const py::object value = slot.value();
+  collect(value.ptr(), slot.path, kDepth, reach, moving, found);
 }
 
 }  // namespace
 
 struct Modules::Captured {
-  Captured(Roots& roots, MovingNumbers& moving, const std::vector<At>& tree) : types(roots) {
+  Captured(Roots& roots, MovingPlaces& moving, const std::vector<At>& tree) : types(roots) {
     modules.reserve(tree.size());
     for (const At& at : tree) {
       modules.emplace_back(roots, moving, types, at.path.empty() ? "" : "." + at.path, at.module);
@@ -135,7 +155,7 @@ struct Modules::Captured {
   std::vector<ModuleWatch> modules;
 };
 
-Modules::Modules(Roots& roots, MovingNumbers& moving, PyObject* root)
+Modules::Modules(Roots& roots, MovingPlaces& moving, PyObject* root)
     : roots_(roots), moving_(moving), root_(root), weak_(weak_reference(roots, root)) {}
 
 bool Modules::is_alive() const { return is_referenced(weak_); }
@@ -202,7 +222,7 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
 }
 
 struct Optimizer::Captured {
-  Captured(Roots& roots, MovingNumbers& moving, PyObject* optimizer, const live::PathOf& path_of)
+  Captured(Roots& roots, MovingPlaces& moving, PyObject* optimizer, const live::PathOf& path_of)
       : types(roots), watch(roots, moving, types, optimizer, path_of) {}
   Verdict check() const { return watch.check(); }
 
@@ -222,7 +242,7 @@ class Optimizer::Captured::Guard final : public WatchOf<Captured> {
   void advance(std::size_t k, std::int64_t by) override { kept_->watch.advance(k, by); }
 };
 
-Optimizer::Optimizer(Roots& roots, MovingNumbers& moving, PyObject* optimizer)
+Optimizer::Optimizer(Roots& roots, MovingPlaces& moving, PyObject* optimizer)
     : roots_(roots),
       moving_(moving),
       optimizer_(optimizer),
@@ -340,8 +360,7 @@ std::vector<HostChange> Optimizer::changes(const std::string& name) const {
 bool HostState::is_tracked(const Slot& slot) const {
   return std::ranges::any_of(tensors_, [&slot](const Slot& known) {
     return known.kind == slot.kind && known.owner.get() == slot.owner.get() &&
-           (known.key.get() == slot.key.get() ||
-            text_of(known.key.get()) == text_of(slot.key.get()));
+           is_same_key(known.key.get(), slot.key.get());
   });
 }
 
@@ -349,16 +368,16 @@ bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
   captured_ = std::move(seen);
   bool is_new = false;
   for (const Slot& slot : captured_->slots()) {
-    if (!slot.holds_value()) continue;
     live::ForeignModule found;
-    const py::object value = slot.value();
-    collect(value.ptr(), slot.path, kDepth, found);
+    collect(slot, moving_, found);
     if ((found.parameters.empty() && found.buffers.empty()) || is_tracked(slot)) continue;
     is_new = true;
     // what stood there before was reached by another object of that name
-    std::erase_if(tensors_, [&slot](const Slot& known) { return known.path == slot.path; });
-    tensors_.push_back(
-        {slot.kind, slot.path, Root(roots_, slot.owner.get()), Root(roots_, slot.key.get())});
+    std::erase_if(tensors_, [&slot](const Slot& known) {
+      return known.path == slot.path && known.kind == slot.kind;
+    });
+    tensors_.push_back({slot.kind, slot.path, Root(roots_, slot.owner.get()),
+                        slot.key.get() == nullptr ? Root() : Root(roots_, slot.key.get())});
   }
   return is_new;
 }
@@ -370,9 +389,11 @@ void HostState::capture() {
 
 std::vector<live::ForeignModule> HostState::modules() const {
   live::ForeignModule found{"", "the host", true, {}, {}};
-  for (const Slot& slot : tensors_) {
-    const py::object value = slot.value();
-    collect(value.ptr(), slot.path, kDepth, found);
+  for (const Slot& slot : tensors_) collect(slot, moving_, found);
+  // an item that was read by itself and with its container
+  std::unordered_set<std::string> seen;
+  for (auto* tensors : {&found.parameters, &found.buffers}) {
+    std::erase_if(*tensors, [&seen](const auto& at) { return !seen.insert(at.first).second; });
   }
   return {std::move(found)};
 }
@@ -385,10 +406,17 @@ std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const 
 std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [slot, change, moves] : captured_->changes()) {
-    HostChange made{name + "." + slot->path + change.path, change, {}, {}, slot->place, moves};
-    const bool is_inside = slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0;
-    if (slot->is_assignable() || is_inside) {
+  for (auto& [slot, change, moves, appended] : captured_->changes()) {
+    HostChange made{name + "." + slot->path + change.path,
+                    change,
+                    {},
+                    {},
+                    slot->place,
+                    moves,
+                    appended};
+    const bool is_inside =
+        slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0 && !appended;
+    if (slot->is_assignable() || is_inside || appended) {
       made.owner = py::reinterpret_borrow<py::object>(slot->owner.get());
     }
     if (is_inside) {  // the place is an item of the container

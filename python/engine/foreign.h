@@ -18,7 +18,8 @@ struct HostChange {
   Change change;
   py::object owner, key;   ///< where it can be assigned again: a dict and a key, or a cell
   std::string place = {};  ///< the line that did it, where that is known
-  bool moves = false;      ///< a number that was read before it became another one
+  bool moves = false;      ///< what was read before it became another, and may count as moving
+  std::optional<Py_ssize_t> appended = {};  ///< see SlotWatch::SlotChange
 };
 
 /// A Python object that plans depend on. Before a probe it captures what it holds; from that the
@@ -36,7 +37,7 @@ class Watched {
 /// A torch.nn.Module and all below it. Held weakly by `weakref`, so that its death is noticed.
 class Modules final : public live::ForeignModules, public Watched {
  public:
-  Modules(Roots& roots, MovingNumbers& moving, PyObject* root);
+  Modules(Roots& roots, MovingPlaces& moving, PyObject* root);
   const void* identity() const override { return root_; }
   bool is_alive() const override;
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
@@ -55,7 +56,7 @@ class Modules final : public live::ForeignModules, public Watched {
 
  private:
   Roots& roots_;
-  MovingNumbers& moving_;
+  MovingPlaces& moving_;
   PyObject* root_;
   Root weak_;
   struct Captured;
@@ -65,7 +66,7 @@ class Modules final : public live::ForeignModules, public Watched {
 /// A torch.optim.Optimizer.
 class Optimizer final : public live::ForeignOptimizer, public Watched {
  public:
-  Optimizer(Roots& roots, MovingNumbers& moving, PyObject* optimizer);
+  Optimizer(Roots& roots, MovingPlaces& moving, PyObject* optimizer);
   const void* identity() const override { return optimizer_; }
   bool is_alive() const override;
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
@@ -86,7 +87,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   void for_each_state(Visit&& visit) const;
 
   Roots& roots_;
-  MovingNumbers& moving_;
+  MovingPlaces& moving_;
   PyObject* optimizer_;
   std::string type_;  ///< asked for where Python may not be entered
   Root weak_;
@@ -98,7 +99,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
 /// they held, and the tensors in them, which are tracked.
 class HostState final : public live::ForeignModules, public Watched {
  public:
-  HostState(Roots& roots, MovingNumbers& moving) : roots_(roots), moving_(moving) {}
+  HostState(Roots& roots, MovingPlaces& moving) : roots_(roots), moving_(moving) {}
   /// A place that holds tensors.
   void add(Slot slot) { tensors_.push_back(std::move(slot)); }
   /// What a probe has seen. Gives whether there are tensors in it that were not tracked while it
@@ -116,7 +117,7 @@ class HostState final : public live::ForeignModules, public Watched {
   bool is_tracked(const Slot& slot) const;
 
   Roots& roots_;
-  MovingNumbers& moving_;
+  MovingPlaces& moving_;
   std::vector<Slot> tensors_;
   std::shared_ptr<const SlotWatch> captured_;
 };

@@ -297,9 +297,6 @@ void define(py::module_& m) {
   m.def("escape", &escape);
   m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
   m.def("refuse", &refuse);
-  m.def("effect", [](const std::string& name, const std::string& value, const std::string& place) {
-    notes().add_effect({name, value, place});
-  });
   m.def("enter_module", [](std::string path, const py::handle& module) {
     notes().enter_module(std::move(path), module.ptr());
   });

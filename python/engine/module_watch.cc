@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "python/engine/arguments.h"
 #include "python/engine/structure.h"
 #include "trace/path.h"
 
@@ -22,6 +23,19 @@ DictWatch::Rule rule_of_module(const std::string& name) {
     return DictWatch::Rule::kHooks;
   }
   return DictWatch::Rule::kPlain;
+}
+
+/// Whether tensors took the place of others; the change is then of the place that they stand in.
+bool moves_inside(DictWatch::EntryChange& at) {
+  if (!may_be_argument(at.change.after.ptr())) return false;
+  for (const py::handle& next : at.change.keys) {
+    const py::object holder = held_at(at.owner.ptr(), at.key.ptr());
+    if (!holder || (!PyList_Check(holder.ptr()) && !PyDict_Check(holder.ptr()))) return false;
+    at.owner = holder;
+    at.key = py::reinterpret_borrow<py::object>(next);
+  }
+  at.change.keys = py::list();
+  return true;
 }
 
 }  // namespace
@@ -40,18 +54,19 @@ Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
   return {roots, value};
 }
 
-DictWatch::DictWatch(Roots& roots, MovingNumbers& moving, PyObject* dict, RuleOf rule_of)
+DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf rule_of)
     : moving_(moving), rule_of_(rule_of) {
   if (dict == nullptr) return;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
     Rule rule = rule_of_(text_of(key));
-    if (rule == Rule::kPlain && is_plain_number(value) && moving.contains(dict, key)) {
-      rule = Rule::kMoves;
-    }
+    const bool moves = moving.is_argument(dict, key) ||
+                       (is_plain_number(value) && moving.contains(dict, key));
+    if (rule == Rule::kPlain && moves) rule = Rule::kMoves;
     entries_.push_back(
         {Root(roots, key), rule, made(roots, rule == Rule::kSkip ? nullptr : value, rule)});
+    entries_.back().plain.let_move(value, moving);
   }
 }
 
@@ -77,11 +92,12 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
   for (const Entry& entry : entries_) {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
     if (entry.rule == Rule::kSkip || entry.plain.same(found)) continue;
-    changes.push_back({text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
-                       py::reinterpret_borrow<py::object>(entry.key.get()),
-                       entry.plain.change(found),
-                       entry.plain.is_number() && found != nullptr &&
-                           (is_plain_number(found) || is_followed(found))});
+    EntryChange& change = changes.emplace_back(
+        text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
+        py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found));
+    if (entry.rule != Rule::kPlain || found == nullptr) continue;
+    change.moves = entry.plain.is_number() ? is_plain_number(found) || is_followed(found)
+                                           : moves_inside(change);
   }
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -116,7 +132,7 @@ bool HookWatch::same() const {
          after_accumulate_.same(tensor->post_accumulate_grad_hooks);
 }
 
-ModuleWatch::ModuleWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types, std::string path,
+ModuleWatch::ModuleWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, std::string path,
                          PyObject* module)
     : path_(std::move(path)),
       module_(roots, module),

@@ -16,11 +16,11 @@ namespace steptape::python {
 class DictWatch {
  public:
   /// How an entry is compared.
-  enum class Rule { kPlain, kMembers, kHooks, kSkip, kMoves };
+  enum class Rule { kPlain, kMembers, kHooks, kSkip, kMoves };  // kMoves: not at all, elsewhere
   using RuleOf = Rule (*)(const std::string& name);
 
   /// Entries that are in `moving` are not compared.
-  DictWatch(Roots& roots, MovingNumbers& moving, PyObject* dict, RuleOf rule_of);
+  DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf rule_of);
 
   bool same(PyObject* dict) const;
   /// Every entry that differs now; added and removed ones too.
@@ -28,10 +28,10 @@ class DictWatch {
     std::string name;
     py::object owner, key;  ///< the dict that it stands in; null for what cannot be assigned to
     Change change;
-    bool moves = false;  ///< a number that is another one
+    bool moves = false;  ///< it is another one, and MovingPlaces may note it
   };
   std::vector<EntryChange> changes(PyObject* dict) const;
-  /// Numbers that are other ones now are noted as such that move, under `path`.
+  /// Numbers and tensors that are other ones now are noted as such that move, under `path`.
   void note_moving(const std::string& path, PyObject* dict) const;
 
  private:
@@ -42,7 +42,7 @@ class DictWatch {
   };
   static Plain made(Roots& roots, PyObject* value, Rule rule);
 
-  MovingNumbers& moving_;
+  MovingPlaces& moving_;
   RuleOf rule_of_;
   std::vector<Entry> entries_;
   mutable DictMemo memo_;
@@ -67,7 +67,7 @@ class HookWatch {
 /// One module of a tree as it was: class, attributes, hooks, what is registered in it.
 class ModuleWatch {
  public:
-  ModuleWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types, std::string path,
+  ModuleWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, std::string path,
               PyObject* module);
 
   /// The first mismatch, as a verdict with a path below the root; see check_object.

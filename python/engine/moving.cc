@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "python/engine/plain.h"
+#include "python/engine/structure.h"
 
 namespace steptape::python {
 namespace {
@@ -25,10 +26,12 @@ Py_ssize_t position_in(PyObject* list, PyObject* key) {
   return position < PyList_GET_SIZE(list) ? position : -1;
 }
 
-bool is_same_key(PyObject* a, PyObject* b) {
-  if (a == b || a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return a == b;
-  if (!PyUnicode_CheckExact(a) && !PyLong_CheckExact(a)) return false;
-  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+/// Of a deque.
+py::object item_of(PyObject* queue, PyObject* key) {
+  const Py_ssize_t position = PyLong_Check(key) ? PyLong_AsSsize_t(key) : -1;
+  PyObject* item = position < 0 ? nullptr : PySequence_GetItem(queue, position);
+  if (item == nullptr) PyErr_Clear();
+  return py::reinterpret_steal<py::object>(item);
 }
 
 std::string free_name(const std::string& path, const std::vector<std::string>& taken) {
@@ -40,6 +43,12 @@ std::string free_name(const std::string& path, const std::vector<std::string>& t
 }
 
 }  // namespace
+
+bool is_same_key(PyObject* a, PyObject* b) {
+  if (a == b || a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return a == b;
+  if (!PyUnicode_CheckExact(a) && !PyLong_CheckExact(a)) return false;
+  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
 
 bool is_plain_number(PyObject* value) {
   return value != nullptr && (PyFloat_CheckExact(value) || PyLong_CheckExact(value));
@@ -53,6 +62,7 @@ py::object held_at(PyObject* owner, PyObject* key) {
     const Py_ssize_t position = position_in(owner, key);
     return position < 0 ? py::object() : borrowed(PyList_GET_ITEM(owner, position));
   }
+  if (is_deque(owner)) return item_of(owner, key);
   if (PyType_Check(owner)) {
     return borrowed(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), key));
   }
@@ -71,6 +81,8 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
     const Py_ssize_t position = position_in(owner, key);
     failed = position < 0 ? PyObject_SetItem(owner, key, value)
                           : PyList_SetItem(owner, position, Py_NewRef(value));
+  } else if (is_deque(owner)) {
+    failed = PyObject_SetItem(owner, key, value);
   } else if (PyType_Check(owner)) {
     PyObject* holder = holder_of(owner, key);
     failed = PyType_Type.tp_setattro(holder == nullptr ? owner : holder, key, value);
@@ -80,24 +92,37 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   if (failed != 0) throw py::error_already_set();
 }
 
-bool MovingNumbers::contains(PyObject* owner, PyObject* key) const {
-  return std::ranges::any_of(places_, [&](const Place& place) {
+const MovingPlaces::Place* MovingPlaces::find(PyObject* owner, PyObject* key) const {
+  const auto found = std::ranges::find_if(places_, [&](const Place& place) {
     return place.owner.get() == owner && is_same_key(place.key.get(), key);
   });
+  return found == places_.end() ? nullptr : &*found;
 }
 
-bool MovingNumbers::note(const std::string& path, PyObject* owner, PyObject* key) {
+std::vector<py::object> MovingPlaces::given() const {
+  std::vector<py::object> held;
+  for (const Place& place : places_) {
+    if (!place.is_argument) continue;
+    held.push_back(place.owner.get() == nullptr ? py::object()
+                                                : held_at(place.owner.get(), place.key.get()));
+  }
+  return held;
+}
+
+bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
   if (PyType_Check(owner)) owner = holder_of(owner, key);
   if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.name);
-  places_.push_back(
-      {free_name(path, names), Root(roots_, owner), key == nullptr ? Root() : Root(roots_, key)});
+  const py::object held = held_at(owner, key);
+  const bool is_number = held && (is_plain_number(held.ptr()) || is_followed(held.ptr()));
+  places_.push_back({free_name(path, names), Root(roots_, owner),
+                     key == nullptr ? Root() : Root(roots_, key), !is_number});
   has_news_ = true;
   return true;
 }
 
-void MovingNumbers::rename(const std::vector<std::string>& taken) {
+void MovingPlaces::rename(const std::vector<std::string>& taken) {
   for (Place& place : places_) {
     if (std::ranges::find(taken, place.name) == taken.end()) continue;
     std::vector<std::string> names = taken;

@@ -16,25 +16,37 @@ py::object held_at(PyObject* owner, PyObject* key);
 /// Assigns to such a place. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 
+/// Whether two keys, or nulls, are of one place; other keys than texts and ints by their identity.
+bool is_same_key(PyObject* a, PyObject* b);
+
 /// Whether it is an int or a float, and of no class made of these.
 bool is_plain_number(PyObject* value);
 
-/// Places of the program whose number was another one in two calls: a schedule, a counter, the
-/// index of a loop. From then on the step follows it, as it does the numbers that steptape::host
-/// declares, in place of holding for one value of it.
-class MovingNumbers {
+/// Places of the program that held something else in two calls. A number (a schedule, a counter, the
+/// index of a loop) is followed from then on, as are those that steptape::host declares; tensors
+/// (a hidden state, a batch, a mask), and containers of them, count as arguments of the step.
+class MovingPlaces {
  public:
   struct Place {
     std::string name;  ///< no other has it
     Root owner, key;
+    bool is_argument;
   };
 
-  explicit MovingNumbers(Roots& roots) : roots_(roots) {}
+  explicit MovingPlaces(Roots& roots) : roots_(roots) {}
 
-  /// A number in this place moves. False where nothing comes of it: it is known, or there are too
+  /// What this place holds moves. False where nothing comes of it: it is known, or there are too
   /// many.
   bool note(const std::string& path, PyObject* owner, PyObject* key);
-  bool contains(PyObject* owner, PyObject* key) const;
+  bool contains(PyObject* owner, PyObject* key) const { return find(owner, key) != nullptr; }
+  bool is_argument(PyObject* owner, PyObject* key) const {
+    const Place* place = find(owner, key);
+    return place != nullptr && place->is_argument;
+  }
+  bool is_empty() const { return places_.empty(); }
+  Roots& roots() const { return roots_; }
+  /// What the places that count as arguments hold now, null where there is nothing.
+  std::vector<py::object> given() const;
   const std::vector<Place>& places() const { return places_; }
   /// Gives each place a name that is none of `taken` either.
   void rename(const std::vector<std::string>& taken);
@@ -43,6 +55,7 @@ class MovingNumbers {
 
  private:
   static constexpr std::size_t kMost = 256;
+  const Place* find(PyObject* owner, PyObject* key) const;
 
   Roots& roots_;
   std::vector<Place> places_;

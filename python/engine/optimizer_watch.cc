@@ -49,7 +49,7 @@ PyObject* state_of(PyObject* optimizer) {
   return state != nullptr && PyDict_Check(state) ? state : nullptr;
 }
 
-OptimizerWatch::OptimizerWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types,
+OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types,
                                PyObject* optimizer, const live::PathOf& path_of)
     : optimizer_(roots, optimizer),
       type_(types.of(Py_TYPE(optimizer))),

@@ -13,7 +13,7 @@ namespace steptape::python {
 /// which state there is; and where its numbers stand, to be read at each step.
 class OptimizerWatch {
  public:
-  OptimizerWatch(Roots& roots, MovingNumbers& moving, TypeWatches& types, PyObject* optimizer,
+  OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, PyObject* optimizer,
                  const live::PathOf& path_of);
 
   Verdict check() const;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/engine/moving.h"
 #include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "trace/path.h"
@@ -50,12 +51,6 @@ bool is_holder(PyObject* object) {
   return type == simple || type == parsed || (!PyDict_Check(object) && is_dataclass(object));
 }
 
-bool is_deque(PyObject* object) {
-  static PyObject* type =
-      py::object(py::module_::import("collections").attr("deque")).release().ptr();
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
-}
-
 py::object list_of(PyObject* sequence) {
   auto list = py::reinterpret_steal<py::object>(PySequence_List(sequence));
   if (!list) throw py::error_already_set();
@@ -90,6 +85,12 @@ bool is_scalar_of_numpy(PyObject* object) {
 bool is_compared_by_content(PyObject* object) {
   return PyList_CheckExact(object) || PyDict_CheckExact(object) || PyAnySet_CheckExact(object) ||
          (!is_tensor(object) && !is_fixed(object) && is_holder(object));
+}
+
+bool is_deque(PyObject* object) {
+  static PyObject* type =
+      py::object(py::module_::import("collections").attr("deque")).release().ptr();
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
 bool is_plain_key(PyObject* key) {
@@ -350,7 +351,64 @@ void Plain::take_items(Roots& roots, PyObject* sequence, int depth) {
   }
 }
 
+void Plain::let_move(PyObject* value, const MovingPlaces& moving) {
+  if (value == nullptr || items_.empty() || moving.is_empty()) return;
+  bool has_moving = false;
+  if (kind_ == Kind::kDeque || (kind_ == Kind::kList && PyList_Check(value))) {
+    const py::object items = list_of(value);
+    for (Py_ssize_t i = 0; i < length_; ++i) {
+      has_moving |= let_item_move(static_cast<std::size_t>(i), value, py::int_(i).ptr(),
+                                  PyList_GET_ITEM(items.ptr(), i), moving);
+    }
+  } else if (kind_ == Kind::kDict || kind_ == Kind::kObject) {
+    PyObject* dict = PyDict_Check(value) ? value : dict_of(value);
+    std::size_t i = 0;
+    for (const auto& [key, item] : entries_of(dict)) {
+      if (i == items_.size()) break;
+      has_moving |= let_item_move(i++, dict, key, item, moving);
+    }
+  } else if (kind_ == Kind::kTuple && PyTuple_GET_SIZE(value) == length_) {
+    for (Py_ssize_t i = 0; i < length_; ++i) {
+      items_[static_cast<std::size_t>(i)].let_move(PyTuple_GET_ITEM(value, i), moving);
+    }
+  }
+  if (has_moving) only_ = Root(moving.roots(), value);
+}
+
+bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObject* item,
+                          const MovingPlaces& moving) {
+  if (!moving.contains(owner, key)) {
+    items_[i].let_move(item, moving);
+    return false;
+  }
+  items_[i] = Plain();
+  items_[i].kind_ = Kind::kAnything;
+  return true;
+}
+
+std::optional<Py_ssize_t> Plain::appended(PyObject* now) const {
+  const bool is_queue = kind_ == Kind::kDeque;
+  if (now == nullptr || (!is_queue && !(kind_ == Kind::kList && is_exactly(now, value_.get())))) {
+    return std::nullopt;
+  }
+  if (is_queue && (!is_deque(now) || !same_bits(most_of(now), real_))) return std::nullopt;
+  const py::object items = list_of(now);
+  const Py_ssize_t size = PyList_GET_SIZE(items.ptr());
+  // a full deque has lost as many at its front
+  for (Py_ssize_t lost = 0; lost < (is_queue ? length_ : 1); ++lost) {
+    const Py_ssize_t kept = length_ - lost;
+    if (size <= kept || (lost > 0 && static_cast<double>(size) != real_)) continue;
+    bool is_same = true;
+    for (Py_ssize_t i = 0; is_same && i < kept; ++i) {
+      is_same = items_[static_cast<std::size_t>(lost + i)].same(PyList_GET_ITEM(items.ptr(), i));
+    }
+    if (is_same) return kept;
+  }
+  return length_ == 0 && size > 0 ? std::optional<Py_ssize_t>(0) : std::nullopt;
+}
+
 bool Plain::same(PyObject* now) const {
+  if (only_.get() != nullptr && now != only_.get()) return false;
   return same_content(now) && (!has_attributes_ || same_attributes(now));
 }
 
@@ -359,6 +417,8 @@ bool Plain::same_content(PyObject* now) const {
   switch (kind_) {
     case Kind::kIdentity:
       return now == before || stood_for(now) == before;
+    case Kind::kAnything:
+      return now != nullptr;
     case Kind::kTensor:
       return now != nullptr && is_tensor(now) &&
              tensor_of(now).unsafeGetTensorImpl() == tensor_._unsafe_get_target();
@@ -401,6 +461,7 @@ bool Plain::same_content(PyObject* now) const {
 bool Plain::is_mutable() const {
   switch (kind_) {
     case Kind::kIdentity:
+    case Kind::kAnything:
     case Kind::kTensor:
     case Kind::kInteger:
     case Kind::kReal:
@@ -483,6 +544,8 @@ py::object Plain::before() const {
 
 std::string Plain::words() const {
   switch (kind_) {
+    case Kind::kAnything:
+      return "something";
     case Kind::kTensor:
       return "a tensor";
     case Kind::kHooks:
@@ -512,6 +575,41 @@ int Plain::differing(PyObject* now) const {
     count += items_[i++].same(item) ? 0 : 1;
   }
   return count;
+}
+
+Change Plain::change_of_place(PyObject* now) const {
+  Change made = change(now);
+  if (kind_ != Kind::kTuple || now == nullptr || !PyTuple_Check(now)) return made;
+  return {"", words(), borrowed(now), py::list()};
+}
+
+std::optional<std::vector<py::object>> Plain::changed_items(PyObject* now) const {
+  std::vector<py::object> keys;
+  const bool is_queue = kind_ == Kind::kDeque && now != nullptr && is_deque(now);
+  if (is_queue || (kind_ == Kind::kList && is_exactly(now, value_.get()))) {
+    const py::object items = list_of(now);
+    if (PyList_GET_SIZE(items.ptr()) != length_) return std::nullopt;
+    for (Py_ssize_t i = 0; i < length_; ++i) {
+      const Plain& item = items_[static_cast<std::size_t>(i)];
+      if (!item.same(PyList_GET_ITEM(items.ptr(), i))) keys.push_back(py::int_(i));
+    }
+    return keys;
+  }
+  if (kind_ != Kind::kDict || !is_exactly(now, value_.get())) return std::nullopt;
+  const auto entries = entries_of(now);
+  if (static_cast<Py_ssize_t>(entries.size()) != length_) return std::nullopt;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!same_key(keys_[i].get(), entries[i].first)) return std::nullopt;
+    if (!items_[i].same(entries[i].second)) keys.push_back(borrowed(entries[i].first));
+  }
+  return keys;
+}
+
+bool Plain::is_number_at(const py::object& key) const {
+  if (kind_ != Kind::kDict) return items_[py::cast<std::size_t>(key)].is_number();
+  const auto found =
+      std::ranges::find_if(keys_, [&key](const Root& known) { return same_key(known.get(), key.ptr()); });
+  return found != keys_.end() && items_[static_cast<std::size_t>(found - keys_.begin())].is_number();
 }
 
 Change Plain::change(PyObject* now) const {

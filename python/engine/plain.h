@@ -10,6 +10,8 @@
 
 namespace steptape::python {
 
+class MovingPlaces;
+
 /// Where a value differs from what it was, and how.
 struct Change {
   std::string path;      ///< below the value: "", "[0]", "['lr']"
@@ -42,6 +44,13 @@ class Plain {
   static Plain whole(Roots& roots, PyObject* value, int depth = kDepth);
 
   bool same(PyObject* now) const;
+  /// From here on anything may stand in those places of `value`, which this was made of, that are
+  /// in `moving`; a container with such a place is held to its identity, since they are places of
+  /// that one.
+  void let_move(PyObject* value, const MovingPlaces& moving);
+  /// Where items begin in `now`, a list or deque, that were added at the end of those that it held;
+  /// none where that is not all that has happened.
+  std::optional<Py_ssize_t> appended(PyObject* now) const;
   /// Whether its content may change while the object stays the same one.
   bool is_mutable() const;
   /// Whether something in it is not compared, as there is too much of it or it lies too deep.
@@ -53,10 +62,18 @@ class Plain {
   const DictMemo* memo_of(PyObject* now) const;
   /// The first place where `now` differs, which it does.
   Change change(PyObject* now) const;
+  /// The same where a place got another value, in which nothing can be assigned: a tuple as a whole.
+  Change change_of_place(PyObject* now) const;
+  /// Of a list, dict or deque the keys of the items that differ in `now`, which has as many in the
+  /// same order; none where it has not.
+  std::optional<std::vector<py::object>> changed_items(PyObject* now) const;
+  /// Whether the item that was there under a key, of those, was a number.
+  bool is_number_at(const py::object& key) const;
 
  private:
   enum class Kind {
     kIdentity,
+    kAnything,
     kTensor,  ///< by identity, held weakly
     kInteger,
     kReal,
@@ -78,6 +95,8 @@ class Plain {
   void take_dict(Roots& roots, PyObject* dict, int depth);
   static Plain content_of(Roots& roots, PyObject* value, int depth);
   bool same_content(PyObject* now) const;
+  bool let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObject* item,
+                     const MovingPlaces& moving);
   bool same_attributes(PyObject* now) const;
   bool same_items(PyObject* now) const;
   /// How many items differ, of as many as there were in the same order; 2 when that is not so.
@@ -97,6 +116,7 @@ class Plain {
   std::vector<Root> keys_;
   std::vector<Plain> items_;
   mutable DictMemo memo_;  ///< of a dict
+  Root only_;              ///< the container that it must be; null where an equal one does
   /// Of a container of a class of the program's, where all that is in it counts: its instance dict,
   /// if anything is in that.
   std::vector<Plain> attributes_;
@@ -106,6 +126,9 @@ class Plain {
 
 /// Whether an equal one does as well: a list, dict or set, or an object that only holds attributes.
 bool is_compared_by_content(PyObject* object);
+
+/// Whether it is a collections.deque.
+bool is_deque(PyObject* object);
 
 /// Whether finding a key among others runs none of the user's code.
 bool is_plain_key(PyObject* key);

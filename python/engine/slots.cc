@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "python/engine/arguments.h"
 #include "python/engine/structure.h"
 
 namespace steptape::python {
@@ -30,6 +31,22 @@ py::object has(PyObject* holder, PyObject* key) {
       PyAnySet_Check(holder) ? PySet_Contains(holder, key) : PyDict_Contains(holder, key);
   if (found < 0) PyErr_Clear();
   return py::bool_(found == 1);
+}
+
+Slot::Kind kind_of_place(PyObject* owner) {
+  using Kind = Slot::Kind;
+  if (PyCell_Check(owner)) return Kind::kCell;
+  if (PyDict_Check(owner)) return Kind::kEntry;
+  if (PyType_Check(owner)) return Kind::kAttribute;
+  return PyList_Check(owner) || is_deque(owner) ? Kind::kItem : Kind::kMember;
+}
+
+/// Whether an assignment left what a guard has found there already: `self.list += [x]`. Numbers and
+/// texts are assigned again all the same, which costs little.
+bool is_as_found(const Slot& slot, PyObject* value) {
+  const bool is_atom = value == Py_None || PyLong_Check(value) || PyFloat_Check(value) ||
+                       PyUnicode_Check(value) || PyBytes_Check(value);
+  return slot.is_guarded && !is_atom;
 }
 
 }  // namespace
@@ -80,12 +97,27 @@ Plain Slot::plain(Roots& roots, const py::object& value) const {
   return Plain::reference(roots, value.ptr());
 }
 
+SlotWatch::SlotWatch(Roots& roots, MovingPlaces& moving) : roots_(roots), moving_(moving) {
+  for (const MovingPlaces::Place& place : moving.places()) {
+    if (place.owner.get() == nullptr) continue;
+    PyObject* key = place.key.get();
+    Slot slot{kind_of_place(place.owner.get()), place.name, Root(roots, place.owner.get()),
+              key == nullptr ? Root() : Root(roots, key), false};
+    const py::object held = slot.value();
+    slots_.push_back(std::move(slot));
+    values_.push_back(place.is_argument ? Plain::identity(roots, held.ptr())
+                                        : Plain::reference(roots, held.ptr()));
+  }
+}
+
 std::size_t SlotWatch::add(Slot slot, const py::object& value) {
   values_.push_back(slot.plain(roots_, value));
+  values_.back().let_move(value.ptr(), moving_);
   const bool may_be_replaced = slot.is_assignable() && slot.kind != Slot::Kind::kAttribute &&
                                slot.kind != Slot::Kind::kMember;
   if (value && may_be_replaced && is_compared_by_content(value.ptr())) {
     containers_.emplace_back(slots_.size(), Plain::whole(roots_, value.ptr()));
+    containers_.back().second.let_move(value.ptr(), moving_);
   }
   slots_.push_back(std::move(slot));
   return slots_.size() - 1;
@@ -107,16 +139,36 @@ bool SlotWatch::was_replaced(std::size_t position, PyObject* now) const {
 
 bool SlotWatch::moves(std::size_t position) const {
   const Slot& slot = slots_[position];
-  if (!slot.is_guarded || !slot.is_assignable() || !values_[position].is_number()) return false;
+  if (!slot.is_guarded || !slot.is_assignable()) return false;
   const py::object now = slot.value();
-  return (is_plain_number(now.ptr()) || (now && is_followed(now.ptr()))) &&
-         !values_[position].same(now.ptr());
+  if (!now || values_[position].same(now.ptr())) return false;
+  if (values_[position].is_number()) return is_plain_number(now.ptr()) || is_followed(now.ptr());
+  return may_be_argument(now.ptr());
 }
 
 void SlotWatch::note_moving() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (moves(i)) moving_.note(slots_[i].path, slots_[i].owner.get(), slots_[i].key.get());
+    for (const py::object& key : moving_items(i)) {
+      moving_.note(slots_[i].path + "[" + shown(key.ptr()) + "]", slots_[i].owner.get(), key.ptr());
+    }
   }
+}
+
+std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
+  const Slot& slot = slots_[position];
+  if (slot.kind != Slot::Kind::kContent || !slot.is_guarded) return {};
+  const py::object now = slot.value();
+  if (!now || values_[position].same(now.ptr())) return {};
+  std::vector<py::object> keys = values_[position].changed_items(now.ptr()).value_or(
+      std::vector<py::object>());
+  std::erase_if(keys, [&](const py::object& key) {
+    const py::object item = held_at(now.ptr(), key.ptr());
+    if (!item) return true;
+    if (!values_[position].is_number_at(key)) return !may_be_argument(item.ptr());
+    return !is_plain_number(item.ptr()) && !is_followed(item.ptr());
+  });
+  return keys;
 }
 
 Verdict SlotWatch::check() const {
@@ -125,7 +177,7 @@ Verdict SlotWatch::check() const {
     if (!slots_[i].is_guarded || (same(i) && !(is_cache && is_over_))) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
     is_over_ |= is_cache;
-    if (moves(i)) note_moving();
+    note_moving();
     return mismatch(i);
   }
   return {};
@@ -137,12 +189,38 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     const Slot& slot = slots_[i];
     const py::object now = slot.value();
     if (!values_[i].same(now.ptr())) {
-      changes.push_back({&slot, values_[i].change(now.ptr()), moves(i)});
-    } else if (slot.is_written && now) {
-      changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}, false});
+      if (slot.kind == Slot::Kind::kContent && now) {
+        add_content_changes(i, now, changes);
+      } else {
+        changes.push_back({&slot, values_[i].change_of_place(now.ptr()), moves(i)});
+      }
+    } else if (slot.is_written && now && !is_as_found(slot, now.ptr())) {
+      changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}});
     }
   }
   return changes;
+}
+
+/// Each item that is another one.
+void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
+                                    std::vector<SlotChange>& changes) const {
+  const Slot& slot = slots_[position];
+  const Change whole = values_[position].change(now.ptr());
+  const auto keys = values_[position].changed_items(now.ptr());
+  if (!keys || keys->empty()) {
+    SlotChange& change = changes.emplace_back(&slot, whole);
+    if (!slot.is_guarded) change.appended = values_[position].appended(now.ptr());
+    return;
+  }
+  const std::vector<py::object> moving = moving_items(position);
+  for (const py::object& key : *keys) {
+    const py::object item = held_at(now.ptr(), key.ptr());
+    Change change{"[" + shown(key.ptr()) + "]", whole.was, item, py::list()};
+    change.keys.append(key);
+    const bool moves =
+        std::ranges::any_of(moving, [&key](const auto& other) { return other.is(key); });
+    changes.push_back({&slot, std::move(change), moves});
+  }
 }
 
 }  // namespace steptape::python

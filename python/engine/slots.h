@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,8 +56,10 @@ struct Slot {
 /// Slots with what they held when they were first met.
 class SlotWatch {
  public:
-  /// Numbers in slots that are not what they were are noted in `moving`.
-  SlotWatch(Roots& roots, MovingNumbers& moving) : roots_(roots), moving_(moving) {}
+  /// Numbers and tensors in slots that are not what they were are noted in `moving`; the places
+  /// that are there already have slots from the start, so that what the step leaves in them is
+  /// seen, whoever writes it.
+  SlotWatch(Roots& roots, MovingPlaces& moving);
 
   /// Adds a slot that holds `value` now, and gives its position.
   std::size_t add(Slot slot, const py::object& value);
@@ -72,9 +75,10 @@ class SlotWatch {
   struct SlotChange {
     const Slot* slot;
     Change change;
-    bool moves;  ///< a number that was read before it was written, and is another one
+    bool moves = false;  ///< read before it was written, and MovingPlaces may note it
+    std::optional<Py_ssize_t> appended = {};  ///< from there on items were added, and that is all
   };
-  /// Numbers that are other ones now are noted as such that move.
+  /// Numbers and tensors that are other ones now are noted as such that move.
   void note_moving() const;
   /// What differs now, and what was assigned, though it may be the same.
   std::vector<SlotChange> changes() const;
@@ -87,9 +91,13 @@ class SlotWatch {
   }
   Verdict mismatch(std::size_t position) const;
   bool moves(std::size_t position) const;
+  /// The same of items of a container that was gone over: their keys.
+  std::vector<py::object> moving_items(std::size_t position) const;
+  void add_content_changes(std::size_t position, const py::object& now,
+                           std::vector<SlotChange>& changes) const;
 
   Roots& roots_;
-  MovingNumbers& moving_;
+  MovingPlaces& moving_;
   std::vector<Slot> slots_;
   std::vector<Plain> values_;
   std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it

@@ -1,7 +1,10 @@
 #include "python/engine/step.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <tuple>
 
 #include "python/engine/arguments.h"
 #include "python/engine/formulas.h"
@@ -209,6 +212,27 @@ void assign(py::object owner, py::object key, const py::list& keys, const py::ob
   put_at(owner.ptr(), key.ptr(), value.ptr());
 }
 
+/// What stands in such a place now, one value, or, of a list that was appended to, what came after
+/// the first `kept` items.
+py::list assigned_to(py::object owner, py::object key, const py::list& keys,
+                     const py::object& kept) {
+  if (!kept.is_none()) {
+    const py::list all(owner);
+    return all[py::slice(py::cast<Py_ssize_t>(kept), static_cast<Py_ssize_t>(all.size()), 1)];
+  }
+  for (const py::handle& next : keys) {
+    owner = held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr());
+    if (!owner) return py::list();
+    key = py::reinterpret_borrow<py::object>(next);
+  }
+  py::list values;
+  if (!key) key = py::none();
+  if (const py::object value = held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr())) {
+    values.append(value);
+  }
+  return values;
+}
+
 std::vector<bool> gradient_flags_of(const Arguments& arguments) {
   std::vector<bool> flags;
   for (const pack::Leaf& leaf : arguments.leaves) {
@@ -218,22 +242,18 @@ std::vector<bool> gradient_flags_of(const Arguments& arguments) {
   return flags;
 }
 
-pack::Number number_in(PyObject* value) {
-  if (value != nullptr && PyLong_Check(value)) {
-    return static_cast<std::int64_t>(PyLong_AsLongLong(value));
-  }
-  return value != nullptr && PyFloat_Check(value) ? PyFloat_AS_DOUBLE(value) : std::nan("");
-}
-
 }  // namespace
 
 /// What a replay needs to look like the call that was recorded.
 struct Step::Note {
-  Structure structure;
-  Root assignments;  ///< what Tracked::assign_again was given, or null
-  /// Of each assignment the position of its value among the numbers that the step returns, behind
-  /// those of its results; kNone of one that is the same in each call.
-  std::vector<trace::Index> followed = {};
+  /// A place that the step assigned to, whose value is the next part of `structure`, or a list that
+  /// as many of them were appended to.
+  struct Assignment {
+    Root owner, key, keys;
+    std::optional<std::size_t> appended = {};
+  };
+  Structure structure;  ///< the result, then what was assigned
+  std::vector<Assignment> assignments = {};
 };
 
 Step::Step(const py::dict& options) {
@@ -285,6 +305,9 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
       flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny);
   py::object result;
   std::vector<pack::Leaf> leaves = std::move(arguments.leaves);
+  if (const auto given = moving_.given(); !given.empty()) {
+    std::ranges::move(flatten(given).leaves, std::back_inserter(leaves));
+  }
   auto replayed =
       life_->call(std::move(leaves), [&] { return run(arguments, args, kwargs, result); });
   return replayed ? this->replayed(*replayed) : result;
@@ -332,7 +355,16 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
     const Arguments before = flatten(args.ptr(), kwargs.ptr(), order);
     const std::vector<bool> flags = gradient_flags_of(before);
+    const std::vector<py::object> places = moving_.given();
+    const Arguments held = flatten(places);
+    check_arguments(held, *notes);
     result = probe(function, args, kwargs, reals);
+    if (!same(held, flatten(places))) {
+      notes->refuse(
+          trace::make_refusal(RefusalCode::kHostEffect,
+                              "the step changes a list, a dict or an object whose tensors are "
+                              "others in each call"));
+    }
     if (flags != gradient_flags_of(before)) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
@@ -345,6 +377,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     }
   }
   pack::Results flat;
+  auto note = std::make_shared<Note>();
   const auto return_number = [notes](std::size_t position, PyObject* number) {
     if (notes == nullptr || PyFloat_CheckExact(number) || PyLong_CheckExact(number)) return;
     const auto value = py::reinterpret_borrow<py::object>(number);
@@ -352,26 +385,24 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     const py::object formula = value.attr("formula_now")();
     if (!formula.is_none()) notes->return_number(position, formula_of(*notes, formula));
   };
-  auto note =
-      std::make_shared<Note>(Note{Structure(roots_, result.ptr(), 1, flat, return_number),
-                                  assignments_ ? Root(roots_, assignments_->ptr()) : Root()});
+  note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
   if (notes == nullptr) {
     if (const auto* tried = static_cast<const Note*>(life_->note_of_tried())) {
       return_assigned(*tried, flat);
     }
   } else {
-    note->followed = return_assigned(*notes, flat);
-    if (!note->structure.opaque().empty()) {
+    if (!note->structure.opaque(0).empty()) {
       notes->refuse(trace::make_refusal(
           RefusalCode::kHostEffect,
-          "the step returns a " + note->structure.opaque() + ", which a replay could not make"));
+          "the step returns a " + note->structure.opaque(0) + ", which a replay could not make"));
     }
-    if (note->structure.has_subclass()) {
+    if (note->structure.has_subclass(0)) {
       notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
                                         "a result is of a subclass of torch.Tensor"));
     }
-    notes->add_effect({"results", note->structure.text(), ""});
-    result = py::reinterpret_borrow<py::object>(probe_.get()).attr("clean")(result);
+    notes->add_effect({"results", note->structure.text(0), ""});
+    return_assigned(*notes, *note, flat, return_number);
+    result = py::reinterpret_borrow<py::object>(probe_.get()).attr("finish")(result);
   }
   flat.note = std::move(note);
   return flat;
@@ -379,41 +410,68 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
 
 py::object Step::replayed(const pack::Results& results) const {
   const auto& note = *static_cast<const Note*>(results.note.get());
-  py::object built = note.structure.build(results);
-  if (note.assignments.get() == nullptr) return built;
-  const auto assignments = py::reinterpret_borrow<py::list>(note.assignments.get());
-  for (std::size_t i = 0; i < assignments.size(); ++i) {
-    const py::tuple assignment = assignments[i];
-    const trace::Index followed = note.followed[i];
-    assign(assignment[0], assignment[1], assignment[2],
-           followed == trace::kNone
-               ? py::object(assignment[3])
-               : std::visit([](auto number) { return py::object(py::cast(number)); },
-                            results.numbers[followed]));
+  std::vector<py::object> built = note.structure.build(results);
+  auto next = built.begin() + 1;
+  for (const Note::Assignment& assignment : note.assignments) {
+    const py::object owner = borrowed(assignment.owner.get());
+    const py::object key = borrowed(assignment.key.get());
+    if (!owner) throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
+    if (!assignment.appended) {
+      assign(owner, key, py::reinterpret_borrow<py::list>(assignment.keys.get()), *next++);
+      continue;
+    }
+    for (std::size_t i = 0; i < *assignment.appended; ++i) owner.attr("append")(*next++);
   }
-  return built;
+  return built.front();
 }
 
-std::vector<trace::Index> Step::return_assigned(recorder::Notes& notes, pack::Results& flat) const {
-  std::vector<trace::Index> followed;
-  if (!assignments_) return followed;
+void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
+                           const Structure::OnNumber& on_number) {
+  if (!assignments_) return;
   for (const py::handle& item : *assignments_) {
-    const auto assignment = py::reinterpret_borrow<py::tuple>(item);
-    followed.push_back(trace::kNone);
-    if (py::object(assignment[4]).is_none()) continue;
-    followed.back() = static_cast<trace::Index>(flat.numbers.size());
-    notes.return_number(flat.numbers.size(), formula_of(notes, py::tuple(assignment[4])));
-    flat.numbers.push_back(number_in(py::object(assignment[3]).ptr()));
+    const auto [path, owner, key, keys, kept, place, change] =
+        py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
+                            std::string>>(item);
+    const py::list values = assigned_to(owner, key, keys, kept);
+    Note::Assignment& made = note.assignments.emplace_back(
+        Root(roots_, owner.ptr()), key.is_none() ? Root() : Root(roots_, key.ptr()),
+        Root(roots_, keys.ptr()));
+    if (!kept.is_none()) made.appended = values.size();
+    std::string words = kept.is_none() ? "" : "appended:";
+    for (const py::handle& value : values) {
+      const std::size_t k = note.structure.size();
+      // by the place and by `values`
+      note.structure.add(roots_, {value.ptr(), 2, true}, flat, on_number);
+      words += (words.empty() ? "" : " ") + note.structure.text(k);
+      if (note.structure.opaque(k).empty() && !note.structure.has_subclass(k)) continue;
+      Refusal refusal = trace::make_refusal(RefusalCode::kHostEffect,
+                                            "host state `" + path + "` went " + change);
+      refusal.place = place;
+      notes.refuse(std::move(refusal));
+    }
+    notes.add_effect({path, words, place});
   }
-  return followed;
 }
 
 void Step::return_assigned(const Note& tried, pack::Results& flat) {
-  for (std::size_t i = 0; i < tried.followed.size(); ++i) {
-    if (tried.followed[i] == trace::kNone) continue;
-    const py::tuple assignment = py::reinterpret_borrow<py::list>(tried.assignments.get())[i];
-    flat.numbers.push_back(
-        number_in(held_at(py::object(assignment[0]).ptr(), py::object(assignment[1]).ptr()).ptr()));
+  std::size_t k = 1;
+  for (const Note::Assignment& assignment : tried.assignments) {
+    const py::object owner = borrowed(assignment.owner.get());
+    const py::object key = borrowed(assignment.key.get());
+    const auto keys = py::reinterpret_borrow<py::list>(assignment.keys.get());
+    const std::size_t count = assignment.appended.value_or(1);
+    py::list values;
+    if (!assignment.appended) {
+      values = assigned_to(owner, key, keys, py::none());
+    } else {
+      const py::list all(owner);
+      const std::size_t size = all.size();
+      values = all[py::slice(static_cast<Py_ssize_t>(size - std::min(count, size)),
+                             static_cast<Py_ssize_t>(size), 1)];
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      tried.structure.flatten(k++, i < values.size() ? values[i].ptr() : nullptr, flat);
+    }
   }
 }
 

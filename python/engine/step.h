@@ -30,7 +30,7 @@ class Step : public Tracked {
   py::object host_value(const std::string& name) const;
 
   /// `function` is what an eager call runs. `probe(function, args, kwargs, reals)` runs it
-  /// while it is recorded, and returns the result, which `probe.clean` makes what the caller gets;
+  /// while it is recorded, and returns the result, which `probe.finish` makes what the caller gets;
   /// `reals` has leaf, position and keyword of each argument that is a float.
   void bind(const std::string& name, const std::string& place, const py::object& function,
             const py::object& probe, bool takes_keywords);
@@ -53,9 +53,9 @@ class Step : public Tracked {
   pack::Results run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results) const;
-  /// Adds to what the step returns the numbers that it assigned and that follow from others; gives
-  /// their positions, one of each assignment.
-  std::vector<trace::Index> return_assigned(recorder::Notes& notes, pack::Results& flat) const;
+  /// Adds to what the step returns what it assigned.
+  void return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
+                       const Structure::OnNumber& on_number);
   /// The same of a call that is compared with the plan that `tried` is of.
   static void return_assigned(const Note& tried, pack::Results& flat);
 

@@ -8,8 +8,11 @@
 #include <torch/csrc/MemoryFormat.h>
 #include <torch/csrc/Size.h>
 
+#include <cmath>
+#include <iterator>
 #include <span>
 
+#include "python/engine/plain.h"
 #include "trace/digest.h"
 
 namespace steptape::python {
@@ -78,31 +81,52 @@ bool is_part_of_model(PyObject* object) {
          PyType_IsSubtype(Py_TYPE(object), optimizer) != 0;
 }
 
-Structure::Structure(Roots& roots, PyObject* result, Py_ssize_t references, pack::Results& flat,
-                     const OnNumber& on_number) {
+bool is_plain_object(PyObject* object) {
+  static auto* const simple = reinterpret_cast<PyTypeObject*>(
+      py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr());
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_tensor(object) || is_fixed(object) || dict_of(object) == nullptr) return false;
+  if (type == simple || (is_dataclass(object) && !PyDict_Check(object))) return true;
+  // room for a dict and for weak references
+  constexpr Py_ssize_t kMost = sizeof(PyObject) + 2 * sizeof(PyObject*);
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_new == PyBaseObject_Type.tp_new &&
+         type->tp_itemsize == 0 && type->tp_basicsize <= kMost && type->tp_del == nullptr &&
+         !type_has(type, "__slots__") && !type_has(type, "__del__");
+}
+
+void Structure::add(Roots& roots, const Part& part, pack::Results& flat,
+                    const OnNumber& on_number) {
   constexpr int kDepth = 32;
-  root_ = take({roots, flat, on_number}, result, references, kDepth);
-  containers_.clear();
+  Taken taken;
+  taken.root =
+      take({roots, taken, part.has_constants, flat, on_number}, part.value, part.references, kDepth);
+  parts_.push_back(std::move(taken));
 }
 
 Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t references,
                                 int depth) {
   Roots& roots = into.roots;
   pack::Results& flat = into.flat;
+  Taken& part = into.part;
   Node node;
   if (is_tensor(value)) {
     node.kind = Kind::kTensor;
     flat.tensors.push_back(tensor_of(value));
     node.is_inference = tensor_of(value).is_inference();
-    has_subclass_ |= !is_exact_tensor(value);
-    text_ += "tensor";
+    part.has_subclass |= !is_exact_tensor(value);
+    part.text += "tensor";
     return node;
   }
   const auto number = [&](auto found, const char* kind) {
+    if (into.has_constants && !is_followed(value)) {
+      node.object = Root(roots, value);
+      part.text += text_of(py::repr(value).ptr());
+      return;
+    }
     node.kind = Kind::kNumber;
-    into.on_number(into.flat.numbers.size(), value);
-    into.flat.numbers.emplace_back(found);
-    text_ += kind;
+    into.on_number(flat.numbers.size(), value);
+    flat.numbers.emplace_back(found);
+    part.text += kind;
   };
   if (PyBool_Check(value)) {
     number(value == Py_True, "bool");
@@ -110,7 +134,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   }
   if (PyFloat_Check(value)) {
     // a followed number is of a class of its own while a step is recorded
-    if (!PyFloat_CheckExact(value) && !is_followed(value)) opaque_ = type_name(value);
+    if (!PyFloat_CheckExact(value) && !is_followed(value)) part.opaque = type_name(value);
     number(PyFloat_AS_DOUBLE(value), "float");
     return node;
   }
@@ -123,50 +147,51 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     }
   }
   // what the caller changes in one place changes in all
-  const bool is_container = PyList_Check(value) || PyDict_Check(value) || is_dataclass(value);
+  const bool is_object = !PyDict_Check(value) && !PyTuple_Check(value) && is_plain_object(value);
+  const bool is_container = PyList_Check(value) || PyDict_Check(value) || is_object;
   if (is_container && !containers_.insert(value).second) {
-    opaque_ = type_name(value) + " in two places";
+    part.opaque = type_name(value) + " in two places";
   } else if (is_container && Py_REFCNT(value) > references) {
-    opaque_ = type_name(value) + " that is held elsewhere too";
+    part.opaque = type_name(value) + " that is held elsewhere too";
   }
   if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    text_ += "(";
+    part.text += "(";
     take_items(into, value, node, depth);
     // as Python writes it
-    text_ += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
+    part.text += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
   } else if (depth > 0 && PyList_CheckExact(value)) {
     node.kind = Kind::kList;
-    text_ += "[";
+    part.text += "[";
     take_items(into, value, node, depth);
-    text_ += "]";
+    part.text += "]";
   } else if (depth > 0 && PyDict_Check(value)) {
     node.kind = Kind::kDict;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     if (!PyDict_CheckExact(value) && !is_dataclass(value) &&
         type_name(value) != "collections.OrderedDict") {
-      opaque_ = type_name(value);
+      part.opaque = type_name(value);
     }
     take_dict(into, value, node, depth);
-  } else if (depth > 0 && is_dataclass(value) && dict_of(value) != nullptr) {
+  } else if (depth > 0 && is_object) {
     node.kind = Kind::kObject;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    text_ += type_name(value) + "(";
+    part.text += type_name(value) + "(";
     take_dict(into, dict_of(value), node, depth);
-    text_ += ")";
+    part.text += ")";
   } else {
     node.kind = Kind::kConstant;
     node.object = Root(roots, value);
     const bool is_text = PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
     if (value != Py_None && !is_text && !PyLong_Check(value) && !THPSize_Check(value) &&
         !is_fixed(value)) {
-      opaque_ = type_name(value);
+      part.opaque = type_name(value);
     }
-    if (THPSize_Check(value)) {
-      text_ += text_of(py::repr(value).ptr());
+    if (THPSize_Check(value) || THPDevice_Check(value)) {
+      part.text += text_of(py::repr(value).ptr());
     } else {
-      text_ += shown_whole(value);
+      part.text += shown_whole(value);
     }
   }
   return node;
@@ -174,25 +199,67 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
 
 void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, int depth) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    if (i > 0) text_ += ", ";
+    if (i > 0) into.part.text += ", ";
     node.items.push_back(take(into, PySequence_Fast_GET_ITEM(sequence, i), 1, depth - 1));
   }
 }
 
 void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int depth) {
-  text_ += "{";
+  into.part.text += "{";
   for (const auto& [key, value] : entries_of(dict)) {
-    if (!node.items.empty()) text_ += ", ";
-    text_ += shown_whole(key) + ": ";
+    if (!node.items.empty()) into.part.text += ", ";
+    into.part.text += shown_whole(key) + ": ";
     node.keys.emplace_back(into.roots, key);
     node.items.push_back(take(into, value, 1, depth - 1));
   }
-  text_ += "}";
+  into.part.text += "}";
 }
 
-py::object Structure::build(const pack::Results& flat) const {
+void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) {
+  switch (node.kind) {
+    case Kind::kTensor:
+      flat.tensors.push_back(value != nullptr && is_tensor(value) ? tensor_of(value)
+                                                                  : at::Tensor());
+      return;
+    case Kind::kNumber:
+      if (value != nullptr && PyBool_Check(value)) {
+        flat.numbers.emplace_back(value == Py_True);
+      } else if (value != nullptr && PyLong_Check(value)) {
+        flat.numbers.emplace_back(static_cast<std::int64_t>(PyLong_AsLongLong(value)));
+      } else {
+        flat.numbers.emplace_back(value != nullptr && PyFloat_Check(value) ? PyFloat_AS_DOUBLE(value)
+                                                                           : std::nan(""));
+      }
+      return;
+    case Kind::kConstant:
+      return;
+    case Kind::kTuple:
+    case Kind::kNamedTuple:
+    case Kind::kList: {
+      const bool fits = value != nullptr && (PyTuple_Check(value) || PyList_Check(value)) &&
+                        PySequence_Fast_GET_SIZE(value) == std::ssize(node.items);
+      for (std::size_t i = 0; i < node.items.size(); ++i) {
+        flatten(node.items[i],
+                fits ? PySequence_Fast_GET_ITEM(value, static_cast<Py_ssize_t>(i)) : nullptr, flat);
+      }
+      return;
+    }
+    case Kind::kDict:
+    case Kind::kObject:
+      break;
+  }
+  PyObject* dict = value == nullptr || PyDict_Check(value) ? value : dict_of(value);
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    flatten(node.items[i], dict == nullptr ? nullptr : find_entry(dict, node.keys[i].get()), flat);
+  }
+}
+
+std::vector<py::object> Structure::build(const pack::Results& flat) const {
   Next next;
-  return build(root_, flat, next);
+  std::vector<py::object> built;
+  built.reserve(parts_.size());
+  for (const Taken& part : parts_) built.push_back(build(part.root, flat, next));
+  return built;
 }
 
 py::object Structure::build(const Node& node, const pack::Results& flat, Next& next) const {

@@ -17,6 +17,9 @@ bool is_followed(PyObject* number);
 bool is_of_numbers(PyObject* type);
 /// Whether the object is of a dataclass.
 bool is_dataclass(PyObject* object);
+/// Whether an object is nothing but its class and its attributes, so that an equal one can be made:
+/// of a dataclass, a SimpleNamespace, or a class of Python's without slots or a `__new__` of its own.
+bool is_plain_object(PyObject* object);
 /// Whether an object is known by its identity: it cannot change, or what is in it is watched by
 /// other means (types, functions, modules, dtypes, devices, enumerators).
 bool is_fixed(PyObject* object);
@@ -24,24 +27,36 @@ bool is_fixed(PyObject* object);
 /// Whether it is a module or an optimizer.
 bool is_part_of_model(PyObject* object);
 
-/// The result of a step, taken apart: tensors, numbers, and the structure that they stood in, from
-/// which a replay makes an equal one around its own tensors and numbers.
+/// What a step leaves, its result and the values that it assigned, taken apart: tensors, numbers,
+/// and the structure that they stood in, from which a replay makes equal ones around its own
+/// tensors and numbers.
 class Structure {
  public:
   /// Called for each number with its position among them.
   using OnNumber = std::function<void(std::size_t, PyObject*)>;
-  /// Takes `result` apart into `flat`. `references`: to the result, by those that call this.
-  Structure(Roots& roots, PyObject* result, Py_ssize_t references, pack::Results& flat,
-            const OnNumber& on_number);
+  struct Part {
+    PyObject* value;
+    Py_ssize_t references;  ///< to the value, by those that call this and the place it stands in
+    /// Numbers in it that follow from nothing are constants, compared between probes as texts are.
+    bool has_constants = false;
+  };
+  /// Takes a value apart into `flat`, after those before.
+  void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
 
-  /// Puts one together; takes the tensors and numbers in their order.
-  py::object build(const pack::Results& flat) const;
+  /// Puts all together; takes the tensors and numbers in their order.
+  std::vector<py::object> build(const pack::Results& flat) const;
+  /// Adds to `flat` what another call left as part `k`: its tensors and numbers in the same order,
+  /// undefined and NaN where it is made another way.
+  void flatten(std::size_t k, PyObject* value, pack::Results& flat) const {
+    flatten(parts_[k].root, value, flat);
+  }
+  std::size_t size() const { return parts_.size(); }
   /// Structure and constants in words, to be compared between two probes.
-  const std::string& text() const { return text_; }
-  /// The type of a part that cannot be made again, or empty.
-  const std::string& opaque() const { return opaque_; }
+  const std::string& text(std::size_t k) const { return parts_[k].text; }
+  /// The type of something in it that cannot be made again, or empty.
+  const std::string& opaque(std::size_t k) const { return parts_[k].opaque; }
   /// Whether a tensor in it is of a class made of torch.Tensor.
-  bool has_subclass() const { return has_subclass_; }
+  bool has_subclass(std::size_t k) const { return parts_[k].has_subclass; }
 
  private:
   enum class Kind { kTensor, kNumber, kConstant, kTuple, kNamedTuple, kList, kDict, kObject };
@@ -56,23 +71,28 @@ class Structure {
     std::size_t tensor = 0, number = 0;
   };
 
+  struct Taken {
+    Node root;
+    std::string text, opaque;
+    bool has_subclass = false;
+  };
   struct Taking {
     Roots& roots;
+    Taken& part;
+    bool has_constants;
     pack::Results& flat;
     const OnNumber& on_number;
   };
   Node take(const Taking& into, PyObject* value, Py_ssize_t references, int depth);
   void take_items(const Taking& into, PyObject* sequence, Node& node, int depth);
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
+  static void flatten(const Node& node, PyObject* value, pack::Results& flat);
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;
   static py::object build_named(const Node& node, const py::list& items);
   static py::object build_dict(const Node& node, const py::list& items);
 
-  std::string text_;
-  std::string opaque_;
-  bool has_subclass_ = false;
+  std::vector<Taken> parts_;
   std::set<PyObject*> containers_;  ///< lists, dicts and objects that were met
-  Node root_;
 };
 
 }  // namespace steptape::python

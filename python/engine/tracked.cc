@@ -162,8 +162,9 @@ void Tracked::declare_moving() {
   for (const auto& declared : session_.host_values) taken.push_back(declared.name);
   moving_.rename(taken);
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
+    if (moving_.places()[i].is_argument) continue;
     session_.host_values.push_back({moving_.places()[i].name, [this, i]() -> pack::Leaf {
-                                      const MovingNumbers::Place& place = moving_.places()[i];
+                                      const MovingPlaces::Place& place = moving_.places()[i];
                                       if (place.owner.get() == nullptr) return std::string("gone");
                                       const py::object value =
                                           held_at(place.owner.get(), place.key.get());
@@ -174,8 +175,8 @@ void Tracked::declare_moving() {
 
 py::list Tracked::moving() const {
   py::list all;
-  for (const MovingNumbers::Place& place : moving_.places()) {
-    if (place.owner.get() == nullptr) continue;
+  for (const MovingPlaces::Place& place : moving_.places()) {
+    if (place.owner.get() == nullptr || place.is_argument) continue;
     all.append(py::make_tuple(
         place.name, borrowed(place.owner.get()),
         place.key.get() == nullptr ? py::object(py::none()) : borrowed(place.key.get())));
@@ -212,7 +213,8 @@ py::list Tracked::changes() const {
       list.append(py::make_tuple(
           change.path, or_none(change.change.after), or_none(change.owner), or_none(change.key),
           change.change.was, shown(change.change.after.ptr()), change.change.keys,
-          change.change.is_whole && change.change.after, change.place, change.moves));
+          change.change.is_whole && change.change.after, change.place, change.moves,
+          change.appended ? py::object(py::int_(*change.appended)) : py::object(py::none())));
     }
   }
   return list;

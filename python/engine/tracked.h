@@ -42,8 +42,9 @@ class Tracked {
   void forget();
   /// Integers in the state of tracked optimizers, each as (dict, key, path).
   py::list counters() const;
-  /// What replays are to assign again, each: (cell or dict, key or None, keys that lead further in,
-  /// value).
+  /// What replays are to assign again, each: (path, owner of the place, key or None, keys that lead
+  /// further in, None or how many items were there before those that were appended, line,
+  /// "before → after").
   void assign_again(const py::list& assignments) { assignments_ = assignments; }
 
   /// From here on what this thread executes is watched; `roots` are the step's function and what it
@@ -63,21 +64,21 @@ class Tracked {
 
   Roots& roots() { return roots_; }
 
-  /// A number in this place moves; see MovingNumbers.
+  /// What is in this place moves; see MovingPlaces.
   bool note_moving(const std::string& path, const py::object& owner, const py::object& key) {
     return moving_.note(path, owner.ptr(), key.is_none() ? nullptr : key.ptr());
   }
   bool take_moving_news() { return moving_.take_news(); }
   /// Declares each number that moves as a host value of the session's.
   void declare_moving();
-  /// What moves, each as (name, owner, key or None).
+  /// The numbers that move, each as (name, owner, key or None).
   py::list moving() const;
 
  protected:
   bool is_tracked(PyObject* object) const;
 
   Roots roots_;
-  MovingNumbers moving_{roots_};
+  MovingPlaces moving_{roots_};
   session::SessionState session_;
   std::optional<py::list> assignments_;  ///< of the probe that is under way
 

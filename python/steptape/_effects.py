@@ -1,24 +1,29 @@
 """What a recorded step did to the host besides tensors, and what replays are to do again."""
+import types
+
 from . import _engine, _follow
 from ._errors import FailedPrecondition
 from ._tracking import places_of_torch
 
-_PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class Effects:
     """Takes what the engine has seen of a recorded call besides its ops.
 
-    An assignment of one plain value is written down, so that two probes can be compared, and done again
-    after each replay. Every other change is refused, with the line that made it and both values.
+    An assignment of what the step has made, and what it appends to a list, is written down, so that two
+    probes can be compared, and done again after each replay. Every other change is refused, with the line
+    that made it and both values.
     """
 
-    def __init__(self):
+    def __init__(self, does_again=True):
+        self.does_again = does_again  # else a change is refused where no number says it
         self.outputs = {}  # place of a call that shows something: name of the function
+        self.touched = []  # places and containers in which followed numbers may have been left
 
     def enter(self, engine):
         engine.capture(places_of_torch())
         self.advanced = set()  # (id of a dict, key) of step counters that are accounted for
+        self.touched = []
 
     def watch(self, engine, roots, given):
         """Whether what the step executes is watched from here on."""
@@ -34,36 +39,51 @@ class Effects:
             self.outputs.update({place: name for name, place in seen["outputs"]})
             for code, message, place in seen["findings"]:
                 _engine.refuse(code, message, place)
-            for container in seen["changed"]:
-                _follow.without(container)
-        assignments = []
-        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves in engine.changes():
+            self.touched += [(container, None) for container in seen["changed"]]
+        assignments, assigned = [], set()
+        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue
-            if owner is not None:
-                _follow.strip(owner, key)
-            formula = after.formula_now() if _follow.is_followed(after) and not keys else None
+            if owner is not None and kept is None:
+                self.touched.append((owner, key))
+            is_followed = _follow.is_followed(after) and not keys
             if type(after) in (_follow.FollowedFloat, _follow.FollowedInt):
-                after = _follow.plain(after)
-                text_after = repr(after)
+                text_after = repr(_follow.plain(after))
             place = place or engine.place_of_write(_last_name(path))
-            if formula is None and moves and engine.note_moving(path.removeprefix("host."), owner, key):
+            if moves and not is_followed and engine.note_moving(path.removeprefix("host."), owner, key):
                 continue  # the next recording follows it
-            if not is_whole or owner is None or type(after) not in _PLAIN or not _holds(owner, key, keys, after):
-                _engine.refuse("host_effect",
-                               f"host state `{path}` went {text_before} → {text_after}", place)
+            if kept is None and not keys and owner is not None:
+                if (place_of := (id(owner), _as_key(key))) in assigned:
+                    continue  # met by itself and among the items of its container
+                assigned.add(place_of)
+            change = f"{text_before} → {text_after}"
+            is_done_again = self.does_again or is_followed
+            if not is_done_again or (kept is None and not (
+                    is_whole and owner is not None and _holds(owner, key, keys, after))):
+                _engine.refuse("host_effect", f"host state `{path}` went {change}", place)
                 continue
-            _engine.effect(path, text_after if formula is None else _follow.words(formula), place)
-            assignments.append((owner, key, keys, after, formula))
+            assignments.append((path, owner, key, keys, kept, place, change))
         engine.assign_again(assignments)
 
-    def abandon(self, engine, seen):
-        """The step threw: nothing is noted, but no followed number stays in the program."""
-        for container in seen["changed"] if seen is not None else ():
-            _follow.without(container)
-        for _, _, owner, key, *_ in engine.changes():
-            if owner is not None:
+    def strip(self):
+        """No followed number stays in the program."""
+        for owner, key in self.touched:
+            if key is None and not isinstance(owner, types.CellType):
+                _follow.without(owner)
+            else:
                 _follow.strip(owner, key)
+        self.touched = []
+
+    def abandon(self, engine, seen):
+        """The step threw: nothing is noted."""
+        if seen is not None:
+            self.touched += [(container, None) for container in seen["changed"]]
+        self.touched += [(owner, key) for _, _, owner, key, *_ in engine.changes() if owner is not None]
+        self.strip()
+
+
+def _as_key(key):
+    return key if type(key) in (int, str) else id(key)
 
 
 def _last_name(path):

@@ -1,5 +1,5 @@
 """What a step is likely to use, looked for before its first call: modules, optimizers and generators, which are
-tracked from the start so that the first recording counts, and places that hold tensors.
+tracked from the start so that the first recording counts, and plain tensors that modules hold.
 
 It is a guess, and nothing depends on it being right: what a step does use is seen while it is probed, and what was
 not found here is tracked then. Nothing of the user's runs: objects are looked at through their instance dicts.
@@ -23,18 +23,13 @@ class Found:
 
     def __init__(self):
         self.models, self.optimizers, self.generators, self.hosts = {}, {}, {}, {}
-        self.places = []  # (path, cell or dict or list, key or None) of tensors
+        self.places = []  # (path, dict, key) of tensors that are attributes of modules
         self.compiled = None  # the name of a callee that torch.compile made
         self._seen = set()
 
-    def visit(self, path, value, depth=_DEPTH, place=None):
-        """`place`: (owner, key) of the value."""
+    def visit(self, path, value, depth=_DEPTH):
         kind = type(value)
-        if issubclass(kind, torch.Tensor):
-            if place is not None:
-                self.places.append((path, *place))
-            return
-        if issubclass(kind, _LEAVES) or depth == 0 or id(value) in self._seen:
+        if issubclass(kind, (torch.Tensor, *_LEAVES)) or depth == 0 or id(value) in self._seen:
             return
         self._seen.add(id(value))
         if kind.__module__.startswith("torch._dynamo") or (
@@ -60,7 +55,7 @@ class Found:
             self._visit_items(path, value, depth - 1)
         elif not issubclass(kind, (type, types.ModuleType)):
             for name, attribute in list((_dict_of(value) or {}).items()):
-                self.visit(f"{path}.{name}", attribute, depth - 1, (_dict_of(value), name))
+                self.visit(f"{path}.{name}", attribute, depth - 1)
 
     def _visit_model(self, path, model, depth):
         self.models[name_for(path, self.models)] = model
@@ -70,19 +65,21 @@ class Found:
             if type(module).__module__.startswith("torch._dynamo"):
                 self.compiled = self.compiled or place
             for name, value in list(vars(module).items()):
-                if name not in ("_parameters", "_buffers", "_modules") and depth > 1:
-                    self.visit(f"{place}.{name}", value, depth - 2, (vars(module), name))
+                if issubclass(type(value), torch.Tensor):
+                    self.places.append((f"{place}.{name}", vars(module), name))
+                elif name not in ("_parameters", "_buffers", "_modules") and depth > 1:
+                    self.visit(f"{place}.{name}", value, depth - 2)
 
     def _visit_function(self, function, depth):
         if "/site-packages/torch/" in function.__code__.co_filename:
             return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             try:
-                self.visit(name, cell.cell_contents, depth - 1, (cell, None))
+                self.visit(name, cell.cell_contents, depth - 1)
             except ValueError:  # empty still
                 pass
         for name in sorted(_names_in(function.__code__) & function.__globals__.keys()):
-            self.visit(name, function.__globals__[name], depth - 1, (function.__globals__, name))
+            self.visit(name, function.__globals__[name], depth - 1)
         self.visit(function.__name__, function.__defaults__, depth)
         self.visit(function.__name__, function.__kwdefaults__, depth)
         if wrapped := vars(function).get("__wrapped__"):
@@ -93,8 +90,7 @@ class Found:
             return
         is_dict = isinstance(container, dict)
         for key, item in list(dict.items(container) if is_dict else enumerate(container)):
-            place = None if isinstance(container, tuple) else (container, key)
-            self.visit(f"{path}[{key!r}]" if isinstance(key, (int, str)) else path, item, depth, place)
+            self.visit(f"{path}[{key!r}]" if isinstance(key, (int, str)) else path, item, depth)
 
     def outermost_models(self):
         """Those that are no part of another one."""

@@ -233,11 +233,11 @@ def without(value, depth=16):
         return plain(value)
     if depth == 0 or issubclass(kind, (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, type)):
         return value
-    if kind in (list, tuple, collections.deque):
-        items = [without(item, depth - 1) for item in value]
+    if kind in (list, collections.deque) or issubclass(kind, tuple):
+        items = [without(item, depth - 1) for item in (tuple.__iter__(value) if issubclass(kind, tuple) else value)]
         if any(a is not b for a, b in zip(items, value)):
-            if kind is tuple:
-                return tuple(items)
+            if issubclass(kind, tuple):
+                return tuple.__new__(kind, items)
             for i, item in enumerate(items):
                 value[i] = item
     elif kind is set:
@@ -259,11 +259,6 @@ def _dict_of(value):
     except AttributeError:
         return None
     return held if type(held) is dict else None
-
-
-def words(formula):
-    """The formula for people and to be compared, in its order."""
-    return " ".join(node[1] if isinstance(node, tuple) else str(node) for node in formula)
 
 
 def strip(owner, key):

@@ -275,4 +275,7 @@ class Probe:
             _engine.discard()
         return result
 
-    clean = staticmethod(_follow.without)  # for what the caller gets
+    def finish(self, result):
+        """For what the caller gets, when all that the step has left was looked at: numbers are plain ones again."""
+        self.effects.strip()
+        return _follow.without(result)

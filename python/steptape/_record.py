@@ -52,7 +52,7 @@ class record:
         place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         self._engine = _engine.Recorder(self._name, place, self._digests, self._timings)
         models, optimizers, *_ = self._kept = track(self._engine, find(lambda: None, self._given))
-        self._effects = Effects()
+        self._effects = Effects(does_again=False)
         self._looking = Looking(self._engine, self._effects, models, optimizers, follows=True)
         self._is_open = False
         self._begin()
@@ -89,6 +89,7 @@ class record:
                 _engine.refuse(code, message, place)
         self._looking.__exit__(None, None, None)
         self._effects.leave(self._engine, None)
+        self._effects.strip()
         if self._engine.end() > 0:
             self.recorded += 1
 

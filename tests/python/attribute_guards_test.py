@@ -175,9 +175,8 @@ def test_an_equal_value_of_another_identity_replays(case):
     assert len(step.stats["variants"]) <= 1, step.explain()
 
 
-def test_a_new_value_in_every_call_ends_in_a_refusal():
+def test_an_item_that_is_another_number_in_every_call_is_followed():
     def next_level(program):
         program.model.levels[0] *= 0.99
 
-    check(classifier, {"each": next_level}, begins=False, share=None,
-          codes={"too_many_variants", "scalar_varies", "unstable_op_stream", "host_tensor_varies"})
+    check(classifier, {"each": next_level}, begins=False, share=0.5)

@@ -6,6 +6,7 @@ import importlib.util
 import pathlib
 
 import pytest
+import torch
 
 import steptape
 from outcomes import codes_of
@@ -13,7 +14,7 @@ from outcomes import codes_of
 FOLDER = pathlib.Path(__file__).with_name("findings")
 REPLAYS = "replays"
 OUTCOMES = {
-    "effect_01_counters_that_are_not_counted": "host_effect",
+    "effect_01_counters_that_are_not_counted": REPLAYS,
     "num_01_ints_beyond_2_53": REPLAYS,
     "num_02_ppo_clip_range": REPLAYS,
     "num_03_huber_delta": REPLAYS,
@@ -85,6 +86,13 @@ def load(name):
 
 def test_each_program_has_an_outcome():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(OUTCOMES)
+
+
+@pytest.fixture(autouse=True)
+def switches_as_they_were():
+    dtype = torch.get_autocast_dtype("cpu")
+    yield
+    torch.set_autocast_dtype("cpu", dtype)
 
 
 @pytest.mark.parametrize("name, outcome", OUTCOMES.items())

@@ -17,41 +17,41 @@ from outcomes import OUTCOMES
 
 CHANGES = []
 change = collect(CHANGES)
-NUMBERS = []
-number = collect(NUMBERS)
+AGAIN = []
+again = collect(AGAIN)
 
 
-@change("host_effect", "host_read")
+@again()
 def loss_appended():
     model, optimizer, learn = learner()
     losses = []
 
     def train(x, y):
         loss = learn(x, y)
-        losses.append(loss.item())  # here
+        losses.append(loss.item())
         return loss
     return Program(step=train, held=lambda: [model, optimizer, losses])
 
 
-@change("host_effect", "escaped_buffer")
+@again()
 def loss_tensor_appended():
     model, optimizer, learn = learner()
     losses = []
 
     def train(x, y):
         loss = learn(x, y)
-        losses.append(loss)  # here
+        losses.append(loss)
         return loss
     return Program(step=train, held=lambda: [model, optimizer, losses])
 
 
-@change("host_effect")
+@again()
 def constant_appended():
     model, optimizer, learn = learner()
     log = []
 
     def train(x, y):
-        log.append("step")  # here
+        log.append("step")
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, log])
 
@@ -68,7 +68,7 @@ def list_extended_by_assignment():
     return Program(step=train, held=lambda: [model, optimizer, log])
 
 
-@number()
+@again()
 def attribute_counted():
     class Trainer:
         def __init__(self):
@@ -84,7 +84,7 @@ def attribute_counted():
                    held=lambda: [trainer.model, trainer.optimizer, trainer.steps])
 
 
-@number()
+@again()
 def variable_of_the_closure_counted():
     model, optimizer, learn = learner()
     steps = 0
@@ -96,7 +96,7 @@ def variable_of_the_closure_counted():
     return Program(step=train, held=lambda: [model, optimizer, steps])
 
 
-@number()
+@again()
 def entry_of_a_dict_counted():
     model, optimizer, learn = learner()
     counts = collections.defaultdict(int)
@@ -107,7 +107,7 @@ def entry_of_a_dict_counted():
     return Program(step=train, held=lambda: [model, optimizer, counts])
 
 
-@number()
+@again()
 def attribute_of_a_configuration_counted():
     model, optimizer, learn = learner()
     config = types.SimpleNamespace(progress=types.SimpleNamespace(steps=0))
@@ -118,7 +118,7 @@ def attribute_of_a_configuration_counted():
     return Program(step=train, held=lambda: [model, optimizer, config])
 
 
-@number()
+@again()
 def attribute_of_a_module_counted():
     class Counting(nn.Linear):
         calls = 0
@@ -137,7 +137,7 @@ def attribute_of_a_module_counted():
     return Program(step=train, held=lambda: [model, optimizer, first.calls])
 
 
-@number()
+@again()
 def numbers_that_follow_from_each_other():
     model, optimizer, learn = learner()
     state = {"done": 0, "left": 100.0, "phase": 0}
@@ -183,7 +183,7 @@ def counted_by_a_hook():
     return Program(step=learn, held=lambda: [model, optimizer, seen])
 
 
-@number()
+@again()
 def counter_that_enters_an_op():
     model, optimizer, learn = learner()
     steps = 0
@@ -195,7 +195,7 @@ def counter_that_enters_an_op():
     return Program(step=train, held=lambda: [model, optimizer, steps])
 
 
-@number()
+@again()
 def accumulation_by_a_counter():
     model, optimizer, _ = learner()
     micro = [0]
@@ -211,7 +211,7 @@ def accumulation_by_a_counter():
     return Program(step=train, held=lambda: [model, optimizer, micro])
 
 
-@number()
+@again()
 def moving_average_of_the_loss():
     model, optimizer, learn = learner()
     average = 0.0
@@ -257,13 +257,13 @@ def set_grows():
     return Program(step=train, held=lambda: [model, optimizer, seen])
 
 
-@change("host_effect")
+@again()
 def full_deque_turns():
     model, optimizer, learn = learner()
     turn = collections.deque(range(5), maxlen=5)
 
     def train(x, y):
-        turn.append(turn[0])  # here
+        turn.append(turn[0])
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, list(turn)])
 
@@ -314,7 +314,7 @@ def test_a_refused_change_names_its_line(make, codes):
     names_the_line(step, codes, __file__, marked_lines(make))
 
 
-@pytest.mark.parametrize("make, codes", NUMBERS)
+@pytest.mark.parametrize("make, codes", AGAIN)
 def test_a_number_is_assigned_by_replays(make, codes):
     check(make, share=0.5)
 
@@ -350,7 +350,7 @@ def logs(x, y):
 
 def keeps(x, y):
     global NEWEST
-    NEWEST = learn(x, y)  # here
+    NEWEST = learn(x, y)
     return NEWEST
 
 def marks(x, y):
@@ -375,15 +375,14 @@ def script(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("name, codes", [
-    ("logs", {"host_effect"}),
-    ("keeps", {"host_effect", "escaped_buffer"}),
-])
-def test_a_change_of_a_global_is_refused(script, name, codes):
-    step = check(lambda: script(name), codes=codes)
-    if name != "keeps":
-        lines = {n for n, line in enumerate(SCRIPT.splitlines(), 1) if "# here" in line}
-        names_the_line(step, codes, script.file, lines)
+def test_a_list_whose_length_is_appended_to_it_is_refused(script):
+    step = check(lambda: script("logs"), codes={"host_effect"})
+    names_the_line(step, {"host_effect"}, script.file,
+                   {n for n, line in enumerate(SCRIPT.splitlines(), 1) if "# here" in line})
+
+
+def test_a_global_that_keeps_the_result_replays(script):
+    check(lambda: script("keeps"), share=0.9)
 
 
 def test_a_global_that_is_set_to_the_same_value_replays(script):
@@ -405,7 +404,7 @@ def test_a_refusal_says_which_state_changed_and_how():
 
 
 def test_counts_and_reasons_add_up():
-    step = check(constant_appended, codes={"host_effect"})
+    step = check(text_grows, codes={"host_effect"})
     stats = step.stats
     assert stats["steps"] == STEPS == sum(stats[outcome] for outcome in OUTCOMES)
     assert stats["replayed"] == 0

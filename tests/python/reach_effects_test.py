@@ -97,7 +97,7 @@ def of_a_dict(change, **expected):
 
 @effects
 def two_keys_are_set():
-    return of_a_dict(lambda table: table.update(a=5, b=6), codes={"host_effect"})
+    return of_a_dict(lambda table: table.update(a=5, b=6))
 
 
 @effects

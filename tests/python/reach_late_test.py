@@ -67,7 +67,7 @@ def a_counter_is_made_in_the_first_call():
             return x * 2
 
     net = Net()
-    return Training(lambda x: net(x), holds=lambda: [net.counter.value], codes={"host_effect"})
+    return Training(lambda x: net(x), holds=lambda: [net.counter.value])
 
 
 @late

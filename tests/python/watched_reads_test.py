@@ -480,7 +480,7 @@ def clock():
     return lambda x: x * (2.0 if time.time() < start + 1e9 else 1.0), lambda: None
 
 
-def test_counters_in_odd_places_are_refused_and_counted():
+def test_counters_in_odd_places_are_counted():
     def play(wrapped):
         class Registry:
             items = {"a": Box(n=0)}
@@ -495,7 +495,7 @@ def test_counters_in_odd_places_are_refused_and_counted():
         return [(step(torch.ones(2)).tolist(), len(stats), Registry.items["a"].n) for _ in range(CALLS)], step
 
     (eager, _), (seen, step) = play(False), play(True)
-    assert eager == seen and codes_of(step) == {"host_effect"}, step.explain()
+    assert eager == seen and step.stats["replayed"] > 0, step.explain()
 
 
 def test_super_and_a_replaced_method_of_a_class_whose_method_is_a_step():

@@ -43,6 +43,10 @@ constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem",
 constexpr std::array<std::string_view, 10> kKeepsHandsOff = {
     "id",         "callable", "hash",  "repr",       "isinstance",
     "issubclass", "print",    "super", "breakpoint", "globals"};
+/// Methods and classes of Python's that keep what they are given as it is.
+constexpr std::array<std::string_view, 6> kKeeps = {"append", "appendleft", "extend",
+                                                    "insert", "setdefault", "__setitem__"};
+constexpr std::array<std::string_view, 3> kMakesContainer = {"tuple", "list", "dict"};
 /// Functions that ask a number's own method.
 constexpr std::array<std::string_view, 5> kAsksNumber = {"abs", "round", "floor", "ceil", "trunc"};
 constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "display"};
@@ -448,8 +452,12 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   } else if (is_one_of(name, kKeepsHandsOff)) {
     for (PyObject* argument : arguments) {
       class_of(argument);
-      if (name == "hash" || name == "id") escape(argument);
+      if (name != "hash" && name != "id") continue;
+      escape(argument);
+      look_which(argument, nullptr);
     }
+  } else if (self == nullptr && is_one_of(name, kMakesContainer)) {
+    made.for_each([this](PyObject* value) { load_given(value, 3); });
   } else {
     load_arguments(made);
   }
@@ -520,6 +528,20 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     change(Kind::kContent, self, path_of(self));
   } else {
     load_whole(self, 2);
+  }
+  // a list's or dict's own method keeps what it is given, but for keys and positions
+  const bool is_builtin = PyList_Check(self) || is_dict || type_name(self) == "collections.deque";
+  if (is_builtin && is_one_of(name, kKeeps)) {
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const bool is_key = i == 0 && arguments.size() > 1;
+      is_key ? load_whole(arguments[i], 3) : load_given(arguments[i], 3);
+    }
+    return false;
+  }
+  const bool makes_tuple = name == "__new__" && self == reinterpret_cast<PyObject*>(&PyTuple_Type);
+  if (makes_tuple) {
+    for (PyObject* argument : arguments) load_given(argument, 3);
+    return false;
   }
   load_arguments(made);
   return false;

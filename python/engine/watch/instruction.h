@@ -36,6 +36,7 @@ enum class Operation : std::uint8_t {
   kDeleteItem,  ///< `first`[`second`]
   kBinary,      ///< `first` with `second`: arithmetic, in place or not
   kCompare,     ///< `first` with `second`
+  kIdentity,    ///< whether `first`, not None, is `second`
   kContains,    ///< whether `first` holds `second`
   kUnary,       ///< -, +, ~ of `first`
   kTest,        ///< whether `first`, no bool, is true
@@ -67,6 +68,7 @@ struct Instruction {
   PyObject* third = nullptr;
   /// Of kBinary and kCompare: where `second` stands on the stack, and may be replaced.
   PyObject** second_at = nullptr;
+  bool is_in_place = false;  ///< of kBinary
   // of a call
   PyObject* callee = nullptr;
   PyObject* const* arguments = nullptr;  ///< those by keyword last; of f(*a, **k) null

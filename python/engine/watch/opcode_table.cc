@@ -75,6 +75,7 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "INPLACE_SUBTRACT",
     "INPLACE_TRUE_DIVIDE",
     "INPLACE_XOR",
+    "IS_OP",
     "JUMP_IF_FALSE_OR_POP",
     "JUMP_IF_TRUE_OR_POP",
     "LIST_EXTEND",
@@ -161,9 +162,8 @@ constexpr auto kLeftAlone = std::to_array<std::string_view>({
     "SETUP_ANNOTATIONS",
     "SET_ADD",
     "SET_FUNCTION_ATTRIBUTE",
-    // where execution goes on; identity is what was compared when the object was read
+    // where execution goes on
     "EXTENDED_ARG",
-    "IS_OP",
     "JUMP_ABSOLUTE",
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",

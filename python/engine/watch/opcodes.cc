@@ -398,20 +398,8 @@ Instruction decode(const Place& at) {
 #endif
 #ifdef BINARY_OP
     case BINARY_OP:
+      made.is_in_place = at.argument >= NB_INPLACE_ADD;
 #else
-    case BINARY_POWER:
-    case BINARY_MULTIPLY:
-    case BINARY_MATRIX_MULTIPLY:
-    case BINARY_MODULO:
-    case BINARY_ADD:
-    case BINARY_SUBTRACT:
-    case BINARY_FLOOR_DIVIDE:
-    case BINARY_TRUE_DIVIDE:
-    case BINARY_LSHIFT:
-    case BINARY_RSHIFT:
-    case BINARY_AND:
-    case BINARY_XOR:
-    case BINARY_OR:
     case INPLACE_POWER:
     case INPLACE_MULTIPLY:
     case INPLACE_MATRIX_MULTIPLY:
@@ -425,11 +413,29 @@ Instruction decode(const Place& at) {
     case INPLACE_AND:
     case INPLACE_XOR:
     case INPLACE_OR:
+      made.is_in_place = true;
+      [[fallthrough]];
+    case BINARY_POWER:
+    case BINARY_MULTIPLY:
+    case BINARY_MATRIX_MULTIPLY:
+    case BINARY_MODULO:
+    case BINARY_ADD:
+    case BINARY_SUBTRACT:
+    case BINARY_FLOOR_DIVIDE:
+    case BINARY_TRUE_DIVIDE:
+    case BINARY_LSHIFT:
+    case BINARY_RSHIFT:
+    case BINARY_AND:
+    case BINARY_XOR:
+    case BINARY_OR:
 #endif
       two(at, Operation::kBinary, made);
       break;
     case COMPARE_OP:
       two(at, Operation::kCompare, made);
+      break;
+    case IS_OP:
+      if (top[-1] != Py_None && top[-2] != Py_None) two(at, Operation::kIdentity, made);
       break;
     case CONTAINS_OP:
       made.operation = Operation::kContains;

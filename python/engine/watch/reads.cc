@@ -130,6 +130,11 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     PyObject** dict = _PyObject_GetDictPtr(object);
     const bool holds = gives_way && dict != nullptr && *dict != nullptr &&
                        PyDict_GetItemWithError(*dict, name) != nullptr;
+    if (given_.contains(object) && (holds || found == nullptr)) {
+      return refuse(RefusalCode::kHostEffect,
+                    "the step reads the attribute `" + text_of(name) +
+                        "` of a tensor that it is given, which is another one in each call");
+    }
     if (holds || (gives_way && found == nullptr)) {
       if (PyObject* made = dict_of(object)) read(Kind::kEntry, made, name, path);
     }
@@ -182,6 +187,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
 
 void Watcher::load_item(PyObject* object, PyObject* key) {
   escape_key(object, key);
+  if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__getitem__");
   if (PyTuple_Check(object) || !exists(object)) return;
   if (has_items_of_dict(object)) {
@@ -219,6 +225,7 @@ void Watcher::refuse_opaque(PyObject* object, const char* method) {
 
 void Watcher::store_item(PyObject* object, PyObject* key) {
   escape_key(object, key);
+  if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__setitem__");
   if (!exists(object)) return;
   if (PyDict_Check(object)) {

@@ -59,8 +59,12 @@ void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::
   folders() = {std::move(own), std::move(torchs), std::move(shared)};
 }
 
-Watcher::Watcher(Roots& roots, MovingNumbers& moving)
-    : roots_(roots), slots_(std::make_unique<SlotWatch>(roots, moving)) {}
+Watcher::Watcher(Roots& roots, MovingPlaces& moving)
+    : roots_(roots), moving_(moving), slots_(std::make_unique<SlotWatch>(roots, moving)) {
+  for (const py::object& value : moving.given()) {
+    if (value) give(value.ptr());
+  }
+}
 
 Watcher::~Watcher() { release(); }
 
@@ -115,6 +119,7 @@ void Watcher::mark(PyObject* value, const std::string& path) {
 }
 
 void Watcher::give(PyObject* value, int depth) {
+  if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
   fresh_.insert(value);
   if (PyList_Check(value) || PyTuple_Check(value)) {
@@ -171,7 +176,7 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   py::object value = slot.value();
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
   const bool follows = value && holds_formula(value.ptr());
-  slot.is_guarded = is_read && !follows;
+  slot.is_guarded = is_read && !follows && !(slot.is_assignable() && moving_.is_argument(owner, key));
   if (follows) value = without_formula(value.ptr());
   slot.place = locate();
   entry->second = slots_->add(std::move(slot), value);
@@ -180,7 +185,9 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
 
 void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
   const std::size_t position = note(kind, owner, key, path, true);
-  const Slot& slot = slots_->slot(position);
+  Slot& slot = slots_->slot(position);
+  // a method that changed it has left some of what was there before
+  if (kind == Kind::kContent) slot.is_guarded = true;
   if (!slot.is_guarded) return;
   const bool leads_on = kind == Kind::kEntry || kind == Kind::kCell || kind == Kind::kItem ||
                         kind == Kind::kAttribute || kind == Kind::kMember ||
@@ -219,13 +226,23 @@ void Watcher::refuse(RefusalCode code, const std::string& message) {
 void Watcher::release() {
   for (const auto& [object, path] : existing_) Py_DECREF(object);
   for (PyObject* cell : own_cells_) Py_DECREF(cell);
+  for (const auto& [tensor, times] : given_) Py_DECREF(tensor);
   for (const auto& [code, owner] : whose_) Py_DECREF(code);
   existing_.clear();
   fresh_.clear();
   own_cells_.clear();
+  given_.clear();
   whose_.clear();
   objects_.clear();
   changed_.clear();
+}
+
+void Watcher::look_which(PyObject* tensor, PyObject* among) {
+  const auto found = given_.find(tensor);
+  if (found == given_.end() && !given_.contains(among)) return;
+  if (tensor == among && found->second == 1) return;
+  refuse(RefusalCode::kHostEffect,
+         "the step asks which tensor it is that it is given, and others are given to other calls");
 }
 
 std::string Watcher::place_of_write(const std::string& name) const {
@@ -281,6 +298,11 @@ bool Watcher::look(const Instruction& in) {
       break;
     case Operation::kBinary:
     case Operation::kCompare:
+      if (in.is_in_place && PyList_CheckExact(in.first) && exists(in.first)) {
+        load_content(in.second);
+        change(Kind::kContent, in.first, path_of(in.first));
+        break;
+      }
       escape_operands(in.first, in.second);
       look_up(in.first, nullptr);
       look_up(in.second, nullptr);
@@ -289,12 +311,16 @@ bool Watcher::look(const Instruction& in) {
       break;
     case Operation::kContains:
       look_up(in.first, "__contains__");
+      look_which(in.second, in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
           is_plain_key(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
       } else {
         load_content(in.first);
       }
+      break;
+    case Operation::kIdentity:
+      if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);
       break;
     case Operation::kUnary:
       look_up(in.first, nullptr);

@@ -35,7 +35,7 @@ inline bool is_one_of(std::string_view name, const std::array<std::string_view, 
 /// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
 class Watcher final : public Listener {
  public:
-  Watcher(Roots& roots, MovingNumbers& moving);
+  Watcher(Roots& roots, MovingPlaces& moving);
   ~Watcher() override;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -174,6 +174,9 @@ class Watcher final : public Listener {
   void refuse_opaque(PyObject* object, const char* method);
   void look_up(PyObject* object, const char* name);
   void class_of(PyObject* object);
+  /// The step asks whether `tensor` is another object, or among those of a container: of one that
+  /// it is given nobody can tell for other calls.
+  void look_which(PyObject* tensor, PyObject* among);
   void mark_items(PyObject* container);
 
   // calls (calls.cc)
@@ -204,11 +207,13 @@ class Watcher final : public Listener {
   void end_ops(const Awaited& awaited, PyObject** result);
 
   Roots& roots_;
+  const MovingPlaces& moving_;
   std::unique_ptr<SlotWatch> slots_;
   std::unordered_map<Id, std::size_t, Hash> noted_;
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_set<PyObject*> own_cells_;  ///< made by the step, with a reference each
+  std::unordered_map<PyObject*, int> given_;  ///< tensors of this call, how often; with a reference
   enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
   Whose whose(PyCodeObject* code);
   std::unordered_map<PyCodeObject*, Whose> whose_;  ///< with a reference each

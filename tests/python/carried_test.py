@@ -1,0 +1,702 @@
+"""State that a step keeps in the program: tensors, numbers and objects that it assigns or appends, and tensors that the program
+exchanges between calls. Replays read them where they stand and leave what the step leaves; what nobody could tell is refused.
+"""
+import collections
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+import torch
+import torch.nn as nn
+
+import steptape
+from outcomes import codes_of
+
+CALLS = 24
+REPLAYS = None
+CASES = []
+
+
+def case(outcome=REPLAYS):
+    """Decorator: makes a program anew, as (step, what the program holds, what it does before call i or None)."""
+    def add(make):
+        CASES.append(pytest.param(make, outcome, id=make.__name__))
+        return make
+    return add
+
+
+def batch(i):
+    return torch.randn(2, 3, generator=torch.Generator().manual_seed(i))
+
+
+def full(i):
+    return torch.full((2, 3), float(i))
+
+
+def snapshot(value):
+    """Bits, and which objects are the same."""
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, value.shape, value.detach().numpy().tobytes())
+    if isinstance(value, (list, tuple, collections.deque)):
+        return [type(value).__name__, *map(snapshot, value)]
+    if isinstance(value, dict):
+        return {key: snapshot(item) for key, item in value.items()}
+    return (type(value).__name__, repr(value))
+
+
+def play(make, wrap):
+    torch.manual_seed(0)
+    step, held, between = (*make(), None)[:3]
+    step = wrap(step)
+    seen = []
+    for i in range(CALLS):
+        if between is not None:
+            between(i)
+        seen.append((snapshot(step(batch(i))), snapshot(held())))
+    return seen, step
+
+
+@case()
+def lstm_tuple():
+    o = types.SimpleNamespace()
+    o.cell = nn.LSTMCell(3, 4)
+    o.opt = torch.optim.SGD(o.cell.parameters(), .1)
+    o.state = (torch.zeros(2, 4), torch.zeros(2, 4))
+    def step(x):
+        h, c = o.cell(x, o.state)
+        loss = h.pow(2).mean()
+        o.opt.zero_grad()
+        loss.backward()
+        o.opt.step()
+        o.state = (h.detach(), c.detach())
+        return loss.detach()
+    return step, lambda: o.state
+
+
+@case()
+def lstm_list():
+    o = types.SimpleNamespace()
+    o.cell = nn.LSTMCell(3, 4)
+    o.opt = torch.optim.SGD(o.cell.parameters(), .1)
+    o.state = [torch.zeros(2, 4), torch.zeros(2, 4)]
+    def step(x):
+        h, c = o.cell(x, tuple(o.state))
+        loss = h.pow(2).mean()
+        o.opt.zero_grad()
+        loss.backward()
+        o.opt.step()
+        o.state = [h.detach(), c.detach()]
+        return loss.detach()
+    return step, lambda: o.state
+
+
+@case()
+def lstm_list_unpacked():
+    o = types.SimpleNamespace()
+    o.cell = nn.LSTMCell(3, 4)
+    o.opt = torch.optim.SGD(o.cell.parameters(), .1)
+    o.state = [torch.zeros(2, 4), torch.zeros(2, 4)]
+    def step(x):
+        h, c = o.state
+        h, c = o.cell(x, (h, c))
+        loss = h.pow(2).mean()
+        o.opt.zero_grad()
+        loss.backward()
+        o.opt.step()
+        o.state[0], o.state[1] = h.detach(), c.detach()
+        return loss.detach()
+    return step, lambda: o.state
+
+
+@case()
+def nested_dict():
+    s = {"a": {"h": torch.zeros(2, 3)}}
+    def step(x):
+        s["a"]["h"] = s["a"]["h"] * .5 + x
+        return s["a"]["h"].sum()
+    return step, lambda: s
+
+
+@case()
+def module_attr():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = nn.Linear(3, 3)
+            self.h = torch.zeros(2, 3)
+            self.hs = [torch.zeros(2, 3), torch.zeros(2, 3)]
+            self.register_buffer("b", torch.zeros(2, 3))
+        def forward(self, x):
+            y = self.l(x) + self.h + self.hs[0] + self.hs[1] * 2
+            self.h = y.detach() * .3
+            self.hs[1] = self.hs[0]
+            self.hs[0] = y.detach() * .1
+            return y
+    m = M()
+    opt = torch.optim.SGD(m.parameters(), .1)
+    def step(x):
+        loss = m(x).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+    return step, lambda: (m.h, m.hs, m.b, list(m.parameters()))
+
+
+@case("rebound_tensor")
+def module_buffer_rebound():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = nn.Linear(3, 3)
+            self.register_buffer("b", torch.zeros(2, 3))
+        def forward(self, x):
+            y = self.l(x) + self.b
+            self.b = y.detach() * .3
+            return y
+    m = M()
+    opt = torch.optim.SGD(m.parameters(), .1)
+    def step(x):
+        loss = m(x).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+    return step, lambda: (m.b, list(m.parameters()))
+
+
+@case()
+def class_attr():
+    class R:
+        h = torch.zeros(2, 3)
+    def step(x):
+        R.h = R.h * .5 + x
+        return R.h.sum()
+    return step, lambda: R.h
+
+
+@case()
+def nonlocal_cell():
+    h = torch.zeros(2, 3)
+    def step(x):
+        nonlocal h
+        h = h * .5 + x
+        return h.sum()
+    return step, lambda: h
+
+
+@case()
+def swap():
+    o = types.SimpleNamespace(prev=torch.zeros(2, 3), cur=torch.zeros(2, 3))
+    def step(x):
+        o.prev, o.cur = o.cur, o.prev * .5 + x
+        return (o.cur - o.prev).sum()
+    return step, lambda: (o.prev, o.cur)
+
+
+@case()
+def shared_result():
+    o = types.SimpleNamespace()
+    o.a = o.b = None
+    def step(x):
+        y = x * 2
+        o.a = y
+        o.b = y
+        return y
+    r = []
+    return step, lambda: (o.a, o.b, o.a is o.b)
+
+
+@case()
+def result_is_place():
+    o = types.SimpleNamespace()
+    o.a = None
+    last = []
+    def step(x):
+        o.a = x * 2
+        return o.a
+    return step, lambda: o.a
+
+
+@case("host_effect")
+def identity_test():
+    init = torch.ones(2, 3)
+    o = types.SimpleNamespace(h=init)
+    def step(x):
+        y = x * (2 if o.h is init else 3)
+        return y + o.h
+    return step, lambda: o.h, lambda i: setattr(o, "h", init if i % 4 == 0 else full(i))
+
+
+@case()
+def reset_shape():
+    o = types.SimpleNamespace(h=torch.zeros(1, 3))
+    def step(x):
+        o.h = o.h * .5 + x.sum(0, keepdim=True)
+        return o.h.sum()
+    return step, lambda: o.h, lambda i: setattr(o, "h", torch.ones(1 if i < 12 else 2, 3)) if i % 6 == 0 else None
+
+
+@case()
+def none_then_tensor():
+    o = types.SimpleNamespace(h=None)
+    def step(x):
+        h = torch.zeros_like(x) if o.h is None else o.h
+        o.h = h * .5 + x
+        return o.h.sum()
+    return step, lambda: o.h, lambda i: setattr(o, "h", None) if i % 8 == 0 else None
+
+
+@case()
+def mutated_outside():
+    o = types.SimpleNamespace(h=torch.zeros(2, 3))
+    def step(x):
+        o.h = o.h * .5 + x
+        return o.h.sum()
+    return step, lambda: o.h, lambda i: o.h.mul_(2)
+
+
+@case()
+def detach_inside():
+    o = types.SimpleNamespace(h=torch.zeros(2, 4))
+    net = nn.GRUCell(3, 4)
+    opt = torch.optim.SGD(net.parameters(), .1)
+    def step(x):
+        h = o.h.detach()
+        o.h = net(x, h)
+        loss = o.h.pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+    return step, lambda: (o.h, list(net.parameters()))
+
+
+@case("host_effect")
+def tensor_tag():
+    o = types.SimpleNamespace(h=torch.zeros(2, 3))
+    o.h.tag = 1.0
+    def step(x):
+        return x * getattr(o.h, "tag", 7.0) + o.h
+    def between(i):
+        o.h = full(i)
+        (setattr(o.h, "tag", float(i % 3)) if i % 2 else None)
+    return step, lambda: o.h, between
+
+
+@case("host_effect")
+def tensor_tag_argument():
+    def step(x):
+        return x * getattr(x, "tag", 7.0)
+    return step, lambda: None
+
+
+@case()
+def deque_tensors():
+    d = collections.deque(maxlen=3)
+    def step(x):
+        d.append(x * 2)
+        return x.sum()
+    return step, lambda: list(d)
+
+
+@case()
+def deque_numbers():
+    d = collections.deque(maxlen=3)
+    def step(x):
+        d.append(x.sum().item())
+        return x.sum()
+    return step, lambda: list(d)
+
+
+@case()
+def cleared_outside():
+    d = []
+    def step(x):
+        d.append(x.sum().item())
+        return x * 2
+    return step, lambda: list(d), lambda i: d.clear() if i % 5 == 0 else None
+
+
+@case()
+def plus_equals():
+    o = types.SimpleNamespace(d=[])
+    def step(x):
+        o.d += [x.sum().item(), 1]
+        return x * 2
+    return step, lambda: list(o.d)
+
+
+@case()
+def log_lists():
+    logs = {"loss": [], "n": []}
+    def step(x):
+        logs["loss"].append(x.sum().item())
+        logs["n"].append(x.size(0))
+        return x * 2
+    return step, lambda: logs
+
+
+@case()
+def log_defaultdict():
+    logs = collections.defaultdict(list)
+    def step(x):
+        logs["loss"].append(x.sum().item())
+        return x * 2
+    return step, lambda: dict(logs)
+
+
+@case()
+def objects():
+    o = types.SimpleNamespace()
+    o.out = None
+    class Out:
+        def __init__(self, loss, n):
+            self.loss, self.n, self.more = loss, n, [loss, {"k": n}]
+    def step(x):
+        y = x.sum()
+        o.out = Out(y, 3)
+        return y
+    return step, lambda: (vars(o.out), type(o.out).__name__)
+
+
+@case()
+def dataclass_out():
+    @dataclasses.dataclass
+    class Out:
+        loss: torch.Tensor
+        n: float
+    o = types.SimpleNamespace()
+    o.out = None
+    def step(x):
+        y = x.sum()
+        o.out = Out(y, y.item())
+        return y
+    return step, lambda: vars(o.out)
+
+
+@case("host_effect")
+def slots_out():
+    class Out:
+        __slots__ = ("loss",)
+    o = types.SimpleNamespace()
+    o.out = None
+    def step(x):
+        y = x.sum()
+        o.out = Out()
+        o.out.loss = y
+        return y
+    return step, lambda: o.out.loss
+
+
+@case("host_effect")
+def shared_list():
+    o = types.SimpleNamespace()
+    o.a = o.b = None
+    def step(x):
+        o.a = o.b = [x.sum()]
+        return x.sum()
+    return step, lambda: (o.a, o.b, o.a is o.b)
+
+
+@case()
+def appended_twice():
+    d = []
+    def step(x):
+        y = x.sum()
+        d.append(y)
+        d.append(y)
+        return y
+    return step, lambda: (list(d), d[-1] is d[-2])
+
+
+@case()
+def appended_tuple():
+    d = []
+    o = types.SimpleNamespace(n=0)
+    def step(x):
+        o.n += 1
+        d.append((o.n, x.sum().item(), x))
+        return x.sum()
+    return step, lambda: list(d)
+
+
+@case()
+def parameter_assigned():
+    net = nn.Linear(3, 4)
+    opt = torch.optim.SGD(net.parameters(), lr=.1)
+    o = types.SimpleNamespace(w=None)
+    def step(x):
+        o.w = net.weight
+        loss = net(x).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+    return step, lambda: (o.w, o.w is net.weight)
+
+
+@case()
+def views():
+    o = types.SimpleNamespace(h=torch.zeros(3), all=torch.zeros(2, 3))
+    def step(x):
+        o.all = x * 2 + o.h
+        o.h = o.all[-1]
+        return o.all.sum()
+    return step, lambda: (o.h, o.all, o.h.data_ptr() == o.all[-1].data_ptr())
+
+
+@case()
+def views_written():
+    o = types.SimpleNamespace(h=torch.zeros(3), all=torch.zeros(2, 3))
+    def step(x):
+        o.all = x * 2 + o.h
+        o.h = o.all[-1]
+        return o.all.sum()
+    return step, lambda: (o.h, o.all), lambda i: o.h.add_(1)
+
+
+@case()
+def in_place_on_moving():
+    o = types.SimpleNamespace(h=torch.zeros(2, 3))
+    keep = []
+    def step(x):
+        o.h.add_(x)
+        return o.h.sum()
+    def between(i):
+        o.h = full(i)
+        keep.append(o.h)
+    return step, lambda: list(keep), between
+
+
+@case()
+def batch_dict():
+    d = {}
+    def step(x):
+        return d["x"].float() * x + d["m"]
+    def between(i):
+        d["x"] = torch.full((2, 3), i, dtype=torch.float64 if i % 7 == 0 else torch.float32)
+        d["m"] = torch.ones(3) * i
+    return step, lambda: None, between
+
+
+@case()
+def becomes_list():
+    o = types.SimpleNamespace(h=torch.zeros(2, 3))
+    def step(x):
+        h = o.h[0] if isinstance(o.h, list) else o.h
+        return x + h
+    def between(i):
+        o.h = [full(i)] if i % 5 == 4 else full(i)
+    return step, lambda: None, between
+
+
+@case("host_effect")
+def numpy_scalar():
+    o = types.SimpleNamespace(n=np.float64(1.0))
+    def step(x):
+        o.n = o.n * 0.5
+        return x * float(o.n)
+    return step, lambda: o.n
+
+
+@case()
+def deleted():
+    o = types.SimpleNamespace()
+    o.h = torch.zeros(2)
+    def step(x):
+        del o.h
+        o.h = x * 2
+        return x.sum()
+    return step, lambda: o.h
+
+
+@case()
+def popped():
+    d = [torch.zeros(2, 3)]
+    def step(x):
+        h = d.pop()
+        d.append(h * .5 + x)
+        return h.sum()
+    return step, lambda: d
+
+
+@case()
+def stack():
+    d = []
+    def step(x):
+        d.append(x)
+        y = torch.stack(d).sum()
+        d.clear()
+        return y
+    return step, lambda: d
+
+
+@case()
+def window():
+    d = collections.deque([torch.zeros(2, 3)] * 3, maxlen=3)
+    def step(x):
+        d.append(x)
+        return torch.stack(list(d)).sum()
+    return step, lambda: list(d)
+
+
+@case()
+def append_read_pop():
+    l = [2.0]
+    def step(x):
+        l.append(1.0)
+        y = x * sum(l)
+        l.pop()
+        return y
+    def between(i):
+        if i in (10, 16):
+            l[0] = 5.0 + i
+    return step, lambda: list(l), between
+
+
+@case()
+def add_read_discard():
+    l = {2.0}
+    def step(x):
+        l.add(1.0)
+        y = x * sum(l)
+        l.discard(1.0)
+        return y
+    def between(i):
+        if i in (10, 16):
+            l.clear()
+            l.add(5.0 + i)
+    return step, lambda: sorted(l), between
+
+
+@case("host_effect")
+def update_read():
+    l = {"a": 2.0}
+    def step(x):
+        l.update(b=1.0)
+        y = x * sum(l.values())
+        del l["b"]
+        return y
+    def between(i):
+        if i in (10, 16):
+            l["a"] = 5.0 + i
+    return step, lambda: dict(l), between
+
+
+@case()
+def sort_read():
+    l = [3.0, 2.0]
+    def step(x):
+        l.sort()
+        return x * l[0]
+    def between(i):
+        if i in (10, 16):
+            l[:] = [9.0, 5.0 + i]
+    return step, lambda: list(l), between
+
+
+@case()
+def iadd_read():
+    l = [3.0]
+    def step(x):
+        nonlocal l
+        l += [1.0]
+        y = x * max(l)
+        del l[-1]
+        return y
+    def between(i):
+        if i in (10, 16):
+            l[0] = 50.0 + i
+    return step, lambda: list(l), between
+
+
+@case()
+def extend_join():
+    l = ["a"]
+    def step(x):
+        l.extend(["b"])
+        y = x * len("".join(l))
+        l.pop()
+        return y
+    def between(i):
+        if i in (10, 16):
+            l[0] = "a" * i
+    return step, lambda: list(l), between
+
+
+@case()
+def deque_rotate():
+    l = collections.deque([1.0, 2.0, 3.0])
+    def step(x):
+        l.rotate(1)
+        return x * l[0]
+    return step, lambda: list(l)
+
+
+@case()
+def iterate_numbers():
+    l = [1.0, 2.0]
+    def step(x):
+        for w in l:
+            x = x * w
+        return x
+    def between(i):
+        l[0] = 1.0 + i
+        l[1] = 2.0
+    return step, lambda: list(l), between
+
+
+@case()
+def iterate_tensors():
+    l = [torch.ones(3), torch.ones(3)]
+    def step(x):
+        for w in l:
+            x = x * w
+        return x
+    def between(i):
+        l[0] = torch.full((3,), 1.0 + i)
+    return step, lambda: list(l), between
+
+
+@case()
+def values_of_dict():
+    l = dict(a=torch.ones(3), b=torch.ones(3))
+    def step(x):
+        for w in l.values():
+            x = x * w
+        return x
+    def between(i):
+        l["b"] = torch.full((3,), 1.0 + i)
+    return step, lambda: list(l), between
+
+
+@case()
+def stacked_list():
+    l = [torch.ones(3), torch.ones(3)]
+    def step(x):
+        return torch.stack(l) * x
+    def between(i):
+        l[i % 2] = torch.full((3,), 1.0 + i)
+    return step, lambda: list(l), between
+
+
+@case("host_effect")
+def in_list():
+    l = [torch.ones(2, 3)]
+    x0 = torch.ones(2, 3)
+    def step(x):
+        return x * (2 if any(x is t for t in l) else 3)
+    return step, lambda: len(l)
+
+
+@pytest.mark.parametrize("make, outcome", CASES)
+def test_replays_leave_what_eager_leaves(make, outcome):
+    expected, _ = play(make, lambda step: step)
+    seen, step = play(make, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    if outcome is REPLAYS:
+        assert step.stats["replayed"] >= CALLS // 2, step.explain()
+    else:
+        assert step.stats["replayed"] == 0 and outcome in codes_of(step), step.explain()
