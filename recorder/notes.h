@@ -82,6 +82,10 @@ class Notes {
   /// The number of this leaf went where it cannot be followed: it must stay what it is.
   void escape(trace::Index leaf) { escaped_.insert(leaf); }
 
+  /// Whether ops of this thread are left out: what they make never reaches the step.
+  void leave_out(bool is_left_out) { leaves_out_ = is_left_out; }
+  bool leaves_out() const { return leaves_out_; }
+
   /// Nothing of this recording is to be kept: the front end does not know what the step reaches.
   void discard() { is_discarded_ = true; }
   bool is_discarded() const { return is_discarded_; }
@@ -145,6 +149,7 @@ class Notes {
  private:
   bool follows_numbers_ = false;
   bool is_discarded_ = false;
+  bool leaves_out_ = false;
   std::vector<trace::Leaf> leaves_;
   std::vector<Number> announced_;
   std::vector<Site> sites_;

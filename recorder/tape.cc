@@ -75,6 +75,7 @@ Tape::Tape(const live::Objects& objects, const Look& look)
 
 void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
+  if (is_owner() && ledger_.notes.leaves_out()) return run();
   Running running;
   // before the lock, since it may wait for one of the program's own
   if (is_owner() && (torch::autograd::get_current_node() == nullptr || is_in_told_call())) {

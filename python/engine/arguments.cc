@@ -1,6 +1,9 @@
 #include "python/engine/arguments.h"
 
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/utils/tensor_numpy.h>
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "python/engine/moving.h"
 #include "python/engine/structure.h"
 
 namespace steptape::python {
@@ -15,13 +19,14 @@ namespace {
 
 class Flattening {
  public:
-  explicit Flattening(Arguments& arguments) : arguments_(arguments) {}
+  Flattening(Arguments& arguments, Arrays arrays) : arguments_(arguments), arrays_(arrays) {}
 
   void add(PyObject* value, int depth = 32) {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
       add_burden(tensor_of(value));
+      add_names(value);
     } else if (PyBool_Check(value)) {
       leaf(value == Py_True, 'b');
     } else if (PyFloat_Check(value)) {
@@ -33,7 +38,7 @@ class Flattening {
       add_integer(value);
     } else if (PyUnicode_CheckExact(value)) {
       leaf(text_of(value), 's');
-    } else if (depth == 0 || !add_container(value, depth)) {
+    } else if (depth == 0 || (!add_container(value, depth) && !add_array(value))) {
       add_object(value);
     }
   }
@@ -60,6 +65,14 @@ class Flattening {
         has_tangent ? "tensor with a tangent (forward-mode differentiation)" : "tensor with hooks";
   }
 
+  /// Which attributes of its own the tensor has.
+  void add_names(PyObject* tensor) {
+    PyObject** dict = _PyObject_GetDictPtr(tensor);
+    if (dict == nullptr || *dict == nullptr || PyDict_GET_SIZE(*dict) == 0) return;
+    shape_ += '.';
+    for (const auto& [key, value] : entries_of(*dict)) add_key(key);
+  }
+
   void add_integer(PyObject* value) {
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -71,7 +84,7 @@ class Flattening {
   }
 
   bool add_container(PyObject* value, int depth) {
-    if (PyTuple_Check(value) || PyList_CheckExact(value)) {
+    if ((PyTuple_Check(value) && !THPSize_Check(value)) || PyList_CheckExact(value)) {
       shape_ += PyList_CheckExact(value) ? '[' : '(';
       if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) add_subclass(value);
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
@@ -85,13 +98,46 @@ class Flattening {
       add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth);
       return true;
     }
-    if (is_dataclass(value)) {
-      PyObject* dict = dict_of(value);
-      if (dict == nullptr) return false;
-      add_dict(dict, Py_TYPE(value), depth);
+    if (PySlice_Check(value)) {
+      const auto* slice = reinterpret_cast<PySliceObject*>(value);
+      shape_ += ':';
+      for (PyObject* end : {slice->start, slice->stop, slice->step}) add(end, depth - 1);
+      return true;
+    }
+    if (PyAnySet_CheckExact(value)) {
+      // in the order in which code that goes over it meets them
+      shape_ += PySet_Check(value) ? 'S' : 'Z';
+      const auto items = py::reinterpret_steal<py::list>(PySequence_List(value));
+      for (const py::handle& item : items) add_key(item.ptr());
+      shape_ += ')';
+      return true;
+    }
+    if (PyRange_Check(value) || THPDevice_Check(value) || THPSize_Check(value)) {
+      shape_ += 'v';
+      add_sized(text_of(py::repr(value).ptr()));
+      return true;
+    }
+    if (is_plain_object(value)) {
+      add_dict(dict_of(value), Py_TYPE(value), depth);
       return true;
     }
     return false;
+  }
+
+  /// False for what no tensor can lie over: texts, objects, another order of bytes or of items.
+  bool add_array(PyObject* value) {
+    if (type_name(value) != "numpy.ndarray") return false;
+    at::Tensor tensor;
+    try {
+      if (arrays_ == Arrays::kAsTensors)
+        tensor = torch::utils::tensor_from_numpy(value, /*warn_if_not_writeable=*/false);
+    } catch (const std::exception&) {
+      PyErr_Clear();
+      return false;
+    }
+    arguments_.arrays.push_back({arguments_.leaves.size(), value, tensor});
+    leaf(std::move(tensor), 'n');
+    return true;
   }
 
   void add_dict(PyObject* dict, PyTypeObject* type, int depth) {
@@ -161,17 +207,18 @@ class Flattening {
   }
 
   Arguments& arguments_;
+  Arrays arrays_;
   std::string shape_;
 };
 
 }  // namespace
 
-Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
+Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays arrays) {
   Arguments arguments;
-  Flattening flattening(arguments);
+  Flattening flattening(arguments, arrays);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional); ++i) {
     PyObject* value = PyTuple_GET_ITEM(positional, i);
-    if (PyFloat_CheckExact(value)) arguments.reals.push_back({arguments.leaves.size(), i, nullptr});
+    if (is_plain_number(value)) arguments.reals.push_back({arguments.leaves.size(), i, nullptr});
     flattening.add(value);
   }
   struct Named {
@@ -188,7 +235,7 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
   if (order == Order::kAny) std::ranges::sort(named, {}, &Named::name);
   for (const Named& argument : named) {
     flattening.add_text(argument.name + "=");
-    if (PyFloat_CheckExact(argument.value)) {
+    if (is_plain_number(argument.value)) {
       arguments.reals.push_back({arguments.leaves.size(), -1, argument.keyword});
     }
     flattening.add(argument.value);
@@ -197,9 +244,9 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order) {
   return arguments;
 }
 
-Arguments flatten(std::span<const py::object> values) {
+Arguments flatten(std::span<const py::object> values, Arrays arrays) {
   Arguments arguments;
-  Flattening flattening(arguments);
+  Flattening flattening(arguments, arrays);
   for (const py::object& value : values) {
     value ? flattening.add(value.ptr()) : flattening.add_text("M");
   }
@@ -223,10 +270,20 @@ bool may_be_argument(PyObject* value) {
 }
 
 bool same(const Arguments& before, const Arguments& after) {
-  return std::ranges::equal(before.leaves, after.leaves, [](const auto& a, const auto& b) {
+  const bool has_same_arrays = std::ranges::equal(
+      before.arrays, after.arrays,
+      [](const auto& a, const auto& b) { return a.leaf == b.leaf && a.array == b.array; });
+  if (!has_same_arrays) return false;
+  const auto is_array = [&before](const pack::Leaf& leaf) {
+    const auto position = static_cast<std::size_t>(&leaf - before.leaves.data());
+    return std::ranges::find(before.arrays, position, &Arguments::Array::leaf) !=
+           before.arrays.end();
+  };
+  return std::ranges::equal(before.leaves, after.leaves, [&](const auto& a, const auto& b) {
     if (a.index() != b.index()) return false;
-    if (const auto* tensor = std::get_if<at::Tensor>(&a))
-      return tensor->is_same(std::get<at::Tensor>(b));
+    if (const auto* tensor = std::get_if<at::Tensor>(&a)) {
+      return is_array(a) || tensor->is_same(std::get<at::Tensor>(b));
+    }
     if (const auto* number = std::get_if<double>(&a)) {
       return std::bit_cast<std::uint64_t>(*number) ==
              std::bit_cast<std::uint64_t>(std::get<double>(b));

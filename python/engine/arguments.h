@@ -13,13 +13,20 @@ namespace steptape::python {
 /// their structure, with what a plan must find again as it was (None, strings, other objects).
 struct Arguments {
   std::vector<pack::Leaf> leaves;
-  /// Arguments that are plain floats: leaf, position among the positional ones or -1, and keyword.
+  /// Arguments that are plain floats or ints: leaf, position among the positional ones or -1, and keyword.
   struct Real {
     std::size_t leaf;
     Py_ssize_t position;
     PyObject* keyword;  ///< borrowed from the call
   };
   std::vector<Real> reals;
+  /// Arrays of NumPy, which count as tensors over their memory.
+  struct Array {
+    std::size_t leaf;
+    PyObject* array;  ///< borrowed from the call
+    at::Tensor tensor;
+  };
+  std::vector<Array> arrays;
   std::vector<PyObject*> objects;  ///< those known by their identity, borrowed from the call
   bool has_subclass = false;       ///< of torch.Tensor, whose own code no op shows
   std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
@@ -30,9 +37,14 @@ enum class Order {
   kGiven,  ///< it takes them as a dict
 };
 
-Arguments flatten(PyObject* positional, PyObject* keywords, Order order);
+/// Whether tensors are made over arrays, which is an op; else they are known by their identity, and
+/// what comes is for `same` alone.
+enum class Arrays { kAsTensors, kByIdentity };
+
+Arguments flatten(PyObject* positional, PyObject* keywords, Order order,
+                  Arrays arrays = Arrays::kAsTensors);
 /// The same of values that count as arguments one after the other; null for one that is missing.
-Arguments flatten(std::span<const py::object> values);
+Arguments flatten(std::span<const py::object> values, Arrays arrays = Arrays::kAsTensors);
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
 /// grad, and nothing that no guard could look at.
 bool may_be_argument(PyObject* value);

@@ -49,8 +49,20 @@ void announce(const py::list& numbers) {
   notes().announce(std::move(announced));
 }
 
-void escape(const py::tuple& formula) {
-  for (const trace::Node& node : formula_of(notes(), formula).nodes) {
+/// The number went where it is not followed: what the formula gives must stay what it gave. What
+/// follows from a read escapes with all that was read.
+void escape(const trace::Formula& formula, double value) {
+  const auto is_read = [](const trace::Node& node) {
+    return node.operation == trace::Operation::kLeaf &&
+           notes().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
+  };
+  const trace::Formula stays = trace::same_bits(formula, trace::constant(value));
+  const bool is_held = trace::is_well_formed(stays, notes().leaves().size());
+  if (is_held && std::ranges::none_of(formula.nodes, is_read)) {
+    notes().require(stays, true);
+    return;
+  }
+  for (const trace::Node& node : formula.nodes) {
     if (node.operation == trace::Operation::kLeaf) notes().escape(node.leaf);
   }
 }
@@ -58,9 +70,7 @@ void escape(const py::tuple& formula) {
 /// Numbers that entered no op have escaped: the function did something else with them.
 void withdraw() {
   for (const recorder::Notes::Number& number : notes().announced()) {
-    for (const trace::Node& node : number.formula.nodes) {
-      if (node.operation == trace::Operation::kLeaf) notes().escape(node.leaf);
-    }
+    escape(number.formula, trace::number_of(number.value));
   }
   notes().withdraw();
 }
@@ -294,7 +304,9 @@ void define(py::module_& m) {
   m.def("require", [](const py::tuple& formula, bool is_nonzero) {
     notes().require(formula_of(notes(), formula), is_nonzero);
   });
-  m.def("escape", &escape);
+  m.def("escape", [](const py::tuple& formula, double value) {
+    escape(formula_of(notes(), formula), value);
+  });
   m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
   m.def("refuse", &refuse);
   m.def("enter_module", [](std::string path, const py::handle& module) {

@@ -56,7 +56,7 @@ bool is_plain_number(PyObject* value) {
 
 py::object held_at(PyObject* owner, PyObject* key) {
   if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
-  if (key == nullptr) return {};
+  if (key == nullptr) return is_array(owner) ? borrowed(owner) : py::object();
   if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
   if (PyList_Check(owner)) {
     const Py_ssize_t position = position_in(owner, key);

@@ -1,6 +1,8 @@
 #include "python/engine/slots.h"
 
 #include <algorithm>
+#include <tuple>
+#include <unordered_map>
 
 #include "python/engine/arguments.h"
 #include "python/engine/structure.h"
@@ -19,11 +21,33 @@ py::object taken(PyObject* made) {
   return py::reinterpret_steal<py::object>(made);
 }
 
-/// Its misses and its size: while these stay it gives for an argument what it gave before.
+/// How often a cache was emptied, as far as it shows: it counts its calls anew then, and has fewer
+/// than when anyone looked last.
+std::uint64_t generation_of(PyObject* function, long long calls) {
+  struct Seen {
+    PyObject* weak = nullptr;  ///< never let go of
+    long long calls = 0;
+    std::uint64_t generation = 0;
+  };
+  static auto* all = new std::unordered_map<PyObject*, Seen>();
+  Seen& seen = (*all)[function];
+  if (seen.weak == nullptr || PyWeakref_GetObject(seen.weak) != function) {
+    seen = {PyWeakref_NewRef(function, nullptr), 0, seen.generation + 1};
+    PyErr_Clear();
+  }
+  if (calls < seen.calls) ++seen.generation;
+  seen.calls = calls;
+  return seen.generation;
+}
+
+/// Its misses and its size: while these stay, and it was not emptied, it gives for an argument what
+/// it gave before.
 py::object cached_by(PyObject* function) {
   const py::object info = taken(PyObject_CallMethod(function, "cache_info", nullptr));
   if (!info || !PyTuple_Check(info.ptr()) || PyTuple_GET_SIZE(info.ptr()) != 4) return {};
-  return py::make_tuple(info[py::int_(1)], info[py::int_(3)]);
+  const auto counted = py::cast<std::tuple<long long, long long, py::object, long long>>(info);
+  const auto [hits, misses, most, size] = counted;
+  return py::make_tuple(misses, size, generation_of(function, hits + misses));
 }
 
 py::object has(PyObject* holder, PyObject* key) {
@@ -149,10 +173,19 @@ bool SlotWatch::moves(std::size_t position) const {
 void SlotWatch::note_moving() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (moves(i)) moving_.note(slots_[i].path, slots_[i].owner.get(), slots_[i].key.get());
+    if (is_written_array(i)) moving_.note(slots_[i].path, slots_[i].owner.get(), nullptr);
     for (const py::object& key : moving_items(i)) {
       moving_.note(slots_[i].path + "[" + shown(key.ptr()) + "]", slots_[i].owner.get(), key.ptr());
     }
   }
+}
+
+/// Its items are other ones now.
+bool SlotWatch::is_written_array(std::size_t position) const {
+  PyObject* owner = slots_[position].owner.get();
+  return slots_[position].kind == Slot::Kind::kContent && slots_[position].is_guarded &&
+         owner != nullptr && is_array(owner) && !values_[position].same(owner) &&
+         may_be_argument(owner);
 }
 
 std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
@@ -173,10 +206,8 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
 
 Verdict SlotWatch::check() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const bool is_cache = slots_[i].kind == Slot::Kind::kCache;
-    if (!slots_[i].is_guarded || (same(i) && !(is_cache && is_over_))) continue;
+    if (!slots_[i].is_guarded || same(i)) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
-    is_over_ |= is_cache;
     note_moving();
     return mismatch(i);
   }

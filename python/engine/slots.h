@@ -91,6 +91,7 @@ class SlotWatch {
   }
   Verdict mismatch(std::size_t position) const;
   bool moves(std::size_t position) const;
+  bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;
   void add_content_changes(std::size_t position, const py::object& now,
@@ -102,7 +103,6 @@ class SlotWatch {
   std::vector<Plain> values_;
   std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it
   bool holds_containers_ = false;
-  mutable bool is_over_ = false;  ///< a cache was emptied: what it held is not to be known any more
 };
 
 }  // namespace steptape::python

@@ -1,5 +1,7 @@
 #include "python/engine/step.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -237,7 +239,7 @@ std::vector<bool> gradient_flags_of(const Arguments& arguments) {
   std::vector<bool> flags;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
-    if (tensor != nullptr) flags.push_back(tensor->requires_grad());
+    if (tensor != nullptr) flags.push_back(tensor->defined() && tensor->requires_grad());
   }
   return flags;
 }
@@ -300,16 +302,24 @@ void Step::bind(const std::string& name, const std::string& place, const py::obj
   session_.steps.push_back(life_);
 }
 
+/// What a call is given: its arguments, and what stands in places that count as such.
+struct Step::Given {
+  Arguments arguments;
+  std::vector<py::object> places;
+  Arguments held = {};  ///< in the places
+};
+
 py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
-  Arguments arguments =
-      flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny);
+  Given given{flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny),
+              moving_.given()};
   py::object result;
-  std::vector<pack::Leaf> leaves = std::move(arguments.leaves);
-  if (const auto given = moving_.given(); !given.empty()) {
-    std::ranges::move(flatten(given).leaves, std::back_inserter(leaves));
+  std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
+  if (!given.places.empty()) {
+    given.held = flatten(given.places);
+    leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
   auto replayed =
-      life_->call(std::move(leaves), [&] { return run(arguments, args, kwargs, result); });
+      life_->call(std::move(leaves), [&] { return run(given, args, kwargs, result); });
   return replayed ? this->replayed(*replayed) : result;
 }
 
@@ -334,8 +344,9 @@ void Step::check_arguments(const Arguments& arguments, recorder::Notes& notes) {
   }
 }
 
-pack::Results Step::run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
+pack::Results Step::run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                         py::object& result) {
+  const Arguments& arguments = given.arguments;
   const auto function = py::reinterpret_borrow<py::object>(function_.get());
   recorder::Notes* notes = recorder::Notes::current();
   assignments_.reset();
@@ -353,13 +364,14 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
     }
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
-    const Arguments before = flatten(args.ptr(), kwargs.ptr(), order);
+    const Arguments before = flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity);
     const std::vector<bool> flags = gradient_flags_of(before);
-    const std::vector<py::object> places = moving_.given();
-    const Arguments held = flatten(places);
-    check_arguments(held, *notes);
+    check_arguments(given.held, *notes);
+    arrays_ = arguments.arrays;
+    arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
+    const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
     result = probe(function, args, kwargs, reals);
-    if (!same(held, flatten(places))) {
+    if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object whose tensors are "
@@ -370,7 +382,7 @@ pack::Results Step::run(const Arguments& arguments, const py::args& args, const 
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes whether a tensor that it is given requires grad"));
     }
-    if (!same(before, flatten(args.ptr(), kwargs.ptr(), order))) {
+    if (!same(before, flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity))) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given"));

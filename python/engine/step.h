@@ -50,7 +50,8 @@ class Step : public Tracked {
   struct Note;
   /// Refuses what no guard could hold an argument to.
   void check_arguments(const Arguments& arguments, recorder::Notes& notes);
-  pack::Results run(const Arguments& arguments, const py::args& args, const py::kwargs& kwargs,
+  struct Given;
+  pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results) const;
   /// Adds to what the step returns what it assigned.

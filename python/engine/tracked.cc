@@ -66,6 +66,7 @@ bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
     watcher.mark(py::object(root[1]).ptr(), py::cast<std::string>(root[0]));
   }
   for (const py::handle& value : given) watcher.give(value.ptr());
+  for (const Arguments::Array& array : arrays_) watcher.give_array(array.array, array.tensor);
   watcher.called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
   if (outer != nullptr) return false;
   const char* why = nullptr;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/engine/arguments.h"
 #include "python/engine/foreign.h"
 #include "python/engine/python.h"
 #include "python/engine/roots.h"
@@ -80,7 +81,8 @@ class Tracked {
   Roots roots_;
   MovingPlaces moving_{roots_};
   session::SessionState session_;
-  std::optional<py::list> assignments_;  ///< of the probe that is under way
+  std::optional<py::list> assignments_;     ///< of the probe that is under way
+  std::vector<Arguments::Array> arrays_;  ///< that the call which is under way is given
 
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;

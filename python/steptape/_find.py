@@ -117,8 +117,16 @@ def objects_in(name, value, depth=_DEPTH):
             return []
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return [found for key, item in items for found in objects_in(f"{name}_{key}", item, depth - 1)]
+    if _is_plain(value):
+        return [found for key, item in list(_dict_of(value).items()) for found in objects_in(f"{name}_{key}", item, depth - 1)]
     is_fixed = issubclass(kind, (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, *_CALLABLES))
     return [(name, value)] if is_fixed else []
+
+
+def _is_plain(value):
+    """Whether an argument counts as its attributes: the engine decides, and this finds no more than it asks for."""
+    fixed = (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, types.ModuleType, *_CALLABLES)
+    return not issubclass(type(value), fixed) and _dict_of(value) is not None
 
 
 def name_for(path, taken):

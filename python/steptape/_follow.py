@@ -96,7 +96,7 @@ def plain(number):
 def _escape(*numbers):
     for number in numbers:
         if _is_recorded(number):
-            _engine.escape(number.formula)
+            _engine.escape(number.formula, float(plain(number)))
 
 
 def escape(value, depth=4):

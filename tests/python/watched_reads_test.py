@@ -551,3 +551,26 @@ def test_a_hook_on_an_argument_runs():
         return len(calls)
 
     assert play(True) == play(False) == CALLS - CHANGE
+
+
+def test_a_cache_that_a_call_of_another_variant_filled_again_is_asked_anew():
+    def play(wrapped):
+        cfg = Box(scale=1.0)
+
+        @functools.lru_cache
+        def scale():
+            return cfg.scale
+
+        def train(x, twice):
+            return x * scale() * (2 if twice else 1)
+        step = steptape.wrap(train, verify=VERIFY) if wrapped else train
+        seen = []
+        for i in range(CALLS):
+            if i == 16:
+                cfg.scale = 3.0
+                scale.cache_clear()
+            seen.append(step(torch.ones(2), i % 2 == 0).tolist())
+        return seen, step
+
+    (eager, _), (seen, step) = play(False), play(True)
+    assert eager == seen and step.stats["replayed"] > 0, step.explain()

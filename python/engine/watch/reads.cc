@@ -1,3 +1,4 @@
+#include "python/engine/arguments.h"
 #include "python/engine/locate.h"
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
@@ -130,7 +131,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     PyObject** dict = _PyObject_GetDictPtr(object);
     const bool holds = gives_way && dict != nullptr && *dict != nullptr &&
                        PyDict_GetItemWithError(*dict, name) != nullptr;
-    if (given_.contains(object) && (holds || found == nullptr)) {
+    if (given_.contains(object)) {
+      if (!holds) return;  // which it has is compared
       return refuse(RefusalCode::kHostEffect,
                     "the step reads the attribute `" + text_of(name) +
                         "` of a tensor that it is given, which is another one in each call");
@@ -259,7 +261,12 @@ void Watcher::load_content(PyObject* container) {
   if (!exists(container)) return;
   if (!is_container(container)) return refuse_opaque(container, "__iter__");
   if (is_array(container)) {
-    if (!bytes_of_array(container)) {
+    const bool is_large = !bytes_of_array(container);
+    if (is_large && may_be_argument(container)) {
+      moving_.note(path_of(container), container, nullptr);  // the next recording is given it
+      return;
+    }
+    if (is_large) {
       refuse(RefusalCode::kHostEffect, "`" + path_of(container) + "` is a " + type_name(container) +
                                            " too large to be compared before each replay");
       return;

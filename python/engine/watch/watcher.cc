@@ -227,11 +227,13 @@ void Watcher::release() {
   for (const auto& [object, path] : existing_) Py_DECREF(object);
   for (PyObject* cell : own_cells_) Py_DECREF(cell);
   for (const auto& [tensor, times] : given_) Py_DECREF(tensor);
+  for (const auto& [array, tensor] : arrays_) Py_DECREF(array);
   for (const auto& [code, owner] : whose_) Py_DECREF(code);
   existing_.clear();
   fresh_.clear();
   own_cells_.clear();
   given_.clear();
+  arrays_.clear();
   whose_.clear();
   objects_.clear();
   changed_.clear();
@@ -252,6 +254,7 @@ std::string Watcher::place_of_write(const std::string& name) const {
 
 bool Watcher::look(const Instruction& in) {
   awaited_.emplace_back();
+  if (!arrays_.empty() && look_at_arrays(in)) return awaited_.back().array != nullptr;
   if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
   bool waits = operation_of_torch(in);
   switch (in.operation) {
@@ -370,7 +373,7 @@ bool Watcher::look(const Instruction& in) {
 
 bool Watcher::before(const Instruction& in) {
   if (slots_ == nullptr) return false;
-  if (widen(in)) {
+  if (widen(in) || put_tensors(in)) {
     Instruction widened = in;
     widened.second = *in.second_at;
     return before(widened);
@@ -392,6 +395,7 @@ bool Watcher::before(const Instruction& in) {
 void Watcher::after(PyObject** result) {
   const Awaited awaited = std::move(awaited_.back());
   awaited_.pop_back();
+  if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (result == nullptr || *result == nullptr || slots_ == nullptr) return;
   if (PyType_Check(*result) && is_of_numbers(*result)) {
@@ -403,6 +407,7 @@ void Watcher::after(PyObject** result) {
     Py_DECREF(std::exchange(*result, reinterpret_cast<PyObject*>(of)));
     return;
   }
+  if (awaited.array != nullptr) return take_array(awaited, result);
   if (awaited.converted) {
     Py_DECREF(std::exchange(*result, py::object(awaited.converted).release().ptr()));
     return;

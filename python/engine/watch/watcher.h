@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -65,6 +67,9 @@ class Watcher final : public Listener {
   /// `value` is made for this call, with all containers in it: what it is compared by is known
   /// elsewhere.
   void give(PyObject* value, int depth = 8);
+  /// An array of NumPy that the step is given and that counts as `tensor`, which lies over it. What
+  /// torch makes of it is made of that; whatever else looks at it is refused.
+  void give_array(PyObject* array, at::Tensor tensor);
   /// `function` is called from outside, with arguments that are marked.
   void called(PyObject* function);
 
@@ -119,6 +124,9 @@ class Watcher final : public Listener {
     bool has_announced = false;
     bool is_in_optimizer = false;
     std::size_t first_read = 0;
+    /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
+    PyObject* array = nullptr;
+    enum class Made { kSlice, kAlias, kCopy } made = Made::kSlice;
   };
 
   bool look(const Instruction& instruction);
@@ -191,6 +199,18 @@ class Watcher final : public Listener {
   bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
   void escape(PyObject* value);
 
+  // arrays of NumPy (arrays.cc)
+  /// True where the instruction was seen to, and its result is awaited.
+  bool look_at_arrays(const Instruction& in);
+  bool is_given_array(PyObject* value, int depth = 0) const;
+  bool call_with_arrays(const Instruction& in);
+  /// Tensors take the place of arrays in an index of a tensor.
+  bool put_tensors(const Instruction& in);
+  void take_array(const Awaited& awaited, PyObject** result);
+  void escape_slice(PyObject* slice);
+  static void leave_out_ops(bool are_left_out);
+  void refuse_array();
+
   // numbers that go into ops and come out of them (numbers.cc)
   bool look_at_numbers(const Instruction& in);
   bool convert(PyObject* number, PyObject* kind);
@@ -207,11 +227,12 @@ class Watcher final : public Listener {
   void end_ops(const Awaited& awaited, PyObject** result);
 
   Roots& roots_;
-  const MovingPlaces& moving_;
+  MovingPlaces& moving_;
   std::unique_ptr<SlotWatch> slots_;
   std::unordered_map<Id, std::size_t, Hash> noted_;
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
+  std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
   std::unordered_set<PyObject*> own_cells_;  ///< made by the step, with a reference each
   std::unordered_map<PyObject*, int> given_;  ///< tensors of this call, how often; with a reference
   enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };

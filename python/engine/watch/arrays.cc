@@ -1,0 +1,213 @@
+#include <ATen/ops/as_strided.h>
+#include <c10/util/ScopeExit.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/tensor_numpy.h>
+
+#include <string_view>
+
+#include "python/engine/watch/watcher.h"
+#include "recorder/notes.h"
+
+/// Arrays of NumPy that a step is given, such as the indices of a batch: tensors to a plan. What the
+/// host reads of one, no guard could hold other calls to.
+namespace steptape::python::watch {
+namespace {
+
+/// Geometry and dtype are those of the tensor, which are guarded.
+constexpr std::array<std::string_view, 7> kGeometry = {"shape",    "dtype",  "ndim",   "size",
+                                                       "itemsize", "nbytes", "strides"};
+/// Functions that do not look at items.
+constexpr std::array<std::string_view, 4> kHandsOff = {"isinstance", "len", "type", "callable"};
+
+bool may_index(const at::Tensor& tensor) {
+  // torch takes more dimensions for a sequence of indices
+  return tensor.dim() == 1 && (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kBool);
+}
+
+std::string_view name_of_builtin(PyObject* callee) {
+  return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
+}
+
+}  // namespace
+
+void Watcher::give_array(PyObject* array, at::Tensor tensor) {
+  if (arrays_.emplace(array, std::move(tensor)).second) Py_INCREF(array);
+}
+
+bool Watcher::is_given_array(PyObject* value, int depth) const {
+  if (value == nullptr) return false;
+  if (arrays_.contains(value)) return true;
+  if (depth == 0 || (!PyTuple_Check(value) && !PyList_Check(value))) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (is_given_array(PySequence_Fast_GET_ITEM(value, i), depth - 1)) return true;
+  }
+  return false;
+}
+
+void Watcher::refuse_array() {
+  refuse(RefusalCode::kHostRead,
+         "the host reads an array of NumPy that the step is given, which is another one in each call; "
+         "make a tensor of it with torch.as_tensor() or torch.from_numpy() first");
+}
+
+bool Watcher::look_at_arrays(const Instruction& in) {
+  switch (in.operation) {
+    case Operation::kLoadItem:
+    case Operation::kStoreItem:
+      if (is_given_array(in.third)) refuse_array();
+      if (is_tensor(in.first)) return false;  // an op like another
+      if (!is_given_array(in.first) && !is_given_array(in.second)) return false;
+      if (in.operation == Operation::kLoadItem && PySlice_Check(in.second)) {
+        escape_slice(in.second);
+        awaited_.back().array = in.first;
+        return true;
+      }
+      break;
+    case Operation::kLoadAttribute: {
+      if (!is_given_array(in.first)) return false;
+      const char* name = PyUnicode_AsUTF8(in.name);
+      if (name == nullptr || !is_one_of(name, kGeometry)) break;
+      return true;
+    }
+    case Operation::kCall:
+      return call_with_arrays(in);
+    case Operation::kBinary:
+    case Operation::kCompare:
+    case Operation::kIdentity:
+    case Operation::kContains:
+    case Operation::kUnary:
+    case Operation::kTest:
+    case Operation::kFormat:
+    case Operation::kIterate:
+    case Operation::kSpread:
+    case Operation::kDeleteItem:
+      if (!is_given_array(in.first) && !is_given_array(in.second)) return false;
+      break;
+    default:
+      return false;
+  }
+  refuse_array();
+  return true;
+}
+
+bool Watcher::call_with_arrays(const Instruction& in) {
+  PyObject* callee = in.callee;
+  const bool is_builtin = callee != nullptr && PyCFunction_Check(callee);
+  const bool is_method = is_builtin && is_given_array(PyCFunction_GET_SELF(callee));
+  bool is_given = is_method || is_given_array(in.spread, 2);
+  for (Py_ssize_t i = 0; in.arguments != nullptr && i < in.count; ++i) {
+    is_given |= is_given_array(in.arguments[i], 2);
+  }
+  if (!is_given || callee == nullptr) return false;
+  // code of Python's shows what it does with it
+  if (PyFunction_Check(callee) || PyMethod_Check(callee)) return false;
+  if (PyType_Check(callee) &&
+      (reinterpret_cast<PyTypeObject*>(callee)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(callee), &PyTuple_Type) &&
+      reinterpret_cast<PyTypeObject*>(callee)->tp_new == PyBaseObject_Type.tp_new) {
+    return false;
+  }
+  if (is_builtin && !is_method) {
+    const std::string_view name = name_of_builtin(callee);
+    if (is_one_of(name, kHandsOff)) return true;
+    const bool takes_one = in.arguments != nullptr && in.count == 1 && in.keywords == nullptr &&
+                           is_given_array(in.arguments[0]);
+    const bool aliases = name == "from_numpy" || name == "as_tensor";
+    if (takes_one && (aliases || name == "tensor")) {
+      awaited_.back().array = in.arguments[0];
+      awaited_.back().made = aliases ? Awaited::Made::kAlias : Awaited::Made::kCopy;
+      leave_out_ops(true);  // of the tensor in whose place another comes
+      return true;
+    }
+  } else if (callee == reinterpret_cast<PyObject*>(&PyType_Type)) {
+    return true;
+  }
+  refuse_array();
+  return true;
+}
+
+bool Watcher::put_tensors(const Instruction& in) {
+  const bool is_item =
+      in.operation == Operation::kLoadItem || in.operation == Operation::kStoreItem;
+  if (arrays_.empty() || !is_item || !is_tensor(in.first)) return false;
+  const auto may_stand = [this](PyObject* value) {
+    const auto found = arrays_.find(value);
+    return found == arrays_.end() || may_index(found->second);
+  };
+  bool all_may = in.second_at != nullptr;
+  if (!is_given_array(in.second, 1)) return false;
+  if (PyTuple_CheckExact(in.second)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in.second); ++i) {
+      all_may &= may_stand(PyTuple_GET_ITEM(in.second, i));
+    }
+  } else {
+    all_may &= arrays_.contains(in.second) && may_stand(in.second);
+  }
+  if (!all_may) {
+    refuse_array();
+    return false;
+  }
+  const auto tensor_for = [this](PyObject* value) {
+    const auto found = arrays_.find(value);
+    return found == arrays_.end() ? py::reinterpret_borrow<py::object>(value)
+                                  : object_of(found->second);
+  };
+  py::object index;
+  if (!PyTuple_CheckExact(in.second)) {
+    index = tensor_for(in.second);
+  } else {
+    py::tuple made(static_cast<std::size_t>(PyTuple_GET_SIZE(in.second)));
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      made[i] = tensor_for(PyTuple_GET_ITEM(in.second, static_cast<Py_ssize_t>(i)));
+    }
+    index = std::move(made);
+  }
+  Py_DECREF(std::exchange(*in.second_at, index.release().ptr()));
+  return true;
+}
+
+void Watcher::escape_slice(PyObject* slice) {
+  const auto* of = reinterpret_cast<PySliceObject*>(slice);
+  for (PyObject* end : {of->start, of->stop, of->step}) escape(end);
+}
+
+void Watcher::leave_out_ops(bool are_left_out) {
+  if (recorder::Notes* notes = recorder::Notes::current()) notes->leave_out(are_left_out);
+}
+
+void Watcher::take_array(const Awaited& awaited, PyObject** result) {
+  const auto found = arrays_.find(awaited.array);
+  if (found == arrays_.end()) return;
+  const at::Tensor whole = found->second;
+  try {
+    at::Tensor made;
+    switch (awaited.made) {
+      case Awaited::Made::kSlice: {
+        leave_out_ops(true);
+        const auto all_count = c10::make_scope_exit([] { leave_out_ops(false); });
+        const at::Tensor slice = torch::utils::tensor_from_numpy(*result, false);
+        leave_out_ops(false);
+        const auto bytes = static_cast<const char*>(slice.const_data_ptr()) -
+                           static_cast<const char*>(whole.const_data_ptr());
+        made = slice.numel() == 0
+                   ? whole.narrow(0, 0, 0)
+                   : whole.as_strided(slice.sizes(), slice.strides(),
+                                      whole.storage_offset() + bytes / slice.element_size());
+        give_array(*result, std::move(made));
+        return;
+      }
+      case Awaited::Made::kAlias:
+        made = whole.detach();
+        break;
+      case Awaited::Made::kCopy:
+        made = whole.clone(at::MemoryFormat::Contiguous);
+        break;
+    }
+    Py_DECREF(std::exchange(*result, object_of(made).release().ptr()));
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    refuse_array();
+  }
+}
+
+}  // namespace steptape::python::watch

@@ -1,0 +1,339 @@
+"""Arrays of NumPy that a step is given or finds in the program, and arguments of other kinds: arrays count as tensors where torch takes
+them, and what the host reads of one is refused.
+"""
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import steptape
+from carried_test import batch, snapshot
+from outcomes import codes_of
+
+CALLS = 24
+CASES = []
+table = torch.arange(40.).view(10, 4)
+
+
+def given(code=None):
+    """Decorator: the program gives (step, the arguments of call i)."""
+    def add(make):
+        CASES.append(pytest.param(lambda: (*make(), lambda i: None), code, id=make.__name__))
+        return make
+    return add
+
+
+def held(code=None):
+    """Decorator: the program gives (step, what it holds, what it does before call i)."""
+    def add(make):
+        def program():
+            step, look, between = (*make(), lambda i: None)[:3]
+            return (lambda x: (step(x), look())) if code is None else step, lambda i: (batch(i),), between
+        CASES.append(pytest.param(program, code, id=make.__name__))
+        return make
+    return add
+
+
+def permutation(i):
+    return (np.random.permutation(10)[:5],)
+
+
+@given()
+def index():
+    return (lambda m: table[m]), permutation
+
+
+@given()
+def index_tuple():
+    return (lambda m: table[m, 1]), permutation
+
+
+@given()
+def index_slice():
+    return (lambda m: table[m[1:4]]), permutation
+
+
+@given()
+def index_slices():
+    def f(m):
+        return [table[m[s:s+2]] for s in range(0, 4, 2)]
+    return f, permutation
+
+
+@given()
+def index_bool():
+    return (lambda m: table[m].sum()), lambda i: (np.arange(10) % 2 == (i % 2),)
+
+
+@given("host_read")
+def index_int32():
+    return (lambda m: table[m]), lambda i: (np.random.permutation(10)[:5].astype(np.int32),)
+
+
+@given("host_read")
+def index_2d():
+    return (lambda m: table[m]), lambda i: (np.random.randint(0, 4, (2, 3)),)
+
+
+@given()
+def store():
+    def f(m):
+        y = table.clone()
+        y[m] = 0.0
+        return y
+    return f, permutation
+
+
+@given()
+def from_numpy():
+    return (lambda a: torch.from_numpy(a) * 2), lambda i: (np.random.randn(3, 4),)
+
+
+@given()
+def as_tensor():
+    return (lambda a: torch.as_tensor(a) * 2), lambda i: (np.random.randn(3, 4).astype(np.float32),)
+
+
+@given()
+def tensor():
+    return (lambda a: torch.tensor(a) * 2), lambda i: (np.random.randn(3, 4),)
+
+
+@given()
+def tensor_t():
+    return (lambda a: torch.tensor(a) * 2), lambda i: (np.random.randn(3, 4).T,)
+
+
+@given("host_read")
+def tensor_dtype():
+    return (lambda a: torch.tensor(a, dtype=torch.float32) * 2), lambda i: (np.random.randn(3, 4),)
+
+
+@given("host_read")
+def legacy():
+    return (lambda a: torch.Tensor(a) * 2), lambda i: (np.random.randn(3, 4),)
+
+
+@given("host_read")
+def host_sum():
+    return (lambda a: table * float(a.sum())), lambda i: (np.ones(3) * (1 if i < 10 else i),)
+
+
+@given("host_read")
+def host_item():
+    return (lambda a: table * a[0]), lambda i: (np.ones(3) * (1 if i < 10 else i),)
+
+
+@given("host_read")
+def host_branch():
+    return (lambda a: table * (2 if (a > 5).any() else 3)), lambda i: (np.ones(3) * (1 if i < 10 else i),)
+
+
+@given("host_read")
+def host_iter():
+    def f(a):
+        y = table
+        for v in a:
+            y = y * v
+        return y
+    return f, lambda i: (np.ones(3) * (1 if i < 10 else i),)
+
+
+@given("host_read")
+def host_list():
+    return (lambda a: table * sum(list(a))), lambda i: (np.ones(3) * (1 if i < 10 else i),)
+
+
+@given("host_read")
+def host_in_tuple():
+    return (lambda a: table * sum(map(float, a[0]))), lambda i: ((np.ones(3) * (1 if i < 10 else i),),)
+
+
+@given("host_read")
+def host_np():
+    return (lambda a: table * float(np.max(a))), lambda i: (np.ones(3) * (1 if i < 10 else i),)
+
+
+@given("host_read")
+def written():
+    def f(a):
+        a[0] = 7
+        return table * 2
+    return f, lambda i: (np.ones(3),)
+
+
+@given()
+def shape():
+    return (lambda a: table * a.shape[0] * len(a) * a.ndim), lambda i: (np.ones(3 + (i > 12)),)
+
+
+@given("host_read")
+def operand():
+    return (lambda a: table + a), lambda i: (np.ones(4, np.float32) * (1 if i < 10 else i),)
+
+
+@given()
+def namespace():
+    return (lambda d: table[d.m] * d.k), lambda i: (types.SimpleNamespace(m=np.random.permutation(10)[:5], k=2.0),)
+
+
+@given("opaque_argument")
+def strings():
+    return (lambda a: table * len(a[0])), lambda i: (np.array(["ab" * (1 + i // 12)]),)
+
+
+@given("opaque_argument")
+def objects():
+    return (lambda a: table * a[0]), lambda i: (np.array([1.0 if i < 12 else 2.0, None], object),)
+
+
+@given()
+def noncontig():
+    return (lambda a: torch.from_numpy(a) * 2), lambda i: (np.random.randn(6, 4)[::2, ::2],)
+
+
+@given("opaque_argument")
+def negative():
+    return (lambda a: table * a[0]), lambda i: ((np.ones(3) * (1 if i < 10 else i))[::-1],)
+
+
+@given()
+def readonly():
+    def args(i):
+        a = np.random.randn(3)
+        a.flags.writeable = False
+        return (a,)
+    return (lambda a: torch.as_tensor(a) * 2), args
+
+
+@given()
+def plain_object():
+    class Box:
+        def __init__(self, w, k):
+            self.w, self.k = w, k
+        @property
+        def twice(self):
+            return self.k * 2
+        def __len__(self):
+            return int(self.k)
+    return (lambda b: table * b.twice + b.w * len(b)), lambda i: (Box(torch.ones(4) * i, 1.0 if i < 12 else 2.0),)
+
+
+@given("host_effect")
+def plain_object_written():
+    class Box:
+        pass
+    keep = []
+    def f(b):
+        b.seen = True
+        return table * 2
+    def args(i):
+        keep.append(Box())
+        return (keep[-1],)
+    return f, args
+
+
+@given()
+def slices():
+    return (lambda s: table[s]), lambda i: (slice(0, 3 + i // 12),)
+
+
+@given()
+def ints():
+    return (lambda n: table[:n] * n), lambda i: (i % 3 + 1,)
+
+
+@given()
+def int_scalar():
+    return (lambda n: table * n + (n > 10)), lambda i: (i,)
+
+
+@given()
+def bools():
+    return (lambda n: table * (2 if n else 3)), lambda i: (i % 3 == 0,)
+
+
+@held()
+def shuffled():
+    o = np.arange(10)
+    def step(x):
+        return table[o[2:5]] * x.sum()
+    return step, lambda: None, lambda i: np.random.RandomState(i).shuffle(o)
+
+
+@held()
+def buffer():
+    o = np.zeros((30, 4), np.float32)
+    def step(x):
+        return torch.from_numpy(o).sum() + x
+    return step, lambda: None, lambda i: o.__setitem__(i, i)
+
+
+@held()
+def buffer_large():
+    o = np.zeros((30000, 4), np.float32)
+    def step(x):
+        return torch.as_tensor(o).sum() + x
+    return step, lambda: None, lambda i: o.__setitem__(i, i)
+
+
+@held("host_read")
+def written_inside():
+    o = np.zeros(3)
+    def step(x):
+        o[0] += 1
+        return x * 2
+    return step, lambda: o.tolist()
+
+
+@held("host_read")
+def written_inside_after_outside():
+    o = np.zeros(3)
+    def step(x):
+        y = torch.from_numpy(o).sum() + x
+        o[1] = o[1] + 1
+        return y
+    return step, lambda: o.tolist(), lambda i: o.__setitem__(0, i)
+
+
+@held("host_read")
+def read_on_host():
+    o = np.zeros(3)
+    def step(x):
+        return x * float(o[0])
+    return step, lambda: None, lambda i: o.__setitem__(0, i)
+
+
+@held()
+def in_dict():
+    d = {"o": np.arange(3)}
+    def step(x):
+        return table[d["o"]] * x.sum()
+    def between(i):
+        if i % 4 == 0:
+            d["o"] = np.arange(3) + i % 3
+        else:
+            d["o"][0] = i % 9
+    return step, lambda: None, between
+
+
+@pytest.mark.parametrize("make, code", CASES)
+def test_replays_or_is_refused(make, code):
+    def play(wrap):
+        np.random.seed(0)
+        step, arguments, between = make()
+        step = wrap(step)
+        seen = []
+        for i in range(CALLS):
+            between(i)
+            seen.append(snapshot(step(*arguments(i))))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    if code is None:
+        assert step.stats["replayed"] >= CALLS // 4, step.explain()  # where arrays lie is chance
+    else:
+        assert step.stats["replayed"] == 0 and code in codes_of(step), step.explain()
