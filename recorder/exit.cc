@@ -332,6 +332,11 @@ class Exit {
     for (const trace::NamedValue& was : before) {
       const auto is = std::ranges::find(now, was.name, &trace::NamedValue::name);
       if (is != now.end() && is->value == was.value) continue;
+      const auto& advances = ledger_.notes.advances();
+      if (std::ranges::find(advances, group + "." + was.name, &trace::Advance::path) !=
+          advances.end()) {
+        continue;  // a counter that replays count on
+      }
       changed(group + "." + was.name, trace::print_value(was.value),
               is == now.end() ? "none" : trace::print_value(is->value));
     }

@@ -222,8 +222,9 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
 }
 
 struct Optimizer::Captured {
-  Captured(Roots& roots, MovingPlaces& moving, PyObject* optimizer, const live::PathOf& path_of)
-      : types(roots), watch(roots, moving, types, optimizer, path_of) {}
+  Captured(Roots& roots, MovingPlaces& moving, PyObject* optimizer, const live::PathOf& path_of,
+           bool is_idle)
+      : types(roots), watch(roots, moving, types, optimizer, path_of, is_idle) {}
   Verdict check() const { return watch.check(); }
 
   TypeWatches types;
@@ -242,11 +243,12 @@ class Optimizer::Captured::Guard final : public WatchOf<Captured> {
   void advance(std::size_t k, std::int64_t by) override { kept_->watch.advance(k, by); }
 };
 
-Optimizer::Optimizer(Roots& roots, MovingPlaces& moving, PyObject* optimizer)
+Optimizer::Optimizer(Roots& roots, MovingPlaces& moving, OptimizerUse& use, PyObject* optimizer)
     : roots_(roots),
       moving_(moving),
       optimizer_(optimizer),
       type_(type_name(optimizer)),
+      use_(use),
       weak_(weak_reference(roots, optimizer)) {}
 
 bool Optimizer::is_alive() const { return is_referenced(weak_); }
@@ -280,7 +282,7 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
 
 template <typename Visit>
 void Optimizer::for_each_state(Visit&& visit) const {
-  PyObject* all = state_of(optimizer_);
+  PyObject* all = use_.is_idle ? nullptr : state_of(optimizer_);
   PyObject* owner = nullptr;
   PyObject* items = nullptr;
   for (Py_ssize_t at = 0; all != nullptr && PyDict_Next(all, &at, &owner, &items) != 0;) {
@@ -295,6 +297,7 @@ std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     for (Py_ssize_t i = 0; PyDict_Next(items, &i, &key, &value) != 0;) {
+      if (moving_.is_argument(items, key)) continue;
       if (is_tensor(value)) {
         states.push_back({owner, component_of(key), tensor_of(value)});
       } else {
@@ -339,13 +342,22 @@ py::list Optimizer::counters(const std::string& name, const live::PathOf& path_o
 
 void Optimizer::capture() {
   if (captured_ != nullptr) captured_->watch.note_moving();
+  const bool has_changed = captured_ != nullptr && !captured_->watch.has_same_state();
+  if (has_changed && !use_.is_stepped && !use_.is_idle) use_.is_idle = use_.has_news = true;
   captured_ = std::make_shared<const Captured>(roots_, moving_, optimizer_,
-                                               [](const at::Tensor&) { return std::string("…"); });
+                                               [](const at::Tensor&) { return std::string("…"); },
+                                               use_.is_idle);
+}
+
+void Optimizer::note_step() {
+  use_.is_stepped = true;
+  use_.has_news |= use_.is_idle;
+  use_.is_idle = false;
 }
 
 std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of) const {
   return std::make_unique<Captured::Guard>(
-      std::make_shared<const Captured>(roots_, moving_, optimizer_, path_of));
+      std::make_shared<const Captured>(roots_, moving_, optimizer_, path_of, use_.is_idle));
 }
 
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {

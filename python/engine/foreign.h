@@ -63,10 +63,18 @@ class Modules final : public live::ForeignModules, public Watched {
   std::shared_ptr<const Captured> captured_;
 };
 
+/// What recordings have seen of an optimizer. One whose step() none has seen, while others changed its
+/// state, is idle: plans have to do with its groups alone.
+struct OptimizerUse {
+  bool is_stepped = false;
+  bool is_idle = false;
+  bool has_news = false;  ///< it has begun or ceased to be idle
+};
+
 /// A torch.optim.Optimizer.
 class Optimizer final : public live::ForeignOptimizer, public Watched {
  public:
-  Optimizer(Roots& roots, MovingPlaces& moving, PyObject* optimizer);
+  Optimizer(Roots& roots, MovingPlaces& moving, OptimizerUse& use, PyObject* optimizer);
   const void* identity() const override { return optimizer_; }
   bool is_alive() const override;
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;
@@ -81,6 +89,9 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
+  /// The step has called its step().
+  void note_step();
+
  private:
   /// Calls `visit(owner, items)` for the dict of each entry of `state`, both borrowed.
   template <typename Visit>
@@ -90,6 +101,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   MovingPlaces& moving_;
   PyObject* optimizer_;
   std::string type_;  ///< asked for where Python may not be entered
+  OptimizerUse& use_;
   Root weak_;
   struct Captured;
   std::shared_ptr<const Captured> captured_;

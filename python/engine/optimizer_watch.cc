@@ -50,10 +50,12 @@ PyObject* state_of(PyObject* optimizer) {
 }
 
 OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types,
-                               PyObject* optimizer, const live::PathOf& path_of)
+                               PyObject* optimizer, const live::PathOf& path_of, bool is_idle)
     : optimizer_(roots, optimizer),
       type_(types.of(Py_TYPE(optimizer))),
       is_torchs_own_(type_name(optimizer).starts_with("torch.optim.")),
+      is_idle_(is_idle),
+      moving_(moving),
       attributes_(roots, moving, dict_of(optimizer), &rule_of_optimizer) {
   if (PyObject* groups = groups_of(optimizer)) {
     groups_ = PyList_GET_SIZE(groups);
@@ -63,7 +65,7 @@ OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& 
       add_dict(roots, ".param_groups[" + std::to_string(g) + "]", g, nullptr, group);
     }
   }
-  if (PyObject* state = state_of(optimizer)) {
+  if (PyObject* state = is_idle ? nullptr : state_of(optimizer)) {
     state_ = PyDict_Size(state);
     PyObject* key = nullptr;
     PyObject* value = nullptr;
@@ -101,6 +103,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
       all_numbers = is_number(PyTuple_GET_ITEM(value, i));
     }
     if (!all_numbers) {
+      if (moving_.is_argument(dict, key)) continue;
       fixed.entries.emplace_back(Root(roots, key), Plain(roots, value));
       continue;
     }
@@ -200,35 +203,42 @@ bool OptimizerWatch::same_entries(Fixed& fixed, PyObject* dict) {
 }
 
 Verdict OptimizerWatch::check() const {
-  PyObject* optimizer = optimizer_.get();
-  if (Verdict verdict = check_object("", optimizer, *type_, false, attributes_); !verdict)
+  if (Verdict verdict = check_object("", optimizer_.get(), *type_, false, attributes_); !verdict)
     return verdict;
+  return first_change(false).value_or(Verdict());
+}
+
+std::optional<Verdict> OptimizerWatch::first_change(bool of_state) const {
+  PyObject* optimizer = optimizer_.get();
   PyObject* groups = groups_of(optimizer);
   const Py_ssize_t found = groups == nullptr ? 0 : PyList_GET_SIZE(groups);
-  if (found != groups_) {
-    return {".param_groups.size", std::to_string(groups_), std::to_string(found)};
+  if (found != groups_ && !of_state) {
+    return Verdict{".param_groups.size", std::to_string(groups_), std::to_string(found)};
   }
-  PyObject* state = state_of(optimizer);
+  PyObject* state = is_idle_ ? nullptr : state_of(optimizer);
   const Py_ssize_t states = state == nullptr ? 0 : PyDict_Size(state);
-  if (states != state_) return {".state.size", std::to_string(state_), std::to_string(states)};
+  if (states != state_)
+    return Verdict{".state.size", std::to_string(state_), std::to_string(states)};
   find_dicts();
   for (std::size_t k = 0; k < fixed_.size(); ++k) {
     Fixed& fixed = fixed_[k];
+    if (of_state && fixed.group >= 0) continue;
     PyObject* now = dicts_[k];
-    if (now == nullptr) return {fixed.path, "there", "gone"};
+    if (now == nullptr) return Verdict{fixed.path, "there", "gone"};
     if (PyDict_GET_SIZE(now) != fixed.size) {
-      return {fixed.path + ".size", std::to_string(fixed.size), std::to_string(PyDict_Size(now))};
+      return Verdict{fixed.path + ".size", std::to_string(fixed.size),
+                     std::to_string(PyDict_Size(now))};
     }
     if (same_entries(fixed, now)) continue;
     for (const auto& [name, plain] : fixed.entries) {
       PyObject* item = PyDict_GetItemWithError(now, name.get());
       if (plain.same(item)) continue;
       const Change change = plain.change(item);
-      return {trace::join_path(fixed.path, text_of(name.get())) + change.path, change.was,
-              shown(change.after.ptr())};
+      return Verdict{trace::join_path(fixed.path, text_of(name.get())) + change.path, change.was,
+                     shown(change.after.ptr())};
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 void OptimizerWatch::note_moving() const { attributes_.note_moving("", dict_of(optimizer_.get())); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,10 +14,13 @@ namespace steptape::python {
 /// which state there is; and where its numbers stand, to be read at each step.
 class OptimizerWatch {
  public:
+  /// `is_idle`: its state is left out.
   OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, PyObject* optimizer,
-                 const live::PathOf& path_of);
+                 const live::PathOf& path_of, bool is_idle);
 
   Verdict check() const;
+  /// Whether there is state for the same parameters, and the same objects in it but for numbers.
+  bool has_same_state() const { return !first_change(true).has_value(); }
   const std::vector<std::string>& names() const { return names_; }
   /// As live::ForeignWatch has it.
   std::size_t read(std::span<double> values) const;
@@ -57,6 +61,8 @@ class OptimizerWatch {
   /// ones.
   void find_dicts() const;
   static bool same_entries(Fixed& fixed, PyObject* dict);
+  /// The first difference in groups and state, or in the state alone.
+  std::optional<Verdict> first_change(bool of_state) const;
   /// Into `newest_`; the position of the first that is of another kind, or gone, or kAllRead.
   std::size_t read_numbers(const Fixed& fixed) const;
   PyObject* value_of(const Number& number) const;
@@ -66,6 +72,8 @@ class OptimizerWatch {
   Root optimizer_;
   const TypeWatch* type_;
   bool is_torchs_own_;
+  bool is_idle_;
+  const MovingPlaces& moving_;
   DictWatch attributes_;
   Py_ssize_t groups_ = 0, state_ = 0;
   mutable std::vector<Fixed> fixed_;

@@ -28,7 +28,8 @@ void Tracked::track_model(const std::string& name, const py::object& module) {
 }
 
 void Tracked::track_optimizer(const std::string& name, const py::object& optimizer) {
-  auto tracked = std::make_shared<Optimizer>(roots_, moving_, optimizer.ptr());
+  auto tracked =
+      std::make_shared<Optimizer>(roots_, moving_, uses_[optimizer.ptr()], optimizer.ptr());
   session_.objects.track(name, std::shared_ptr<const live::ForeignOptimizer>(tracked));
   watched_.emplace_back(name, std::move(tracked));
 }
@@ -94,6 +95,12 @@ py::dict Tracked::end_watch() {
                                    "while the step ran (sys.settrace), so "
                                    "that not all that it reads was seen",
                                    ""));
+  }
+  for (const auto& [name, watched] : watched_) {
+    auto* optimizer = dynamic_cast<Optimizer*>(watched.get());
+    if (optimizer == nullptr) continue;
+    if (watcher_->stepped().contains(static_cast<PyObject*>(const_cast<void*>(optimizer->identity()))))
+      optimizer->note_step();
   }
   py::list objects;
   for (const auto& [path, object] : watcher_->objects()) {
@@ -183,6 +190,12 @@ py::list Tracked::moving() const {
         place.key.get() == nullptr ? py::object(py::none()) : borrowed(place.key.get())));
   }
   return all;
+}
+
+bool Tracked::take_news() {
+  bool has_news = moving_.take_news();
+  for (auto& [optimizer, use] : uses_) has_news |= std::exchange(use.has_news, false);
+  return has_news;
 }
 
 void Tracked::forget() {

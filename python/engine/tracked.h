@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,7 +70,8 @@ class Tracked {
   bool note_moving(const std::string& path, const py::object& owner, const py::object& key) {
     return moving_.note(path, owner.ptr(), key.is_none() ? nullptr : key.ptr());
   }
-  bool take_moving_news() { return moving_.take_news(); }
+  /// Whether places began to move, or an optimizer to be idle, since this was asked last.
+  bool take_news();
   /// Declares each number that moves as a host value of the session's.
   void declare_moving();
   /// The numbers that move, each as (name, owner, key or None).
@@ -87,6 +89,7 @@ class Tracked {
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
   std::shared_ptr<HostState> host_;
+  std::map<PyObject*, OptimizerUse> uses_;   ///< by optimizer, which the package keeps
   std::unique_ptr<watch::Watcher> watcher_;  ///< of the newest probe
 };
 

@@ -432,12 +432,12 @@ def convert(number, kind):
     return follow(value, formula)
 
 
-def advance_of(number, path):
-    """What was added to the step counter at `path`, where a followed int is that and nothing else; or None."""
+def advance_of(number, counter):
+    """What was added to a counter, (kind, path), where a followed int is that and nothing else; or None."""
     parts = []  # (how often the counter, how much besides), in reverse Polish order
     for node in number.formula:
         if isinstance(node, tuple):
-            parts.append((1, 0.0) if node == ("state_number", path) else (2, 0.0))
+            parts.append((1, 0.0) if node == counter else (2, 0.0))
         elif not isinstance(node, str):
             parts.append((0, node))
         elif node in ("add", "sub"):

@@ -78,8 +78,9 @@ class _Modules:
 class _Hyperparameters:
     """Puts followed numbers in the places of hyperparameters and host numbers of optimizer state."""
 
-    def __init__(self, optimizers):
+    def __init__(self, optimizers, effects):
         self.optimizers = optimizers
+        self.effects = effects
         self.places = []
 
     def __enter__(self):
@@ -92,7 +93,7 @@ class _Hyperparameters:
             followed = self.followed(value, _engine.join_path(path, str(key)), kind)
             if followed is not value:
                 holder[key] = followed
-                self.places.append((holder, key, value, followed))
+                self.places.append((holder, key, value, followed, _engine.join_path(path, str(key))))
 
     def followed(self, value, path, kind):
         if type(value) is tuple and all(type(item) in (int, float) for item in value):
@@ -102,9 +103,14 @@ class _Hyperparameters:
         return value
 
     def __exit__(self, *_):
-        for holder, key, value, followed in self.places:
-            if holder.get(key) is followed:
+        for holder, key, value, followed, path in self.places:
+            number = holder.get(key)
+            if number is followed:
                 holder[key] = value
+            elif type(number) is _follow.FollowedInt and _follow.is_followed(number):
+                if by := _follow.advance_of(number, ("hyperparameter", path)):
+                    self.effects.advanced.add((id(holder), key))
+                    _engine.advance(path, by)
         for optimizer in self.optimizers.values():
             for holder in (*optimizer.param_groups, *optimizer.state.values()):
                 if isinstance(holder, dict):
@@ -131,7 +137,7 @@ class _Counters:
             if type(number) is not _follow.FollowedInt:
                 continue
             state[key] = _follow.plain(number)
-            by = _follow.advance_of(number, path) if _follow.is_followed(number) else None
+            by = _follow.advance_of(number, ("state_number", path)) if _follow.is_followed(number) else None
             if by is not None:
                 self.effects.advanced.add((id(state), key))
                 if by != 0:
@@ -214,6 +220,7 @@ class Looking:
     def __init__(self, engine, effects, models, optimizers, follows):
         self.counters = _Counters(engine, effects) if follows else contextlib.nullcontext()
         self.moving = _Moving(engine)
+        self.effects = effects
         self.models = models
         # a followed number is of a class of its own, which code that asks for a class would see
         self.optimizers = {name: optimizer for name, optimizer in optimizers.items()
@@ -223,7 +230,7 @@ class Looking:
         for name, model in self.models.items():
             refuse_hidden(name, model)
         with contextlib.ExitStack() as stack:
-            for held in (_Hyperparameters(self.optimizers), self.counters, self.moving, _Modules(self.models), _Functions()):
+            for held in (_Hyperparameters(self.optimizers, self.effects), self.counters, self.moving, _Modules(self.models), _Functions()):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 

@@ -111,8 +111,8 @@ class Step:
     def _meet(self, objects, is_known):
         """A probe met objects that were not tracked, or tensors if not `is_known`: the next call begins anew with them.
         Gives whether it does."""
-        if self._engine.take_moving_news():
-            self._engine.invalidate("a number that the step reads is another one: it is followed from here on")
+        if self._engine.take_news():
+            self._engine.invalidate("what the step reads is another in each call: it is followed from here on")
             self._call = self._first_call
             return True
         known = [*self._kept[2].values(), *self._kept[3].values()]

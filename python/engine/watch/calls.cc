@@ -174,6 +174,11 @@ void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arg
 
 void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                           Py_ssize_t count, bool by_watched) {
+  PyObject* self = count > 0 ? arguments[0] : nullptr;
+  if (self != nullptr && PyCell_Check(self)) self = PyCell_GET(self);
+  if (self != nullptr && is_part_of_model(self) && text_of(code->co_name) == "step") {
+    note_step(self);
+  }
   if (whose(code) == Whose::kTorchs) return enter_torch(code);
   if (is_for_numbers_) return;
   if (function != nullptr) note_function(function);
@@ -469,6 +474,14 @@ bool Watcher::call_of_torch(const Call& made, const std::string& name) {
   std::vector<PyObject*> given = made.arguments;
   given.insert(given.end(), made.named.begin(), made.named.end());
   return call_of_torch(made.callee, name, given);
+}
+
+void Watcher::note_step(PyObject* optimizer) {
+  stepped_.insert(optimizer);
+  if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
+  refuse(RefusalCode::kOptimizerUnsupported,
+         "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap the "
+         "closure, `closure = steptape.wrap(closure)`, and call `optimizer.step(closure)` outside");
 }
 
 void Watcher::enter_torch(PyCodeObject* code) {

@@ -90,6 +90,8 @@ class Watcher final : public Listener {
   /// Modules, optimizers, generators and host values that the step has met, by the name it has for
   /// them.
   const std::vector<std::pair<std::string, py::object>>& objects() const { return objects_; }
+  /// Optimizers whose step() ran.
+  const std::unordered_set<PyObject*>& stepped() const { return stepped_; }
   /// Containers that a method has changed.
   const std::vector<py::object>& changed() const { return changed_; }
   /// Lets go of all objects; what was found stays.
@@ -220,6 +222,7 @@ class Watcher final : public Listener {
   bool operation_of_torch(const Instruction& in);
   bool call_of_torch(const Call& made, const std::string& name);
   void enter_torch(PyCodeObject* code);
+  void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name,
                      const std::vector<PyObject*>& arguments);
   bool give_numbers(const std::vector<PyObject*>& values);
@@ -244,6 +247,7 @@ class Watcher final : public Listener {
   std::vector<Finding> findings_;
   std::vector<std::pair<std::string, py::object>> objects_;
   std::unordered_set<PyObject*> seen_objects_;
+  std::unordered_set<PyObject*> stepped_;  ///< borrowed: they are tracked, or known by nobody
   std::vector<std::pair<std::string, std::string>> outputs_;
   std::vector<Awaited> awaited_;
   bool is_for_numbers_ = false;
