@@ -57,6 +57,7 @@ StepLife::StepLife(SessionState& session, std::string name, std::string place, b
       schedule_(session.options.record),
       probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
                                                                  : replayer::Reads::kMayDecide),
+      variants_(session.options.max_variants),
       is_update_(is_update),
       journal_(session, name_, place_) {}
 
@@ -210,6 +211,7 @@ void StepLife::check_alive() {
 }
 
 StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& eager) {
+  variant.last_use = journal_.calls();
   if (!variant.trusted) {
     run_trial(variant, given, eager);
     return {true, std::nullopt};
@@ -227,11 +229,11 @@ StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& e
     return {true, std::nullopt};
   }
   try {
-    variant.last_use = journal_.calls();
     Run outcome{true, replay(variant, given.arguments)};
     note_moves(variant);
     variant.last_held = journal_.call();
     journal_.replayed(variant);
+    variants_.note_replay();
     note_results(*outcome.results);
     return outcome;
   } catch (const replayer::Torn&) {
@@ -611,10 +613,7 @@ void StepLife::make_plan(Probing::Agreed agreed) {
   recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
-  if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
-    drop_long_unused();
-  }
-  if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
+  if (refusals.empty() && !make_room()) {
     refusals.push_back(make_refusal(RefusalCode::kTooManyVariants,
                                     "there are " + std::to_string(variants_.size()) +
                                         " variants; the newest failed at " +
@@ -657,11 +656,15 @@ void StepLife::drop(const Variant& variant, Refusal refusal) {
   journal_.refused(refusal);
 }
 
-void StepLife::drop_long_unused() {
-  const std::shared_ptr<Variant> dropped = variants_.drop_long_unused(journal_.calls());
-  if (dropped == nullptr) return;
-  journal_.dropped(*dropped,
-                   "unused for " + std::to_string(journal_.calls() - dropped->last_use) + " calls");
+/// Variants leave for the one that is to be planned. False where none may.
+bool StepLife::make_room() {
+  std::vector<std::shared_ptr<Variant>> left;
+  const bool is_free = variants_.make_room(journal_.calls(), left);
+  for (const auto& variant : left) {
+    const std::uint64_t unused = journal_.calls() - variant->last_use;
+    journal_.dropped(*variant, "used longest ago of all, " + std::to_string(unused) + " calls");
+  }
+  return is_free;
 }
 
 void StepLife::refuse(std::vector<Refusal> refusals) {

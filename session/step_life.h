@@ -105,7 +105,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void make_plan(Probing::Agreed agreed);
   void drop(const Variant& variant, Refusal refusal);
   void drop_trusted(const Variant& variant, Refusal refusal);
-  void drop_long_unused();
+  bool make_room();
   void run_deferred();
   void note_verified(Variant& variant);
   void keep_or_put_back();
