@@ -17,6 +17,7 @@
 #include "session/followed_numbers.h"
 #include "session/interception.h"
 #include "session/session_state.h"
+#include "session/way_of_entry.h"
 #include "steptape/error.h"
 #include "trace/guard_differences.h"
 #include "trace/refusals.h"
@@ -176,6 +177,7 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
       !schedule_.is_empty() && session_->keeps_recordings() && schedule_.wants(call_of_run());
   const Given given{arguments, declared};
   if (is_asked_for_) {
+    way_ = way_of_entry(arguments);
     record(given, eager);
     return std::nullopt;
   }
@@ -191,10 +193,11 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
     tried.push_back(variant);
   }
   journal_.fell_back(misfits_.all());
+  way_ = way_of_entry(arguments);
   const bool may_throw = session_->options.on_refusal == OnRefusal::kThrow && !is_update_;
-  if (may_throw && !probing_.refusals().empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
+  if (may_throw && !probing_.refusals(way_).empty()) {
+    throw Error(ErrorCode::kUnsupported, "step \"" + name_ + "\" cannot be replayed: " +
+                                             probing_.refusals(way_).front().text());
   }
   record_or_run(given, eager);
   return std::nullopt;
@@ -212,10 +215,7 @@ void StepLife::check_alive() {
 
 StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& eager) {
   variant.last_use = journal_.calls();
-  if (!variant.trusted) {
-    run_trial(variant, given, eager);
-    return {true, std::nullopt};
-  }
+  if (!variant.trusted) return {run_trial(variant, given, eager), std::nullopt};
   if (entry_.has_unseen_number && session_->options.verify.first) {
     prove(variant, given, eager);
     return {true, std::nullopt};
@@ -225,8 +225,7 @@ StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& e
                       (!entry_.moved.empty() && std::has_single_bit(variant.rebinds + 1));
   const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
-    run_audit(variant, given, eager);
-    return {true, std::nullopt};
+    return {run_audit(variant, given, eager), std::nullopt};
   }
   try {
     Run outcome{true, replay(variant, given.arguments)};
@@ -248,6 +247,7 @@ StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& e
     // everything is as before the call: the eager step throws what the user should see, or shows
     // that only the plan could not
     const std::string what = error.what();
+    way_ = way_of_entry(given.arguments);
     run_eagerly(eager);
     drop(variant, make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
   }
@@ -321,21 +321,23 @@ void StepLife::run_eagerly(const Eager& eager) {
 }
 
 void StepLife::record_or_run(const Given& given, const Eager& eager) {
-  if (probing_.wants_recording()) {
+  if (probing_.wants_recording(way_)) {
     record(given, eager);
     return;
   }
   run_eagerly(eager);
-  for (const Refusal& refusal : probing_.refusals()) journal_.refused_again(refusal);
+  for (const Refusal& refusal : probing_.refusals(way_)) journal_.refused_again(refusal);
 }
 
 Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eager) {
+  way_ = way_of_entry(given.arguments);
   tried_ = variant.deferred.note;
   const auto none_is_tried = c10::make_scope_exit([this] { tried_.reset(); });
   Verified verified = session::verify(
       variant, {given.arguments, session_->objects, entry_},
       [&] { return run_function(eager, InsideStep::Depth::kWatched); },
       listener_of(session_->options.interception));
+  if (verified.is_nothing) return verified;
   if (verified.proof) {
     session_->describe(given.declared, *verified.proof);
     verified.misfit = replayer::contradiction(*variant.eager_recording, *verified.proof);
@@ -369,6 +371,7 @@ bool StepLife::is_open(Variant& variant, const Verified& verified) {
 /// The eager step, recorded, where a number has a value at which the plan was not proved.
 void StepLife::prove(Variant& variant, const Given& given, const Eager& eager,
                      const replayer::Unproved* unproved) {
+  way_ = way_of_entry(given.arguments);
   std::optional<recorder::Recorded> recorded = run_recorded(given, eager);
   if (!recorded) return;
   bind_numbers(*recorded);
@@ -431,8 +434,18 @@ void StepLife::note_proved(Variant& variant, const Verified& verified) {
   variant.prove(replayer::numbers_at(*verified.proof));
 }
 
-void StepLife::run_trial(Variant& variant, const Given& given, const Eager& eager) {
+/// False where nothing happened: another plan may fit.
+bool StepLife::run_trial(Variant& variant, const Given& given, const Eager& eager) {
   Verified verified = verify(variant, given, eager);
+  if (verified.is_nothing) {
+    note_change(variant, *verified.changed);
+    return false;
+  }
+  judge_trial(variant, verified);
+  return true;
+}
+
+void StepLife::judge_trial(Variant& variant, Verified& verified) {
   const bool is_pinned = verified.misfit && !verified.changed && pins(variant, *verified.proof);
   if (!is_pinned) verified.count_misfit(*variant.eager_recording);
   verified.is_open = !is_pinned && is_open(variant, verified);
@@ -461,7 +474,7 @@ void StepLife::run_trial(Variant& variant, const Given& given, const Eager& eage
     variant.guards->forget_moves();
     note_proved(variant, verified);
     variant.recording->standing = trace::Standing::kTrusted;
-    probing_.succeed();
+    probing_.succeed(way_);
     note_verified(variant);
     session_->write_trace();
     if (!session_->trace_path.empty()) {
@@ -480,8 +493,18 @@ bool StepLife::refuses_chances(const Variant& variant) {
   return true;
 }
 
-void StepLife::run_audit(Variant& variant, const Given& given, const Eager& eager) {
+/// As run_trial.
+bool StepLife::run_audit(Variant& variant, const Given& given, const Eager& eager) {
   Verified verified = verify(variant, given, eager);
+  if (verified.is_nothing) {
+    note_change(variant, *verified.changed);
+    return false;
+  }
+  judge_audit(variant, verified);
+  return true;
+}
+
+void StepLife::judge_audit(Variant& variant, Verified& verified) {
   verified.count_misfit(*variant.eager_recording);
   verified.is_open = is_open(variant, verified);
   journal_.audited(variant, verified);
@@ -540,7 +563,7 @@ void StepLife::record(const Given& given, const Eager& eager) {
   if (std::exchange(is_asked_for_, false)) {
     session_->keep({name_, place_, {}}, with_bytes(*recorded));
     // with a plan there is nothing to be learnt from it
-    if (variants_.size() != 0 || !probing_.wants_recording()) return;
+    if (variants_.size() != 0 || !probing_.wants_recording(way_)) return;
   }
   bind_numbers(*recorded);
   learn_from(*std::move(recorded));
@@ -553,7 +576,7 @@ std::optional<recorder::Recorded> StepLife::run_recorded(const Given& given, con
   } catch (const Error& error) {
     const std::string what = error.what();
     run_eagerly(eager);
-    refuse({make_refusal(RefusalCode::kNoInterceptor, what)});
+    refuse_all(make_refusal(RefusalCode::kNoInterceptor, what));
     return std::nullopt;
   }
   InsideStep::take_foreign_values();
@@ -599,11 +622,11 @@ void StepLife::learn_from(recorder::Recorded recorded) {
   std::vector<const trace::Recording*> earlier;
   if (may_start_warm_ && session_->earlier) earlier = session_->earlier->plans_of(name_);
   const std::vector<Refusal> told = recorded.recording.refusals;
-  if (auto agreed = probing_.take(std::move(recorded), known, earlier)) {
+  if (auto agreed = probing_.take(way_, std::move(recorded), known, earlier)) {
     make_plan(*std::move(agreed));
     return;
   }
-  for (const Refusal& refusal : probing_.refusals()) {
+  for (const Refusal& refusal : probing_.refusals(way_)) {
     const bool is_told = std::ranges::find(told, refusal) != told.end();
     is_told ? journal_.refused_again(refusal) : journal_.refused(refusal);
   }
@@ -613,14 +636,15 @@ void StepLife::make_plan(Probing::Agreed agreed) {
   recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
-  if (refusals.empty() && !make_room()) {
-    refusals.push_back(make_refusal(RefusalCode::kTooManyVariants,
-                                    "there are " + std::to_string(variants_.size()) +
-                                        " variants; the newest failed at " +
-                                        journal_.last_verdict().text()));
-  }
   if (!refusals.empty()) {
     refuse(std::move(refusals));
+    return;
+  }
+  if (!make_room()) {
+    refuse_all(make_refusal(RefusalCode::kTooManyVariants, "there are " +
+                                                               std::to_string(variants_.size()) +
+                                                               " variants; the newest failed at " +
+                                                               journal_.last_verdict().text()));
     return;
   }
   try {
@@ -639,6 +663,7 @@ void StepLife::make_plan(Probing::Agreed agreed) {
     ++variants_made_;
     if (session_->earlier) session_->earlier->compare(name_, *variant->recording);
     journal_.planned(*variant);
+    if (variant->trusted) probing_.note_untried();
     variants_.add(std::move(variant));
   } catch (const std::exception& error) {
     refuse({make_refusal(RefusalCode::kUnreplayableOp,
@@ -669,7 +694,13 @@ bool StepLife::make_room() {
 
 void StepLife::refuse(std::vector<Refusal> refusals) {
   for (const Refusal& refusal : refusals) journal_.refused(refusal);
-  probing_.pause(std::move(refusals));
+  probing_.pause(way_, std::move(refusals));
+}
+
+/// Whatever the call is entered with.
+void StepLife::refuse_all(const Refusal& refusal) {
+  journal_.refused(refusal);
+  probing_.pause_all({refusal});
 }
 
 void StepLife::refuse_always(Refusal refusal) {

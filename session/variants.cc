@@ -52,7 +52,7 @@ bool Variants::resumes(const trace::Recording& recording, std::uint64_t now) {
 }
 
 bool Variants::note_change(Variant& variant) {
-  constexpr std::uint64_t kPatience = 8;
+  constexpr std::uint64_t kPatience = 32;
   ++variant.changes;
   if (variant.changes > std::max(kPatience, variant.replays / 4)) return true;
   std::ranges::stable_sort(variants_, std::greater<>(),

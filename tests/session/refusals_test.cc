@@ -246,6 +246,35 @@ TEST(RefusalsTest, PlansThatDriveEachOtherOutArePausedFor) {
   EXPECT_TRUE(has(step.stats(), RefusalCode::kTooManyVariants)) << step.explain();
 }
 
+TEST(RefusalsTest, AShapeThatIsRefusedIsPausedAlone) {
+  Session session(quiet());
+  std::vector<at::Tensor> kept;
+  auto step = session.wrap("shapes", [&](at::Tensor x) {
+    if (x.size(0) == 4) kept.push_back(x + 1);
+    return x * 2;
+  });
+  for (int i = 0; i < 40; ++i) {
+    for (const std::int64_t size : {4, 5, 6}) {
+      const at::Tensor x = at::rand({size});
+      EXPECT_TRUE(same_bits(step(x), x * 2));
+    }
+  }
+  EXPECT_TRUE(has(step.stats(), RefusalCode::kEscapedBuffer)) << step.explain();
+  EXPECT_GE(step.stats().replayed, 70U) << step.explain();
+  EXPECT_LE(step.stats().recorded, 6U);
+}
+
+TEST(RefusalsTest, ManyShapesThatAreRefusedAreBounded) {
+  Session session(quiet());
+  std::vector<at::Tensor> kept;
+  auto step = session.wrap("shapes", [&](at::Tensor x) {
+    kept.push_back(x + 1);
+    return x * 2;
+  });
+  for (std::int64_t size = 1; size <= 300; ++size) step(at::rand({size}));
+  EXPECT_LE(step.stats().recorded, 24U) << step.explain();
+}
+
 TEST(RefusalsTest, OnRequestARefusalThrowsAtTheNextCall) {
   Options options = quiet();
   options.on_refusal = OnRefusal::kThrow;
