@@ -215,13 +215,14 @@ void StepLife::check_alive() {
 
 StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& eager) {
   variant.last_use = journal_.calls();
+  if (entry_.has_new_remainders && !adapt(variant)) return {false, std::nullopt};
   if (!variant.trusted) return {run_trial(variant, given, eager), std::nullopt};
   if (entry_.has_unseen_number && session_->options.verify.first) {
     prove(variant, given, eager);
     return {true, std::nullopt};
   }
   // those who move memory every few calls have an audit ever more rarely
-  const bool is_due = variant.executor->is_new_for(entry_.memory) ||
+  const bool is_due = entry_.has_new_remainders || variant.executor->is_new_for(entry_.memory) ||
                       (!entry_.moved.empty() && std::has_single_bit(variant.rebinds + 1));
   const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
@@ -252,6 +253,20 @@ StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& e
     drop(variant, make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
   }
   return {true, std::nullopt};
+}
+
+/// Inputs lie where the plan was not compared with the eager step. False where it cannot be.
+bool StepLife::adapt(Variant& variant) {
+  if (!variant.executor->adapt_to(entry_.memory)) {
+    variant.guards->pin_remainders();
+    misfits_.add(variant,
+                 {"inputs (data_ptr modulo 64)", "as recorded", "others", GuardKind::kAlignment});
+    journal_.did_not_fit(misfits_.all());
+    return false;
+  }
+  // where nothing is compared, that is all
+  if (!session_->options.verify.first) variant.guards->settle_remainders();
+  return true;
 }
 
 /// The plan has run on the addresses that the guards found, which may be others than before.
@@ -472,6 +487,7 @@ void StepLife::judge_trial(Variant& variant, Verified& verified) {
     variant.trusted = true;
     variant.in_doubt.reset();
     variant.guards->forget_moves();
+    variant.guards->settle_remainders();
     note_proved(variant, verified);
     variant.recording->standing = trace::Standing::kTrusted;
     probing_.succeed(way_);
@@ -516,8 +532,14 @@ void StepLife::judge_audit(Variant& variant, Verified& verified) {
   if (!verified.is_wrong()) {
     if (verified.skipped) return;
     note_moves(variant);
+    variant.guards->settle_remainders();
     note_proved(variant, verified);
     note_verified(variant);
+    return;
+  }
+  if (entry_.has_new_remainders && !verified.is_open) {
+    // it has never been replayed there
+    variant.guards->pin_remainders();
     return;
   }
   const Refusal refusal = verified.refusal(

@@ -61,3 +61,15 @@ def test_a_branch_on_a_value_has_a_plan_each_way():
 
     replays(lambda: training(net(), loss_of, batch=lambda i: (*batch(i), torch.randint(0, 3, ()))),
             80)
+
+
+def test_slices_of_a_data_set_share_a_plan():
+    """Rows of 28 bytes lie at 16 addresses modulo 64."""
+    data, right = torch.randn(400, 6), torch.randn(400, 3)
+
+    def rows(i):
+        first = 37 * i % 390
+        return data[first:first + 5], right[first:first + 5]
+
+    step = replays(lambda: training(net(), batch=rows), 100)
+    assert len(step.stats["variants"]) == 1
