@@ -14,6 +14,8 @@ struct Entry {
   std::vector<double> leaves;  ///< a value for each of Recording::leaves
   /// A number that moves has a value at which this plan was not proved.
   bool has_unseen_number = false;
+  /// Inputs lie at addresses, modulo 64, at which this plan was not compared with the eager step.
+  bool has_new_remainders = false;
   /// A tracked tensor other than a gradient whose memory is elsewhere than in the newest verified
   /// or replayed run; empty when none moved.
   std::string moved;

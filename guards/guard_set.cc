@@ -39,6 +39,7 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       foreign_(recording, objects, snapshot),
       tracked_(recording, positions_of(recording, bound), written, snapshot),
       inputs_(recording, positions_of(recording, bound)),
+      remainders_(recording.inputs.size()),
       overlap_(recording, bound, written) {
   for (const trace::NamedValue& value : recording.host_values) {
     host_value_leaves_.push_back(
@@ -76,12 +77,24 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
   if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
   if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
-  if (Verdict verdict = inputs_.place(arguments, entry.memory); !verdict) return verdict;
+  if (Verdict verdict = place_inputs(arguments, entry); !verdict) return verdict;
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
   if (Verdict verdict = overlap_.check(entry.memory, tracked_.moves()); !verdict) return verdict;
   entry.moved = tracked_.moved();
   return {};
+}
+
+Verdict GuardSet::place_inputs(std::span<const live::Argument> arguments, Entry& entry) const {
+  Verdict verdict = inputs_.place(arguments, entry.memory, &remainders_);
+  if (!verdict) return verdict;
+  entry.has_new_remainders = !remainders_.are_proved();
+  if (!entry.has_new_remainders || remainders_.are_open()) return verdict;
+  // in words: the first that is not the recorded one
+  const Verdict strict = inputs_.place(arguments, entry.memory);
+  return strict
+             ? failed(GuardKind::kAlignment, "inputs (data_ptr modulo 64)", "as compared", "others")
+             : strict;
 }
 
 void GuardSet::settle() {

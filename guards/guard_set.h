@@ -47,6 +47,10 @@ class GuardSet {
 
   /// The plan ran on the memory that the newest check found.
   void forget_moves() const { tracked_.forget_moves(); }
+  /// The plan was compared with the eager step, as the newest check found the inputs' addresses.
+  void settle_remainders() { remainders_.settle(); }
+  /// It is wrong there: from here on it holds for those alone at which it was compared.
+  void pin_remainders() { remainders_.pin(); }
   /// The plan was proved at the numbers that the newest check found.
   void settle();
   /// It was proved at these.
@@ -59,6 +63,8 @@ class GuardSet {
   /// Notes the numbers among arguments and declared values that are new.
   Verdict check_given(Entry& entry) const;
   Verdict check_declared(const Declared& declared, Entry& entry) const;
+  /// Where the inputs lie.
+  Verdict place_inputs(std::span<const live::Argument> arguments, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
 
   struct BoundOutside {
@@ -75,6 +81,7 @@ class GuardSet {
   ForeignGuard foreign_;
   TrackedGuard tracked_;
   InputGuard inputs_;
+  mutable Remainders remainders_;
   VaryingNumbers given_;  ///< arguments and declared values that formulas read
   std::vector<trace::Index> given_leaves_;
   mutable std::vector<double> given_values_;  ///< of the newest check

@@ -92,18 +92,18 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   return {};
 }
 
-Verdict InputGuard::place(std::span<const live::Argument> arguments,
-                          std::span<void*> memory) const {
+Verdict InputGuard::place(std::span<const live::Argument> arguments, std::span<void*> memory,
+                          Remainders* remainders) const {
   for (const TensorInput& input : tensors_) {
     if (input.geometry == nullptr || input.position < 0) continue;
-    Verdict verdict = place_tensor(input, arguments[input.argument].tensor, memory);
+    Verdict verdict = place_tensor(input, arguments[input.argument].tensor, memory, remainders);
     if (!verdict) return verdict;
   }
   return {};
 }
 
 Verdict InputGuard::place_tensor(const TensorInput& input, const at::Tensor& tensor,
-                                 std::span<void*> memory) const {
+                                 std::span<void*> memory, Remainders* remainders) const {
   const trace::Input& expected = recording_.inputs[input.argument];
   if (live::is_lazily_shared(*tensor.storage().unsafeGetStorageImpl())) {
     return failed(kMemory, expected.path, "memory of its own", "that of a lazy clone");
@@ -117,7 +117,12 @@ Verdict InputGuard::place_tensor(const TensorInput& input, const at::Tensor& ten
     return failed(kMemory, expected.path + ".data_ptr",
                   "within the memory of " + input.buffer->path, "elsewhere");
   }
-  if (Verdict verdict = alignment_mismatch(expected.path, *input.buffer, address); !verdict) {
+  const bool is_noted = remainders != nullptr && input.buffer->bytes != 0 &&
+                        input.buffer->device.kind == trace::DeviceKind::kCpu;
+  if (is_noted) {
+    remainders->note(input.argument, static_cast<std::uint8_t>(first % 64));
+  } else if (Verdict verdict = alignment_mismatch(expected.path, *input.buffer, address);
+             !verdict) {
     return verdict;
   }
   slot = address;

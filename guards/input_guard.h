@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "guards/remainders.h"
 #include "live/argument.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
@@ -23,8 +24,10 @@ class InputGuard {
   Verdict check(std::span<const live::Argument> arguments, std::span<double> leaves = {}) const;
   /// Writes the addresses of input buffers into `memory`; arguments are those that were checked. An
   /// entry that is not null is known already (an input that lies in a tracked tensor): the input
-  /// must agree with it.
-  Verdict place(std::span<const live::Argument> arguments, std::span<void*> memory) const;
+  /// must agree with it. With `remainders`, address remainders on the CPU may be others than the
+  /// recorded ones where they are open, and are noted there by the position of the input.
+  Verdict place(std::span<const live::Argument> arguments, std::span<void*> memory,
+                Remainders* remainders = nullptr) const;
 
  private:
   struct TensorInput {
@@ -36,8 +39,8 @@ class InputGuard {
   };
 
   Verdict check_tensor(const TensorInput& input, const at::Tensor& tensor) const;
-  Verdict place_tensor(const TensorInput& input, const at::Tensor& tensor,
-                       std::span<void*> memory) const;
+  Verdict place_tensor(const TensorInput& input, const at::Tensor& tensor, std::span<void*> memory,
+                       Remainders* remainders) const;
 
   const trace::Recording& recording_;
   std::vector<TensorInput> tensors_;

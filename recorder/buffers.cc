@@ -1,5 +1,6 @@
 #include "recorder/buffers.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "live/tensors.h"
@@ -95,20 +96,31 @@ std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
   const auto begin = reinterpret_cast<std::uintptr_t>(storage.data());
   const auto end = begin + storage.nbytes();
   std::optional<trace::BufferId> other;
+  auto met_last = ranges_.end();
   auto next = ranges_.lower_bound(begin);
   if (next != ranges_.begin() && std::prev(next)->second.end > begin) --next;
   while (next != ranges_.end() && next->first < end) {
     const LiveBuffer& met = live_[next->second.buffer];
     const bool stands =
         met.is_alive() && reinterpret_cast<std::uintptr_t>(met.storage->data()) == next->first;
-    if (stands) {
-      other = next->second.buffer;
-      ++next;
-    } else {
+    if (!stands) {
       next = ranges_.erase(next);
+      continue;
     }
+    // what lies over none of them but over this one is to be met, too: no gap is left
+    if (met_last != ranges_.end()) {
+      met_last->second.end = next->first;
+    } else if (begin < next->first) {
+      ranges_.emplace(begin, Range{next->first, id});
+    }
+    other = next->second.buffer;
+    met_last = next++;
   }
-  if (!other) ranges_.emplace(begin, Range{end, id});
+  if (!other) {
+    ranges_.emplace(begin, Range{end, id});
+  } else {
+    met_last->second.end = std::max(met_last->second.end, end);
+  }
   return other || live_[id].origin != Origin::kForeign ? other : made_within(begin, end);
 }
 

@@ -68,11 +68,7 @@ trace::TensorId write_input_tensor(Ledger& ledger, const std::string& path,
   buffers.description(id).role = trace::Role::kInput;
   buffers.description(id).path = path;
   narrow(ledger, id, storage, arguments);
-  if (const auto other = buffers.place(id)) {
-    ledger.refusals.add(RefusalCode::kOverlappingMemory, {},
-                        c10::str("`", path, "` lies over the same bytes as `",
-                                 buffers.description(*other).path, "`"));
-  }
+  if (const auto other = buffers.place(id)) ledger.overlapping_inputs.emplace_back(id, *other);
   return ledger.sightings.see(tensor, Origin::kInput, {});
 }
 

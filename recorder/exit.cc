@@ -37,6 +37,7 @@ class Exit {
     compare_layouts();
     compare_training();
     compare_arguments();
+    refuse_overlapping();
     write_results();
     Attribution attribution(ledger_.recording, ledger_.modules, ledger_.operators,
                             ledger_.notes.tells_calls());
@@ -289,6 +290,22 @@ class Exit {
   }
 
   /// What changed behind the last op that used it: no later op was there to notice.
+  /// A write to one of two inputs over the same bytes would change the other, and no record of ops
+  /// could tell.
+  void refuse_overlapping() {
+    const auto& buffers = ledger_.sightings.buffers;
+    const auto is_written = [&buffers](trace::BufferId id) {
+      return buffers.live(id).first_write != trace::kNone;
+    };
+    for (const auto& [id, other] : ledger_.overlapping_inputs) {
+      if (!is_written(id) && !is_written(other)) continue;
+      ledger_.refusals.add(RefusalCode::kOverlappingMemory, {},
+                           c10::str("`", ledger_.recording.buffers[id].path,
+                                    "`, which lies over the same bytes as `",
+                                    ledger_.recording.buffers[other].path, "`: one is written"));
+    }
+  }
+
   void refuse_written_outside() {
     auto& buffers = ledger_.sightings.buffers;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {

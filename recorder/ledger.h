@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "live/objects.h"
@@ -50,6 +51,8 @@ struct Ledger {
   Notes notes;
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;
+  /// Inputs that lie over the same bytes: fine while no op writes either.
+  std::vector<std::pair<trace::BufferId, trace::BufferId>> overlapping_inputs;
 };
 
 /// Inputs, then tracked objects, then what is around the step.

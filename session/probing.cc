@@ -6,6 +6,7 @@
 
 #include "live/operators.h"
 #include "replayer/numbers/contradiction.h"
+#include "session/told_apart.h"
 #include "trace/compare.h"
 #include "trace/entry.h"
 #include "trace/refusals.h"
@@ -15,7 +16,11 @@ namespace steptape::session {
 namespace {
 
 constexpr std::uint32_t kAttempts = 8;
+/// In any way, in a row; and what one counts for in which something is refused, which says more.
+constexpr std::uint32_t kAttemptsInAll = 64, kRefused = 4;
 constexpr std::uint32_t kMostWarmUps = 16;
+constexpr std::size_t kMostKept = 64, kMostKeptOfOne = 8;
+constexpr std::size_t kMostWays = 256;
 constexpr std::uint64_t kLongestPause = 1'000'000;
 
 bool has_dynamic_shapes(const trace::Recording& recording) {
@@ -124,29 +129,64 @@ bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
 
 }  // namespace
 
-bool Probing::wants_recording() {
-  if (is_stopped_) return false;
-  if (calls_to_skip_ == 0) return true;
-  return --calls_to_skip_ == 0;
+bool Probing::Patience::is_over() {
+  if (calls_to_skip == 0) return false;
+  return --calls_to_skip != 0;
 }
 
-std::optional<Refusal> Probing::difference_from(const recorder::Recorded& previous,
-                                                recorder::Recorded& recorded) const {
+void Probing::Patience::give_up(std::vector<Refusal> why) {
+  refusals = std::move(why);
+  attempts = 0;
+  calls_to_skip = pause;
+  pause = std::min(pause * 10, kLongestPause);
+}
+
+bool Probing::wants_recording(const std::string& way) {
+  if (is_stopped_) return false;
+  const bool is_over = with_all_.is_over();
+  return !patience_with(way).is_over() && !is_over;
+}
+
+Probing::Patience& Probing::patience_with(const std::string& way) {
+  Patience& patience = patience_[way];
+  patience.last_use = ++uses_;
+  if (patience_.size() > kMostWays) {
+    patience_.erase(std::ranges::min_element(
+        patience_, {}, [](const auto& entry) { return entry.second.last_use; }));
+  }
+  return patience;
+}
+
+const std::vector<Refusal>& Probing::refusals(const std::string& way) const {
+  const auto found = patience_.find(way);
+  return found == patience_.end() || found->second.refusals.empty() ? with_all_.refusals
+                                                                    : found->second.refusals;
+}
+
+std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded& previous,
+                                                        recorder::Recorded& recorded) const {
   trace::Recording explained = recorded.recording;
   explain(previous.recording, recorded, explained);
+  const auto parted = [&](Refusal refusal, const trace::Difference& difference) {
+    return Parted{std::move(refusal),
+                  !other_outside_tensor(previous, recorded) &&
+                      told_apart_by_reads(previous.recording, explained, difference)};
+  };
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
-    if (difference->kind == trace::DifferenceKind::kEffect) {
-      return refusal_for_effect(previous.recording, explained);
-    }
-    return refusal_for(*difference, explained);
+    return parted(difference->kind == trace::DifferenceKind::kEffect
+                      ? refusal_for_effect(previous.recording, explained)
+                      : refusal_for(*difference, explained),
+                  *difference);
   }
   if (const auto other = replayer::other_number(explained, previous.recording)) {
-    return refusal_for(*other, explained);
+    return parted(refusal_for(*other, explained), *other);
   }
-  if (auto refusal = other_outside_tensor(previous, recorded)) return refusal;
+  if (auto refusal = other_outside_tensor(previous, recorded)) {
+    return Parted{*std::move(refusal), false};
+  }
   if (auto refusal =
           unexplained_number(previous.recording, explained, recorded.notes.follows_numbers())) {
-    return refusal;
+    return Parted{*std::move(refusal), false};
   }
   recorded.recording = std::move(explained);
   return std::nullopt;
@@ -198,95 +238,153 @@ std::optional<Probing::Repeated> Probing::repeats_one_of(Plans plans,
 
 Probing::Agreed Probing::agreed(recorder::Recorded recorded,
                                 std::optional<replayer::Numbers> proved, bool with_earlier_run) {
-  refusals_.clear();
-  attempts_ = 0;
   recorded.recording.standing = trace::Standing::kAgreed;
   return {std::move(recorded), with_earlier_run, std::move(proved)};
 }
 
-std::optional<Probing::Agreed> Probing::take(recorder::Recorded recorded, Plans known,
-                                             Plans earlier) {
+std::optional<Probing::Agreed> Probing::take(const std::string& way, recorder::Recorded recorded,
+                                             Plans known, Plans earlier) {
   if (recorded.created_state) {
-    previous_.clear();
-    if (++warm_ups_ >= kMostWarmUps) {
-      std::vector<Refusal> found = recorded.recording.refusals;
-      if (found.empty()) {
-        found.push_back(trace::make_refusal(
-            RefusalCode::kUnstableOpStream,
-            std::to_string(warm_ups_) + " calls in a row created optimizer state"));
-      }
-      pause(std::move(found));
-      warm_ups_ = 0;
-    }
+    kept_.clear();
+    note_warm_up(recorded.recording.refusals);
     return std::nullopt;
   }
   warm_ups_ = 0;
-  const bool clean = recorded.recording.refusals.empty();
-  if (clean) {
+  const bool is_clean = recorded.recording.refusals.empty();
+  Compared compared;
+  if (is_clean) {
     if (auto repeated = repeats_one_of(known, recorded)) {
-      return agreed(std::move(recorded), std::move(repeated->proved));
-    }
-    if (auto repeated = repeats_one_of(earlier, recorded)) {
-      return agreed(std::move(recorded), std::move(repeated->proved), true);
+      compared.agreed = agreed(std::move(recorded), std::move(repeated->proved));
+    } else if (auto repeated_earlier = repeats_one_of(earlier, recorded)) {
+      compared.agreed = agreed(std::move(recorded), std::move(repeated_earlier->proved), true);
     }
   }
-  const auto find = [&](trace::Numbers numbers) {
-    return std::ranges::find_if(previous_, [&](const recorder::Recorded& other) {
-      return trace::same_entry(other.recording, recorded.recording, numbers);
-    });
-  };
-  auto match = find(trace::Numbers::kEqual);
-  const bool is_equal = match != previous_.end();
-  if (!is_equal) match = find(trace::Numbers::kAny);
+  if (!compared.agreed) compared = compare(recorded);
+  if (compared.agreed) {
+    Patience& patience = patience_with(way);
+    patience.attempts = 0;
+    patience.refusals.clear();
+    with_all_.refusals.clear();
+    return std::move(compared.agreed);
+  }
   std::vector<Refusal> found = recorded.recording.refusals;
-  bool seen_before = false;
-  if (match != previous_.end()) {
-    seen_before = !clean && same_codes(match->recording.refusals, recorded.recording.refusals);
-    if (clean && match->recording.refusals.empty()) {
-      if (auto refusal = difference_from(*match, recorded)) {
-        found.push_back(*std::move(refusal));
-      } else {
-        replayer::Numbers proved = replayer::numbers_at(match->recording);
-        previous_.erase(match);
-        return agreed(std::move(recorded), std::move(proved));
-      }
-    }
-    // one that was entered with another number may still agree with one to come
-    if (is_equal) previous_.erase(match);
-  } else if (clean && !previous_.empty() && previous_.back().recording.refusals.empty()) {
-    // entered in another way each time: what differed last is what a person can change
-    if (auto refusal = difference_from(previous_.back(), recorded))
-      found.push_back(*std::move(refusal));
-  }
-  previous_.push_back(std::move(recorded));
-  if (seen_before || ++attempts_ >= kAttempts) {
-    refusals_ = std::move(found);
-    give_up();
-  }
+  if (compared.refusal) found.push_back(*std::move(compared.refusal));
+  keep(way, std::move(recorded));
+  note_nothing(way, is_clean, compared.repeats_refusals, std::move(found));
   return std::nullopt;
 }
 
-void Probing::pause(std::vector<Refusal> refusals) {
-  refusals_ = std::move(refusals);
-  give_up();
+void Probing::note_warm_up(const std::vector<Refusal>& refusals) {
+  if (++warm_ups_ < kMostWarmUps) return;
+  std::vector<Refusal> found = refusals;
+  if (found.empty()) {
+    found.push_back(
+        trace::make_refusal(RefusalCode::kUnstableOpStream,
+                            std::to_string(warm_ups_) + " calls in a row created optimizer state"));
+  }
+  pause_all(std::move(found));
+  warm_ups_ = 0;
+}
+
+/// With those that were entered in the same way, the newest first; where none was with the same
+/// numbers, with those that had others.
+Probing::Compared Probing::compare(recorder::Recorded& recorded) {
+  Compared compared;
+  const bool is_clean = recorded.recording.refusals.empty();
+  for (const trace::Numbers numbers : {trace::Numbers::kEqual, trace::Numbers::kAny}) {
+    bool has_one = false;
+    for (std::size_t i = kept_.size(); i-- > 0;) {
+      const recorder::Recorded& other = kept_[i].recorded;
+      if (!trace::same_entry(other.recording, recorded.recording, numbers)) continue;
+      has_one = true;
+      if (!is_clean) {
+        compared.repeats_refusals =
+            same_codes(other.recording.refusals, recorded.recording.refusals);
+        if (numbers == trace::Numbers::kEqual)
+          kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+        return compared;
+      }
+      if (!other.recording.refusals.empty()) continue;
+      auto parted = difference_from(other, recorded);
+      if (!parted) {
+        replayer::Numbers proved = replayer::numbers_at(other.recording);
+        kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+        compared.agreed = agreed(std::move(recorded), std::move(proved));
+        return compared;
+      }
+      if (!compared.refusal) compared.refusal = std::move(parted->refusal);
+      // one that was entered with another number may still agree with one to come
+      if (numbers == trace::Numbers::kAny || parted->is_by_reads) continue;
+      // nothing that a replay looks at tells the two apart: what agrees with one before this might
+      // be either
+      kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+      return compared;
+    }
+    if (has_one) return compared;
+  }
+  if (is_clean && !kept_.empty() && kept_.back().recorded.recording.refusals.empty()) {
+    // entered in another way each time: what differed last is what a person can change
+    if (auto parted = difference_from(kept_.back().recorded, recorded)) {
+      compared.refusal = std::move(parted->refusal);
+    }
+  }
+  return compared;
+}
+
+/// The oldest leave first: of this way, then of all.
+void Probing::keep(const std::string& way, recorder::Recorded recorded) {
+  const auto is_of_way = [&way](const Kept& kept) { return kept.way == way; };
+  if (std::ranges::count_if(kept_, is_of_way) >= static_cast<std::ptrdiff_t>(kMostKeptOfOne)) {
+    kept_.erase(std::ranges::find_if(kept_, is_of_way));
+  }
+  if (kept_.size() >= kMostKept) kept_.erase(kept_.begin());
+  kept_.push_back({way, std::move(recorded)});
+}
+
+void Probing::forget(const std::string& way) {
+  std::erase_if(kept_, [&way](const Kept& kept) { return kept.way == way; });
+}
+
+void Probing::note_nothing(const std::string& way, bool is_clean, bool is_refused_again,
+                           std::vector<Refusal> found) {
+  if (is_refused_again || ++patience_with(way).attempts >= kAttempts) {
+    pause(way, std::move(found));
+    return;
+  }
+  with_all_.attempts += is_clean ? 1 : kRefused;
+  if (with_all_.attempts >= kAttemptsInAll) pause_all(std::move(found));
+}
+
+void Probing::pause(const std::string& way, std::vector<Refusal> refusals) {
+  forget(way);
+  with_all_.attempts += kRefused;
+  if (with_all_.attempts >= kAttemptsInAll) return pause_all(std::move(refusals));
+  patience_with(way).give_up(std::move(refusals));
+}
+
+void Probing::pause_all(std::vector<Refusal> refusals) {
+  kept_.clear();
+  for (auto& [way, patience] : patience_) patience.attempts = 0;
+  with_all_.give_up(std::move(refusals));
+  // when the pause is over, as many as one way has
+  with_all_.attempts = kAttemptsInAll - kAttempts;
 }
 
 void Probing::stop(std::vector<Refusal> refusals) {
   is_stopped_ = true;
-  pause(std::move(refusals));
-}
-
-void Probing::give_up() {
-  previous_.clear();
-  attempts_ = 0;
-  calls_to_skip_ = pause_;
-  pause_ = std::min(pause_ * 10, kLongestPause);
+  patience_.clear();
+  pause_all(std::move(refusals));
 }
 
 void Probing::restart() {
   if (!is_stopped_) *this = Probing(reads_);
 }
 
-void Probing::succeed() { pause_ = 100; }
+void Probing::succeed(const std::string& way) {
+  for (Patience* patience : {&patience_with(way), &with_all_}) {
+    patience->attempts = 0;
+    patience->pause = Patience().pause;
+  }
+}
 
 }  // namespace steptape::session

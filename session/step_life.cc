@@ -17,6 +17,7 @@
 #include "session/followed_numbers.h"
 #include "session/interception.h"
 #include "session/session_state.h"
+#include "session/way_of_entry.h"
 #include "steptape/error.h"
 #include "trace/guard_differences.h"
 #include "trace/refusals.h"
@@ -57,6 +58,7 @@ StepLife::StepLife(SessionState& session, std::string name, std::string place, b
       schedule_(session.options.record),
       probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
                                                                  : replayer::Reads::kMayDecide),
+      variants_(session.options.max_variants),
       is_update_(is_update),
       journal_(session, name_, place_) {}
 
@@ -175,6 +177,7 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
       !schedule_.is_empty() && session_->keeps_recordings() && schedule_.wants(call_of_run());
   const Given given{arguments, declared};
   if (is_asked_for_) {
+    way_ = way_of_entry(arguments);
     record(given, eager);
     return std::nullopt;
   }
@@ -190,10 +193,11 @@ std::optional<pack::Results> StepLife::call_alone(const std::vector<live::Argume
     tried.push_back(variant);
   }
   journal_.fell_back(misfits_.all());
+  way_ = way_of_entry(arguments);
   const bool may_throw = session_->options.on_refusal == OnRefusal::kThrow && !is_update_;
-  if (may_throw && !probing_.refusals().empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "step \"" + name_ + "\" cannot be replayed: " + probing_.refusals().front().text());
+  if (may_throw && !probing_.refusals(way_).empty()) {
+    throw Error(ErrorCode::kUnsupported, "step \"" + name_ + "\" cannot be replayed: " +
+                                             probing_.refusals(way_).front().text());
   }
   record_or_run(given, eager);
   return std::nullopt;
@@ -210,28 +214,26 @@ void StepLife::check_alive() {
 }
 
 StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& eager) {
-  if (!variant.trusted) {
-    run_trial(variant, given, eager);
-    return {true, std::nullopt};
-  }
+  variant.last_use = journal_.calls();
+  if (entry_.has_new_remainders && !adapt(variant)) return {false, std::nullopt};
+  if (!variant.trusted) return {run_trial(variant, given, eager), std::nullopt};
   if (entry_.has_unseen_number && session_->options.verify.first) {
     prove(variant, given, eager);
     return {true, std::nullopt};
   }
   // those who move memory every few calls have an audit ever more rarely
-  const bool is_due = variant.executor->is_new_for(entry_.memory) ||
+  const bool is_due = entry_.has_new_remainders || variant.executor->is_new_for(entry_.memory) ||
                       (!entry_.moved.empty() && std::has_single_bit(variant.rebinds + 1));
   const bool must_audit = is_due && session_->options.verify.first;
   if (must_audit || variant.audits.draw()) {
-    run_audit(variant, given, eager);
-    return {true, std::nullopt};
+    return {run_audit(variant, given, eager), std::nullopt};
   }
   try {
-    variant.last_use = journal_.calls();
     Run outcome{true, replay(variant, given.arguments)};
     note_moves(variant);
     variant.last_held = journal_.call();
     journal_.replayed(variant);
+    variants_.note_replay();
     note_results(*outcome.results);
     return outcome;
   } catch (const replayer::Torn&) {
@@ -246,10 +248,25 @@ StepLife::Run StepLife::run(Variant& variant, const Given& given, const Eager& e
     // everything is as before the call: the eager step throws what the user should see, or shows
     // that only the plan could not
     const std::string what = error.what();
+    way_ = way_of_entry(given.arguments);
     run_eagerly(eager);
     drop(variant, make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + what));
   }
   return {true, std::nullopt};
+}
+
+/// Inputs lie where the plan was not compared with the eager step. False where it cannot be.
+bool StepLife::adapt(Variant& variant) {
+  if (!variant.executor->adapt_to(entry_.memory)) {
+    variant.guards->pin_remainders();
+    misfits_.add(variant,
+                 {"inputs (data_ptr modulo 64)", "as recorded", "others", GuardKind::kAlignment});
+    journal_.did_not_fit(misfits_.all());
+    return false;
+  }
+  // where nothing is compared, that is all
+  if (!session_->options.verify.first) variant.guards->settle_remainders();
+  return true;
 }
 
 /// The plan has run on the addresses that the guards found, which may be others than before.
@@ -319,21 +336,23 @@ void StepLife::run_eagerly(const Eager& eager) {
 }
 
 void StepLife::record_or_run(const Given& given, const Eager& eager) {
-  if (probing_.wants_recording()) {
+  if (probing_.wants_recording(way_)) {
     record(given, eager);
     return;
   }
   run_eagerly(eager);
-  for (const Refusal& refusal : probing_.refusals()) journal_.refused_again(refusal);
+  for (const Refusal& refusal : probing_.refusals(way_)) journal_.refused_again(refusal);
 }
 
 Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eager) {
+  way_ = way_of_entry(given.arguments);
   tried_ = variant.deferred.note;
   const auto none_is_tried = c10::make_scope_exit([this] { tried_.reset(); });
   Verified verified = session::verify(
       variant, {given.arguments, session_->objects, entry_},
       [&] { return run_function(eager, InsideStep::Depth::kWatched); },
       listener_of(session_->options.interception));
+  if (verified.is_nothing) return verified;
   if (verified.proof) {
     session_->describe(given.declared, *verified.proof);
     verified.misfit = replayer::contradiction(*variant.eager_recording, *verified.proof);
@@ -367,6 +386,7 @@ bool StepLife::is_open(Variant& variant, const Verified& verified) {
 /// The eager step, recorded, where a number has a value at which the plan was not proved.
 void StepLife::prove(Variant& variant, const Given& given, const Eager& eager,
                      const replayer::Unproved* unproved) {
+  way_ = way_of_entry(given.arguments);
   std::optional<recorder::Recorded> recorded = run_recorded(given, eager);
   if (!recorded) return;
   bind_numbers(*recorded);
@@ -429,8 +449,18 @@ void StepLife::note_proved(Variant& variant, const Verified& verified) {
   variant.prove(replayer::numbers_at(*verified.proof));
 }
 
-void StepLife::run_trial(Variant& variant, const Given& given, const Eager& eager) {
+/// False where nothing happened: another plan may fit.
+bool StepLife::run_trial(Variant& variant, const Given& given, const Eager& eager) {
   Verified verified = verify(variant, given, eager);
+  if (verified.is_nothing) {
+    note_change(variant, *verified.changed);
+    return false;
+  }
+  judge_trial(variant, verified);
+  return true;
+}
+
+void StepLife::judge_trial(Variant& variant, Verified& verified) {
   const bool is_pinned = verified.misfit && !verified.changed && pins(variant, *verified.proof);
   if (!is_pinned) verified.count_misfit(*variant.eager_recording);
   verified.is_open = !is_pinned && is_open(variant, verified);
@@ -457,9 +487,10 @@ void StepLife::run_trial(Variant& variant, const Given& given, const Eager& eage
     variant.trusted = true;
     variant.in_doubt.reset();
     variant.guards->forget_moves();
+    variant.guards->settle_remainders();
     note_proved(variant, verified);
     variant.recording->standing = trace::Standing::kTrusted;
-    probing_.succeed();
+    probing_.succeed(way_);
     note_verified(variant);
     session_->write_trace();
     if (!session_->trace_path.empty()) {
@@ -478,8 +509,18 @@ bool StepLife::refuses_chances(const Variant& variant) {
   return true;
 }
 
-void StepLife::run_audit(Variant& variant, const Given& given, const Eager& eager) {
+/// As run_trial.
+bool StepLife::run_audit(Variant& variant, const Given& given, const Eager& eager) {
   Verified verified = verify(variant, given, eager);
+  if (verified.is_nothing) {
+    note_change(variant, *verified.changed);
+    return false;
+  }
+  judge_audit(variant, verified);
+  return true;
+}
+
+void StepLife::judge_audit(Variant& variant, Verified& verified) {
   verified.count_misfit(*variant.eager_recording);
   verified.is_open = is_open(variant, verified);
   journal_.audited(variant, verified);
@@ -491,8 +532,14 @@ void StepLife::run_audit(Variant& variant, const Given& given, const Eager& eage
   if (!verified.is_wrong()) {
     if (verified.skipped) return;
     note_moves(variant);
+    variant.guards->settle_remainders();
     note_proved(variant, verified);
     note_verified(variant);
+    return;
+  }
+  if (entry_.has_new_remainders && !verified.is_open) {
+    // it has never been replayed there
+    variant.guards->pin_remainders();
     return;
   }
   const Refusal refusal = verified.refusal(
@@ -538,7 +585,7 @@ void StepLife::record(const Given& given, const Eager& eager) {
   if (std::exchange(is_asked_for_, false)) {
     session_->keep({name_, place_, {}}, with_bytes(*recorded));
     // with a plan there is nothing to be learnt from it
-    if (variants_.size() != 0 || !probing_.wants_recording()) return;
+    if (variants_.size() != 0 || !probing_.wants_recording(way_)) return;
   }
   bind_numbers(*recorded);
   learn_from(*std::move(recorded));
@@ -551,7 +598,7 @@ std::optional<recorder::Recorded> StepLife::run_recorded(const Given& given, con
   } catch (const Error& error) {
     const std::string what = error.what();
     run_eagerly(eager);
-    refuse({make_refusal(RefusalCode::kNoInterceptor, what)});
+    refuse_all(make_refusal(RefusalCode::kNoInterceptor, what));
     return std::nullopt;
   }
   InsideStep::take_foreign_values();
@@ -597,11 +644,11 @@ void StepLife::learn_from(recorder::Recorded recorded) {
   std::vector<const trace::Recording*> earlier;
   if (may_start_warm_ && session_->earlier) earlier = session_->earlier->plans_of(name_);
   const std::vector<Refusal> told = recorded.recording.refusals;
-  if (auto agreed = probing_.take(std::move(recorded), known, earlier)) {
+  if (auto agreed = probing_.take(way_, std::move(recorded), known, earlier)) {
     make_plan(*std::move(agreed));
     return;
   }
-  for (const Refusal& refusal : probing_.refusals()) {
+  for (const Refusal& refusal : probing_.refusals(way_)) {
     const bool is_told = std::ranges::find(told, refusal) != told.end();
     is_told ? journal_.refused_again(refusal) : journal_.refused(refusal);
   }
@@ -611,17 +658,15 @@ void StepLife::make_plan(Probing::Agreed agreed) {
   recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return;
   std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
-  if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
-    drop_long_unused();
-  }
-  if (refusals.empty() && variants_.size() >= session_->options.max_variants) {
-    refusals.push_back(make_refusal(RefusalCode::kTooManyVariants,
-                                    "there are " + std::to_string(variants_.size()) +
-                                        " variants; the newest failed at " +
-                                        journal_.last_verdict().text()));
-  }
   if (!refusals.empty()) {
     refuse(std::move(refusals));
+    return;
+  }
+  if (!make_room()) {
+    refuse_all(make_refusal(RefusalCode::kTooManyVariants, "there are " +
+                                                               std::to_string(variants_.size()) +
+                                                               " variants; the newest failed at " +
+                                                               journal_.last_verdict().text()));
     return;
   }
   try {
@@ -640,6 +685,7 @@ void StepLife::make_plan(Probing::Agreed agreed) {
     ++variants_made_;
     if (session_->earlier) session_->earlier->compare(name_, *variant->recording);
     journal_.planned(*variant);
+    if (variant->trusted) probing_.note_untried();
     variants_.add(std::move(variant));
   } catch (const std::exception& error) {
     refuse({make_refusal(RefusalCode::kUnreplayableOp,
@@ -657,16 +703,26 @@ void StepLife::drop(const Variant& variant, Refusal refusal) {
   journal_.refused(refusal);
 }
 
-void StepLife::drop_long_unused() {
-  const std::shared_ptr<Variant> dropped = variants_.drop_long_unused(journal_.calls());
-  if (dropped == nullptr) return;
-  journal_.dropped(*dropped,
-                   "unused for " + std::to_string(journal_.calls() - dropped->last_use) + " calls");
+/// Variants leave for the one that is to be planned. False where none may.
+bool StepLife::make_room() {
+  std::vector<std::shared_ptr<Variant>> left;
+  const bool is_free = variants_.make_room(journal_.calls(), left);
+  for (const auto& variant : left) {
+    const std::uint64_t unused = journal_.calls() - variant->last_use;
+    journal_.dropped(*variant, "used longest ago of all, " + std::to_string(unused) + " calls");
+  }
+  return is_free;
 }
 
 void StepLife::refuse(std::vector<Refusal> refusals) {
   for (const Refusal& refusal : refusals) journal_.refused(refusal);
-  probing_.pause(std::move(refusals));
+  probing_.pause(way_, std::move(refusals));
+}
+
+/// Whatever the call is entered with.
+void StepLife::refuse_all(const Refusal& refusal) {
+  journal_.refused(refusal);
+  probing_.pause_all({refusal});
 }
 
 void StepLife::refuse_always(Refusal refusal) {

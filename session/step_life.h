@@ -68,9 +68,12 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   Run run(Variant& variant, const Given& given, const Eager& eager);
   void check_alive();
   void note_moves(Variant& variant);
+  bool adapt(Variant& variant);
   void note_change(Variant& variant, const replayer::Changed& changed);
-  void run_trial(Variant& variant, const Given& given, const Eager& eager);
-  void run_audit(Variant& variant, const Given& given, const Eager& eager);
+  bool run_trial(Variant& variant, const Given& given, const Eager& eager);
+  void judge_trial(Variant& variant, Verified& verified);
+  bool run_audit(Variant& variant, const Given& given, const Eager& eager);
+  void judge_audit(Variant& variant, Verified& verified);
   void prove(Variant& variant, const Given& given, const Eager& eager,
              const replayer::Unproved* unproved = nullptr);
   bool judge(Variant& variant, const trace::Recording& proof, const trace::Difference& parted,
@@ -105,12 +108,13 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void make_plan(Probing::Agreed agreed);
   void drop(const Variant& variant, Refusal refusal);
   void drop_trusted(const Variant& variant, Refusal refusal);
-  void drop_long_unused();
+  bool make_room();
   void run_deferred();
   void note_verified(Variant& variant);
   void keep_or_put_back();
   void restart();
   void refuse(std::vector<Refusal> refusals);
+  void refuse_all(const Refusal& refusal);
 
   SessionState* session_;
   std::string name_;
@@ -118,6 +122,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   RecordSchedule schedule_;
   bool is_asked_for_ = false;  ///< the recording of the call that is under way, by Options::record
   Probing probing_;
+  std::string way_;  ///< of the call that is under way, where it does not just replay
   std::optional<trace::Recording> warm_up_;
   Variants variants_;
   guards::Entry entry_;          ///< of the call that is under way

@@ -38,7 +38,7 @@ struct Variant {
   double plan_us = 0;
   std::uint64_t replays = 0;
   std::uint64_t rebinds = 0;   ///< calls that found tracked tensors in other memory
-  std::uint64_t last_use = 0;  ///< the call of the step that replayed it last, counted
+  std::uint64_t last_use = 0;  ///< the call of the step that ran it last, counted
   /// The call of the step, counted from 1, in which its guards held last and nothing in its run
   /// spoke against that; 0: there was none.
   std::uint64_t last_held = 0;

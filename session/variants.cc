@@ -52,7 +52,7 @@ bool Variants::resumes(const trace::Recording& recording, std::uint64_t now) {
 }
 
 bool Variants::note_change(Variant& variant) {
-  constexpr std::uint64_t kPatience = 8;
+  constexpr std::uint64_t kPatience = 32;
   ++variant.changes;
   if (variant.changes > std::max(kPatience, variant.replays / 4)) return true;
   std::ranges::stable_sort(variants_, std::greater<>(),
@@ -60,14 +60,17 @@ bool Variants::note_change(Variant& variant) {
   return false;
 }
 
-std::shared_ptr<Variant> Variants::drop_long_unused(std::uint64_t now) {
-  constexpr std::uint64_t kLong = 64;
-  const auto oldest = std::ranges::min_element(
-      variants_, {}, [](const auto& variant) { return variant->last_use; });
-  if (oldest == variants_.end() || (*oldest)->last_use + kLong >= now) return nullptr;
-  std::shared_ptr<Variant> dropped = std::move(*oldest);
-  variants_.erase(oldest);
-  return dropped;
+bool Variants::make_room(std::uint64_t now, std::vector<std::shared_ptr<Variant>>& left) {
+  std::vector<Room::Held> held;
+  for (const auto& variant : variants_) {
+    held.push_back(
+        {variant->last_use, variant->executor->program().arena_bytes, variant->last_held != 0});
+  }
+  const Room::Answer answer = room_.ask(held, now);
+  if (!answer.is_free) return false;
+  for (const std::size_t position : answer.leaving) left.push_back(variants_[position]);
+  for (const auto& variant : left) drop(*variant);
+  return true;
 }
 
 void Variants::drop(const Variant& variant) {

@@ -7,6 +7,7 @@
 
 #include "guards/entry.h"
 #include "session/misfits.h"
+#include "session/room.h"
 #include "session/variant.h"
 
 namespace steptape::session {
@@ -15,6 +16,9 @@ namespace steptape::session {
 /// may try. Calls are counted: `now` is how many calls of the step there were.
 class Variants {
  public:
+  /// At most so many are kept.
+  explicit Variants(std::size_t most) : room_(most) {}
+
   /// They live on in a call that drops them.
   using Tried = std::vector<std::shared_ptr<const Variant>>;
 
@@ -35,10 +39,9 @@ class Variants {
   /// A run was undone: the program took another way. The plan that was right most often comes first
   /// from here on. Whether it happened too often.
   bool note_change(Variant& variant);
-  /// Drops the one that was unused for longest, if that is long: a step of a model whose state was
-  /// replaced, or whose shapes moved on, leaves variants behind that no call will fit again.
-  /// Returns it, or null.
-  std::shared_ptr<Variant> drop_long_unused(std::uint64_t now);
+  /// Whether one more may be added; those that leave for it are dropped then and go into `left`.
+  bool make_room(std::uint64_t now, std::vector<std::shared_ptr<Variant>>& left);
+  void note_replay() { room_.note_replay(); }
 
   void add(std::shared_ptr<Variant> variant) { variants_.push_back(std::move(variant)); }
   void drop(const Variant& variant);
@@ -50,6 +53,7 @@ class Variants {
 
  private:
   std::vector<std::shared_ptr<Variant>> variants_;
+  Room room_;
 };
 
 }  // namespace steptape::session

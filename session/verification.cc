@@ -89,6 +89,8 @@ class Verification {
   void plan_first(const recorder::StepFunction& eager, Verified& verified) {
     const std::optional<LeftBehind> planned = left_by_plan(verified);
     undo_.restore();
+    verified.is_nothing = verified.changed.has_value();
+    if (verified.is_nothing) return;
     keep(entry_, before_);
     const std::vector<std::int64_t> counters = variant_.guards->counters();
     const recorder::Returned returned = run_eager(eager, verified);

@@ -26,6 +26,8 @@ struct Verified {
   std::string failure;
   /// The plan was not for this call after all, which it found out in mid-run.
   std::optional<replayer::Changed> changed;
+  /// So early that the eager step did not run: nothing has happened.
+  bool is_nothing = false;
   /// An op is taken for one that leaves other bits each time: the next trial says whether it is.
   bool is_open = false;
   /// The plan did ops together, and does each by itself from here on: the next trial judges that.

@@ -105,7 +105,9 @@ struct Options {
   Determinism determinism = Determinism::kListed;
   HostReads host_reads = HostReads::kRefuse;
   Interception interception = Interception::kFakeKey;
-  std::uint32_t max_variants = 8;
+  /// Plans kept for one step; for one more, the one that was used longest ago leaves. Beyond 8 they
+  /// also leave while all of them hold more than 1 GiB (docs/refusals.md, too_many_variants).
+  std::uint32_t max_variants = 64;
   /// On a GPU: gradients lie in memory that stays theirs between replays, and are not copied to new
   /// memory by each. A gradient that the program still holds is moved out of it first. Clear them
   /// with `zero_grad(set_to_none=false)`, or inside the step.

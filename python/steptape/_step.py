@@ -17,7 +17,7 @@ from ._source import line_of, place_of_function, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"numerics": "exact", "determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
-            "max_variants": 8, "static_gradients": False, "trace": None, "audit_seed": 0, "verify": True, "log": None,
+            "max_variants": 64, "static_gradients": False, "trace": None, "audit_seed": 0, "verify": True, "log": None,
             "ledger": True, "digests": False, "timings": False, "resume": False, "record": None}
 
 _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}

@@ -30,8 +30,9 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
                 that was verified last.
     host_reads: "refuse" values that the step reads from tensors and nothing explains, or "observe": the step
                 only looks at them.
-    max_variants: plans kept for one step.   trace: a file that the trace is written to.   audit_seed: of
-                the draw of audits, 0 for one from the system.
+    max_variants: plans kept for one step, 64 without it; the one used longest ago leaves for a new one.
+    trace:      a file that the trace is written to.   audit_seed: of the draw of audits, 0 for one from the
+                system.
     static_gradients: on a GPU, whether gradients stay in memory of the plan's own, and are not copied to
                 new memory by each replay.
     log:        which events are written down: "guards,plan" or "all" on stderr, "all:run.jsonl" as lines of

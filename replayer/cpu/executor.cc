@@ -322,6 +322,14 @@ void Executor::run_into(std::span<void* const> memory, std::span<const double> l
   });
 }
 const Program& Executor::program() const { return impl_->program; }
+bool Executor::adapt_to(std::span<void* const> memory) {
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    impl_->memory.point_at(impl_->bound.buffers[i], memory[i]);
+  }
+  return std::ranges::all_of(impl_->calls,
+                             [](const Call& call) { return !call.kernel || call.kernel->adapt(); });
+}
+
 void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
   digests.assign(impl_->recording().ops.size(), std::nullopt);
   impl_->log.ask_for(digests);

@@ -23,6 +23,7 @@ class Executor final : public replayer::Executor {
   const std::vector<trace::BufferId>& bound() const override;
   const std::vector<std::size_t>& written() const override;
   bool draws_random() const override;
+  bool adapt_to(std::span<void* const> memory) override;
   const std::vector<at::Generator>& generators() const override;
   Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
               const std::function<void()>& decided = {}) override;

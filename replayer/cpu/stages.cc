@@ -32,6 +32,9 @@ PlannedMemory planned_memory(const Program& program, const Memory& memory,
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
     const trace::Buffer& buffer = recording.buffers[id];
     planned.address_mod_64.emplace(memory.storage(id), buffer.address_mod_64);
+    if (program.buffers[id].placement == Placement::kBound && buffer.role == trace::Role::kInput) {
+      planned.moving.insert(memory.storage(id));
+    }
     if (program.buffers[id].placement == Placement::kConstant && buffer.bytes != 0) {
       planned.literals.insert(memory.storage(id));
     }

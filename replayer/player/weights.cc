@@ -19,7 +19,7 @@
 namespace steptape::replayer {
 namespace {
 
-constexpr std::string_view kGenerator = "generator.";
+constexpr std::string_view kGeneratorPrefix = "generator.";
 
 bool is_weight(const TrackedTensor& tracked) {
   return tracked.role == trace::Role::kParameter || tracked.role == trace::Role::kModuleBuffer;
@@ -102,8 +102,8 @@ class Loading {
     const std::string path = names_.in_trace(entry.name);
     if (const auto target = targets_.find(path); target != targets_.end()) {
       take_tensor(entry, *target->second);
-    } else if (path.starts_with(kGenerator)) {
-      take_generator(entry, path.substr(kGenerator.size()));
+    } else if (path.starts_with(kGeneratorPrefix)) {
+      take_generator(entry, path.substr(kGeneratorPrefix.size()));
     } else if (state_.number(path) != nullptr) {
       take_number(entry, path);
     } else if (options_.strict) {
@@ -240,7 +240,7 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
     }
     for (const std::string& generator : state.generators()) {
       if (options.of.empty())
-        entries.push_back({std::string(kGenerator) + generator, state.generator_state(generator)});
+        entries.push_back({std::string(kGeneratorPrefix) + generator, state.generator_state(generator)});
     }
   }
   write_weights(entries, path);

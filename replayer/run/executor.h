@@ -61,8 +61,13 @@ class Executor {
   /// compared with the eager step once more.
   virtual bool is_new_for(std::span<void* const>) const { return false; }
 
+  /// Inputs lie at other addresses, modulo 64, than the recorded ones or any that this was called
+  /// for. False where the plan could not leave what the ops leave there. Asked for is memory as for
+  /// a run.
+  virtual bool adapt_to(std::span<void* const>) { return true; }
+
   /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
-  /// the same address modulo 64 as the recording says. When an op throws, everything written so far
+  /// the same address modulo 64 as the recording says, or one that the plan was adapted to. When an op throws, everything written so far
   /// and the generators are put back before the exception goes on; Changed likewise. Throws
   /// Torn when that could not be done. `leaves` has a value for each of Recording::leaves; those of
   /// host reads come from the run itself.

@@ -23,6 +23,10 @@ class Kernel {
   /// shares nothing out, and beside kernels that use none of the memory that it writes.
   virtual bool runs_anywhere() const { return false; }
 
+  /// What it reads lies elsewhere, modulo 64, than ever before: finds out how it leaves there what
+  /// the op leaves. False where it does not.
+  virtual bool adapt() { return true; }
+
   /// Memory of its own that other kernels of the plan use, too.
   virtual std::vector<Use> own_uses() const { return {}; }
 };

@@ -3,6 +3,7 @@ from collections import namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -211,3 +212,14 @@ def test_an_argument_that_requires_a_gradient_gets_one():
 
     replays_or_says_why(make, "untracked_write", "unconsumed_graph", "escaped_buffer",
                         "rebound_tensor")
+
+
+def test_two_slices_of_one_array_that_are_only_read():
+    array = np.random.RandomState(3).rand(20, 9).astype(np.float32)
+
+    def slices(i):
+        rows = array[i % 8:i % 8 + 4]
+        return torch.from_numpy(rows[:, :6]), torch.from_numpy(rows[:, 6:])
+
+    step = replays(lambda: training(net(), batch=slices), 80)
+    assert len(step.stats["variants"]) == 1

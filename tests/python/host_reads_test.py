@@ -97,9 +97,15 @@ def deciding(decide):
     return make
 
 
+# In these what is read is another value in each call, or is not seen.
+NEVER_THE_SAME = {"float", "tolist", "numpy", "array", "format", "shape"}
+
+
 @pytest.mark.parametrize("decide", DECISIONS.values(), ids=DECISIONS)
-def test_a_decision_on_a_tensor_that_goes_both_ways(decide):
-    step = check(deciding(decide), arguments=signed_batch(lambda i: i % 2), codes=DECIDED)
+def test_a_decision_on_a_tensor_that_goes_both_ways(decide, request):
+    is_refused = request.node.callspec.id in NEVER_THE_SAME
+    step = check(deciding(decide), arguments=signed_batch(lambda i: i % 2),
+                 codes=DECIDED if is_refused else None, share=None if is_refused else 0.9)
     replays_or_says_why(step)
 
 

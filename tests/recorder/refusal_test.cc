@@ -165,13 +165,29 @@ TEST_P(RefusalTest, OverlappingStorages) {
   refusal_of(RefusalCode::kOverlappingMemory,
              [&] {
                base.relu();
-               other.relu();
+               other.relu_();
              },
              {base, other});
   refusal_of(RefusalCode::kOverlappingMemory, [&] {
     base.relu();
     other.relu();
   });
+}
+
+TEST_P(RefusalTest, OverlappingArgumentsThatAreOnlyReadAreNoReason) {
+  auto base = at::zeros({12});
+  const auto over = [&base](std::int64_t first) {
+    return at::from_blob(base.data_ptr<float>() + first, {6}, at::kFloat);
+  };
+  const auto a = over(4), b = over(0), c = over(6);
+  const auto read = [&] { (a + b + c).relu(); };
+  EXPECT_TRUE(recording_of(read, {a, b, c}).refusals.empty());
+  refusal_of(RefusalCode::kOverlappingMemory, [&] { a.relu_(); }, {a, b, c});
+  refusal_of(RefusalCode::kOverlappingMemory, [&] { b.relu_(); }, {a, b, c});
+  refusal_of(RefusalCode::kOverlappingMemory, [&] { c.relu_(); }, {a, b, c});
+  const auto tracked = at::from_blob(base.data_ptr<float>() + 11, {1}, at::kFloat);
+  objects.track("last", tracked);
+  refusal_of(RefusalCode::kOverlappingMemory, read, {a, b, c});
 }
 
 TEST_P(RefusalTest, ForeignMemoryWithinWhatTheStepMade) {

@@ -59,12 +59,6 @@ using OfTwo = Taped<at::Tensor(at::Tensor, at::Tensor)>;
 
 at::Tensor doubled(at::Tensor x) { return x * 2; }
 
-/// `numel` floats that begin so many bytes behind an address that 64 divides.
-at::Tensor shifted(std::int64_t numel, std::int64_t bytes) {
-  const std::int64_t skip = bytes / static_cast<std::int64_t>(sizeof(float));
-  return at::rand({numel + skip}).narrow(0, skip, numel);
-}
-
 TEST(GuardKindsTest, ArgumentCount) {
   Taped<at::Tensor(std::vector<at::Tensor>)> taped(
       [](const std::vector<at::Tensor>& parts) { return parts.front() + parts.back(); });
@@ -146,11 +140,19 @@ TEST(GuardKindsTest, Inference) {
             "inputs[0].is_inference: false → true");
 }
 
+/// Other remainders of inputs are tried; those of tracked tensors end the plan.
 TEST(GuardKindsTest, Alignment) {
-  OfOne taped(doubled);
-  taped.warm_up(at::rand({16}));
-  EXPECT_EQ(taped.verdict(GuardKind::kAlignment, shifted(16, 4)),
-            "inputs[0].data_ptr modulo 64: 0 → 4");
+  at::Tensor weight = at::rand({16});
+  Session session(quiet());
+  session.track("weight", weight);
+  auto step = session.wrap("step", [&](at::Tensor x) { return x * weight; });
+  for (int i = 0; i < 4; ++i) step(at::rand({16}));
+  EXPECT_EQ(step.stats().replayed, 1U) << step.explain();
+  const at::Tensor memory = at::rand({32});
+  weight.set_data(at::from_blob(memory.data_ptr<float>() + 1, {16}));
+  step(at::rand({16}));
+  EXPECT_EQ(step.stats().last_verdict.kind, GuardKind::kAlignment);
+  EXPECT_EQ(step.stats().last_verdict.text(), "weight.data_ptr modulo 64: 0 → 4");
 }
 
 TEST(GuardKindsTest, Memory) {

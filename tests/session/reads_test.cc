@@ -70,6 +70,72 @@ TEST_F(ReadsTest, ABranchOnAFlag) {
   EXPECT_GE(step.stats().replayed, 30U) << step.explain();
 }
 
+TEST_F(ReadsTest, ABranchOnOneOfFourValues) {
+  const auto body = [](const at::Tensor& x, const at::Tensor& which) {
+    switch (which.item<std::int64_t>()) {
+      case 0:
+        return x * constant();
+      case 1:
+        return x + constant();
+      case 2:
+        return (x - constant()).relu();
+      default:
+        return x.exp();
+    }
+  };
+  auto step = session_.wrap("step", body);
+  for (int i = 0; i < 100; ++i) {
+    const at::Tensor x = input(), which = at::randint(0, 4, {}, at::kLong);
+    ASSERT_TRUE(same_bits(body(x, which), step(x, which))) << i;
+  }
+  EXPECT_EQ(step.stats().variants.size(), 4U);
+  EXPECT_GE(step.stats().replayed, 80U) << step.explain();
+}
+
+/// A size that is read, so that other tensors have other shapes.
+TEST_F(ReadsTest, AShapeThatIsRead) {
+  const auto body = [](const at::Tensor& x, const at::Tensor& size) {
+    return x.narrow(0, 0, size.item<std::int64_t>()) * constant().narrow(0, 0, 1);
+  };
+  auto step = session_.wrap("step", body);
+  for (int i = 0; i < 100; ++i) {
+    const at::Tensor x = input(), size = at::randint(1, 5, {}, at::kLong);
+    ASSERT_TRUE(same_bits(body(x, size), step(x, size))) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 80U) << step.explain();
+}
+
+/// What is read follows from a number that nothing explains: which of its values it is, no replay
+/// would find out.
+TEST_F(ReadsTest, AHiddenNumberThatIsReadBackIsRefused) {
+  int calls = 0;
+  auto step = session_.wrap("step", [&](const at::Tensor& x) {
+    const at::Tensor y = x * (++calls % 2 == 0 ? 0.5 : 2.0);
+    return y.sum().item<double>() > 4 ? y.relu() : y;
+  });
+  const at::Tensor x = at::ones({6});
+  for (int i = 0; i < 60; ++i) {
+    const double factor = i % 2 == 0 ? 2.0 : 0.5;
+    ASSERT_TRUE(same_bits(x * factor, step(x))) << i;
+  }
+  EXPECT_EQ(step.stats().replayed, 0U) << step.explain();
+  EXPECT_FALSE(step.stats().refusals.empty());
+}
+
+TEST_F(ReadsTest, AHiddenTensorThatIsReadBackIsRefused) {
+  int calls = 0;
+  auto step = session_.wrap("step", [&](const at::Tensor& x) {
+    const at::Tensor y = x * at::tensor({++calls % 2 == 0 ? 0.5F : 2.0F, 1.0F});
+    return y.sum().item<double>() > 2 ? y * 1 : y;
+  });
+  const at::Tensor x = at::ones({2});
+  for (int i = 0; i < 60; ++i) {
+    const at::Tensor expected = x * at::tensor({i % 2 == 0 ? 2.0F : 0.5F, 1.0F});
+    ASSERT_TRUE(same_bits(expected, step(x))) << i;
+  }
+  EXPECT_EQ(step.stats().replayed, 0U) << step.explain();
+}
+
 TEST_F(ReadsTest, ABufferThatTheProgramChanges) {
   at::Tensor tau = at::ones({});
   session_.track("tau", tau);

@@ -194,17 +194,85 @@ TEST(RefusalsTest, MetaTensorsAreNamed) {
   EXPECT_FALSE(step.stats().refusals.empty());
 }
 
-TEST(RefusalsTest, ManyShapesAreBounded) {
+TEST(RefusalsTest, ShapesThatNeverComeAgainAreBounded) {
   Session session(quiet());
   auto step = session.wrap("shapes", [](at::Tensor x) { return x * 2; });
-  for (std::int64_t size = 1; size < 15; ++size) {
-    for (int i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < 300; ++i) {
+    const at::Tensor x = at::rand({std::max<std::int64_t>(1, i)});
+    EXPECT_TRUE(same_bits(step(x), x * 2));
+  }
+  EXPECT_LE(step.stats().variants.size(), 33U);
+  EXPECT_LE(step.stats().recorded, 50U);
+  EXPECT_TRUE(has(step.stats(), RefusalCode::kTooManyVariants)) << step.explain();
+}
+
+TEST(RefusalsTest, ShapesThatComeAgainTakeTheirPlace) {
+  Session session(quiet());
+  auto step = session.wrap("shapes", [](at::Tensor x) { return x * 2; });
+  for (std::int64_t i = 0; i < 2000; ++i) {
+    const at::Tensor x = at::rand({i < 300 ? std::max<std::int64_t>(1, i) : 500 + i % 5});
+    EXPECT_TRUE(same_bits(step(x), x * 2));
+  }
+  EXPECT_GE(step.stats().replayed, 500U) << step.explain();
+}
+
+TEST(RefusalsTest, WhereFewPlansAreKeptTheOneUsedLongestAgoLeaves) {
+  Options options = quiet();
+  options.max_variants = 3;
+  Session session(options);
+  auto step = session.wrap("shapes", [](at::Tensor x) { return x * 2; });
+  for (std::int64_t size = 1; size < 9; ++size) {
+    for (int i = 0; i < 20; ++i) {
       const at::Tensor x = at::rand({size});
       EXPECT_TRUE(same_bits(step(x), x * 2));
     }
   }
-  EXPECT_EQ(step.stats().variants.size(), 8U);
+  EXPECT_EQ(step.stats().variants.size(), 3U);
+  EXPECT_EQ(step.stats().replayed, 8U * 18 - 1) << step.explain();
+  EXPECT_FALSE(has(step.stats(), RefusalCode::kTooManyVariants)) << step.explain();
+}
+
+TEST(RefusalsTest, PlansThatDriveEachOtherOutArePausedFor) {
+  Options options = quiet();
+  options.max_variants = 3;
+  Session session(options);
+  auto step = session.wrap("shapes", [](at::Tensor x) { return x * 2; });
+  for (std::int64_t i = 0; i < 1000; ++i) {
+    const at::Tensor x = at::rand({1 + i % 4});
+    EXPECT_TRUE(same_bits(step(x), x * 2));
+  }
+  EXPECT_LE(step.stats().recorded, 5 + step.stats().replayed / 16) << step.explain();
+  EXPECT_GE(step.stats().replayed, 600U);
   EXPECT_TRUE(has(step.stats(), RefusalCode::kTooManyVariants)) << step.explain();
+}
+
+TEST(RefusalsTest, AShapeThatIsRefusedIsPausedAlone) {
+  Session session(quiet());
+  std::vector<at::Tensor> kept;
+  auto step = session.wrap("shapes", [&](at::Tensor x) {
+    if (x.size(0) == 4) kept.push_back(x + 1);
+    return x * 2;
+  });
+  for (int i = 0; i < 40; ++i) {
+    for (const std::int64_t size : {4, 5, 6}) {
+      const at::Tensor x = at::rand({size});
+      EXPECT_TRUE(same_bits(step(x), x * 2));
+    }
+  }
+  EXPECT_TRUE(has(step.stats(), RefusalCode::kEscapedBuffer)) << step.explain();
+  EXPECT_GE(step.stats().replayed, 70U) << step.explain();
+  EXPECT_LE(step.stats().recorded, 6U);
+}
+
+TEST(RefusalsTest, ManyShapesThatAreRefusedAreBounded) {
+  Session session(quiet());
+  std::vector<at::Tensor> kept;
+  auto step = session.wrap("shapes", [&](at::Tensor x) {
+    kept.push_back(x + 1);
+    return x * 2;
+  });
+  for (std::int64_t size = 1; size <= 300; ++size) step(at::rand({size}));
+  EXPECT_LE(step.stats().recorded, 24U) << step.explain();
 }
 
 TEST(RefusalsTest, OnRequestARefusalThrowsAtTheNextCall) {

@@ -119,13 +119,13 @@ TEST_F(MergeToolTest, AResultIsReplacedWhereAskedFor) {
 
 TEST_F(MergeToolTest, MoreVariantsThanASessionKeepsAreTold) {
   std::vector<std::string> files;
-  for (std::int64_t batch = 1; batch <= 9; ++batch) {
+  for (std::int64_t batch = 1; batch <= 65; ++batch) {
     files.push_back(put(std::to_string(batch) + ".tape", trace_of_batch(batch)));
   }
   const Outcome outcome = merge(files);
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.err,
-            "steptape: step train has 9 variants, more than the 8 that a session keeps by default "
+            "steptape: step train has 65 variants, more than the 64 that a session keeps by default "
             "(max_variants)\n");
 }
 

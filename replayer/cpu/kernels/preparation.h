@@ -17,6 +17,7 @@ namespace steptape::replayer::cpu {
 struct PlannedMemory {
   std::unordered_set<const c10::StorageImpl*> literals;  ///< the trace's bytes in every run
   std::unordered_map<const c10::StorageImpl*, std::uint8_t> address_mod_64;
+  std::unordered_set<const c10::StorageImpl*> moving;  ///< may have another remainder in some runs
 };
 
 /// What a kernel is made from. The call and its tensors outlive the kernel.
@@ -28,7 +29,8 @@ struct KernelSite {
 
   /// Whether the bytes of this tensor are those of the trace in every run.
   bool is_literal(const at::Tensor& tensor) const;
-  /// Of its first element, in every run.
+  bool is_moving(const at::Tensor& tensor) const;
+  /// Of its first element, in every run, or as recorded.
   std::uint8_t address_mod_64(const at::Tensor& tensor) const;
 };
 

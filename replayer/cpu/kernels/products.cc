@@ -19,12 +19,6 @@ namespace {
 /// BLAS shares larger products out well enough, and their trial would take long.
 constexpr std::int64_t kMostTermsAlone = std::int64_t{128} * 128 * 128;
 
-/// How BLAS multiplies on one thread what it may share out to several.
-struct Alone {
-  bool leaves_the_bits = false;  ///< on a thread of a team, and on the calling one
-  bool is_faster = false;
-};
-
 Alone try_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
   ProductTrial trial(product, addresses);
   const std::optional<Sgemm> sgemm = Sgemm::make(trial.product());
@@ -49,7 +43,8 @@ Alone try_alone(const MatrixProduct& product, const ProductAddresses& addresses)
                     ProductTrial::is_faster([&] { caller.run(); }, with_all)};
 }
 
-/// Tried once for each kind of product in a process.
+}  // namespace
+
 Alone alone(const MatrixProduct& product, const ProductAddresses& addresses) {
   if (at::get_num_threads() < 2) return {};
   if (product.result.numel() * product.a.size(1) > kMostTermsAlone) return {};
@@ -61,6 +56,8 @@ Alone alone(const MatrixProduct& product, const ProductAddresses& addresses) {
   return entry->second;
 }
 
+namespace {
+
 Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   if (blas().sgemm == nullptr)
     return Preparation::refused("no BLAS that is known to be LibTorch's");
@@ -68,25 +65,19 @@ Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   constexpr auto kHighest = static_cast<std::uint8_t>(at::Float32MatmulPrecision::HIGHEST);
   if (live::Ambient::current().matmul_precision != kHighest)
     return Preparation::refused("a precision of products below the highest");
-  auto blas = Sgemm::make(matrices);
-  if (!blas) return Preparation::refused("no float32 matrices that BLAS takes as they lie");
   const auto address = [&](const at::Tensor& tensor) -> std::uint8_t {
     return tensor.defined() ? site.address_mod_64(tensor) : 0;
   };
-  const ProductAddresses addresses = {address(matrices.a), address(matrices.b),
-                                      address(matrices.bias), address(matrices.result)};
-  const auto lies_on_result = [&](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.storage().unsafeGetStorageImpl() ==
-                                   matrices.result.storage().unsafeGetStorageImpl();
+  const auto moves = [&](const at::Tensor& tensor) {
+    return tensor.defined() && site.is_moving(tensor);
   };
-  const Alone one_thread = alone(matrices, addresses);
-  if (one_thread.is_faster) blas->go_alone();
-  std::optional<SmallProduct> small;
-  if (!lies_on_result(matrices.a) && !lies_on_result(matrices.b) && !lies_on_result(matrices.bias))
-    small = SmallProduct::make(matrices, addresses, one_thread.is_faster);
-  return {std::make_unique<ProductKernel>(*std::move(blas), std::move(small),
-                                          one_thread.leaves_the_bits),
-          {}};
+  auto kernel = ProductKernel::make(
+      matrices,
+      {address(matrices.a), address(matrices.b), address(matrices.bias), address(matrices.result)},
+      {moves(matrices.a), moves(matrices.b), moves(matrices.bias)});
+  if (kernel == nullptr)
+    return Preparation::refused("no float32 matrices that BLAS takes as they lie");
+  return {std::move(kernel), {}};
 }
 
 Preparation make_mm(const KernelSite& site) {

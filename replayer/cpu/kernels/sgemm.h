@@ -23,8 +23,8 @@ class Sgemm {
   static std::optional<Sgemm> make(const MatrixProduct& product);
 
   void run() const;
-  /// From now on on the calling thread alone. Asked for is Blas::set_threads.
-  void go_alone() { is_alone_ = true; }
+  /// From now on on the calling thread alone, or not. Asked for is Blas::set_threads.
+  void go_alone(bool is_alone = true) { is_alone_ = is_alone; }
 
  private:
   /// A factor as BLAS wants it, column by column.

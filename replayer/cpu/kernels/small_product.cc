@@ -101,6 +101,19 @@ std::optional<SmallProduct> SmallProduct::make(const MatrixProduct& product,
   return SmallProduct(product, entry->second);
 }
 
+bool SmallProduct::holds_at(const ProductAddresses& addresses, bool blas_is_alone) const {
+  const std::optional<SmallProduct> there = make(product_, addresses, blas_is_alone);
+  return there && there->code_ == code_;
+}
+
+void SmallProduct::pack() {
+  if (!packs_) return;
+  make_room();
+  shape_.b = floats_of(product_.b);
+  shape_.packed = packed_->data();
+  code_->pack(shape_);
+}
+
 bool SmallProduct::run() {
   shape_.a = floats_of(product_.a);
   shape_.b = floats_of(product_.b);

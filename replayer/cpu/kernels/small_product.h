@@ -22,6 +22,11 @@ class SmallProduct {
                                           const ProductAddresses& addresses,
                                           bool blas_is_alone = false);
 
+  /// Whether it is that way of multiplying that leaves the bits of BLAS at these addresses, too.
+  bool holds_at(const ProductAddresses& addresses, bool blas_is_alone) const;
+  /// Does what others need of it when it does not run.
+  void pack();
+
   /// False where an element became a NaN: which one, only BLAS can tell.
   bool run();
 

@@ -15,6 +15,10 @@ bool KernelSite::is_literal(const at::Tensor& tensor) const {
   return memory.literals.contains(tensor.storage().unsafeGetStorageImpl());
 }
 
+bool KernelSite::is_moving(const at::Tensor& tensor) const {
+  return memory.moving.contains(tensor.storage().unsafeGetStorageImpl());
+}
+
 std::uint8_t KernelSite::address_mod_64(const at::Tensor& tensor) const {
   const auto found = memory.address_mod_64.find(tensor.storage().unsafeGetStorageImpl());
   const auto first = static_cast<std::size_t>(tensor.storage_offset()) * tensor.itemsize();

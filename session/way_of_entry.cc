@@ -1,0 +1,50 @@
+#include "session/way_of_entry.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <cstdint>
+
+#include "live/tensors.h"
+#include "trace/text.h"
+
+namespace steptape::session {
+namespace {
+
+void add(std::string& way, std::int64_t number) {
+  way.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+void add(std::string& way, const at::Tensor& tensor) {
+  if (!tensor.defined()) return way.push_back('u');
+  if (const auto kind = live::unplannable_kind(tensor)) {
+    way += *kind;
+    return;
+  }
+  way.push_back(tensor.requires_grad() ? 'g' : 't');
+  add(way, static_cast<std::int64_t>(tensor.scalar_type()));
+  add(way, tensor.dim());
+  for (const std::int64_t size : tensor.sizes()) add(way, size);
+  for (const std::int64_t stride : tensor.strides()) add(way, stride);
+}
+
+void add(std::string& way, const trace::Value& fact) {
+  if (!trace::is_number(fact)) {
+    way += trace::print_value(fact);
+    return;
+  }
+  way.push_back('n');
+  add(way, static_cast<std::int64_t>(fact.data.index()));
+}
+
+}  // namespace
+
+std::string way_of_entry(std::span<const live::Argument> arguments) {
+  std::string way(1, at::GradMode::is_enabled() ? 'g' : 'n');
+  for (const live::Argument& argument : arguments) {
+    argument.is_tensor ? add(way, argument.tensor) : add(way, argument.fact);
+    way.push_back(';');
+  }
+  return way;
+}
+
+}  // namespace steptape::session
