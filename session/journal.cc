@@ -186,14 +186,20 @@ void Journal::refused(const Refusal& refusal) {
 }
 
 void Journal::refused_again(const Refusal& refusal) {
-  session_.counters.add_refusal(refusal.code);
-  for (CountedRefusal& counted : stats_.refusals) {
-    if (counted.refusal.code != refusal.code || counted.refusal.op != refusal.op) continue;
+  for (std::size_t i = 0; i < stats_.refusals.size(); ++i) {
+    CountedRefusal& counted = stats_.refusals[i];
+    const bool is_same = counted.refusal.code == refusal.code && counted.refusal.op == refusal.op &&
+                         counted.refusal.place == refusal.place;
+    if (!is_same) continue;
     counted.refusal = refusal;
+    if (std::exchange(refused_in_[i], call_) == call_) return;  // a call counts once
+    session_.counters.add_refusal(refusal.code);
     ++counted.times;
     return;
   }
+  session_.counters.add_refusal(refusal.code);
   stats_.refusals.push_back({refusal, 1});
+  refused_in_.push_back(call_);
 }
 
 void Journal::wrote_trace(const std::string& path, const std::string& problem) {

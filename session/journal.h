@@ -76,6 +76,7 @@ class Journal {
   std::uint64_t call_ = 0;
   trace::LedgerLine* line_ = nullptr;
   Stats stats_;
+  std::vector<std::uint64_t> refused_in_;  ///< of each of stats_.refusals, the newest call
   Fallbacks fallbacks_;
 };
 

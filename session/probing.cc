@@ -1,8 +1,10 @@
 #include "session/probing.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "live/operators.h"
 #include "replayer/numbers/contradiction.h"
@@ -70,11 +72,37 @@ Refusal refusal_for_effect(const trace::Recording& before, const trace::Recordin
   return trace::make_refusal(RefusalCode::kHostEffect, "the effects on the host differ");
 }
 
+/// Of a buffer that no path of the program leads to: the first op that takes it says where it is.
+std::optional<Refusal> refusal_for_content(const trace::Difference& difference, RefusalCode code,
+                                           const trace::Recording& recording) {
+  const bool is_of_host = difference.kind == trace::DifferenceKind::kHostTensor;
+  if (!is_of_host && difference.kind != trace::DifferenceKind::kOutsideTensor) return std::nullopt;
+  constexpr std::string_view kBuffer = "buffers[";
+  if (!difference.path.starts_with(kBuffer)) return std::nullopt;
+  const std::size_t buffer = std::strtoull(difference.path.c_str() + kBuffer.size(), nullptr, 10);
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    bool takes = false;
+    for (const trace::Value& value : recording.ops[i].inputs) {
+      trace::for_each_tensor(value, [&](trace::TensorId id) {
+        takes |= id != trace::kNoTensor && recording.tensors[id].buffer == buffer;
+      });
+    }
+    if (!takes) continue;
+    const std::string what = is_of_host ? "a number or tensor that the host made"
+                                        : "a tensor that the step reads and nobody tracked";
+    return trace::refusal_at(recording, i, code,
+                             "`" + recording.operator_of(recording.ops[i]).name + "` takes " + what +
+                                 ", which held something else in the probe before");
+  }
+  return std::nullopt;
+}
+
 Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording) {
   const bool is_dynamic =
       difference.kind == trace::DifferenceKind::kGeometry && has_dynamic_shapes(recording);
   const RefusalCode code =
       is_dynamic ? RefusalCode::kDataDependentShape : code_for(difference.kind);
+  if (auto refusal = refusal_for_content(difference, code, recording)) return *std::move(refusal);
   std::string message = "between two probes " + difference.path + " went " + difference.expected +
                         " → " + difference.found;
   return difference.op < recording.ops.size()

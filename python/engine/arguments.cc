@@ -19,7 +19,10 @@ namespace {
 
 class Flattening {
  public:
-  Flattening(Arguments& arguments, Arrays arrays) : arguments_(arguments), arrays_(arrays) {}
+  Flattening(Arguments& arguments, Arrays arrays, bool has_names)
+      : arguments_(arguments), arrays_(arrays), has_names_(has_names) {}
+
+  void set_name(std::string name) { name_ = std::move(name); }
 
   void add(PyObject* value, int depth = 32) {
     if (is_tensor(value)) {
@@ -50,7 +53,18 @@ class Flattening {
   template <typename T>
   void leaf(T&& value, char kind) {
     arguments_.leaves.emplace_back(std::forward<T>(value));
+    if (has_names_) arguments_.names.push_back(name_);
     shape_ += kind;
+  }
+
+  /// Goes on with a part of the value, which `name` gives the name of, after that of the value.
+  template <typename Name>
+  void add_part(PyObject* value, int depth, Name&& name) {
+    if (!has_names_) return add(value, depth);
+    const std::size_t length = name_.size();
+    name_ += name();
+    add(value, depth);
+    name_.resize(length);
   }
 
   /// What autograd does with a tensor besides, which no op shows.
@@ -88,14 +102,16 @@ class Flattening {
       shape_ += PyList_CheckExact(value) ? '[' : '(';
       if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) add_subclass(value);
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-        add(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+        add_part(PySequence_Fast_GET_ITEM(value, i), depth - 1,
+                 [i] { return "[" + std::to_string(i) + "]"; });
       }
       shape_ += ')';
       return true;
     }
     if (PyDict_Check(value)) {
       if (!PyDict_CheckExact(value) && !is_dataclass(value)) add_subclass(value);
-      add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth);
+      add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth,
+               [](PyObject* key) { return "[" + shown(key) + "]"; });
       return true;
     }
     if (PySlice_Check(value)) {
@@ -118,7 +134,8 @@ class Flattening {
       return true;
     }
     if (is_plain_object(value)) {
-      add_dict(dict_of(value), Py_TYPE(value), depth);
+      add_dict(dict_of(value), Py_TYPE(value), depth,
+               [](PyObject* key) { return "." + text_of(key); });
       return true;
     }
     return false;
@@ -140,12 +157,13 @@ class Flattening {
     return true;
   }
 
-  void add_dict(PyObject* dict, PyTypeObject* type, int depth) {
+  template <typename NameOf>
+  void add_dict(PyObject* dict, PyTypeObject* type, int depth, NameOf&& name_of) {
     shape_ += '{';
     if (type != nullptr) add_address(type);
     for (const auto& [key, value] : entries_of(dict)) {
       add_key(key);
-      add(value, depth - 1);
+      add_part(value, depth - 1, [&] { return name_of(key); });
     }
     shape_ += '}';
   }
@@ -192,7 +210,10 @@ class Flattening {
   }
 
   void add_object(PyObject* value) {
-    if (!is_fixed(value)) arguments_.opaque = type_name(value);
+    if (!is_fixed(value)) {
+      arguments_.opaque = type_name(value);
+      if (has_names_) arguments_.opaque_name = name_;
+    }
     arguments_.objects.push_back(value);
     shape_ += 'o';
     add_address(value);
@@ -208,17 +229,25 @@ class Flattening {
 
   Arguments& arguments_;
   Arrays arrays_;
+  bool has_names_;
+  std::string name_;  ///< of what is added
   std::string shape_;
 };
 
 }  // namespace
 
-Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays arrays) {
+Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays arrays,
+                  const std::vector<std::string>* parameters) {
   Arguments arguments;
-  Flattening flattening(arguments, arrays);
+  Flattening flattening(arguments, arrays, parameters != nullptr);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional); ++i) {
     PyObject* value = PyTuple_GET_ITEM(positional, i);
     if (is_plain_number(value)) arguments.reals.push_back({arguments.leaves.size(), i, nullptr});
+    if (parameters != nullptr) {
+      const auto k = static_cast<std::size_t>(i);
+      flattening.set_name(k < parameters->size() ? (*parameters)[k]
+                                                 : "args[" + std::to_string(i) + "]");
+    }
     flattening.add(value);
   }
   struct Named {
@@ -235,6 +264,7 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays 
   if (order == Order::kAny) std::ranges::sort(named, {}, &Named::name);
   for (const Named& argument : named) {
     flattening.add_text(argument.name + "=");
+    flattening.set_name(argument.name);
     if (is_plain_number(argument.value)) {
       arguments.reals.push_back({arguments.leaves.size(), -1, argument.keyword});
     }
@@ -244,10 +274,13 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays 
   return arguments;
 }
 
-Arguments flatten(std::span<const py::object> values, Arrays arrays) {
+Arguments flatten(std::span<const py::object> values, Arrays arrays,
+                  const std::vector<std::string>* names) {
   Arguments arguments;
-  Flattening flattening(arguments, arrays);
+  Flattening flattening(arguments, arrays, names != nullptr);
+  std::size_t k = 0;
   for (const py::object& value : values) {
+    if (names != nullptr) flattening.set_name((*names)[k++]);
     value ? flattening.add(value.ptr()) : flattening.add_text("M");
   }
   arguments.leaves.emplace_back(flattening.take_shape());

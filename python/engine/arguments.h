@@ -30,6 +30,9 @@ struct Arguments {
   std::vector<PyObject*> objects;  ///< those known by their identity, borrowed from the call
   bool has_subclass = false;       ///< of torch.Tensor, whose own code no op shows
   std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
+  /// Of each leaf, what the program calls it: "batch['x']"; where they are asked for.
+  std::vector<std::string> names;
+  std::string opaque_name;  ///< of `opaque`, too
 };
 
 enum class Order {
@@ -41,10 +44,13 @@ enum class Order {
 /// what comes is for `same` alone.
 enum class Arrays { kAsTensors, kByIdentity };
 
+/// `parameters`: the names of positional ones, where names are wanted.
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order,
-                  Arrays arrays = Arrays::kAsTensors);
+                  Arrays arrays = Arrays::kAsTensors,
+                  const std::vector<std::string>* parameters = nullptr);
 /// The same of values that count as arguments one after the other; null for one that is missing.
-Arguments flatten(std::span<const py::object> values, Arrays arrays = Arrays::kAsTensors);
+Arguments flatten(std::span<const py::object> values, Arrays arrays = Arrays::kAsTensors,
+                  const std::vector<std::string>* names = nullptr);
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
 /// grad, and nothing that no guard could look at.
 bool may_be_argument(PyObject* value);

@@ -241,6 +241,7 @@ void define(py::module_& m) {
       .def("add_host_value", &Step::add_host_value)
       .def("host_value", &Step::host_value)
       .def("bind", &Step::bind)
+      .def("input_names", &Step::input_names)
       .def("__call__", &Step::call)
       .def("stats", &Step::stats)
       .def("explain_plans", &Step::explain_plans)

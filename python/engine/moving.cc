@@ -109,6 +109,14 @@ std::vector<py::object> MovingPlaces::given() const {
   return held;
 }
 
+std::vector<std::string> MovingPlaces::names_of_given() const {
+  std::vector<std::string> names;
+  for (const Place& place : places_) {
+    if (place.is_argument) names.push_back(place.name);
+  }
+  return names;
+}
+
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
   if (PyType_Check(owner)) owner = holder_of(owner, key);
   if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;

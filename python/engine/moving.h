@@ -48,6 +48,7 @@ class MovingPlaces {
   Roots& roots() const { return roots_; }
   /// What the places that count as arguments hold now, null where there is nothing.
   std::vector<py::object> given() const;
+  std::vector<std::string> names_of_given() const;
   const std::vector<Place>& places() const { return places_; }
   /// Gives each place a name that is none of `taken` either.
   void rename(const std::vector<std::string>& taken);

@@ -293,8 +293,10 @@ py::object Step::host_value(const std::string& name) const {
 }
 
 void Step::bind(const std::string& name, const std::string& place, const py::object& function,
-                const py::object& probe, bool takes_keywords) {
+                const py::object& probe, bool takes_keywords,
+                std::vector<std::string> parameters) {
   takes_keywords_ = takes_keywords;
+  parameters_ = std::move(parameters);
   function_ = Root(roots_, function.ptr());
   probe_ = Root(roots_, probe.ptr());
   if (life_ != nullptr) return;
@@ -323,7 +325,8 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   return replayed ? this->replayed(*replayed) : result;
 }
 
-void Step::check_arguments(const Arguments& arguments, recorder::Notes& notes) {
+void Step::check_arguments(const Arguments& arguments, const std::string& opaque_name,
+                           recorder::Notes& notes) {
   for (PyObject* object : arguments.objects) {
     // kept, so that no other object gets its address
     kept_.push_back(std::make_shared<Root>(roots_, object));
@@ -336,7 +339,8 @@ void Step::check_arguments(const Arguments& arguments, recorder::Notes& notes) {
   if (!arguments.opaque.empty()) {
     notes.refuse(trace::make_refusal(
         RefusalCode::kOpaqueArgument,
-        "an argument is a " + arguments.opaque + ", whose content cannot be guarded"));
+        (opaque_name.empty() ? "an argument" : "`" + opaque_name + "`") +
+            std::string(" is a ") + arguments.opaque + ", whose content cannot be guarded"));
   }
   if (arguments.has_subclass) {
     notes.refuse(trace::make_refusal(RefusalCode::kTensorKind,
@@ -354,7 +358,6 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     result = function(*args, **kwargs);
   } else {
     notes->follow_numbers();
-    check_arguments(arguments, *notes);
     py::list reals;
     for (const Arguments::Real& real : arguments.reals) {
       reals.append(py::make_tuple(real.leaf, real.position,
@@ -364,9 +367,19 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     }
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
-    const Arguments before = flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity);
+    const Arguments before =
+        flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity, &parameters_);
+    const std::vector<std::string> place_names = moving_.names_of_given();
+    const Arguments held = flatten(given.places, Arrays::kByIdentity, &place_names);
+    check_arguments(arguments, before.opaque_name, *notes);
+    check_arguments(given.held, held.opaque_name, *notes);
+    input_names_ = before.names;
+    input_names_.emplace_back();  // their structure
+    if (!given.places.empty()) {
+      input_names_.insert(input_names_.end(), held.names.begin(), held.names.end());
+      input_names_.emplace_back();
+    }
     const std::vector<bool> flags = gradient_flags_of(before);
-    check_arguments(given.held, *notes);
     arrays_ = arguments.arrays;
     arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
     const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });

@@ -32,8 +32,11 @@ class Step : public Tracked {
   /// `function` is what an eager call runs. `probe(function, args, kwargs, reals)` runs it
   /// while it is recorded, and returns the result, which `probe.finish` makes what the caller gets;
   /// `reals` has leaf, position and keyword of each argument that is a float.
+  /// `parameters`: the names of those that it takes by position.
   void bind(const std::string& name, const std::string& place, const py::object& function,
-            const py::object& probe, bool takes_keywords);
+            const py::object& probe, bool takes_keywords, std::vector<std::string> parameters);
+  /// What the program calls each input of the newest recorded call; "" for structures.
+  const std::vector<std::string>& input_names() const { return input_names_; }
   py::object call(const py::args& args, const py::kwargs& kwargs);
 
   /// What explain() says of its plans.
@@ -48,8 +51,9 @@ class Step : public Tracked {
 
  private:
   struct Note;
-  /// Refuses what no guard could hold an argument to.
-  void check_arguments(const Arguments& arguments, recorder::Notes& notes);
+  /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it, or "".
+  void check_arguments(const Arguments& arguments, const std::string& opaque_name,
+                       recorder::Notes& notes);
   struct Given;
   pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
@@ -63,6 +67,7 @@ class Step : public Tracked {
   std::shared_ptr<session::StepLife> life_;
   Root function_, probe_;
   bool takes_keywords_ = false;  ///< as a dict
+  std::vector<std::string> parameters_, input_names_;
   std::vector<std::shared_ptr<Root>> kept_;
 };
 

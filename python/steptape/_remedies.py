@@ -1,10 +1,11 @@
-"""What to change in a Python step so that it can be replayed, by refusal code; docs/refusals.md has the causes."""
+"""What explain() and stats say of a refusal or a guard, in the program's words: names of arguments in place of positions, and what to
+change so that the step can be replayed; docs/refusals.md has the causes."""
+import re
 
 REMEDIES = {
-    "host_read": "read it with item(), which is followed, and not with float() or int(); return the value from "
-                 "the step, or look at it with steptape.observe(tensor, function); keep "
-                 "decisions on tensors: torch.where(), clamp() or a mask; or wrap with host_reads=\"observe\" "
-                 "if the step only looks",
+    "host_read": "return the value from the step, or look at it with steptape.observe(tensor, function); keep "
+                 "decisions on tensors: torch.where(), clamp(), index_select() or a mask; read numbers that enter "
+                 "arithmetic with item(), which is followed; or wrap with host_reads=\"observe\" if the step only looks",
     "data_dependent_shape": "keep shapes fixed with torch.where() or a mask in place of nonzero() or boolean "
                             "indexing, or do that part before the step and pass its result",
     "untracked_write": "let the step reach what owns the tensor by its closure, pass model= and optimizer= to "
@@ -26,26 +27,62 @@ REMEDIES = {
     "unreplayable_op": "call the op outside the step, or compute the same with torch's own ops",
     "unstable_op_stream": "make the step issue the same ops every time: wrap each branch as a step of its own, "
                           "and pad inputs to few shapes",
-    "scalar_varies": "declare the number with steptape.host(function), or pass it to the step as an argument",
-    "optimizer_unsupported": "wrap the rest, and step the optimizer behind it",
-    "hyperparameter_changed": "move scheduler.step() and other changes of hyperparameters behind the step",
+    "scalar_varies": "compute on the number with Python's operators and `math` alone, which are followed; where it decides, "
+                     "pass the decision as a bool; or pass it as a tensor",
+    "optimizer_unsupported": "wrap the rest, and step the optimizer after it",
+    "hyperparameter_changed": "call scheduler.step() and change hyperparameters after the step",
     "unconsumed_graph": "call backward() inside the step, detach() arguments and results, or run the step under "
                         "torch.no_grad()",
     "trial_diverged": "look for what the step does besides torch ops (docs/blind_spots.md); if there is nothing, "
                       "please report it with the trace",
     "audit_diverged": "look for state that only eager steps advance, and pass it as an argument "
                       "(docs/blind_spots.md)",
-    "too_many_variants": "pad inputs to few shapes, pass changing numbers as tensors, or raise max_variants",
+    "too_many_variants": "let what the guard names take few values: pad inputs to few shapes, pass the decision that a number "
+                         "makes as a bool, keep one object in place of a new one in each call; or raise max_variants",
     "nested_step": "nothing, if the outer step replays; where it runs eagerly, the inner one has a life of its own",
     "replay_threw": "mend what the message names, and call invalidate(why) to record the step anew",
     "no_interceptor": "another library has taken the dispatch key `Fake` in this process; load it without",
     "recording_failed": "report this with the message and the versions; the step ran eagerly and is right",
     "trial_skipped": "free memory, or wrap with verify={\"first\": False} to trust plans without a trial",
-    "host_effect": "do it between steps, with what the step returns; look at tensors with steptape.observe(); "
-                   "let a counter that the step uses be a steptape.host(function)",
+    "host_effect": "do it between steps, with what the step returns, or look at tensors with steptape.observe(); what is to "
+                   "be read anew in each call, pass as an argument or declare with steptape.host(function)",
     "host_random": "draw with torch, or declare the number: u = steptape.host(random.random), and u() in the step",
-    "opaque_argument": "pass tensors, numbers, strings and containers of them; let the step reach other objects "
+    "opaque_argument": "pass tensors, arrays, numbers, strings and containers of them; let the step reach other objects "
                        "by its closure",
     "nondeterministic_op": "use a deterministic op (torch.use_deterministic_algorithms names some), or one thread; "
                            "or wrap with determinism=\"listed\"",
 }
+
+
+_BY_READING = (  # (code, what the reason says, remedy)
+    ("host_effect", "requires grad", "set requires_grad before the step"),
+    ("host_effect", "is another one in each call", "compare or mark tensors before the step, and pass the answer as an argument"),
+    ("host_effect", "which tensor it is", "decide before the step, and pass the decision as a bool"),
+    ("too_many_variants", ".data_ptr", "copy rows into tensors of their own: x[i:j].clone()"),
+    ("too_many_variants", ".size(", "pad inputs to few shapes, or raise max_variants"),
+    ("optimizer_unsupported", "LBFGS", "closure = steptape.wrap(closure); optimizer.step(closure)"),
+    ("host_read", "array of NumPy", "make a tensor of it with torch.as_tensor() in the step, or pass what the host reads as a number"),
+)
+
+
+def remedy_for(code, reason, otherwise):
+    for of, says, remedy in _BY_READING:
+        if of == code and says in reason:
+            return remedy
+    return REMEDIES.get(code, otherwise)
+
+
+def in_words(text, names):
+    """`names`: what the program calls each input."""
+    def named(match):
+        k = int(match[1])
+        return names[k] if k < len(names) and names[k] else match[0]
+
+    text = re.sub(r'argument: inputs\[(\d+)\]: ".*?" → ".*?"(?= \(|;|$)', lambda match: (
+        match[0] if int(match[1]) < len(names) and names[int(match[1])] else
+        "argument: the arguments are of another kind or structure"), text, flags=re.S)
+    text = re.sub(r"inputs\[(\d+)\]", named, text)
+    text = re.sub(r"predicate: (.+?): zero → \S+", r"condition: \1 is true now", text)
+    text = re.sub(r"predicate: (.+?): not zero → \S+", r"condition: \1 is false now", text)
+    return text.replace("differs from variant 0 in: nothing that a recording holds",
+                        "differs from variant 0 in: what it read of the program")

@@ -2,6 +2,7 @@
 import functools
 import inspect
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from ._effects import Effects
 from ._errors import InvalidArgument
 from ._find import find, objects_in
 from ._probe import Probe
-from ._remedies import REMEDIES
+from ._remedies import in_words, remedy_for
 from ._source import line_of, place_of_function, split_place
 from ._tracking import Models, Optimizers, given, track
 
@@ -23,6 +24,8 @@ _OPTIONS = {"numerics": "exact", "determinism": "listed", "on_refusal": "eager",
 _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}
 
 _MOST_BEGINNINGS = 8
+
+_wrapped = weakref.WeakKeyDictionary()  # how many steps were made of a function, by its code
 
 _CHOICES = {"numerics": ("exact", "fused"), "determinism": ("listed", "strict"), "on_refusal": ("eager", "raise"),
             "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
@@ -70,6 +73,10 @@ class Step:
         self._effects = Effects()
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
         self._call = self._first_call
+        self._bound = weakref.WeakSet()  # the steps of instances, of one that was made of a method in its class
+        self._code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+        if self._code is not None:
+            _wrapped[self._code] = _wrapped.get(self._code, 0) + 1
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
@@ -94,7 +101,8 @@ class Step:
         # all that the engine points at lives as long as the step
         self._kept = (models, optimizers, hosts, generators)
         probe = Probe(engine, models, optimizers, self._effects, self._roots, self._meet)
-        engine.bind(self.name, place_of_function(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__))
+        engine.bind(self.name, place_of_function(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__),
+                    _names_by_position(self.__wrapped__))
         if found.compiled is not None:
             engine.refuse_always("unreplayable_op",
                                  f"`{found.compiled}` is compiled by torch.compile, whose kernels no op shows",
@@ -153,18 +161,26 @@ class Step:
             return {"steps": 0, "recorded": 0, "trials": 0, "replayed": 0, "eager": 0, "audits": 0,
                     "variants": [], "refusals": [], "fell_back": 0, "fallbacks": [], "last_verdict": None,
                     "last_verdicts": [], "trace_problem": "", "ledger_problem": "", "log_problem": ""}
+        names = self._engine.input_names()
         stats = self._engine.stats()
-        stats["refusals"] = [_refusal_dict(refusal) for refusal in stats["refusals"]]
+        stats["refusals"] = [_refusal_dict(refusal, names) for refusal in stats["refusals"]]
+        for guard in (*stats["fallbacks"], *stats["last_verdicts"]):
+            guard["text"] = in_words(guard["text"], names)
+            guard["path"] = in_words(guard["path"], names)
+        if stats["last_verdict"]:
+            stats["last_verdict"] = in_words(stats["last_verdict"], names)
         return stats
 
     def explain(self) -> str:
         """The same for a person, with the lines of the program that stand in the way of a replay."""
+        if self._kept is None and len(self._bound):
+            return "".join(step.explain() for step in self._bound)
         stats = self.stats
         counts = ", ".join(f"{stats[k]} {k}" for k in ("recorded", "trials", "audits", "replayed", "eager"))
         lines = [f'step "{self.name}" ({_short(place_of_function(self.__wrapped__))}): '
                  f'{stats["steps"]} calls: {counts}']
         if stats["variants"]:
-            lines += self._engine.explain_plans().splitlines()
+            lines += in_words(self._engine.explain_plans(), self._engine.input_names()).splitlines()
         for guard in stats["fallbacks"]:
             lines.append(f'  fell back {guard["times"]}×: {guard["text"]}')
         for refusal in stats["refusals"]:
@@ -179,6 +195,9 @@ class Step:
                 lines.append(f"  {file} not written: {problem}")
         if self._kept is not None:
             lines += [f"  note: {note}" for note in _notes_of(self._effects.outputs)]
+        if self._code is not None and _wrapped[self._code] > 2 and not stats["replayed"]:
+            lines.append(f"  note: this function was wrapped {_wrapped[self._code]} times, and each time is recorded anew: "
+                         "wrap it once, outside of the loop")
         return "\n".join(map(_engine.on_one_line, lines)) + "\n"
 
     def save(self, path: str | os.PathLike, state: bool = True) -> None:
@@ -203,6 +222,7 @@ class Step:
             bound = Step.__new__(Step)
             bound.__init__(self.__wrapped__.__get__(instance, owner), name=self.name, **self._original)
             steps[id(self)] = bound, self
+            self._bound.add(bound)
         return steps[id(self)][0]
 
     @property
@@ -261,6 +281,14 @@ def _takes_keywords(function):
     except (TypeError, ValueError):
         return True
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _names_by_position(function):
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def _checked(options):
@@ -328,11 +356,11 @@ def _notes_of(outputs):
     return [f"{_short(place)} calls {name}() in the recorded steps; replays will not" for place, name in outputs.items()]
 
 
-def _refusal_dict(refusal):
+def _refusal_dict(refusal, names):
     file, line = split_place(refusal["place"])
-    return {"code": refusal["code"], "reason": refusal["reason"], "op": refusal["op"],
+    return {"code": refusal["code"], "reason": in_words(refusal["reason"], names), "op": refusal["op"],
             "module": refusal["module"], "file": file, "line": line,
-            "remedy": REMEDIES.get(refusal["code"], refusal["remedy"]), "times": refusal["times"]}
+            "remedy": remedy_for(refusal["code"], refusal["reason"], refusal["remedy"]), "times": refusal["times"]}
 
 
 def _short(place):

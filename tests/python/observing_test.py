@@ -27,9 +27,9 @@ def test_a_fallback_is_counted_with_the_guard_that_failed():
     stats = step.stats
     assert stats["fell_back"] == 1
     [guard] = stats["fallbacks"]
-    assert (guard["path"], guard["expected"], guard["found"]) == ("inputs[0].size(0)", "4", "3")
+    assert (guard["path"], guard["expected"], guard["found"]) == ("x.size(0)", "4", "3")
     assert (guard["times"], guard["last_held"]) == (1, 1)
-    assert "inputs[0].size(0): 4 → 3 (held until 1 call ago)" in guard["text"]
+    assert "x.size(0): 4 → 3 (held until 1 call ago)" in guard["text"]
     assert f'\n  fell back 1×: {guard["text"]}\n' in step.explain()
 
 
@@ -39,9 +39,9 @@ def test_each_variant_says_why_it_did_not_fit():
         step(torch.rand(3))
     step(torch.rand(5))
     zero, one = step.stats["last_verdicts"]
-    assert (zero["variant"], zero["path"], zero["found"]) == (0, "inputs[0].size(0)", "5")
-    assert (one["variant"], one["path"], one["found"]) == (1, "inputs[0].size(0)", "5")
-    assert "\n    differs from variant 0 in: inputs[0].size(0) 4 → 3\n" in step.explain()
+    assert (zero["variant"], zero["path"], zero["found"]) == (0, "x.size(0)", "5")
+    assert (one["variant"], one["path"], one["found"]) == (1, "x.size(0)", "5")
+    assert "\n    differs from variant 0 in: x.size(0) 4 → 3\n" in step.explain()
     assert f'last guards that failed: variant 0: {zero["text"]}; variant 1: {one["text"]}' in step.explain()
 
 

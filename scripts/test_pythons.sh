@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds the wheel and runs the Python tests with each CPython from 3.10 to 3.13 that this machine has with its headers: `python3` and
+# those of pyenv. Each gets an environment of its own with torch from PyPI (4.7 GB), which is kept for the next run.
+#
+# usage: scripts/test_pythons.sh BUILD_FOLDER [pytest arguments]
+#
+# Exit 1: a test failed, or no such version was found. The libraries are compiled against the LibTorch of .torch_path, which must be
+# of the version that is installed: so the compiler cache has them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$(realpath -m "$1")
+shift
+
+say() { printf 'pythons: %s\n' "$*" >&2; }
+
+torch=$(sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$(cat .torch_path)/version.py")
+minor=$(cut -d. -f2 <<<"$torch")
+failed=0
+declare -A seen
+for python in python3 "$HOME"/.pyenv/versions/*/bin/python3; do
+  version=$("$python" -c 'import os, platform, sys, sysconfig
+known = platform.python_implementation() == "CPython" and (3, 10) <= sys.version_info[:2] <= (3, 13)
+if known and os.path.exists(sysconfig.get_path("include") + "/Python.h"): print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
+  [[ -n $version && -z ${seen[$version]:-} ]] || continue
+  seen[$version]=1
+  environment=$build/pythons/$version
+  if [[ ! -x $environment/bin/python ]]; then "$python" -m venv "$environment"; fi
+  pip=("$environment/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off)
+  say "CPython $version: torch $torch and what the tests need"
+  "${pip[@]}" "torch==$torch.*" -r tests/python/requirements.txt >&2
+  "${pip[@]}" --no-deps "torchvision==0.$((minor + 15)).*" >&2
+  say "CPython $version: the wheel"
+  CXX=$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+  [[ -z $CXX ]] || export CXX
+  "${pip[@]}" --no-build-isolation --no-deps --force-reinstall . >&2
+  say "CPython $version: the tests"
+  STEPTAPE_TOOL=$build/tools/steptape OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -q -n "${TEST_JOBS:-2}" \
+    --timeout 300 -p no:cacheprovider --rootdir tests/python tests/python "$@" || failed=1
+done
+if ((${#seen[@]} == 0)); then
+  say "no CPython from 3.10 to 3.13 with headers was found"
+  exit 1
+fi
+say "with CPython $(printf '%s\n' "${!seen[@]}" | sort -V | paste -sd' ')"
+exit "$failed"
