@@ -219,6 +219,7 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     const py::object now = slot.value();
+    if (slot.is_changed && !values_[i].appended(now.ptr())) slots_[i].is_guarded = true;
     if (!values_[i].same(now.ptr())) {
       if (slot.kind == Slot::Kind::kContent && now) {
         add_content_changes(i, now, changes);

@@ -38,6 +38,7 @@ struct Slot {
   Root key;                 ///< null where the kind asks for none
   bool is_guarded = true;   ///< read before it was written, so that a plan depends on it
   bool is_written = false;  ///< by an assignment
+  bool is_changed = false;  ///< the container, by a method or an item
   std::string place = {};   ///< the line that wrote it, or else that first read it
 
   /// Null when there is none. Runs none of the user's code.
@@ -80,7 +81,9 @@ class SlotWatch {
   };
   /// Numbers and tensors that are other ones now are noted as such that move.
   void note_moving() const;
-  /// What differs now, and what was assigned, though it may be the same.
+  /// What differs now, and what was assigned, though it may be the same. A container that a method
+  /// changed in another way than by appending is guarded from here on: what became of one that held
+  /// something else nobody knows.
   std::vector<SlotChange> changes() const;
 
  private:
@@ -99,7 +102,7 @@ class SlotWatch {
 
   Roots& roots_;
   MovingPlaces& moving_;
-  std::vector<Slot> slots_;
+  mutable std::vector<Slot> slots_;
   std::vector<Plain> values_;
   std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it
   bool holds_containers_ = false;

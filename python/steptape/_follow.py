@@ -99,17 +99,23 @@ def _escape(*numbers):
             _engine.escape(number.formula, float(plain(number)))
 
 
-def escape(value, depth=4):
+def escape(value, depth=32):
     """What a function of C's is given: each followed number inside has gone where it is not followed, so that the
     recording holds for what it is. Runs no code of the program's."""
     kind = type(value)
     if kind in (FollowedFloat, FollowedInt):
         _escape(value)
-    elif depth and kind in (list, tuple, set, frozenset):
+    elif depth and issubclass(kind, tuple):
+        for item in tuple.__iter__(value):
+            escape(item, depth - 1)
+    elif depth and issubclass(kind, list):
+        for item in list.__iter__(value):
+            escape(item, depth - 1)
+    elif depth and kind in (set, frozenset, collections.deque):
         for item in value:
             escape(item, depth - 1)
-    elif depth and kind is dict:
-        for key, item in value.items():
+    elif depth and issubclass(kind, dict):
+        for key, item in dict.items(value):
             escape(key, depth - 1)
             escape(item, depth - 1)
     elif kind is slice:
@@ -119,8 +125,11 @@ def escape(value, depth=4):
 
 def _binary(name, operation, swapped=False):
     """The method for `self operation other`, or `other operation self`."""
-    def method(self, other):
+    def method(self, other, modulus=None):
         a, b = (plain(other), plain(self)) if swapped else (plain(self), plain(other))
+        if modulus is not None:
+            _escape(self, other, modulus)
+            return pow(a, b, plain(modulus))
         if not isinstance(other, (int, float)):
             if not isinstance(other, torch.Tensor):
                 _escape(self)  # whatever that is, it takes the bare number
@@ -369,16 +378,23 @@ def followed_extreme(builtin, name):
         return b if is_other else a
 
     def extreme(*args, **kwargs):
-        if kwargs or not args:
+        if not args or not _engine.is_recording():
             return builtin(*args, **kwargs)
         if len(args) == 1:
             if type(args[0]) not in (list, tuple):
-                return builtin(*args)
+                args = (list(args[0]),)  # what code of C's goes over shows nothing
             numbers = args[0]
         else:
             numbers = args
-        if not any(map(is_followed, numbers)):
-            return builtin(*args)
+        if key := kwargs.get("key"):
+            # the keys are compared by code of C's; each is made once, in order
+            keys = [key(number) for number in numbers]
+            escape(keys)
+            made = iter(keys)
+            return builtin(*args, **{**kwargs, "key": lambda _: plain(next(made))})
+        if kwargs or not any(map(is_followed, numbers)):
+            escape(numbers if type(numbers) in (list, tuple) else list(numbers))
+            return builtin(*args, **kwargs)
         if all(isinstance(number, (int, float)) for number in numbers):
             return functools.reduce(of_two, numbers)
         announce(numbers)  # to comparisons with tensors
@@ -451,7 +467,9 @@ def advance_of(number, counter):
 
 
 def _make(base, name):
-    def construct(cls, value, formula):
+    def construct(cls, value=0, formula=None):
+        if type(formula) is not tuple:  # by code that has asked a number for its class
+            return base(plain(value)) if formula is None else base(plain(value), plain(formula))
         self = base.__new__(cls, value)
         self.formula = formula
         self.epoch = _epoch()

@@ -83,6 +83,17 @@ bool is_context(PyObject* object) {
   return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
 }
 
+/// Whether code of Python's makes the objects of a class, which shows what it reads.
+bool has_constructor(PyObject* type) {
+  for (const char* name : {"__init__", "__new__"}) {
+    const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
+    PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type), key.ptr());
+    if (found == nullptr) continue;
+    if (PyFunction_Check(found) || Py_TYPE(found) == &PyStaticMethod_Type) return true;
+  }
+  return false;
+}
+
 py::object member(PyObject* object, const char* name) {
   auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, name));
   if (!found) PyErr_Clear();
@@ -116,7 +127,8 @@ void Watcher::set_escape(PyObject* function) {
 }
 
 void Watcher::escape(PyObject* value) {
-  const bool may_hold = PyTuple_Check(value) || PyList_Check(value) || PyDict_Check(value);
+  const bool may_hold = PyTuple_Check(value) || PyList_Check(value) || PyDict_Check(value) ||
+                        PyAnySet_Check(value) || PySlice_Check(value);
   if ((is_followed(value) || may_hold) && escape_function()) {
     escape_function()(py::reinterpret_borrow<py::object>(value));
   }
@@ -124,11 +136,12 @@ void Watcher::escape(PyObject* value) {
 
 void Watcher::escape_operands(PyObject* left, PyObject* right) {
   for (PyObject* value : {left, right}) {
-    if (PyTuple_Check(value) || PyList_Check(value)) escape(value);
+    if (PyTuple_Check(value) || PyList_Check(value) || PyDict_Check(value)) escape(value);
   }
   // on the left its own method is asked, which knows what it does not follow
   if (!is_followed(right) || is_tensor(left) || is_followed(left)) return;
-  const bool asks = PyLong_Check(left) || (PyFloat_CheckExact(left) && PyFloat_Check(right));
+  // a class that is made of int or float has the first word, as bool has
+  const bool asks = PyLong_CheckExact(left) || (PyFloat_CheckExact(left) && PyFloat_Check(right));
   if (!asks) escape(right);
 }
 
@@ -158,6 +171,11 @@ void Watcher::called(PyObject* function) {
   awaited_.emplace_back();
   call(Call{.callee = function, .arguments = {}, .named = {}}, 4);
   awaited_.pop_back();
+}
+
+bool Watcher::call_own(PyObject* callee, std::vector<PyObject*> arguments) {
+  call(Call{.callee = callee, .arguments = std::move(arguments), .named = {}}, 4);
+  return true;
 }
 
 void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
@@ -270,7 +288,10 @@ bool Watcher::call(const Call& made, int depth) {
       const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
       load_of_class(callee, key.ptr());
     }
-    made.for_each([this](PyObject* value) { load_given(value, 2); });
+    const bool is_made_by_c = !has_constructor(callee);
+    made.for_each([&](PyObject* value) {
+      is_made_by_c ? load_whole(value, 2) : load_given(value, 2);
+    });
     awaited_.back().is_fresh = true;
     return true;
   }
@@ -369,6 +390,7 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
       type.starts_with("numpy.random.") ||
       (self != nullptr && !type.empty() &&
        PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
+  if (is_generator) made.for_each([this](PyObject* value) { escape(value); });
   if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
     const bool is_pythons = !type.starts_with("numpy.");
     const bool is_own = !exists(self) && self != own;

@@ -44,6 +44,7 @@ enum class Operation : std::uint8_t {
   kIterate,     ///< an iterator over `first`
   kNext,        ///< the next item of the iterator `first`
   kSpread,      ///< all items of `first`
+  kYield,       ///< `first`, a tuple or number of a class of its own, of a generator; no `after`
   kLength,      ///< of `first`
   kMatchClass,  ///< whether `first` is of class `second` (a sequence or a mapping where that is
                 ///< null), and its attributes that the tuple `third` names

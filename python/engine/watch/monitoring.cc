@@ -196,7 +196,9 @@ void report(Place& at) {
   const Instruction instruction = decode(at);
   if (instruction.operation != Operation::kNone) {
     const bool is_awaited = state.listener->before(instruction);
-    state.told.push_back({pending_at(at, instruction.operation), is_awaited});
+    // the generator may end there
+    if (instruction.operation != Operation::kYield)
+      state.told.push_back({pending_at(at, instruction.operation), is_awaited});
   }
   Py_XDECREF(at.slice);
 }

@@ -117,6 +117,7 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "UNPACK_EX",
     "UNPACK_SEQUENCE",
     "WITH_EXCEPT_START",
+    "YIELD_VALUE",
 });
 
 /// Those that touch local variables, the stack, and objects that they make or that the frame has
@@ -184,7 +185,6 @@ constexpr auto kLeftAlone = std::to_array<std::string_view>({
     "RETURN_GENERATOR",
     "SEND",
     "YIELD_FROM",
-    "YIELD_VALUE",
     // exceptions, which are fresh
     "CHECK_EG_MATCH",
     "CHECK_EXC_MATCH",

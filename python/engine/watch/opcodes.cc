@@ -434,6 +434,13 @@ Instruction decode(const Place& at) {
     case COMPARE_OP:
       two(at, Operation::kCompare, made);
       break;
+    case YIELD_VALUE:
+      // numbers of classes of their own, as those are that are followed
+      if ((PyLong_Check(top[-1]) && !PyLong_CheckExact(top[-1]) && !PyBool_Check(top[-1])) ||
+          (PyFloat_Check(top[-1]) && !PyFloat_CheckExact(top[-1])) || PyTuple_Check(top[-1])) {
+        one(at, Operation::kYield, made);
+      }
+      break;
     case IS_OP:
       if (top[-1] != Py_None && top[-2] != Py_None) two(at, Operation::kIdentity, made);
       break;

@@ -127,6 +127,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   }
   PyObject* found = _PyType_Lookup(type, name);
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
+  if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
   if (is_tensor(object)) {
     PyObject** dict = _PyObject_GetDictPtr(object);
     const bool holds = gives_way && dict != nullptr && *dict != nullptr &&
@@ -162,7 +163,20 @@ PyObject* Watcher::load_namespace(PyObject* object) {
   return dict;
 }
 
+bool Watcher::ask_own(PyObject* object, const char* method, std::vector<PyObject*> arguments) {
+  if (!is_heap(Py_TYPE(object)) || is_tensor(object)) return false;
+  const auto key = py::reinterpret_steal<py::object>(name_of(method));
+  PyObject* own = _PyType_Lookup(Py_TYPE(object), key.ptr());
+  const bool is_of_c = own != nullptr && (Py_TYPE(own) == &PyMethodDescr_Type ||
+                                          Py_TYPE(own) == &PyWrapperDescr_Type);
+  // what object itself does is what is read and written here
+  PyObject* usual = _PyType_Lookup(&PyBaseObject_Type, key.ptr());
+  if (!is_of_c || own == usual) return false;
+  return call_own(own, std::move(arguments));
+}
+
 void Watcher::store_attribute(PyObject* object, PyObject* name) {
+  if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   if (is_part_of_model(object)) {
     writes_.emplace(text_of(name), locate());
     return;
@@ -233,6 +247,8 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
   if (PyDict_Check(object)) {
     write(Kind::kEntry, object, key, path_of_item(object, key));
   } else if (PyList_Check(object) && PyLong_Check(key)) {
+    write(Kind::kItem, object, key, path_of_item(object, key));
+  } else if (is_deque(object) && held_at(object, key)) {
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
     change(Kind::kContent, object, path_of(object));

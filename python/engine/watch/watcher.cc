@@ -212,6 +212,7 @@ void Watcher::change(Kind kind, PyObject* owner, const std::string& path) {
   changed_.push_back(py::reinterpret_borrow<py::object>(owner));
   Slot& slot = slots_->slot(note(kind, owner, nullptr, path, false));
   slot.place = locate();
+  slot.is_changed = true;
   slots_->hold_containers();
   const std::size_t dot = path.rfind('.');
   writes_.emplace(dot == std::string::npos ? path : path.substr(dot + 1), slot.place);
@@ -315,12 +316,18 @@ bool Watcher::look(const Instruction& in) {
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
+      // what is compared is compared by code of C's
+      escape(in.second);
+      escape(in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
           is_plain_key(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
       } else {
         load_content(in.first);
       }
+      break;
+    case Operation::kYield:
+      escape(in.first);  // code of C's may go over it
       break;
     case Operation::kIdentity:
       if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);

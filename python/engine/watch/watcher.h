@@ -161,6 +161,10 @@ class Watcher final : public Listener {
   /// The dict of the object, borrowed, or null.
   PyObject* load_namespace(PyObject* object);
   void store_attribute(PyObject* object, PyObject* name);
+  /// Whether the class of an object has code of C's as one of these methods, other than object's;
+  /// it is then called with these.
+  bool ask_own(PyObject* object, const char* method, std::vector<PyObject*> arguments);
+  bool call_own(PyObject* callee, std::vector<PyObject*> arguments);
   void load_item(PyObject* object, PyObject* key);
   void store_item(PyObject* object, PyObject* key);
   void load_content(PyObject* container);

@@ -38,6 +38,7 @@ constexpr std::array kNames = {"None",
                                "Iterate",
                                "Next",
                                "Spread",
+                               "Yield",
                                "Length",
                                "MatchClass",
                                "MatchKeys",
@@ -140,9 +141,10 @@ class Log final : public watch::Listener {
   bool leads(PyCodeObject*) override { return true; }
 
   bool before(const watch::Instruction& in) override {
-    waiting_.emplace_back(lines_.size(), in.operation);
+    const bool waits = in.operation != watch::Operation::kYield;
+    if (waits) waiting_.emplace_back(lines_.size(), in.operation);
     lines_.push_back(shown(in));
-    return true;
+    return waits;
   }
 
   void after(PyObject** result) override {
