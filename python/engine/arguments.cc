@@ -2,6 +2,7 @@
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Size.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/tensor_numpy.h>
 
@@ -28,6 +29,7 @@ class Flattening {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
+      if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != THPVariableClass) add_address(Py_TYPE(value));
       add_burden(tensor_of(value));
       add_names(value);
     } else if (PyBool_Check(value)) {
@@ -73,6 +75,7 @@ class Flattening {
     const bool has_hooks = !torch::autograd::impl::hooks(tensor).empty() ||
                            torch::autograd::impl::post_acc_grad_hooks(tensor) != nullptr;
     const bool has_tangent = tensor._fw_grad(0).defined();
+    if (tensor.requires_grad() && !tensor.is_leaf()) shape_ += tensor.retains_grad() ? 'r' : 'l';
     if (!has_hooks && !has_tangent) return;
     shape_ += has_tangent ? 'T' : 'H';
     arguments_.opaque =

@@ -219,8 +219,9 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     const py::object now = slot.value();
-    if (slot.is_changed && !values_[i].appended(now.ptr())) slots_[i].is_guarded = true;
-    if (!values_[i].same(now.ptr())) {
+    const bool is_same = values_[i].same(now.ptr());
+    if (slot.is_changed && (is_same || !values_[i].appended(now.ptr()))) slots_[i].is_guarded = true;
+    if (!is_same) {
       if (slot.kind == Slot::Kind::kContent && now) {
         add_content_changes(i, now, changes);
       } else {

@@ -114,6 +114,10 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     flat.tensors.push_back(tensor_of(value));
     node.is_inference = tensor_of(value).is_inference();
     part.has_subclass |= !is_exact_tensor(value);
+    PyObject** dict = _PyObject_GetDictPtr(value);
+    if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0) {
+      part.opaque = "tensor with attributes of its own";
+    }
     part.text += "tensor";
     return node;
   }

@@ -260,6 +260,7 @@ class Probe:
 
     def __call__(self, function, args, kwargs, reals):
         _follow.new_epoch()
+        self.given = [*args, *kwargs.values()]
         roots = self.roots(args, kwargs)
         args, kwargs = _followed_arguments(args, kwargs, reals)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
@@ -276,6 +277,7 @@ class Probe:
                         seen = self.engine.end_watch()
         except BaseException:
             self.effects.abandon(self.engine, seen)
+            self.strip_given()
             raise
         self.effects.leave(self.engine, seen)
         if seen is not None and self.meet(seen["objects"], seen["is_known"]):
@@ -285,4 +287,11 @@ class Probe:
     def finish(self, result):
         """For what the caller gets, when all that the step has left was looked at: numbers are plain ones again."""
         self.effects.strip()
+        self.strip_given()
         return _follow.without(result)
+
+    def strip_given(self):
+        """Of what the step has put into containers that it was given."""
+        for value in self.given:
+            _follow.without(value)
+        self.given = []

@@ -691,6 +691,71 @@ def in_list():
     return step, lambda: len(l)
 
 
+@case()
+def attributes_are_entries():
+    class Entries(dict):
+        __getattr__ = dict.__getitem__
+        __setattr__ = dict.__setitem__
+    o = Entries(h=torch.zeros(2, 3), n=0)
+    def step(x):
+        o.h = o.h * .5 + x
+        o.n += 1
+        return o.h.sum()
+    def between(i):
+        if i % 7 == 6:
+            o.h = full(i)
+    return step, lambda: dict(o), between
+
+
+@case()
+def items_of_a_deque():
+    d = collections.deque([0, 0])
+    def step(x):
+        d[0], d[1] = x.shape, x.dtype
+        return x * 2
+    def between(i):
+        if i in (14, 18):
+            d[0], d[1] = i, i
+    return step, lambda: [str(item) for item in d], between
+
+
+@case()
+def updated_to_what_it_was():
+    d = {"a": 0, "b": 6}
+    def step(x):
+        d.update(a=5, b=6)
+        return x * 2
+    def between(i):
+        if i in (14, 18):
+            d["b"] = i
+    return step, lambda: dict(d), between
+
+
+@case()
+def filled_with_what_it_held():
+    d = [1]
+    def step(x):
+        d.clear()
+        d.append(1)
+        return x * 2
+    def between(i):
+        if i in (14, 18):
+            d[0] = i
+    return step, lambda: list(d), between
+
+
+@case()
+def full_deque_of_equals():
+    d = collections.deque([0, 0, 0], maxlen=3)
+    def step(x):
+        d.append(0)
+        return x * 2
+    def between(i):
+        if i in (14, 18):
+            d[1] = i
+    return step, lambda: list(d), between
+
+
 @pytest.mark.parametrize("make, outcome", CASES)
 def test_replays_leave_what_eager_leaves(make, outcome):
     expected, _ = play(make, lambda step: step)

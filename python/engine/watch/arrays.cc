@@ -24,6 +24,14 @@ bool may_index(const at::Tensor& tensor) {
   return tensor.dim() == 1 && (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kBool);
 }
 
+/// The dict itself, or the one that a view of values or items is of.
+PyObject* dict_behind(PyObject* value) {
+  if (PyDict_Check(value)) return value;
+  const bool is_view = Py_TYPE(value) == &PyDictValues_Type || Py_TYPE(value) == &PyDictItems_Type;
+  return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(value)->dv_dict)
+                 : nullptr;
+}
+
 std::string_view name_of_builtin(PyObject* callee) {
   return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
 }
@@ -37,7 +45,14 @@ void Watcher::give_array(PyObject* array, at::Tensor tensor) {
 bool Watcher::is_given_array(PyObject* value, int depth) const {
   if (value == nullptr) return false;
   if (arrays_.contains(value)) return true;
-  if (depth == 0 || (!PyTuple_Check(value) && !PyList_Check(value))) return false;
+  if (depth == 0) return false;
+  if (PyObject* dict = dict_behind(value)) {
+    for (const auto& [key, item] : entries_of(dict)) {
+      if (is_given_array(item, depth - 1)) return true;
+    }
+    return false;
+  }
+  if (!PyTuple_Check(value) && !PyList_Check(value)) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
     if (is_given_array(PySequence_Fast_GET_ITEM(value, i), depth - 1)) return true;
   }
@@ -73,11 +88,13 @@ bool Watcher::look_at_arrays(const Instruction& in) {
       return call_with_arrays(in);
     case Operation::kBinary:
     case Operation::kCompare:
-    case Operation::kIdentity:
     case Operation::kContains:
+    case Operation::kFormat:
+      if (!is_given_array(in.first, 4) && !is_given_array(in.second, 4)) return false;
+      break;
+    case Operation::kIdentity:
     case Operation::kUnary:
     case Operation::kTest:
-    case Operation::kFormat:
     case Operation::kIterate:
     case Operation::kSpread:
     case Operation::kDeleteItem:
@@ -94,9 +111,9 @@ bool Watcher::call_with_arrays(const Instruction& in) {
   PyObject* callee = in.callee;
   const bool is_builtin = callee != nullptr && PyCFunction_Check(callee);
   const bool is_method = is_builtin && is_given_array(PyCFunction_GET_SELF(callee));
-  bool is_given = is_method || is_given_array(in.spread, 2);
+  bool is_given = is_method || is_given_array(in.spread, 4);
   for (Py_ssize_t i = 0; in.arguments != nullptr && i < in.count; ++i) {
-    is_given |= is_given_array(in.arguments[i], 2);
+    is_given |= is_given_array(in.arguments[i], 4);
   }
   if (!is_given || callee == nullptr) return false;
   // code of Python's shows what it does with it

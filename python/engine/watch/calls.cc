@@ -40,9 +40,12 @@ constexpr std::array<std::string_view, 22> kChanges = {"append",
 /// Those that do, and say so.
 constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem", "setdefault"};
 /// Functions that look at no item of what they are given, or give it on as it is.
-constexpr std::array<std::string_view, 10> kKeepsHandsOff = {
-    "id",         "callable", "hash",  "repr",       "isinstance",
-    "issubclass", "print",    "super", "breakpoint", "globals"};
+constexpr std::array<std::string_view, 9> kKeepsHandsOff = {
+    "id",    "callable", "hash",       "isinstance", "issubclass",
+    "print", "super",    "breakpoint", "globals"};
+/// Functions that show a value, or take it apart: attributes of objects are read, too.
+constexpr std::array<std::string_view, 9> kTakesApart = {
+    "repr", "str", "format", "ascii", "dumps", "dump", "format_map", "pformat", "deepcopy"};
 /// Methods and classes of Python's that keep what they are given as it is.
 constexpr std::array<std::string_view, 6> kKeeps = {"append", "appendleft", "extend",
                                                     "insert", "setdefault", "__setitem__"};
@@ -323,6 +326,7 @@ bool Watcher::call(const Call& made, int depth) {
   const bool follows = code_of_call != nullptr && PyFunction_Check(code_of_call);
   made.for_each([&](PyObject* value) {
     is_torchs_own ? load_given(value, 3) : load_whole(value, 3);
+    if (!is_torchs_own) load_deep(value);
     if (!follows) escape(value);
   });
   return false;
@@ -445,6 +449,12 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
   const auto& arguments = made.arguments;
   const std::size_t count = arguments.size();
+  if (is_one_of(name, kTakesApart)) {
+    made.for_each([this](PyObject* value) {
+      load_deep(value);
+      load_objects(value, 6);
+    });
+  }
   if ((name == "getattr" || name == "hasattr") && count >= 2) {
     load_attribute(arguments[0], arguments[1]);
     if (!exists(arguments[0]) && !is_part_of_model(arguments[0])) return false;
@@ -520,6 +530,7 @@ void Watcher::load_arguments(const Call& made) {
   made.for_each([&](PyObject* value) { gives_to_c |= is_function_of_c(value); });
   made.for_each([&](PyObject* value) {
     load_whole(value, 3);
+    load_deep(value);
     if (gives_to_c) load_objects(value, 3);
   });
 }
@@ -543,6 +554,12 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   if (name.starts_with("__reduce") || name == "__getstate__" || name == "__dir__")
     load_object(self);
+  if (is_one_of(name, kTakesApart)) {
+    made.for_each([this](PyObject* value) {
+      load_deep(value);
+      load_objects(value, 6);
+    });
+  }
   const bool is_dict = PyDict_Check(self);
   if (exists(self) && is_dict && (name == "get" || name == "__getitem__") && !arguments.empty()) {
     load_item(self, arguments[0]);

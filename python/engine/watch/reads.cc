@@ -346,6 +346,22 @@ void Watcher::load_whole(PyObject* value, int depth) {
   load_given(value, depth);
 }
 
+void Watcher::load_deep(PyObject* value, int depth) {
+  if (depth == 0 || value == nullptr || is_tensor(value)) return;
+  if (is_iterator(value) || is_array(value)) return load_content(value);
+  if (type_name(value) == "types.SimpleNamespace") return load_object(value);
+  const bool is_list = PyList_Check(value) || PyTuple_Check(value);
+  if (!is_list && !PyDict_Check(value) && !PyAnySet_Check(value)) return load_content(value);
+  load_content(value);
+  if (is_list && PySequence_Fast_GET_SIZE(value) <= kMostItems) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+      load_deep(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+    }
+  } else if (PyDict_Check(value)) {
+    for (const auto& [key, item] : entries_of(value)) load_deep(item, depth - 1);
+  }
+}
+
 void Watcher::load_given(PyObject* value, int depth) {
   if (depth == 0 || is_tensor(value)) return;
   if (is_iterator(value)) return load_iterator(value);

@@ -310,20 +310,21 @@ bool Watcher::look(const Instruction& in) {
       escape_operands(in.first, in.second);
       look_up(in.first, nullptr);
       look_up(in.second, nullptr);
-      load_content(in.first);
-      load_content(in.second);
+      load_deep(in.first);
+      load_deep(in.second);
       break;
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
       // what is compared is compared by code of C's
       escape(in.second);
-      escape(in.first);
+      if (!PyDict_Check(in.first)) escape(in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
           is_plain_key(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
       } else {
-        load_content(in.first);
+        load_deep(in.first);
+        load_deep(in.second);
       }
       break;
     case Operation::kYield:
@@ -343,7 +344,7 @@ bool Watcher::look(const Instruction& in) {
       break;
     case Operation::kFormat:
       escape(in.first);
-      load_whole(in.first, 4);
+      load_deep(in.first);
       break;
     case Operation::kIterate:
     case Operation::kSpread:

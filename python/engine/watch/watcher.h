@@ -177,6 +177,9 @@ class Watcher final : public Listener {
   void load_object(PyObject* value);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
   void load_whole(PyObject* value, int depth);
+  /// What code of C's may look at that compares or shows `value`: all that is in it, and in
+  /// namespaces.
+  void load_deep(PyObject* value, int depth = 8);
   /// The same of what torch is given, which follows numbers.
   void load_given(PyObject* value, int depth);
   /// They meet in an operator, which may be done by code of C's that does not follow them.

@@ -1,0 +1,166 @@
+"""A followed number that goes into code of C's, which reads it without asking: what the step does with it is eager's in each call, and
+where it is not followed, the plan holds for what it is. The number is an argument, or an attribute that another one stands in in each call.
+"""
+import array
+import collections
+import decimal
+import enum
+import functools
+import itertools
+import json
+import math
+import operator
+import random
+import statistics
+import struct
+import types
+
+import pytest
+import torch
+
+import steptape
+
+CALLS = 30
+TRUE = True
+FLOATS = [float(k) for k in range(40)]
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class Phase(enum.IntEnum):
+    LATE = 17
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+    def __lt__(self, other):
+        return self.value < other.value
+
+
+def each(*values):
+    yield from values
+
+
+WAYS = {
+    "in_a_tuple_of_floats": lambda n: n in (17.0, 18.0),
+    "in_a_list_of_floats": lambda n: n in FLOATS[17:],
+    "in_a_set": lambda n: n in {17.0},
+    "its_list_is_asked": lambda n: 17.0 in [n],
+    "index_of_a_list": lambda n: FLOATS.index(n),
+    "count_of_a_list": lambda n: [17.0].count(n),
+    "percent": lambda n: "%d" % n == "17",
+    "percent_of_a_tuple": lambda n: "%d %s" % (n, "a") == "17 a",
+    "percent_of_a_dict": lambda n: "%(n)x" % {"n": n} == "11",
+    "format": lambda n: f"{n:03d}" == "017",
+    "text": lambda n: str(n).zfill(3) == "017",
+    "array": lambda n: array.array("i", [n])[0] > 16,
+    "struct": lambda n: struct.unpack("i", struct.pack("i", n))[0] > 16,
+    "seed": lambda n: random.Random(n).randrange(1000) == random.Random(17).randrange(1000),
+    "power_with_a_modulus": lambda n: pow(n, 1, 17) == 0 and n > 0,
+    "mean": lambda n: statistics.mean([n, n]) > 16,
+    "sum_with_a_float": lambda n: sum([0.5, n]) > 17,
+    "sum_of_a_generator": lambda n: sum(v for v in (0.5, n)) > 17,
+    "product_of_a_generator": lambda n: math.prod(v for v in (0.5, n)) > 8.2,
+    "sum_of_a_float_generator": lambda n: math.fsum(each(n, 0.5)) > 17,
+    "max_of_a_generator": lambda n: max(v for v in (n, 16.5)) == 16.5,
+    "max_with_a_key": lambda n: max([n, 16.5], key=lambda v: v) > 16.6,
+    "max_of_tuples": lambda n: max((16.5, "b"), (n, "a"))[1] == "a",
+    "max_of_values": lambda n: max({"b": 16.5, "a": n}.values()) == 16.5,
+    "max_of_none": lambda n: max([], default=n) > 16,
+    "sorted": lambda n: sorted([16.5, n])[0] == 16.5,
+    "sorted_generator": lambda n: sorted(v for v in (16.5, n))[0] == 16.5,
+    "sorted_with_a_key": lambda n: sorted([n, 16.5], key=lambda v: v)[0] == 16.5,
+    "sorted_objects": lambda n: sorted([Holder(n), Holder(16.5)])[0].value == 16.5,
+    "tuples_compared": lambda n: (16.5, 0) < (n, 0),
+    "lists_compared": lambda n: [16.5] < [n],
+    "named_tuples_compared": lambda n: Pair(16.5, 0) < Pair(n, 0),
+    "bool_plus": lambda n: TRUE + n > 17,
+    "bool_times": lambda n: TRUE * n > 16,
+    "bool_compared": lambda n: True < n - 16,
+    "enum_compared": lambda n: Phase.LATE <= n,
+    "enum_plus": lambda n: Phase.LATE + n > 33,
+    "enum_equal": lambda n: Phase.LATE == n,
+    "json": lambda n: json.dumps({"a": {"b": {"c": {"d": {"e": {"f": n}}}}}}).count("17"),
+    "decimal": lambda n: decimal.Decimal(n) > 16,
+    "slice_of_a_range": lambda n: len(list(range(40))[n:]) < 24,
+    "range": lambda n: len(range(n)) > 16,
+    "repeat": lambda n: len(list(itertools.repeat(0, n))) > 16,
+    "text_times": lambda n: len("ab" * n) > 33,
+    "shifted": lambda n: 1 << n > 2**16,
+    "bits": lambda n: n.bit_length() > 4,
+    "divmod": lambda n: divmod(n, 17)[0],
+    "rounded": lambda n: round(n, -1) > 19,
+    "float_method": lambda n: (16.5).__lt__(n),
+    "unbound": lambda n: float.__mul__(0.5, n) > 8.2,
+    "operator": lambda n: operator.lt(16.5, n),
+    "reduced": lambda n: functools.reduce(operator.add, [0.5, n]) > 17,
+    "partial": lambda n: functools.partial(operator.mul, n)(2) > 33,
+    "mapped": lambda n: list(map((16.5).__lt__, [n]))[0],
+    "key_of_a_dict": lambda n: {17: 1}.get(n, 0),
+    "item_of_a_list": lambda n: FLOATS[n] > 16,
+    "asked_for_its_index": lambda n: FLOATS[Holder(n)] > 16,
+    "hash": lambda n: hash(n) > 16,
+    "matched": lambda n: {True: 1, False: 0}[n > 16],
+    "its_class": lambda n: type(n)(n) > 16,
+    "gcd": lambda n: math.gcd(n, 17) == 17 and n > 0,
+    "float_power": lambda n: 2.0 ** n > 2 ** 16.5,
+    "namespace": lambda n: types.SimpleNamespace(n=n).n > 16,
+    "copied": lambda n: collections.Counter({"a": n}).total() > 16,
+}
+
+
+@pytest.mark.parametrize("where", ["argument", "attribute"])
+@pytest.mark.parametrize("way", WAYS)
+def test_decides_as_eager_does(way, where):
+    def play(wrap):
+        held = types.SimpleNamespace(n=0)
+
+        def of_argument(x, n):
+            return x * (2 if WAYS[way](n) else 3)
+
+        def of_attribute(x):
+            return x * (2 if WAYS[way](held.n) else 3)
+
+        step = wrap(of_argument if where == "argument" else of_attribute)
+        seen = []
+        for held.n in range(CALLS):
+            given = (held.n,) if where == "argument" else ()
+            seen.append(step(torch.ones(2), *given).tolist())
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    assert len({tuple(values) for values in expected}) == 2, "the number decides"
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+
+
+POWERS = [4.5, 3.5, 1.5, 2.5, 5.5, 2.0, 1.0, 0.0, 0.5, 3.0, -1.0, math.inf]
+TURNS = {
+    "pow": lambda x, f: x.abs().pow(f),
+    "pow_of_zero": lambda x, f: (x * torch.tensor([0.0, 1.0, 1.0])).pow(f),
+    "norm": lambda x, f: x.norm(p=f),
+    "vector_norm": lambda x, f: torch.linalg.vector_norm(x, f, dim=0),
+    "leaky_relu": lambda x, f: torch.nn.functional.leaky_relu(x, f),
+    "smooth": lambda x, f: torch.nn.functional.smooth_l1_loss(x, x.detach().flip(0) * 2, beta=abs(f)),
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_a_number_at_which_torch_turns_is_proved_there(turn):
+    def play(wrap):
+        def train(x, f):
+            x = x.detach().requires_grad_()
+            loss = TURNS[turn](x, f).sum()
+            return loss.detach(), torch.autograd.grad(loss, x, allow_unused=True, materialize_grads=True)[0]
+        step = wrap(train)
+        made = [torch.randn(2, 3, generator=torch.Generator().manual_seed(i)) for i in range(4 * len(POWERS))]
+        return [[t.numpy().tobytes() for t in step(x, POWERS[i // 4])] for i, x in enumerate(made)], step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > 0, step.explain()
