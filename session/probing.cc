@@ -91,8 +91,8 @@ std::optional<Refusal> refusal_for_content(const trace::Difference& difference, 
     const std::string what = is_of_host ? "a number or tensor that the host made"
                                         : "a tensor that the step reads and nobody tracked";
     return trace::refusal_at(recording, i, code,
-                             "`" + recording.operator_of(recording.ops[i]).name + "` takes " + what +
-                                 ", which held something else in the probe before");
+                             "`" + recording.operator_of(recording.ops[i]).name + "` takes " +
+                                 what + ", which held something else in the probe before");
   }
   return std::nullopt;
 }
@@ -292,6 +292,10 @@ std::optional<Probing::Agreed> Probing::take(const std::string& way, recorder::R
     Patience& patience = patience_with(way);
     patience.attempts = 0;
     patience.refusals.clear();
+    // what was refused before says nothing of calls to come
+    std::erase_if(kept_, [&way](const Kept& kept) {
+      return kept.way == way && !kept.recorded.recording.refusals.empty();
+    });
     with_all_.refusals.clear();
     return std::move(compared.agreed);
   }

@@ -74,9 +74,20 @@ bool put_element(double number, DType dtype, std::byte* bytes) noexcept {
   }
 }
 
+namespace {
+
+/// Whether an element of a whole number or a flag gives the number back: 1.5 is no int.
+bool is_kept(double number, DType dtype, const std::byte* element) noexcept {
+  if (dtype == DType::kFloat32 || dtype == DType::kFloat64) return true;
+  return number_of(element_of(element, dtype)) == number;
+}
+
+}  // namespace
+
 bool is_element(double number, DType dtype, std::span<const std::byte> content) noexcept {
   std::array<std::byte, sizeof(double)> element{};
   return content.size() == bytes_of(dtype) && put_element(number, dtype, element.data()) &&
+         is_kept(number, dtype, element.data()) &&
          std::equal(content.begin(), content.end(), element.begin());
 }
 

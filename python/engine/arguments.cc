@@ -29,7 +29,8 @@ class Flattening {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
-      if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != THPVariableClass) add_address(Py_TYPE(value));
+      if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != THPVariableClass)
+        add_address(Py_TYPE(value));
       add_burden(tensor_of(value));
       add_names(value);
     } else if (PyBool_Check(value)) {

@@ -13,7 +13,8 @@ namespace steptape::python {
 /// their structure, with what a plan must find again as it was (None, strings, other objects).
 struct Arguments {
   std::vector<pack::Leaf> leaves;
-  /// Arguments that are plain floats or ints: leaf, position among the positional ones or -1, and keyword.
+  /// Arguments that are plain floats or ints: leaf, position among the positional ones or -1, and
+  /// keyword.
   struct Real {
     std::size_t leaf;
     Py_ssize_t position;

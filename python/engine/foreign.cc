@@ -344,9 +344,9 @@ void Optimizer::capture() {
   if (captured_ != nullptr) captured_->watch.note_moving();
   const bool has_changed = captured_ != nullptr && !captured_->watch.has_same_state();
   if (has_changed && !use_.is_stepped && !use_.is_idle) use_.is_idle = use_.has_news = true;
-  captured_ = std::make_shared<const Captured>(roots_, moving_, optimizer_,
-                                               [](const at::Tensor&) { return std::string("…"); },
-                                               use_.is_idle);
+  captured_ = std::make_shared<const Captured>(
+      roots_, moving_, optimizer_, [](const at::Tensor&) { return std::string("…"); },
+      use_.is_idle);
 }
 
 void Optimizer::note_step() {
@@ -419,13 +419,8 @@ std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (auto& [slot, change, moves, appended] : captured_->changes()) {
-    HostChange made{name + "." + slot->path + change.path,
-                    change,
-                    {},
-                    {},
-                    slot->place,
-                    moves,
-                    appended};
+    HostChange made{
+        name + "." + slot->path + change.path, change, {}, {}, slot->place, moves, appended};
     const bool is_inside =
         slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0 && !appended;
     if (slot->is_assignable() || is_inside || appended) {

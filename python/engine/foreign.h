@@ -63,8 +63,8 @@ class Modules final : public live::ForeignModules, public Watched {
   std::shared_ptr<const Captured> captured_;
 };
 
-/// What recordings have seen of an optimizer. One whose step() none has seen, while others changed its
-/// state, is idle: plans have to do with its groups alone.
+/// What recordings have seen of an optimizer. One whose step() none has seen, while others changed
+/// its state, is idle: plans have to do with its groups alone.
 struct OptimizerUse {
   bool is_stepped = false;
   bool is_idle = false;

@@ -61,8 +61,8 @@ DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf 
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
     Rule rule = rule_of_(text_of(key));
-    const bool moves = moving.is_argument(dict, key) ||
-                       (is_plain_number(value) && moving.contains(dict, key));
+    const bool moves =
+        moving.is_argument(dict, key) || (is_plain_number(value) && moving.contains(dict, key));
     if (rule == Rule::kPlain && moves) rule = Rule::kMoves;
     entries_.push_back(
         {Root(roots, key), rule, made(roots, rule == Rule::kSkip ? nullptr : value, rule)});

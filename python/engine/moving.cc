@@ -76,7 +76,9 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   if (PyCell_Check(owner)) {
     failed = PyCell_Set(owner, value);
   } else if (PyDict_Check(owner)) {
-    failed = PyDict_SetItem(owner, key, value);
+    // its own order would not know of what is put into the dict below it
+    failed = PyODict_Check(owner) ? PyODict_SetItem(owner, key, value)
+                                  : PyDict_SetItem(owner, key, value);
   } else if (PyList_Check(owner)) {
     const Py_ssize_t position = position_in(owner, key);
     failed = position < 0 ? PyObject_SetItem(owner, key, value)

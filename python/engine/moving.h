@@ -10,8 +10,8 @@
 namespace steptape::python {
 
 /// What a place of the program holds: a cell (no key), the entry of a dict, an item of a list or
-/// deque, an attribute of a class, or what a descriptor of C's gives of an object; an array of NumPy
-/// without a key is its own. Null when there is nothing. Runs none of the user's code.
+/// deque, an attribute of a class, or what a descriptor of C's gives of an object; an array of
+/// NumPy without a key is its own. Null when there is nothing. Runs none of the user's code.
 py::object held_at(PyObject* owner, PyObject* key);
 /// Assigns to such a place. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
@@ -22,10 +22,10 @@ bool is_same_key(PyObject* a, PyObject* b);
 /// Whether it is an int or a float, and of no class made of these.
 bool is_plain_number(PyObject* value);
 
-/// Places of the program that held something else in two calls. A number (a schedule, a counter, the
-/// index of a loop) is followed from then on, as are those that steptape::host declares; tensors
-/// (a hidden state, a batch, a mask), containers of them, and arrays that were written to count as
-/// arguments of the step.
+/// Places of the program that held something else in two calls. A number (a schedule, a counter,
+/// the index of a loop) is followed from then on, as are those that steptape::host declares;
+/// tensors (a hidden state, a batch, a mask), containers of them, and arrays that were written to
+/// count as arguments of the step.
 class MovingPlaces {
  public:
   struct Place {

@@ -607,9 +607,10 @@ std::optional<std::vector<py::object>> Plain::changed_items(PyObject* now) const
 
 bool Plain::is_number_at(const py::object& key) const {
   if (kind_ != Kind::kDict) return items_[py::cast<std::size_t>(key)].is_number();
-  const auto found =
-      std::ranges::find_if(keys_, [&key](const Root& known) { return same_key(known.get(), key.ptr()); });
-  return found != keys_.end() && items_[static_cast<std::size_t>(found - keys_.begin())].is_number();
+  const auto found = std::ranges::find_if(
+      keys_, [&key](const Root& known) { return same_key(known.get(), key.ptr()); });
+  return found != keys_.end() &&
+         items_[static_cast<std::size_t>(found - keys_.begin())].is_number();
 }
 
 Change Plain::change(PyObject* now) const {

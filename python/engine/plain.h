@@ -62,7 +62,8 @@ class Plain {
   const DictMemo* memo_of(PyObject* now) const;
   /// The first place where `now` differs, which it does.
   Change change(PyObject* now) const;
-  /// The same where a place got another value, in which nothing can be assigned: a tuple as a whole.
+  /// The same where a place got another value, in which nothing can be assigned: a tuple as a
+  /// whole.
   Change change_of_place(PyObject* now) const;
   /// Of a list, dict or deque the keys of the items that differ in `now`, which has as many in the
   /// same order; none where it has not.

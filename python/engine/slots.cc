@@ -193,8 +193,8 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
   if (slot.kind != Slot::Kind::kContent || !slot.is_guarded) return {};
   const py::object now = slot.value();
   if (!now || values_[position].same(now.ptr())) return {};
-  std::vector<py::object> keys = values_[position].changed_items(now.ptr()).value_or(
-      std::vector<py::object>());
+  std::vector<py::object> keys =
+      values_[position].changed_items(now.ptr()).value_or(std::vector<py::object>());
   std::erase_if(keys, [&](const py::object& key) {
     const py::object item = held_at(now.ptr(), key.ptr());
     if (!item) return true;
@@ -220,7 +220,9 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     const Slot& slot = slots_[i];
     const py::object now = slot.value();
     const bool is_same = values_[i].same(now.ptr());
-    if (slot.is_changed && (is_same || !values_[i].appended(now.ptr()))) slots_[i].is_guarded = true;
+    const bool only_grows =
+        slot.is_appended_to && !is_same && values_[i].appended(now.ptr()).has_value();
+    if (slot.is_changed && !only_grows) slots_[i].is_guarded = true;
     if (!is_same) {
       if (slot.kind == Slot::Kind::kContent && now) {
         add_content_changes(i, now, changes);

@@ -293,8 +293,7 @@ py::object Step::host_value(const std::string& name) const {
 }
 
 void Step::bind(const std::string& name, const std::string& place, const py::object& function,
-                const py::object& probe, bool takes_keywords,
-                std::vector<std::string> parameters) {
+                const py::object& probe, bool takes_keywords, std::vector<std::string> parameters) {
   takes_keywords_ = takes_keywords;
   parameters_ = std::move(parameters);
   function_ = Root(roots_, function.ptr());
@@ -320,8 +319,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
     given.held = flatten(given.places);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
-  auto replayed =
-      life_->call(std::move(leaves), [&] { return run(given, args, kwargs, result); });
+  auto replayed = life_->call(std::move(leaves), [&] { return run(given, args, kwargs, result); });
   return replayed ? this->replayed(*replayed) : result;
 }
 
@@ -339,8 +337,8 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   if (!arguments.opaque.empty()) {
     notes.refuse(trace::make_refusal(
         RefusalCode::kOpaqueArgument,
-        (opaque_name.empty() ? "an argument" : "`" + opaque_name + "`") +
-            std::string(" is a ") + arguments.opaque + ", whose content cannot be guarded"));
+        (opaque_name.empty() ? "an argument" : "`" + opaque_name + "`") + std::string(" is a ") +
+            arguments.opaque + ", whose content cannot be guarded"));
   }
   if (arguments.has_subclass) {
     notes.refuse(trace::make_refusal(RefusalCode::kTensorKind,
@@ -469,8 +467,8 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
       note.structure.add(roots_, {value.ptr(), 2, true}, flat, on_number);
       words += (words.empty() ? "" : " ") + note.structure.text(k);
       if (note.structure.opaque(k).empty() && !note.structure.has_subclass(k)) continue;
-      Refusal refusal = trace::make_refusal(RefusalCode::kHostEffect,
-                                            "host state `" + path + "` went " + change);
+      Refusal refusal =
+          trace::make_refusal(RefusalCode::kHostEffect, "host state `" + path + "` went " + change);
       refusal.place = place;
       notes.refuse(std::move(refusal));
     }

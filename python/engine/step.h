@@ -51,7 +51,8 @@ class Step : public Tracked {
 
  private:
   struct Note;
-  /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it, or "".
+  /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it,
+  /// or "".
   void check_arguments(const Arguments& arguments, const std::string& opaque_name,
                        recorder::Notes& notes);
   struct Given;

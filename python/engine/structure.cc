@@ -98,8 +98,8 @@ void Structure::add(Roots& roots, const Part& part, pack::Results& flat,
                     const OnNumber& on_number) {
   constexpr int kDepth = 32;
   Taken taken;
-  taken.root =
-      take({roots, taken, part.has_constants, flat, on_number}, part.value, part.references, kDepth);
+  taken.root = take({roots, taken, part.has_constants, flat, on_number}, part.value,
+                    part.references, kDepth);
   parts_.push_back(std::move(taken));
 }
 
@@ -231,8 +231,8 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
       } else if (value != nullptr && PyLong_Check(value)) {
         flat.numbers.emplace_back(static_cast<std::int64_t>(PyLong_AsLongLong(value)));
       } else {
-        flat.numbers.emplace_back(value != nullptr && PyFloat_Check(value) ? PyFloat_AS_DOUBLE(value)
-                                                                           : std::nan(""));
+        flat.numbers.emplace_back(
+            value != nullptr && PyFloat_Check(value) ? PyFloat_AS_DOUBLE(value) : std::nan(""));
       }
       return;
     case Kind::kConstant:

@@ -18,7 +18,8 @@ bool is_of_numbers(PyObject* type);
 /// Whether the object is of a dataclass.
 bool is_dataclass(PyObject* object);
 /// Whether an object is nothing but its class and its attributes, so that an equal one can be made:
-/// of a dataclass, a SimpleNamespace, or a class of Python's without slots or a `__new__` of its own.
+/// of a dataclass, a SimpleNamespace, or a class of Python's without slots or a `__new__` of its
+/// own.
 bool is_plain_object(PyObject* object);
 /// Whether an object is known by its identity: it cannot change, or what is in it is watched by
 /// other means (types, functions, modules, dtypes, devices, enumerators).

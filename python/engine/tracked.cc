@@ -99,7 +99,8 @@ py::dict Tracked::end_watch() {
   for (const auto& [name, watched] : watched_) {
     auto* optimizer = dynamic_cast<Optimizer*>(watched.get());
     if (optimizer == nullptr) continue;
-    if (watcher_->stepped().contains(static_cast<PyObject*>(const_cast<void*>(optimizer->identity()))))
+    if (watcher_->stepped().contains(
+            static_cast<PyObject*>(const_cast<void*>(optimizer->identity()))))
       optimizer->note_step();
   }
   py::list objects;

@@ -83,7 +83,7 @@ class Tracked {
   Roots roots_;
   MovingPlaces moving_{roots_};
   session::SessionState session_;
-  std::optional<py::list> assignments_;     ///< of the probe that is under way
+  std::optional<py::list> assignments_;   ///< of the probe that is under way
   std::vector<Arguments::Array> arrays_;  ///< that the call which is under way is given
 
  private:

@@ -240,7 +240,8 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
     }
     for (const std::string& generator : state.generators()) {
       if (options.of.empty())
-        entries.push_back({std::string(kGeneratorPrefix) + generator, state.generator_state(generator)});
+        entries.push_back(
+            {std::string(kGeneratorPrefix) + generator, state.generator_state(generator)});
     }
   }
   write_weights(entries, path);

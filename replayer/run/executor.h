@@ -67,12 +67,12 @@ class Executor {
   virtual bool adapt_to(std::span<void* const>) { return true; }
 
   /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
-  /// the same address modulo 64 as the recording says, or one that the plan was adapted to. When an op throws, everything written so far
-  /// and the generators are put back before the exception goes on; Changed likewise. Throws
-  /// Torn when that could not be done. `leaves` has a value for each of Recording::leaves; those of
-  /// host reads come from the run itself.
-  /// `decided` is called once in mid-run, where nothing but a want of memory can end the run any
-  /// more; what it lets go of is not put back.
+  /// the same address modulo 64 as the recording says, or one that the plan was adapted to. When an
+  /// op throws, everything written so far and the generators are put back before the exception goes
+  /// on; Changed likewise. Throws Torn when that could not be done. `leaves` has a value for each
+  /// of Recording::leaves; those of host reads come from the run itself. `decided` is called once
+  /// in mid-run, where nothing but a want of memory can end the run any more; what it lets go of is
+  /// not put back.
   virtual Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
                       const std::function<void()>& decided = {}) = 0;
 

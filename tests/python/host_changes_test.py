@@ -268,13 +268,13 @@ def full_deque_turns():
     return Program(step=train, held=lambda: [model, optimizer, list(turn)])
 
 
-@change("host_effect")
+@again()
 def list_permuted():
     model, optimizer, learn = learner()
     order = [3, 1, 2]
 
     def train(x, y):
-        order.reverse()  # here
+        order.reverse()
         return learn(x, y)
     return Program(step=train, held=lambda: [model, optimizer, order])
 

@@ -124,9 +124,10 @@ TEST_F(MergeToolTest, MoreVariantsThanASessionKeepsAreTold) {
   }
   const Outcome outcome = merge(files);
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.err,
-            "steptape: step train has 65 variants, more than the 64 that a session keeps by default "
-            "(max_variants)\n");
+  EXPECT_EQ(
+      outcome.err,
+      "steptape: step train has 65 variants, more than the 64 that a session keeps by default "
+      "(max_variants)\n");
 }
 
 TEST_F(MergeToolTest, StateThatIsLeftOutIsTold) {

@@ -8,8 +8,8 @@
 #include "python/engine/watch/watcher.h"
 #include "recorder/notes.h"
 
-/// Arrays of NumPy that a step is given, such as the indices of a batch: tensors to a plan. What the
-/// host reads of one, no guard could hold other calls to.
+/// Arrays of NumPy that a step is given, such as the indices of a batch: tensors to a plan. What
+/// the host reads of one, no guard could hold other calls to.
 namespace steptape::python::watch {
 namespace {
 
@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 4> kHandsOff = {"isinstance", "len", "typ
 
 bool may_index(const at::Tensor& tensor) {
   // torch takes more dimensions for a sequence of indices
-  return tensor.dim() == 1 && (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kBool);
+  return tensor.dim() == 1 &&
+         (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kBool);
 }
 
 /// The dict itself, or the one that a view of values or items is of.
@@ -60,9 +61,10 @@ bool Watcher::is_given_array(PyObject* value, int depth) const {
 }
 
 void Watcher::refuse_array() {
-  refuse(RefusalCode::kHostRead,
-         "the host reads an array of NumPy that the step is given, which is another one in each call; "
-         "make a tensor of it with torch.as_tensor() or torch.from_numpy() first");
+  refuse(
+      RefusalCode::kHostRead,
+      "the host reads an array of NumPy that the step is given, which is another one in each call; "
+      "make a tensor of it with torch.as_tensor() or torch.from_numpy() first");
 }
 
 bool Watcher::look_at_arrays(const Instruction& in) {

@@ -40,9 +40,9 @@ constexpr std::array<std::string_view, 22> kChanges = {"append",
 /// Those that do, and say so.
 constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem", "setdefault"};
 /// Functions that look at no item of what they are given, or give it on as it is.
-constexpr std::array<std::string_view, 9> kKeepsHandsOff = {
-    "id",    "callable", "hash",       "isinstance", "issubclass",
-    "print", "super",    "breakpoint", "globals"};
+constexpr std::array<std::string_view, 9> kKeepsHandsOff = {"id",         "callable",   "hash",
+                                                            "isinstance", "issubclass", "print",
+                                                            "super",      "breakpoint", "globals"};
 /// Functions that show a value, or take it apart: attributes of objects are read, too.
 constexpr std::array<std::string_view, 9> kTakesApart = {
     "repr", "str", "format", "ascii", "dumps", "dump", "format_map", "pformat", "deepcopy"};
@@ -292,9 +292,8 @@ bool Watcher::call(const Call& made, int depth) {
       load_of_class(callee, key.ptr());
     }
     const bool is_made_by_c = !has_constructor(callee);
-    made.for_each([&](PyObject* value) {
-      is_made_by_c ? load_whole(value, 2) : load_given(value, 2);
-    });
+    made.for_each(
+        [&](PyObject* value) { is_made_by_c ? load_whole(value, 2) : load_given(value, 2); });
     awaited_.back().is_fresh = true;
     return true;
   }
@@ -512,7 +511,8 @@ void Watcher::note_step(PyObject* optimizer) {
   stepped_.insert(optimizer);
   if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
   refuse(RefusalCode::kOptimizerUnsupported,
-         "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap the "
+         "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "
+         "the "
          "closure, `closure = steptape.wrap(closure)`, and call `optimizer.step(closure)` outside");
 }
 
@@ -531,6 +531,10 @@ void Watcher::load_arguments(const Call& made) {
   made.for_each([&](PyObject* value) {
     load_whole(value, 3);
     load_deep(value);
+    const bool is_bound = PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr;
+    if (is_bound && !PyModule_Check(PyCFunction_GET_SELF(value))) {
+      load_deep(PyCFunction_GET_SELF(value));  // max(names, key=scores.get)
+    }
     if (gives_to_c) load_objects(value, 3);
   });
 }
@@ -574,7 +578,8 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   } else if (exists(self) && name == "__len__") {
     load_size(self);
   } else if (exists(self) && is_one_of(name, kChanges)) {
-    change(Kind::kContent, self, path_of(self));
+    change(Kind::kContent, self, path_of(self),
+           (PyList_Check(self) || is_deque(self)) && (name == "append" || name == "extend"));
   } else if (exists(self) && is_one_of(name, kTakes)) {
     load_content(self);
     change(Kind::kContent, self, path_of(self));

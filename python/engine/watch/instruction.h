@@ -69,7 +69,7 @@ struct Instruction {
   PyObject* third = nullptr;
   /// Of kBinary and kCompare: where `second` stands on the stack, and may be replaced.
   PyObject** second_at = nullptr;
-  bool is_in_place = false;  ///< of kBinary
+  bool is_in_place = false;  ///< of kBinary: +=
   // of a call
   PyObject* callee = nullptr;
   PyObject* const* arguments = nullptr;  ///< those by keyword last; of f(*a, **k) null

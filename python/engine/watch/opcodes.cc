@@ -398,13 +398,15 @@ Instruction decode(const Place& at) {
 #endif
 #ifdef BINARY_OP
     case BINARY_OP:
-      made.is_in_place = at.argument >= NB_INPLACE_ADD;
+      made.is_in_place = at.argument == NB_INPLACE_ADD;
 #else
+    case INPLACE_ADD:
+      made.is_in_place = true;
+      [[fallthrough]];
     case INPLACE_POWER:
     case INPLACE_MULTIPLY:
     case INPLACE_MATRIX_MULTIPLY:
     case INPLACE_MODULO:
-    case INPLACE_ADD:
     case INPLACE_SUBTRACT:
     case INPLACE_FLOOR_DIVIDE:
     case INPLACE_TRUE_DIVIDE:
@@ -413,8 +415,6 @@ Instruction decode(const Place& at) {
     case INPLACE_AND:
     case INPLACE_XOR:
     case INPLACE_OR:
-      made.is_in_place = true;
-      [[fallthrough]];
     case BINARY_POWER:
     case BINARY_MULTIPLY:
     case BINARY_MATRIX_MULTIPLY:

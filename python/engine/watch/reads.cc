@@ -310,7 +310,7 @@ void Watcher::load_iterator(PyObject* iterator) {
 }
 
 void Watcher::load_object(PyObject* value) {
-  if (!exists(value) || is_fixed(value)) return;
+  if (!exists(value) || is_fixed(value) || type_name(value).starts_with("torch.")) return;
   read(Kind::kWhole, value, nullptr, path_of(value));
   if (!slots_->is_compared(note(Kind::kWhole, value, nullptr, path_of(value), true))) {
     refuse(RefusalCode::kHostEffect, "`" + path_of(value) +

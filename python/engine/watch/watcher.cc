@@ -176,7 +176,8 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   py::object value = slot.value();
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
   const bool follows = value && holds_formula(value.ptr());
-  slot.is_guarded = is_read && !follows && !(slot.is_assignable() && moving_.is_argument(owner, key));
+  slot.is_guarded =
+      is_read && !follows && !(slot.is_assignable() && moving_.is_argument(owner, key));
   if (follows) value = without_formula(value.ptr());
   slot.place = locate();
   entry->second = slots_->add(std::move(slot), value);
@@ -208,11 +209,12 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
   writes_.emplace(name, slot.place);
 }
 
-void Watcher::change(Kind kind, PyObject* owner, const std::string& path) {
+void Watcher::change(Kind kind, PyObject* owner, const std::string& path, bool appends) {
   changed_.push_back(py::reinterpret_borrow<py::object>(owner));
   Slot& slot = slots_->slot(note(kind, owner, nullptr, path, false));
   slot.place = locate();
   slot.is_changed = true;
+  slot.is_appended_to &= appends;
   slots_->hold_containers();
   const std::size_t dot = path.rfind('.');
   writes_.emplace(dot == std::string::npos ? path : path.substr(dot + 1), slot.place);
@@ -304,7 +306,7 @@ bool Watcher::look(const Instruction& in) {
     case Operation::kCompare:
       if (in.is_in_place && PyList_CheckExact(in.first) && exists(in.first)) {
         load_content(in.second);
-        change(Kind::kContent, in.first, path_of(in.first));
+        change(Kind::kContent, in.first, path_of(in.first), true);
         break;
       }
       escape_operands(in.first, in.second);

@@ -141,7 +141,7 @@ class Watcher final : public Listener {
                    bool is_read);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
-  void change(Kind kind, PyObject* owner, const std::string& path);
+  void change(Kind kind, PyObject* owner, const std::string& path, bool appends = false);
   void refuse(RefusalCode code, const std::string& message);
   void add_object(PyObject* value, const std::string& path);
   bool exists(PyObject* value) const { return existing_.contains(value); }
@@ -243,7 +243,7 @@ class Watcher final : public Listener {
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
-  std::unordered_set<PyObject*> own_cells_;  ///< made by the step, with a reference each
+  std::unordered_set<PyObject*> own_cells_;           ///< made by the step, with a reference each
   std::unordered_map<PyObject*, int> given_;  ///< tensors of this call, how often; with a reference
   enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
   Whose whose(PyCodeObject* code);

@@ -13,38 +13,13 @@ namespace {
 namespace watch = steptape::python::watch;
 using watch::Operation;
 
-constexpr std::array kNames = {"None",
-                               "LoadGlobal",
-                               "StoreGlobal",
-                               "DeleteGlobal",
-                               "LoadCell",
-                               "StoreCell",
-                               "DeleteCell",
-                               "CloseOver",
-                               "LoadAttribute",
-                               "StoreAttribute",
-                               "DeleteAttribute",
-                               "LoadSuper",
-                               "LoadItem",
-                               "StoreItem",
-                               "DeleteItem",
-                               "Binary",
-                               "Compare",
-                               "Identity",
-                               "Contains",
-                               "Unary",
-                               "Test",
-                               "Format",
-                               "Iterate",
-                               "Next",
-                               "Spread",
-                               "Yield",
-                               "Length",
-                               "MatchClass",
-                               "MatchKeys",
-                               "Call",
-                               "Enter",
-                               "Import"};
+constexpr std::array kNames = {
+    "None",       "LoadGlobal", "StoreGlobal",   "DeleteGlobal",   "LoadCell",        "StoreCell",
+    "DeleteCell", "CloseOver",  "LoadAttribute", "StoreAttribute", "DeleteAttribute", "LoadSuper",
+    "LoadItem",   "StoreItem",  "DeleteItem",    "Binary",         "Compare",         "Identity",
+    "Contains",   "Unary",      "Test",          "Format",         "Iterate",         "Next",
+    "Spread",     "Yield",      "Length",        "MatchClass",     "MatchKeys",       "Call",
+    "Enter",      "Import"};
 static_assert(kNames.size() == static_cast<std::size_t>(Operation::kImport) + 1);
 
 std::string text_of(PyObject* object) {
