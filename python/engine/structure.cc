@@ -162,7 +162,12 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     part.text += "(";
+    const std::size_t before = flat.tensors.size();
     take_items(into, value, node, depth);
+    // one that was there before stays that object, and a replay would make another
+    if (flat.tensors.size() != before && Py_REFCNT(value) > references) {
+      part.opaque = type_name(value) + " that is held elsewhere too";
+    }
     // as Python writes it
     part.text += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
   } else if (depth > 0 && PyList_CheckExact(value)) {

@@ -185,6 +185,17 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
 }
 
 void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
+  const bool is_of_container = kind == Kind::kSize || kind == Kind::kItem || kind == Kind::kHas ||
+                               kind == Kind::kKeys || kind == Kind::kEntry;
+  const auto content =
+      is_of_container ? noted_.find(id_of(Kind::kContent, owner, nullptr)) : noted_.end();
+  if (content != noted_.end() && slots_->slot(content->second).is_changed) {
+    // what stands there now is of the middle of the step: what the container held before counts
+    slots_->slot(content->second).is_guarded = true;
+    const py::object now = held_at(owner, key);
+    if (now) mark(now.ptr(), path);
+    return;
+  }
   const std::size_t position = note(kind, owner, key, path, true);
   Slot& slot = slots_->slot(position);
   // a method that changed it has left some of what was there before
