@@ -116,7 +116,9 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
 
 void DictWatch::note_moving(const std::string& path, PyObject* dict) const {
   for (const EntryChange& change : changes(dict)) {
-    if (change.moves) moving_.note(trace::join_path(path, change.name), dict, change.key.ptr());
+    if (!change.moves) continue;
+    moving_.note(trace::join_path(path, change.name) + change.change.path, change.owner.ptr(),
+                 change.key.ptr());
   }
 }
 

@@ -208,7 +208,8 @@ Verdict SlotWatch::check() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].is_guarded || same(i)) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
-    note_moving();
+    // all that move with it; what else does is noted when the next recording begins
+    if (moves(i) || is_written_array(i) || !moving_items(i).empty()) note_moving();
     return mismatch(i);
   }
   return {};

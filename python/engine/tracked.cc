@@ -1,5 +1,7 @@
 #include "python/engine/tracked.h"
 
+#include <tuple>
+
 #include "steptape/error.h"
 #include "trace/path.h"
 
@@ -44,14 +46,8 @@ void Tracked::track_generator(const std::string& name, const py::object& generat
 void Tracked::track_host(const std::string& name, const py::list& places) {
   auto state = std::make_shared<HostState>(roots_, moving_);
   for (const py::handle& item : places) {
-    const auto place = py::cast<py::tuple>(item);
-    const py::object owner = place[1];
-    const py::object key = place[2];
-    const Slot::Kind kind = PyCell_Check(owner.ptr())   ? Slot::Kind::kCell
-                            : PyList_Check(owner.ptr()) ? Slot::Kind::kItem
-                                                        : Slot::Kind::kEntry;
-    state->add({kind, py::cast<std::string>(place[0]), Root(roots_, owner.ptr()),
-                key.is_none() ? Root() : Root(roots_, key.ptr())});
+    const auto [path, dict, key] = py::cast<std::tuple<std::string, py::dict, py::object>>(item);
+    state->add({Slot::Kind::kEntry, path, Root(roots_, dict.ptr()), Root(roots_, key.ptr())});
   }
   session_.objects.track(name, std::shared_ptr<const live::ForeignModules>(state));
   host_ = state;

@@ -27,8 +27,8 @@ class Tracked {
   void track_model(const std::string& name, const py::object& module);
   void track_optimizer(const std::string& name, const py::object& optimizer);
   void track_generator(const std::string& name, const py::object& generator);
-  /// What the step reads and writes besides. `places` hold tensors, each as (path, cell or dict or
-  /// list, key or None); more are found by probes.
+  /// What the step reads and writes besides. `places` hold tensors, each as (path, dict, key); more
+  /// are found by probes.
   void track_host(const std::string& name, const py::list& places);
 
   /// Forgets all that is tracked, to track anew. Only between two calls of a step without plans.

@@ -756,6 +756,20 @@ def full_deque_of_equals():
     return step, lambda: list(d), between
 
 
+@case()
+def items_of_a_module_exchanged():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.masks = [torch.ones(2, 3), torch.ones(2, 3)]
+        def forward(self, x):
+            return x * self.masks[0] + self.masks[1]
+    o = Masked()
+    def between(i):
+        o.masks[i % 2] = full(i)
+    return lambda x: o(x), lambda: o.masks, between
+
+
 @pytest.mark.parametrize("make, outcome", CASES)
 def test_replays_leave_what_eager_leaves(make, outcome):
     expected, _ = play(make, lambda step: step)

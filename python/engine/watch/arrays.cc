@@ -75,7 +75,7 @@ bool Watcher::look_at_arrays(const Instruction& in) {
       if (is_tensor(in.first)) return false;  // an op like another
       if (!is_given_array(in.first) && !is_given_array(in.second)) return false;
       if (in.operation == Operation::kLoadItem && PySlice_Check(in.second)) {
-        escape_slice(in.second);
+        escape(in.second);
         awaited_.back().array = in.first;
         return true;
       }
@@ -185,11 +185,6 @@ bool Watcher::put_tensors(const Instruction& in) {
   return true;
 }
 
-void Watcher::escape_slice(PyObject* slice) {
-  const auto* of = reinterpret_cast<PySliceObject*>(slice);
-  for (PyObject* end : {of->start, of->stop, of->step}) escape(end);
-}
-
 void Watcher::leave_out_ops(bool are_left_out) {
   if (recorder::Notes* notes = recorder::Notes::current()) notes->leave_out(are_left_out);
 }
@@ -202,10 +197,11 @@ void Watcher::take_array(const Awaited& awaited, PyObject** result) {
     at::Tensor made;
     switch (awaited.made) {
       case Awaited::Made::kSlice: {
-        leave_out_ops(true);
-        const auto all_count = c10::make_scope_exit([] { leave_out_ops(false); });
-        const at::Tensor slice = torch::utils::tensor_from_numpy(*result, false);
-        leave_out_ops(false);
+        const at::Tensor slice = [&] {
+          leave_out_ops(true);
+          const auto all_count = c10::make_scope_exit([] { leave_out_ops(false); });
+          return torch::utils::tensor_from_numpy(*result, false);
+        }();
         const auto bytes = static_cast<const char*>(slice.const_data_ptr()) -
                            static_cast<const char*>(whole.const_data_ptr());
         made = slice.numel() == 0

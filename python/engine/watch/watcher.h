@@ -216,7 +216,6 @@ class Watcher final : public Listener {
   /// Tensors take the place of arrays in an index of a tensor.
   bool put_tensors(const Instruction& in);
   void take_array(const Awaited& awaited, PyObject** result);
-  void escape_slice(PyObject* slice);
   static void leave_out_ops(bool are_left_out);
   void refuse_array();
 
