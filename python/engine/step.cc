@@ -204,35 +204,33 @@ py::list list_of(const std::vector<T>& values) {
   return list;
 }
 
-/// Assigns to a place (put_at), or to one inside what it holds that `keys` lead to.
-void assign(py::object owner, py::object key, const py::list& keys, const py::object& value) {
+/// A place, as held_at has it: no key is a null one.
+struct Place {
+  py::object owner, key;
+};
+
+/// The place that `keys` lead to inside what another one holds; without an owner where it is gone.
+Place inside(Place place, const py::list& keys) {
   for (const py::handle& next : keys) {
-    owner = held_at(owner.ptr(), key.ptr());
-    if (!owner) throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
-    key = py::reinterpret_borrow<py::object>(next);
+    place.owner = held_at(place.owner.ptr(), place.key.ptr());
+    if (!place.owner) return {};
+    place.key = py::reinterpret_borrow<py::object>(next);
   }
-  put_at(owner.ptr(), key.ptr(), value.ptr());
+  return place;
 }
 
-/// What stands in such a place now, one value, or, of a list that was appended to, what came after
-/// the first `kept` items.
-py::list assigned_to(py::object owner, py::object key, const py::list& keys,
-                     const py::object& kept) {
-  if (!kept.is_none()) {
-    const py::list all(owner);
-    return all[py::slice(py::cast<Py_ssize_t>(kept), static_cast<Py_ssize_t>(all.size()), 1)];
-  }
-  for (const py::handle& next : keys) {
-    owner = held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr());
-    if (!owner) return py::list();
-    key = py::reinterpret_borrow<py::object>(next);
-  }
+/// What stands in a place now: one value, or none.
+py::list held_in(const Place& place) {
   py::list values;
-  if (!key) key = py::none();
-  if (const py::object value = held_at(owner.ptr(), key.is_none() ? nullptr : key.ptr())) {
-    values.append(value);
-  }
+  if (!place.owner) return values;
+  if (const py::object value = held_at(place.owner.ptr(), place.key.ptr())) values.append(value);
   return values;
+}
+
+/// The items of a list or deque from `first` on.
+py::list items_from(const py::object& owner, std::size_t first) {
+  const py::list all(owner);
+  return all[py::slice(static_cast<Py_ssize_t>(first), static_cast<Py_ssize_t>(all.size()), 1)];
 }
 
 std::vector<bool> gradient_flags_of(const Arguments& arguments) {
@@ -253,6 +251,12 @@ struct Step::Note {
   struct Assignment {
     Root owner, key, keys;
     std::optional<std::size_t> appended = {};
+
+    /// The very place, without an owner where it is gone.
+    Place place() const {
+      return inside({borrowed(owner.get()), borrowed(key.get())},
+                    py::reinterpret_borrow<py::list>(keys.get()));
+    }
   };
   Structure structure;  ///< the result, then what was assigned
   std::vector<Assignment> assignments = {};
@@ -436,14 +440,13 @@ py::object Step::replayed(const pack::Results& results) const {
   std::vector<py::object> built = note.structure.build(results);
   auto next = built.begin() + 1;
   for (const Note::Assignment& assignment : note.assignments) {
-    const py::object owner = borrowed(assignment.owner.get());
-    const py::object key = borrowed(assignment.key.get());
-    if (!owner) throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
+    const Place place = assignment.place();
+    if (!place.owner) throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
     if (!assignment.appended) {
-      assign(owner, key, py::reinterpret_borrow<py::list>(assignment.keys.get()), *next++);
+      put_at(place.owner.ptr(), place.key.ptr(), (next++)->ptr());
       continue;
     }
-    for (std::size_t i = 0; i < *assignment.appended; ++i) owner.attr("append")(*next++);
+    for (std::size_t i = 0; i < *assignment.appended; ++i) place.owner.attr("append")(*next++);
   }
   return built.front();
 }
@@ -455,10 +458,11 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
     const auto [path, owner, key, keys, kept, place, change] =
         py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
                             std::string>>(item);
-    const py::list values = assigned_to(owner, key, keys, kept);
     Note::Assignment& made = note.assignments.emplace_back(
         Root(roots_, owner.ptr()), key.is_none() ? Root() : Root(roots_, key.ptr()),
         Root(roots_, keys.ptr()));
+    const py::list values =
+        kept.is_none() ? held_in(made.place()) : items_from(owner, py::cast<std::size_t>(kept));
     if (!kept.is_none()) made.appended = values.size();
     std::string words = kept.is_none() ? "" : "appended:";
     for (const py::handle& value : values) {
@@ -479,19 +483,12 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
 void Step::return_assigned(const Note& tried, pack::Results& flat) {
   std::size_t k = 1;
   for (const Note::Assignment& assignment : tried.assignments) {
-    const py::object owner = borrowed(assignment.owner.get());
-    const py::object key = borrowed(assignment.key.get());
-    const auto keys = py::reinterpret_borrow<py::list>(assignment.keys.get());
+    const Place place = assignment.place();
     const std::size_t count = assignment.appended.value_or(1);
-    py::list values;
-    if (!assignment.appended) {
-      values = assigned_to(owner, key, keys, py::none());
-    } else {
-      const py::list all(owner);
-      const std::size_t size = all.size();
-      values = all[py::slice(static_cast<Py_ssize_t>(size - std::min(count, size)),
-                             static_cast<Py_ssize_t>(size), 1)];
-    }
+    const std::size_t size = assignment.appended ? py::len(place.owner) : 0;
+    const py::list values = assignment.appended
+                                ? items_from(place.owner, size - std::min(count, size))
+                                : held_in(place);
     for (std::size_t i = 0; i < count; ++i) {
       tried.structure.flatten(k++, i < values.size() ? values[i].ptr() : nullptr, flat);
     }

@@ -149,37 +149,28 @@ bool Watcher::put_tensors(const Instruction& in) {
   const bool is_item =
       in.operation == Operation::kLoadItem || in.operation == Operation::kStoreItem;
   if (arrays_.empty() || !is_item || !is_tensor(in.first)) return false;
-  const auto may_stand = [this](PyObject* value) {
-    const auto found = arrays_.find(value);
-    return found == arrays_.end() || may_index(found->second);
-  };
-  bool all_may = in.second_at != nullptr;
   if (!is_given_array(in.second, 1)) return false;
-  if (PyTuple_CheckExact(in.second)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in.second); ++i) {
-      all_may &= may_stand(PyTuple_GET_ITEM(in.second, i));
-    }
-  } else {
-    all_may &= arrays_.contains(in.second) && may_stand(in.second);
-  }
-  if (!all_may) {
-    refuse_array();
-    return false;
-  }
-  const auto tensor_for = [this](PyObject* value) {
+  const bool is_tuple = PyTuple_CheckExact(in.second);
+  bool all_may = in.second_at != nullptr && (is_tuple || arrays_.contains(in.second));
+  const auto tensor_for = [&](PyObject* value) {
     const auto found = arrays_.find(value);
-    return found == arrays_.end() ? py::reinterpret_borrow<py::object>(value)
-                                  : object_of(found->second);
+    if (found == arrays_.end()) return py::reinterpret_borrow<py::object>(value);
+    all_may &= may_index(found->second);
+    return object_of(found->second);
   };
   py::object index;
-  if (!PyTuple_CheckExact(in.second)) {
-    index = tensor_for(in.second);
-  } else {
+  if (is_tuple) {
     py::tuple made(static_cast<std::size_t>(PyTuple_GET_SIZE(in.second)));
     for (std::size_t i = 0; i < made.size(); ++i) {
       made[i] = tensor_for(PyTuple_GET_ITEM(in.second, static_cast<Py_ssize_t>(i)));
     }
     index = std::move(made);
+  } else {
+    index = tensor_for(in.second);
+  }
+  if (!all_may) {
+    refuse_array();
+    return false;
   }
   Py_DECREF(std::exchange(*in.second_at, index.release().ptr()));
   return true;

@@ -219,23 +219,30 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
   }
 }
 
-bool Watcher::call(const Instruction& in) {
-  Call made{.callee = in.callee, .arguments = {}, .named = {}};
-  if (in.spread != nullptr) {
-    load_content(in.spread);
-    if (PyTuple_Check(in.spread) || PyList_Check(in.spread)) {
-      PyObject** items = PySequence_Fast_ITEMS(in.spread);
-      made.arguments.assign(items, items + PySequence_Fast_GET_SIZE(in.spread));
-    }
-    if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) {
-      load_content(in.spread_named);
-      for (const auto& [key, value] : entries_of(in.spread_named)) made.named.push_back(value);
-    }
-  } else {
+GivenToCall given_to(const Instruction& in) {
+  if (in.spread == nullptr) {
     const Py_ssize_t named = in.keywords == nullptr ? 0 : PyTuple_GET_SIZE(in.keywords);
-    made.arguments.assign(in.arguments, in.arguments + in.count - named);
-    made.named.assign(in.arguments + in.count - named, in.arguments + in.count);
+    PyObject* const* first_named = in.arguments + in.count - named;
+    return {{in.arguments, first_named}, {first_named, in.arguments + in.count}};
   }
+  GivenToCall given;
+  if (PyTuple_Check(in.spread) || PyList_Check(in.spread)) {
+    PyObject** items = PySequence_Fast_ITEMS(in.spread);
+    given.positional.assign(items, items + PySequence_Fast_GET_SIZE(in.spread));
+  }
+  if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) {
+    for (const auto& [key, value] : entries_of(in.spread_named)) given.named.push_back(value);
+  }
+  return given;
+}
+
+bool Watcher::call(const Instruction& in) {
+  if (in.spread != nullptr) load_content(in.spread);
+  if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) load_content(in.spread_named);
+  GivenToCall given = given_to(in);
+  const Call made{.callee = in.callee,
+                  .arguments = std::move(given.positional),
+                  .named = std::move(given.named)};
   return made.callee != nullptr && call(made, 4);
 }
 

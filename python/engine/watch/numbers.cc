@@ -212,17 +212,9 @@ bool Watcher::look_at_numbers(const Instruction& in) {
   const bool is_of_c = PyCFunction_Check(callee) || Py_TYPE(callee) == &PyMethodDescr_Type ||
                        Py_TYPE(callee) == &PyWrapperDescr_Type;
   if (!is_of_c) return false;
-  std::vector<PyObject*> arguments(in.arguments, in.arguments + in.count);
-  if (in.spread != nullptr) {
-    arguments.clear();
-    if (PyTuple_Check(in.spread) || PyList_Check(in.spread)) {
-      PyObject** items = PySequence_Fast_ITEMS(in.spread);
-      arguments.assign(items, items + PySequence_Fast_GET_SIZE(in.spread));
-    }
-    if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) {
-      for (const auto& [key, value] : entries_of(in.spread_named)) arguments.push_back(value);
-    }
-  }
+  const GivenToCall given = given_to(in);
+  std::vector<PyObject*> arguments = given.positional;
+  arguments.insert(arguments.end(), given.named.begin(), given.named.end());
   // an operator by its schema is a function of pybind11's in a capsule
   const bool is_operator = PyCFunction_Check(callee) && PyCFunction_GET_SELF(callee) != nullptr &&
                            PyCapsule_CheckExact(PyCFunction_GET_SELF(callee)) &&

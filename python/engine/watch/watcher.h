@@ -25,6 +25,12 @@ inline bool is_one_of(std::string_view name, const std::array<std::string_view, 
   return std::ranges::find(names, name) != names.end();
 }
 
+/// What a call is given, borrowed, whether its arguments are spread or not.
+struct GivenToCall {
+  std::vector<PyObject*> positional, named;
+};
+GivenToCall given_to(const Instruction& in);
+
 /// What the code of a step reads and writes besides tensors, while it is probed: places that
 /// existed before, each with what it held when it was first read or written. A place that was read
 /// is what a plan depends on; one that was written is what a replay is to write again.
