@@ -22,10 +22,11 @@ class ProvedValues {
     for (std::size_t i = 0; i < count_; ++i) {
       if (Real{values_[i]} == Real{value}) return true;
     }
-    return is_turn(value) && (turns_ & turn_of(value)) != 0;
+    return (turns_ & turn_of(value) & ~kOfSign) != 0;
   }
+  /// Asked in each replay. The turns of all that were proved are among `turns_`.
   bool holds(double value) const {
-    return is_among(value) || (is_trusted() && (turn_of(value) & ~turns_) == 0);
+    return is_trusted() ? (turn_of(value) & ~turns_) == 0 : is_among(value);
   }
   void add(double value) {
     if (!is_trusted() && !is_among(value)) values_[count_++] = value;
@@ -36,10 +37,14 @@ class ProvedValues {
   static constexpr std::array<double, 8> kTurns = {0, 1, -1, 2, -2, 3, 0.5, -0.5};
   static constexpr std::uint32_t kOfSign = 1U << 16U;
 
-  static bool is_turn(double value) { return (turn_of(value) & ~kOfSign) != 0; }
   /// A bit for the value where it is a turn, and one for a value below zero.
   static std::uint32_t turn_of(double value) {
     std::uint32_t bits = value < 0 ? kOfSign : 0;
+    const double doubled = value * 2;
+    // most numbers are none of the halves up to 3
+    if (std::isfinite(value) && (std::abs(doubled) > 6 || doubled != std::trunc(doubled))) {
+      return bits;
+    }
     for (std::size_t i = 0; i < kTurns.size(); ++i) {
       if (Real{kTurns[i]} == Real{value}) bits |= 1U << i;
     }

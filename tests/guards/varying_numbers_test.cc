@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 
 namespace steptape::guards {
 namespace {
@@ -49,6 +50,16 @@ TEST_F(VaryingNumbersTest, TheSameValueTwiceCountsOnce) {
 TEST_F(VaryingNumbersTest, ZerosOfBothSignsAreTwoValues) {
   prove(0.0);
   EXPECT_FALSE(is_proved(-0.0));
+}
+
+TEST_F(VaryingNumbersTest, ANegativeTurnIsNotProvedByAnotherNegativeValue) {
+  prove(-7);
+  EXPECT_TRUE(is_proved(-7));
+  EXPECT_FALSE(is_proved(-1));
+  EXPECT_FALSE(is_proved(-std::numeric_limits<double>::infinity()));
+  prove(-1);
+  EXPECT_TRUE(is_proved(-1));
+  EXPECT_FALSE(is_proved(-2));
 }
 
 TEST_F(VaryingNumbersTest, APinnedNumberHoldsForTheProvedValuesAlone) {
