@@ -132,7 +132,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   /// To be put back when the call that is under way is over.
   std::shared_ptr<const Checkpoint> to_put_back_;
   std::optional<Error> to_throw_;      ///< a failed audit, when the call that is under way is over
-  bool is_update_;                     ///< of an optimizer, behind a step: part of the user's call
+  bool is_update_;                     ///< of an optimizer, after a step: part of the user's call
   Deferred deferred_;                  ///< of the call that is under way
   std::shared_ptr<const void> tried_;  ///< what a front end noted of the plan on trial
   Journal journal_;

@@ -9,8 +9,8 @@
 
 namespace steptape::python {
 
-/// Records steps that are no function: what runs between `begin` and `end`. Makes no plans. Needs
-/// the GIL throughout.
+/// Records steps that are not a function: what runs between `begin` and `end`. Makes no plans.
+/// Needs the GIL throughout.
 class Recorder : public Tracked {
  public:
   Recorder(std::string name, std::string place, bool digests, bool timings);

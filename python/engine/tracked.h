@@ -53,7 +53,7 @@ class Tracked {
   /// is called with that is the program's own, each as (path, object); `given` is all of that.
   /// Throws FailedPrecondition where that cannot be.
   bool begin_watch(const py::list& roots, const py::tuple& given);
-  /// For steps that are no function: from here on the numbers that go into ops are seen, in all
+  /// For steps that are not a function: from here on the numbers that go into ops are seen, in all
   /// code that begins to run. False where something else watches this thread.
   bool begin_numbers();
   /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);

@@ -1,4 +1,4 @@
-"""Looking at tensors behind a step."""
+"""Looking at tensors after a step."""
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ _local = threading.local()
 
 
 def observe(tensor: torch.Tensor, function: Callable[[torch.Tensor], Any], /) -> None:
-    """Called inside a step: `function` gets the value of `tensor` behind the step, in eager and replayed
+    """Called inside a step: `function` gets the value of `tensor` after the step, in eager and replayed
     calls alike. For logging and assertions: what it raises reaches the caller of the step, which has been
     done. Outside a step it is called at once."""
     if not callable(function):

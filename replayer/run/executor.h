@@ -71,7 +71,7 @@ class Executor {
   /// op throws, everything written so far and the generators are put back before the exception goes
   /// on; Changed likewise. Throws Torn when that could not be done. `leaves` has a value for each
   /// of Recording::leaves; those of host reads come from the run itself. `decided` is called once
-  /// in mid-run, where nothing but a want of memory can end the run any more; what it lets go of is
+  /// in mid-run, when nothing but running out of memory can still stop the run; what it releases is
   /// not put back.
   virtual Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
                       const std::function<void()>& decided = {}) = 0;

@@ -209,7 +209,7 @@ class Watcher final : public Listener {
   bool call_builtin(const Call& made, const std::string& name, PyObject* self);
   bool call_method(const Call& made, const std::string& name, PyObject* self);
   void load_arguments(const Call& made);
-  /// None where it is no object of functools' or operator's.
+  /// None where the callee is not from functools or operator.
   std::optional<bool> call_of_functools(const Call& made, int depth);
   bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
   void escape(PyObject* value);
