@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}/watch_events
 sources=(tests/python/watch_events/watch_events.cc
-  python/engine/watch/{layout,monitoring,opcode_table,opcodes,trace}.cc)
+  python/engine/watch/{handing,layout,monitoring,opcode_table,opcodes,trace}.cc)
 
 say() { printf 'watch: %s\n' "$*" >&2; }
 

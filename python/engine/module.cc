@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "python/engine/formulas.h"
+#include "python/engine/followed.h"
 #include "python/engine/function_modes.h"
 #include "python/engine/locate.h"
 #include "python/engine/own.h"
@@ -31,48 +31,10 @@ recorder::Notes& notes() {
   return *current;
 }
 
-trace::Value number_of(const py::handle& value) {
-  if (PyBool_Check(value.ptr())) return {value.ptr() == Py_True};
-  if (PyFloat_Check(value.ptr())) return {trace::Real{PyFloat_AS_DOUBLE(value.ptr())}};
-  return {py::cast<std::int64_t>(value)};
-}
-
-/// Numbers as (value, formula, position in a list or -1).
-void announce(const py::list& numbers) {
-  std::vector<recorder::Notes::Number> announced;
-  for (const py::handle& item : numbers) {
-    const auto number = py::reinterpret_borrow<py::tuple>(item);
-    const auto position = py::cast<std::int64_t>(number[2]);
-    announced.push_back({number_of(number[0]), formula_of(notes(), number[1]),
-                         position < 0 ? trace::kNone : static_cast<trace::Index>(position)});
-  }
-  notes().announce(std::move(announced));
-}
-
-/// The number went where it is not followed: what the formula gives must stay what it gave. What
-/// follows from a read escapes with all that was read.
-void escape(const trace::Formula& formula, double value) {
-  const auto is_read = [](const trace::Node& node) {
-    return node.operation == trace::Operation::kLeaf &&
-           notes().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
-  };
-  const trace::Formula stays = trace::same_bits(formula, trace::constant(value));
-  const bool is_held = trace::is_well_formed(stays, notes().leaves().size());
-  if (is_held && std::ranges::none_of(formula.nodes, is_read)) {
-    notes().require(stays, true);
-    return;
-  }
-  for (const trace::Node& node : formula.nodes) {
-    if (node.operation == trace::Operation::kLeaf) notes().escape(node.leaf);
-  }
-}
-
-/// Numbers that entered no op have escaped: the function did something else with them.
-void withdraw() {
-  for (const recorder::Notes::Number& number : notes().announced()) {
-    escape(number.formula, trace::number_of(number.value));
-  }
-  notes().withdraw();
+/// The number that takes the place of `value` while a step is recorded; `value` where none can.
+py::object follow(const py::object& value, const std::string& kind, const std::string& path) {
+  const trace::Index leaf = notes().leaf(trace::leaf_kind_of(kind), path);
+  return FollowedNumbers::current().follow(value.ptr(), trace::leaf(leaf));
 }
 
 void refuse(const std::string& code, const std::string& message, const std::string& place) {
@@ -195,9 +157,6 @@ void define(py::module_& m) {
     set_foreign_folders(std::move(names));
   });
   m.def("set_watched_folders", &watch::Watcher::set_folders);
-  m.def("set_numbers", &watch::Watcher::set_numbers);
-  m.def("set_escape",
-        [](const py::object& function) { watch::Watcher::set_escape(function.ptr()); });
   m.def("discard", [] { notes().discard(); });
   // classes by the stable name of the code; never let go of, since the interpreter ends first
   static auto* error_types = new py::object();
@@ -297,17 +256,15 @@ void define(py::module_& m) {
   m.def("put_at", [](const py::object& owner, const py::object& key, const py::object& value) {
     put_at(owner.ptr(), key.is_none() ? nullptr : key.ptr(), value.ptr());
   });
-  m.def("follow_host_value",
-        [](const std::string& name) { notes().leaf(trace::LeafKind::kHostValue, name); });
   m.def("is_recording", [] { return recorder::Notes::current() != nullptr; });
-  m.def("announce", &announce);
-  m.def("withdraw", &withdraw);
-  m.def("require", [](const py::tuple& formula, bool is_nonzero) {
-    notes().require(formula_of(notes(), formula), is_nonzero);
-  });
-  m.def("escape", [](const py::tuple& formula, double value) {
-    escape(formula_of(notes(), formula), value);
-  });
+  m.def("follow", &follow);
+  m.def("is_followed", [](const py::object& value) { return is_followed(value.ptr()); });
+  m.def("plain",
+        [](const py::object& number) { return FollowedNumbers::current().plain(number.ptr()); });
+  m.def(
+      "advance_of", [](const py::object& number, const std::string& kind, const std::string& path) {
+        return FollowedNumbers::current().advance_of(number.ptr(), trace::leaf_kind_of(kind), path);
+      });
   m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
   m.def("refuse", &refuse);
   m.def("enter_module", [](std::string path, const py::handle& module) {
@@ -317,9 +274,6 @@ void define(py::module_& m) {
   m.def("on_one_line", &trace::on_one_line);
   m.def("set_own_hook_class", [](py::type type) {
     own_hook_class = reinterpret_cast<PyTypeObject*>(type.release().ptr());
-  });
-  m.def("stand_in", [](const py::function& function, const py::object& original) {
-    add_stand_in(function.ptr(), original.ptr());
   });
   m.def("leave_module", [](const py::handle& module) { notes().leave_module(module.ptr()); });
   m.def("locate", &locate);

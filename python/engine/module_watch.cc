@@ -96,8 +96,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
         text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
         py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found));
     if (entry.rule != Rule::kPlain || found == nullptr) continue;
-    change.moves = entry.plain.is_number() ? is_plain_number(found) || is_followed(found)
-                                           : moves_inside(change);
+    change.moves = entry.plain.is_number() ? is_plain_number(found) : moves_inside(change);
   }
   PyObject* key = nullptr;
   PyObject* value = nullptr;

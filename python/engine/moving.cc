@@ -125,7 +125,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.name);
   const py::object held = held_at(owner, key);
-  const bool is_number = held && (is_plain_number(held.ptr()) || is_followed(held.ptr()));
+  const bool is_number = held && is_plain_number(held.ptr());
   places_.push_back({free_name(path, names), Root(roots_, owner),
                      key == nullptr ? Root() : Root(roots_, key), !is_number});
   has_news_ = true;

@@ -22,7 +22,7 @@ PyObject* attribute(PyObject* optimizer, const char* name) {
 
 /// Whether a value that has changed to `now` is another one in the layout too.
 bool is_in_layout(PyObject* now) {
-  return now == nullptr || now == Py_None || PyBool_Check(now) || is_number(now) ||
+  return now == nullptr || now == Py_None || PyBool_Check(now) || is_plain_number(now) ||
          PyUnicode_CheckExact(now);
 }
 
@@ -34,10 +34,6 @@ double number(PyObject* object) {
 }
 
 }  // namespace
-
-bool is_number(PyObject* object) {
-  return object != nullptr && (PyFloat_CheckExact(object) || PyLong_CheckExact(object));
-}
 
 PyObject* groups_of(PyObject* optimizer) {
   PyObject* groups = attribute(optimizer, "param_groups");
@@ -92,7 +88,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
     const std::string name = trace::join_path(fixed.path, text_of(key));
-    if (is_number(value)) {
+    if (is_plain_number(value)) {
       add_number(roots, name, key, -1, value);
       continue;
     }
@@ -100,7 +96,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
     bool all_numbers = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) > 0 &&
                        PyTuple_GET_SIZE(value) <= kMost;
     for (Py_ssize_t i = 0; all_numbers && i < PyTuple_GET_SIZE(value); ++i) {
-      all_numbers = is_number(PyTuple_GET_ITEM(value, i));
+      all_numbers = is_plain_number(PyTuple_GET_ITEM(value, i));
     }
     if (!all_numbers) {
       if (moving_.is_argument(dict, key)) continue;
@@ -182,7 +178,7 @@ void OptimizerWatch::advance(std::size_t k, std::int64_t by) const {
 std::size_t OptimizerWatch::read_numbers(const Fixed& fixed) const {
   for (std::size_t k = fixed.first; k < fixed.first + fixed.numbers; ++k) {
     PyObject* value = value_of(numbers_[k]);
-    if (!is_number(value) || (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
+    if (!is_plain_number(value) || (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
       return k;
     }
     newest_[k] = number(value);
@@ -255,7 +251,8 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
   find_dicts();
   for (std::size_t k = 0; k < numbers_.size(); ++k) {
     PyObject* value = value_of(numbers_[k]);
-    const bool same = is_number(value) && trace::Real{number(value)} == trace::Real{recorded_[k]};
+    const bool same =
+        is_plain_number(value) && trace::Real{number(value)} == trace::Real{recorded_[k]};
     if (same) continue;
     // the layout of the optimizer says it of a group
     if (fixed_[numbers_[k].dict].group >= 0) continue;

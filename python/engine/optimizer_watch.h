@@ -89,7 +89,5 @@ class OptimizerWatch {
 /// such.
 PyObject* groups_of(PyObject* optimizer);
 PyObject* state_of(PyObject* optimizer);
-/// Whether it is an exact int or float, which may change while a plan holds.
-bool is_number(PyObject* object);
 
 }  // namespace steptape::python

@@ -145,7 +145,6 @@ py::object bytes_of_array(PyObject* array) {
 }
 
 Plain Plain::reference(Roots& roots, PyObject* value) {
-  value = stood_for(value);
   if (value == nullptr) return {};
   const bool is_atom =
       PyLong_CheckExact(value) || PyFloat_CheckExact(value) || is_text(value) || is_tensor(value);
@@ -265,7 +264,6 @@ Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
 }
 
 Plain::Plain(Roots& roots, PyObject* value, int depth) {
-  value = stood_for(value);
   if (value == nullptr) return;
   if (is_tensor(value)) {
     kind_ = Kind::kTensor;
@@ -330,7 +328,7 @@ Plain Plain::hooks(Roots& roots, PyObject* dict) {
 
 Plain Plain::identity(Roots& roots, PyObject* value) {
   Plain plain;
-  if (value != nullptr) plain.value_ = Root(roots, stood_for(value));
+  if (value != nullptr) plain.value_ = Root(roots, value);
   return plain;
 }
 
@@ -416,7 +414,7 @@ bool Plain::same_content(PyObject* now) const {
   PyObject* before = value_.get();
   switch (kind_) {
     case Kind::kIdentity:
-      return now == before || stood_for(now) == before;
+      return now == before;
     case Kind::kAnything:
       return now != nullptr;
     case Kind::kTensor:

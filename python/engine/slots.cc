@@ -166,7 +166,7 @@ bool SlotWatch::moves(std::size_t position) const {
   if (!slot.is_guarded || !slot.is_assignable()) return false;
   const py::object now = slot.value();
   if (!now || values_[position].same(now.ptr())) return false;
-  if (values_[position].is_number()) return is_plain_number(now.ptr()) || is_followed(now.ptr());
+  if (values_[position].is_number()) return is_plain_number(now.ptr());
   return may_be_argument(now.ptr());
 }
 
@@ -199,7 +199,7 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
     const py::object item = held_at(now.ptr(), key.ptr());
     if (!item) return true;
     if (!values_[position].is_number_at(key)) return !may_be_argument(item.ptr());
-    return !is_plain_number(item.ptr()) && !is_followed(item.ptr());
+    return !is_plain_number(item.ptr());
   });
   return keys;
 }

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "python/engine/arguments.h"
-#include "python/engine/formulas.h"
+#include "python/engine/followed.h"
 #include "recorder/notes.h"
 #include "replayer/plan_words.h"
 #include "session/fallbacks.h"
@@ -406,11 +406,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   pack::Results flat;
   auto note = std::make_shared<Note>();
   const auto return_number = [notes](std::size_t position, PyObject* number) {
-    if (notes == nullptr || PyFloat_CheckExact(number) || PyLong_CheckExact(number)) return;
-    const auto value = py::reinterpret_borrow<py::object>(number);
-    if (!py::hasattr(value, "formula_now")) return;
-    const py::object formula = value.attr("formula_now")();
-    if (!formula.is_none()) notes->return_number(position, formula_of(*notes, formula));
+    const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
+    if (notes != nullptr && formula != nullptr) notes->return_number(position, *formula);
   };
   note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
   if (notes == nullptr) {
@@ -429,7 +426,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     }
     notes->add_effect({"results", note->structure.text(0), ""});
     return_assigned(*notes, *note, flat, return_number);
-    result = py::reinterpret_borrow<py::object>(probe_.get()).attr("finish")(result);
+    if (watch::current() == nullptr) FollowedNumbers::current().clear();
   }
   flat.note = std::move(note);
   return flat;

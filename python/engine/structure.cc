@@ -12,6 +12,7 @@
 #include <iterator>
 #include <span>
 
+#include "python/engine/followed.h"
 #include "python/engine/plain.h"
 #include "trace/digest.h"
 
@@ -50,16 +51,6 @@ at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
 }
 
 }  // namespace
-
-bool is_of_numbers(PyObject* type) {
-  return type_has(reinterpret_cast<PyTypeObject*>(type), "formula_now");
-}
-
-bool is_followed(PyObject* number) {
-  const bool may_be = (PyFloat_Check(number) && !PyFloat_CheckExact(number)) ||
-                      (PyLong_Check(number) && !PyLong_CheckExact(number));
-  return may_be && is_of_numbers(reinterpret_cast<PyObject*>(Py_TYPE(number)));
-}
 
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
 
@@ -137,12 +128,11 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     return node;
   }
   if (PyFloat_Check(value)) {
-    // a followed number is of a class of its own while a step is recorded
-    if (!PyFloat_CheckExact(value) && !is_followed(value)) part.opaque = type_name(value);
+    if (!PyFloat_CheckExact(value)) part.opaque = type_name(value);
     number(PyFloat_AS_DOUBLE(value), "float");
     return node;
   }
-  if (PyLong_CheckExact(value) || is_followed(value)) {
+  if (PyLong_CheckExact(value)) {
     int overflow = 0;
     const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow == 0) {

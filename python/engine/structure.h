@@ -12,9 +12,6 @@
 
 namespace steptape::python {
 
-/// Whether it is a number of python/steptape/_follow.py, or a class of such numbers.
-bool is_followed(PyObject* number);
-bool is_of_numbers(PyObject* type);
 /// Whether the object is of a dataclass.
 bool is_dataclass(PyObject* object);
 /// Whether an object is nothing but its class and its attributes, so that an equal one can be made:

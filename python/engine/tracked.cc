@@ -106,9 +106,6 @@ py::dict Tracked::end_watch() {
   py::list outputs;
   for (const auto& [function, place] : watcher_->outputs())
     outputs.append(py::make_tuple(function, place));
-  py::list changed;
-  for (const py::object& container : watcher_->changed()) changed.append(container);
-  seen["changed"] = changed;
   seen["findings"] = findings;
   seen["objects"] = objects;
   seen["outputs"] = outputs;
@@ -137,6 +134,7 @@ bool Tracked::is_tracked(PyObject* object) const {
 void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
   if (watch::current() != nullptr) return;  // a step inside another one, or inside itself
+  FollowedNumbers::current().clear();
   watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
   for (const auto& [name, watched] : watched_) {
     if (const auto* modules = dynamic_cast<const Modules*>(watched.get())) {

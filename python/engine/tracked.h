@@ -58,8 +58,8 @@ class Tracked {
   bool begin_numbers();
   /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);
   /// `objects`, modules, optimizers, generators and host values that were met and are not tracked,
-  /// as (path, object); `outputs`, as (function, place); `changed`, containers that were changed by
-  /// a method; and `is_known`, whether the tensors that were met are tracked.
+  /// as (path, object); `outputs`, as (function, place); and `is_known`, whether the tensors that
+  /// were met are tracked.
   py::dict end_watch();
   /// Where the probe that has ended wrote an attribute or item of this name, or "".
   std::string place_of_write(const std::string& name) const;

@@ -1,7 +1,5 @@
 """What a recorded step did to the host besides tensors, and what replays are to do again."""
-import types
-
-from . import _engine, _follow
+from . import _engine
 from ._errors import FailedPrecondition
 from ._tracking import places_of_torch
 
@@ -18,12 +16,10 @@ class Effects:
     def __init__(self, does_again=True):
         self.does_again = does_again  # else a change is refused where no number says it
         self.outputs = {}  # place of a call that shows something: name of the function
-        self.touched = []  # places and containers in which followed numbers may have been left
 
     def enter(self, engine):
         engine.capture(places_of_torch())
         self.advanced = set()  # (id of a dict, key) of step counters that are accounted for
-        self.touched = []
 
     def watch(self, engine, roots, given):
         """Whether what the step executes is watched from here on."""
@@ -39,16 +35,11 @@ class Effects:
             self.outputs.update({place: name for name, place in seen["outputs"]})
             for code, message, place in seen["findings"]:
                 _engine.refuse(code, message, place)
-            self.touched += [(container, None) for container in seen["changed"]]
         assignments, assigned = [], set()
         for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue
-            if owner is not None and kept is None:
-                self.touched.append((owner, key))
-            is_followed = _follow.is_followed(after) and not keys
-            if type(after) in (_follow.FollowedFloat, _follow.FollowedInt):
-                text_after = repr(_follow.plain(after))
+            is_followed = _engine.is_followed(after) and not keys
             place = place or engine.place_of_write(_last_name(path))
             if moves and not is_followed and engine.note_moving(path.removeprefix("host."), owner, key):
                 continue  # the next recording follows it
@@ -64,22 +55,6 @@ class Effects:
                 continue
             assignments.append((path, owner, key, keys, kept, place, change))
         engine.assign_again(assignments)
-
-    def strip(self):
-        """No followed number stays in the program."""
-        for owner, key in self.touched:
-            if key is None and not isinstance(owner, types.CellType):
-                _follow.without(owner)
-            else:
-                _follow.strip(owner, key)
-        self.touched = []
-
-    def abandon(self, engine, seen):
-        """The step threw: nothing is noted."""
-        if seen is not None:
-            self.touched += [(container, None) for container in seen["changed"]]
-        self.touched += [(owner, key) for _, _, owner, key, *_ in engine.changes() if owner is not None]
-        self.strip()
 
 
 def _as_key(key):

@@ -2,7 +2,7 @@
 import functools
 from collections.abc import Callable
 
-from . import _engine, _follow
+from . import _engine
 
 
 class Host:
@@ -20,7 +20,7 @@ class Host:
         engine, name = self._values[-1]
         value = engine.host_value(name)
         if _engine.is_recording():
-            return _follow.follow(value, (("host_value", name),))
+            return _engine.follow(value, "host_value", name)
         return value
 
 

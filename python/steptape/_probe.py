@@ -4,15 +4,13 @@ Held while the step runs, and put back however it ends: forward hooks, which say
 followed numbers in the places of hyperparameters, float arguments and host values. Where these go, and what
 the host reads, is seen by the engine, which watches the code that runs.
 """
-import builtins
 import contextlib
-import functools
-import math
 import threading
 
 import torch
 
-from . import _engine, _follow
+from . import _engine
+
 
 class _Hook:
     """A hook of this package's: the engine leaves it out where it looks at hooks of the program's."""
@@ -99,7 +97,7 @@ class _Hyperparameters:
         if type(value) is tuple and all(type(item) in (int, float) for item in value):
             return tuple(self.followed(item, f"{path}[{i}]", kind) for i, item in enumerate(value))
         if type(value) in (int, float):
-            return _follow.follow(value, ((kind, path),))
+            return _engine.follow(value, kind, path)
         return value
 
     def __exit__(self, *_):
@@ -107,16 +105,10 @@ class _Hyperparameters:
             number = holder.get(key)
             if number is followed:
                 holder[key] = value
-            elif type(number) is _follow.FollowedInt and _follow.is_followed(number):
-                if by := _follow.advance_of(number, ("hyperparameter", path)):
-                    self.effects.advanced.add((id(holder), key))
-                    _engine.advance(path, by)
-        for optimizer in self.optimizers.values():
-            for holder in (*optimizer.param_groups, *optimizer.state.values()):
-                if isinstance(holder, dict):
-                    for key, value in holder.items():
-                        if type(value) in (_follow.FollowedFloat, _follow.FollowedInt):
-                            holder[key] = _follow.plain(value)
+            elif by := _engine.advance_of(number, "hyperparameter", path):
+                self.effects.advanced.add((id(holder), key))
+                _engine.advance(path, by)
+                holder[key] = _engine.plain(number)
 
 
 class _Counters:
@@ -129,16 +121,14 @@ class _Counters:
     def __enter__(self):
         self.places = self.engine.counters()
         for state, key, path in self.places:
-            state[key] = _follow.follow(state[key], (("state_number", path),))
+            state[key] = _engine.follow(state[key], "state_number", path)
 
     def __exit__(self, *_):
         for state, key, path in self.places:
             number = state.get(key)
-            if type(number) is not _follow.FollowedInt:
-                continue
-            state[key] = _follow.plain(number)
-            by = _follow.advance_of(number, ("state_number", path)) if _follow.is_followed(number) else None
+            by = _engine.advance_of(number, "state_number", path)
             if by is not None:
+                state[key] = _engine.plain(number)
                 self.effects.advanced.add((id(state), key))
                 if by != 0:
                     _engine.advance(path, by)
@@ -154,8 +144,7 @@ class _Moving:
         self.places = []
         for name, owner, key in self.engine.moving():
             value = _engine.held_at(owner, key)
-            _engine.follow_host_value(name)
-            followed = _follow.follow(value, (("host_value", name),))
+            followed = _engine.follow(value, "host_value", name)
             if followed is not value:
                 _engine.put_at(owner, key, followed)
                 self.places.append((owner, key, value, followed))
@@ -164,34 +153,6 @@ class _Moving:
         for owner, key, value, followed in self.places:
             if _engine.held_at(owner, key) is followed:
                 _engine.put_at(owner, key, value)
-
-
-class _Functions:
-    """Functions of Python's that code calls with numbers, as functions that follow: while any thread records."""
-
-    lock = threading.Lock()
-    recording = 0  # how many do
-
-    def __enter__(self):
-        with self.lock:
-            _Functions.recording += 1
-            if _Functions.recording == 1:
-                self.replace()
-
-    def replace(self):
-        make = {**{(math, name): functools.partial(_follow.followed_function, name=name)
-                   for name in ("sqrt", "exp", "log", "sin", "cos")},
-                **{(builtins, name): functools.partial(_follow.followed_extreme, name=name) for name in ("max", "min")}}
-        _Functions.replaced = {(module, name): getattr(module, name) for module, name in make}
-        for (module, name), function in _Functions.replaced.items():
-            setattr(module, name, _follow.stand_in(function, make[module, name]))
-
-    def __exit__(self, *_):
-        with self.lock:
-            _Functions.recording -= 1
-            if _Functions.recording == 0:
-                for (module, name), function in _Functions.replaced.items():
-                    setattr(module, name, function)
 
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,
@@ -217,20 +178,18 @@ def refuse_hidden(name, model):
 class Looking:
     """Everything that is held while a step is recorded: the hooks, the followed numbers."""
 
-    def __init__(self, engine, effects, models, optimizers, follows):
-        self.counters = _Counters(engine, effects) if follows else contextlib.nullcontext()
+    def __init__(self, engine, effects, models, optimizers):
+        self.counters = _Counters(engine, effects)
         self.moving = _Moving(engine)
         self.effects = effects
         self.models = models
-        # a followed number is of a class of its own, which code that asks for a class would see
-        self.optimizers = {name: optimizer for name, optimizer in optimizers.items()
-                           if follows or type(optimizer).__module__.startswith("torch.optim.")}
+        self.optimizers = optimizers
 
     def __enter__(self):
         for name, model in self.models.items():
             refuse_hidden(name, model)
         with contextlib.ExitStack() as stack:
-            for held in (_Hyperparameters(self.optimizers, self.effects), self.counters, self.moving, _Modules(self.models), _Functions()):
+            for held in (_Hyperparameters(self.optimizers, self.effects), self.counters, self.moving, _Modules(self.models)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 
@@ -242,7 +201,7 @@ def _followed_arguments(args, kwargs, reals):
     args, kwargs = list(args), dict(kwargs)
     for leaf, position, keyword in reals:
         place, key = (args, position) if position >= 0 else (kwargs, keyword)
-        place[key] = _follow.follow(place[key], (("argument", f"inputs[{leaf}]"),))
+        place[key] = _engine.follow(place[key], "argument", f"inputs[{leaf}]")
     return args, kwargs
 
 
@@ -256,42 +215,23 @@ class Probe:
         self.effects = effects
         self.roots = roots
         self.meet = meet
-        self.looking_at = models, optimizers, True
+        self.looking_at = models, optimizers
 
     def __call__(self, function, args, kwargs, reals):
-        _follow.new_epoch()
-        self.given = [*args, *kwargs.values()]
+        self.effects.enter(self.engine)
         roots = self.roots(args, kwargs)
         args, kwargs = _followed_arguments(args, kwargs, reals)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
-        self.effects.enter(self.engine)
         seen = None
-        try:
-            with Looking(self.engine, self.effects, *self.looking_at):
-                is_watched = self.effects.watch(self.engine, roots, (*args, *kwargs.values()))
-                try:
-                    result = function(*args, **kwargs)
-                finally:
-                    if is_watched:
-                        seen = self.engine.end_watch()
-        except BaseException:
-            self.effects.abandon(self.engine, seen)
-            self.strip_given()
-            raise
+        with Looking(self.engine, self.effects, *self.looking_at):
+            is_watched = self.effects.watch(self.engine, roots, (*args, *kwargs.values()))
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                if is_watched:
+                    seen = self.engine.end_watch()
         self.effects.leave(self.engine, seen)
         if seen is not None and self.meet(seen["objects"], seen["is_known"]):
             _engine.discard()
         return result
-
-    def finish(self, result):
-        """For what the caller gets, when all that the step has left was looked at: numbers are plain ones again."""
-        self.effects.strip()
-        self.strip_given()
-        return _follow.without(result)
-
-    def strip_given(self):
-        """Of what the step has put into containers that it was given."""
-        for value in self.given:
-            _follow.without(value)
-        self.given = []

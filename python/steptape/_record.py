@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from . import _engine, _follow
+from . import _engine
 from ._effects import Effects
 from ._errors import FailedPrecondition, InvalidArgument
 from ._probe import Looking
@@ -53,7 +53,7 @@ class record:
         self._engine = _engine.Recorder(self._name, place, self._digests, self._timings)
         models, optimizers, *_ = self._kept = track(self._engine, find(lambda: None, self._given))
         self._effects = Effects(does_again=False)
-        self._looking = Looking(self._engine, self._effects, models, optimizers, follows=True)
+        self._looking = Looking(self._engine, self._effects, models, optimizers)
         self._is_open = False
         self._begin()
         return self
@@ -75,7 +75,6 @@ class record:
         return list(dict.fromkeys(self._engine.refusals()))
 
     def _begin(self):
-        _follow.new_epoch()
         self._engine.begin()
         self._effects.enter(self._engine)
         self._looking.__enter__()
@@ -89,7 +88,6 @@ class record:
                 _engine.refuse(code, message, place)
         self._looking.__exit__(None, None, None)
         self._effects.leave(self._engine, None)
-        self._effects.strip()
         if self._engine.end() > 0:
             self.recorded += 1
 

@@ -4,8 +4,6 @@ import sysconfig
 
 import torch
 
-from . import _follow
-
 
 def set_up(engine, errors):
     """Gives it the exception classes by code, and the folders whose frames are not the program's."""
@@ -14,5 +12,3 @@ def set_up(engine, errors):
     engine.set_foreign_folders(folders)
     engine.set_watched_folders(folders[1], folders[0], [os.path.abspath(sysconfig.get_path(name)) + os.sep
                                                         for name in ("stdlib", "platstdlib")])
-    engine.set_escape(_follow.escape)
-    engine.set_numbers(_follow.announce, engine.withdraw, _follow.follow_read, _follow.convert)

@@ -10,17 +10,20 @@ import itertools
 import json
 import math
 import operator
+import pickle
 import random
 import statistics
 import struct
 import types
 
+import numpy
 import pytest
 import torch
 
 import steptape
 
 CALLS = 30
+SEVENTEEN = 17
 TRUE = True
 FLOATS = [float(k) for k in range(40)]
 Pair = collections.namedtuple("Pair", "a b")
@@ -41,8 +44,43 @@ class Holder:
         return self.value < other.value
 
 
+    def __len__(self):
+        return self.value
+
+    def __hash__(self):
+        return self.value
+
+    def __floor__(self):
+        return self.value
+
+    @property
+    def half(self):
+        return self.value / 2
+
+
+class Real(float):
+    pass
+
+
+class Kept(float):
+    def __init__(self, value):
+        self.value = value
+
+
+@functools.lru_cache
+def doubled(n):
+    return n * 2
+
+
 def each(*values):
     yield from values
+
+
+def in_place(n):
+    n += 1
+    n *= 2
+    n //= 3
+    return -n
 
 
 WAYS = {
@@ -110,6 +148,66 @@ WAYS = {
     "float_power": lambda n: 2.0 ** n > 2 ** 16.5,
     "namespace": lambda n: types.SimpleNamespace(n=n).n > 16,
     "copied": lambda n: collections.Counter({"a": n}).total() > 16,
+    "attributes_summed": lambda n: sum(map(operator.attrgetter("value"), [Holder(n)])) > 16,
+    "method_by_name": lambda n: operator.methodcaller("__gt__", 16)(n),
+    "same_object": lambda n: operator.is_(n, SEVENTEEN),
+    "identity": lambda n: n is SEVENTEEN,
+    "no_identity": lambda n: n is not SEVENTEEN,
+    "in_a_set_that_is_made": lambda n: len({n, 17}) == 1,
+    "in_a_set_of_all": lambda n: len({*[n], *[17]}) == 1,
+    "in_a_set_comprehension": lambda n: len({k for k in (n, 17)}) == 1,
+    "key_of_a_dict_that_is_made": lambda n: {n: 1}.get(17, 0),
+    "key_of_a_dict_comprehension": lambda n: {k: 1 for k in [n]}.get(17, 0),
+    "cached": lambda n: doubled(n) > 33,
+    "start_of_an_enumeration": lambda n: next(enumerate("a", n))[0] > 16,
+    "filtered": lambda n: len(list(filter(lambda k: k - 17, [n]))) == 0,
+    "filtered_one_by_one": lambda n: sum(1 for _ in filter(lambda k: k - 17, [n])) == 0,
+    "taken_while": lambda n: len(list(itertools.takewhile(lambda k: k - 17, [n]))) == 0,
+    "mapped_and_summed": lambda n: sum(map(lambda k: k * 2, [n])) > 33,
+    "mapped_into_a_set": lambda n: len(set(map(lambda k: k + 1, [n, 17]))) == 1,
+    "accumulated": lambda n: list(itertools.accumulate([n, 2], lambda a, b: a * b))[-1] > 33,
+    "reduced_by_python": lambda n: functools.reduce(lambda a, b: a + b, [n, 1]) > 17,
+    "compared_by_a_function": lambda n: sorted([n, 16.5], key=functools.cmp_to_key(lambda a, b: a - b))[0] == 16.5,
+    "class_of_float": lambda n: Real(n) * 2 > 33,
+    "class_of_float_with_init": lambda n: Kept(n) * 2 > 33,
+    "length_of_an_object": lambda n: len(Holder(n)) > 16,
+    "truth_of_an_object": lambda n: bool(Holder(n - 17 if n > 17 else n)),
+    "hash_of_an_object": lambda n: hash(Holder(n)) == 17,
+    "copied_by_pickle": lambda n: pickle.loads(pickle.dumps(Holder(n))).value > 16,
+    "named_tuple_replaced": lambda n: Pair(0, 0)._replace(a=n) > (16, 0),
+    "inherited_conversion": lambda n: math.floor(Holder(n)) > 16,
+    "parts_of_a_complex": lambda n: abs(complex(n, 1)) > 16.5,
+    "object_array": lambda n: numpy.array([n], dtype=object)[0] > 16,
+    "array_compared": lambda n: bool((numpy.array([16.5]) < n).all()),
+}
+
+
+# what keeps or hands on a number leaves it followed: no value of its own is held to
+HANDED_ON = {
+    "list": lambda n: [n, 1][0],
+    "zipped": lambda n: [a * b for a, b in zip([n], [2])][0],
+    "enumerated": lambda n: [a for _, a in enumerate([n])][0],
+    "reversed": lambda n: list(reversed([n, 2]))[1],
+    "dict_zipped": lambda n: dict(zip("a", [n]))["a"],
+    "items_of_a_dict": lambda n: {k: v * 2 for k, v in {"a": n}.items()}["a"],
+    "popped": lambda n: {"a": n}.pop("a"),
+    "merged": lambda n: ({"a": 1} | {"a": n})["a"],
+    "concatenated": lambda n: ([1] + [n])[1],
+    "named_tuple": lambda n: Pair(n, 1).a,
+    "attribute": lambda n: Holder(n).value,
+    "property": lambda n: Holder(n).half,
+    "partial": lambda n: functools.partial(lambda a, b: a * b, n)(3),
+    "mapped": lambda n: [*map(lambda k: k * 3, [n])][0],
+    "attribute_getter": lambda n: operator.attrgetter("value")(Holder(n)),
+    "default": lambda n: (lambda a=n: a + 1)(),
+    "spread": lambda n: (lambda *a, **k: a[0] + k["b"])(*[n], **{"b": n}),
+    "limited": lambda n: min(max(n, 5), 20),
+    "limited_as_float": lambda n: min(max(float(n), 5.0), 20.0),
+    "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * n / 40)),
+    "square_root": lambda n: math.sqrt(n),
+    "power": lambda n: 0.99 ** n,
+    "in_place": lambda n: in_place(n),
+    "class": lambda n: isinstance(n, int) and type(n) is int and n + 1,
 }
 
 
@@ -136,6 +234,23 @@ def test_decides_as_eager_does(way, where):
     assert len({tuple(values) for values in expected}) == 2, "the number decides"
     seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
+
+
+@pytest.mark.parametrize("where", ["argument", "attribute"])
+@pytest.mark.parametrize("way", HANDED_ON)
+def test_what_hands_a_number_on_leaves_it_followed(way, where):
+    def play(wrap):
+        held = types.SimpleNamespace(n=0)
+        step = wrap((lambda x, n: x * HANDED_ON[way](n)) if where == "argument" else (lambda x: x * HANDED_ON[way](held.n)))
+        seen = []
+        for held.n in range(CALLS):
+            seen.append(step(torch.ones(2), *((held.n,) if where == "argument" else ())).tolist())
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > CALLS / 2, step.explain()
 
 
 POWERS = [4.5, 3.5, 1.5, 2.5, 5.5, 2.0, 1.0, 0.0, 0.5, 3.0, -1.0, math.inf]

@@ -75,7 +75,7 @@ bool Watcher::look_at_arrays(const Instruction& in) {
       if (is_tensor(in.first)) return false;  // an op like another
       if (!is_given_array(in.first) && !is_given_array(in.second)) return false;
       if (in.operation == Operation::kLoadItem && PySlice_Check(in.second)) {
-        escape(in.second);
+        FollowedNumbers::current().escape(in.second);
         awaited_.back().array = in.first;
         return true;
       }

@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "python/engine/locate.h"
-#include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
 #include "recorder/interceptor.h"
@@ -50,8 +49,12 @@ constexpr std::array<std::string_view, 9> kTakesApart = {
 constexpr std::array<std::string_view, 6> kKeeps = {"append", "appendleft", "extend",
                                                     "insert", "setdefault", "__setitem__"};
 constexpr std::array<std::string_view, 3> kMakesContainer = {"tuple", "list", "dict"};
-/// Functions that ask a number's own method.
-constexpr std::array<std::string_view, 5> kAsksNumber = {"abs", "round", "floor", "ceil", "trunc"};
+/// Iterators that give the items of what they are given.
+constexpr std::array<std::string_view, 4> kHandsOn = {"zip", "enumerate", "reversed", "iter"};
+/// Methods that give items of their container.
+constexpr std::array<std::string_view, 12> kGives = {
+    "items",   "values",  "keys",       "copy",     "get",         "pop",
+    "popleft", "popitem", "setdefault", "__iter__", "__getitem__", "__len__"};
 constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "display"};
 
 std::string name_of(PyObject* callee) {
@@ -86,15 +89,12 @@ bool is_context(PyObject* object) {
   return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
 }
 
-/// Whether code of Python's makes the objects of a class, which shows what it reads.
-bool has_constructor(PyObject* type) {
-  for (const char* name : {"__init__", "__new__"}) {
-    const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
-    PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(type), key.ptr());
-    if (found == nullptr) continue;
-    if (PyFunction_Check(found) || Py_TYPE(found) == &PyStaticMethod_Type) return true;
-  }
-  return false;
+/// Whether code of C's makes something of what a class is called with, whoever sees it after that.
+bool is_given_to_c(PyObject* type) {
+  auto* made = reinterpret_cast<PyTypeObject*>(type);
+  const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__new__"));
+  PyObject* found = _PyType_Lookup(made, key.ptr());
+  return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
 }
 
 py::object member(PyObject* object, const char* name) {
@@ -117,36 +117,6 @@ struct Watcher::Call {
     for (PyObject* argument : named) visit(argument);
   }
 };
-
-namespace {
-py::object& escape_function() {
-  static auto* function = new py::object();
-  return *function;
-}
-}  // namespace
-
-void Watcher::set_escape(PyObject* function) {
-  escape_function() = py::reinterpret_borrow<py::object>(function);
-}
-
-void Watcher::escape(PyObject* value) {
-  const bool may_hold = PyTuple_Check(value) || PyList_Check(value) || PyDict_Check(value) ||
-                        PyAnySet_Check(value) || PySlice_Check(value);
-  if ((is_followed(value) || may_hold) && escape_function()) {
-    escape_function()(py::reinterpret_borrow<py::object>(value));
-  }
-}
-
-void Watcher::escape_operands(PyObject* left, PyObject* right) {
-  for (PyObject* value : {left, right}) {
-    if (PyTuple_Check(value) || PyList_Check(value) || PyDict_Check(value)) escape(value);
-  }
-  // on the left its own method is asked, which knows what it does not follow
-  if (!is_followed(right) || is_tensor(left) || is_followed(left)) return;
-  // a class that is made of int or float has the first word, as bool has
-  const bool asks = PyLong_CheckExact(left) || (PyFloat_CheckExact(left) && PyFloat_Check(right));
-  if (!asks) escape(right);
-}
 
 void Watcher::note_function(PyObject* function) {
   if (!exists(function)) return;
@@ -256,10 +226,6 @@ bool Watcher::call(const Call& made, int depth) {
     return call(bound, depth - 1);
   }
   if (PyFunction_Check(callee)) {
-    if (stood_for(callee) != callee) {  // it follows numbers, and reads what the original reads
-      made.for_each([this](PyObject* value) { load_given(value, 3); });
-      return false;
-    }
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
       made.for_each([this](PyObject* value) { load_given(value, 3); });
@@ -298,9 +264,9 @@ bool Watcher::call(const Call& made, int depth) {
       const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
       load_of_class(callee, key.ptr());
     }
-    const bool is_made_by_c = !has_constructor(callee);
-    made.for_each(
-        [&](PyObject* value) { is_made_by_c ? load_whole(value, 2) : load_given(value, 2); });
+    made.for_each([this](PyObject* value) { load_given(value, 2); });
+    static PyObject* const partial = attribute_type("functools", "partial");
+    if (callee != partial && is_given_to_c(callee)) escape(made);
     awaited_.back().is_fresh = true;
     return true;
   }
@@ -320,6 +286,7 @@ bool Watcher::call(const Call& made, int depth) {
     const py::object inner = member(callee, "__wrapped__");
     if (inner) mark(inner.ptr(), path_of(callee));
     awaited_.back().path = path_of(callee) + "()";  // what it gives, it may have kept
+    escape(made);
     return true;
   }
   if (const std::optional<bool> waits = call_of_functools(made, depth)) return *waits;
@@ -333,7 +300,7 @@ bool Watcher::call(const Call& made, int depth) {
   made.for_each([&](PyObject* value) {
     is_torchs_own ? load_given(value, 3) : load_whole(value, 3);
     if (!is_torchs_own) load_deep(value);
-    if (!follows) escape(value);
+    if (!follows) FollowedNumbers::current().escape(value);
   });
   return false;
 }
@@ -368,6 +335,12 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
         is_exactly(made.callee, caller))) {
     return std::nullopt;
   }
+  if (is_exactly(made.callee, caller)) {
+    FollowedNumbers::current().escape(made.callee);
+    escape(made);
+  } else if (is_followed(made.arguments.front())) {
+    escape(made);
+  }
   const py::object parts =
       py::reinterpret_borrow<py::object>(made.callee).attr("__reduce__")()[py::int_(1)];
   for (const py::handle& part : parts) {
@@ -400,7 +373,7 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
       type.starts_with("numpy.random.") ||
       (self != nullptr && !type.empty() &&
        PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
-  if (is_generator) made.for_each([this](PyObject* value) { escape(value); });
+  if (is_generator) escape(made);
   if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
     const bool is_pythons = !type.starts_with("numpy.");
     const bool is_own = !exists(self) && self != own;
@@ -455,6 +428,12 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
   const auto& arguments = made.arguments;
   const std::size_t count = arguments.size();
+  if (made.named.empty()) {
+    if (const std::optional<bool> waits = compute(name, made.module, arguments)) {
+      load_arguments(made, false);
+      return *waits;
+    }
+  }
   if (is_one_of(name, kTakesApart)) {
     made.for_each([this](PyObject* value) {
       load_deep(value);
@@ -483,20 +462,26 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   } else if (name == "globals" || name == "locals") {
     awaited_.back().path = name;
     return name == "globals";
-  } else if (count == 1 && made.named.empty() && is_followed(arguments[0]) &&
-             is_one_of(name, kAsksNumber)) {
-    return false;
-  } else if (count == 1 && made.named.empty() && is_followed(arguments[0]) &&
-             (name == "int" || name == "float")) {
-    return convert(arguments[0], made.callee);
+  } else if (made.module == "_operator" && (name == "is_" || name == "is_not") && count == 2) {
+    if (is_followed(arguments[0]) || is_followed(arguments[1])) {
+      refuse(RefusalCode::kHostEffect,
+             "the step asks whether a number that is followed is the same object as another");
+    }
+    look_which(arguments[0], arguments[1]);
   } else if (name == "type" && count == 1) {
     class_of(arguments[0]);
-    return PyFloat_Check(arguments[0]) || PyLong_Check(arguments[0]);
+  } else if ((self == nullptr && is_one_of(name, kHandsOn)) ||
+             (name == "map" && count > 0 && !calls_c(arguments[0]))) {
+    made.for_each([this](PyObject* value) {
+      if (is_followed(value)) FollowedNumbers::current().escape(value);
+      load_given(value, 3);
+      load_deep(value);
+    });
   } else if (is_one_of(name, kKeepsHandsOff)) {
     for (PyObject* argument : arguments) {
       class_of(argument);
       if (name != "hash" && name != "id") continue;
-      escape(argument);
+      FollowedNumbers::current().escape(argument);
       look_which(argument, nullptr);
     }
   } else if (self == nullptr && is_one_of(name, kMakesContainer)) {
@@ -531,12 +516,16 @@ void Watcher::enter_torch(PyCodeObject* code) {
          "the step calls what torch.compile has made, whose kernels no op shows");
 }
 
-void Watcher::load_arguments(const Call& made) {
+void Watcher::escape(const Call& made) {
+  made.for_each([](PyObject* value) { FollowedNumbers::current().escape(value); });
+}
+
+void Watcher::load_arguments(const Call& made, bool escapes) {
   bool gives_to_c =
       false;  // to a function that shows no instruction, as getattr in map(getattr, ...)
   made.for_each([&](PyObject* value) { gives_to_c |= is_function_of_c(value); });
   made.for_each([&](PyObject* value) {
-    load_whole(value, 3);
+    escapes ? load_whole(value, 3) : load_given(value, 3);
     load_deep(value);
     const bool is_bound = PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr;
     if (is_bound && !PyModule_Check(PyCFunction_GET_SELF(value))) {
@@ -591,7 +580,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     load_content(self);
     change(Kind::kContent, self, path_of(self));
   } else {
-    load_whole(self, 2);
+    is_one_of(name, kGives) ? load_given(self, 2) : load_whole(self, 2);
   }
   // a list's or dict's own method keeps what it is given, but for keys and positions
   const bool is_builtin = PyList_Check(self) || is_dict || type_name(self) == "collections.deque";

@@ -16,6 +16,26 @@
 /// neither opcodes nor the layout of frames.
 namespace steptape::python::watch {
 
+/// What an operator does with numbers; `kOther` is known for none.
+enum class Operator : std::uint8_t {
+  kOther,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kModulo,
+  kPower,
+  kLess,
+  kLessEqual,
+  kEqual,
+  kNotEqual,
+  kGreater,
+  kGreaterEqual,
+  kNegate,
+  kPlus,
+};
+
 /// What an instruction does to the state of the program. Instructions that touch fresh values and
 /// local variables alone are not reported.
 enum class Operation : std::uint8_t {
@@ -44,8 +64,10 @@ enum class Operation : std::uint8_t {
   kIterate,     ///< an iterator over `first`
   kNext,        ///< the next item of the iterator `first`
   kSpread,      ///< all items of `first`
-  kYield,       ///< `first`, a tuple or number of a class of its own, of a generator; no `after`
-  kLength,      ///< of `first`
+  kHash,     ///< each `stride`th of the `count` values at `arguments` becomes a key, or goes into a
+             ///< set; no `after`
+  kGiveOut,  ///< `first`, a number or a container, leaves its frame for code of C's: no `after`
+  kLength,   ///< of `first`
   kMatchClass,  ///< whether `first` is of class `second` (a sequence or a mapping where that is
                 ///< null), and its attributes that the tuple `third` names
   kMatchKeys,   ///< the items of `first` under the keys in the tuple `second`
@@ -67,13 +89,16 @@ struct Instruction {
   PyObject* first = nullptr;
   PyObject* second = nullptr;
   PyObject* third = nullptr;
-  /// Of kBinary and kCompare: where `second` stands on the stack, and may be replaced.
+  /// Where `second` stands on the stack above `first`, if so; both may be replaced.
   PyObject** second_at = nullptr;
-  bool is_in_place = false;  ///< of kBinary: +=
+  Operator made = Operator::kOther;  ///< of kBinary, kCompare and kUnary
+  bool is_in_place = false;          ///< of kBinary: +=
+  bool hashes = false;               ///< of kSpread: into a set
   // of a call
   PyObject* callee = nullptr;
   PyObject* const* arguments = nullptr;  ///< those by keyword last; of f(*a, **k) null
   Py_ssize_t count = 0;
+  Py_ssize_t stride = 1;             ///< of kHash
   PyObject* keywords = nullptr;      ///< a tuple of the names of the last arguments, or null
   PyObject* spread = nullptr;        ///< of f(*a, **k): a
   PyObject* spread_named = nullptr;  ///< k, or null
@@ -104,6 +129,9 @@ class Listener {
 /// Reports what this thread executes to `listener` from here on. One at a time a thread; false, and
 /// the reason in `why`, where something else stands in the way.
 bool start(Listener& listener, const char** why);
+/// Whether calling this runs code of C's that looks at what it is given, and at what functions
+/// return to it.
+bool calls_c(PyObject* callee);
 /// Who is told of what this thread executes, or null.
 Listener* current();
 /// Ends that. False: some of it was not seen, as somebody else has taken the interpreter's place

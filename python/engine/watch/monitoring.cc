@@ -195,10 +195,13 @@ void report(Place& at) {
   if (takes_bounds(at.opcode)) at.slice = PySlice_New(at.top[-2], at.top[-1], nullptr);
   const Instruction instruction = decode(at);
   if (instruction.operation != Operation::kNone) {
-    const bool is_awaited = state.listener->before(instruction);
-    // the generator may end there
-    if (instruction.operation != Operation::kYield)
-      state.told.push_back({pending_at(at, instruction.operation), is_awaited});
+    if (instruction.operation == Operation::kGiveOut) {
+      const Pending* caller = state.told.empty() ? nullptr : &state.told.back().left;
+      if (goes_to_c(at, caller)) state.listener->before(instruction);
+    } else {
+      const bool is_awaited = state.listener->before(instruction);
+      state.told.push_back({pending_at(at, instruction), is_awaited});
+    }
   }
   Py_XDECREF(at.slice);
 }

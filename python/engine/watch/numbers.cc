@@ -36,13 +36,12 @@ constexpr std::array<std::string_view, 6> kMakers = {"tensor",  "as_tensor",  "f
                                                      "asarray", "frombuffer", "new_tensor"};
 
 /// Functions of C's that torch's code calls with numbers, and that look at none.
-constexpr std::array<std::string_view, 14> kPassOn = {"apply",       "isinstance",
-                                                      "getattr",     "setattr",
-                                                      "__setattr__", "__instancecheck__",
-                                                      "append",      "extend",
-                                                      "update",      "get",
-                                                      "items",       "cast",
-                                                      "type",        "_record_function_enter_new"};
+constexpr std::array<std::string_view, 20> kPassOn = {
+    "apply",    "isinstance", "issubclass",  "getattr",
+    "setattr",  "hasattr",    "__setattr__", "__instancecheck__",
+    "append",   "extend",     "update",      "get",
+    "items",    "cast",       "type",        "super",
+    "callable", "len",        "id",          "_record_function_enter_new"};
 
 /// Whether it is an object of the buffer protocol, as NumPy's arrays are: its content shows in no
 /// guard.
@@ -56,11 +55,6 @@ bool is_memory(PyObject* value, int depth = 3) {
     return false;
   }
   return PyObject_CheckBuffer(value) != 0;
-}
-
-bool may_hold_number(PyObject* value) {
-  return is_followed(value) || PyTuple_Check(value) || PyList_Check(value) ||
-         PyDict_CheckExact(value) || PySlice_Check(value);
 }
 
 /// Whether it does ops: a method of tensors, or one of the functions that torch shows of them.
@@ -77,79 +71,165 @@ bool does_ops(PyObject* function) {
   return name != nullptr && std::string_view(name).starts_with("torch._C._");
 }
 
-struct Hooks {
-  py::object announce, withdraw, follow, convert;
+/// What functions of one number compute; kLeaf: the number itself, as another class.
+struct Function {
+  std::string_view name;
+  trace::Operation operation;
 };
-Hooks& hooks() {
-  static auto* made = new Hooks();
-  return *made;
-}
+constexpr std::array<Function, 13> kFunctions = {{
+    {"sqrt", trace::Operation::kSquareRoot},
+    {"exp", trace::Operation::kExponential},
+    {"log", trace::Operation::kLogarithm},
+    {"sin", trace::Operation::kSine},
+    {"cos", trace::Operation::kCosine},
+    {"floor", trace::Operation::kFloor},
+    {"ceil", trace::Operation::kCeiling},
+    {"trunc", trace::Operation::kTruncate},
+    {"fabs", trace::Operation::kAbsolute},
+    {"abs", trace::Operation::kAbsolute},
+    {"round", trace::Operation::kRound},
+    {"int", trace::Operation::kTruncate},
+    {"float", trace::Operation::kLeaf},
+}};
 
 }  // namespace
 
-void Watcher::set_numbers(py::object announce, py::object withdraw, py::object follow,
-                          py::object convert) {
-  hooks() = {std::move(announce), std::move(withdraw), std::move(follow), std::move(convert)};
-}
-
-bool Watcher::widen(const Instruction& in) {
-  const bool is_operator =
-      in.operation == Operation::kBinary || in.operation == Operation::kCompare;
-  if (!is_operator || in.second_at == nullptr || !PyFloat_CheckExact(in.first) ||
-      !PyLong_Check(in.second) || !is_followed(in.second)) {
+std::optional<bool> Watcher::compute(std::string_view name, std::string_view module,
+                                     const std::vector<PyObject*>& arguments) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  const bool is_known = module.empty() || module == "math" || module == "builtins";
+  if (!is_known || arguments.empty() || numbers.is_empty()) return std::nullopt;
+  std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
+  const bool is_max = name == "max";
+  if (is_max || name == "min") {
+    std::vector<PyObject*> among = arguments;
+    if (arguments.size() == 1) {
+      if (!PyList_CheckExact(arguments[0]) && !PyTuple_CheckExact(arguments[0]))
+        return std::nullopt;
+      PyObject** items = PySequence_Fast_ITEMS(arguments[0]);
+      among.assign(items, items + PySequence_Fast_GET_SIZE(arguments[0]));
+    }
+    number = numbers.derive_extreme(is_max, among);
+    if (number) return true;
+    // tensors compare themselves with numbers
+    if (std::ranges::any_of(among, &is_tensor)) return begin_ops(arguments, Reads::kGiven);
+    return std::nullopt;
+  }
+  if (name == "pow" && module == "builtins" && arguments.size() == 2) {
+    number = numbers.derive(Operator::kPower, arguments[0], arguments[1]);
+    return number ? std::optional(true) : std::nullopt;
+  }
+  if (arguments.size() != 1 || !numbers.contains(arguments[0])) return std::nullopt;
+  if (name == "bool") {
+    numbers.test(arguments[0]);
     return false;
   }
-  try {
-    py::object widened = hooks().convert(borrowed(in.second), py::none());
-    if (widened.is_none()) return false;
-    Py_DECREF(std::exchange(*in.second_at, widened.release().ptr()));
+  for (const Function& function : kFunctions) {
+    if (function.name != name) continue;
+    number = numbers.derive(function.operation, arguments[0]);
     return true;
-  } catch (const std::exception&) {
-    PyErr_Clear();
-    return false;
   }
+  return std::nullopt;
 }
 
-bool Watcher::convert(PyObject* number, PyObject* kind) {
-  py::object converted = hooks().convert(borrowed(number), borrowed(kind));
-  if (converted.is_none()) {
-    escape(number);
-    return false;
+bool Watcher::follow(const Instruction& in) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (numbers.is_empty()) return false;
+  switch (in.operation) {
+    case Operation::kBinary:
+    case Operation::kUnary:
+      if (in.made == Operator::kPlus) return false;  // the number itself
+      if (auto number = numbers.derive(in.made, in.first, in.second)) {
+        awaited_.back().number = std::move(number);
+        return true;
+      }
+      break;
+    case Operation::kCompare:
+      if (numbers.compare(in.made, in.first, in.second)) return false;
+      break;
+    case Operation::kTest:
+      numbers.test(in.first);
+      return false;
+    case Operation::kLoadItem:
+    case Operation::kStoreItem:
+    case Operation::kDeleteItem:
+    case Operation::kMatchKeys:
+      if (!is_tensor(in.first)) numbers.escape(in.second);
+      return false;
+    case Operation::kLoadAttribute:
+      if (numbers.contains(in.first)) numbers.escape(in.first);
+      return false;
+    case Operation::kContains:
+      // what is compared is compared by code of C's
+      numbers.escape(in.second);
+      if (!PyDict_Check(in.first)) numbers.escape(in.first);
+      return false;
+    case Operation::kIdentity:
+      if (numbers.contains(in.first)) numbers.escape(in.first);
+      if (numbers.contains(in.second)) numbers.escape(in.second);
+      return false;
+    case Operation::kHash:
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) numbers.escape(in.arguments[i]);
+      return false;
+    case Operation::kSpread:
+      if (in.hashes) numbers.escape(in.first);
+      return false;
+    case Operation::kGiveOut:
+    case Operation::kFormat:
+      numbers.escape(in.first);
+      return false;
+    default:
+      return false;
   }
-  awaited_.back().converted = std::move(converted);
-  return true;
+  const auto are = [&in](PyTypeObject* type) {
+    return Py_TYPE(in.first) == type && in.second != nullptr && Py_TYPE(in.second) == type;
+  };
+  // one container holds what two held
+  const bool joins = in.made == Operator::kAdd && (are(&PyList_Type) || are(&PyTuple_Type));
+  if (joins || (in.operation == Operation::kBinary && are(&PyDict_Type))) return false;
+  // what a tensor is given is told to the recorder
+  if (is_tensor(in.first) || (in.second != nullptr && is_tensor(in.second))) return false;
+  numbers.escape(in.first);
+  numbers.escape(in.second);
+  return false;
 }
 
-bool Watcher::give_numbers(const std::vector<PyObject*>& values) {
-  if (!std::ranges::any_of(values, &may_hold_number)) return false;
-  py::tuple given(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    given[i] = py::reinterpret_borrow<py::object>(values[i]);
+void Watcher::show_own(const Instruction& in) {
+  if (in.second_at == nullptr) return;
+  for (PyObject** at : {in.second_at - 1, in.second_at}) {
+    py::object own = FollowedNumbers::current().plain(*at);
+    Py_DECREF(std::exchange(*at, own.release().ptr()));
   }
-  return hooks().announce && py::cast<bool>(hooks().announce(given));
 }
 
 bool Watcher::begin_ops(const std::vector<PyObject*>& values, Reads reads) {
-  const recorder::Notes* notes = recorder::Notes::current();
+  recorder::Notes* notes = recorder::Notes::current();
   if (notes == nullptr) return false;
   Awaited& awaited = awaited_.back();
   awaited.reads = reads;
   awaited.first_read = notes->reads();
-  awaited.has_announced = give_numbers(values);
+  std::vector<recorder::Notes::Number> numbers = FollowedNumbers::current().among(values);
+  awaited.has_announced = !numbers.empty();
+  if (awaited.has_announced) notes->announce(std::move(numbers));
   return true;
 }
 
 void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   recorder::Notes* notes = recorder::Notes::current();
   if (notes == nullptr) return;
-  if (awaited.has_announced) hooks().withdraw();
+  if (awaited.has_announced) {
+    // what entered no op has escaped: the function did something else with it
+    FollowedNumbers::escape(notes->announced());
+    notes->withdraw();
+  }
   if (notes->reads() == awaited.first_read) return;
   if (awaited.reads == Reads::kInternal) notes->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
   // what torch's own optimizers do with the values they read is arithmetic and comparisons alone
   if (awaited.is_in_optimizer) notes->follow_read(notes->newest_read());
-  py::object followed =
-      hooks().follow(py::reinterpret_borrow<py::object>(*result), notes->newest_read());
+  const std::string read = "ops[" + std::to_string(notes->newest_read()) + "]";
+  py::object followed = FollowedNumbers::current().follow(
+      *result, trace::leaf(notes->leaf(trace::LeafKind::kHostRead, read)));
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
 }
 
@@ -177,7 +257,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const bool is_op = is_bound ? does_ops(callee) : is_method;
   if (!is_op) {
     if (!is_one_of(name, kPassOn) && name.find("has_torch_function") == name.npos) {
-      for (PyObject* argument : arguments) escape(argument);
+      for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
     }
     return false;
   }
@@ -201,31 +281,50 @@ bool Watcher::operation_of_torch(const Instruction& in) {
 }
 
 bool Watcher::look_at_numbers(const Instruction& in) {
-  if (in.operation == Operation::kBinary || in.operation == Operation::kCompare) {
-    escape_operands(in.first, in.second);
-  } else if (in.operation == Operation::kFormat) {
-    escape(in.first);
-  }
-  if (in.operation != Operation::kCall) return operation_of_torch(in);
+  if (in.operation != Operation::kCall) return operation_of_torch(in) || follow(in);
   PyObject* callee = in.callee;
   if (callee == nullptr) return false;
-  const bool is_of_c = PyCFunction_Check(callee) || Py_TYPE(callee) == &PyMethodDescr_Type ||
-                       Py_TYPE(callee) == &PyWrapperDescr_Type;
-  if (!is_of_c) return false;
+  if (PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
   const GivenToCall given = given_to(in);
   std::vector<PyObject*> arguments = given.positional;
   arguments.insert(arguments.end(), given.named.begin(), given.named.end());
+  const auto escape_all = [&] {
+    for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
+    return false;
+  };
+  if (PyFunction_Check(callee)) {
+    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee));
+    // Python's own library is not watched where torch's code calls it
+    const bool is_seen = whose(code) != Whose::kPythons || is_for_numbers_;
+    return is_seen || text_of(code->co_name) == "cast" ? false : escape_all();
+  }
+  const bool is_function = PyCFunction_Check(callee) != 0;
+  const bool is_descriptor =
+      Py_TYPE(callee) == &PyMethodDescr_Type || Py_TYPE(callee) == &PyWrapperDescr_Type;
   // an operator by its schema is a function of pybind11's in a capsule
-  const bool is_operator = PyCFunction_Check(callee) && PyCFunction_GET_SELF(callee) != nullptr &&
+  const bool is_operator = is_function && PyCFunction_GET_SELF(callee) != nullptr &&
                            PyCapsule_CheckExact(PyCFunction_GET_SELF(callee)) &&
                            text_of(in.code->co_filename).ends_with("torch/_ops.py");
   awaited_.back().is_in_optimizer =
       text_of(in.code->co_filename).find("/torch/optim/") != std::string::npos;
   if (is_operator) return begin_ops(arguments, Reads::kInternal);
-  const char* name = PyCFunction_Check(callee)
-                         ? reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name
-                         : PyUnicode_AsUTF8(reinterpret_cast<PyDescrObject*>(callee)->d_name);
-  return name != nullptr && call_of_torch(callee, name, arguments);
+  std::string name, module;
+  if (is_function) {
+    name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
+    PyObject* from = reinterpret_cast<PyCFunctionObject*>(callee)->m_module;
+    if (from != nullptr) module = text_of(from);
+  } else if (is_descriptor) {
+    name = text_of(reinterpret_cast<PyDescrObject*>(callee)->d_name);
+  } else if (std::string_view(Py_TYPE(callee)->tp_name) == "method-wrapper") {
+    name = py::cast<std::string>(borrowed(callee).attr("__name__"));
+  } else if (PyType_Check(callee)) {
+    name = reinterpret_cast<PyTypeObject*>(callee)->tp_name;
+  }
+  if (!is_descriptor && given.named.empty()) {
+    if (const std::optional<bool> waits = compute(name, module, arguments)) return *waits;
+  }
+  if (is_function || is_descriptor) return call_of_torch(callee, name, arguments);
+  return calls_c(callee) && !is_one_of(name, kPassOn) ? escape_all() : false;
 }
 
 }  // namespace steptape::python::watch

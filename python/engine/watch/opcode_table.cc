@@ -31,6 +31,8 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "BINARY_SUBTRACT",
     "BINARY_TRUE_DIVIDE",
     "BINARY_XOR",
+    "BUILD_MAP",
+    "BUILD_SET",
     "CALL",
     "CALL_FUNCTION",
     "CALL_FUNCTION_EX",
@@ -90,6 +92,7 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "LOAD_METHOD",
     "LOAD_NAME",
     "LOAD_SUPER_ATTR",
+    "MAP_ADD",
     "MATCH_CLASS",
     "MATCH_KEYS",
     "MATCH_MAPPING",
@@ -101,7 +104,9 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "POP_JUMP_IF_FALSE",
     "POP_JUMP_IF_TRUE",
     "PRECALL",
+    "RETURN_VALUE",
     "SETUP_WITH",
+    "SET_ADD",
     "SET_UPDATE",
     "STORE_ATTR",
     "STORE_DEREF",
@@ -117,6 +122,7 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "UNPACK_EX",
     "UNPACK_SEQUENCE",
     "WITH_EXCEPT_START",
+    "YIELD_FROM",
     "YIELD_VALUE",
 });
 
@@ -150,8 +156,6 @@ constexpr auto kLeftAlone = std::to_array<std::string_view>({
     // objects that they make
     "BUILD_CONST_KEY_MAP",
     "BUILD_LIST",
-    "BUILD_MAP",
-    "BUILD_SET",
     "BUILD_SLICE",
     "BUILD_STRING",
     "BUILD_TUPLE",
@@ -159,9 +163,7 @@ constexpr auto kLeftAlone = std::to_array<std::string_view>({
     "LIST_APPEND",       // of a comprehension or a display, as the next three
     "LIST_TO_TUPLE",
     "MAKE_FUNCTION",
-    "MAP_ADD",
     "SETUP_ANNOTATIONS",
-    "SET_ADD",
     "SET_FUNCTION_ATTRIBUTE",
     // where execution goes on
     "EXTENDED_ARG",
@@ -178,13 +180,11 @@ constexpr auto kLeftAlone = std::to_array<std::string_view>({
     "POP_JUMP_IF_NOT_NONE",
     "RESUME",
     "RETURN_CONST",
-    "RETURN_VALUE",
     // generators: what they give items of was reported where it was asked for its iterator
     "ASYNC_GEN_WRAP",
     "GEN_START",
     "RETURN_GENERATOR",
     "SEND",
-    "YIELD_FROM",
     // exceptions, which are fresh
     "CHECK_EG_MATCH",
     "CHECK_EXC_MATCH",

@@ -157,6 +157,100 @@ void two(const Place& at, Operation operation, Instruction& made) {
   made.second_at = at.top - 1;
 }
 
+#ifdef BINARY_OP
+Operator operator_of(int argument) {
+  switch (argument < NB_INPLACE_ADD ? argument : argument - NB_INPLACE_ADD) {
+    case NB_ADD:
+      return Operator::kAdd;
+    case NB_SUBTRACT:
+      return Operator::kSubtract;
+    case NB_MULTIPLY:
+      return Operator::kMultiply;
+    case NB_TRUE_DIVIDE:
+      return Operator::kDivide;
+    case NB_FLOOR_DIVIDE:
+      return Operator::kFloorDivide;
+    case NB_REMAINDER:
+      return Operator::kModulo;
+    case NB_POWER:
+      return Operator::kPower;
+    default:
+      return Operator::kOther;
+  }
+}
+#else
+Operator operator_of(int opcode) {
+  switch (opcode) {
+    case BINARY_ADD:
+    case INPLACE_ADD:
+      return Operator::kAdd;
+    case BINARY_SUBTRACT:
+    case INPLACE_SUBTRACT:
+      return Operator::kSubtract;
+    case BINARY_MULTIPLY:
+    case INPLACE_MULTIPLY:
+      return Operator::kMultiply;
+    case BINARY_TRUE_DIVIDE:
+    case INPLACE_TRUE_DIVIDE:
+      return Operator::kDivide;
+    case BINARY_FLOOR_DIVIDE:
+    case INPLACE_FLOOR_DIVIDE:
+      return Operator::kFloorDivide;
+    case BINARY_MODULO:
+    case INPLACE_MODULO:
+      return Operator::kModulo;
+    case BINARY_POWER:
+    case INPLACE_POWER:
+      return Operator::kPower;
+    default:
+      return Operator::kOther;
+  }
+}
+#endif
+
+Operator comparison_of(int argument) {
+#if PY_VERSION_HEX >= 0x030D0000
+  argument >>= 5;
+#elif PY_VERSION_HEX >= 0x030C0000
+  argument >>= 4;
+#endif
+  switch (argument) {
+    case Py_LT:
+      return Operator::kLess;
+    case Py_LE:
+      return Operator::kLessEqual;
+    case Py_EQ:
+      return Operator::kEqual;
+    case Py_NE:
+      return Operator::kNotEqual;
+    case Py_GT:
+      return Operator::kGreater;
+    case Py_GE:
+      return Operator::kGreaterEqual;
+    default:
+      return Operator::kOther;
+  }
+}
+
+/// Keys that are made of texts alone are not reported.
+void hash(PyObject* const* values, int count, int stride, Instruction& made) {
+  made.arguments = values;
+  made.count = count;
+  made.stride = stride;
+  for (int i = 0; i < count; i += stride) {
+    if (!PyUnicode_CheckExact(values[i])) made.operation = Operation::kHash;
+  }
+}
+
+/// The number or container on the top leaves the frame.
+void give_out(const Place& at, Instruction& made) {
+  PyObject* value = at.top[-1];
+  if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyTuple_Check(value) ||
+      PyList_Check(value) || PyDict_Check(value)) {
+    one(at, Operation::kGiveOut, made);
+  }
+}
+
 void attribute(const Place& at, Operation operation, int name, Instruction& made) {
   made.operation = operation;
   made.first = at.top[-1];
@@ -235,7 +329,7 @@ bool takes_bounds(int opcode) {
 #endif
 }
 
-Pending pending_at(const Place& at, Operation operation) {
+Pending pending_at(const Place& at, const Instruction& reported) {
 #if PY_VERSION_HEX >= 0x030C0000
   bool is_paired = at.opcode == LOAD_ATTR || at.opcode == LOAD_SUPER_ATTR;
 #if PY_VERSION_HEX >= 0x030D0000
@@ -248,7 +342,7 @@ Pending pending_at(const Place& at, Operation operation) {
   is_paired |= at.opcode == MATCH_CLASS || at.opcode == MATCH_KEYS;
 #endif
 #endif
-  return {at.frame, operation, is_paired, at.top - at.bottom};
+  return {at.frame, reported.operation, is_paired, at.top - at.bottom, gives_to_c(reported)};
 }
 
 PyObject** result_of(const Pending& left, const Place& at) {
@@ -430,16 +524,25 @@ Instruction decode(const Place& at) {
     case BINARY_OR:
 #endif
       two(at, Operation::kBinary, made);
+#ifdef BINARY_OP
+      made.made = operator_of(argument);
+#else
+      made.made = operator_of(at.opcode);
+#endif
       break;
     case COMPARE_OP:
       two(at, Operation::kCompare, made);
+      made.made = comparison_of(argument);
       break;
+#ifdef YIELD_FROM
+    case YIELD_FROM:  // an iterator of C's gives its items by itself
+      made.operation = Operation::kGiveOut;
+      made.first = top[-2];
+      break;
+#endif
     case YIELD_VALUE:
-      // numbers of classes of their own, as those are that are followed
-      if ((PyLong_Check(top[-1]) && !PyLong_CheckExact(top[-1]) && !PyBool_Check(top[-1])) ||
-          (PyFloat_Check(top[-1]) && !PyFloat_CheckExact(top[-1])) || PyTuple_Check(top[-1])) {
-        one(at, Operation::kYield, made);
-      }
+    case RETURN_VALUE:
+      give_out(at, made);
       break;
     case IS_OP:
       if (top[-1] != Py_None && top[-2] != Py_None) two(at, Operation::kIdentity, made);
@@ -455,6 +558,10 @@ Instruction decode(const Place& at) {
     case UNARY_POSITIVE:
 #endif
       one(at, Operation::kUnary, made);
+      if (at.opcode == UNARY_NEGATIVE) made.made = Operator::kNegate;
+#ifdef UNARY_POSITIVE
+      if (at.opcode == UNARY_POSITIVE) made.made = Operator::kPlus;
+#endif
       break;
     case UNARY_NOT:
 #ifdef TO_BOOL
@@ -499,9 +606,28 @@ Instruction decode(const Place& at) {
     case GET_ANEXT:
       one(at, Operation::kNext, made);
       break;
+    case SET_UPDATE:
+      one(at, Operation::kSpread, made);
+      made.hashes = true;
+      break;
+    case BUILD_SET:
+      hash(top - argument, argument, 1, made);
+      break;
+    case BUILD_MAP:
+      hash(top - 2 * argument, 2 * argument, 2, made);
+      break;
+    case SET_ADD:
+      hash(top - 1, 1, 1, made);
+      break;
+    case MAP_ADD:
+      hash(top - 2, 1, 1, made);
+      break;
 #ifdef CALL_INTRINSIC_1
     case CALL_INTRINSIC_1:
-      if (argument == INTRINSIC_UNARY_POSITIVE) one(at, Operation::kUnary, made);
+      if (argument == INTRINSIC_UNARY_POSITIVE) {
+        one(at, Operation::kUnary, made);
+        made.made = Operator::kPlus;
+      }
       if (argument == INTRINSIC_IMPORT_STAR) one(at, Operation::kSpread, made);
       break;
 #else
@@ -510,7 +636,6 @@ Instruction decode(const Place& at) {
     case UNPACK_SEQUENCE:
     case UNPACK_EX:
     case LIST_EXTEND:
-    case SET_UPDATE:
     case DICT_UPDATE:
     case DICT_MERGE:
       one(at, Operation::kSpread, made);

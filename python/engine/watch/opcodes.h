@@ -27,12 +27,14 @@ struct Pending {
   Operation operation;
   bool is_paired;     ///< leaves something beside it: the object that a method is of, or null
   Py_ssize_t height;  ///< of the stack before it
+  bool gives_to_c;    ///< what Python's code returns meanwhile is given to code of C's, which looks
+                      ///< at it
 };
 
 /// Puts what is about to run into words: `Operation::kNone` for what touches fresh values and local
 /// variables alone.
 Instruction decode(const Place& at);
-Pending pending_at(const Place& at, Operation operation);
+Pending pending_at(const Place& at, const Instruction& reported);
 /// Where `left` has put its result, now that its frame stands at `at`; or null.
 PyObject** result_of(const Pending& left, const Place& at);
 
@@ -49,5 +51,11 @@ bool is_rest_of_call(int opcode);
 bool sets_keywords(int opcode);
 PyObject* keywords_of(const Place& at);
 bool is_extended_argument(int opcode);
+/// Whether what code of Python's returns, that runs while this does, is given to code of C's that
+/// looks at it, and not on as what the instruction leaves.
+bool gives_to_c(const Instruction& in);
+/// Whether what a frame gives out may be looked at by code of C's; `caller` is the instruction that
+/// runs it, or null where nobody knows.
+bool goes_to_c(const Place& at, const Pending* caller);
 
 }  // namespace steptape::python::watch

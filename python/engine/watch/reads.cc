@@ -202,7 +202,6 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
 }
 
 void Watcher::load_item(PyObject* object, PyObject* key) {
-  escape_key(object, key);
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__getitem__");
   if (PyTuple_Check(object) || !exists(object)) return;
@@ -240,7 +239,6 @@ void Watcher::refuse_opaque(PyObject* object, const char* method) {
 }
 
 void Watcher::store_item(PyObject* object, PyObject* key) {
-  escape_key(object, key);
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__setitem__");
   if (!exists(object)) return;
@@ -310,6 +308,7 @@ void Watcher::load_iterator(PyObject* iterator) {
 }
 
 void Watcher::load_object(PyObject* value) {
+  FollowedNumbers::current().escape_attributes(value);
   if (!exists(value) || is_fixed(value) || type_name(value).starts_with("torch.")) return;
   read(Kind::kWhole, value, nullptr, path_of(value));
   if (!slots_->is_compared(note(Kind::kWhole, value, nullptr, path_of(value), true))) {
@@ -342,7 +341,7 @@ void Watcher::load_state(PyObject* object) {
 }
 
 void Watcher::load_whole(PyObject* value, int depth) {
-  escape(value);
+  FollowedNumbers::current().escape(value);
   load_given(value, depth);
 }
 
@@ -376,10 +375,6 @@ void Watcher::load_given(PyObject* value, int depth) {
   } else if (PyDict_Check(value)) {
     for (const auto& [key, item] : entries_of(value)) load_given(item, depth - 1);
   }
-}
-
-void Watcher::escape_key(PyObject* object, PyObject* key) {
-  if (!is_tensor(object)) escape(key);
 }
 
 }  // namespace steptape::python::watch

@@ -24,9 +24,15 @@
 namespace steptape::python::watch {
 namespace {
 
+/// An instruction that was reported, until the next of its frame.
+struct Told {
+  Pending left;
+  bool is_awaited;  ///< by the listener
+};
+
 struct State {
   Listener* listener = nullptr;
-  std::vector<Pending> pending;  ///< the innermost frame's last
+  std::vector<Told> told;        ///< the innermost frame's last
   PyObject* keywords = nullptr;  ///< of the call that comes next in its frame
   PyCodeObject* newest = nullptr;
   const unsigned char* bytes = nullptr;              ///< of the newest
@@ -110,10 +116,11 @@ Place place_of(PyFrameObject* frame) {
 
 /// `at` is null where it threw.
 void settle(const void* frame, const Place* at) {
-  if (state.pending.empty() || state.pending.back().frame != frame) return;
-  PyObject** result = at == nullptr ? nullptr : result_of(state.pending.back(), *at);
-  state.pending.pop_back();
-  state.listener->after(result);
+  if (state.told.empty() || state.told.back().left.frame != frame) return;
+  const Told told = state.told.back();
+  state.told.pop_back();
+  if (!told.is_awaited) return;
+  state.listener->after(at == nullptr ? nullptr : result_of(told.left, *at));
 }
 
 void on_opcode(PyFrameObject* frame) {
@@ -127,9 +134,14 @@ void on_opcode(PyFrameObject* frame) {
   at.keywords = state.keywords;
   const Instruction instruction = decode(at);
   if (instruction.operation == Operation::kCall) state.keywords = nullptr;
-  if (instruction.operation != Operation::kNone && state.listener->before(instruction)) {
-    state.pending.push_back(pending_at(at, instruction.operation));
+  if (instruction.operation == Operation::kNone) return;
+  if (instruction.operation == Operation::kGiveOut) {
+    const Pending* caller = state.told.empty() ? nullptr : &state.told.back().left;
+    if (goes_to_c(at, caller)) state.listener->before(instruction);
+    return;
   }
+  const bool is_awaited = state.listener->before(instruction);
+  state.told.push_back({pending_at(at, instruction), is_awaited});
 }
 
 /// Whether a generator is told of that has begun before.
@@ -178,8 +190,8 @@ int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
 }
 
 /// What is waited for when the watch ends is not told any more.
-void give_up_pending() {
-  while (!state.pending.empty()) settle(state.pending.back().frame, nullptr);
+void give_up_told() {
+  while (!state.told.empty()) settle(state.told.back().left.frame, nullptr);
 }
 
 }  // namespace
@@ -191,7 +203,7 @@ bool start(Listener& listener, const char** why) {
     return false;
   }
   state.listener = &listener;
-  state.pending.clear();
+  state.told.clear();
   PyEval_SetTrace(&on_event, nullptr);
   return true;
 }
@@ -201,7 +213,7 @@ Listener* current() { return state.listener; }
 bool stop() {
   const bool is_ours = PyThreadState_Get()->c_tracefunc == &on_event;
   if (is_ours) PyEval_SetTrace(nullptr, nullptr);
-  give_up_pending();
+  give_up_told();
   state.listener = nullptr;
   forget_codes();
   return is_ours;

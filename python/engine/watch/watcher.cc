@@ -24,9 +24,6 @@ bool is_atom(PyObject* value) {
          PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
 }
 
-/// Of a class made of float or int, as numbers are that are followed.
-bool is_number(PyObject* value) { return PyFloat_Check(value) || PyLong_Check(value); }
-
 /// Of a hyperparameter that is a pair of numbers, too.
 bool holds_formula(PyObject* value) {
   if (!PyTuple_CheckExact(value)) return is_followed(value);
@@ -34,18 +31,6 @@ bool holds_formula(PyObject* value) {
     if (is_followed(PyTuple_GET_ITEM(value, i))) return true;
   }
   return false;
-}
-
-py::object without_formula(PyObject* value) {
-  if (PyTuple_CheckExact(value)) {
-    py::list items;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
-      items.append(without_formula(PyTuple_GET_ITEM(value, i)));
-    return py::tuple(items);
-  }
-  if (!is_followed(value)) return py::reinterpret_borrow<py::object>(value);
-  if (PyFloat_Check(value)) return py::float_(PyFloat_AS_DOUBLE(value));
-  return py::reinterpret_steal<py::object>(_PyLong_Copy(reinterpret_cast<PyLongObject*>(value)));
 }
 
 bool is_host_value(PyObject* object) {
@@ -100,7 +85,7 @@ bool Watcher::wants(PyCodeObject* code, bool by_watched) {
 }
 
 void Watcher::mark(PyObject* value, const std::string& path) {
-  if (value == nullptr || is_atom(value) || is_tensor(value) || is_number(value)) return;
+  if (value == nullptr || is_atom(value) || is_tensor(value)) return;
   if (fresh_.contains(value)) return;
   if (is_part_of_model(value) || is_generator(value) || is_host_value(value)) {
     add_object(value, path);
@@ -173,12 +158,11 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   const auto [entry, is_new] = noted_.emplace(id_of(kind, owner, key), 0);
   if (!is_new) return entry->second;
   Slot slot{kind, path, Root(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
-  py::object value = slot.value();
+  const py::object value = slot.value();
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
   const bool follows = value && holds_formula(value.ptr());
   slot.is_guarded =
       is_read && !follows && !(slot.is_assignable() && moving_.is_argument(owner, key));
-  if (follows) value = without_formula(value.ptr());
   slot.place = locate();
   entry->second = slots_->add(std::move(slot), value);
   return entry->second;
@@ -221,7 +205,6 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
 }
 
 void Watcher::change(Kind kind, PyObject* owner, const std::string& path, bool appends) {
-  changed_.push_back(py::reinterpret_borrow<py::object>(owner));
   Slot& slot = slots_->slot(note(kind, owner, nullptr, path, false));
   slot.place = locate();
   slot.is_changed = true;
@@ -250,7 +233,6 @@ void Watcher::release() {
   arrays_.clear();
   whose_.clear();
   objects_.clear();
-  changed_.clear();
 }
 
 void Watcher::look_which(PyObject* tensor, PyObject* among) {
@@ -270,7 +252,7 @@ bool Watcher::look(const Instruction& in) {
   awaited_.emplace_back();
   if (!arrays_.empty() && look_at_arrays(in)) return awaited_.back().array != nullptr;
   if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
-  bool waits = operation_of_torch(in);
+  bool waits = operation_of_torch(in) || follow(in);
   switch (in.operation) {
     case Operation::kLoadGlobal:
       load_global(in);
@@ -293,7 +275,6 @@ bool Watcher::look(const Instruction& in) {
       break;
     case Operation::kLoadAttribute:
       load_attribute(in.first, in.name);
-      waits = is_number(in.first) && text_of(in.name) == "__class__";
       if (exists(in.first) || is_part_of_model(in.first)) {
         awaited_.back().path = path_of(in.first) + "." + text_of(in.name);
         waits = true;
@@ -320,7 +301,6 @@ bool Watcher::look(const Instruction& in) {
         change(Kind::kContent, in.first, path_of(in.first), true);
         break;
       }
-      escape_operands(in.first, in.second);
       look_up(in.first, nullptr);
       look_up(in.second, nullptr);
       load_deep(in.first);
@@ -329,9 +309,6 @@ bool Watcher::look(const Instruction& in) {
     case Operation::kContains:
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
-      // what is compared is compared by code of C's
-      escape(in.second);
-      if (!PyDict_Check(in.first)) escape(in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
           is_plain_key(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
@@ -340,8 +317,8 @@ bool Watcher::look(const Instruction& in) {
         load_deep(in.second);
       }
       break;
-    case Operation::kYield:
-      escape(in.first);  // code of C's may go over it
+    case Operation::kGiveOut:
+    case Operation::kHash:
       break;
     case Operation::kIdentity:
       if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);
@@ -356,7 +333,6 @@ bool Watcher::look(const Instruction& in) {
       load_size(in.first);
       break;
     case Operation::kFormat:
-      escape(in.first);
       load_deep(in.first);
       break;
     case Operation::kIterate:
@@ -394,10 +370,10 @@ bool Watcher::look(const Instruction& in) {
 
 bool Watcher::before(const Instruction& in) {
   if (slots_ == nullptr) return false;
-  if (widen(in) || put_tensors(in)) {
-    Instruction widened = in;
-    widened.second = *in.second_at;
-    return before(widened);
+  if (put_tensors(in)) {
+    Instruction changed = in;
+    changed.second = *in.second_at;
+    return before(changed);
   }
   const std::size_t awaited = awaited_.size();
   globals_.insert(in.globals);
@@ -409,6 +385,7 @@ bool Watcher::before(const Instruction& in) {
            std::string("what the step reads could not be watched: ") + error.what());
   }
   awaited_.resize(awaited + (waits ? 1 : 0));
+  if (in.operation == Operation::kIdentity) show_own(in);
   PyErr_Clear();
   return waits;
 }
@@ -418,21 +395,15 @@ void Watcher::after(PyObject** result) {
   awaited_.pop_back();
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
+  if (awaited.number) {
+    PyObject* made = result == nullptr ? nullptr : *result;
+    if (py::object number = FollowedNumbers::current().take(*awaited.number, made)) {
+      Py_DECREF(std::exchange(*result, number.release().ptr()));
+    }
+    return;
+  }
   if (result == nullptr || *result == nullptr || slots_ == nullptr) return;
-  if (PyType_Check(*result) && is_of_numbers(*result)) {
-    // the program is shown the class that it gave the number
-    auto* of = PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(*result), &PyFloat_Type) != 0
-                   ? &PyFloat_Type
-                   : &PyLong_Type;
-    Py_INCREF(of);
-    Py_DECREF(std::exchange(*result, reinterpret_cast<PyObject*>(of)));
-    return;
-  }
   if (awaited.array != nullptr) return take_array(awaited, result);
-  if (awaited.converted) {
-    Py_DECREF(std::exchange(*result, py::object(awaited.converted).release().ptr()));
-    return;
-  }
   if (awaited.is_fresh) fresh_.insert(*result);
   if (!awaited.path.empty()) mark(*result, awaited.path);
 }

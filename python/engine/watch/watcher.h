@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/engine/followed.h"
 #include "python/engine/slots.h"
 #include "python/engine/watch/instruction.h"
 #include "steptape/refusal.h"
@@ -52,15 +53,6 @@ class Watcher final : public Listener {
   /// ops. What is below `shared` ones, Python's own library, is watched where code that is watched
   /// calls it; what is below `own`, this package, is not.
   static void set_folders(std::string own, std::string torchs, std::vector<std::string> shared);
-  /// Called with a value that code of C's is given, so that numbers in it are known to have
-  /// escaped.
-  static void set_escape(PyObject* function);
-  /// `announce(values)` tells the recorder of the followed numbers in a tuple and gives whether
-  /// there were any, `withdraw()` ends that; `follow(value, read)` gives the number that host read
-  /// `read` gave as one that is followed.
-  /// `convert(number, kind)` gives what `kind(number)` gives, followed, or None.
-  static void set_numbers(py::object announce, py::object withdraw, py::object follow,
-                          py::object convert);
 
   /// From here on only numbers are looked after, in all code.
   void look_at_numbers_only() { is_for_numbers_ = true; }
@@ -98,8 +90,6 @@ class Watcher final : public Listener {
   const std::vector<std::pair<std::string, py::object>>& objects() const { return objects_; }
   /// Optimizers whose step() ran.
   const std::unordered_set<PyObject*>& stepped() const { return stepped_; }
-  /// Containers that a method has changed.
-  const std::vector<py::object>& changed() const { return changed_; }
   /// Lets go of all objects; what was found stays.
   void release();
   /// Where an attribute or item of this name was assigned, or its content changed by a method; "".
@@ -124,9 +114,9 @@ class Watcher final : public Listener {
   /// it, or sees nothing of it.
   enum class Reads { kNone, kFollowed, kGiven, kInternal };
   struct Awaited {
-    std::string path;           ///< of what is to be marked when it is there, or ""
-    bool is_fresh = false;      ///< a new object
-    py::object converted = {};  ///< what the result is to be: the same number, followed
+    std::string path;       ///< of what is to be marked when it is there, or ""
+    bool is_fresh = false;  ///< a new object
+    std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     // of what does ops
     Reads reads = Reads::kNone;
     bool has_announced = false;
@@ -188,9 +178,6 @@ class Watcher final : public Listener {
   void load_deep(PyObject* value, int depth = 8);
   /// The same of what torch is given, which follows numbers.
   void load_given(PyObject* value, int depth);
-  /// They meet in an operator, which may be done by code of C's that does not follow them.
-  void escape_operands(PyObject* left, PyObject* right);
-  void escape_key(PyObject* object, PyObject* key);
   void load_iterator(PyObject* iterator);
   /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
   /// knows what that is.
@@ -208,11 +195,11 @@ class Watcher final : public Listener {
   bool call(const Call& made, int depth);
   bool call_builtin(const Call& made, const std::string& name, PyObject* self);
   bool call_method(const Call& made, const std::string& name, PyObject* self);
-  void load_arguments(const Call& made);
+  void load_arguments(const Call& made, bool escapes = true);
+  static void escape(const Call& made);
   /// None where the callee is not from functools or operator.
   std::optional<bool> call_of_functools(const Call& made, int depth);
   bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
-  void escape(PyObject* value);
 
   // arrays of NumPy (arrays.cc)
   /// True where the instruction was seen to, and its result is awaited.
@@ -227,17 +214,19 @@ class Watcher final : public Listener {
 
   // numbers that go into ops and come out of them (numbers.cc)
   bool look_at_numbers(const Instruction& in);
-  bool convert(PyObject* number, PyObject* kind);
-  /// A float asks no int on its right, though that be one that follows: the float of the same value
-  /// takes its place.
-  static bool widen(const Instruction& in);
+  /// Whether the result is awaited.
+  bool follow(const Instruction& in);
+  /// None where it is no function that is known to compute with numbers, or none is followed.
+  std::optional<bool> compute(std::string_view name, std::string_view module,
+                              const std::vector<PyObject*>& arguments);
+  /// Shows the program its own objects where it asks whether one is another.
+  static void show_own(const Instruction& in);
   bool operation_of_torch(const Instruction& in);
   bool call_of_torch(const Call& made, const std::string& name);
   void enter_torch(PyCodeObject* code);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name,
                      const std::vector<PyObject*>& arguments);
-  bool give_numbers(const std::vector<PyObject*>& values);
   bool begin_ops(const std::vector<PyObject*>& values, Reads reads);
   void end_ops(const Awaited& awaited, PyObject** result);
 
@@ -255,7 +244,6 @@ class Watcher final : public Listener {
   std::unordered_map<PyCodeObject*, Whose> whose_;  ///< with a reference each
   std::unordered_set<PyObject*> globals_;           ///< of the code that ran, borrowed
   std::unordered_map<std::string, std::string> writes_;
-  std::vector<py::object> changed_;
   std::vector<Finding> findings_;
   std::vector<std::pair<std::string, py::object>> objects_;
   std::unordered_set<PyObject*> seen_objects_;

@@ -52,7 +52,10 @@ def expect(name, lines, expected):
 
 def test_what_steps_execute():
     for name, source, expected in cases():
-        expect(name, log(made(source))[0], list(for_this_version(expected)))
+        lines = log(made(source))[0]
+        if not any("GiveOut" in line for line in expected):
+            lines = [line for line in lines if not line.startswith("GiveOut")]
+        expect(name, lines, list(for_this_version(expected)))
 
 
 def test_the_result_is_that_of_an_unwatched_call():

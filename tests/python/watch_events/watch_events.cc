@@ -18,8 +18,8 @@ constexpr std::array kNames = {
     "DeleteCell", "CloseOver",  "LoadAttribute", "StoreAttribute", "DeleteAttribute", "LoadSuper",
     "LoadItem",   "StoreItem",  "DeleteItem",    "Binary",         "Compare",         "Identity",
     "Contains",   "Unary",      "Test",          "Format",         "Iterate",         "Next",
-    "Spread",     "Yield",      "Length",        "MatchClass",     "MatchKeys",       "Call",
-    "Enter",      "Import"};
+    "Spread",     "Hash",       "GiveOut",       "Length",         "MatchClass",      "MatchKeys",
+    "Call",       "Enter",      "Import"};
 static_assert(kNames.size() == static_cast<std::size_t>(Operation::kImport) + 1);
 
 std::string text_of(PyObject* object) {
@@ -89,6 +89,9 @@ std::string shown_call(const watch::Instruction& in) {
 std::string shown(const watch::Instruction& in) {
   std::string text = kNames[static_cast<std::size_t>(in.operation)];
   if (in.operation == Operation::kCall) return text + " " + shown_call(in);
+  for (Py_ssize_t i = 0; in.operation == Operation::kHash && i < in.count; i += in.stride) {
+    text += " " + shown(in.arguments[i]);
+  }
   if (in.is_own) text += " own";
   if (in.name != nullptr) text += " " + text_of(in.name);
   const std::array parts = {in.first, in.second, in.third};
@@ -116,7 +119,8 @@ class Log final : public watch::Listener {
   bool leads(PyCodeObject*) override { return true; }
 
   bool before(const watch::Instruction& in) override {
-    const bool waits = in.operation != watch::Operation::kYield;
+    const bool waits =
+        in.operation != watch::Operation::kGiveOut && in.operation != watch::Operation::kHash;
     if (waits) waiting_.emplace_back(lines_.size(), in.operation);
     lines_.push_back(shown(in));
     return waits;

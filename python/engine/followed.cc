@@ -1,0 +1,508 @@
+#include "python/engine/followed.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <unordered_set>
+
+#if PY_VERSION_HEX < 0x030B0000
+#include <longintrepr.h>
+#endif
+
+namespace steptape::python {
+namespace {
+
+using trace::Formula;
+using trace::Operation;
+using watch::Operator;
+
+constexpr double kLargestExact = 9007199254740992;    // 2^53: a float has each int up to it
+constexpr double kLargestResult = kLargestExact / 2;  // of arithmetic on ints
+constexpr std::size_t kMostNodes = 2048;              // of a formula
+constexpr std::size_t kMostObjects = 100'000;         // that are looked through at a time
+
+recorder::Notes& now() { return *recorder::Notes::current(); }
+
+Formula joined(const Formula& a, const Formula& b, Operation operation) {
+  Formula formula = a;
+  formula.nodes.insert(formula.nodes.end(), b.nodes.begin(), b.nodes.end());
+  formula.nodes.push_back({operation, {}, trace::kNone});
+  return formula;
+}
+
+Formula applied(const Formula& a, Operation operation) { return joined(a, {}, operation); }
+
+/// Whether a formula of this size is kept, and a condition on it, which takes one value more.
+bool is_kept(const Formula& formula) {
+  if (formula.nodes.size() > kMostNodes) return false;
+  const Formula condition = joined(formula, trace::constant(0), Operation::kEqual);
+  return trace::is_well_formed(condition, now().leaves().size());
+}
+
+/// The int as an object that no other place has, which those are not that Python keeps.
+py::object own_int(PyObject* number) {
+  auto* from = reinterpret_cast<PyLongObject*>(number);
+#if PY_VERSION_HEX >= 0x030C0000
+  const auto digits = static_cast<Py_ssize_t>(from->long_value.lv_tag >> 3U);
+#else
+  const Py_ssize_t digits = std::abs(Py_SIZE(number));
+#endif
+  PyLongObject* made = _PyLong_New(std::max<Py_ssize_t>(digits, 1));
+  if (made == nullptr) throw py::error_already_set();
+  const auto bytes = static_cast<std::size_t>(digits) * sizeof(digit);
+#if PY_VERSION_HEX >= 0x030C0000
+  made->long_value.lv_tag = from->long_value.lv_tag;
+  made->long_value.ob_digit[0] = 0;
+  std::memcpy(made->long_value.ob_digit, from->long_value.ob_digit, bytes);
+#else
+  made->ob_digit[0] = 0;
+  std::memcpy(made->ob_digit, from->ob_digit, bytes);
+  Py_SET_SIZE(reinterpret_cast<PyVarObject*>(made), Py_SIZE(number));
+#endif
+  return py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(made));
+}
+
+bool is_exact_int(PyObject* number) {
+  if (!PyLong_Check(number)) return false;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  return overflow == 0 && std::abs(static_cast<double>(value)) <= kLargestExact;
+}
+
+double double_of(PyObject* number) {
+  return PyFloat_Check(number) ? PyFloat_AS_DOUBLE(number)
+                               : static_cast<double>(PyLong_AsLongLong(number));
+}
+
+std::optional<Operation> operation_of(Operator made) {
+  switch (made) {
+    case Operator::kAdd:
+      return Operation::kAdd;
+    case Operator::kSubtract:
+      return Operation::kSubtract;
+    case Operator::kMultiply:
+      return Operation::kMultiply;
+    case Operator::kDivide:
+      return Operation::kDivide;
+    case Operator::kFloorDivide:
+      return Operation::kFloorDivide;
+    case Operator::kModulo:
+      return Operation::kModulo;
+    case Operator::kPower:
+      return Operation::kPower;
+    case Operator::kNegate:
+      return Operation::kNegate;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Whether it may give -0.0 where Python gives the int 0.
+bool may_give_negative_zero(Operation operation) {
+  return operation != Operation::kAdd && operation != Operation::kSubtract &&
+         operation != Operation::kAbsolute && operation != Operation::kMaximum &&
+         operation != Operation::kMinimum;
+}
+
+void require_small(const Formula& formula) {
+  now().require(joined(formula, trace::constant(kLargestResult), Operation::kLessEqual), true);
+  now().require(joined(trace::constant(-kLargestResult), formula, Operation::kLessEqual), true);
+}
+
+Formula is_finite(const Formula& formula) {
+  return joined(formula - formula, trace::constant(0), Operation::kEqual);
+}
+
+/// Requires that Python goes on giving a float, and raises nothing.
+bool require_float(const FollowedNumbers::Derivation& made, const Formula& formula, double value) {
+  const Formula& last = made.last;
+  switch (made.operation) {
+    case Operation::kPower:
+      if (!made.is_of_float || !is_kept(formula - formula)) return false;
+      now().require(is_finite(formula), true);
+      return true;
+    case Operation::kSquareRoot:
+      if (!std::isfinite(value)) return false;
+      now().require(joined(last, trace::constant(0), Operation::kLess), false);
+      return true;
+    case Operation::kLogarithm:
+      if (!std::isfinite(value)) return false;
+      now().require(joined(trace::constant(0), last, Operation::kLess), true);
+      return true;
+    case Operation::kExponential:
+      if (!std::isfinite(value)) return false;
+      now().require(joined(formula, trace::constant(DBL_MAX), Operation::kLessEqual), true);
+      return true;
+    case Operation::kSine:
+    case Operation::kCosine:
+      if (!std::isfinite(value) || !is_kept(last - last)) return false;
+      now().require(is_finite(last), true);
+      return true;
+    default:
+      return true;
+  }
+}
+
+/// The recording holds while the formula gives what it gave. What follows from a read escapes with
+/// all that was read.
+void pin(const Formula& formula, double value) {
+  const auto is_read = [](const trace::Node& node) {
+    return node.operation == Operation::kLeaf &&
+           now().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
+  };
+  const Formula stays = trace::same_bits(formula, trace::constant(value));
+  const bool is_held = trace::is_well_formed(stays, now().leaves().size());
+  if (is_held && std::ranges::none_of(formula.nodes, is_read)) {
+    now().require(stays, true);
+    return;
+  }
+  for (const trace::Node& node : formula.nodes) {
+    if (node.operation == Operation::kLeaf) now().escape(node.leaf);
+  }
+}
+
+/// What all objects of Python's classes are visited by.
+traverseproc traverse_of_classes() {
+  static const traverseproc found = [] {
+    const auto type = py::reinterpret_steal<py::object>(
+        PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Any"));
+    return reinterpret_cast<PyTypeObject*>(type.ptr())->tp_traverse;
+  }();
+  return found;
+}
+
+bool leads_nowhere(PyObject* value) {
+  return PyType_Check(value) || PyModule_Check(value) || PyFunction_Check(value) ||
+         PyCode_Check(value) || PyFrame_Check(value) || PyGen_Check(value) ||
+         PyCapsule_CheckExact(value) || PyUnicode_Check(value) || is_tensor(value);
+}
+
+/// The objects that one holds and that code of C's may look at.
+void add_held(PyObject* value, std::vector<PyObject*>& found) {
+  if (PyTuple_Check(value) || PyList_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+      found.push_back(PySequence_Fast_GET_ITEM(value, i));
+  } else if (PyDict_Check(value)) {
+    PyObject* key = nullptr;
+    PyObject* item = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;) {
+      found.push_back(key);
+      found.push_back(item);
+    }
+  } else if (PyAnySet_Check(value)) {
+    PyObject* item = nullptr;
+    Py_hash_t hash = 0;
+    for (Py_ssize_t at = 0; _PySet_NextEntry(value, &at, &item, &hash) != 0;) found.push_back(item);
+  } else if (PySlice_Check(value)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(value);
+    for (PyObject* part : {slice->start, slice->stop, slice->step}) found.push_back(part);
+  } else {
+    // of a class made of one of C's what that one holds is visited, too, and its attributes
+    const PyTypeObject* type = Py_TYPE(value);
+    while (type != nullptr && type->tp_traverse == traverse_of_classes()) type = type->tp_base;
+    if (type == nullptr || type->tp_traverse == nullptr) return;
+    const auto visit = [](PyObject* held, void* into) {
+      static_cast<std::vector<PyObject*>*>(into)->push_back(held);
+      return 0;
+    };
+    type->tp_traverse(value, visit, &found);
+  }
+}
+
+trace::Value value_in_trace(PyObject* number) {
+  if (PyFloat_Check(number)) return {trace::Real{PyFloat_AS_DOUBLE(number)}};
+  return {static_cast<std::int64_t>(PyLong_AsLongLong(number))};
+}
+
+}  // namespace
+
+bool is_number(PyObject* value) {
+  return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value);
+}
+
+FollowedNumbers& FollowedNumbers::current() {
+  // never destroyed: the interpreter may have ended when the thread does
+  thread_local FollowedNumbers& numbers = *new FollowedNumbers();
+  const recorder::Notes* notes = recorder::Notes::current();
+  if (numbers.notes_ != notes) {
+    numbers.clear();
+    numbers.notes_ = notes;
+  }
+  return numbers;
+}
+
+void FollowedNumbers::clear() {
+  for (const auto& [number, known] : numbers_) Py_DECREF(number);
+  numbers_.clear();
+}
+
+const Formula* FollowedNumbers::formula_of(PyObject* number) const {
+  const auto found = numbers_.find(number);
+  return found == numbers_.end() ? nullptr : &found->second.formula;
+}
+
+py::object FollowedNumbers::follow(PyObject* number, Formula formula) {
+  const bool is_float = PyFloat_CheckExact(number);
+  const bool is_int = PyLong_CheckExact(number) && is_exact_int(number);
+  if (notes_ == nullptr || (!is_float && !is_int)) return borrowed(number);
+  py::object made = is_float ? py::float_(PyFloat_AS_DOUBLE(number)) : own_int(number);
+  numbers_.emplace(made.ptr(), Number{std::move(formula), borrowed(number)});
+  Py_INCREF(made.ptr());
+  return made;
+}
+
+py::object FollowedNumbers::plain(PyObject* number) const {
+  const auto found = numbers_.find(number);
+  return found == numbers_.end() ? borrowed(number) : found->second.original;
+}
+
+std::optional<Formula> FollowedNumbers::formula_or_constant(PyObject* number) const {
+  if (const Formula* formula = formula_of(number)) return *formula;
+  if (PyFloat_Check(number) || is_exact_int(number)) return trace::constant(double_of(number));
+  return std::nullopt;
+}
+
+std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operator made, PyObject* left,
+                                                                   PyObject* right) {
+  const bool is_any = contains(left) || (right != nullptr && contains(right));
+  if (!is_any || !is_number(left) || (right != nullptr && !is_number(right))) return std::nullopt;
+  Derivation derivation;
+  derivation.escape = {left};
+  derivation.is_of_float = PyFloat_Check(left);
+  const std::optional<Operation> operation = operation_of(made);
+  const std::optional<Formula> first = formula_or_constant(left);
+  std::optional<Formula> second = Formula{};
+  if (right != nullptr) {
+    derivation.escape.push_back(right);
+    derivation.is_of_float |= PyFloat_Check(right) != 0;
+    second = formula_or_constant(right);
+  }
+  if (!operation || !first || !second) return derivation;
+  derivation.operation = *operation;
+  derivation.formula = joined(*first, *second, *operation);
+  derivation.last = right == nullptr ? *first : *second;
+  return derivation;
+}
+
+std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operation operation,
+                                                                   PyObject* number) {
+  const Formula* formula = formula_of(number);
+  if (formula == nullptr) return std::nullopt;
+  Derivation derivation;
+  derivation.operation = operation;
+  // kLeaf: the number itself, as another class
+  derivation.formula = operation == Operation::kLeaf ? *formula : applied(*formula, operation);
+  derivation.last = *formula;
+  derivation.is_of_float = PyFloat_Check(number);
+  derivation.escape = {number};
+  return derivation;
+}
+
+std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_extreme(
+    bool is_max, const std::vector<PyObject*>& numbers) {
+  const auto is_known = [this](PyObject* number) { return contains(number); };
+  if (!std::ranges::any_of(numbers, is_known) || !std::ranges::all_of(numbers, &is_number)) {
+    return std::nullopt;
+  }
+  Derivation derivation;
+  derivation.operation = is_max ? Operation::kMaximum : Operation::kMinimum;
+  derivation.escape = numbers;
+  PyObject* best = nullptr;
+  for (PyObject* number : numbers) {
+    const std::optional<Formula> formula = formula_or_constant(number);
+    if (!formula) {
+      derivation.formula.reset();
+      return derivation;
+    }
+    if (best == nullptr) {
+      best = number;
+      derivation.formula = formula;
+      continue;
+    }
+    const bool is_other =
+        is_max ? double_of(number) > double_of(best) : double_of(number) < double_of(best);
+    if (Py_TYPE(best) == Py_TYPE(number)) {
+      // Python keeps the first unless the second is greater
+      derivation.formula = joined(*formula, *derivation.formula, derivation.operation);
+    } else {
+      compare(is_max ? Operator::kGreater : Operator::kLess, number, best, *formula,
+              *derivation.formula);
+      if (is_other) derivation.formula = formula;
+    }
+    if (is_other) best = number;
+  }
+  return derivation;
+}
+
+py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {
+  const bool is_result = result != nullptr && is_number(result);
+  if (is_result && PyBool_Check(result) && made.formula) return {};  // of max and min
+  if (is_result && made.formula && is_kept(*made.formula)) {
+    Formula formula = *made.formula;
+    const bool divides = made.operation == Operation::kDivide ||
+                         made.operation == Operation::kModulo ||
+                         made.operation == Operation::kFloorDivide;
+    bool is_known = true;
+    if (PyLong_Check(result)) {
+      if (may_give_negative_zero(made.operation)) formula = formula + trace::constant(0);
+      is_known = made.operation != Operation::kPower && is_exact_int(result) &&
+                 std::abs(double_of(result)) <= kLargestResult && is_kept(formula);
+      const bool is_extreme =
+          made.operation == Operation::kMaximum || made.operation == Operation::kMinimum;
+      if (is_known && !is_extreme) require_small(formula);
+    } else {
+      is_known = require_float(made, formula, PyFloat_AS_DOUBLE(result));
+    }
+    if (is_known) {
+      if (divides) {
+        now().require(joined(made.last, trace::constant(0), Operation::kEqual), false);
+      }
+      py::object followed = follow(result, std::move(formula));
+      Number& number = numbers_.at(followed.ptr());
+      number.original = PyLong_Check(result) ? py::object(py::int_(PyLong_AsLongLong(result)))
+                                             : py::object(followed);
+      return followed;
+    }
+  }
+  for (PyObject* number : made.escape) escape_one(number);
+  return {};
+}
+
+void FollowedNumbers::compare(Operator operation, PyObject* left, PyObject* right,
+                              const Formula& of_left, const Formula& of_right) {
+  const bool swaps = operation == Operator::kGreater || operation == Operator::kGreaterEqual;
+  const bool is_negated = operation == Operator::kNotEqual;
+  const bool is_equality = operation == Operator::kEqual || is_negated;
+  const bool is_strict = operation == Operator::kLess || operation == Operator::kGreater;
+  const Operation made = is_equality ? Operation::kEqual
+                         : is_strict ? Operation::kLess
+                                     : Operation::kLessEqual;
+  const Formula formula = swaps ? joined(of_right, of_left, made) : joined(of_left, of_right, made);
+  if (operation == Operator::kOther || !is_kept(formula)) {
+    escape_one(left);
+    escape_one(right);
+    return;
+  }
+  double a = double_of(left);
+  double b = double_of(right);
+  if (swaps) std::swap(a, b);
+  // a NaN makes every comparison false, so that what was found is required as it is
+  now().require(formula, is_equality ? a == b : is_strict ? a < b : a <= b);
+}
+
+bool FollowedNumbers::compare(Operator operation, PyObject* left, PyObject* right) {
+  if (!contains(left) && !contains(right)) return false;
+  if (!is_number(left) || !is_number(right)) return false;
+  const std::optional<Formula> first = formula_or_constant(left);
+  const std::optional<Formula> second = formula_or_constant(right);
+  if (first && second) {
+    compare(operation, left, right, *first, *second);
+  } else {
+    escape_one(left);
+    escape_one(right);
+  }
+  return true;
+}
+
+void FollowedNumbers::test(PyObject* number) {
+  const Formula* formula = formula_of(number);
+  if (formula == nullptr) return;
+  now().require(joined(*formula, trace::constant(0), Operation::kEqual), double_of(number) == 0);
+}
+
+void FollowedNumbers::escape_one(PyObject* number) {
+  const auto found = numbers_.find(number);
+  if (found == numbers_.end() || std::exchange(found->second.has_escaped, true)) return;
+  pin(found->second.formula, double_of(number));
+}
+
+void FollowedNumbers::escape_all() {
+  for (const auto& [number, known] : numbers_) escape_one(number);
+}
+
+void FollowedNumbers::escape(PyObject* value) {
+  if (numbers_.empty() || value == nullptr) return;
+  std::vector<PyObject*> open{value};
+  std::unordered_set<PyObject*> seen;
+  while (!open.empty()) {
+    PyObject* next = open.back();
+    open.pop_back();
+    if (next == nullptr) continue;
+    if (is_number(next)) {
+      escape_one(next);
+      continue;
+    }
+    if (leads_nowhere(next) || !seen.insert(next).second) continue;
+    if (seen.size() > kMostObjects) return escape_all();
+    add_held(next, open);
+  }
+}
+
+void FollowedNumbers::escape_attributes(PyObject* object) {
+  if (numbers_.empty() || leads_nowhere(object)) return;
+  if (PyObject* dict = dict_of(object)) escape(dict);
+}
+
+std::vector<recorder::Notes::Number> FollowedNumbers::among(
+    const std::vector<PyObject*>& values) const {
+  std::vector<recorder::Notes::Number> found;
+  const auto look = [&](const auto& self, PyObject* value, trace::Index item, int depth) -> void {
+    if (const Formula* formula = formula_of(value)) {
+      found.push_back({value_in_trace(value), *formula, item});
+    } else if (depth > 0 && (PyList_Check(value) || PyTuple_Check(value))) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+        self(self, PySequence_Fast_GET_ITEM(value, i), static_cast<trace::Index>(i), depth - 1);
+      }
+    } else if (depth > 0 && PyDict_Check(value)) {
+      for (const auto& [key, held] : entries_of(value)) self(self, held, trace::kNone, depth - 1);
+    } else if (PySlice_Check(value)) {
+      const auto* slice = reinterpret_cast<PySliceObject*>(value);
+      for (PyObject* part : {slice->start, slice->stop, slice->step}) {
+        self(self, part, trace::kNone, depth);
+      }
+    }
+  };
+  constexpr int kDepth = 3;
+  if (numbers_.empty()) return found;
+  for (PyObject* value : values) look(look, value, trace::kNone, kDepth);
+  return found;
+}
+
+void FollowedNumbers::escape(const std::vector<recorder::Notes::Number>& numbers) {
+  for (const recorder::Notes::Number& number : numbers) {
+    pin(number.formula, trace::number_of(number.value));
+  }
+}
+
+std::optional<std::int64_t> FollowedNumbers::advance_of(PyObject* number, trace::LeafKind kind,
+                                                        const std::string& path) const {
+  const Formula* formula = formula_of(number);
+  if (formula == nullptr || !PyLong_Check(number)) return std::nullopt;
+  struct Part {
+    int times;  ///< how often the counter
+    double besides;
+  };
+  std::vector<Part> parts;
+  for (const trace::Node& node : formula->nodes) {
+    if (node.operation == Operation::kLeaf) {
+      const trace::Leaf& leaf = now().leaves()[node.leaf];
+      parts.push_back(leaf == trace::Leaf{kind, path} ? Part{1, 0} : Part{2, 0});
+    } else if (node.operation == Operation::kConstant) {
+      parts.push_back({0, node.constant.value});
+    } else if (node.operation == Operation::kAdd || node.operation == Operation::kSubtract) {
+      const int sign = node.operation == Operation::kAdd ? 1 : -1;
+      const Part last = parts.back();
+      parts.pop_back();
+      parts.back().times += sign * last.times;
+      parts.back().besides += sign * last.besides;
+    } else {
+      return std::nullopt;
+    }
+  }
+  const Part& whole = parts.front();
+  if (whole.times != 1 || whole.besides != std::floor(whole.besides)) return std::nullopt;
+  return static_cast<std::int64_t>(whole.besides);
+}
+
+}  // namespace steptape::python

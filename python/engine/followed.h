@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "python/engine/python.h"
+#include "python/engine/watch/instruction.h"
+#include "recorder/notes.h"
+#include "trace/formula.h"
+
+namespace steptape::python {
+
+/// Whether it is an int, a float or a bool, and of no class made of these.
+bool is_number(PyObject* value);
+
+/// The numbers of a program that are followed while a step is recorded: hyperparameters, counters,
+/// arguments, host values, what was read from tensors, and what arithmetic has made of these. They
+/// are ordinary ints and floats; what they follow from is kept beside them, by their identity. So
+/// each is an object of its own, small ints too, and is held for as long as it is followed.
+///
+/// Formulas are computed in double precision in the program's order, so that their bits are
+/// Python's: a result is followed where what makes that so can be required, and its operands
+/// escape where it cannot. One that goes where nobody follows it escapes: the recording holds for
+/// the value that it has.
+///
+/// Used by the thread that runs the step, under the GIL.
+class FollowedNumbers {
+ public:
+  /// Those of this thread: none where no recording is under way, or another than before.
+  static FollowedNumbers& current();
+
+  bool is_empty() const { return numbers_.empty(); }
+  void clear();
+  /// Null where it is not followed.
+  const trace::Formula* formula_of(PyObject* number) const;
+  bool contains(PyObject* number) const { return numbers_.contains(number); }
+
+  /// A number of the same value and class that follows the formula; `number` itself where it is
+  /// none that can be followed.
+  py::object follow(PyObject* number, trace::Formula formula);
+  /// What stood in the place of this one before it was followed; of an int that was computed, what
+  /// Python has for that value. The number itself where it is not followed.
+  py::object plain(PyObject* number) const;
+
+  /// What is about to be computed of followed numbers.
+  struct Derivation {
+    std::optional<trace::Formula> formula;  ///< where there is one
+    trace::Operation operation = trace::Operation::kLeaf;
+    trace::Formula last;            ///< the last operand
+    bool is_of_float = false;       ///< whether an operand is one
+    std::vector<PyObject*> escape;  ///< where it comes to nothing
+  };
+  /// Of `left` with `right`, which is null where the operator has one operand; none where these are
+  /// no numbers, or none of them is followed.
+  std::optional<Derivation> derive(watch::Operator operation, PyObject* left, PyObject* right);
+  /// Of a function that gives one number for one.
+  std::optional<Derivation> derive(trace::Operation operation, PyObject* number);
+  /// Of `max` or `min`.
+  std::optional<Derivation> derive_extreme(bool is_max, const std::vector<PyObject*>& numbers);
+  /// What takes the place of the result, which is null where there was none. Null: it stays.
+  py::object take(const Derivation& derivation, PyObject* result);
+  /// Requires what a comparison found. False where these are not numbers, or none is followed.
+  bool compare(watch::Operator operation, PyObject* left, PyObject* right);
+  /// Requires what the test of a number found.
+  void test(PyObject* number);
+
+  /// Whatever is in `value` goes where it is not followed. Of containers and objects of C's all
+  /// that they hold does, of objects of Python's classes nothing. Runs none of the program's code.
+  void escape(PyObject* value);
+  void escape_attributes(PyObject* object);
+
+  /// Those in what a function of torch's is given.
+  std::vector<recorder::Notes::Number> among(const std::vector<PyObject*>& values) const;
+  /// They were announced to the recorder and entered no op.
+  static void escape(const std::vector<recorder::Notes::Number>& numbers);
+
+  /// What was added to leaf (kind, path), where a followed int is that and nothing else.
+  std::optional<std::int64_t> advance_of(PyObject* number, trace::LeafKind kind,
+                                         const std::string& path) const;
+
+ private:
+  struct Number {
+    trace::Formula formula;
+    py::object original;  ///< or null
+    bool has_escaped = false;
+  };
+
+  std::optional<trace::Formula> formula_or_constant(PyObject* number) const;
+  void compare(watch::Operator operation, PyObject* left, PyObject* right,
+               const trace::Formula& of_left, const trace::Formula& of_right);
+  void escape_one(PyObject* number);
+  void escape_all();
+
+  std::unordered_map<PyObject*, Number> numbers_;  ///< with a reference each
+  const recorder::Notes* notes_ = nullptr;
+};
+
+inline bool is_followed(PyObject* number) { return FollowedNumbers::current().contains(number); }
+
+}  // namespace steptape::python
