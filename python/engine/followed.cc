@@ -178,7 +178,13 @@ bool leads_nowhere(PyObject* value) {
          PyCapsule_CheckExact(value) || PyUnicode_Check(value) || is_tensor(value);
 }
 
-/// The objects that one holds and that code of C's may look at.
+trace::Value value_in_trace(PyObject* number) {
+  if (PyFloat_Check(number)) return {trace::Real{PyFloat_AS_DOUBLE(number)}};
+  return {static_cast<std::int64_t>(PyLong_AsLongLong(number))};
+}
+
+}  // namespace
+
 void add_held(PyObject* value, std::vector<PyObject*>& found) {
   if (PyTuple_Check(value) || PyList_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
@@ -209,13 +215,6 @@ void add_held(PyObject* value, std::vector<PyObject*>& found) {
     type->tp_traverse(value, visit, &found);
   }
 }
-
-trace::Value value_in_trace(PyObject* number) {
-  if (PyFloat_Check(number)) return {trace::Real{PyFloat_AS_DOUBLE(number)}};
-  return {static_cast<std::int64_t>(PyLong_AsLongLong(number))};
-}
-
-}  // namespace
 
 bool is_number(PyObject* value) {
   return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value);

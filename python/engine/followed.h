@@ -99,6 +99,9 @@ class FollowedNumbers {
   const recorder::Notes* notes_ = nullptr;
 };
 
+/// Appends the objects that one holds and that code of C's may look at, borrowed.
+void add_held(PyObject* value, std::vector<PyObject*>& found);
+
 inline bool is_followed(PyObject* number) { return FollowedNumbers::current().contains(number); }
 
 }  // namespace steptape::python

@@ -6,6 +6,7 @@
 
 #include "python/engine/arguments.h"
 #include "python/engine/structure.h"
+#include "python/engine/type_watch.h"
 
 namespace steptape::python {
 namespace {
@@ -110,6 +111,8 @@ py::object Slot::value() const {
       return cached_by(holder);
     case Kind::kReferent:
       return borrowed(PyWeakref_GetObject(holder));
+    case Kind::kMethods:
+      return methods_of(reinterpret_cast<PyTypeObject*>(holder));
   }
   return {};
 }
@@ -145,6 +148,16 @@ std::size_t SlotWatch::add(Slot slot, const py::object& value) {
   }
   slots_.push_back(std::move(slot));
   return slots_.size() - 1;
+}
+
+bool SlotWatch::same(std::size_t position) const {
+  const Slot& slot = slots_[position];
+  const bool has_version = slot.kind == Slot::Kind::kMethods && slot.owner.get() != nullptr;
+  auto* type = reinterpret_cast<PyTypeObject*>(slot.owner.get());
+  if (has_version && slot.version != 0 && slot.version == type->tp_version_tag) return true;
+  const bool is_same = values_[position].same(slot.value().ptr());
+  if (has_version && is_same) slot.version = version_of(type);
+  return is_same;
 }
 
 Verdict SlotWatch::mismatch(std::size_t position) const {

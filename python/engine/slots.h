@@ -25,6 +25,7 @@ struct Slot {
     kWhole,      ///< the container or object `owner` with all that is in it
     kClass,      ///< of the object `owner`
     kAttribute,  ///< that instances of the class `owner` find under `key`
+    kMethods,    ///< `__add__` and the like, of the class `owner` and those it is made of
     kMember,     ///< that a descriptor of C's gives of `owner` under `key`
     kFunction,   ///< `key` of the function `owner`: its code or its defaults
     kNamespace,  ///< the dict of the object `owner`, which may be exchanged
@@ -41,6 +42,8 @@ struct Slot {
   bool is_changed = false;     ///< the container, by a method or an item
   bool is_appended_to = true;  ///< where it is changed: in no other way
   std::string place = {};      ///< the line that wrote it, or else that first read it
+  /// Of kMethods: CPython's version of the class when it was last compared, or 0.
+  mutable unsigned int version = 0;
 
   /// Null when there is none. Runs none of the user's code.
   py::object value() const;
@@ -90,9 +93,7 @@ class SlotWatch {
  private:
   /// Whether a container took the place of an equal one.
   bool was_replaced(std::size_t position, PyObject* now) const;
-  bool same(std::size_t position) const {
-    return values_[position].same(slots_[position].value().ptr());
-  }
+  bool same(std::size_t position) const;
   Verdict mismatch(std::size_t position) const;
   bool moves(std::size_t position) const;
   bool is_written_array(std::size_t position) const;

@@ -455,9 +455,9 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
     const auto [path, owner, key, keys, kept, place, change] =
         py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
                             std::string>>(item);
-    Note::Assignment& made = note.assignments.emplace_back(
+    Note::Assignment& made = note.assignments.emplace_back(Note::Assignment{
         Root(roots_, owner.ptr()), key.is_none() ? Root() : Root(roots_, key.ptr()),
-        Root(roots_, keys.ptr()));
+        Root(roots_, keys.ptr())});
     const py::list values =
         kept.is_none() ? held_in(made.place()) : items_from(owner, py::cast<std::size_t>(kept));
     if (!kept.is_none()) made.appended = values.size();

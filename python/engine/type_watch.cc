@@ -6,14 +6,6 @@
 namespace steptape::python {
 namespace {
 
-/// A class gets a version when something is looked up in it, and loses it when it is modified.
-unsigned int version_of(PyTypeObject* type) {
-  PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__doc__");
-  Py_XDECREF(found);
-  if (found == nullptr) PyErr_Clear();
-  return type->tp_version_tag;
-}
-
 /// Bookkeeping that changes without a meaning for what the class does.
 bool is_bookkeeping(const std::string& name) {
   return name == "__abstractmethods__" || name == "_abc_impl" || name == "__static_attributes__" ||
@@ -24,6 +16,32 @@ bool is_bookkeeping(const std::string& name) {
 bool is_static(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0; }
 
 }  // namespace
+
+unsigned int version_of(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__doc__");
+  _PyType_Lookup(type, name);
+  return type->tp_version_tag;
+}
+
+py::object methods_of(PyTypeObject* type) {
+  py::list found;
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (is_static(base)) continue;
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    const py::object dict = dict_of_type(base);
+    for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
+      const std::string name = text_of(key);
+      const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None;
+      if (!name.starts_with("__") || !is_callable || is_bookkeeping(name)) continue;
+      found.append(borrowed(key));
+      found.append(borrowed(value));
+    }
+  }
+  return py::tuple(found);
+}
 
 TypeWatch::TypeWatch(Roots& roots, PyTypeObject* type)
     : type_(roots, reinterpret_cast<PyObject*>(type)),

@@ -9,6 +9,14 @@
 
 namespace steptape::python {
 
+/// A class gets a version when something is looked up in it, and loses it when it is modified; zero
+/// where CPython gives it none.
+unsigned int version_of(PyTypeObject* type);
+
+/// What operators and functions of C's find in a class and those it is made of (`__add__`,
+/// `__float__`): a tuple of names and methods in turn.
+py::object methods_of(PyTypeObject* type);
+
 /// What a class and its bases held, so that a replaced `forward` or a changed class attribute is
 /// noticed. Costs a load and a compare while no class in its hierarchy was modified.
 class TypeWatch {

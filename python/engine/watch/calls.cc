@@ -210,6 +210,7 @@ bool Watcher::call(const Instruction& in) {
   if (in.spread != nullptr) load_content(in.spread);
   if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) load_content(in.spread_named);
   GivenToCall given = given_to(in);
+  for (PyObject*& value : given.positional) value = without_proxy(value);
   const Call made{.callee = in.callee,
                   .arguments = std::move(given.positional),
                   .named = std::move(given.named)};
@@ -275,9 +276,7 @@ bool Watcher::call(const Call& made, int depth) {
     if (exists(callee) && is_part_of_model(referent)) {
       read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
     } else if (exists(callee)) {
-      // a guard that asks for what is in it would keep it alive
-      refuse(RefusalCode::kHostEffect,
-             "the step looks through the weak reference `" + path_of(callee) + "`");
+      refuse_weak(callee);
     }
     return false;
   }

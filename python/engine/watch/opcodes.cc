@@ -233,11 +233,12 @@ Operator comparison_of(int argument) {
 }
 
 /// Keys that are made of texts alone are not reported.
-void hash(PyObject* const* values, int count, int stride, Instruction& made) {
+void hash(PyObject* const* end, Py_ssize_t count, Py_ssize_t stride, Instruction& made) {
+  PyObject* const* values = end - count;
   made.arguments = values;
   made.count = count;
   made.stride = stride;
-  for (int i = 0; i < count; i += stride) {
+  for (Py_ssize_t i = 0; i < count; i += stride) {
     if (!PyUnicode_CheckExact(values[i])) made.operation = Operation::kHash;
   }
 }
@@ -611,16 +612,16 @@ Instruction decode(const Place& at) {
       made.hashes = true;
       break;
     case BUILD_SET:
-      hash(top - argument, argument, 1, made);
+      hash(top, argument, 1, made);
       break;
     case BUILD_MAP:
-      hash(top - 2 * argument, 2 * argument, 2, made);
+      hash(top, Py_ssize_t{2} * argument, 2, made);
       break;
     case SET_ADD:
-      hash(top - 1, 1, 1, made);
+      hash(top, 1, 1, made);
       break;
     case MAP_ADD:
-      hash(top - 2, 1, 1, made);
+      hash(top, 2, 2, made);
       break;
 #ifdef CALL_INTRINSIC_1
     case CALL_INTRINSIC_1:

@@ -1,6 +1,7 @@
 #include "python/engine/arguments.h"
 #include "python/engine/locate.h"
 #include "python/engine/structure.h"
+#include "python/engine/type_watch.h"
 #include "python/engine/watch/watcher.h"
 
 namespace steptape::python::watch {
@@ -25,6 +26,15 @@ bool is_iterator(PyObject* value) {
 }
 
 PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
+
+/// Whether it is a partial function, an iterator, a bound method or the like, of C's.
+bool is_of_pythons_c(PyObject* value) {
+  const std::string_view type = Py_TYPE(value)->tp_name;
+  return type.starts_with("functools.partial") || type.starts_with("itertools.") ||
+         type.starts_with("operator.") || Py_TYPE(value) == &PyMap_Type ||
+         Py_TYPE(value) == &PyZip_Type || Py_TYPE(value) == &PyEnum_Type ||
+         Py_TYPE(value) == &PyFilter_Type || Py_TYPE(value) == &PyReversed_Type;
+}
 
 /// Whether dicts give its items in C, without code of its class.
 bool has_items_of_dict(PyObject* object) {
@@ -51,10 +61,26 @@ void Watcher::class_of(PyObject* object) {
 void Watcher::look_up(PyObject* object, const char* name) {
   if (!is_heap(Py_TYPE(object)) || is_tensor(object)) return;
   class_of(object);
+  load_methods(object);
   if (name == nullptr) return;
   const auto key = py::reinterpret_steal<py::object>(name_of(name));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   read(Kind::kAttribute, type, key.ptr(), type_name(object) + "." + name);
+}
+
+void Watcher::load_methods(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (!is_heap(type) || is_tensor(object) || is_part_of_model(object)) return;
+  auto* owner = reinterpret_cast<PyObject*>(type);
+  if (noted_.contains(id_of(Kind::kMethods, owner, nullptr))) return;
+  const std::string path = type_name(type) + "'s special methods";
+  read(Kind::kMethods, owner, nullptr, path);
+  for (const py::handle& method : methods_of(type)) {
+    // code of C's in the place of a method is called without the object
+    if (Py_TYPE(method.ptr())->tp_descr_get != nullptr || PyUnicode_Check(method.ptr())) continue;
+    mark(method.ptr(), path);
+    call_own(method.ptr(), {});
+  }
 }
 
 void Watcher::load_attribute(PyObject* object, PyObject* name) {
@@ -75,6 +101,7 @@ void Watcher::load_of_class(PyObject* type, PyObject* name) {
       text_of(name);
   auto* meta = reinterpret_cast<PyObject*>(Py_TYPE(type));
   if (is_heap(Py_TYPE(type))) read(Kind::kAttribute, meta, name, path);
+  load_methods(type);
   if (!is_heap(reinterpret_cast<PyTypeObject*>(type))) return;
   text_of(name) == "__dict__" ? load_members(type) : read(Kind::kAttribute, type, name, path);
 }
@@ -124,14 +151,17 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   if (is_heap(type)) {
     read(Kind::kAttribute, reinterpret_cast<PyObject*>(type), name,
          type_name(type) + "." + text_of(name));
+    load_methods(object);
   }
   PyObject* found = _PyType_Lookup(type, name);
+  if (found != nullptr) load_methods(found);  // it may be a descriptor
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
   if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
   if (is_tensor(object)) {
     PyObject** dict = _PyObject_GetDictPtr(object);
     const bool holds = gives_way && dict != nullptr && *dict != nullptr &&
                        PyDict_GetItemWithError(*dict, name) != nullptr;
+    load_of_tensor(object, name, path);
     if (given_.contains(object)) {
       if (!holds) return;  // which it has is compared
       return refuse(RefusalCode::kHostEffect,
@@ -147,6 +177,13 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   class_of(object);
   if (is_array(object)) return load_content(object);
   if (!gives_way) {
+    if (Py_TYPE(found) == &PyProperty_Type) {
+      const auto get = py::reinterpret_steal<py::object>(PyObject_GetAttrString(found, "fget"));
+      if (get && !PyFunction_Check(get.ptr())) {
+        mark(get.ptr(), path);
+        call_own(get.ptr(), {object});
+      }
+    }
     if (text_of(name) == "__dict__") load_namespace(object);
     const bool is_of_c =
         Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type;
@@ -154,6 +191,22 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     return;
   }
   if (PyObject* dict = load_namespace(object)) read(Kind::kEntry, dict, name, path);
+}
+
+void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string& path) {
+  const std::string of = text_of(name);
+  const bool is_given = given_.contains(tensor);
+  const bool is_own = of == "_version" || of == "_cdata";
+  if (is_own || (is_given && (of == "_base" || of == "_is_view"))) {
+    refuse(RefusalCode::kHostEffect,
+           "the step reads `" + of +
+               "` of a tensor, which may be another one for the same tensor "
+               "in the next call");
+  } else if (of == "grad" && !tensor_of(tensor).requires_grad()) {
+    if (!is_given) return read(Kind::kMember, tensor, name, path);
+    refuse(RefusalCode::kHostEffect,
+           "the step reads `grad` of a tensor that it is given and that does not require grad");
+  }
 }
 
 PyObject* Watcher::load_namespace(PyObject* object) {
@@ -177,6 +230,7 @@ bool Watcher::ask_own(PyObject* object, const char* method, std::vector<PyObject
 
 void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
+  load_methods(object);
   if (is_part_of_model(object)) {
     writes_.emplace(text_of(name), locate());
     return;
@@ -202,6 +256,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
 }
 
 void Watcher::load_item(PyObject* object, PyObject* key) {
+  load_methods(key);
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__getitem__");
   if (PyTuple_Check(object) || !exists(object)) return;
@@ -239,14 +294,14 @@ void Watcher::refuse_opaque(PyObject* object, const char* method) {
 }
 
 void Watcher::store_item(PyObject* object, PyObject* key) {
+  load_methods(key);
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__setitem__");
   if (!exists(object)) return;
   if (PyDict_Check(object)) {
     write(Kind::kEntry, object, key, path_of_item(object, key));
-  } else if (PyList_Check(object) && PyLong_Check(key)) {
-    write(Kind::kItem, object, key, path_of_item(object, key));
-  } else if (is_deque(object) && held_at(object, key)) {
+  } else if ((PyList_Check(object) && PyLong_Check(key)) ||
+             (is_deque(object) && held_at(object, key))) {
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
     change(Kind::kContent, object, path_of(object));
@@ -262,7 +317,10 @@ void Watcher::mark_items(PyObject* container) {
     }
     return;
   }
-  if (!PyList_Check(container) && !PyTuple_Check(container) && is_array(container)) return;
+  if (!PyList_Check(container) && !PyTuple_Check(container) && is_array(container)) {
+    mark_objects_of_array(container);
+    return;
+  }
   const auto items = py::reinterpret_steal<py::object>(PySequence_Fast(container, ""));
   if (!items) return PyErr_Clear();
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
@@ -270,7 +328,45 @@ void Watcher::mark_items(PyObject* container) {
   }
 }
 
+void Watcher::mark_objects_of_array(PyObject* array) {
+  const py::object held = borrowed(array);
+  if (type_name(array) != "numpy.ndarray" || !py::cast<bool>(held.attr("dtype").attr("hasobject")))
+    return;
+  const std::string path = path_of(array);
+  // lists that hold one another, and in them what the array holds
+  const py::object lists = held.attr("tolist")();
+  py::ssize_t depth = py::cast<py::ssize_t>(held.attr("ndim"));
+  std::vector<py::object> level{lists};
+  for (; depth > 0; --depth) {
+    std::vector<py::object> inner;
+    for (const py::object& list : level) {
+      for (const py::handle& item : list) inner.push_back(borrowed(item.ptr()));
+    }
+    level = std::move(inner);
+  }
+  for (const py::object& item : level) mark(item.ptr(), path);
+}
+
+PyObject* Watcher::without_proxy(PyObject* object) {
+  if (object == nullptr || !PyWeakref_CheckProxy(object)) return object;
+  PyObject* referent = PyWeakref_GetObject(object);
+  if (exists(object) && is_part_of_model(referent)) {
+    read(Kind::kReferent, object, nullptr, path_of(object));
+  } else if (exists(object)) {
+    refuse_weak(object);
+  }
+  return referent;
+}
+
+void Watcher::refuse_weak(PyObject* reference) {
+  // a guard that asks for what is in it would keep it alive
+  refuse(RefusalCode::kHostEffect,
+         "the step looks through the weak reference `" + path_of(reference) + "`");
+}
+
 void Watcher::load_content(PyObject* container) {
+  container = without_proxy(container);
+  load_methods(container);
   if (is_iterator(container)) return load_iterator(container);
   if (!exists(container)) return;
   if (!is_container(container)) return refuse_opaque(container, "__iter__");
@@ -301,6 +397,7 @@ void Watcher::load_size(PyObject* container) {
 }
 
 void Watcher::load_iterator(PyObject* iterator) {
+  look_up(iterator, "__next__");
   if (!exists(iterator) || !is_iterator(iterator)) return;
   refuse(RefusalCode::kHostEffect, "the step takes items from `" + path_of(iterator) + "`, a " +
                                        type_name(iterator) +
@@ -350,7 +447,16 @@ void Watcher::load_deep(PyObject* value, int depth) {
   if (is_iterator(value) || is_array(value)) return load_content(value);
   if (type_name(value) == "types.SimpleNamespace") return load_object(value);
   const bool is_list = PyList_Check(value) || PyTuple_Check(value);
-  if (!is_list && !PyDict_Check(value) && !PyAnySet_Check(value)) return load_content(value);
+  if (!is_list && !PyDict_Check(value) && !PyAnySet_Check(value)) {
+    load_content(value);
+    std::vector<PyObject*> held;
+    if (is_of_pythons_c(value)) add_held(value, held);
+    for (PyObject* inner : held) {
+      if (exists(value)) mark(inner, path_of(value));
+      load_deep(inner, depth - 1);
+    }
+    return;
+  }
   load_content(value);
   if (is_list && PySequence_Fast_GET_SIZE(value) <= kMostItems) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {

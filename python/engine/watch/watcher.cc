@@ -97,6 +97,10 @@ void Watcher::mark(PyObject* value, const std::string& path) {
   if (PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr) {
     mark(PyCFunction_GET_SELF(value), path + ".__self__");
   }
+  if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
+    const auto self = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "__self__"));
+    if (self) mark(self.ptr(), path + ".__self__");
+  }
   if (PyMethod_Check(value)) {
     mark(PyMethod_GET_SELF(value), PyFunction_Check(PyMethod_GET_FUNCTION(value)) ? "self" : path);
     mark(PyMethod_GET_FUNCTION(value), path);
@@ -248,8 +252,11 @@ std::string Watcher::place_of_write(const std::string& name) const {
   return found == writes_.end() ? "" : found->second;
 }
 
-bool Watcher::look(const Instruction& in) {
+bool Watcher::look(const Instruction& given) {
   awaited_.emplace_back();
+  Instruction in = given;
+  in.first = without_proxy(in.first);
+  in.second = without_proxy(in.second);
   if (!arrays_.empty() && look_at_arrays(in)) return awaited_.back().array != nullptr;
   if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
   bool waits = operation_of_torch(in) || follow(in);
@@ -283,15 +290,24 @@ bool Watcher::look(const Instruction& in) {
     case Operation::kLoadSuper:
       load_behind(in.first, in.second, in.name);
       break;
-    case Operation::kStoreAttribute:
     case Operation::kDeleteAttribute:
+      if (PyObject* dict = dict_of(in.first); dict != nullptr && exists(in.first)) {
+        read(Kind::kKeys, dict, nullptr, path_of(in.first) + ".__dict__");
+      }
+      [[fallthrough]];
+    case Operation::kStoreAttribute:
       store_attribute(in.first, in.name);
       break;
     case Operation::kLoadItem:
       load_item(in.first, in.second);
       break;
-    case Operation::kStoreItem:
     case Operation::kDeleteItem:
+      // a key that comes again comes last
+      if (PyDict_Check(in.first) && exists(in.first)) {
+        read(Kind::kKeys, in.first, nullptr, path_of(in.first));
+      }
+      [[fallthrough]];
+    case Operation::kStoreItem:
       store_item(in.first, in.second);
       break;
     case Operation::kBinary:

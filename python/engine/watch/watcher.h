@@ -128,6 +128,10 @@ class Watcher final : public Listener {
   };
 
   bool look(const Instruction& instruction);
+  /// What a weak proxy stands for, which is refused but for a module or an optimizer; any other
+  /// object itself.
+  PyObject* without_proxy(PyObject* object);
+  void refuse_weak(PyObject* reference);
   void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                    Py_ssize_t count, bool by_watched);
 
@@ -183,11 +187,16 @@ class Watcher final : public Listener {
   /// knows what that is.
   void refuse_opaque(PyObject* object, const char* method);
   void look_up(PyObject* object, const char* name);
+  /// Its class's special methods: which of them are asked for, code of C's decides.
+  void load_methods(PyObject* object);
   void class_of(PyObject* object);
   /// The step asks whether `tensor` is another object, or among those of a container: of one that
   /// it is given nobody can tell for other calls.
   void look_which(PyObject* tensor, PyObject* among);
   void mark_items(PyObject* container);
+  void mark_objects_of_array(PyObject* array);
+  /// Of a tensor, what shows nothing of what it holds.
+  void load_of_tensor(PyObject* tensor, PyObject* name, const std::string& path);
 
   // calls (calls.cc)
   struct Call;
