@@ -152,6 +152,10 @@ std::optional<std::uint32_t> version_of(const at::Tensor& tensor) {
   return tensor._version();
 }
 
+bool has_gradient(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_leaf() && tensor.requires_grad() && tensor.grad().defined();
+}
+
 void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
   const live::Snapshot snapshot = ledger.objects.snapshot();
   ledger.modules.enter(snapshot);
@@ -161,6 +165,7 @@ void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
   write_ambient(ledger);
   for (const Argument& argument : arguments) {
     ledger.argument_versions.push_back(version_of(argument.tensor));
+    ledger.arguments_with_gradients.push_back(has_gradient(argument.tensor));
   }
 }
 

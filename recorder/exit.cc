@@ -126,17 +126,22 @@ class Exit {
   void write_gradients() {
     for (const live::TensorAt& at : snapshot_.tensors) {
       if (at.role != trace::Role::kGradient) continue;
-      const trace::TensorId id = ledger_.sightings.see(at.tensor, Origin::kForeign, {});
-      ledger_.recording.exit_gradients.push_back(
-          {at.path.substr(0, at.path.size() - kGradientSuffix.size()), id});
-      if (id == trace::kNoTensor) continue;
-      const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
-      if (ledger_.sightings.buffers.live(buffer).origin == Origin::kForeign) {
-        rebound(at.path, "is a tensor that no recorded op made");
-      }
-      give_role(buffer, trace::Role::kGradient, at.path);
-      refuse_unwritten(id, at.path);
+      write_gradient(at.path.substr(0, at.path.size() - kGradientSuffix.size()), at.tensor);
     }
+  }
+
+  void write_gradient(const std::string& of, const at::Tensor& gradient) {
+    const std::string path = of + std::string(kGradientSuffix);
+    const trace::TensorId id = ledger_.sightings.see(gradient, Origin::kForeign, {});
+    ledger_.recording.exit_gradients.push_back({of, id});
+    gradients_.push_back(gradient);
+    if (id == trace::kNoTensor) return;
+    const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
+    if (ledger_.sightings.buffers.live(buffer).origin == Origin::kForeign) {
+      rebound(path, "is a tensor that no recorded op made");
+    }
+    give_role(buffer, trace::Role::kGradient, path);
+    refuse_unwritten(id, path);
   }
 
   /// What leaves the step and was written by no recorded op: a kernel that is called by pointer did
@@ -159,9 +164,11 @@ class Exit {
       if (before == nullptr || !tensor.defined()) continue;
       if (ledger_.sightings.recognise(tensor) != before->id) {
         rebound(input.path, "has another storage or shape after the step");
-      } else if (input.requires_grad && tensor.is_leaf() && tensor.grad().defined()) {
+      } else if (ledger_.arguments_with_gradients[k]) {
         rebound(input.path + ".grad",
-                "is written by the step: an argument's gradient is not tracked");
+                "is there when the step begins: an argument's gradient is not tracked");
+      } else if (has_gradient(tensor) && snapshot_.path_of(tensor).empty()) {
+        write_gradient(input.path, tensor.grad());
       }
     }
   }
@@ -173,6 +180,9 @@ class Exit {
     }
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       if (result.is_same(arguments_[i].tensor)) return {Identity::Of::kArgument, i};
+    }
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (result.is_same(gradients_[i])) return {Identity::Of::kGradient, i};
     }
     for (std::size_t i = 0; i < ledger_.recording.tracked.size(); ++i) {
       const trace::Tracked& tracked = ledger_.recording.tracked[i];
@@ -411,6 +421,7 @@ class Exit {
   live::Snapshot snapshot_;
   bool has_open_graph_ = false;
   std::unordered_set<const c10::StorageImpl*> held_by_graphs_;
+  std::vector<at::Tensor> gradients_;  ///< by position in Recording::exit_gradients
 };
 
 }  // namespace

@@ -51,9 +51,13 @@ struct Ledger {
   Notes notes;
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;
+  std::vector<bool> arguments_with_gradients;
   /// Inputs that lie over the same bytes: fine while no op writes either.
   std::vector<std::pair<trace::BufferId, trace::BufferId>> overlapping_inputs;
 };
+
+/// Of a leaf.
+bool has_gradient(const at::Tensor& tensor);
 
 /// Inputs, then tracked objects, then what is around the step.
 void write_entry(Ledger& ledger, const std::vector<Argument>& arguments);

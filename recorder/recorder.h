@@ -34,11 +34,12 @@ struct Outside {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
 };
 
-/// A result that is the very tensor object of an argument, of a tracked tensor or of an earlier
-/// result, not a view of it.
+/// A result that is the very tensor object of an argument, of a tracked tensor, of a gradient or of
+/// an earlier result, not a view of it.
 struct Identity {
-  enum class Of { kNothing, kArgument, kTracked, kResult } of = Of::kNothing;
-  std::size_t position = 0;  ///< in the arguments, Recording::tracked or the results
+  enum class Of { kNothing, kArgument, kTracked, kGradient, kResult } of = Of::kNothing;
+  /// In the arguments, Recording::tracked, Recording::exit_gradients or the results.
+  std::size_t position = 0;
 };
 
 struct Recorded {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "replayer/run/tensor_on.h"
+#include "trace/numbers.h"
 
 namespace steptape::session {
 namespace {
@@ -84,7 +85,10 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor
   const EntryGradients at_entry(recording, executor);
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
-    Gradient slot{i, guards.tracked().position_of(gradient.parameter), Gradient::Exit::kNone};
+    const trace::Index input = trace::find_input(recording, gradient.parameter);
+    Gradient slot{i, input, Gradient::Exit::kNone};
+    slot.is_arguments = input != trace::kNone;
+    if (!slot.is_arguments) slot.parameter = guards.tracked().position_of(gradient.parameter);
     slot.is_read = at_entry.is_read(gradient.parameter + ".grad");
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
@@ -172,7 +176,9 @@ std::vector<at::Tensor> Aftermath::settle(replayer::Outcome outcome,
                                           std::span<const live::Argument> arguments,
                                           const std::vector<at::Tensor>& gradients_at_entry) const {
   for (const Gradient& slot : gradients_) {
-    at::Tensor& gradient = guards_.tracked().alive(slot.parameter).mutable_grad();
+    at::Tensor& gradient = slot.is_arguments
+                               ? arguments[slot.parameter].tensor.mutable_grad()
+                               : guards_.tracked().alive(slot.parameter).mutable_grad();
     switch (slot.exit) {
       case Gradient::Exit::kNone:
         if (gradient.defined()) gradient.reset();
@@ -207,6 +213,13 @@ at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& resu
       return guards_.tracked().tensor(identities_[index].position);
     case recorder::Identity::Of::kResult:
       return results[identities_[index].position];
+    case recorder::Identity::Of::kGradient: {
+      const std::string& of = recording_.exit_gradients[identities_[index].position].parameter;
+      const trace::Index input = trace::find_input(recording_, of);
+      return input != trace::kNone
+                 ? arguments[input].tensor.grad()
+                 : guards_.tracked().alive(guards_.tracked().position_of(of)).grad();
+    }
     case recorder::Identity::Of::kNothing:
       break;
   }

@@ -48,11 +48,12 @@ class Aftermath {
   /// What happens to one at the end of each step; the others stay as they are.
   struct Gradient {
     std::size_t at;         ///< in Recording::exit_gradients
-    std::size_t parameter;  ///< its position in Recording::tracked
+    std::size_t parameter;  ///< its position in Recording::tracked, or of an argument among these
     enum class Exit { kNone, kNew, kInPlace } exit;
     bool moves_version = false;
     bool is_read = false;  ///< by an op of the plan, or by what the user gets
-    bool is_dropped() const { return exit != Exit::kInPlace && !is_read; }
+    bool is_arguments = false;
+    bool is_dropped() const { return exit != Exit::kInPlace && !is_read && !is_arguments; }
   };
   struct Result {
     enum class Source { kPlan, kInput, kTracked, kGradient } source = Source::kPlan;

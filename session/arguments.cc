@@ -21,7 +21,7 @@ struct ToValue {
 
 }  // namespace
 
-live::Argument argument_of(pack::Leaf leaf) { return std::visit(ToArgument{}, leaf); }
+live::Argument argument_of(pack::Leaf&& leaf) { return std::visit(ToArgument{}, leaf); }
 
 std::vector<live::Argument> arguments_of(std::vector<pack::Leaf> leaves) {
   std::vector<live::Argument> arguments;

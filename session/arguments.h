@@ -8,7 +8,7 @@
 namespace steptape::session {
 
 /// Arguments, declared values and returned numbers in trace's words.
-live::Argument argument_of(pack::Leaf leaf);
+live::Argument argument_of(pack::Leaf&& leaf);
 std::vector<live::Argument> arguments_of(std::vector<pack::Leaf> leaves);
 trace::Value value_of(const pack::Number& number);
 pack::Number returned_of(const trace::Value& value);

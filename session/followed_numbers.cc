@@ -29,7 +29,9 @@ class Binder {
     for (const trace::Index leaf : notes().escaped()) pin(leaf);
     // what a front end follows and the step has not read may be anything
     for (const trace::Leaf& leaf : notes().leaves()) {
-      if (leaf.kind == trace::LeafKind::kHostValue) bindings_.leaf(leaf.kind, leaf.path);
+      const bool is_given =
+          leaf.kind == trace::LeafKind::kHostValue || leaf.kind == trace::LeafKind::kArgument;
+      if (is_given) bindings_.leaf(leaf.kind, leaf.path);
     }
     free_reads();
   }

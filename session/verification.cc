@@ -15,6 +15,7 @@
 #include "replayer/run/undo.h"
 #include "session/differing_op.h"
 #include "session/ulps.h"
+#include "trace/numbers.h"
 #include "trace/refusals.h"
 
 namespace steptape::session {
@@ -253,7 +254,10 @@ class Verification {
     }
     for (const trace::ExitGradient& gradient : recording_.exit_gradients) {
       const guards::TrackedGuard& tracked = variant_.guards->tracked();
-      const at::Tensor parameter = tracked.tensor(tracked.position_of(gradient.parameter));
+      const trace::Index input = trace::find_input(recording_, gradient.parameter);
+      const at::Tensor parameter = input != trace::kNone
+                                       ? call_.arguments[input].tensor
+                                       : tracked.tensor(tracked.position_of(gradient.parameter));
       // a gradient that lies in memory it was given is compared with what was written
       left.gradients.push_back(is_bound(gradient.tensor) ? std::nullopt
                                                          : digest_of(parameter.grad()));

@@ -23,4 +23,10 @@ Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path
                                          : static_cast<Index>(found - recording.leaves.begin());
 }
 
+Index find_input(const Recording& recording, std::string_view path) noexcept {
+  const auto found = std::ranges::find(recording.inputs, path, &Input::path);
+  return found == recording.inputs.end() ? kNone
+                                         : static_cast<Index>(found - recording.inputs.begin());
+}
+
 }  // namespace steptape::trace

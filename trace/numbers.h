@@ -18,6 +18,8 @@ std::string read_path(Index op);
 
 /// Position in Recording::leaves, or kNone.
 Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept;
+/// The position of an input, or kNone.
+Index find_input(const Recording& recording, std::string_view path) noexcept;
 
 /// Calls `visit(path, Value)` for `value`, or for each that lies in its lists: "betas[1]".
 template <typename Visit>

@@ -327,7 +327,7 @@ Results PlayerVariant::run(std::span<const live::Argument> arguments) {
   for (std::size_t i = 0; i < result_count(); ++i) {
     results.tensors.push_back(result_of(i, outcome, arguments));
   }
-  settle_gradients(outcome);
+  settle_gradients(outcome, arguments);
   move_on();
   return results;
 }
@@ -397,10 +397,16 @@ void PlayerVariant::move_on() {
   ++replays_;
 }
 
-void PlayerVariant::settle_gradients(const Outcome& outcome) {
+void PlayerVariant::settle_gradients(const Outcome& outcome,
+                                     std::span<const live::Argument> arguments) {
   for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording_->exit_gradients[i];
     const std::string path = gradient.parameter + ".grad";
+    if (const trace::Index input = trace::find_input(*recording_, gradient.parameter);
+        input != trace::kNone) {
+      arguments[input].tensor.mutable_grad() = outcome.gradients[i];
+      continue;
+    }
     if (gradient.tensor == trace::kNoTensor) {
       state_.erase(path);
     } else if (outcome.gradients[i].defined()) {

@@ -78,7 +78,7 @@ class PlayerVariant {
   void find_numbers();
   Verdict check_facts();
   Verdict check_ambient();
-  void settle_gradients(const Outcome& outcome);
+  void settle_gradients(const Outcome& outcome, std::span<const live::Argument> arguments);
   at::Tensor result_of(std::size_t index, const Outcome& outcome,
                        std::span<const live::Argument> arguments) const;
 

@@ -49,6 +49,14 @@ def test_a_number_argument_that_the_step_decides_by(function):
                                           holds=lambda: []), 45)
 
 
+@pytest.mark.parametrize("function", [lambda x, i: x * 2, lambda x, i: x * (3 if i % 5 == 0 else 2)], ids=["unread", "decides"])
+def test_the_number_of_a_batch(function):
+    step = steptape.wrap(function, verify={"first": True, "rate": 0.0})
+    made = [step(torch.ones(2), i).tolist() for i in range(40)]
+    assert made == [function(torch.ones(2), i).tolist() for i in range(40)]
+    assert step.stats["replayed"] > 30 and not codes_of(step), step.explain()
+
+
 def test_a_number_kept_from_a_recorded_step_is_a_plain_one_afterwards():
     """In the program's own code, outside steps and inside later ones, where the recording is another."""
     of_twins = []

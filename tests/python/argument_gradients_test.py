@@ -1,0 +1,183 @@
+"""Arguments that require a gradient: what backward leaves in them, a replay leaves as well."""
+import pytest
+import torch
+from torch import nn
+
+import steptape
+from outcomes import codes_of
+
+CALLS = 24
+cases = {}
+
+
+def case(code=None):
+    def add(make):
+        cases[make.__name__] = (make, code)
+        return make
+    return add
+
+
+def leaf(*sizes):
+    return torch.randn(*sizes, requires_grad=True)
+
+
+@case()
+def returned(wrap):
+    p = nn.Parameter(torch.ones(3))
+
+    def step(x):
+        (x * p).sum().backward()
+        return x.grad, x.grad * 2, x.grad[:2]
+
+    return wrap(step), lambda i: (leaf(3),), [p]
+
+
+@case()
+def gradient_of_a_parameter_returned(wrap):
+    p = nn.Parameter(torch.ones(3))
+
+    def step(x):
+        p.grad = None
+        (x * p).sum().backward()
+        return p.grad
+
+    return wrap(step), lambda i: (leaf(3),), [p]
+
+
+@case()
+def of_two(wrap):
+    p = nn.Parameter(torch.ones(3))
+    return wrap(lambda x, y: (x * p * y).sum().backward()), lambda i: (leaf(3), leaf(3)), [p]
+
+
+@case()
+def of_two_in_one_memory(wrap):
+    return wrap(lambda x, y: (x + y).sum().backward()), lambda i: (leaf(3), leaf(3)), []
+
+
+@case()
+def of_one_given_twice(wrap):
+    return wrap(lambda x, y: (x * y).sum().backward()), lambda i: 2 * (leaf(3),), []
+
+
+@case()
+def of_one_of_two(wrap):
+    return wrap(lambda x, y: (x * x).sum().backward()), lambda i: (leaf(3), leaf(3)), []
+
+
+@case()
+def added_up(wrap):
+    def step(x):
+        (x * 2).sum().backward()
+        (x * x).sum().backward()
+        x.grad.mul_(0.5)
+
+    return wrap(step), lambda i: (leaf(3),), []
+
+
+@case()
+def given_as_it_is(wrap):
+    return wrap(lambda x, g: x.backward(g)), lambda i: (leaf(3), torch.randn(3)), []
+
+
+@case()
+def dropped_inside(wrap):
+    def step(x):
+        (x * x).sum().backward()
+        made = x.grad.clone()
+        x.grad = None
+        return made
+
+    return wrap(step), lambda i: (leaf(3),), []
+
+
+@case()
+def dropped_between(wrap):
+    x = leaf(3)
+
+    def given(i):
+        x.grad = None
+        return (x,)
+
+    return wrap(lambda x: (x * x).sum().backward()), given, []
+
+
+@case()
+def decided_by_a_flag(wrap):
+    def step(x, does):
+        if does:
+            (x * x).sum().backward()
+
+    return wrap(step), lambda i: (leaf(3), i % 3 == 0), []
+
+
+@case()
+def of_a_strided_one(wrap):
+    return wrap(lambda x: (x * x).sum().backward()), lambda i: (torch.randn(2, 3).t().requires_grad_(),), []
+
+
+@case()
+def adversarial_training(wrap):
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(x):
+        model(x).sum().backward()
+        changed = (x + 0.1 * x.grad.sign()).detach()
+        optimizer.zero_grad()
+        loss = model(changed).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return wrap(step), lambda i: (leaf(5, 3),), list(model.parameters())
+
+
+@case("rebound_tensor")
+def there_before_the_step(wrap):
+    x = leaf(3)
+    return wrap(lambda x: (x * x).sum().backward()), lambda i: (x,), []
+
+
+@case("rebound_tensor")
+def there_in_later_calls(wrap):
+    held = [leaf(3) for _ in range(8)]
+    return wrap(lambda x: (x * x).sum().backward()), lambda i: (held[i % 8],), []
+
+
+def play(make, wrap):
+    torch.manual_seed(0)
+    step, given, parameters = make(wrap)
+    seen = []
+    for i in range(CALLS):
+        arguments = given(i)
+        result = step(*arguments)
+        results = result if isinstance(result, tuple) else (result,)
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        gradients = [tensor.grad for tensor in [*tensors, *parameters]]
+        left = [*results, *gradients, *parameters]
+        seen.append([None if value is None else (value.detach().numpy().tobytes(), value.stride()) for value in left])
+        seen.append([value is not None and value is gradient for value in results for gradient in gradients])
+    return seen, step
+
+
+@pytest.mark.parametrize("make, code", cases.values(), ids=cases)
+def test_what_backward_leaves_in_an_argument(make, code):
+    expected, _ = play(make, lambda function: function)
+    seen, step = play(make, lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    if code is None:
+        assert step.stats["replayed"] > CALLS / 2 and not codes_of(step), step.explain()
+    else:
+        assert code in codes_of(step), step.explain()
+
+
+def test_a_loaded_step_leaves_gradients_in_its_inputs(tmp_path):
+    step = steptape.wrap(lambda x: (x * x).sum().backward(), name="squares")
+    for _ in range(6):
+        step(leaf(3))
+    step.save(tmp_path / "squares.tape")
+    loaded = steptape.load(tmp_path / "squares.tape")["squares"]
+    x = leaf(3)
+    loaded(x)
+    assert torch.equal(x.grad, 2 * x.detach())
