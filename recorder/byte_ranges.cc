@@ -39,6 +39,18 @@ void ByteRanges::add(std::uint64_t begin, std::uint64_t end) {
   ranges_.emplace(begin, end);
 }
 
+void ByteRanges::remove(std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end) return;
+  auto next = ranges_.upper_bound(begin);
+  if (next != ranges_.begin() && std::prev(next)->second > begin) --next;
+  while (next != ranges_.end() && next->first < end) {
+    const auto [first, last] = *next;
+    next = ranges_.erase(next);
+    if (first < begin) ranges_.emplace(first, begin);
+    if (last > end) ranges_.emplace(end, last);
+  }
+}
+
 bool ByteRanges::covers(std::uint64_t begin, std::uint64_t end) const {
   if (begin >= end) return true;
   auto next = ranges_.upper_bound(begin);
@@ -69,6 +81,26 @@ void for_each_range(const trace::Tensor& tensor,
       rest /= dimension.size;
     }
     visit(begin, begin + run);
+  }
+}
+
+void copy_written(const ByteRanges& from, const trace::Tensor& source, ByteRanges& to,
+                  const trace::Tensor& target) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : source.sizes) elements *= size;
+  const std::uint64_t item = trace::bytes_of(source.dtype);
+  const auto at = [item](const trace::Tensor& tensor, std::int64_t element) {
+    std::int64_t offset = tensor.offset;
+    for (std::size_t d = tensor.sizes.size(); d-- > 0;) {
+      offset += element % tensor.sizes[d] * tensor.strides[d];
+      element /= tensor.sizes[d];
+    }
+    return static_cast<std::uint64_t>(offset) * item;
+  };
+  for (std::int64_t i = 0; i < elements; ++i) {
+    const std::uint64_t begin = at(source, i);
+    const std::uint64_t into = at(target, i);
+    from.covers(begin, begin + item) ? to.add(into, into + item) : to.remove(into, into + item);
   }
 }
 

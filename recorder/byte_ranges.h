@@ -12,6 +12,7 @@ namespace steptape::recorder {
 class ByteRanges {
  public:
   void add(std::uint64_t begin, std::uint64_t end);
+  void remove(std::uint64_t begin, std::uint64_t end);
   bool covers(std::uint64_t begin, std::uint64_t end) const;
 
  private:
@@ -20,6 +21,11 @@ class ByteRanges {
 
 /// Whether all bytes that the elements of `tensor` lie in are among `ranges`.
 bool covers(const ByteRanges& ranges, const trace::Tensor& tensor);
+
+/// What a copy from `source` to `target`, of the same sizes and dtype, leaves of the bytes that
+/// somebody wrote: where the others go, nobody has written any more. Goes over all elements.
+void copy_written(const ByteRanges& from, const trace::Tensor& source, ByteRanges& to,
+                  const trace::Tensor& target);
 
 /// Calls `visit(begin, end)` for the byte ranges in the buffer that the elements of `tensor` lie
 /// in. Exact up to 4,096 ranges; a tensor scattered more than that counts as one range.

@@ -48,9 +48,10 @@ class Tape final : public OpListener {
     c10::SmallVector<std::pair<std::size_t, trace::Digest>, 4>
         measured;  ///< positions in `arguments`
     std::optional<std::string> generator;
-    std::vector<at::Tensor> written;  ///< by what its schema says, where digests are taken
-    bool is_measured = true;          ///< its writes are compared with what its schema says
-    bool is_training = true;          ///< no argument of the call says otherwise
+    std::vector<at::Tensor> written;   ///< by what its schema says, where digests are taken
+    bool is_measured = true;           ///< its writes are compared with what its schema says
+    bool is_training = true;           ///< no argument of the call says otherwise
+    std::optional<ByteRanges> copied;  ///< of the source of a copy that nobody wrote as a whole
     std::chrono::steady_clock::duration time{};  ///< that it took, where times are asked for
   };
 
@@ -74,6 +75,9 @@ class Tape final : public OpListener {
   void check_draw(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void check_reads(Running& running);
   void check_written(const trace::Tensor& tensor);
+  /// Whether it copies bytes that nobody wrote to where the step may write over them.
+  bool copies_unwritten(const Running& running) const;
+  void note_copy(const Running& running);
   std::optional<trace::Digest> check_content(trace::BufferId buffer);
   void name_outputs(c10::ArrayRef<c10::IValue> outputs, Running& running);
   void compare_measured(Running& running);

@@ -13,12 +13,42 @@ bool Tape::writes(const Running& running, std::size_t argument) const {
   return effects.writes[argument] && (running.is_training || !effects.writes_unannotated[argument]);
 }
 
+bool Tape::copies_unwritten(const Running& running) const {
+  constexpr std::int64_t kMostElements = 65'536;
+  if (running.known->name != "aten::copy_" || running.arguments.size() != 2) return false;
+  const trace::Tensor& target = ledger_.recording.tensors[running.arguments[0].id];
+  const trace::Tensor& source = ledger_.recording.tensors[running.arguments[1].id];
+  if (target.sizes != source.sizes || target.dtype != source.dtype) return false;
+  std::int64_t elements = 1;
+  for (const std::int64_t size : source.sizes) elements *= size;
+  const auto& buffers = ledger_.sightings.buffers;
+  const auto& written = buffers.live(source.buffer).written;
+  return written && elements <= kMostElements && !covers(*written, source) &&
+         buffers.live(target.buffer).origin == Origin::kMade;
+}
+
+void Tape::note_copy(const Running& running) {
+  const trace::Tensor& target = ledger_.recording.tensors[running.arguments[0].id];
+  LiveBuffer& live = ledger_.sightings.buffers.live(target.buffer);
+  if (!live.written) {
+    live.written.emplace();
+    live.written->add(0, ledger_.recording.buffers[target.buffer].bytes);
+  }
+  copy_written(*running.copied, ledger_.recording.tensors[running.arguments[1].id], *live.written,
+               target);
+}
+
 void Tape::check_reads(Running& running) {
+  if (copies_unwritten(running)) {
+    // as circular padding does with the corners, which it writes later
+    const trace::BufferId source = ledger_.sightings.buffer_of(running.arguments[1].id);
+    running.copied = ledger_.sightings.buffers.live(source).written;
+  }
   for (std::size_t k = 0; k < running.arguments.size(); ++k) {
     const Tensor& tensor = running.arguments[k];
     if (!running.known->reads[tensor.argument]) continue;
     const trace::Tensor& geometry = ledger_.recording.tensors[tensor.id];
-    check_written(geometry);
+    if (!running.copied) check_written(geometry);
     const auto content = check_content(geometry.buffer);
     const bool is_made = ledger_.sightings.buffers.live(geometry.buffer).origin == Origin::kMade;
     const bool is_written = std::ranges::any_of(running.arguments, [&](const Tensor& other) {
@@ -94,6 +124,7 @@ void Tape::note_writes(Running& running) {
     }
     note_write(tensor.id, running.index);
   }
+  if (running.copied) note_copy(running);
 }
 
 void Tape::note_read(const Running& running) {

@@ -25,6 +25,9 @@ READS = {
     "through_text": lambda x: x * float(f"{x[0].item():.2f}"),
     "returned_abs": lambda x: (x * 2, abs(x[0].item())),
     "int_power": lambda x: 2 ** x[0].long().item(),
+    "as_float": lambda x: x * (float(x[0]) * 2 + float(x[0].long())),
+    "as_int": lambda x: x * (int(x[0].long()) + 1),
+    "cut_to_int": lambda x: x * (int(x[0]) + 1),
     "divided": lambda x: 1.0 / (x[0].item() + 0.5),
     "limited": lambda x: x * min(x[0].item(), 3.0),
 }

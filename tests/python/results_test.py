@@ -1,12 +1,15 @@
 """What a step returns comes back from a replay in the same classes, with the same bits."""
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import steptape
 from loops import is_refused, momentum, mse, net, program, replays, replays_or_says_why, with_kinds
+from outcomes import codes_of
 
 Pair = namedtuple("Pair", "loss out")
 
@@ -120,6 +123,29 @@ def test_a_result_that_is_a_parameter_or_an_argument_stays_that():
         return program(identities, step, holds=[model, optimizer])
 
     replays_or_says_why(make, "unconsumed_graph", "escaped_buffer")
+
+
+@pytest.mark.parametrize("is_filled", [True, False], ids=["later", "never"])
+def test_memory_that_nobody_wrote_is_copied(is_filled):
+    """What a copy of it lies in is unwritten, too, until an op writes it."""
+    def make():
+        def step(x):
+            source, target = torch.empty(4), torch.zeros(4)
+            source[:2].copy_(x[:2])
+            target.copy_(source)
+            if is_filled:
+                target[2:].copy_(x[2:])
+            return target
+
+        return SimpleNamespace(step=step, batch=lambda i: (torch.randn(4),), holds=lambda: [])
+
+    if is_filled:
+        replays(make)
+        return
+    step = steptape.wrap(make().step)
+    for _ in range(8):
+        step(torch.randn(4))
+    assert codes_of(step) == {"unwritten_read"}, step.explain()
 
 
 def test_a_result_that_a_kernel_writes_unseen_is_refused():

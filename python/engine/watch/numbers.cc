@@ -98,7 +98,13 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
                                      const std::vector<PyObject*>& arguments) {
   FollowedNumbers& numbers = FollowedNumbers::current();
   const bool is_known = module.empty() || module == "math" || module == "builtins";
-  if (!is_known || arguments.empty() || numbers.is_empty()) return std::nullopt;
+  if (!is_known || arguments.empty()) return std::nullopt;
+  if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
+    // as item() does, but for what int() cuts off
+    const bool is_cut = name == "int" && tensor_of(arguments[0]).is_floating_point();
+    return begin_ops({}, is_cut ? Reads::kGiven : Reads::kFollowed);
+  }
+  if (numbers.is_empty()) return std::nullopt;
   std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
   const bool is_max = name == "max";
   if (is_max || name == "min") {
