@@ -280,7 +280,7 @@ void StepLife::note_moves(Variant& variant) {
 replayer::Outcome StepLife::execute(Variant& variant) {
   const bool verifies = session_->options.verify.first;
   const auto run = [&] {
-    const replayer::ReadProofs::Scope proofs(verifies ? &variant.read_proofs : nullptr);
+    const replayer::NumberProofs::Scope proofs(verifies ? &variant.number_proofs : nullptr);
     return variant.executor->run(entry_.memory, entry_.leaves,
                                  [&variant] { variant.aftermath->drop_gradients(); });
   };
@@ -421,8 +421,8 @@ bool StepLife::judge(Variant& variant, const trace::Recording& proof,
   }
   const bool has_same_ops = parted.kind != trace::DifferenceKind::kOpStream;
   const bool pins_reads =
-      has_same_ops && variant.read_proofs.pin_others(replayer::numbers_at(proof));
-  const bool pins_numbers = pin(variant, unproved == nullptr ? trace::kNone : unproved->read);
+      has_same_ops && variant.number_proofs.pin_others(replayer::numbers_at(proof));
+  const bool pins_numbers = pin(variant, unproved);
   if (pins_numbers || pins_reads) return true;
   drop(variant, misfit_refusal(*variant.eager_recording, parted));
   return false;
@@ -430,17 +430,17 @@ bool StepLife::judge(Variant& variant, const trace::Recording& proof,
 
 /// From here on the plan holds for those values of its numbers alone at which it was proved. False
 /// where it was proved at all that they are.
-bool StepLife::pin(Variant& variant, trace::Index read) {
+bool StepLife::pin(Variant& variant, const replayer::Unproved* unproved) {
   const bool pins_numbers = variant.guards->pin();
-  if (read == trace::kNone) return pins_numbers;
-  variant.read_proofs.pin(read);
+  if (unproved == nullptr) return pins_numbers;
+  variant.number_proofs.pin(unproved->number);
   return true;
 }
 
 /// The same, where a trial found numbers at which the plan does something else.
 bool StepLife::pins(Variant& variant, const trace::Recording& proof) {
-  const bool pins_reads = variant.read_proofs.pin_others(replayer::numbers_at(proof));
-  return pin(variant, trace::kNone) || pins_reads;
+  const bool pins_reads = variant.number_proofs.pin_others(replayer::numbers_at(proof));
+  return pin(variant, nullptr) || pins_reads;
 }
 
 void StepLife::note_proved(Variant& variant, const Verified& verified) {

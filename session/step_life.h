@@ -78,7 +78,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
              const replayer::Unproved* unproved = nullptr);
   bool judge(Variant& variant, const trace::Recording& proof, const trace::Difference& parted,
              const replayer::Unproved* unproved);
-  static bool pin(Variant& variant, trace::Index read);
+  static bool pin(Variant& variant, const replayer::Unproved* unproved);
   static bool pins(Variant& variant, const trace::Recording& proof);
   static void note_proved(Variant& variant, const Verified& verified);
   bool is_open(Variant& variant, const Verified& verified);

@@ -38,7 +38,7 @@ void Variant::prove(const replayer::Numbers& numbers) {
     if (found == numbers.end()) return std::nullopt;
     return found->second;
   });
-  read_proofs.add(numbers);
+  number_proofs.add(numbers);
 }
 
 bool Variant::doubt(trace::Index op) {
@@ -92,7 +92,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   auto aftermath = std::make_unique<Aftermath>(
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   const bool trusted = !session.options.verify.first;
-  replayer::ReadProofs read_proofs(*eager_recording);
+  replayer::NumberProofs number_proofs(*eager_recording, *recording);
   if (trusted) recording->standing = trace::Standing::kTrusted;
   const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
   return std::make_unique<Variant>(Variant{.number = number,
@@ -102,7 +102,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                            .guards = std::move(guards),
                                            .aftermath = std::move(aftermath),
                                            .audits = audits_of(session.options, number),
-                                           .read_proofs = std::move(read_proofs),
+                                           .number_proofs = std::move(number_proofs),
                                            .trusted = trusted,
                                            .plan_us = passed.count(),
                                            .approximate = std::move(approximate)});

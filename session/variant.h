@@ -9,7 +9,7 @@
 #include "guards/guard_set.h"
 #include "recorder/recorder.h"
 #include "replayer/run/executor.h"
-#include "replayer/run/read_proofs.h"
+#include "replayer/run/number_proofs.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
 #include "session/chance.h"
@@ -32,7 +32,7 @@ struct Variant {
   std::unique_ptr<guards::GuardSet> guards;
   std::unique_ptr<Aftermath> aftermath;
   AuditSchedule audits;
-  replayer::ReadProofs read_proofs;
+  replayer::NumberProofs number_proofs;
   bool trusted = false;
   bool is_warm_start = false;  ///< one probe agreed with a plan of an earlier run
   double plan_us = 0;

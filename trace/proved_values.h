@@ -10,9 +10,10 @@
 namespace steptape::trace {
 
 /// The values of a number that moves at which a plan was compared with the eager step scalar by
-/// scalar. After so many different ones any value is taken, but for the first that is negative and
-/// those at which LibTorch's code likes to turn (an exponent of 2, a slope of 0): each is proved
-/// once.
+/// scalar. After so many different ones any value is taken, but for those at which LibTorch's code
+/// likes to turn (an exponent of 2, a slope of 0) and for the first of a range that it tells from
+/// others (negative ones, and up to 1, up to 2, and above: norms), and the first that float32 does
+/// not hold: each is proved once.
 class ProvedValues {
  public:
   static constexpr std::size_t kEnough = 3;
@@ -22,7 +23,7 @@ class ProvedValues {
     for (std::size_t i = 0; i < count_; ++i) {
       if (Real{values_[i]} == Real{value}) return true;
     }
-    return (turns_ & turn_of(value) & ~kOfSign) != 0;
+    return (turns_ & turn_of(value) & ~kRanges) != 0;
   }
   /// Asked in each replay. The turns of all that were proved are among `turns_`.
   bool holds(double value) const {
@@ -35,11 +36,12 @@ class ProvedValues {
 
  private:
   static constexpr std::array<double, 8> kTurns = {0, 1, -1, 2, -2, 3, 0.5, -0.5};
-  static constexpr std::uint32_t kOfSign = 1U << 16U;
+  static constexpr std::uint32_t kRanges = 31U << 16U;
 
-  /// A bit for the value where it is a turn, and one for a value below zero.
+  /// A bit for the value where it is a turn, and those of the ranges that it lies in.
   static std::uint32_t turn_of(double value) {
-    std::uint32_t bits = value < 0 ? kOfSign : 0;
+    std::uint32_t bits = 1U << (value < 0 ? 16U : value < 1 ? 17U : value < 2 ? 18U : 19U);
+    if (static_cast<double>(static_cast<float>(value)) != value) bits |= 1U << 20U;
     const double doubled = value * 2;
     // most numbers are none of the halves up to 3
     if (std::isfinite(value) && (std::abs(doubled) > 6 || doubled != std::trunc(doubled))) {

@@ -50,11 +50,21 @@ bool is_same_key(PyObject* a, PyObject* b) {
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
+bool is_member(PyObject* key) {
+  return key != nullptr &&
+         (Py_TYPE(key) == &PyMemberDescr_Type || Py_TYPE(key) == &PyGetSetDescr_Type);
+}
+
 bool is_plain_number(PyObject* value) {
   return value != nullptr && (PyFloat_CheckExact(value) || PyLong_CheckExact(value));
 }
 
 py::object held_at(PyObject* owner, PyObject* key) {
+  if (is_member(key)) {
+    PyObject* held = Py_TYPE(key)->tp_descr_get(key, owner, nullptr);
+    if (held == nullptr) PyErr_Clear();
+    return py::reinterpret_steal<py::object>(held);
+  }
   if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
   if (key == nullptr) return is_array(owner) ? borrowed(owner) : py::object();
   if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
@@ -73,7 +83,9 @@ py::object held_at(PyObject* owner, PyObject* key) {
 
 void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   int failed = 0;
-  if (PyCell_Check(owner)) {
+  if (is_member(key)) {
+    failed = Py_TYPE(key)->tp_descr_set(key, owner, value);
+  } else if (PyCell_Check(owner)) {
     failed = PyCell_Set(owner, value);
   } else if (PyDict_Check(owner)) {
     // its own order would not know of what is put into the dict below it
@@ -120,7 +132,7 @@ std::vector<std::string> MovingPlaces::names_of_given() const {
 }
 
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
-  if (PyType_Check(owner)) owner = holder_of(owner, key);
+  if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
   if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.name);

@@ -10,12 +10,16 @@
 namespace steptape::python {
 
 /// What a place of the program holds: a cell (no key), the entry of a dict, an item of a list or
-/// deque, an attribute of a class, or what a descriptor of C's gives of an object; an array of
-/// NumPy without a key is its own. Null when there is nothing. Runs none of the user's code.
+/// deque, an attribute of a class, or what a descriptor of C's, the key, gives of an object; an
+/// array of NumPy without a key is its own. Null when there is nothing. Runs none of the user's
+/// code.
 py::object held_at(PyObject* owner, PyObject* key);
 /// Assigns to such a place. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 
+/// Whether a key is a descriptor of C's, which names a member of its object whatever that is: a
+/// slot of a dict, too.
+bool is_member(PyObject* key);
 /// Whether two keys, or nulls, are of one place; other keys than texts and ints by their identity.
 bool is_same_key(PyObject* a, PyObject* b);
 

@@ -58,8 +58,9 @@ py::object has(PyObject* holder, PyObject* key) {
   return py::bool_(found == 1);
 }
 
-Slot::Kind kind_of_place(PyObject* owner) {
+Slot::Kind kind_of_place(PyObject* owner, PyObject* key) {
   using Kind = Slot::Kind;
+  if (is_member(key)) return Kind::kMember;
   if (PyCell_Check(owner)) return Kind::kCell;
   if (PyDict_Check(owner)) return Kind::kEntry;
   if (PyType_Check(owner)) return Kind::kAttribute;
@@ -128,8 +129,8 @@ SlotWatch::SlotWatch(Roots& roots, MovingPlaces& moving) : roots_(roots), moving
   for (const MovingPlaces::Place& place : moving.places()) {
     if (place.owner.get() == nullptr) continue;
     PyObject* key = place.key.get();
-    Slot slot{kind_of_place(place.owner.get()), place.name, Root(roots, place.owner.get()),
-              key == nullptr ? Root() : Root(roots, key), false};
+    Slot slot{kind_of_place(place.owner.get(), place.key.get()), place.name,
+              Root(roots, place.owner.get()), key == nullptr ? Root() : Root(roots, key), false};
     const py::object held = slot.value();
     slots_.push_back(std::move(slot));
     values_.push_back(place.is_argument ? Plain::identity(roots, held.ptr())

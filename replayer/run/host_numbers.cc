@@ -9,7 +9,7 @@
 #include "guards/predicates.h"
 #include "live/device_bytes.h"
 #include "replayer/numbers/bindings.h"
-#include "replayer/run/read_proofs.h"
+#include "replayer/run/number_proofs.h"
 #include "trace/element.h"
 #include "trace/text.h"
 
@@ -47,13 +47,15 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
   return false;
 }
 
-/// Throws Unproved where the plan was not proved at what the read gives, and might be well.
+/// Throws Unproved where the plan was not proved at the value of a number, and might be well.
 template <typename Words>
-void check_proved(trace::Index read, double value, Words&& words) {
-  const ReadProofs* proofs = ReadProofs::current();
-  if (proofs == nullptr || proofs->holds(read, value)) return;
-  if (proofs->is_pinned(read)) throw Changed(RefusalCode::kHostRead, words());
-  throw Unproved(words(), read);
+void check_proved(NumberOfRun number, double value, Words&& words) {
+  const NumberProofs* proofs = NumberProofs::current();
+  if (proofs == nullptr || proofs->holds(number, value)) return;
+  const RefusalCode code =
+      number.of == NumberOfRun::Of::kRead ? RefusalCode::kHostRead : RefusalCode::kScalarVaries;
+  if (proofs->is_pinned(number)) throw Changed(code, words());
+  throw Unproved(code, words(), number);
 }
 
 }  // namespace
@@ -110,6 +112,12 @@ void HostNumbers::apply(const Patch& patch) {
                        trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
                        "a finite float32", trace::words_of({trace::Real{number}})));
   }
+  check_proved({NumberOfRun::Of::kFormula, patch.site.formula}, number, [&] {
+    return guards::failed(
+        GuardKind::kPredicate,
+        trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
+        "a value that was proved", trace::words_of({trace::Real{number}}));
+  });
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
     std::array<std::byte, sizeof(double)> element{};
@@ -149,7 +157,7 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
     }
   }
   if (read.use == trace::ReadUse::kFree) {
-    check_proved(call.read, value, [&] {
+    check_proved({NumberOfRun::Of::kRead, call.read}, value, [&] {
       return guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
                             trace::words_of(recorded), trace::words_of(found));
     });

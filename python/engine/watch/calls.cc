@@ -76,8 +76,13 @@ PyObject* attribute_type(const char* module, const char* name) {
   return found ? py::object(found.attr(name)).release().ptr() : nullptr;
 }
 
+bool is_partial(PyObject* value) {
+  return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
+}
+
 bool is_function_of_c(PyObject* value) {
   const std::string_view type = Py_TYPE(value)->tp_name;
+  if (is_partial(value)) return calls_c(value);
   return PyCFunction_Check(value) || Py_TYPE(value) == &PyMethodDescr_Type ||
          Py_TYPE(value) == &PyWrapperDescr_Type || type == "method-wrapper" ||
          type.starts_with("operator.");
@@ -299,6 +304,7 @@ bool Watcher::call(const Call& made, int depth) {
   made.for_each([&](PyObject* value) {
     is_torchs_own ? load_given(value, 3) : load_whole(value, 3);
     if (!is_torchs_own) load_deep(value);
+    if (!is_torchs_own && !follows) load_objects(value, 3);
     if (!follows) FollowedNumbers::current().escape(value);
   });
   return false;
@@ -479,6 +485,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   } else if (is_one_of(name, kKeepsHandsOff)) {
     for (PyObject* argument : arguments) {
       class_of(argument);
+      load_methods(argument);
       if (name != "hash" && name != "id") continue;
       FollowedNumbers::current().escape(argument);
       look_which(argument, nullptr);
@@ -526,12 +533,28 @@ void Watcher::load_arguments(const Call& made, bool escapes) {
   made.for_each([&](PyObject* value) {
     escapes ? load_whole(value, 3) : load_given(value, 3);
     load_deep(value);
-    const bool is_bound = PyCFunction_Check(value) && PyCFunction_GET_SELF(value) != nullptr;
-    if (is_bound && !PyModule_Check(PyCFunction_GET_SELF(value))) {
-      load_deep(PyCFunction_GET_SELF(value));  // max(names, key=scores.get)
-    }
+    load_callable(value);
     if (gives_to_c) load_objects(value, 3);
   });
+}
+
+void Watcher::load_callable(PyObject* value) {
+  if (!is_function_of_c(value)) return;
+  std::vector<PyObject*> held;
+  py::object self;
+  if (is_partial(value)) {
+    add_held(value, held);
+  } else if (PyCFunction_Check(value)) {
+    self = borrowed(PyCFunction_GET_SELF(value));
+  } else if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
+    self = member(value, "__self__");
+  }
+  if (self && !PyModule_Check(self.ptr())) held.push_back(self.ptr());
+  for (PyObject* inner : held) {  // max(names, key=scores.get), map(partial(getattr, o), names)
+    if (exists(value)) mark(inner, path_of(value));
+    load_deep(inner);
+    load_objects(inner, 3);
+  }
 }
 
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
@@ -546,6 +569,11 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     load_attribute(self, arguments[0]);
     awaited_.back().path = path_of(self) + "." + text_of(arguments[0]);
     return exists(self);
+  }
+  if (name == "__get__" && is_member(self) && !arguments.empty() && exists(arguments[0])) {
+    read(Kind::kMember, arguments[0], self,
+         path_of(arguments[0]) + "." + text_of(PyDescr_NAME(self)));
+    return false;
   }
   if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty()) {
     store_attribute(self, arguments[0]);

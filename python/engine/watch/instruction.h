@@ -69,7 +69,8 @@ enum class Operation : std::uint8_t {
   kGiveOut,  ///< `first`, a number or a container, leaves its frame for code of C's: no `after`
   kLength,   ///< of `first`
   kMatchClass,  ///< whether `first` is of class `second` (a sequence or a mapping where that is
-                ///< null), and its attributes that the tuple `third` names
+                ///< null), its attributes that the tuple `third` names, and the first `count` that
+                ///< the class does
   kMatchKeys,   ///< the items of `first` under the keys in the tuple `second`
   kCall,        ///< `callee`; of `__exit__` that is given an exception no arguments are shown
   kEnter,       ///< `first` is the context of a `with`

@@ -141,6 +141,11 @@ void Layout::mark_interest() {
 #endif
     step.is_of_interest |= may_be_reported || comes_after;
     comes_after = may_be_reported;
+    if (may_be_reported && jumps_forward(step.opcode)) {
+      // what it tests is settled there
+      const std::size_t target = next_[unit] + static_cast<std::size_t>(step.argument);
+      if (target < steps_.size()) steps_[target].is_of_interest = true;
+    }
     if (step.opcode != FOR_ITER) continue;
     // an iterator that ends goes on behind what would take it off the stack
     std::size_t end = next_[unit] + static_cast<std::size_t>(step.argument);

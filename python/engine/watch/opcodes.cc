@@ -655,6 +655,7 @@ Instruction decode(const Place& at) {
       made.first = top[-3];
       made.second = top[-2];
       made.third = top[-1];
+      made.count = argument;
       break;
     case MATCH_SEQUENCE:
     case MATCH_MAPPING:

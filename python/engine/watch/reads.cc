@@ -58,6 +58,19 @@ void Watcher::class_of(PyObject* object) {
   }
 }
 
+void Watcher::load_matched(const Instruction& in) {
+  if (in.second == nullptr || !PyType_Check(in.second)) return;
+  load_methods(in.second);  // of its class: __instancecheck__
+  if (in.count == 0) return;
+  const auto key = py::reinterpret_steal<py::object>(name_of("__match_args__"));
+  load_of_class(in.second, key.ptr());
+  PyObject* names = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(in.second), key.ptr());
+  if (names == nullptr || !PyTuple_Check(names)) return;
+  for (Py_ssize_t i = 0; i < std::min(in.count, PyTuple_GET_SIZE(names)); ++i) {
+    load_attribute(in.first, PyTuple_GET_ITEM(names, i));
+  }
+}
+
 void Watcher::look_up(PyObject* object, const char* name) {
   if (!is_heap(Py_TYPE(object)) || is_tensor(object)) return;
   class_of(object);
@@ -85,7 +98,12 @@ void Watcher::load_methods(PyObject* object) {
 
 void Watcher::load_attribute(PyObject* object, PyObject* name) {
   if (PyModule_Check(object)) {
-    read(Kind::kEntry, PyModule_GetDict(object), name, path_of(object) + "." + text_of(name));
+    PyObject* dict = PyModule_GetDict(object);
+    read(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
+    if (PyDict_GetItemWithError(dict, name) == nullptr) {
+      const auto asks = py::reinterpret_steal<py::object>(name_of("__getattr__"));
+      read(Kind::kEntry, dict, asks.ptr(), path_of(object) + ".__getattr__");
+    }
   } else if (PyType_Check(object)) {
     load_of_class(object, name);
   } else if (Py_TYPE(object) == &PySuper_Type) {
@@ -103,6 +121,9 @@ void Watcher::load_of_class(PyObject* type, PyObject* name) {
   if (is_heap(Py_TYPE(type))) read(Kind::kAttribute, meta, name, path);
   load_methods(type);
   if (!is_heap(reinterpret_cast<PyTypeObject*>(type))) return;
+  // `__name__` and the like
+  PyObject* of_meta = _PyType_Lookup(Py_TYPE(type), name);
+  if (is_member(of_meta) && text_of(name) != "__dict__") read(Kind::kMember, type, of_meta, path);
   text_of(name) == "__dict__" ? load_members(type) : read(Kind::kAttribute, type, name, path);
 }
 
@@ -187,7 +208,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     if (text_of(name) == "__dict__") load_namespace(object);
     const bool is_of_c =
         Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type;
-    if (is_of_c && text_of(name) != "__class__") read(Kind::kMember, object, name, path);
+    if (is_of_c && text_of(name) != "__class__") read(Kind::kMember, object, found, path);
     return;
   }
   if (PyObject* dict = load_namespace(object)) read(Kind::kEntry, dict, name, path);
@@ -203,7 +224,7 @@ void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string
                "` of a tensor, which may be another one for the same tensor "
                "in the next call");
   } else if (of == "grad" && !tensor_of(tensor).requires_grad()) {
-    if (!is_given) return read(Kind::kMember, tensor, name, path);
+    if (!is_given) return read(Kind::kMember, tensor, _PyType_Lookup(Py_TYPE(tensor), name), path);
     refuse(RefusalCode::kHostEffect,
            "the step reads `grad` of a tensor that it is given and that does not require grad");
   }
@@ -249,7 +270,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   const std::string path = path_of(object) + "." + text_of(name);
   if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
     if (Py_TYPE(found) == &PyMemberDescr_Type && !is_tensor(object))
-      write(Kind::kMember, object, name, path);
+      write(Kind::kMember, object, found, path);
     return;
   }
   if (PyObject* dict = dict_of(object)) write(Kind::kEntry, dict, name, path);
@@ -257,8 +278,13 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
 
 void Watcher::load_item(PyObject* object, PyObject* key) {
   load_methods(key);
+  if (is_tensor(object)) load_given(key, 4);  // a list, or a tuple of them
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__getitem__");
+  if (PyType_Check(object)) {
+    const auto of_class = py::reinterpret_steal<py::object>(name_of("__class_getitem__"));
+    load_of_class(object, of_class.ptr());
+  }
   if (PyTuple_Check(object) || !exists(object)) return;
   if (has_items_of_dict(object)) {
     // what its own code says is equal may stand there
@@ -406,12 +432,28 @@ void Watcher::load_iterator(PyObject* iterator) {
 
 void Watcher::load_object(PyObject* value) {
   FollowedNumbers::current().escape_attributes(value);
+  load_slots(value);
   if (!exists(value) || is_fixed(value) || type_name(value).starts_with("torch.")) return;
   read(Kind::kWhole, value, nullptr, path_of(value));
   if (!slots_->is_compared(note(Kind::kWhole, value, nullptr, path_of(value), true))) {
     refuse(RefusalCode::kHostEffect, "`" + path_of(value) +
                                          "` is given to code of C's and holds more than is "
                                          "compared before each replay");
+  }
+}
+
+void Watcher::load_slots(PyObject* value) {
+  if (!exists(value) || is_fixed(value)) return;
+  PyObject* order = Py_TYPE(value)->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (!is_heap(base)) continue;
+    const py::object dict = dict_of_type(base);
+    for (const auto& [key, member] : entries_of(dict.ptr())) {
+      if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
+      read(Kind::kMember, value, member, path_of(value) + "." + text_of(key));
+      if (const py::object held = held_at(value, member)) load_deep(held.ptr());
+    }
   }
 }
 

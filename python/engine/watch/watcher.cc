@@ -204,7 +204,10 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
   if (!slot.is_written) slot.place = locate();
   slot.is_written = true;
   if (kind != Kind::kCell && !globals_.contains(owner)) slots_->hold_containers();
-  const std::string name = key == nullptr ? path : PyUnicode_Check(key) ? text_of(key) : path;
+  const std::string name = key == nullptr         ? path
+                           : PyUnicode_Check(key) ? text_of(key)
+                           : is_member(key)       ? text_of(PyDescr_NAME(key))
+                                                  : path;
   writes_.emplace(name, slot.place);
 }
 
@@ -306,9 +309,17 @@ bool Watcher::look(const Instruction& given) {
       if (PyDict_Check(in.first) && exists(in.first)) {
         read(Kind::kKeys, in.first, nullptr, path_of(in.first));
       }
+      // those after it move up
+      if (!PyDict_Check(in.first) && exists(in.first)) {
+        change(Kind::kContent, in.first, path_of(in.first));
+      }
       [[fallthrough]];
     case Operation::kStoreItem:
       store_item(in.first, in.second);
+      if (is_tensor(in.first)) {
+        load_given(in.second, 4);
+        if (in.third != nullptr) load_given(in.third, 4);
+      }
       break;
     case Operation::kBinary:
     case Operation::kCompare:
@@ -361,6 +372,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kMatchClass:
       class_of(in.first);
+      load_matched(in);
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in.third); ++i) {
         load_attribute(in.first, PyTuple_GET_ITEM(in.third, i));
       }

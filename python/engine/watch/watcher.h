@@ -173,8 +173,9 @@ class Watcher final : public Listener {
   void load_objects(PyObject* value, int depth);
   /// What an object of torch's holds, which its own code reads and writes unwatched.
   void load_state(PyObject* object);
-  /// The object with all its attributes.
+  /// The object with all its attributes, those in slots too.
   void load_object(PyObject* value);
+  void load_slots(PyObject* value);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
   void load_whole(PyObject* value, int depth);
   /// What code of C's may look at that compares or shows `value`: all that is in it, and in
@@ -190,6 +191,8 @@ class Watcher final : public Listener {
   /// Its class's special methods: which of them are asked for, code of C's decides.
   void load_methods(PyObject* object);
   void class_of(PyObject* object);
+  /// The attributes that a class pattern names by position.
+  void load_matched(const Instruction& in);
   /// The step asks whether `tensor` is another object, or among those of a container: of one that
   /// it is given nobody can tell for other calls.
   void look_which(PyObject* tensor, PyObject* among);
@@ -205,6 +208,8 @@ class Watcher final : public Listener {
   bool call_builtin(const Call& made, const std::string& name, PyObject* self);
   bool call_method(const Call& made, const std::string& name, PyObject* self);
   void load_arguments(const Call& made, bool escapes = true);
+  /// What a function of C's, that another one is given, may look at.
+  void load_callable(PyObject* value);
   static void escape(const Call& made);
   /// None where the callee is not from functools or operator.
   std::optional<bool> call_of_functools(const Call& made, int depth);

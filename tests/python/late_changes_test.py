@@ -1,0 +1,286 @@
+"""Programs that once replayed what no longer was so: each changes something after its plan is made. A case gives the step, what happens
+before each call, and the state to look at; every call is eager's."""
+import collections
+import copy
+import dataclasses
+import functools
+import json
+import operator
+import types
+
+import numpy
+import pytest
+import torch
+import torch.nn.functional as F
+
+import steptape
+from outcomes import codes_of
+
+CALLS, LATE = 24, 10
+cases = {}
+
+
+def case(*codes, replays=True):
+    def add(make):
+        cases[make.__name__] = (make, set(codes), replays)
+        return make
+    return add
+
+
+def at_last(change):
+    return lambda i: change() if i == LATE else None
+
+
+class Slot:
+    __slots__ = ("k",)
+
+
+class SlottedDict(dict):
+    __slots__ = ("k",)
+
+
+class SlottedList(list):
+    __slots__ = ("k",)
+
+
+@dataclasses.dataclass
+class Config:
+    k: float = 1.0
+
+
+def slotted(kind, k):
+    made = kind()
+    made.k = k
+    return made
+
+
+@case()
+def a_window_of_equal_values():
+    held = [0.0] * 4
+
+    def step(x):
+        del held[0]
+        held.append(x.sum().item())
+        return x * 2
+
+    return step, lambda i: None, lambda: list(held)
+
+
+@case("host_effect", replays=False)
+def an_item_of_a_queue_of_equal_ones():
+    held = collections.deque([0.0] * 40)
+
+    def step(x):
+        del held[0]
+        return x * 2
+
+    return step, lambda i: None, lambda: len(held)
+
+
+@case()
+def a_list_of_indices():
+    at = [0, 1]
+    return lambda x: x[at] * 1, at_last(lambda: at.__setitem__(0, 3)), lambda: None
+
+
+@case()
+def a_list_of_indices_in_a_tuple():
+    at = [0, 1]
+    return lambda x: x.reshape(2, 2)[:, at] * 1, at_last(lambda: at.__setitem__(0, 1)), lambda: None
+
+
+@case()
+def an_array_of_indices():
+    at = numpy.array([0, 1])
+    return lambda x: x[at] * 1, at_last(lambda: at.__setitem__(0, 3)), lambda: None
+
+
+@case()
+def a_list_of_indices_that_are_written():
+    at = [0]
+
+    def step(x):
+        y = x * 1
+        y[at] = 0.0
+        return y
+
+    return step, at_last(lambda: at.__setitem__(0, 3)), lambda: None
+
+
+@case()
+def a_class_pattern_by_position():
+    held = Config()
+
+    def step(x):
+        match held:
+            case Config(1.0):
+                return x * 7
+            case Config(k):
+                return x * k
+
+    return step, lambda i: setattr(held, "k", 1.0 + i // 8), lambda: None
+
+
+@case()
+def a_slot_of_a_dict():
+    held = slotted(SlottedDict, 2.0)
+    return lambda x: x * held.k, at_last(lambda: setattr(held, "k", 3.0)), lambda: None
+
+
+@case()
+def a_slot_of_a_list_that_counts():
+    held = slotted(SlottedList, 0)
+
+    def step(x):
+        held.k += 1
+        return x * 2
+
+    return step, lambda i: None, lambda: held.k
+
+
+@case()
+def a_factory_of_a_dict():
+    held = collections.defaultdict(lambda: 2.0)
+    return (lambda x: x * held.default_factory(), at_last(lambda: setattr(held, "default_factory", lambda: 3.0)),
+            lambda: None)
+
+
+@case()
+def slots_that_are_sorted_by():
+    held = [slotted(Slot, 1), slotted(Slot, 2)]
+    return (lambda x: x * (held.index(max(held, key=operator.attrgetter("k"))) + 1),
+            at_last(lambda: setattr(held[0], "k", 5)), lambda: None)
+
+
+@case()
+def a_slot_that_is_copied():
+    held = slotted(Slot, 1.0)
+    return lambda x: x * copy.copy(held).k, at_last(lambda: setattr(held, "k", 5.0)), lambda: None
+
+
+@case()
+def a_slot_by_its_descriptor():
+    held = slotted(Slot, 1.0)
+    return lambda x: x * Slot.k.__get__(held), at_last(lambda: setattr(held, "k", 5.0)), lambda: None
+
+
+@case()
+def an_attribute_by_a_partial_getattr():
+    held = Config()
+    return (lambda x: x * sum(map(functools.partial(getattr, held), ["k"])), at_last(lambda: setattr(held, "k", 5.0)),
+            lambda: None)
+
+
+@case()
+def an_attribute_by_a_bound_method():
+    held = Config()
+    return lambda x: x * sum(map(held.__getattribute__, ["k"])), at_last(lambda: setattr(held, "k", 5.0)), lambda: None
+
+
+@case()
+def attributes_that_an_encoder_asks_for():
+    held = Config()
+    return (lambda x: x * json.loads(json.dumps(held, default=vars))["k"], at_last(lambda: setattr(held, "k", 5.0)),
+            lambda: None)
+
+
+@case()
+def what_a_metaclass_says_of_instances():
+    class Meta(type):
+        def __instancecheck__(cls, value):
+            return True
+
+    kind = Meta("Kind", (), {})
+    return (lambda x: x * (2 if isinstance(3, kind) else 3),
+            at_last(lambda: setattr(Meta, "__instancecheck__", lambda cls, value: False)), lambda: None)
+
+
+@case()
+def an_item_of_a_class():
+    class Kind:
+        def __class_getitem__(cls, key):
+            return 2.0
+
+    return (lambda x: x * Kind[0], at_last(lambda: setattr(Kind, "__class_getitem__", classmethod(lambda cls, key: 3.0))),
+            lambda: None)
+
+
+@case()
+def what_a_module_gives_for_missing_names():
+    module = types.ModuleType("module")
+    module.__getattr__ = lambda name: 2.0
+    return lambda x: x * module.k, at_last(lambda: setattr(module, "__getattr__", lambda name: 3.0)), lambda: None
+
+
+@case()
+def the_name_of_a_class():
+    class Kind:
+        pass
+
+    return lambda x: x * len(Kind.__name__), at_last(lambda: setattr(Kind, "__name__", "Longer")), lambda: None
+
+
+def gradient(use, value, width=4, start=0.5):
+    """`use(w, value(i))` is what the step takes a gradient of."""
+    held = types.SimpleNamespace(t=0)
+    w = torch.nn.Parameter(torch.full((width,), start) if start is not None else torch.linspace(-1, 1, width))
+
+    def step(x):
+        w.grad = None
+        use(w, held.t).sum().backward()
+        return x * 1
+
+    return step, lambda i: setattr(held, "t", value(i)), lambda: w.grad.tolist()
+
+
+@case()
+def an_exponent_that_is_flat_at_first():
+    return gradient(lambda w, t: w ** max(0.25 * t, 2.5), lambda i: i)
+
+
+@case()
+def an_exponent_that_is_flat_in_turns():
+    return gradient(lambda w, t: w ** min(max(0.25 * t, 2.5), 3.5), lambda i: (i * 5) % 24)
+
+
+@case("scalar_varies")
+def an_exponent_that_falls_to_zero():
+    return gradient(lambda w, t: w ** (10 - t), lambda i: i, start=0.0)
+
+
+@case()
+def a_slope_that_falls_below_zero():
+    return gradient(lambda w, t: F.leaky_relu(w * 2, 0.35 - 0.03 * t), lambda i: i, start=None)
+
+
+@case("scalar_varies")
+def a_norm_that_falls_below_one():
+    return gradient(lambda w, t: torch.norm(w, p=3.2 - t * 2), lambda i: 1.0 + 0.013 * i, 12, None)
+
+
+@case("scalar_varies")
+def a_number_that_float32_holds_at_first():
+    return gradient(F.celu, lambda i: 2.0 ** (3 - i) if i < 10 else 0.3 + 0.1 * i, 12, None)
+
+
+def play(make, wrap):
+    step, change, look = make()
+    step = wrap(step)
+    seen = []
+    for i in range(CALLS):
+        change(i)
+        try:
+            result = step(torch.linspace(1, 2, 4)).tolist()
+        except RuntimeError as error:
+            result = str(error)
+        seen.append((result, repr(look())))
+    return seen, step
+
+
+@pytest.mark.parametrize("make, codes, replays", cases.values(), ids=cases)
+def test_what_changes_after_the_plan_is_made(make, codes, replays):
+    expected, _ = play(make, lambda function: function)
+    seen, step = play(make, lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert codes_of(step) == codes, step.explain()
+    assert (step.stats["replayed"] > 3) == replays, step.explain()
