@@ -256,10 +256,11 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
                                     std::vector<SlotChange>& changes) const {
   const Slot& slot = slots_[position];
   const Change whole = values_[position].change(now.ptr());
+  const auto appended = slot.is_guarded ? std::nullopt : values_[position].appended(now.ptr());
   const auto keys = values_[position].changed_items(now.ptr());
-  if (!keys || keys->empty()) {
-    SlotChange& change = changes.emplace_back(&slot, whole);
-    if (!slot.is_guarded) change.appended = values_[position].appended(now.ptr());
+  // in a full deque all items are others after that
+  if (appended || !keys || keys->empty()) {
+    changes.push_back({&slot, whole, false, appended});
     return;
   }
   const std::vector<py::object> moving = moving_items(position);

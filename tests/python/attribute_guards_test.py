@@ -53,8 +53,7 @@ ATTRIBUTE_EDITS = {
 @named(ATTRIBUTE_EDITS)
 def test_a_plain_attribute_changes(case):
     # Without a momentum BatchNorm averages by float(num_batches_tracked), which no number can follow.
-    averages = case is ATTRIBUTE_EDITS["batch_norm_momentum_none"]
-    check(classifier, case, **({"share": None, "codes": {"host_read"}} if averages else {}))
+    check(classifier, case)
 
 
 def test_an_attribute_that_shadows_its_class_is_deleted():
