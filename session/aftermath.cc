@@ -85,10 +85,7 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor
   const EntryGradients at_entry(recording, executor);
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
-    const trace::Index input = trace::find_input(recording, gradient.parameter);
-    Gradient slot{i, input, Gradient::Exit::kNone};
-    slot.is_arguments = input != trace::kNone;
-    if (!slot.is_arguments) slot.parameter = guards.tracked().position_of(gradient.parameter);
+    Gradient slot{i, owner_of(i), Gradient::Exit::kNone};
     slot.is_read = at_entry.is_read(gradient.parameter + ".grad");
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
@@ -118,9 +115,13 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor
       written_inputs_.push_back(static_cast<std::size_t>(input));
     }
   }
-  for (const trace::TensorId id : recording.results) {
+  for (std::size_t i = 0; i < recording.results.size(); ++i) {
+    const trace::TensorId id = recording.results[i];
     Result result;
     result.tensor = id;
+    if (identities_[i].of == recorder::Identity::Of::kGradient) {
+      result.owner = owner_of(identities_[i].position);
+    }
     if (id != trace::kNoTensor && is_bound(executor, recording.tensors[id].buffer)) {
       const trace::BufferId buffer = recording.tensors[id].buffer;
       if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
@@ -145,10 +146,23 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor
   }
 }
 
+Aftermath::Owner Aftermath::owner_of(std::size_t gradient) const {
+  const std::string& path = recording_.exit_gradients[gradient].parameter;
+  const trace::Index input = trace::find_input(recording_, path);
+  if (input != trace::kNone) return {true, input};
+  return {false, guards_.tracked().position_of(path)};
+}
+
+at::Tensor& Aftermath::gradient_of(const Owner& owner,
+                                   std::span<const live::Argument> arguments) const {
+  return owner.is_argument ? arguments[owner.position].tensor.mutable_grad()
+                           : guards_.tracked().alive(owner.position).mutable_grad();
+}
+
 void Aftermath::drop_gradients() const {
   for (const Gradient& gradient : gradients_) {
     if (!gradient.is_dropped()) continue;
-    guards_.tracked().alive(gradient.parameter).mutable_grad().reset();
+    guards_.tracked().alive(gradient.owner.position).mutable_grad().reset();
   }
 }
 
@@ -176,9 +190,7 @@ std::vector<at::Tensor> Aftermath::settle(replayer::Outcome outcome,
                                           std::span<const live::Argument> arguments,
                                           const std::vector<at::Tensor>& gradients_at_entry) const {
   for (const Gradient& slot : gradients_) {
-    at::Tensor& gradient = slot.is_arguments
-                               ? arguments[slot.parameter].tensor.mutable_grad()
-                               : guards_.tracked().alive(slot.parameter).mutable_grad();
+    at::Tensor& gradient = gradient_of(slot.owner, arguments);
     switch (slot.exit) {
       case Gradient::Exit::kNone:
         if (gradient.defined()) gradient.reset();
@@ -213,13 +225,8 @@ at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& resu
       return guards_.tracked().tensor(identities_[index].position);
     case recorder::Identity::Of::kResult:
       return results[identities_[index].position];
-    case recorder::Identity::Of::kGradient: {
-      const std::string& of = recording_.exit_gradients[identities_[index].position].parameter;
-      const trace::Index input = trace::find_input(recording_, of);
-      return input != trace::kNone
-                 ? arguments[input].tensor.grad()
-                 : guards_.tracked().alive(guards_.tracked().position_of(of)).grad();
-    }
+    case recorder::Identity::Of::kGradient:
+      return gradient_of(result.owner, arguments);
     case recorder::Identity::Of::kNothing:
       break;
   }

@@ -45,15 +45,19 @@ class Aftermath {
                                  const std::vector<at::Tensor>& gradients_at_entry) const;
 
  private:
+  /// Whose gradient it is.
+  struct Owner {
+    bool is_argument;
+    std::size_t position;  ///< among the arguments, or in Recording::tracked
+  };
   /// What happens to one at the end of each step; the others stay as they are.
   struct Gradient {
-    std::size_t at;         ///< in Recording::exit_gradients
-    std::size_t parameter;  ///< its position in Recording::tracked, or of an argument among these
+    std::size_t at;  ///< in Recording::exit_gradients
+    Owner owner;
     enum class Exit { kNone, kNew, kInPlace } exit;
     bool moves_version = false;
     bool is_read = false;  ///< by an op of the plan, or by what the user gets
-    bool is_arguments = false;
-    bool is_dropped() const { return exit != Exit::kInPlace && !is_read && !is_arguments; }
+    bool is_dropped() const { return exit != Exit::kInPlace && !is_read && !owner.is_argument; }
   };
   struct Result {
     enum class Source { kPlan, kInput, kTracked, kGradient } source = Source::kPlan;
@@ -61,8 +65,11 @@ class Aftermath {
     std::size_t tracked = 0;  ///< the tensor of Recording::tracked in whose memory it lies
     trace::TensorId tensor = trace::kNoTensor;
     trace::TensorId base = trace::kNoTensor;  ///< what the input or live tensor is in the recording
+    Owner owner = {};                         ///< where it is the very object of a gradient
   };
 
+  Owner owner_of(std::size_t gradient) const;
+  at::Tensor& gradient_of(const Owner& owner, std::span<const live::Argument> arguments) const;
   at::Tensor result_of(std::size_t index, std::vector<at::Tensor>& results,
                        std::span<const live::Argument> arguments,
                        const std::vector<at::Tensor>& gradients_at_entry) const;

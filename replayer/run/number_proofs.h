@@ -60,7 +60,7 @@ class NumberProofs {
  private:
   struct Proof {
     std::string path = {};  ///< of a read
-    /// Of a formula: it enters an op as more than one number that is known when the run begins.
+    /// False of a formula that enters no op, or is one number: that is held by itself.
     bool is_held = true;
     trace::ProvedValues proved = {};
     bool is_pinned = false;

@@ -230,7 +230,7 @@ class Watcher final : public Listener {
   bool look_at_numbers(const Instruction& in);
   /// Whether the result is awaited.
   bool follow(const Instruction& in);
-  /// None where it is no function that is known to compute with numbers, or none is followed.
+  /// None where the function is not known to compute with numbers, or none of them is followed.
   std::optional<bool> compute(std::string_view name, std::string_view module,
                               const std::vector<PyObject*>& arguments);
   /// Shows the program its own objects where it asks whether one is another.
