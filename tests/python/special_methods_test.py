@@ -1,5 +1,5 @@
-"""What code of C's looks up by itself: special methods of a class, code of C's in the place of a method, what is behind a weak reference
-or in an array of objects, and attributes that a tensor object keeps to itself. Each changes after the plan is made."""
+"""What code of C's looks up by itself: special methods of a class, code of C's in the place of a method, what a weak reference leads to
+or an array of objects holds, and attributes that a tensor object keeps to itself. Each changes after the plan is made."""
 import collections
 import functools
 import operator
