@@ -211,6 +211,7 @@ class Exit {
       give_role(ledger_.sightings.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
       refuse_unwritten(id, c10::str("results[", k, "]"));
+      if (result.grad_fn() != nullptr) recorded_.identities.back().node = result.grad_fn()->name();
       if (!ledger_.graphs.is_unconsumed(result)) continue;
       is_unconsumed = true;
       ledger_.refusals.add(RefusalCode::kUnconsumedGraph, {},

@@ -40,6 +40,8 @@ struct Identity {
   enum class Of { kNothing, kArgument, kTracked, kGradient, kResult } of = Of::kNothing;
   /// In the arguments, Recording::tracked, Recording::exit_gradients or the results.
   std::size_t position = 0;
+  /// Of a tensor that nobody had: the name of its node in the graph that backward has consumed; "".
+  std::string node = {};
 };
 
 struct Recorded {

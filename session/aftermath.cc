@@ -1,6 +1,11 @@
 #include "session/aftermath.h"
 
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -55,6 +60,28 @@ class EntryGradients {
   const replayer::Executor& executor_;
   std::unordered_map<std::string, trace::TensorId> tensors_;
 };
+
+/// Stands for a graph that backward has consumed, in the tensor that is the result of its last
+/// node.
+class ConsumedGraph final : public torch::autograd::Node {
+ public:
+  explicit ConsumedGraph(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+
+ private:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    TORCH_CHECK(false, torch::autograd::ERR_BACKWARD_TWICE);
+  }
+
+  std::string name_;
+};
+
+/// Each result has a node of its own: hooks that the caller registers on it stay there.
+void give_graph(const at::Tensor& result, const std::string& node) {
+  auto graph = std::make_shared<ConsumedGraph>(node);
+  const auto position = graph->add_input_metadata(result);
+  torch::autograd::impl::set_gradient_edge(result, {std::move(graph), position});
+}
 
 void bump(c10::TensorImpl& tensor) {
   if (!tensor.is_inference()) tensor.bump_version();
@@ -214,33 +241,48 @@ std::vector<at::Tensor> Aftermath::settle(replayer::Outcome outcome,
   return std::move(outcome.results);
 }
 
+at::Tensor Aftermath::known_result(std::size_t index, const std::vector<at::Tensor>& results,
+                                   std::span<const live::Argument> arguments) const {
+  const recorder::Identity& identity = identities_[index];
+  switch (identity.of) {
+    case recorder::Identity::Of::kArgument:
+      return arguments[identity.position].tensor;
+    case recorder::Identity::Of::kTracked:
+      return guards_.tracked().tensor(identity.position);
+    case recorder::Identity::Of::kResult:
+      return results[identity.position];
+    case recorder::Identity::Of::kGradient:
+      return gradient_of(results_[index].owner, arguments);
+    case recorder::Identity::Of::kNothing:
+      break;
+  }
+  return {};
+}
+
 at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& results,
                                 std::span<const live::Argument> arguments,
                                 const std::vector<at::Tensor>& gradients_at_entry) const {
   const Result& result = results_[index];
-  switch (identities_[index].of) {
-    case recorder::Identity::Of::kArgument:
-      return arguments[identities_[index].position].tensor;
-    case recorder::Identity::Of::kTracked:
-      return guards_.tracked().tensor(identities_[index].position);
-    case recorder::Identity::Of::kResult:
-      return results[identities_[index].position];
-    case recorder::Identity::Of::kGradient:
-      return gradient_of(result.owner, arguments);
-    case recorder::Identity::Of::kNothing:
-      break;
+  if (identities_[index].of != recorder::Identity::Of::kNothing) {
+    return known_result(index, results, arguments);
   }
+  at::Tensor made;
   switch (result.source) {
     case Result::Source::kPlan:
-      return std::move(results[index]);
+      made = std::move(results[index]);
+      break;
     case Result::Source::kInput:
-      return alias_of(arguments[result.input].tensor, result);
+      made = alias_of(arguments[result.input].tensor, result);
+      break;
     case Result::Source::kTracked:
-      return alias_of(guards_.tracked().tensor(result.tracked), result);
+      made = alias_of(guards_.tracked().tensor(result.tracked), result);
+      break;
     case Result::Source::kGradient:
-      return alias_of(gradients_at_entry[index], result);
+      made = alias_of(gradients_at_entry[index], result);
+      break;
   }
-  return {};
+  if (const std::string& node = identities_[index].node; !node.empty()) give_graph(made, node);
+  return made;
 }
 
 at::Tensor Aftermath::alias_of(const at::Tensor& base, const Result& result) const {

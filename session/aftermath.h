@@ -39,7 +39,8 @@ class Aftermath {
   /// other tensors in every call. Empty when no result lies in one.
   std::vector<at::Tensor> gradients_at_entry() const;
 
-  /// Results of the replay, in order, without graphs; those that are observed last.
+  /// Results of the replay, in order; those that are observed last. One that the eager step leaves
+  /// with a graph that backward has consumed requires grad, too, and refuses another backward.
   std::vector<at::Tensor> settle(replayer::Outcome outcome,
                                  std::span<const live::Argument> arguments,
                                  const std::vector<at::Tensor>& gradients_at_entry) const;
@@ -70,6 +71,9 @@ class Aftermath {
 
   Owner owner_of(std::size_t gradient) const;
   at::Tensor& gradient_of(const Owner& owner, std::span<const live::Argument> arguments) const;
+  /// The very object that the caller has already, or an undefined tensor.
+  at::Tensor known_result(std::size_t index, const std::vector<at::Tensor>& results,
+                          std::span<const live::Argument> arguments) const;
   at::Tensor result_of(std::size_t index, std::vector<at::Tensor>& results,
                        std::span<const live::Argument> arguments,
                        const std::vector<at::Tensor>& gradients_at_entry) const;

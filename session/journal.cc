@@ -37,6 +37,11 @@ Outcome outcome_of(const Verified& verified) {
                         "; the op is run again beside the next step, to see whether it differs "
                         "from itself"};
   }
+  if (verified.is_pinned) {
+    return {"pinned",
+            "was at numbers at which it does something else: it holds for those at which it was "
+            "proved"};
+  }
   if (verified.is_wrong()) return {"failed", "failed: " + verified.text()};
   return {"passed", "passed in " + in_whole_us(verified.us)};
 }

@@ -349,7 +349,7 @@ Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eag
   tried_ = variant.deferred.note;
   const auto none_is_tried = c10::make_scope_exit([this] { tried_.reset(); });
   Verified verified = session::verify(
-      variant, {given.arguments, session_->objects, entry_},
+      variant, {given.arguments, session_->objects, entry_, session_->options.verify.first},
       [&] { return run_function(eager, InsideStep::Depth::kWatched); },
       listener_of(session_->options.interception));
   if (verified.is_nothing) return verified;
@@ -360,10 +360,8 @@ Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eag
     const bool is_of_tensors =
         verified.misfit && (verified.misfit->kind == trace::DifferenceKind::kOpStream ||
                             verified.misfit->kind == trace::DifferenceKind::kRole);
-    if (is_of_tensors) {
-      verified.proof.reset();
-      verified.misfit.reset();
-    }
+    if (is_of_tensors) verified.misfit.reset();
+    verified.proves_numbers = !is_of_tensors && !verified.misfit;
   }
   // what a front end noted is of the call that was recorded: it looks at no other
   auto note = std::move(variant.deferred.note);
@@ -378,7 +376,8 @@ Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eag
 
 /// Whether an op is to blame that may have left other bits by chance: the next trial tells.
 bool StepLife::is_open(Variant& variant, const Verified& verified) {
-  if (verified.skipped || verified.changed || !verified.divergence) return false;
+  if (verified.skipped || verified.changed || !verified.is_wrong() || !verified.divergence)
+    return false;
   const Divergence& divergence = *verified.divergence;
   return divergence.is_by_chance && variant.doubt(static_cast<trace::Index>(divergence.op_index));
 }
@@ -438,13 +437,15 @@ bool StepLife::pin(Variant& variant, const replayer::Unproved* unproved) {
 }
 
 /// The same, where a trial found numbers at which the plan does something else.
-bool StepLife::pins(Variant& variant, const trace::Recording& proof) {
-  const bool pins_reads = variant.number_proofs.pin_others(replayer::numbers_at(proof));
-  return pin(variant, nullptr) || pins_reads;
+void StepLife::pin_others(Variant& variant, Verified& verified) {
+  const bool is_other = verified.misfit || verified.is_wrong();
+  if (!is_other || !verified.proof || verified.changed) return;
+  const bool pins_reads = variant.number_proofs.pin_others(replayer::numbers_at(*verified.proof));
+  verified.is_pinned = pin(variant, nullptr) || pins_reads;
 }
 
 void StepLife::note_proved(Variant& variant, const Verified& verified) {
-  if (!verified.proof || verified.misfit) return;
+  if (!verified.proves_numbers) return;
   variant.guards->settle();
   variant.prove(replayer::numbers_at(*verified.proof));
 }
@@ -461,12 +462,12 @@ bool StepLife::run_trial(Variant& variant, const Given& given, const Eager& eage
 }
 
 void StepLife::judge_trial(Variant& variant, Verified& verified) {
-  const bool is_pinned = verified.misfit && !verified.changed && pins(variant, *verified.proof);
-  if (!is_pinned) verified.count_misfit(*variant.eager_recording);
-  verified.is_open = !is_pinned && is_open(variant, verified);
+  pin_others(variant, verified);
+  verified.count_misfit(*variant.eager_recording);
+  verified.is_open = is_open(variant, verified);
   // a plan in doubt has been replayed as it is: that is to be told
-  const bool may_be_by_grouping = !is_pinned && !verified.is_open && !verified.changed &&
-                                  verified.is_wrong() && !variant.in_doubt;
+  const bool may_be_by_grouping =
+      !verified.is_open && !verified.changed && verified.is_wrong() && !variant.in_doubt;
   verified.is_ungrouped = may_be_by_grouping && variant.executor->ungroup();
   journal_.tried(variant, verified);
   if (verified.is_open || verified.is_ungrouped) return;
@@ -476,7 +477,7 @@ void StepLife::judge_trial(Variant& variant, Verified& verified) {
   } else if (verified.changed) {
     Variants::step_aside(variant, *verified.changed, journal_.calls());
     note_change(variant, *verified.changed);
-  } else if (is_pinned) {
+  } else if (verified.is_pinned) {
     // it is tried where it was proved
   } else if (verified.is_wrong()) {
     if (variant.in_doubt) return drop_trusted(variant, *variant.in_doubt);
@@ -512,6 +513,10 @@ bool StepLife::refuses_chances(const Variant& variant) {
 /// As run_trial.
 bool StepLife::run_audit(Variant& variant, const Given& given, const Eager& eager) {
   Verified verified = verify(variant, given, eager);
+  if (verified.is_nothing && verified.unproved) {
+    prove(variant, given, eager, &*verified.unproved);
+    return true;
+  }
   if (verified.is_nothing) {
     note_change(variant, *verified.changed);
     return false;

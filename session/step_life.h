@@ -79,7 +79,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   bool judge(Variant& variant, const trace::Recording& proof, const trace::Difference& parted,
              const replayer::Unproved* unproved);
   static bool pin(Variant& variant, const replayer::Unproved* unproved);
-  static bool pins(Variant& variant, const trace::Recording& proof);
+  static void pin_others(Variant& variant, Verified& verified);
   static void note_proved(Variant& variant, const Verified& verified);
   bool is_open(Variant& variant, const Verified& verified);
   bool refuses_chances(const Variant& variant);

@@ -221,6 +221,9 @@ class Verification {
   std::optional<LeftBehind> left_by_plan(Verified& verified) {
     try {
       return left_by_plan();
+    } catch (const replayer::Unproved& unproved) {
+      verified.changed = unproved;
+      verified.unproved = unproved;
     } catch (const replayer::Changed& changed) {
       verified.changed = changed;
     } catch (const std::exception& error) {
@@ -229,9 +232,18 @@ class Verification {
     return std::nullopt;
   }
 
+  /// An audit stops where a replay would; a trial proves the plan at what numbers it finds, but for
+  /// those at which it is known to do something else.
+  replayer::NumberProofs::Scope proofs_of_run() const {
+    using Held = replayer::NumberProofs::Held;
+    return replayer::NumberProofs::Scope(call_.proves_numbers ? &variant_.number_proofs : nullptr,
+                                         variant_.trusted ? Held::kAll : Held::kPinned);
+  }
+
   LeftBehind left_by_plan() {
     LeftBehind left;
     if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
+    const replayer::NumberProofs::Scope proofs = proofs_of_run();
     const replayer::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
@@ -381,7 +393,7 @@ class Verification {
 }  // namespace
 
 void Verified::count_misfit(const trace::Recording& plan) {
-  if (!misfit || changed || is_wrong()) return;
+  if (!misfit || changed || is_pinned || is_wrong()) return;
   divergence = Divergence{misfit->path, "plan " + misfit->expected + ", eager " + misfit->found};
   if (misfit->op >= plan.ops.size()) return;
   divergence->op_index = static_cast<std::int64_t>(misfit->op);

@@ -24,23 +24,29 @@ struct Verified {
   bool skipped = false;  ///< there was no memory for the copy: only the eager step ran
   /// Why the plan could not be run; empty when it was.
   std::string failure;
-  /// The plan was not for this call after all, which it found out in mid-run.
+  /// The plan was not for this call after all, which it found out in mid-run; or it may be, but was
+  /// not proved.
   std::optional<replayer::Changed> changed;
+  std::optional<replayer::Unproved> unproved;
   /// So early that the eager step did not run: nothing has happened.
   bool is_nothing = false;
   /// An op is taken for one that leaves other bits each time: the next trial says whether it is.
   bool is_open = false;
   /// The plan did ops together, and does each by itself from here on: the next trial judges that.
   bool is_ungrouped = false;
-  /// What the eager step did, op by op, where the plan has numbers that move: the plan was proved
-  /// at these, but for `misfit`.
+  /// The plan was not proved at numbers that the call had: from here on it holds for those alone at
+  /// which it was.
+  bool is_pinned = false;
+  /// What the eager step did, op by op, where the plan has numbers that move.
   std::optional<trace::Recording> proof;
+  /// The plan was proved at the numbers of `proof`, if nothing is wrong.
+  bool proves_numbers = false;
   /// Results agree, and yet an op had a scalar that the plan would not have used, or another op.
   std::optional<trace::Difference> misfit;
   double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.
-  bool is_wrong() const { return divergence || !failure.empty(); }
+  bool is_wrong() const { return !is_pinned && (divergence || !failure.empty()); }
   /// A misfit is a divergence: nothing else accounts for it.
   void count_misfit(const trace::Recording& plan);
   /// How it is wrong.
@@ -64,6 +70,7 @@ struct Call {
   const std::vector<live::Argument>& arguments;
   const live::Objects& objects;
   const guards::Entry& entry;
+  bool proves_numbers;  ///< Options::verify asks for it
 };
 Verified verify(Variant& variant, const Call& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor);

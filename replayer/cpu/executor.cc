@@ -1,6 +1,7 @@
 #include "replayer/cpu/executor.h"
 
 #include <ATen/core/stack.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <chrono>
@@ -252,6 +253,8 @@ struct Executor::Impl {
   template <typename Finish>
   void run(std::span<void* const> addresses, std::span<const double> leaves,
            const std::function<void()>& decided, Finish finish) {
+    // what was asked of one run is not asked of the next, however it ends
+    const auto log_ends = c10::make_scope_exit([this] { log.end(); });
     running = nullptr;
     is_decided = false;
     bind(addresses);
@@ -260,11 +263,9 @@ struct Executor::Impl {
     seeks->begin();
     try {
       run_calls(decided);
-      log.end();
       finish();
       let_go();
     } catch (const std::exception& error) {
-      log.end();
       let_go_of_all();
       undo.restore();
       const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;

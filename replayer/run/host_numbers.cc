@@ -50,7 +50,7 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
 /// Throws Unproved where the plan was not proved at the value of a number, and might be well.
 template <typename Words>
 void check_proved(NumberOfRun number, double value, Words&& words) {
-  const NumberProofs* proofs = NumberProofs::current();
+  const NumberProofs* proofs = NumberProofs::current(number);
   if (proofs == nullptr || proofs->holds(number, value)) return;
   const RefusalCode code =
       number.of == NumberOfRun::Of::kRead ? RefusalCode::kHostRead : RefusalCode::kScalarVaries;

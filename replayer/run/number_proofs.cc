@@ -8,7 +8,8 @@
 namespace steptape::replayer {
 namespace {
 
-thread_local const NumberProofs* current_proofs = nullptr;
+thread_local std::pair<const NumberProofs*, NumberProofs::Held> current_proofs{
+    nullptr, NumberProofs::Held::kAll};
 
 }  // namespace
 
@@ -49,8 +50,7 @@ void NumberProofs::for_each(const Numbers& numbers, Visit&& visit) {
 
 bool NumberProofs::holds(NumberOfRun number, double value) const {
   const Proof& proof = of(number);
-  if (!proof.is_held) return true;
-  return proof.is_pinned ? proof.proved.is_among(value) : proof.proved.holds(value);
+  return !proof.is_held || proof.holds(value);
 }
 
 void NumberProofs::add(const Numbers& numbers) {
@@ -60,15 +60,19 @@ void NumberProofs::add(const Numbers& numbers) {
 bool NumberProofs::pin_others(const Numbers& numbers) {
   bool any = false;
   for_each(numbers, [&any](Proof& proof, double value) {
-    if (!proof.is_pinned && !proof.proved.holds(value)) any = proof.is_pinned = true;
+    if (!proof.holds(value)) any = proof.is_pinned = true;
   });
   return any;
 }
 
-const NumberProofs* NumberProofs::current() noexcept { return current_proofs; }
+const NumberProofs* NumberProofs::current(NumberOfRun number) noexcept {
+  const auto [proofs, held] = current_proofs;
+  const bool is_held = proofs != nullptr && (held == Held::kAll || proofs->is_pinned(number));
+  return is_held ? proofs : nullptr;
+}
 
-NumberProofs::Scope::Scope(const NumberProofs* proofs)
-    : previous_(std::exchange(current_proofs, proofs)) {}
+NumberProofs::Scope::Scope(const NumberProofs* proofs, Held held)
+    : previous_(std::exchange(current_proofs, {proofs, held})) {}
 
 NumberProofs::Scope::~Scope() { current_proofs = previous_; }
 

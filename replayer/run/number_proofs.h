@@ -40,22 +40,23 @@ class NumberProofs {
   void pin(NumberOfRun number) { of(number).is_pinned = true; }
   /// The plan was proved at these as well.
   void add(const Numbers& numbers);
-  /// Those that another recording has at values that were not proved. False where there are none.
+  /// Pins those that another recording has at values at which the plan does not hold. False where
+  /// there are none.
   bool pin_others(const Numbers& numbers);
 
-  /// Of the runs of this thread, or null.
-  static const NumberProofs* current() noexcept;
-
+  enum class Held { kAll, kPinned };
   class Scope {
    public:
-    explicit Scope(const NumberProofs* proofs);
+    explicit Scope(const NumberProofs* proofs, Held held = Held::kAll);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    const NumberProofs* previous_;
+    std::pair<const NumberProofs*, Held> previous_;
   };
+  /// Of the runs of this thread, or null where none hold this number.
+  static const NumberProofs* current(NumberOfRun number) noexcept;
 
  private:
   struct Proof {
@@ -64,6 +65,9 @@ class NumberProofs {
     bool is_held = true;
     trace::ProvedValues proved = {};
     bool is_pinned = false;
+    bool holds(double value) const {
+      return is_pinned ? proved.is_among(value) : proved.holds(value);
+    }
   };
   const Proof& of(NumberOfRun number) const {
     return (number.of == NumberOfRun::Of::kRead ? reads_ : formulas_)[number.position];

@@ -102,6 +102,14 @@ def test_a_read_that_moves_late_and_is_followed_replays(name):
     twins.compare(reading(function, after(*values)), 50, share=0.6)
 
 
+@pytest.mark.parametrize("function, values", READS.values(), ids=READS)
+def test_a_read_that_moves_when_an_audit_is_due(function, values):
+    """An audit stops where a replay would: the plan is proved at the new value, not taken for wrong."""
+    step = twins.compare(reading(function, after(*values)), 50, verify={"first": True, "rate": 1.0})
+    assert step.stats["audits"] >= 10, step.explain()
+    assert not any(refusal["code"] == "audit_diverged" for refusal in step.stats["refusals"]), step.explain()
+
+
 def test_a_read_that_is_kept_in_an_attribute():
     class Net(nn.Module):
         def __init__(self):

@@ -84,6 +84,76 @@ def test_a_step_returns_a_model_output():
     replays(make)
 
 
+def look(value):
+    """What a program can see of a tensor that came out of a graph."""
+    node = value.grad_fn
+    seen = [value, value.requires_grad, value.is_leaf, node and node.name(), repr(value)]
+    for use in (lambda: value.backward(torch.ones_like(value)), lambda: value.numpy(), lambda: (value + 1).sum().backward(),
+                lambda: value.requires_grad_(False), lambda: (value.detach() * 2).requires_grad, lambda: value.retain_grad()):
+        try:
+            seen.append(use())
+        except RuntimeError as error:
+            seen.append(str(error))
+    return seen
+
+
+CONSUMED = {
+    "the loss": lambda loss, out: loss,
+    "what it was made of": lambda loss, out: out,
+    "a view": lambda loss, out: out[1:, 0],
+    "both, and again": lambda loss, out: {"loss": loss, "parts": [out, loss], "apart": loss.detach()},
+    "a transpose, and what it was made of": lambda loss, out: (out.t(), out),
+    "made of it without a graph": lambda loss, out: torch.no_grad()(lambda: loss + 1)(),
+}
+
+
+@pytest.mark.parametrize("name", CONSUMED)
+def test_a_result_whose_graph_backward_consumed(name):
+    """It requires grad, names its node, and raises what the eager one raises where it is used again."""
+    def make():
+        model = net()
+        optimizer = momentum(model)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            out = model(x)
+            loss = F.mse_loss(out, y)
+            result = CONSUMED[name](loss, out)
+            loss.backward()
+            optimizer.step()
+            return result
+
+        def around(step):
+            return lambda x, y: [look(tensor) for tensor in torch.utils._pytree.tree_leaves(step(x, y))]
+
+        return program(around, step, holds=[model, optimizer])
+
+    replays(make)
+
+
+def test_a_loss_that_is_kept_and_appended_has_its_graph():
+    def make():
+        model, losses, best = net(), [], SimpleNamespace(loss=None)
+
+        def step(x, y):
+            model.zero_grad()
+            loss = mse(model, x, y)
+            loss.backward()
+            best.loss = loss
+            losses.append(loss)
+
+        def around(step):
+            def body(x, y):
+                step(x, y)
+                return look(losses[-1]), look(best.loss)
+
+            return body
+
+        return program(around, step, holds=[model])
+
+    replays(make)
+
+
 def test_results_that_are_one_tensor_stay_one_tensor():
     def make():
         made = returning(lambda loss, out: (out, [out], out[0]))

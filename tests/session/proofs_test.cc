@@ -105,6 +105,26 @@ TEST_F(ProofsTest, AReadThatEntersAViewAndAScalar) {
   }
 }
 
+TEST_F(ProofsTest, AReadThatMovesWhenAnAuditIsDue) {
+  Options options;
+  options.verify.rate = 1;
+  Session session{options};
+  const auto body = [](const at::Tensor& x, const at::Tensor& t) {
+    const double c = (t + 0).item<double>();
+    return x.clamp(-c, c) * (c < 2 ? c : 2.0);
+  };
+  auto step = session.wrap("step", [&](at::Tensor x, at::Tensor t) { return body(x, t); });
+  for (int i = 0; i < 40; ++i) {
+    const at::Tensor x = at::rand({4});
+    const at::Tensor t = torch::tensor(i < 10 ? 100.0 : i < 20 ? 90.0 : i < 30 ? 0.5 : 90.0);
+    ASSERT_TRUE(same_bits(body(x, t), step(x, t))) << i << step.explain();
+  }
+  EXPECT_GE(step.stats().audits, 20U) << step.explain();
+  for (const CountedRefusal& refusal : step.stats().refusals) {
+    EXPECT_NE(refusal.refusal.code, RefusalCode::kAuditDiverged) << step.explain();
+  }
+}
+
 TEST_F(ProofsTest, AReadThatEntersTwoScalars) {
   const auto body = [](const at::Tensor& x, const at::Tensor& t) {
     const double s = (t + 0).item<double>();

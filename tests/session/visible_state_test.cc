@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 
 #include "tests/session/training.h"
 
@@ -49,10 +50,23 @@ TEST_F(VisibleStateTest, ALaterReplayLeavesGradientsThatTheUserKeptAlone) {
   EXPECT_FALSE(same_bits(kept, taped_.model->fc1->weight.grad()));
 }
 
-TEST_F(VisibleStateTest, AResultHasNoGraph) {
+TEST_F(VisibleStateTest, AResultWhoseGraphIsConsumedSaysSoAsTheEagerOneDoes) {
+  const Batch batch = make_batches(1)[0];
+  const at::Tensor eager = taped_.step(batch.images, batch.labels);
   const at::Tensor loss = replay(1);
-  EXPECT_FALSE(loss.requires_grad());
-  EXPECT_FALSE(loss.grad_fn());
+  EXPECT_TRUE(loss.requires_grad());
+  EXPECT_FALSE(loss.is_leaf());
+  EXPECT_EQ(loss.grad_fn()->name(), eager.grad_fn()->name());
+  const auto thrown = [](const at::Tensor& tensor) -> std::string {
+    try {
+      tensor.backward();
+    } catch (const std::exception& error) {
+      const std::string text = error.what();  // a backtrace may follow
+      return text.substr(0, text.find('\n'));
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(thrown(loss), thrown(eager));
 }
 
 TEST_F(VisibleStateTest, BatchNormCountsItsBatches) {

@@ -26,6 +26,7 @@ for _table in (uses_numbers.OPERANDS, uses_numbers.BACKWARD, uses_numbers.LOSSES
 EFFECTS = {row.name: row for row in effects.EFFECTS}
 MOVING = {row.name for row in homes_c.MOVING}
 COUNTS = {"tensor_size", "module_count"}  # homes that hold as many things as the value says
+COUNTED = {"counted", "times_text", "loop"}  # roads that take as many steps, or bytes, as the value says
 INNERMOST = {row.name for row in (*forms.NUMBERS, *forms.TENSORS)} | {"length", "set"}
 
 LAYOUTS = ("function", "closure", "method", "callable", "lambda", "partial", "decorated", "decorated_method", "static", "of_dict",
@@ -90,7 +91,7 @@ def _path(rng, training):
                        and ("optimizer" not in row.setup or training in WITH_OPTIMIZER)
                        and not (name in MOVING and (kept or rng.random() < 0.7))
                        and not (name in COUNTS and use == "int_result_beyond_doubles")])
-    ways = [name for name, row in ROADS.items() if fits(row, kind)]
+    ways = [name for name, row in ROADS.items() if fits(row, kind) and not (name in COUNTED and use == "int_result_beyond_doubles")]
     taken = [rng.choice(ways) for _ in range(rng.choices((0, 1, 2), (60, 32, 8))[0])]
     row = HOMES[home]
     changes = {name: weight for name, weight in CHANGES.items() if _may_change(name, row, kind, kept)}
