@@ -422,6 +422,8 @@ void FollowedNumbers::escape_all() {
 
 void FollowedNumbers::escape(PyObject* value) {
   if (numbers_.empty() || value == nullptr) return;
+  if (is_number(value)) return escape_one(value);
+  if (leads_nowhere(value)) return;
   std::vector<PyObject*> open{value};
   std::unordered_set<PyObject*> seen;
   while (!open.empty()) {
@@ -444,7 +446,7 @@ void FollowedNumbers::escape_attributes(PyObject* object) {
 }
 
 std::vector<recorder::Notes::Number> FollowedNumbers::among(
-    const std::vector<PyObject*>& values) const {
+    std::span<PyObject* const> values) const {
   std::vector<recorder::Notes::Number> found;
   const auto look = [&](const auto& self, PyObject* value, trace::Index item, int depth) -> void {
     if (const Formula* formula = formula_of(value)) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -74,7 +75,7 @@ class FollowedNumbers {
   void escape_attributes(PyObject* object);
 
   /// Those in what a function of torch's is given.
-  std::vector<recorder::Notes::Number> among(const std::vector<PyObject*>& values) const;
+  std::vector<recorder::Notes::Number> among(std::span<PyObject* const> values) const;
   /// They were announced to the recorder and entered no op.
   static void escape(const std::vector<recorder::Notes::Number>& numbers);
 

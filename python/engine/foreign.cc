@@ -137,7 +137,8 @@ void collect(const Slot& slot, const MovingPlaces& moving, live::ForeignModule& 
 }  // namespace
 
 struct Modules::Captured {
-  Captured(Roots& roots, MovingPlaces& moving, const std::vector<At>& tree) : types(roots) {
+  Captured(Roots& roots, MovingPlaces& moving, TypeWatches::Kept& kept, const std::vector<At>& tree)
+      : types(roots, kept) {
     modules.reserve(tree.size());
     for (const At& at : tree) {
       modules.emplace_back(roots, moving, types, at.path.empty() ? "" : "." + at.path, at.module);
@@ -200,12 +201,13 @@ void Modules::capture() {
   if (captured_ != nullptr) {
     for (const ModuleWatch& module : captured_->modules) module.note_moving();
   }
-  captured_ = std::make_shared<const Captured>(roots_, moving_, tree());
+  captured_ = std::make_shared<const Captured>(roots_, moving_, types_, tree());
 }
 
 std::unique_ptr<live::ForeignWatch> Modules::watch(const live::PathOf&) const {
-  auto captured =
-      captured_ != nullptr ? captured_ : std::make_shared<const Captured>(roots_, moving_, tree());
+  auto captured = captured_ != nullptr
+                      ? captured_
+                      : std::make_shared<const Captured>(roots_, moving_, types_, tree());
   return std::make_unique<WatchOf<Captured>>(std::move(captured));
 }
 
@@ -222,9 +224,9 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
 }
 
 struct Optimizer::Captured {
-  Captured(Roots& roots, MovingPlaces& moving, PyObject* optimizer, const live::PathOf& path_of,
-           bool is_idle)
-      : types(roots), watch(roots, moving, types, optimizer, path_of, is_idle) {}
+  Captured(Roots& roots, MovingPlaces& moving, TypeWatches::Kept& kept, PyObject* optimizer,
+           const live::PathOf& path_of, bool is_idle)
+      : types(roots, kept), watch(roots, moving, types, optimizer, path_of, is_idle) {}
   Verdict check() const { return watch.check(); }
 
   TypeWatches types;
@@ -345,7 +347,7 @@ void Optimizer::capture() {
   const bool has_changed = captured_ != nullptr && !captured_->watch.has_same_state();
   if (has_changed && !use_.is_stepped && !use_.is_idle) use_.is_idle = use_.has_news = true;
   captured_ = std::make_shared<const Captured>(
-      roots_, moving_, optimizer_, [](const at::Tensor&) { return std::string("…"); },
+      roots_, moving_, types_, optimizer_, [](const at::Tensor&) { return std::string("…"); },
       use_.is_idle);
 }
 
@@ -357,7 +359,7 @@ void Optimizer::note_step() {
 
 std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of) const {
   return std::make_unique<Captured::Guard>(
-      std::make_shared<const Captured>(roots_, moving_, optimizer_, path_of, use_.is_idle));
+      std::make_shared<const Captured>(roots_, moving_, types_, optimizer_, path_of, use_.is_idle));
 }
 
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {

@@ -9,6 +9,7 @@
 #include "python/engine/module_watch.h"
 #include "python/engine/optimizer_watch.h"
 #include "python/engine/slots.h"
+#include "python/engine/type_watch.h"
 
 namespace steptape::python {
 
@@ -59,6 +60,7 @@ class Modules final : public live::ForeignModules, public Watched {
   MovingPlaces& moving_;
   PyObject* root_;
   Root weak_;
+  mutable TypeWatches::Kept types_;
   struct Captured;
   std::shared_ptr<const Captured> captured_;
 };
@@ -103,6 +105,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   std::string type_;  ///< asked for where Python may not be entered
   OptimizerUse& use_;
   Root weak_;
+  mutable TypeWatches::Kept types_;
   struct Captured;
   std::shared_ptr<const Captured> captured_;
 };
@@ -117,6 +120,8 @@ class HostState final : public live::ForeignModules, public Watched {
   /// What a probe has seen. Gives whether there are tensors in it that were not tracked while it
   /// ran.
   bool take(std::shared_ptr<const SlotWatch> seen);
+  /// What the newest probe has seen, or null.
+  const SlotWatch* seen() const { return captured_.get(); }
   const void* identity() const override { return this; }
   bool is_alive() const override { return true; }
   std::unique_ptr<live::ForeignWatch> watch(const live::PathOf& path_of) const override;

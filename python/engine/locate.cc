@@ -16,24 +16,18 @@ std::vector<std::string>& foreign_folders() {
   return folders;
 }
 
-Whose whose(const std::string& file) {
+Whose whose(std::string_view file) {
   const auto& folders = foreign_folders();
   const auto holds = [&file](const std::string& folder) { return file.starts_with(folder); };
   if (std::ranges::any_of(folders, holds) || file.starts_with('<')) return Whose::kOurs;
-  const bool is_package = file.find("/site-packages/") != std::string::npos ||
-                          file.find("/dist-packages/") != std::string::npos ||
-                          file.find("/lib/python3") != std::string::npos;
+  const bool is_package = file.find("/site-packages/") != file.npos ||
+                          file.find("/dist-packages/") != file.npos ||
+                          file.find("/lib/python3") != file.npos;
   return is_package ? Whose::kPackage : Whose::kProgram;
 }
 
-std::string place_of(PyFrameObject* frame, const std::string& file) {
-  return file + ":" + std::to_string(PyFrame_GetLineNumber(frame));
-}
-
-std::string file_of(PyFrameObject* frame) {
-  const auto code =
-      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-  return text_of(reinterpret_cast<PyCodeObject*>(code.ptr())->co_filename);
+std::string place_of(PyFrameObject* frame, std::string_view file) {
+  return std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
 }
 
 }  // namespace
@@ -49,7 +43,9 @@ std::string locate() {
   std::string package;
   while (frame) {
     auto* current = reinterpret_cast<PyFrameObject*>(frame.ptr());
-    const std::string file = file_of(current);
+    const auto code =
+        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(current)));
+    const std::string_view file = view_of(reinterpret_cast<PyCodeObject*>(code.ptr())->co_filename);
     const Whose owner = whose(file);
     if (owner == Whose::kProgram) return place_of(current, file);
     if (owner == Whose::kPackage && package.empty()) package = place_of(current, file);

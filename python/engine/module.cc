@@ -171,6 +171,12 @@ void define(py::module_& m) {
     }
   });
 
+  own_hook_class = reinterpret_cast<PyTypeObject*>(
+      py::class_<ModuleHook>(m, "ModuleHook")
+          .def("__call__", [](const ModuleHook& hook, const py::handle& module,
+                              const py::args&) { hook(module.ptr()); })
+          .inc_ref()
+          .ptr());
   py::class_<Tracked>(m, "Tracked")
       .def("track_model", &Tracked::track_model)
       .def("track_optimizer", &Tracked::track_optimizer)
@@ -184,6 +190,9 @@ void define(py::module_& m) {
       .def("begin_watch", &Tracked::begin_watch)
       .def("begin_numbers", &Tracked::begin_numbers)
       .def("end_watch", &Tracked::end_watch)
+      .def("module_hooks", &Tracked::module_hooks)
+      .def("refuse_hidden", &Tracked::refuse_hidden)
+      .def("reads", &Tracked::reads)
       .def("place_of_write", &Tracked::place_of_write)
       .def("note_moving", &Tracked::note_moving)
       .def("take_news", &Tracked::take_news)
@@ -267,15 +276,8 @@ void define(py::module_& m) {
       });
   m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
   m.def("refuse", &refuse);
-  m.def("enter_module", [](std::string path, const py::handle& module) {
-    notes().enter_module(std::move(path), module.ptr());
-  });
   m.def("join_path", &trace::join_path);
   m.def("on_one_line", &trace::on_one_line);
-  m.def("set_own_hook_class", [](py::type type) {
-    own_hook_class = reinterpret_cast<PyTypeObject*>(type.release().ptr());
-  });
-  m.def("leave_module", [](const py::handle& module) { notes().leave_module(module.ptr()); });
   m.def("locate", &locate);
   m.def("observe", &observe);
   m.def("counters", &counters_dict);

@@ -37,6 +37,19 @@ bool is_generator(PyObject* object) { return is_kind_of(object, THPGeneratorClas
 at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }
 
 std::string type_name(PyTypeObject* type) {
+  struct Known {
+    unsigned int version = 0;
+    py::object name;  // a renamed class keeps its version
+    std::string text;
+  };
+  static auto& all = *new std::unordered_map<PyTypeObject*, Known>();
+  PyObject* own_name = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0
+                           ? reinterpret_cast<PyHeapTypeObject*>(type)->ht_qualname
+                           : nullptr;
+  Known& known = all[type];
+  if (known.version != 0 && known.version == type->tp_version_tag && known.name.ptr() == own_name) {
+    return known.text;
+  }
   const auto attribute = [type](const char* name) {
     PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name);
     if (found == nullptr) {
@@ -49,10 +62,13 @@ std::string type_name(PyTypeObject* type) {
   };
   const std::string module = attribute("__module__");
   const std::string name = attribute("__qualname__");
-  return module == "builtins" ? name : module + "." + name;
+  known.text = module == "builtins" ? name : module + "." + name;
+  known.name = borrowed(own_name);
+  known.version = type->tp_version_tag;
+  return known.text;
 }
 
-std::string text_of(PyObject* object) {
+std::string_view view_of(PyObject* object) {
   if (!PyUnicode_Check(object)) return "?";
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(object, &size);

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,12 @@ inline bool is_exactly(PyObject* object, PyObject* type) {
   return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
+/// None, a number, a text or bytes, and of no class made of these.
+inline bool is_atom(PyObject* object) {
+  return object == Py_None || PyLong_CheckExact(object) || PyBool_Check(object) ||
+         PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+}
+
 bool is_tensor(PyObject* object);
 /// Whether it is of torch.Tensor or torch.nn.Parameter itself and of no class made of them.
 bool is_exact_tensor(PyObject* object);
@@ -37,8 +44,9 @@ at::Generator generator_of(PyObject* object);
 std::string type_name(PyTypeObject* type);
 inline std::string type_name(PyObject* object) { return type_name(Py_TYPE(object)); }
 
-/// The text of a str; "?" for anything else.
-std::string text_of(PyObject* object);
+/// The text of a str, for as long as it lives; "?" for anything else.
+std::string_view view_of(PyObject* object);
+inline std::string text_of(PyObject* object) { return std::string(view_of(object)); }
 /// A short repr for messages; of an object whose class is the user's own only its type and address,
 /// since repr() would run the user's code.
 std::string shown(PyObject* object);

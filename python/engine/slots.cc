@@ -69,11 +69,7 @@ Slot::Kind kind_of_place(PyObject* owner, PyObject* key) {
 
 /// Whether an assignment left what a guard has found there already: `self.list += [x]`. Numbers and
 /// texts are assigned again all the same, which costs little.
-bool is_as_found(const Slot& slot, PyObject* value) {
-  const bool is_atom = value == Py_None || PyLong_Check(value) || PyFloat_Check(value) ||
-                       PyUnicode_Check(value) || PyBytes_Check(value);
-  return slot.is_guarded && !is_atom;
-}
+bool is_as_found(const Slot& slot, PyObject* value) { return slot.is_guarded && !is_atom(value); }
 
 }  // namespace
 

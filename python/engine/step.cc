@@ -332,7 +332,7 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   for (PyObject* object : arguments.objects) {
     // kept, so that no other object gets its address
     kept_.push_back(std::make_shared<Root>(roots_, object));
-    if (is_part_of_model(object) && !is_tracked(object)) {
+    if (is_part_of_model(object) && !tracked().contains(object)) {
       notes.refuse(trace::make_refusal(
           RefusalCode::kOpaqueArgument,
           "an argument is a " + type_name(object) + " that the first call was not given"));

@@ -2,8 +2,12 @@
 
 #include <tuple>
 
+#include "python/engine/own.h"
+#include "python/engine/structure.h"
+#include "recorder/notes.h"
 #include "steptape/error.h"
 #include "trace/path.h"
+#include "trace/refusals.h"
 
 namespace steptape::python {
 namespace {
@@ -100,8 +104,9 @@ py::dict Tracked::end_watch() {
       optimizer->note_step();
   }
   py::list objects;
+  const std::unordered_set<PyObject*> known = tracked();
   for (const auto& [path, object] : watcher_->objects()) {
-    if (!is_tracked(object.ptr())) objects.append(py::make_tuple(path, object));
+    if (!known.contains(object.ptr())) objects.append(py::make_tuple(path, object));
   }
   py::list outputs;
   for (const auto& [function, place] : watcher_->outputs())
@@ -114,21 +119,85 @@ py::dict Tracked::end_watch() {
   return seen;
 }
 
+py::list Tracked::reads() const {
+  py::list all;
+  if (host_->seen() == nullptr) return all;
+  for (const Slot& slot : host_->seen()->slots()) {
+    if (!slot.is_guarded || slot.owner.get() == nullptr) continue;
+    PyObject* key = slot.key.get();
+    all.append(py::make_tuple(slot.path, borrowed(slot.owner.get()),
+                              key == nullptr ? py::object(py::none()) : borrowed(key)));
+  }
+  return all;
+}
+
 std::string Tracked::place_of_write(const std::string& name) const {
   return watcher_ == nullptr ? "" : watcher_->place_of_write(name);
 }
 
-bool Tracked::is_tracked(PyObject* object) const {
+template <typename Visit>
+void Tracked::for_each_module(Visit&& visit) const {
   for (const auto& [name, watched] : watched_) {
     const auto* modules = dynamic_cast<const Modules*>(watched.get());
-    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
-    if (optimizer != nullptr && optimizer->identity() == object) return true;
     if (modules == nullptr) continue;
     for (const Modules::At& at : modules->tree()) {
-      if (at.module == object) return true;
+      visit(at.path.empty() ? name : name + "." + at.path, at.module);
     }
   }
-  return false;
+}
+
+std::unordered_set<PyObject*> Tracked::tracked() const {
+  std::unordered_set<PyObject*> all;
+  for_each_module([&all](const std::string&, PyObject* module) { all.insert(module); });
+  for (const auto& [name, watched] : watched_) {
+    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
+    if (optimizer == nullptr) continue;
+    all.insert(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())));
+  }
+  return all;
+}
+
+py::tuple Tracked::module_hooks() const {
+  auto paths = std::make_shared<ModuleHook::Paths>();
+  for_each_module(
+      [&paths](std::string path, PyObject* module) { paths->emplace(module, std::move(path)); });
+  return py::make_tuple(ModuleHook(paths, true), ModuleHook(paths, false));
+}
+
+void ModuleHook::operator()(PyObject* module) const {
+  recorder::Notes* notes = recorder::Notes::current();
+  if (notes == nullptr || std::this_thread::get_id() != thread_) return;
+  if (!is_before_) return notes->leave_module(module);
+  const auto path = paths_->find(module);
+  notes->enter_module(path == paths_->end() ? "" : path->second, module);
+}
+
+void Tracked::refuse_hidden() const {
+  static auto* const scripted = reinterpret_cast<PyTypeObject*>(
+      py::object(py::module_::import("torch.jit").attr("ScriptModule")).release().ptr());
+  recorder::Notes& notes = *recorder::Notes::current();
+  for_each_module([&notes](const std::string& path, PyObject* module) {
+    if (PyType_IsSubtype(Py_TYPE(module), scripted) != 0) {
+      notes.refuse(trace::make_refusal(
+          RefusalCode::kUnreplayableOp,
+          "module `" + path +
+              "` is scripted: its flags and attributes cannot be compared before each replay"));
+    }
+    PyObject* dict = dict_of(module);
+    for (const char* kind : {"_parameters", "_buffers"}) {
+      PyObject* held = dict == nullptr ? nullptr : PyDict_GetItemString(dict, kind);
+      if (held == nullptr || !PyDict_Check(held)) continue;
+      for (const auto& [key, value] : entries_of(held)) {
+        // torch's own: parameters and buffers that have no shape yet
+        if (!is_tensor(value) || is_exact_tensor(value) ||
+            type_name(value).starts_with("torch.nn.parameter."))
+          continue;
+        notes.refuse(trace::make_refusal(RefusalCode::kTensorKind,
+                                         "`" + trace::join_path(path, text_of(key)) + "` is of " +
+                                             type_name(value) + ", a subclass of torch.Tensor"));
+      }
+    }
+  });
 }
 
 void Tracked::capture(const py::list& guarded) {
@@ -136,12 +205,10 @@ void Tracked::capture(const py::list& guarded) {
   if (watch::current() != nullptr) return;  // a step inside another one, or inside itself
   FollowedNumbers::current().clear();
   watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
+  for_each_module(
+      [this](const std::string& path, PyObject* module) { watcher_->mark(module, path); });
   for (const auto& [name, watched] : watched_) {
-    if (const auto* modules = dynamic_cast<const Modules*>(watched.get())) {
-      for (const Modules::At& at : modules->tree()) {
-        watcher_->mark(at.module, trace::join_path(name, at.path));
-      }
-    } else if (const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get())) {
+    if (const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get())) {
       watcher_->mark(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())), name);
     }
   }
@@ -199,9 +266,10 @@ void Tracked::forget() {
 }
 
 py::list Tracked::counters() const {
-  const live::Snapshot snapshot = session_.objects.snapshot();
-  const live::PathOf path_of = [&snapshot](const at::Tensor& tensor) {
-    return snapshot.path_of(tensor);
+  std::optional<live::Snapshot> snapshot;  // few optimizers count in Python
+  const live::PathOf path_of = [this, &snapshot](const at::Tensor& tensor) {
+    if (!snapshot) snapshot.emplace(session_.objects.snapshot());
+    return snapshot->path_of(tensor);
   };
   py::list all;
   for (const auto& [name, watched] : watched_) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,13 @@ class Tracked {
   /// as (path, object); `outputs`, as (function, place); and `is_known`, whether the tensors that
   /// were met are tracked.
   py::dict end_watch();
+  /// Hooks that tell the probe of the modules that are tracked: before a forward, and after it.
+  py::tuple module_hooks() const;
+  /// Refuses what no guard can look at: a scripted module keeps its flags and attributes in C++,
+  /// and what the code of a tensor subclass does shows in no op.
+  void refuse_hidden() const;
+  /// Places that a plan of the probe that has ended depends on, each as (path, owner, key or None).
+  py::list reads() const;
   /// Where the probe that has ended wrote an attribute or item of this name, or "".
   std::string place_of_write(const std::string& name) const;
 
@@ -78,7 +86,12 @@ class Tracked {
   py::list moving() const;
 
  protected:
-  bool is_tracked(PyObject* object) const;
+  /// Calls `visit(path, module)` for each module of those that are tracked, and of the modules in
+  /// them, in order.
+  template <typename Visit>
+  void for_each_module(Visit&& visit) const;
+  /// Modules and optimizers.
+  std::unordered_set<PyObject*> tracked() const;
 
   Roots roots_;
   MovingPlaces moving_{roots_};

@@ -123,7 +123,11 @@ bool TypeWatches::same() const {
 
 const TypeWatch* TypeWatches::of(PyTypeObject* type) {
   auto& watch = watches_[type];
-  if (watch == nullptr) watch = std::make_unique<TypeWatch>(roots_, type);
+  if (watch == nullptr) {
+    auto& kept = kept_[type];
+    if (kept == nullptr || !kept->same()) kept = std::make_shared<const TypeWatch>(roots_, type);
+    watch = kept;
+  }
   return watch.get();
 }
 

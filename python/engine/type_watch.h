@@ -52,14 +52,17 @@ class TypeWatch {
 /// One watch for each class.
 class TypeWatches {
  public:
-  explicit TypeWatches(Roots& roots) : roots_(roots) {}
+  /// Watches of classes that are what they were are taken from `kept`, where new ones are left.
+  using Kept = std::map<PyTypeObject*, std::shared_ptr<const TypeWatch>>;
+  TypeWatches(Roots& roots, Kept& kept) : roots_(roots), kept_(kept) {}
   const TypeWatch* of(PyTypeObject* type);
   /// Whether all classes are as they were.
   bool same() const;
 
  private:
   Roots& roots_;
-  std::map<PyTypeObject*, std::unique_ptr<TypeWatch>> watches_;
+  Kept& kept_;
+  Kept watches_;
 };
 
 }  // namespace steptape::python

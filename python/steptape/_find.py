@@ -16,6 +16,9 @@ _DEPTH = 4
 _MOST_ITEMS = 1000  # of a container that is looked into
 _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+_MEMBERS = ("_parameters", "_buffers", "_modules")
+_SKIPPED = (torch.Tensor, *_LEAVES)
+_EXACTLY_SKIPPED = frozenset(_SKIPPED)
 
 
 class Found:
@@ -29,7 +32,7 @@ class Found:
 
     def visit(self, path, value, depth=_DEPTH):
         kind = type(value)
-        if issubclass(kind, (torch.Tensor, *_LEAVES)) or depth == 0 or id(value) in self._seen:
+        if kind in _EXACTLY_SKIPPED or depth == 0 or id(value) in self._seen or issubclass(kind, _SKIPPED):
             return
         self._seen.add(id(value))
         if kind.__module__.startswith("torch._dynamo") or (
@@ -67,7 +70,8 @@ class Found:
             for name, value in list(vars(module).items()):
                 if issubclass(type(value), torch.Tensor):
                     self.places.append((f"{place}.{name}", vars(module), name))
-                elif name not in ("_parameters", "_buffers", "_modules") and depth > 1:
+                elif depth > 1 and type(value) not in _EXACTLY_SKIPPED and name not in _MEMBERS and (
+                        not isinstance(value, dict) or len(value) > 0):  # most are dicts of hooks, without any
                     self.visit(f"{place}.{name}", value, depth - 2)
 
     def _visit_function(self, function, depth):
@@ -110,7 +114,7 @@ def find(function, given=()):
 def objects_in(name, value, depth=_DEPTH):
     """[(name, object)] of what an argument holds besides values: functions, classes, modules and the like."""
     kind = type(value)
-    if issubclass(kind, (*_LEAVES, torch.Tensor)) or depth == 0:
+    if issubclass(kind, _SKIPPED) or depth == 0:
         return []
     if issubclass(kind, (list, tuple, set, dict)):
         if len(value) > _MOST_ITEMS:

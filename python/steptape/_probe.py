@@ -12,65 +12,32 @@ import torch
 from . import _engine
 
 
-class _Hook:
-    """A hook of this package's: the engine leaves it out where it looks at hooks of the program's."""
-    __slots__ = ("call",)
-
-    def __init__(self, call):
-        self.call = call
-
-    def __call__(self, *args):
-        self.call(*args)
-
-
-_engine.set_own_hook_class(_Hook)
-
-
 class _Modules:
     """Tells the recorder which module runs, by global forward hooks."""
 
     telling = threading.local()  # the outermost of each thread, which tells for those inside it too
 
-    def __init__(self, models):
-        self.paths = {}
-        for name, model in models.items():
-            self.add(name, model)
-
-    def add(self, path, module):
-        if id(module) in self.paths:
-            return
-        self.paths[id(module)] = path
-        for name, child in vars(module).get("_modules", {}).items():
-            if child is not None:
-                self.add(_engine.join_path(path, name), child)
+    def __init__(self, engine):
+        self.engine = engine
 
     def __enter__(self):
-        self.thread = threading.get_ident()
-        self.handles = ()
+        self.hooks = ()
         if getattr(self.telling, "outermost", None) is not None:
             return
         self.telling.outermost = self
         # not by register_module_forward_hook: that would use up a number of those that the program's own hooks get
-        hooks = torch.nn.modules.module
-        self.handles = [(hooks._global_forward_pre_hooks, _Hook(self.enter)),
-                        (hooks._global_forward_hooks, _Hook(self.leave)),
-                        (hooks._global_forward_hooks_always_called, True)]
-        for table, hook in self.handles:
+        tables = torch.nn.modules.module
+        before, after = self.engine.module_hooks()
+        self.hooks = [(tables._global_forward_pre_hooks, before), (tables._global_forward_hooks, after),
+                      (tables._global_forward_hooks_always_called, True)]
+        for table, hook in self.hooks:
             table[self] = hook
 
     def __exit__(self, *_):
-        for table, _ in self.handles:
+        for table, _ in self.hooks:
             table.pop(self, None)
-        if self.handles:
+        if self.hooks:
             self.telling.outermost = None
-
-    def enter(self, module, _):
-        if threading.get_ident() == self.thread:
-            _engine.enter_module(self.paths.get(id(module), ""), module)
-
-    def leave(self, module, _, __):
-        if threading.get_ident() == self.thread:
-            _engine.leave_module(module)
 
 
 class _Hyperparameters:
@@ -155,41 +122,19 @@ class _Moving:
                 _engine.put_at(owner, key, value)
 
 
-_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter,
-                  torch.nn.UninitializedBuffer, torch.nn.Buffer)
-
-
-def refuse_hidden(name, model):
-    """Refuses what no guard can look at: a scripted module keeps its flags and attributes in C++, and what the code
-    of a tensor subclass does shows in no op."""
-    for path, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            _engine.refuse("unreplayable_op", f"module `{_engine.join_path(name, path)}` is scripted: its flags and "
-                           "attributes cannot be compared before each replay", "")
-            return
-    for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
-        for path, tensor in tensors:
-            if type(tensor) not in _PLAIN_TENSORS:
-                _engine.refuse("tensor_kind", f"{kind} `{name}.{path}` is of {type(tensor).__name__}, a "
-                               "subclass of torch.Tensor", "")
-                return
-
-
 class Looking:
     """Everything that is held while a step is recorded: the hooks, the followed numbers."""
 
-    def __init__(self, engine, effects, models, optimizers):
-        self.counters = _Counters(engine, effects)
-        self.moving = _Moving(engine)
+    def __init__(self, engine, effects, optimizers):
+        self.engine = engine
         self.effects = effects
-        self.models = models
         self.optimizers = optimizers
 
     def __enter__(self):
-        for name, model in self.models.items():
-            refuse_hidden(name, model)
+        self.engine.refuse_hidden()
         with contextlib.ExitStack() as stack:
-            for held in (_Hyperparameters(self.optimizers, self.effects), self.counters, self.moving, _Modules(self.models)):
+            for held in (_Hyperparameters(self.optimizers, self.effects), _Counters(self.engine, self.effects),
+                         _Moving(self.engine), _Modules(self.engine)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 
@@ -206,16 +151,16 @@ def _followed_arguments(args, kwargs, reals):
 
 
 class Probe:
-    """Runs one call of a step while it is recorded. `models` and `optimizers` by name; `roots(args, kwargs)` gives
+    """Runs one call of a step while it is recorded. `optimizers` by name; `roots(args, kwargs)` gives
     what the step is called with, for the engine; `meet(objects, is_known)` takes those that were met and are not tracked,
     and gives whether the recording is to be made anew."""
 
-    def __init__(self, engine, models, optimizers, effects, roots, meet):
+    def __init__(self, engine, optimizers, effects, roots, meet):
         self.engine = engine
         self.effects = effects
         self.roots = roots
         self.meet = meet
-        self.looking_at = models, optimizers
+        self.optimizers = optimizers
 
     def __call__(self, function, args, kwargs, reals):
         self.effects.enter(self.engine)
@@ -224,7 +169,7 @@ class Probe:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
         seen = None
-        with Looking(self.engine, self.effects, *self.looking_at):
+        with Looking(self.engine, self.effects, self.optimizers):
             is_watched = self.effects.watch(self.engine, roots, (*args, *kwargs.values()))
             try:
                 result = function(*args, **kwargs)

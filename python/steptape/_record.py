@@ -51,9 +51,9 @@ class record:
         caller = sys._getframe(1)
         place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         self._engine = _engine.Recorder(self._name, place, self._digests, self._timings)
-        models, optimizers, *_ = self._kept = track(self._engine, find(lambda: None, self._given))
+        _, optimizers, *_ = self._kept = track(self._engine, find(lambda: None, self._given))
         self._effects = Effects(does_again=False)
-        self._looking = Looking(self._engine, self._effects, models, optimizers)
+        self._looking = Looking(self._engine, self._effects, optimizers)
         self._is_open = False
         self._begin()
         return self

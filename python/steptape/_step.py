@@ -100,7 +100,7 @@ class Step:
         run = _with_host_values(self.__wrapped__, engine, hosts) if hosts else self.__wrapped__
         # all that the engine points at lives as long as the step
         self._kept = (models, optimizers, hosts, generators)
-        probe = Probe(engine, models, optimizers, self._effects, self._roots, self._meet)
+        probe = Probe(engine, optimizers, self._effects, self._roots, self._meet)
         engine.bind(self.name, place_of_function(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__),
                     _names_by_position(self.__wrapped__))
         if found.compiled is not None:

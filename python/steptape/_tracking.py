@@ -56,12 +56,11 @@ def _unique(objects, taken):
 
 
 def places_of_torch():
-    """(path, dict, key) of what torch's own code reads, which is not watched: the hooks that it keeps for all modules and
-    all optimizers, and the functions that its modules call, which a program may replace."""
+    """(path, dict, key) of containers that torch's own code reads, of which it is not watched what they hold: the hooks for
+    all modules and all optimizers."""
     modules = vars(torch.nn.modules.module)
     places = [(f"torch.nn.modules.module.{name}", modules, name)
               for name in sorted(modules) if name.startswith("_global_") and name.endswith(("hooks", "hook"))]
     optimizers = vars(sys.modules[torch.optim.Optimizer.__module__])
-    places.append(("torch.nn.functional", vars(torch.nn.functional), None))
     return places + [(f"torch.optim.optimizer.{name}", optimizers, name)
                      for name in sorted(optimizers) if name.startswith("_global_optimizer_")]

@@ -13,6 +13,7 @@ namespace steptape::python::watch {
 namespace {
 
 bool is_of_python(PyTypeObject* type, const char* method) {
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
   PyObject* name = PyUnicode_InternFromString(method);
   PyObject* found = _PyType_Lookup(type, name);
   Py_DECREF(name);

@@ -92,10 +92,47 @@ constexpr std::array<Function, 13> kFunctions = {{
     {"float", trace::Operation::kLeaf},
 }};
 
+/// Whether an instruction of torch's code neither does ops nor can come upon a followed number.
+bool is_of_no_number(const Instruction& in) {
+  const auto is_none = [](PyObject* value) {  // nor a tensor, nor what may hold one
+    return value == nullptr || value == Py_None || PyUnicode_CheckExact(value) ||
+           PyBool_Check(value) || PyType_Check(value);
+  };
+  const auto is_other = [](PyObject* value) { return value == nullptr || !is_number(value); };
+  switch (in.operation) {
+    case Operation::kBinary:
+    case Operation::kCompare:
+      return is_none(in.first) && is_none(in.second);
+    case Operation::kUnary:
+    case Operation::kFormat:
+    case Operation::kGiveOut:
+      return is_none(in.first);
+    case Operation::kTest:
+    case Operation::kLoadAttribute:
+      return is_other(in.first);
+    case Operation::kIdentity:
+      return is_other(in.first) && is_other(in.second);
+    case Operation::kLoadItem:
+    case Operation::kDeleteItem:
+    case Operation::kStoreItem:
+      return is_none(in.second) && !is_tensor(in.first);
+    case Operation::kContains:
+      return is_none(in.second) && PyDict_Check(in.first);
+    case Operation::kSpread:
+      return !in.hashes;
+    case Operation::kCall:
+    case Operation::kHash:
+    case Operation::kMatchKeys:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 std::optional<bool> Watcher::compute(std::string_view name, std::string_view module,
-                                     const std::vector<PyObject*>& arguments) {
+                                     std::span<PyObject* const> arguments) {
   FollowedNumbers& numbers = FollowedNumbers::current();
   const bool is_known = module.empty() || module == "math" || module == "builtins";
   if (!is_known || arguments.empty()) return std::nullopt;
@@ -108,7 +145,7 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
   const bool is_max = name == "max";
   if (is_max || name == "min") {
-    std::vector<PyObject*> among = arguments;
+    std::vector<PyObject*> among(arguments.begin(), arguments.end());
     if (arguments.size() == 1) {
       if (!PyList_CheckExact(arguments[0]) && !PyTuple_CheckExact(arguments[0]))
         return std::nullopt;
@@ -208,7 +245,7 @@ void Watcher::show_own(const Instruction& in) {
   }
 }
 
-bool Watcher::begin_ops(const std::vector<PyObject*>& values, Reads reads) {
+bool Watcher::begin_ops(std::span<PyObject* const> values, Reads reads) {
   recorder::Notes* notes = recorder::Notes::current();
   if (notes == nullptr) return false;
   Awaited& awaited = awaited_.back();
@@ -240,7 +277,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
 }
 
 bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
-                            const std::vector<PyObject*>& arguments) {
+                            std::span<PyObject* const> arguments) {
   // unbound, the tensor comes first
   const bool is_bound = PyCFunction_Check(callee);
   const bool is_method =
@@ -276,11 +313,11 @@ bool Watcher::operation_of_torch(const Instruction& in) {
     case Operation::kBinary:
     case Operation::kCompare:
       if (!is_tensor(in.first) && !is_tensor(in.second)) return false;
-      return begin_ops({in.first, in.second}, Reads::kInternal);
+      return begin_ops(std::array{in.first, in.second}, Reads::kInternal);
     case Operation::kLoadItem:
-      return is_tensor(in.first) && begin_ops({in.second}, Reads::kInternal);
+      return is_tensor(in.first) && begin_ops(std::array{in.second}, Reads::kInternal);
     case Operation::kStoreItem:
-      return is_tensor(in.first) && begin_ops({in.second, in.third}, Reads::kInternal);
+      return is_tensor(in.first) && begin_ops(std::array{in.second, in.third}, Reads::kInternal);
     default:
       return false;
   }
@@ -291,46 +328,62 @@ bool Watcher::look_at_numbers(const Instruction& in) {
   PyObject* callee = in.callee;
   if (callee == nullptr) return false;
   if (PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
-  const GivenToCall given = given_to(in);
-  std::vector<PyObject*> arguments = given.positional;
-  arguments.insert(arguments.end(), given.named.begin(), given.named.end());
-  const auto escape_all = [&] {
-    for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
-    return false;
-  };
   if (PyFunction_Check(callee)) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee));
     // Python's own library is not watched where torch's code calls it
     const bool is_seen = whose(code) != Whose::kPythons || is_for_numbers_;
-    return is_seen || text_of(code->co_name) == "cast" ? false : escape_all();
+    if (is_seen || view_of(code->co_name) == "cast") return false;
   }
+  std::vector<PyObject*> spread;
+  std::span<PyObject* const> arguments(in.arguments, static_cast<std::size_t>(in.count));
+  bool has_named = in.keywords != nullptr;
+  if (in.spread != nullptr) {
+    const GivenToCall given = given_to(in);
+    spread = given.positional;
+    spread.insert(spread.end(), given.named.begin(), given.named.end());
+    arguments = spread;
+    has_named = !given.named.empty();
+  }
+  const auto escape_all = [&] {
+    for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
+    return false;
+  };
+  if (PyFunction_Check(callee)) return escape_all();
   const bool is_function = PyCFunction_Check(callee) != 0;
   const bool is_descriptor =
       Py_TYPE(callee) == &PyMethodDescr_Type || Py_TYPE(callee) == &PyWrapperDescr_Type;
   // an operator by its schema is a function of pybind11's in a capsule
   const bool is_operator = is_function && PyCFunction_GET_SELF(callee) != nullptr &&
                            PyCapsule_CheckExact(PyCFunction_GET_SELF(callee)) &&
-                           text_of(in.code->co_filename).ends_with("torch/_ops.py");
-  awaited_.back().is_in_optimizer =
-      text_of(in.code->co_filename).find("/torch/optim/") != std::string::npos;
+                           known(in.code).is_of_operators;
+  awaited_.back().is_in_optimizer = known(in.code).is_of_optimizers;
   if (is_operator) return begin_ops(arguments, Reads::kInternal);
-  std::string name, module;
+  std::string_view name, module;
+  py::object name_of_wrapper;
   if (is_function) {
     name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
     PyObject* from = reinterpret_cast<PyCFunctionObject*>(callee)->m_module;
-    if (from != nullptr) module = text_of(from);
+    if (from != nullptr) module = view_of(from);
   } else if (is_descriptor) {
-    name = text_of(reinterpret_cast<PyDescrObject*>(callee)->d_name);
+    name = view_of(reinterpret_cast<PyDescrObject*>(callee)->d_name);
   } else if (std::string_view(Py_TYPE(callee)->tp_name) == "method-wrapper") {
-    name = py::cast<std::string>(borrowed(callee).attr("__name__"));
+    name_of_wrapper = borrowed(callee).attr("__name__");
+    name = view_of(name_of_wrapper.ptr());
   } else if (PyType_Check(callee)) {
     name = reinterpret_cast<PyTypeObject*>(callee)->tp_name;
   }
-  if (!is_descriptor && given.named.empty()) {
+  if (!is_descriptor && !has_named) {
     if (const std::optional<bool> waits = compute(name, module, arguments)) return *waits;
   }
   if (is_function || is_descriptor) return call_of_torch(callee, name, arguments);
   return calls_c(callee) && !is_one_of(name, kPassOn) ? escape_all() : false;
+}
+
+bool Watcher::look_at_torchs(const Instruction& in) {
+  look_at_switch(in);
+  if (is_of_no_number(in)) return false;
+  awaited_.emplace_back();
+  return look_at_numbers(in);
 }
 
 }  // namespace steptape::python::watch

@@ -27,6 +27,13 @@ bool is_iterator(PyObject* value) {
 
 PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
 
+/// The functions that torch's modules call, which a program may replace.
+PyObject* functional() {
+  static PyObject* const dict =
+      PyModule_GetDict(py::object(py::module_::import("torch.nn.functional")).release().ptr());
+  return dict;
+}
+
 /// Whether it is a partial function, an iterator, a bound method or the like, of C's.
 bool is_of_pythons_c(PyObject* value) {
   const std::string_view type = Py_TYPE(value)->tp_name;
@@ -50,6 +57,40 @@ void Watcher::load_global(const Instruction& in) {
   if (PyDict_Check(in.builtins) && PyDict_GetItemWithError(in.globals, in.name) == nullptr) {
     read(Kind::kEntry, in.builtins, in.name, path);
   }
+}
+
+void Watcher::look_at_switch(const Instruction& in) {
+  const bool is_global = in.operation == Operation::kLoadGlobal;
+  const bool is_stored =
+      in.operation == Operation::kStoreGlobal || in.operation == Operation::kStoreAttribute;
+  if (!is_global && !is_stored && in.operation != Operation::kLoadAttribute) return;
+  Kind kind = Kind::kEntry;
+  PyObject* owner = in.globals;
+  if (!is_global && in.operation != Operation::kStoreGlobal) {
+    const bool is_of_class = PyType_Check(in.first) != 0;
+    const bool is_of_module = PyModule_Check(in.first) != 0;
+    if (is_stored && !is_of_class && !is_of_module) return;
+    kind = is_of_module ? Kind::kEntry : Kind::kAttribute;
+    owner = is_of_module  ? PyModule_GetDict(in.first)
+            : is_of_class ? in.first
+                          : reinterpret_cast<PyObject*>(Py_TYPE(in.first));
+  }
+  auto* type = reinterpret_cast<PyTypeObject*>(owner);
+  if (kind == Kind::kAttribute && !is_heap(type)) return;
+  PyObject* value = kind == Kind::kEntry ? PyDict_GetItemWithError(owner, in.name)
+                                         : _PyType_Lookup(type, in.name);
+  if (value == nullptr || (!is_atom(value) && owner != functional())) return;
+  const Id id = id_of(kind, owner, in.name);
+  const bool is_new = seen_switches_.insert(id).second;
+  if (is_stored) std::erase_if(switches_, [&id](const Switch& each) { return each.id == id; });
+  if (is_stored || !is_new) return;
+  PyObject* module = kind == Kind::kEntry ? PyDict_GetItemString(owner, "__name__") : nullptr;
+  const std::string of = kind == Kind::kAttribute ? type_name(type)
+                         : module != nullptr      ? text_of(module)
+                                                  : "";
+  Slot slot{kind, of + "." + text_of(in.name), Root(roots_, owner), Root(roots_, in.name)};
+  slot.place = locate();
+  switches_.push_back({id, std::move(slot), borrowed(value)});
 }
 
 void Watcher::class_of(PyObject* object) {

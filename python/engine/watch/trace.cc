@@ -38,10 +38,10 @@ struct State {
   const unsigned char* bytes = nullptr;              ///< of the newest
   std::unordered_map<PyCodeObject*, PyObject*> all;  ///< bytecode as it was compiled, by code
 };
-thread_local State state;
+thread_local State state_of_thread;
 
 /// The bytecode as it was compiled: what the interpreter runs may be specialized.
-const unsigned char* bytes_of(PyCodeObject* code) {
+const unsigned char* bytes_of(State& state, PyCodeObject* code) {
   if (code == state.newest) return state.bytes;
   PyObject*& bytes = state.all[code];
   if (bytes == nullptr) {
@@ -57,7 +57,7 @@ const unsigned char* bytes_of(PyCodeObject* code) {
   return state.bytes;
 }
 
-void forget_codes() {
+void forget_codes(State& state) {
   for (auto& [code, bytes] : state.all) {
     Py_DECREF(bytes);
     Py_DECREF(code);
@@ -69,6 +69,9 @@ void forget_codes() {
 #if PY_VERSION_HEX >= 0x030B0000
 const void* id_of(PyFrameObject* frame) { return frame->f_frame; }
 PyCodeObject* code_of(PyFrameObject* frame) { return frame->f_frame->f_code; }
+int offset_of(PyFrameObject* frame) {
+  return _PyInterpreterFrame_LASTI(frame->f_frame) * static_cast<int>(sizeof(_Py_CODEUNIT));
+}
 PyObject* function_of(PyFrameObject* frame) {
   return reinterpret_cast<PyObject*>(frame->f_frame->f_func);
 }
@@ -80,11 +83,13 @@ void read_frame(PyFrameObject* object, Place& at) {
   at.fast = frame->localsplus;
   at.top = frame->localsplus + frame->stacktop;
   at.bottom = frame->localsplus + at.code->co_nlocalsplus;
-  at.offset = _PyInterpreterFrame_LASTI(frame) * static_cast<int>(sizeof(_Py_CODEUNIT));
 }
 #else
 const void* id_of(PyFrameObject* frame) { return frame; }
 PyCodeObject* code_of(PyFrameObject* frame) { return frame->f_code; }
+int offset_of(PyFrameObject* frame) {
+  return frame->f_lasti * static_cast<int>(sizeof(_Py_CODEUNIT));
+}
 PyObject* function_of(PyFrameObject*) { return nullptr; }
 void read_frame(PyFrameObject* frame, Place& at) {
   at.globals = frame->f_globals;
@@ -93,16 +98,16 @@ void read_frame(PyFrameObject* frame, Place& at) {
   at.fast = frame->f_localsplus;
   at.bottom = frame->f_valuestack;
   at.top = frame->f_valuestack + frame->f_stackdepth;
-  at.offset = frame->f_lasti * static_cast<int>(sizeof(_Py_CODEUNIT));
 }
 #endif
 
-Place place_of(PyFrameObject* frame) {
+/// Without what read_frame reads.
+Place place_of(State& state, PyFrameObject* frame) {
   Place at{};
   at.frame = id_of(frame);
   at.code = code_of(frame);
-  read_frame(frame, at);
-  const unsigned char* bytes = bytes_of(at.code) + at.offset;
+  at.offset = offset_of(frame);
+  const unsigned char* bytes = bytes_of(state, at.code) + at.offset;
   at.opcode = bytes[0];
   at.argument = bytes[1];
   // the instruction that it belongs to gets no event of its own
@@ -114,8 +119,8 @@ Place place_of(PyFrameObject* frame) {
   return at;
 }
 
-/// `at` is null where it threw.
-void settle(const void* frame, const Place* at) {
+/// What the frame has told of last is over; `at` is null where it threw.
+void settle(State& state, const void* frame, const Place* at) {
   if (state.told.empty() || state.told.back().left.frame != frame) return;
   const Told told = state.told.back();
   state.told.pop_back();
@@ -123,14 +128,22 @@ void settle(const void* frame, const Place* at) {
   state.listener->after(at == nullptr ? nullptr : result_of(told.left, *at));
 }
 
-void on_opcode(PyFrameObject* frame) {
-  Place at = place_of(frame);
+void on_opcode(State& state, PyFrameObject* frame) {
+  Place at = place_of(state, frame);
   if (is_rest_of_call(at.opcode)) return;
-  settle(at.frame, &at);
+  const bool has_told = !state.told.empty() && state.told.back().left.frame == at.frame;
+  if (has_told && !state.told.back().is_awaited) {
+    state.told.pop_back();
+  } else if (has_told) {
+    read_frame(frame, at);
+    settle(state, at.frame, &at);
+  }
   if (sets_keywords(at.opcode)) {
     state.keywords = keywords_of(at);
     return;
   }
+  if (!is_reported(at.opcode)) return;
+  read_frame(frame, at);
   at.keywords = state.keywords;
   const Instruction instruction = decode(at);
   if (instruction.operation == Operation::kCall) state.keywords = nullptr;
@@ -145,16 +158,16 @@ void on_opcode(PyFrameObject* frame) {
 }
 
 /// Whether a generator is told of that has begun before.
-bool goes_on(PyFrameObject* frame) {
+bool goes_on([[maybe_unused]] State& state, PyFrameObject* frame) {
 #if PY_VERSION_HEX >= 0x030B0000
-  const Place at = place_of(frame);
+  const Place at = place_of(state, frame);
   return at.opcode != RESUME || at.argument != 0;
 #else
   return frame->f_lasti >= 0;
 #endif
 }
 
-void on_entry(PyFrameObject* frame) {
+void on_entry(State& state, PyFrameObject* frame) {
   PyCodeObject* code = code_of(frame);
   PyFrameObject* caller = PyFrame_GetBack(frame);
   const bool by_watched =
@@ -162,7 +175,7 @@ void on_entry(PyFrameObject* frame) {
   Py_XDECREF(caller);
   frame->f_trace_lines = 0;
   frame->f_trace_opcodes = state.listener->wants(code, by_watched) ? 1 : 0;
-  if (frame->f_trace_opcodes == 0 || goes_on(frame)) return;
+  if (frame->f_trace_opcodes == 0 || goes_on(state, frame)) return;
   Place at{};
   at.code = code;
   read_frame(frame, at);
@@ -171,17 +184,18 @@ void on_entry(PyFrameObject* frame) {
 }
 
 int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
+  State& state = state_of_thread;  // asked once: it costs a call
   if (state.listener == nullptr) return 0;
   switch (what) {
     case PyTrace_CALL:
-      on_entry(frame);
+      on_entry(state, frame);
       break;
     case PyTrace_OPCODE:
-      on_opcode(frame);
+      on_opcode(state, frame);
       break;
     case PyTrace_EXCEPTION:
     case PyTrace_RETURN:
-      settle(id_of(frame), nullptr);
+      settle(state, id_of(frame), nullptr);
       break;
     default:
       break;
@@ -190,8 +204,8 @@ int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
 }
 
 /// What is waited for when the watch ends is not told any more.
-void give_up_told() {
-  while (!state.told.empty()) settle(state.told.back().left.frame, nullptr);
+void give_up_told(State& state) {
+  while (!state.told.empty()) settle(state, state.told.back().left.frame, nullptr);
 }
 
 }  // namespace
@@ -202,20 +216,21 @@ bool start(Listener& listener, const char** why) {
     *why = "a tracer, such as a debugger or coverage, is at work in this thread";
     return false;
   }
-  state.listener = &listener;
-  state.told.clear();
+  state_of_thread.listener = &listener;
+  state_of_thread.told.clear();
   PyEval_SetTrace(&on_event, nullptr);
   return true;
 }
 
-Listener* current() { return state.listener; }
+Listener* current() { return state_of_thread.listener; }
 
 bool stop() {
   const bool is_ours = PyThreadState_Get()->c_tracefunc == &on_event;
   if (is_ours) PyEval_SetTrace(nullptr, nullptr);
-  give_up_told();
+  State& state = state_of_thread;
+  give_up_told(state);
   state.listener = nullptr;
-  forget_codes();
+  forget_codes(state);
   return is_ours;
 }
 

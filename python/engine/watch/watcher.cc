@@ -19,11 +19,6 @@ Folders& folders() {
   return set;
 }
 
-bool is_atom(PyObject* value) {
-  return value == Py_None || PyLong_CheckExact(value) || PyBool_Check(value) ||
-         PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
-}
-
 /// Of a hyperparameter that is a pair of numbers, too.
 bool holds_formula(PyObject* value) {
   if (!PyTuple_CheckExact(value)) return is_followed(value);
@@ -60,22 +55,32 @@ std::size_t Watcher::Hash::operator()(const Id& id) const noexcept {
   return mixed * 0xBF58476D1CE4E5B9ULL;
 }
 
-Watcher::Whose Watcher::whose(PyCodeObject* code) {
-  const auto [entry, is_new] = whose_.emplace(code, Whose::kPrograms);
-  if (!is_new) return entry->second;
-  Py_INCREF(code);
-  const std::string file = text_of(code->co_filename);
+const Watcher::Code& Watcher::known(PyCodeObject* code) {
+  if (code == newest_code_.first) return *newest_code_.second;
+  const auto [entry, is_new] = codes_.try_emplace(code);
+  if (is_new) {
+    Py_INCREF(code);
+    entry->second = code_in(view_of(code->co_filename));
+  }
+  newest_code_ = {code, &entry->second};
+  return entry->second;
+}
+
+Watcher::Code Watcher::code_in(std::string_view file) {
   const auto holds = [&file](const std::string& folder) { return file.starts_with(folder); };
-  const bool is_package = file.find("/site-packages/") != std::string::npos;
+  const bool is_package = file.find("/site-packages/") != file.npos;
+  Code made;
   if (holds(folders().own)) {
-    entry->second = Whose::kSteptapes;
+    made.whose = Whose::kSteptapes;
   } else if (holds(folders().torchs)) {
-    entry->second = Whose::kTorchs;
+    made.whose = Whose::kTorchs;
+    made.is_of_optimizers = file.substr(folders().torchs.size()).starts_with("optim/");
+    made.is_of_operators = file.substr(folders().torchs.size()) == "_ops.py";
   } else if (file.starts_with("<frozen ") ||
              (!is_package && std::ranges::any_of(folders().shared, holds))) {
-    entry->second = Whose::kPythons;
+    made.whose = Whose::kPythons;
   }
-  return entry->second;
+  return made;
 }
 
 bool Watcher::wants(PyCodeObject* code, bool by_watched) {
@@ -122,10 +127,6 @@ void Watcher::give(PyObject* value, int depth) {
 }
 
 void Watcher::guard(const std::string& path, PyObject* dict, PyObject* key) {
-  if (key == Py_None) {
-    mark(dict, path);
-    return load_content(dict);
-  }
   read(Kind::kEntry, dict, key, path);
   if (PyObject* held = find_entry(dict, key)) load_content(held);
 }
@@ -227,18 +228,27 @@ void Watcher::refuse(RefusalCode code, const std::string& message) {
   findings_.push_back({code, message, locate()});
 }
 
+std::unique_ptr<SlotWatch> Watcher::take() {
+  for (Switch& each : switches_) {
+    if (!noted_.contains(each.id)) slots_->add(std::move(each.slot), each.value);
+  }
+  switches_.clear();
+  return std::move(slots_);
+}
+
 void Watcher::release() {
   for (const auto& [object, path] : existing_) Py_DECREF(object);
   for (PyObject* cell : own_cells_) Py_DECREF(cell);
   for (const auto& [tensor, times] : given_) Py_DECREF(tensor);
   for (const auto& [array, tensor] : arrays_) Py_DECREF(array);
-  for (const auto& [code, owner] : whose_) Py_DECREF(code);
+  for (const auto& [code, known] : codes_) Py_DECREF(code);
   existing_.clear();
   fresh_.clear();
   own_cells_.clear();
   given_.clear();
   arrays_.clear();
-  whose_.clear();
+  codes_.clear();
+  newest_code_ = {};
   objects_.clear();
 }
 
@@ -256,6 +266,9 @@ std::string Watcher::place_of_write(const std::string& name) const {
 }
 
 bool Watcher::look(const Instruction& given) {
+  if (!is_for_numbers_ && arrays_.empty() && whose(given.code) == Whose::kTorchs) {
+    return look_at_torchs(given);
+  }
   awaited_.emplace_back();
   Instruction in = given;
   in.first = without_proxy(in.first);
@@ -404,7 +417,7 @@ bool Watcher::before(const Instruction& in) {
     return before(changed);
   }
   const std::size_t awaited = awaited_.size();
-  globals_.insert(in.globals);
+  if (in.globals != newest_globals_) globals_.insert(newest_globals_ = in.globals);
   bool waits = false;
   try {
     waits = look(in);

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -79,7 +80,7 @@ class Watcher final : public Listener {
              bool by_watched) override;
 
   /// The slots, in the order in which they were met. Nothing is noted any more.
-  std::unique_ptr<SlotWatch> take() { return std::move(slots_); }
+  std::unique_ptr<SlotWatch> take();
   struct Finding {
     RefusalCode code;
     std::string message, place;
@@ -128,6 +129,7 @@ class Watcher final : public Listener {
   };
 
   bool look(const Instruction& instruction);
+  bool look_at_torchs(const Instruction& instruction);
   /// What a weak proxy stands for, which is refused but for a module or an optimizer; any other
   /// object itself.
   PyObject* without_proxy(PyObject* object);
@@ -150,6 +152,9 @@ class Watcher final : public Listener {
 
   // reads and writes of the language (reads.cc)
   void load_global(const Instruction& in);
+  /// Values of modules and classes, by which code of torch's may decide. What it writes itself in
+  /// the step, such as a count of its own, is none.
+  void look_at_switch(const Instruction& in);
   void load_attribute(PyObject* object, PyObject* name);
   void load_of_class(PyObject* type, PyObject* name);
   /// All that the class itself holds.
@@ -232,31 +237,46 @@ class Watcher final : public Listener {
   bool follow(const Instruction& in);
   /// None where the function is not known to compute with numbers, or none of them is followed.
   std::optional<bool> compute(std::string_view name, std::string_view module,
-                              const std::vector<PyObject*>& arguments);
+                              std::span<PyObject* const> arguments);
   /// Shows the program its own objects where it asks whether one is another.
   static void show_own(const Instruction& in);
   bool operation_of_torch(const Instruction& in);
   bool call_of_torch(const Call& made, const std::string& name);
   void enter_torch(PyCodeObject* code);
   void note_step(PyObject* optimizer);
-  bool call_of_torch(PyObject* callee, std::string_view name,
-                     const std::vector<PyObject*>& arguments);
-  bool begin_ops(const std::vector<PyObject*>& values, Reads reads);
+  bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
+  bool begin_ops(std::span<PyObject* const> values, Reads reads);
   void end_ops(const Awaited& awaited, PyObject** result);
 
   Roots& roots_;
   MovingPlaces& moving_;
   std::unique_ptr<SlotWatch> slots_;
   std::unordered_map<Id, std::size_t, Hash> noted_;
+  struct Switch {
+    Id id;
+    Slot slot;
+    py::object value;
+  };
+  std::vector<Switch> switches_;
+  std::unordered_set<Id, Hash> seen_switches_;           ///< those that torch's code wrote, too
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
   std::unordered_set<PyObject*> own_cells_;           ///< made by the step, with a reference each
   std::unordered_map<PyObject*, int> given_;  ///< tensors of this call, how often; with a reference
   enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
-  Whose whose(PyCodeObject* code);
-  std::unordered_map<PyCodeObject*, Whose> whose_;  ///< with a reference each
-  std::unordered_set<PyObject*> globals_;           ///< of the code that ran, borrowed
+  struct Code {
+    Whose whose = Whose::kPrograms;
+    bool is_of_optimizers = false;  ///< in torch/optim/
+    bool is_of_operators = false;   ///< torch/_ops.py
+  };
+  static Code code_in(std::string_view file);
+  const Code& known(PyCodeObject* code);
+  Whose whose(PyCodeObject* code) { return known(code).whose; }
+  std::unordered_map<PyCodeObject*, Code> codes_;  ///< with a reference each
+  std::pair<PyCodeObject*, const Code*> newest_code_;
+  std::unordered_set<PyObject*> globals_;  ///< of the code that ran, borrowed
+  PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
   std::vector<Finding> findings_;
   std::vector<std::pair<std::string, py::object>> objects_;
