@@ -201,13 +201,20 @@ void Modules::capture() {
   if (captured_ != nullptr) {
     for (const ModuleWatch& module : captured_->modules) module.note_moving();
   }
-  captured_ = std::make_shared<const Captured>(roots_, moving_, types_, tree());
+  captured_ = std::make_shared<Captured>(roots_, moving_, types_, tree());
+}
+
+void Modules::compare_only(const Reads& reads) {
+  if (captured_ == nullptr) return;
+  for (ModuleWatch& module : captured_->modules) {
+    if (const auto names = reads(module.module())) module.compare_only(*names);
+  }
 }
 
 std::unique_ptr<live::ForeignWatch> Modules::watch(const live::PathOf&) const {
   auto captured = captured_ != nullptr
                       ? captured_
-                      : std::make_shared<const Captured>(roots_, moving_, types_, tree());
+                      : std::make_shared<Captured>(roots_, moving_, types_, tree());
   return std::make_unique<WatchOf<Captured>>(std::move(captured));
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ class Modules final : public live::ForeignModules, public Watched {
   void capture() override;
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
+  /// `reads` tells which attributes of a module the recording that has ended has read, or that all
+  /// count as read: plans depend on no others.
+  using Reads = std::function<std::optional<std::vector<py::object>>(PyObject* module)>;
+  void compare_only(const Reads& reads);
 
   struct At {
     std::string path;
@@ -62,7 +67,7 @@ class Modules final : public live::ForeignModules, public Watched {
   Root weak_;
   mutable TypeWatches::Kept types_;
   struct Captured;
-  std::shared_ptr<const Captured> captured_;
+  std::shared_ptr<Captured> captured_;
 };
 
 /// What recordings have seen of an optimizer. One whose step() none has seen, while others changed

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "python/engine/arguments.h"
@@ -70,12 +71,28 @@ DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf 
   }
 }
 
+void DictWatch::compare_only(const std::vector<py::object>& names) {
+  compares_all_ = false;
+  std::unordered_map<std::string_view, PyObject*> open;
+  for (const py::object& name : names) open.emplace(view_of(name.ptr()), name.ptr());
+  for (Entry& entry : entries_) {
+    const bool is_named = open.erase(view_of(entry.key.get())) != 0;
+    entry.is_compared = entry.rule != Rule::kPlain || is_named;
+  }
+  for (const auto& [text, name] : open) absent_.push_back(borrowed(name));
+}
+
 bool DictWatch::same(PyObject* dict) const {
   if (dict == nullptr) return entries_.empty();
-  if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(entries_.size())) return false;
+  const auto size = static_cast<Py_ssize_t>(entries_.size());
+  if (compares_all_ && PyDict_GET_SIZE(dict) != size) return false;
   if (const auto remembered = memo_.same(dict)) return *remembered;
   memo_.begin();
+  for (const py::object& name : absent_) {
+    if (PyDict_GetItemWithError(dict, name.ptr()) != nullptr) return false;
+  }
   for (const Entry& entry : entries_) {
+    if (!entry.is_compared) continue;
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
     if (found == nullptr) return false;
     if (entry.rule == Rule::kSkip || entry.rule == Rule::kMoves) continue;
@@ -113,9 +130,27 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
   return changes;
 }
 
+std::optional<DictWatch::EntryChange> DictWatch::mismatch(PyObject* dict) const {
+  for (EntryChange& change : changes(dict)) {
+    if (compares(change)) return std::move(change);
+  }
+  return std::nullopt;
+}
+
+bool DictWatch::compares(const EntryChange& change) const {
+  const auto is_its = [&change](const Entry& entry) {
+    return text_of(entry.key.get()) == change.name;
+  };
+  const auto entry = std::ranges::find_if(entries_, is_its);
+  if (entry != entries_.end()) return entry->is_compared;
+  return compares_all_ || std::ranges::any_of(absent_, [&change](const py::object& name) {
+           return text_of(name.ptr()) == change.name;
+         });
+}
+
 void DictWatch::note_moving(const std::string& path, PyObject* dict) const {
   for (const EntryChange& change : changes(dict)) {
-    if (!change.moves) continue;
+    if (!change.moves || !compares(change)) continue;
     moving_.note(trace::join_path(path, change.name) + change.change.path, change.owner.ptr(),
                  change.key.ptr());
   }
@@ -160,12 +195,12 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
   }
   PyObject* dict = dict_of(object);
   if (attributes.same(dict)) return {};
-  const auto changes = attributes.changes(dict);
-  if (changes.empty()) {
+  const auto mismatch = attributes.mismatch(dict);
+  if (!mismatch) {
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
   attributes.note_moving(path.empty() ? path : path.substr(1), dict);
-  const auto& [name, owner, key, change, moves] = changes.front();
+  const auto& [name, owner, key, change, moves] = *mismatch;
   return {path + "." + trace::path_component(name) + change.path, change.was,
           shown(change.after.ptr())};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class DictWatch {
   /// Entries that are in `moving` are not compared.
   DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf rule_of);
 
+  /// From here on `same` compares those plain entries alone that have these names, which have none
+  /// where there was none.
+  void compare_only(const std::vector<py::object>& names);
+
   bool same(PyObject* dict) const;
   /// Every entry that differs now; added and removed ones too.
   struct EntryChange {
@@ -31,6 +36,8 @@ class DictWatch {
     bool moves = false;  ///< it is another one, and MovingPlaces may note it
   };
   std::vector<EntryChange> changes(PyObject* dict) const;
+  /// The first of those that `same` compares.
+  std::optional<EntryChange> mismatch(PyObject* dict) const;
   /// Numbers and tensors that are other ones now are noted as such that move, under `path`.
   void note_moving(const std::string& path, PyObject* dict) const;
 
@@ -39,12 +46,16 @@ class DictWatch {
     Root key;
     Rule rule;
     Plain plain;
+    bool is_compared = true;
   };
+  bool compares(const EntryChange& change) const;
   static Plain made(Roots& roots, PyObject* value, Rule rule);
 
   MovingPlaces& moving_;
   RuleOf rule_of_;
   std::vector<Entry> entries_;
+  bool compares_all_ = true;
+  std::vector<py::object> absent_;  ///< names that were asked for and had no entry
   mutable DictMemo memo_;
 };
 
@@ -73,6 +84,8 @@ class ModuleWatch {
   /// The first mismatch, as a verdict with a path below the root; see check_object.
   Verdict check(bool types_same) const;
   void note_moving() const;
+  /// See DictWatch.
+  void compare_only(const std::vector<py::object>& names) { attributes_.compare_only(names); }
   /// The attributes that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
   const std::string& path() const { return path_; }

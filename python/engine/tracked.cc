@@ -115,6 +115,11 @@ py::dict Tracked::end_watch() {
   seen["objects"] = objects;
   seen["outputs"] = outputs;
   seen["is_known"] = !host_->take(watcher_->take());
+  for (const auto& [name, watched] : watched_) {
+    auto* modules = dynamic_cast<Modules*>(watched.get());
+    if (modules == nullptr || !is_whole) continue;
+    modules->compare_only([this](PyObject* module) { return watcher_->reads_of(module); });
+  }
   watcher_->release();
   return seen;
 }
@@ -206,7 +211,7 @@ void Tracked::capture(const py::list& guarded) {
   FollowedNumbers::current().clear();
   watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
   for_each_module(
-      [this](const std::string& path, PyObject* module) { watcher_->mark(module, path); });
+      [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });
   for (const auto& [name, watched] : watched_) {
     if (const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get())) {
       watcher_->mark(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())), name);
@@ -280,13 +285,33 @@ py::list Tracked::counters() const {
   return all;
 }
 
+/// Whether the container in which something of a module's attribute changed was changed by code
+/// that was watched, and is told of with that.
+bool Tracked::is_told_of_container(const HostChange& change) const {
+  if (host_->seen() == nullptr || !change.owner) return false;
+  std::unordered_set<PyObject*> changed;
+  for (const Slot& slot : host_->seen()->slots()) {
+    if (slot.is_changed || (slot.is_written && slot.kind != Slot::Kind::kAttribute)) {
+      changed.insert(slot.owner.get());
+    }
+  }
+  py::object held = held_at(change.owner.ptr(), change.key.ptr());
+  for (const py::handle& key : change.change.keys) {
+    if (!held || changed.contains(held.ptr())) break;
+    held = held_at(held.ptr(), key.ptr());
+  }
+  return held && changed.contains(held.ptr());
+}
+
 py::list Tracked::changes() const {
   py::list list;
   const auto or_none = [](const py::object& object) {
     return object ? object : py::object(py::none());
   };
   for (const auto& [name, watched] : watched_) {
+    const bool is_of_modules = dynamic_cast<const Modules*>(watched.get()) != nullptr;
     for (const HostChange& change : watched->changes(name)) {
+      if (is_of_modules && is_told_of_container(change)) continue;
       list.append(py::make_tuple(
           change.path, or_none(change.change.after), or_none(change.owner), or_none(change.key),
           change.change.was, shown(change.change.after.ptr()), change.change.keys,

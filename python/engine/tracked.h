@@ -86,6 +86,7 @@ class Tracked {
   py::list moving() const;
 
  protected:
+  bool is_told_of_container(const HostChange& change) const;
   /// Calls `visit(path, module)` for each module of those that are tracked, and of the modules in
   /// them, in order.
   template <typename Visit>

@@ -75,13 +75,14 @@ class Found:
                     self.visit(f"{place}.{name}", value, depth - 2)
 
     def _visit_function(self, function, depth):
-        if "/site-packages/torch/" in function.__code__.co_filename:
-            return
+        is_torchs = "/site-packages/torch/" in function.__code__.co_filename  # a decorator's: torch.no_grad()(model)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             try:
                 self.visit(name, cell.cell_contents, depth - 1)
             except ValueError:  # empty still
                 pass
+        if is_torchs:
+            return
         for name in sorted(_names_in(function.__code__) & function.__globals__.keys()):
             self.visit(name, function.__globals__[name], depth - 1)
         self.visit(function.__name__, function.__defaults__, depth)

@@ -1,6 +1,9 @@
 """Guards of the attributes of modules and of a program's own objects."""
+import collections
+import copy
 import functools
 import math
+import operator
 import types
 
 import numpy as np
@@ -179,3 +182,134 @@ def test_an_item_that_is_another_number_in_every_call_is_followed():
         program.model.levels[0] *= 0.99
 
     check(classifier, {"each": next_level}, begins=False, share=0.5)
+
+
+class Net(nn.Module):
+    """A module whose attributes are read, or not, in the way that a test says."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.scale, self.mode, self.pair = 1.0, "a", (1.0, 2.0)
+        self.levels, self.table, self.history = [1.0], {"k": [1.0]}, []
+        self.config = types.SimpleNamespace(k=1.0)
+        self.queue = collections.deque(maxlen=3)
+        self.last, self.count, self.best = None, 0, 1e9
+
+    @property
+    def double(self):
+        return self.scale * 2
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def __getattr__(self, name):
+        return self.__dict__.get("_magic", 1.0) if name == "magic" else super().__getattr__(name)
+
+    def held(self):
+        return [self, self.levels, self.table, self.history, list(self.queue), self.last, self.count, self.best]
+
+
+def trained(body, between=lambda net, i: None):
+    """A layer that learns; `body(net, loss)` gives a factor of the result, or nothing."""
+    def make():
+        net = Net()
+        optimizer = torch.optim.SGD(net.layer.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = net(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            factor = body(net, loss)
+            return loss.detach() if factor is None else loss.detach() * factor
+
+        def batch(i):
+            between(net, i)
+            return (torch.randn(4, 6),)
+        return types.SimpleNamespace(step=step, batch=batch, holds=net.held)
+    return make
+
+
+def scale_doubles(net):
+    net.scale = 2.0
+
+
+WAYS = {  # a factor that is read from a module, and what makes it another one
+    "name": (lambda n: n.scale, scale_doubles),
+    "getattr": (lambda n: getattr(n, "sca" + "le"), scale_doubles),
+    "vars": (lambda n: vars(n)["scale"], scale_doubles),
+    "entries": (lambda n: sum(v for v in n.__dict__.values() if type(v) is float), lambda n: setattr(n, "other", 2.0)),
+    "key": (lambda n: 2.0 if "late" in vars(n) else 1.0, lambda n: setattr(n, "late", 2.0)),
+    "property": (lambda n: n.double, scale_doubles),
+    "missing": (lambda n: getattr(n, "late", 1.0), lambda n: setattr(n, "late", 2.0)),
+    "hasattr": (lambda n: 2.0 if hasattr(n, "late") else 1.0, lambda n: setattr(n, "late", 2.0)),
+    "__getattr__": (lambda n: n.magic, lambda n: setattr(n, "_magic", 2.0)),
+    "object": (lambda n: object.__getattribute__(n, "scale"), scale_doubles),
+    "attrgetter": (lambda n: operator.attrgetter("config.k")(n), lambda n: setattr(n.config, "k", 2.0)),
+    "methodcaller": (lambda n: operator.methodcaller("__getattribute__", "scale")(n), scale_doubles),
+    "methodcaller_of_a_dict": (lambda n: operator.methodcaller("get", "scale")(vars(n)), scale_doubles),
+    "methodcaller_of_a_list": (lambda n: operator.methodcaller("count", 1.0)(n.levels), lambda n: n.levels.append(1.0)),
+    "reduce": (lambda n: functools.reduce(getattr, ["config", "k"], n), lambda n: setattr(n.config, "k", 2.0)),
+    "map": (lambda n: list(map(getattr, [n], ["scale"]))[0], scale_doubles),
+    "partial": (lambda n: functools.partial(getattr, n)("scale"), scale_doubles),
+    "copy": (lambda n: copy.copy(n.config).k, lambda n: setattr(n.config, "k", 2.0)),
+    "item": (lambda n: n.table["k"][0], lambda n: n.table.update(k=[2.0])),
+    "sum": (lambda n: sum(n.levels), lambda n: n.levels.append(2.0)),
+    "comparison": (lambda n: 2.0 if n.levels == [1.0] else 1.0, lambda n: n.levels.append(1.0)),
+    "text": (lambda n: len(f"{n.history}"), lambda n: n.history.append(1)),
+    "test": (lambda n: 2.0 if n.history else 1.0, lambda n: n.history.append(1)),
+    "repr": (lambda n: len(repr(n)), lambda n: setattr(n.layer, "in_features", 2000)),
+    "state_dict": (lambda n: len(n.state_dict()), lambda n: n.register_buffer("more", torch.ones(1))),
+    "module_called": (lambda n: n(torch.ones(1, 6)).sum().detach(), lambda n: setattr(n, "forward", lambda x: n.layer(x) * 2)),
+    "module_inside": (lambda n: n(torch.ones(1, 6)).sum().detach(), lambda n: setattr(n.layer, "forward", lambda x: x[:, :3])),
+}
+
+
+@named(WAYS)
+def test_a_way_to_read_an_attribute_of_a_module(case):
+    use, change = case
+    step = twins.compare(trained(lambda net, _: use(net), lambda net, i: change(net) if i == 20 else None), 40,
+                         verify={"first": True, "rate": 0.0})
+    assert step.stats["replayed"] >= 16, step.explain()
+
+
+@pytest.mark.parametrize("make", [Net, lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.1))], ids=["own", "torchs"])
+def test_what_no_code_of_the_step_reads_of_a_module_may_change(make):
+    """A history that grows, the epoch, the best so far: what trainers keep in a module."""
+    def twin():
+        net = make()
+
+        def batch(i):
+            vars(net).setdefault("history", []).append(i)
+            net.epoch, net.best, net.text = i, {"loss": i}, f"epoch {i}"
+            next(net.children()).seen = [i]
+            return (torch.randn(4, 6),)
+        return types.SimpleNamespace(step=lambda x: net(x).detach(), batch=batch, holds=lambda: [net])
+
+    step = twins.compare(twin, 40, verify={"first": True, "rate": 0.0})
+    assert step.stats["replayed"] >= 36, step.explain()
+
+
+DOES = {  # to attributes of a module, in the step
+    "append": lambda n, l: n.history.append(l.item()),
+    "append_a_tensor": lambda n, l: n.history.append(l.detach()),
+    "append_inside": lambda n, l: n.table["k"].append(l.item()),
+    "append_to_two": lambda n, l: (n.history.append(l.item()), n.levels.append(1.0)) and None,
+    "append_to_a_deque": lambda n, l: n.queue.append(l.item()),
+    "extend": lambda n, l: n.history.extend([l.item(), 2.0]),
+    "set_an_item": lambda n, l: n.table.__setitem__("loss", l.item()),
+    "clear": lambda n, l: n.history.clear(),
+    "append_and_pop": lambda n, l: (n.history.append(1), n.history.pop()) and None,
+    "assign_a_tensor": lambda n, l: setattr(n, "last", l.detach()),
+    "assign_a_number": lambda n, l: setattr(n, "last", l.item()),
+    "count": lambda n, l: setattr(n, "count", n.count + 1),
+    "assign_a_new_list": lambda n, l: setattr(n, "fresh", [l.item()]),
+    "keep_the_best": lambda n, l: setattr(n, "best", min(n.best, l.item())),
+}
+
+
+@named(DOES)
+def test_what_a_step_does_to_attributes_of_a_module_is_done_again(case):
+    step = twins.compare(trained(case), 40, verify={"first": True, "rate": 0.0})
+    assert step.stats["replayed"] >= 28, step.explain()

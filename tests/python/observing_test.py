@@ -130,7 +130,7 @@ def test_host_state_is_a_kind_of_its_own():
     assert forward(torch.ones(4)).item() == 8.0
     [guard] = forward.stats["fallbacks"]
     assert guard["kind"] == "host_state"
-    assert f'{guard["path"]}: {guard["expected"]} → {guard["found"]}' == "model.gain: 1.0 → 2.0"
+    assert f'{guard["path"]}: {guard["expected"]} → {guard["found"]}' == "host.model.gain: 1.0 → 2.0"
 
 
 def test_memory_that_moved_is_taken_up_and_told():

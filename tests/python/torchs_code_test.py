@@ -1,5 +1,6 @@
 """Python code of torch's own, which is not watched as the program's is: the rules that stand for it (values of its modules
 and classes are guarded, and what modules and optimizers hold) are compared with what it reads when it is watched."""
+import contextlib
 import functools
 import inspect
 import pkgutil
@@ -44,9 +45,9 @@ LEFT_OUT = {
 }
 
 
-@pytest.fixture
-def reads(monkeypatch):
-    """Of each recording that is made meanwhile: (path, owner, key) of all places that it read, in torch's own code too."""
+@contextlib.contextmanager
+def watching_torch():
+    """Gives a list that gets, of each recording: (path, owner, key) of all places that it read, in torch's own code too."""
     all_reads = []
     leave = _effects.Effects.leave
 
@@ -54,11 +55,12 @@ def reads(monkeypatch):
         all_reads.append(engine.reads())
         return leave(self, engine, seen)
 
-    monkeypatch.setattr(_effects.Effects, "leave", keep)
-    with monkeypatch.context() as patched:
-        patched.setattr(torch, "__file__", "/nowhere/torch/__init__.py")
-        _setup.set_up(_engine, BY_CODE)
-    yield all_reads
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_effects.Effects, "leave", keep)
+        with pytest.MonkeyPatch.context() as moved:
+            moved.setattr(torch, "__file__", "/nowhere/torch/__init__.py")
+            _setup.set_up(_engine, BY_CODE)
+        yield all_reads
     _setup.set_up(_engine, BY_CODE)
 
 
@@ -148,15 +150,52 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_there_is_a_rule_for_what_torchs_code_reads(name, reads):
-    step, arguments = READERS[name]()
-    wrapped = steptape.wrap(step)
-    for _ in range(3):
-        wrapped(*arguments())
+def read_by(step, arguments):
+    """What a recording of the step has read, in torch's own code too."""
+    with watching_torch() as reads:
+        wrapped = steptape.wrap(step)
+        for _ in range(3):
+            wrapped(*arguments())
     assert len(reads) >= 2 and len(reads[-1]) > 50
-    found = list(without_rule(reads[-1], held_by([step])))
+    return reads[-1]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_there_is_a_rule_for_what_torchs_code_reads(name):
+    step, arguments = READERS[name]()
+    found = list(without_rule(read_by(step, arguments), held_by([step])))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["layers", "convolutions", "LSTM", "Transformer", "fast_path", "weight_norm", "spectral_norm"])
+def test_an_attribute_of_a_module_that_torchs_code_reads_is_guarded(name):
+    """Each in turn becomes another object, which no replay may miss; what nothing reads may become what it likes."""
+    step, arguments = READERS[name]()
+    modules = {id(vars(value)): vars(value) for value in list(held_by([step]).values()) if isinstance(value, nn.Module)}
+    read = {(id(owner), key) for _, owner, key in read_by(step, arguments) if id(owner) in modules}
+    wrapped = steptape.wrap(step, verify={"first": True, "rate": 0.0})
+
+    def replays():
+        before = wrapped.stats["replayed"]
+        with contextlib.suppress(Exception):  # of torch's code, which is given something odd
+            wrapped(*arguments())
+        return wrapped.stats["replayed"] > before
+
+    assert any(replays() for _ in range(8)), wrapped.explain()
+    changed = 0
+    for attributes in modules.values():
+        for key, value in list(attributes.items()):
+            if isinstance(value, (dict, nn.Module)):
+                continue  # hooks and what is registered
+            attributes[key] = object()
+            if (id(attributes), key) in read:
+                assert not replays(), (key, wrapped.explain())
+                changed += 1
+            else:
+                assert any(replays() for _ in range(4)), (key, wrapped.explain())
+            attributes[key] = value
+            assert any(replays() for _ in range(20)), (key, wrapped.explain())
+    assert changed >= 2
 
 
 # each: what makes the step and the size of its argument; what sets the value, to False in calls 15 to 29; replays at least

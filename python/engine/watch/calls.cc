@@ -125,6 +125,9 @@ struct Watcher::Call {
 
 void Watcher::note_function(PyObject* function) {
   if (!exists(function)) return;
+  if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))) == Whose::kTorchs) {
+    mark_closure(function, 4);
+  }
   const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_name);
   for (const char* part : {"__code__", "__defaults__", "__kwdefaults__"}) {
     const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
@@ -142,6 +145,16 @@ void Watcher::note_function(PyObject* function) {
   if (named != nullptr && PyDict_Check(named)) {
     mark(named, name + ".__kwdefaults__");
     load_content(named);
+  }
+}
+
+void Watcher::mark_closure(PyObject* function, int depth) {
+  PyObject* cells = PyFunction_GET_CLOSURE(function);
+  for (Py_ssize_t i = 0; cells != nullptr && i < PyTuple_GET_SIZE(cells); ++i) {
+    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(cells, i));
+    if (held == nullptr) continue;
+    mark(held, path_of(function));
+    if (depth > 1 && PyFunction_Check(held)) mark_closure(held, depth - 1);
   }
 }
 
@@ -365,7 +378,15 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
             name.ptr());
       at = found == nullptr ? py::object() : py::reinterpret_borrow<py::object>(found);
     }
-    if (is_exactly(made.callee, caller)) break;
+    if (!is_exactly(made.callee, caller)) continue;
+    // the method is called with the other parts
+    Call method{.callee = _PyType_Lookup(Py_TYPE(made.arguments.front()), part.ptr()),
+                .arguments = {made.arguments.front()},
+                .named = {}};
+    for (std::size_t i = 1; i < py::len(parts); ++i) {
+      method.arguments.push_back(py::object(parts[py::int_(i)]).ptr());  // parts hold them
+    }
+    return method.callee != nullptr && call(method, depth - 1);
   }
   return false;
 }

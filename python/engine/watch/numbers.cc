@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
 #include "recorder/notes.h"
@@ -299,8 +300,15 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   }
   const bool is_op = is_bound ? does_ops(callee) : is_method;
   if (!is_op) {
-    if (!is_one_of(name, kPassOn) && name.find("has_torch_function") == name.npos) {
-      for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
+    if (name == "getattr" || name == "hasattr") {
+      const auto module = arguments.empty() ? modules_.end() : modules_.find(arguments[0]);
+      if (module != modules_.end() && arguments.size() > 1)
+        module->second.asked.push_back(borrowed(arguments[1]));
+    } else if (!is_one_of(name, kPassOn) && name.find("has_torch_function") == name.npos) {
+      for (PyObject* argument : arguments) {
+        FollowedNumbers::current().escape(argument);
+        read_module(argument);
+      }
     }
     return false;
   }
@@ -326,7 +334,7 @@ bool Watcher::operation_of_torch(const Instruction& in) {
 bool Watcher::look_at_numbers(const Instruction& in) {
   if (in.operation != Operation::kCall) return operation_of_torch(in) || follow(in);
   PyObject* callee = in.callee;
-  if (callee == nullptr) return false;
+  if (callee == nullptr || is_own_hook(callee)) return false;
   if (PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
   if (PyFunction_Check(callee)) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee));
@@ -345,7 +353,10 @@ bool Watcher::look_at_numbers(const Instruction& in) {
     has_named = !given.named.empty();
   }
   const auto escape_all = [&] {
-    for (PyObject* argument : arguments) FollowedNumbers::current().escape(argument);
+    for (PyObject* argument : arguments) {
+      FollowedNumbers::current().escape(argument);
+      read_module(argument);
+    }
     return false;
   };
   if (PyFunction_Check(callee)) return escape_all();
@@ -379,7 +390,22 @@ bool Watcher::look_at_numbers(const Instruction& in) {
   return calls_c(callee) && !is_one_of(name, kPassOn) ? escape_all() : false;
 }
 
+void Watcher::look_at_module(const Instruction& in) {
+  const auto found = modules_.find(in.first);
+  if (found == modules_.end()) return;
+  if (view_of(in.name) != "__dict__") {
+    found->second.names.insert(in.name);
+    return;
+  }
+  // where torch.nn.Module looks for what is registered in it
+  const std::string_view code = view_of(in.code->co_name);
+  if (code != "__getattr__" && code != "__setattr__" && code != "__delattr__") {
+    found->second.is_whole = true;
+  }
+}
+
 bool Watcher::look_at_torchs(const Instruction& in) {
+  if (in.operation == Operation::kLoadAttribute) look_at_module(in);
   look_at_switch(in);
   if (is_of_no_number(in)) return false;
   awaited_.emplace_back();

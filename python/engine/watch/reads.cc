@@ -472,6 +472,7 @@ void Watcher::load_iterator(PyObject* iterator) {
 }
 
 void Watcher::load_object(PyObject* value) {
+  read_module(value);
   FollowedNumbers::current().escape_attributes(value);
   load_slots(value);
   if (!exists(value) || is_fixed(value) || type_name(value).starts_with("torch.")) return;
@@ -499,6 +500,7 @@ void Watcher::load_slots(PyObject* value) {
 }
 
 void Watcher::load_objects(PyObject* value, int depth) {
+  read_module(value);
   if (depth == 0 || is_tensor(value) || is_fixed(value)) return;
   if (PyList_Check(value) || PyTuple_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
@@ -521,6 +523,7 @@ void Watcher::load_state(PyObject* object) {
 }
 
 void Watcher::load_whole(PyObject* value, int depth) {
+  read_module(value);
   FollowedNumbers::current().escape(value);
   load_given(value, depth);
 }

@@ -112,6 +112,29 @@ void Watcher::mark(PyObject* value, const std::string& path) {
   }
 }
 
+void Watcher::mark_module(PyObject* module, const std::string& path) {
+  modules_.try_emplace(module);
+  mark(module, path);
+}
+
+std::optional<std::vector<py::object>> Watcher::reads_of(PyObject* module) const {
+  const auto found = modules_.find(module);
+  if (found == modules_.end() || found->second.is_whole) return std::nullopt;
+  std::vector<py::object> names = found->second.asked;
+  for (PyObject* name : found->second.names) names.push_back(borrowed(name));
+  return names;
+}
+
+void Watcher::read_module(PyObject* value) {
+  const auto found = modules_.find(value);
+  if (found == modules_.end() || found->second.is_whole) return;
+  found->second.is_whole = true;
+  PyObject* dict = dict_of(value);
+  PyObject* inner = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_modules");
+  if (inner == nullptr || !PyDict_Check(inner)) return;
+  for (const auto& [name, module] : entries_of(inner)) read_module(module);
+}
+
 void Watcher::give(PyObject* value, int depth) {
   if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
@@ -248,6 +271,7 @@ void Watcher::release() {
   given_.clear();
   arrays_.clear();
   codes_.clear();
+  modules_.clear();
   newest_code_ = {};
   objects_.clear();
 }

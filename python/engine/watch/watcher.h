@@ -60,6 +60,12 @@ class Watcher final : public Listener {
 
   /// `value` existed before, under the name `path`.
   void mark(PyObject* value, const std::string& path);
+  /// `module` is tracked: which of its attributes torch's code reads is told of it.
+  void mark_module(PyObject* module, const std::string& path);
+  /// None where all of them count as read.
+  std::optional<std::vector<py::object>> reads_of(PyObject* module) const;
+  /// What a function of torch's holds, such as the module that torch.no_grad() was given.
+  void mark_closure(PyObject* function, int depth);
   /// A plan depends on the entry of a dict, and on what is in it where that is a container.
   void guard(const std::string& path, PyObject* dict, PyObject* key);
   void note_function(PyObject* function);
@@ -152,6 +158,10 @@ class Watcher final : public Listener {
 
   // reads and writes of the language (reads.cc)
   void load_global(const Instruction& in);
+  /// Attributes of tracked modules, which the code of torch's modules reads.
+  void look_at_module(const Instruction& in);
+  /// Code that nobody watches may read all attributes of a module, or of those in it.
+  void read_module(PyObject* value);
   /// Values of modules and classes, by which code of torch's may decide. What it writes itself in
   /// the step, such as a count of its own, is none.
   void look_at_switch(const Instruction& in);
@@ -252,6 +262,12 @@ class Watcher final : public Listener {
   MovingPlaces& moving_;
   std::unique_ptr<SlotWatch> slots_;
   std::unordered_map<Id, std::size_t, Hash> noted_;
+  struct ModuleReads {
+    bool is_whole = false;
+    std::unordered_set<PyObject*> names;  ///< of code of torch's that ran, which has them
+    std::vector<py::object> asked;        ///< those given to getattr
+  };
+  std::unordered_map<PyObject*, ModuleReads> modules_;
   struct Switch {
     Id id;
     Slot slot;
