@@ -89,7 +89,9 @@ void set_thread(Ambient& ambient) {
   ambient.anomaly_mode = torch::autograd::AnomalyMode::is_enabled();
   ambient.saved_tensor_hooks = !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
   ambient.functorch = functorch_is_active();
-  ambient.dispatch_mode = c10::impl::dispatch_mode_enabled();
+  // what torch.jit.trace makes of ops, a replay would not show it
+  ambient.dispatch_mode = c10::impl::dispatch_mode_enabled() ||
+                          c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer);
   const FunctionModes modes = function_modes();
   ambient.torch_function_mode = modes.others;
   ambient.default_device = modes.default_device;

@@ -67,7 +67,8 @@ bool is_exact_int(PyObject* number) {
   if (!PyLong_Check(number)) return false;
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  return overflow == 0 && std::abs(static_cast<double>(value)) <= kLargestExact;
+  constexpr long long kMost = 1LL << 53;  // one more would be rounded to it
+  return overflow == 0 && value <= kMost && value >= -kMost;
 }
 
 double double_of(PyObject* number) {

@@ -8,17 +8,6 @@
 namespace steptape::python {
 namespace {
 
-/// The class that holds what instances of `type` find under `key`; null for none.
-PyObject* holder_of(PyObject* type, PyObject* key) {
-  PyObject* order = reinterpret_cast<PyTypeObject*>(type)->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    PyObject* base = PyTuple_GET_ITEM(order, i);
-    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base));
-    if (PyDict_GetItemWithError(dict.ptr(), key) != nullptr) return base;
-  }
-  return nullptr;
-}
-
 Py_ssize_t position_in(PyObject* list, PyObject* key) {
   if (!PyLong_Check(key)) return -1;
   Py_ssize_t position = PyLong_AsSsize_t(key);
@@ -43,6 +32,16 @@ std::string free_name(const std::string& path, const std::vector<std::string>& t
 }
 
 }  // namespace
+
+PyObject* holder_of(PyObject* type, PyObject* key) {
+  PyObject* order = reinterpret_cast<PyTypeObject*>(type)->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(order, i);
+    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(base));
+    if (PyDict_GetItemWithError(dict.ptr(), key) != nullptr) return base;
+  }
+  return nullptr;
+}
 
 bool is_same_key(PyObject* a, PyObject* b) {
   if (a == b || a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return a == b;
@@ -99,7 +98,13 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
     failed = PyObject_SetItem(owner, key, value);
   } else if (PyType_Check(owner)) {
     PyObject* holder = holder_of(owner, key);
-    failed = PyType_Type.tp_setattro(holder == nullptr ? owner : holder, key, value);
+    auto* type = reinterpret_cast<PyTypeObject*>(holder == nullptr ? owner : holder);
+    if (view_of(key).starts_with("__")) {
+      failed = PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(type), key, value);
+    } else {  // a descriptor of the metaclass's is not asked
+      failed = PyDict_SetItem(dict_of_type(type).ptr(), key, value);
+      PyType_Modified(type);
+    }
   } else {
     failed = PyObject_GenericSetAttr(owner, key, value);
   }

@@ -14,6 +14,8 @@ namespace steptape::python {
 /// array of NumPy without a key is its own. Null when there is nothing. Runs none of the user's
 /// code.
 py::object held_at(PyObject* owner, PyObject* key);
+/// The class that holds what instances of `type` find under `key`; null for none.
+PyObject* holder_of(PyObject* type, PyObject* key);
 /// Assigns to such a place. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 

@@ -169,7 +169,10 @@ std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
 
 PyObject* dict_of(PyObject* object) {
   PyObject** dict = _PyObject_GetDictPtr(object);
-  if (dict != nullptr) return *dict;
+  return dict != nullptr ? *dict : dict_made_of(object);
+}
+
+PyObject* dict_made_of(PyObject* object) {
   PyObject* made = PyObject_GenericGetDict(object, nullptr);
   if (made == nullptr) {
     PyErr_Clear();

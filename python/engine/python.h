@@ -60,7 +60,10 @@ std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict);
 /// Whether a dict has an order beside the one that PyDict_Next goes by.
 inline bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict_Size(dict) > 1; }
 
-/// A borrowed reference to the instance's `__dict__`; null for an object without one.
+/// A borrowed reference to the instance's `__dict__`; null for an object without one, or without
+/// one yet.
 PyObject* dict_of(PyObject* object);
+/// The same; where the object can have one, it has one from now on.
+PyObject* dict_made_of(PyObject* object);
 
 }  // namespace steptape::python

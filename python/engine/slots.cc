@@ -108,6 +108,8 @@ py::object Slot::value() const {
       return cached_by(holder);
     case Kind::kReferent:
       return borrowed(PyWeakref_GetObject(holder));
+    case Kind::kHolder:
+      return borrowed(holder_of(holder, key.get()));
     case Kind::kMethods:
       return methods_of(reinterpret_cast<PyTypeObject*>(holder));
   }

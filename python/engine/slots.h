@@ -25,6 +25,7 @@ struct Slot {
     kWhole,      ///< the container or object `owner` with all that is in it
     kClass,      ///< of the object `owner`
     kAttribute,  ///< that instances of the class `owner` find under `key`
+    kHolder,     ///< which class that `owner` is made of has `key`
     kMethods,    ///< `__add__` and the like, of the class `owner` and those it is made of
     kMember,     ///< that a descriptor of C's gives of `owner` under `key`
     kFunction,   ///< `key` of the function `owner`: its code or its defaults

@@ -1,9 +1,14 @@
 """Guards of the attributes of modules and of a program's own objects."""
 import collections
+import contextlib
 import copy
+import ctypes
 import functools
 import math
 import operator
+import queue
+import sqlite3
+import threading
 import types
 
 import numpy as np
@@ -313,3 +318,207 @@ DOES = {  # to attributes of a module, in the step
 def test_what_a_step_does_to_attributes_of_a_module_is_done_again(case):
     step = twins.compare(trained(case), 40, verify={"first": True, "rate": 0.0})
     assert step.stats["replayed"] >= 28, step.explain()
+
+
+ODD = {}  # what makes the step and what changes between two calls; the codes that refuse it, or none
+
+
+def odd(*codes):
+    def add(make):
+        ODD[make.__name__] = make, set(codes)
+        return make
+    return add
+
+
+@odd()
+def a_parameter_gets_its_first_attribute():
+    net = nn.Linear(2, 2)
+
+    def step(x):
+        kept = [p for p in net.parameters() if not getattr(p, "skipped", False)]
+        return sum(p.detach().sum() for p in kept) * x
+    return step, lambda: setattr(net.bias, "skipped", True)
+
+
+@odd()
+def a_buffer_is_asked_for_an_attribute():
+    norm = nn.BatchNorm1d(2)
+    return lambda x: x * (2 if hasattr(norm.running_mean, "frozen") else 1), lambda: setattr(norm.running_mean, "frozen", 1)
+
+
+@odd()
+def the_dict_of_a_parameter():
+    weight = nn.Parameter(torch.ones(2))
+    return lambda x: x * (1 + len(weight.__dict__)), lambda: setattr(weight, "tag", 1)
+
+
+@odd()
+def a_list_gets_its_first_attribute():
+    kept = type("Kept", (list,), {})()
+    return lambda x: x * getattr(kept, "factor", 1.0), lambda: setattr(kept, "factor", 2.0)
+
+
+@odd()
+def an_ordered_dict_gets_its_first_attribute():
+    kept = collections.OrderedDict(a=1)
+    return lambda x: x * getattr(kept, "factor", 1.0), lambda: setattr(kept, "factor", 2.0)
+
+
+@odd()
+def a_partial_function_gets_its_first_attribute():
+    kept = functools.partial(int)
+    return lambda x: x * getattr(kept, "factor", 1.0), lambda: setattr(kept, "factor", 2.0)
+
+
+def classes():
+    first = type("First", (), {"k": 1.0})
+    return first, type("Second", (first,), {})
+
+
+@odd()
+def a_class_attribute_that_moved_is_shadowed():
+    first, second = classes()
+    values = iter([(first, 2.0), (second, 3.0)])
+    return lambda x: x * second.k, lambda: setattr(next_of(values), "k", 3.0)
+
+
+def next_of(values):
+    return next(values)[0]
+
+
+@odd()
+def a_class_attribute_that_moved_is_shadowed_for_an_instance():
+    first, second = classes()
+    values = iter([(first, 2.0), (second, 3.0)])
+    held = second()
+    return lambda x: x * held.k, lambda: setattr(next_of(values), "k", 3.0)
+
+
+@odd()
+def a_class_gets_other_bases_after_its_attribute_moved():
+    first, second = classes()
+    changes = iter([lambda: setattr(first, "k", 2.0), lambda: setattr(second, "__bases__", (type("Z", (), {"k": 11.0}),))])
+    return lambda x: x * second.k, lambda: next(changes)()
+
+
+@odd()
+def a_count_of_the_steps_own_is_shadowed():
+    first, second = classes()
+    first.n = 0
+
+    def step(x):
+        first.n += 1
+        return x * second.n
+    return step, lambda: setattr(second, "n", 50)
+
+
+@odd()
+def a_metaclass_gets_a_property():
+    meta = type("Meta", (type,), {})
+    held = meta("Held", (), {"k": 1.0})
+    changes = iter([lambda: setattr(held, "k", 2.0), lambda: setattr(meta, "k", property(lambda cls: 5.0))])
+    return lambda x: x * held.k, lambda: next(changes)()
+
+
+@odd()
+def a_property_of_a_class_of_its_own_over_code_of_c():
+    own = type("Own", (property,), {})
+    held = type("Held", (), {"k": own(operator.attrgetter("_k"))})()
+    held._k = 1.0
+    return lambda x: x * held.k, lambda: setattr(held, "_k", 2.0)
+
+
+@odd()
+def an_exception_with_an_attribute():
+    class Stop(Exception):
+        def __init__(self, code):
+            super().__init__("stop")
+            self.code = code
+
+    state = types.SimpleNamespace(code=3.0)
+
+    def step(x):
+        try:
+            raise Stop(state.code)
+        except Stop as stop:
+            return x * stop.code
+    return step, lambda: setattr(state, "code", 4.0)
+
+
+@odd()
+def attributes_of_what_the_step_makes_of_classes_of_c():
+    def step(x):
+        for base in (Exception, OSError, types.SimpleNamespace, types.ModuleType, functools.partial, threading.local):
+            made = type("Made", (base,), {})(*([int] if base is functools.partial else ["m"] if base is types.ModuleType else []))
+            made.k = 2.0
+            functools.update_wrapper(functools.partial(int, 2), an_ordered_dict_gets_its_first_attribute)
+        return x * 2
+    return step, lambda: None
+
+
+@odd("host_effect")
+def a_thread_local():
+    held = threading.local()
+    held.k = 1.0
+    return lambda x: x * held.k, lambda: setattr(held, "k", 2.0)
+
+
+@odd("host_effect")
+def a_field_of_a_structure_of_c():
+    held = type("Held", (ctypes.Structure,), {"_fields_": [("k", ctypes.c_double)]})(1.0)
+    return lambda x: x * held.k, lambda: setattr(held, "k", 2.0)
+
+
+@odd("host_effect")
+def a_queue_of_c():
+    held = queue.SimpleQueue()
+    return lambda x: (held.put(1), x * held.qsize())[1], lambda: None
+
+
+@odd("host_effect")
+def a_database():
+    base = sqlite3.connect(":memory:")
+    base.execute("create table t(a)")
+    return lambda x: (base.execute("insert into t values (1)"), x * 2)[1], lambda: None
+
+
+@odd()
+def a_module_that_the_step_makes():
+    made = type("Made", (nn.Module,), {"forward": lambda self, x: x * 2})
+    return lambda x: made()(x), lambda: setattr(made, "forward", lambda self, x: x * 7)
+
+
+@odd()
+def the_backward_of_a_function():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    def step(x):
+        y = x.detach().requires_grad_()
+        Twice.apply(y).sum().backward()
+        return y.grad
+    return step, lambda: setattr(Twice, "backward", staticmethod(lambda ctx, gradient: gradient * 9))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_attribute_of_an_odd_owner(name):
+    make, codes = ODD[name]
+
+    def twin():
+        step, change = make()
+
+        def batch(i):
+            if i in (10, 20):
+                with contextlib.suppress(StopIteration):
+                    change()
+            return (torch.randn(2),)
+        return types.SimpleNamespace(step=step, batch=batch, holds=lambda: [])
+
+    step = twins.compare(twin, 40, verify={"first": True, "rate": 0.0}, codes=codes or None)
+    assert (step.stats["replayed"] >= 20) == (not codes), step.explain()

@@ -86,9 +86,9 @@ def held_by(objects):
 
 def without_rule(read, own):
     """"place: what it holds" of what no rule stands for."""
-    own = own | held_by(pkgutil.resolve_name(name) for name in LEFT_OUT)
+    hooks = [owner[key] for _, owner, key in _tracking.places_of_torch()]
+    own = own | held_by([*map(pkgutil.resolve_name, LEFT_OUT), *hooks])
     guarded = {(id(owner), key) for _, owner, key in _tracking.places_of_torch()}
-    guarded |= {(id(owner[key]), None) for _, owner, key in _tracking.places_of_torch()}
     own |= {id(vars(owner)): owner for _, owner, _ in read if is_of_dynamo(owner)}
     for path, owner, key in read:
         if id(owner) in own or (id(owner), key) in guarded or "__kwdefaults__" in path or isinstance(owner, types.FunctionType):

@@ -57,6 +57,23 @@ constexpr std::array<std::string_view, 12> kGives = {
     "popleft", "popitem", "setdefault", "__iter__", "__getitem__", "__len__"};
 constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "display"};
 
+/// Whether it is of a class of C's whose objects are what they were made, or of those that are seen
+/// to elsewhere.
+bool never_changes(PyObject* value) {
+  if (is_fixed(value) || is_atom(value) || PyTuple_Check(value) || PyUnicode_Check(value) ||
+      PyLong_Check(value) || PyFloat_Check(value) || PyRange_Check(value) || PySlice_Check(value) ||
+      PyCell_Check(value) || Py_TYPE(value) == &PySuper_Type)
+    return true;
+  constexpr std::array<std::string_view, 12> kOf = {
+      "re.", "datetime.", "decimal.Decimal", "_struct.Struct", "functools.", "operator.",
+      "itertools.", "numpy.", "torch.", "types.",
+      // a function of pybind11's is a method of one of these
+      "PyCapsule", "pybind11_builtins."};
+  const std::string type = type_name(value);
+  const auto is_of = [&type](std::string_view name) { return type.starts_with(name); };
+  return std::ranges::any_of(kOf, is_of);
+}
+
 std::string name_of(PyObject* callee) {
   const auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(callee, "__name__"));
   if (!found) PyErr_Clear();
@@ -629,6 +646,11 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     change(Kind::kContent, self, path_of(self));
   } else {
     is_one_of(name, kGives) ? load_given(self, 2) : load_whole(self, 2);
+    if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
+      refuse(RefusalCode::kHostEffect, "the step calls `" + name + "` of `" + path_of(self) +
+                                           "`, a " + type_name(self) +
+                                           " whose content cannot be compared");
+    }
   }
   // a list's or dict's own method keeps what it is given, but for keys and positions
   const bool is_builtin = PyList_Check(self) || is_dict || type_name(self) == "collections.deque";

@@ -298,6 +298,14 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
                "` makes a tensor of memory of the host, which may hold something else in the next "
                "step");
   }
+  if (name == "apply" && is_bound && PyCFunction_GET_SELF(callee) != nullptr &&
+      PyType_Check(PyCFunction_GET_SELF(callee))) {
+    // of a function of autograd's, whose methods its code in C calls
+    for (const char* method : {"forward", "backward", "setup_context", "vjp", "jvp"}) {
+      const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(method));
+      load_of_class(PyCFunction_GET_SELF(callee), key.ptr());
+    }
+  }
   const bool is_op = is_bound ? does_ops(callee) : is_method;
   if (!is_op) {
     if (name == "getattr" || name == "hasattr") {

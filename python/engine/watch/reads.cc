@@ -12,12 +12,6 @@ constexpr Py_ssize_t kMostItems = 10'000;
 
 bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
 
-bool is_container(PyObject* value) {
-  return PyList_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) || is_array(value) ||
-         Py_TYPE(value) == &PyDictKeys_Type || Py_TYPE(value) == &PyDictValues_Type ||
-         Py_TYPE(value) == &PyDictItems_Type || type_name(value) == "collections.deque";
-}
-
 /// What gives its items once, so that it is another one after that.
 bool is_iterator(PyObject* value) {
   return PyGen_Check(value) ||
@@ -26,6 +20,18 @@ bool is_iterator(PyObject* value) {
 }
 
 PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
+
+/// Whether attributes of its instances are found, or set, by code of C's other than object's, as
+/// those of threading.local are.
+bool has_own_lookup(PyTypeObject* type, bool sets) {
+  const auto name =
+      py::reinterpret_steal<py::object>(name_of(sets ? "__setattr__" : "__getattribute__"));
+  PyObject* own = _PyType_Lookup(type, name.ptr());
+  if (own == nullptr || Py_TYPE(own) != &PyWrapperDescr_Type) return false;
+  const PyTypeObject* of = reinterpret_cast<PyDescrObject*>(own)->d_type;
+  return sets ? of->tp_setattro != &PyObject_GenericSetAttr
+              : of->tp_getattro != &PyObject_GenericGetAttr;
+}
 
 /// The functions that torch's modules call, which a program may replace.
 PyObject* functional() {
@@ -50,6 +56,12 @@ bool has_items_of_dict(PyObject* object) {
 }
 
 }  // namespace
+
+bool is_container(PyObject* value) {
+  return PyList_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) || is_array(value) ||
+         Py_TYPE(value) == &PyDictKeys_Type || Py_TYPE(value) == &PyDictValues_Type ||
+         Py_TYPE(value) == &PyDictItems_Type || type_name(value) == "collections.deque";
+}
 
 void Watcher::load_global(const Instruction& in) {
   const std::string path = text_of(in.name);
@@ -79,7 +91,11 @@ void Watcher::look_at_switch(const Instruction& in) {
   if (kind == Kind::kAttribute && !is_heap(type)) return;
   PyObject* value = kind == Kind::kEntry ? PyDict_GetItemWithError(owner, in.name)
                                          : _PyType_Lookup(type, in.name);
-  if (value == nullptr || (!is_atom(value) && owner != functional())) return;
+  if (value == nullptr) return;
+  // classes of the program's, and of modules that it makes in the step: their methods, too
+  const bool is_programs = kind == Kind::kAttribute && !modules_.contains(in.first) &&
+                           (!is_torchs_class(type) || is_part_of_model(in.first));
+  if (!is_atom(value) && owner != functional() && !is_programs) return;
   const Id id = id_of(kind, owner, in.name);
   const bool is_new = seen_switches_.insert(id).second;
   if (is_stored) std::erase_if(switches_, [&id](const Switch& each) { return each.id == id; });
@@ -91,6 +107,12 @@ void Watcher::look_at_switch(const Instruction& in) {
   Slot slot{kind, of + "." + text_of(in.name), Root(roots_, owner), Root(roots_, in.name)};
   slot.place = locate();
   switches_.push_back({id, std::move(slot), borrowed(value)});
+}
+
+bool Watcher::is_torchs_class(PyTypeObject* type) {
+  const auto [entry, is_new] = torchs_classes_.try_emplace(type, false);
+  if (is_new) entry->second = type_name(type).starts_with("torch.");
+  return entry->second;
 }
 
 void Watcher::class_of(PyObject* object) {
@@ -230,16 +252,18 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
                     "the step reads the attribute `" + text_of(name) +
                         "` of a tensor that it is given, which is another one in each call");
     }
+    if (text_of(name) == "__dict__") mark(dict_made_of(object), path);
     if (holds || (gives_way && found == nullptr)) {
-      if (PyObject* made = dict_of(object)) read(Kind::kEntry, made, name, path);
+      if (PyObject* made = dict_made_of(object)) read(Kind::kEntry, made, name, path);
     }
     return;
   }
   if (!exists(object)) return;
   class_of(object);
   if (is_array(object)) return load_content(object);
+  if (!is_fixed(object) && has_own_lookup(type, false)) return refuse_hidden(object);
   if (!gives_way) {
-    if (Py_TYPE(found) == &PyProperty_Type) {
+    if (PyType_IsSubtype(Py_TYPE(found), &PyProperty_Type) != 0) {
       const auto get = py::reinterpret_steal<py::object>(PyObject_GetAttrString(found, "fget"));
       if (get && !PyFunction_Check(get.ptr())) {
         mark(get.ptr(), path);
@@ -250,9 +274,19 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     const bool is_of_c =
         Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type;
     if (is_of_c && text_of(name) != "__class__") read(Kind::kMember, object, found, path);
+    // of a named tuple, whose items are fixed
+    const bool is_known = is_of_c || is_heap(Py_TYPE(found)) || PyTuple_Check(object) ||
+                          Py_TYPE(found) == &PyProperty_Type;
+    if (!is_known) refuse_hidden(object);
     return;
   }
   if (PyObject* dict = load_namespace(object)) read(Kind::kEntry, dict, name, path);
+}
+
+void Watcher::refuse_hidden(PyObject* object) {
+  refuse(RefusalCode::kHostEffect, "the step reads or writes an attribute of `" + path_of(object) +
+                                       "`, a " + type_name(object) +
+                                       " whose content cannot be compared");
 }
 
 void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string& path) {
@@ -272,7 +306,7 @@ void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string
 }
 
 PyObject* Watcher::load_namespace(PyObject* object) {
-  PyObject* dict = dict_of(object);
+  PyObject* dict = dict_made_of(object);
   if (dict != nullptr && exists(object))
     read(Kind::kNamespace, object, nullptr, path_of(object) + ".__dict__");
   return dict;
@@ -286,13 +320,19 @@ bool Watcher::ask_own(PyObject* object, const char* method, std::vector<PyObject
                                           Py_TYPE(own) == &PyWrapperDescr_Type);
   // what object itself does is what is read and written here
   PyObject* usual = _PyType_Lookup(&PyBaseObject_Type, key.ptr());
-  if (!is_of_c || own == usual) return false;
+  // of a class of C's that looks its attributes up as object does, or in a way of its own
+  const bool is_same = is_of_c && view_of(PyDescr_NAME(own)) == method;
+  if (!is_of_c || own == usual || is_same) return false;
   return call_own(own, std::move(arguments));
 }
 
 void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   load_methods(object);
+  if (!PyType_Check(object) && !PyModule_Check(object) && !is_tensor(object) && exists(object) &&
+      has_own_lookup(Py_TYPE(object), true)) {
+    return refuse_hidden(object);
+  }
   if (is_part_of_model(object)) {
     writes_.emplace(text_of(name), locate());
     return;

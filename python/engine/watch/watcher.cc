@@ -192,8 +192,10 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   slot.is_guarded =
       is_read && !follows && !(slot.is_assignable() && moving_.is_argument(owner, key));
   slot.place = locate();
-  entry->second = slots_->add(std::move(slot), value);
-  return entry->second;
+  const std::size_t position = entry->second = slots_->add(std::move(slot), value);
+  // whatever number stands there, it is that class which holds it
+  if (follows && kind == Kind::kAttribute) note(Kind::kHolder, owner, key, path, true);
+  return position;
 }
 
 void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
@@ -272,6 +274,7 @@ void Watcher::release() {
   arrays_.clear();
   codes_.clear();
   modules_.clear();
+  torchs_classes_.clear();
   newest_code_ = {};
   objects_.clear();
 }

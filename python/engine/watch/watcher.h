@@ -27,6 +27,10 @@ inline bool is_one_of(std::string_view name, const std::array<std::string_view, 
   return std::ranges::find(names, name) != names.end();
 }
 
+/// Whether it is a list, a dict, a set, a deque, a view of a dict or an array, which guards
+/// compare.
+bool is_container(PyObject* value);
+
 /// What a call is given, borrowed, whether its arguments are spread or not.
 struct GivenToCall {
   std::vector<PyObject*> positional, named;
@@ -202,6 +206,8 @@ class Watcher final : public Listener {
   /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
   /// knows what that is.
   void refuse_opaque(PyObject* object, const char* method);
+  /// The same of its attributes.
+  void refuse_hidden(PyObject* object);
   void look_up(PyObject* object, const char* name);
   /// Its class's special methods: which of them are asked for, code of C's decides.
   void load_methods(PyObject* object);
@@ -268,6 +274,8 @@ class Watcher final : public Listener {
     std::vector<py::object> asked;        ///< those given to getattr
   };
   std::unordered_map<PyObject*, ModuleReads> modules_;
+  bool is_torchs_class(PyTypeObject* type);
+  std::unordered_map<PyTypeObject*, bool> torchs_classes_;  ///< of objects that torch's code met
   struct Switch {
     Id id;
     Slot slot;
