@@ -127,10 +127,11 @@ void write_ambient(Ledger& ledger) {
     if (!active) return;
     ledger.refusals.add(RefusalCode::kDispatchMode, what, {}, c10::str(what, " is active"));
   };
-  refuse(ambient.dispatch_mode, "a dispatch mode");
+  const bool traces = at::tracer::impl::is_dispatch_enabled();
+  refuse(ambient.dispatch_mode && !traces, "a dispatch mode");
   refuse(ambient.functorch, "a functorch transform");
   refuse(ambient.torch_function_mode, "a torch-function mode");
-  refuse(at::tracer::impl::is_dispatch_enabled(), "a tracer");
+  refuse(traces, "a tracer");
 }
 
 /// Calls `visit(bytes)` with what a buffer holds; not for one on a device without addresses.

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import steptape
 import twins
 from classification import Program, sgd, small_model
 from guarded import STEPS, Training, check, named
@@ -105,3 +106,14 @@ def test_autocast_alternates_with_full_precision():
             return *super().batch(i), i % 6 == 5
 
     twins.compare(lambda: Alternating(make), STEPS, share=0.9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_step_inside_of_what_is_traced_runs_eagerly():
+    step = steptape.wrap(lambda x: x.pow(2).sum(), verify={"first": True, "rate": 0.0})
+    for _ in range(10):
+        step(torch.ones(2))
+    assert step.stats["replayed"] >= 6
+    traced = torch.jit.trace(lambda x: step(x) + 1, (torch.ones(2),), check_trace=False)
+    assert traced(torch.full((2,), 3.0)).item() == 19.0
+    assert step.stats["last_verdict"].startswith("ambient.dispatch_mode")
