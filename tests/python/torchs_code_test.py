@@ -87,7 +87,8 @@ def held_by(objects):
 def without_rule(read, own):
     """"place: what it holds" of what no rule stands for."""
     hooks = [owner[key] for _, owner, key in _tracking.places_of_torch()]
-    own = own | held_by([*map(pkgutil.resolve_name, LEFT_OUT), *hooks])
+    typing_caches = vars(typing).get("_caches")  # of annotations, from CPython 3.12 on
+    own = own | held_by([*map(pkgutil.resolve_name, LEFT_OUT), *hooks, typing_caches])
     guarded = {(id(owner), key) for _, owner, key in _tracking.places_of_torch()}
     own |= {id(vars(owner)): owner for _, owner, _ in read if is_of_dynamo(owner)}
     for path, owner, key in read:

@@ -21,6 +21,13 @@ bool is_iterator(PyObject* value) {
 
 PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
 
+/// Whether what a descriptor gives is itself, or made by Python's code.
+bool is_got_by_python(PyObject* descriptor) {
+  const auto name = py::reinterpret_steal<py::object>(name_of("__get__"));
+  PyObject* get = _PyType_Lookup(Py_TYPE(descriptor), name.ptr());
+  return get == nullptr || PyFunction_Check(get);
+}
+
 /// Whether attributes of its instances are found, or set, by code of C's other than object's, as
 /// those of threading.local are.
 bool has_own_lookup(PyTypeObject* type, bool sets) {
@@ -274,9 +281,10 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     const bool is_of_c =
         Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type;
     if (is_of_c && text_of(name) != "__class__") read(Kind::kMember, object, found, path);
-    // of a named tuple, whose items are fixed
-    const bool is_known = is_of_c || is_heap(Py_TYPE(found)) || PyTuple_Check(object) ||
-                          Py_TYPE(found) == &PyProperty_Type;
+    // a named tuple's items are fixed; of the other ones of C's nobody knows what they give
+    const bool is_known = is_of_c || PyTuple_Check(object) ||
+                          PyType_IsSubtype(Py_TYPE(found), &PyProperty_Type) != 0 ||
+                          is_got_by_python(found);
     if (!is_known) refuse_hidden(object);
     return;
   }
