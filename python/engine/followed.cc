@@ -197,10 +197,6 @@ void add_held(PyObject* value, std::vector<PyObject*>& found) {
       found.push_back(key);
       found.push_back(item);
     }
-  } else if (PyAnySet_Check(value)) {
-    PyObject* item = nullptr;
-    Py_hash_t hash = 0;
-    for (Py_ssize_t at = 0; _PySet_NextEntry(value, &at, &item, &hash) != 0;) found.push_back(item);
   } else if (PySlice_Check(value)) {
     const auto* slice = reinterpret_cast<PySliceObject*>(value);
     for (PyObject* part : {slice->start, slice->stop, slice->step}) found.push_back(part);

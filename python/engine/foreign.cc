@@ -21,7 +21,7 @@ Root weak_reference(Roots& roots, PyObject* object) {
 }
 
 bool is_referenced(const Root& weak) {
-  return weak.get() != nullptr && PyWeakref_GetObject(weak.get()) != Py_None;
+  return weak.get() != nullptr && referent_of(weak.get()) != Py_None;
 }
 
 std::string component_of(PyObject* key) { return trace::path_component(text_of(key)); }

@@ -32,6 +32,18 @@ py::object object_of(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
+PyObject* referent_of(PyObject* reference) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* held = nullptr;
+  if (PyWeakref_GetRef(reference, &held) < 0) PyErr_Clear();
+  if (held == nullptr) return Py_None;
+  Py_DECREF(held);  // others hold it
+  return held;
+#else
+  return PyWeakref_GetObject(reference);
+#endif
+}
+
 bool is_generator(PyObject* object) { return is_kind_of(object, THPGeneratorClass); }
 
 at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }

@@ -37,6 +37,9 @@ const at::Tensor& tensor_of(PyObject* object);
 /// A new reference to the tensor's Python object; None for an undefined one.
 py::object object_of(const at::Tensor& tensor);
 
+/// What a weak reference or proxy stands for, borrowed; None where that is gone.
+PyObject* referent_of(PyObject* reference);
+
 bool is_generator(PyObject* object);
 at::Generator generator_of(PyObject* object);
 

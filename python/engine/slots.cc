@@ -32,7 +32,7 @@ std::uint64_t generation_of(PyObject* function, long long calls) {
   };
   static auto* all = new std::unordered_map<PyObject*, Seen>();
   Seen& seen = (*all)[function];
-  if (seen.weak == nullptr || PyWeakref_GetObject(seen.weak) != function) {
+  if (seen.weak == nullptr || referent_of(seen.weak) != function) {
     seen = {PyWeakref_NewRef(function, nullptr), 0, seen.generation + 1};
     PyErr_Clear();
   }
@@ -107,7 +107,7 @@ py::object Slot::value() const {
     case Kind::kCache:
       return cached_by(holder);
     case Kind::kReferent:
-      return borrowed(PyWeakref_GetObject(holder));
+      return borrowed(referent_of(holder));
     case Kind::kHolder:
       return borrowed(holder_of(holder, key.get()));
     case Kind::kMethods:

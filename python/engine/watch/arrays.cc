@@ -29,8 +29,9 @@ bool may_index(const at::Tensor& tensor) {
 PyObject* dict_behind(PyObject* value) {
   if (PyDict_Check(value)) return value;
   const bool is_view = Py_TYPE(value) == &PyDictValues_Type || Py_TYPE(value) == &PyDictItems_Type;
-  return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(value)->dv_dict)
-                 : nullptr;
+  std::vector<PyObject*> held;
+  if (is_view) add_held(value, held);
+  return held.empty() ? nullptr : held.front();
 }
 
 std::string_view name_of_builtin(PyObject* callee) {

@@ -307,7 +307,7 @@ bool Watcher::call(const Call& made, int depth) {
     return true;
   }
   if (PyWeakref_Check(callee)) {
-    PyObject* referent = PyWeakref_GetObject(callee);
+    PyObject* referent = referent_of(callee);
     if (exists(callee) && is_part_of_model(referent)) {
       read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
     } else if (exists(callee)) {

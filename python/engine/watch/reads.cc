@@ -14,9 +14,7 @@ bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE)
 
 /// What gives its items once, so that it is another one after that.
 bool is_iterator(PyObject* value) {
-  return PyGen_Check(value) ||
-         (Py_TYPE(value)->tp_iternext != nullptr &&
-          Py_TYPE(value)->tp_iternext != &_PyObject_NextNotImplemented && !is_heap(Py_TYPE(value)));
+  return PyGen_Check(value) || (PyIter_Check(value) != 0 && !is_heap(Py_TYPE(value)));
 }
 
 PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
@@ -464,7 +462,7 @@ void Watcher::mark_objects_of_array(PyObject* array) {
 
 PyObject* Watcher::without_proxy(PyObject* object) {
   if (object == nullptr || !PyWeakref_CheckProxy(object)) return object;
-  PyObject* referent = PyWeakref_GetObject(object);
+  PyObject* referent = referent_of(object);
   if (exists(object) && is_part_of_model(referent)) {
     read(Kind::kReferent, object, nullptr, path_of(object));
   } else if (exists(object)) {
