@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
@@ -89,9 +90,9 @@ void set_thread(Ambient& ambient) {
   ambient.anomaly_mode = torch::autograd::AnomalyMode::is_enabled();
   ambient.saved_tensor_hooks = !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
   ambient.functorch = functorch_is_active();
-  // what torch.jit.trace makes of ops, a replay would not show it
-  ambient.dispatch_mode = c10::impl::dispatch_mode_enabled() ||
-                          c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer);
+  // torch.jit.trace sees no op of a replay
+  ambient.dispatch_mode =
+      c10::impl::dispatch_mode_enabled() || at::tracer::impl::is_dispatch_enabled();
   const FunctionModes modes = function_modes();
   ambient.torch_function_mode = modes.others;
   ambient.default_device = modes.default_device;

@@ -17,10 +17,9 @@ using trace::Formula;
 using trace::Operation;
 using watch::Operator;
 
-constexpr double kLargestExact = 9007199254740992;    // 2^53: a float has each int up to it
-constexpr double kLargestResult = kLargestExact / 2;  // of arithmetic on ints
-constexpr std::size_t kMostNodes = 2048;              // of a formula
-constexpr std::size_t kMostObjects = 100'000;         // that are looked through at a time
+constexpr double kLargestResult = 4503599627370496;  // of arithmetic on ints: 2^52
+constexpr std::size_t kMostNodes = 2048;             // of a formula
+constexpr std::size_t kMostObjects = 100'000;        // that are looked through at a time
 
 recorder::Notes& now() { return *recorder::Notes::current(); }
 
@@ -67,8 +66,7 @@ bool is_exact_int(PyObject* number) {
   if (!PyLong_Check(number)) return false;
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  constexpr long long kMost = 1LL << 53;  // one more would be rounded to it
-  return overflow == 0 && value <= kMost && value >= -kMost;
+  return overflow == 0 && trace::is_exact_number({static_cast<std::int64_t>(value)});
 }
 
 double double_of(PyObject* number) {

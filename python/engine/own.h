@@ -17,7 +17,7 @@ namespace steptape::python {
 class ModuleHook {
  public:
   using Paths = std::unordered_map<PyObject*, std::string>;
-  /// `paths` by module, borrowed; of others "" is told.
+  /// Paths by module, borrowed; "" is reported for others.
   ModuleHook(std::shared_ptr<const Paths> paths, bool is_before)
       : paths_(std::move(paths)), is_before_(is_before) {}
   void operator()(PyObject* module) const;

@@ -329,10 +329,12 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
 
 void Step::check_arguments(const Arguments& arguments, const std::string& opaque_name,
                            recorder::Notes& notes) {
+  const std::unordered_set<PyObject*> known =
+      arguments.objects.empty() ? std::unordered_set<PyObject*>() : tracked();
   for (PyObject* object : arguments.objects) {
     // kept, so that no other object gets its address
     kept_.push_back(std::make_shared<Root>(roots_, object));
-    if (is_part_of_model(object) && !tracked().contains(object)) {
+    if (is_part_of_model(object) && !known.contains(object)) {
       notes.refuse(trace::make_refusal(
           RefusalCode::kOpaqueArgument,
           "an argument is a " + type_name(object) + " that the first call was not given"));

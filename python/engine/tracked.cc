@@ -285,16 +285,20 @@ py::list Tracked::counters() const {
   return all;
 }
 
-/// Whether the container in which something of a module's attribute changed was changed by code
-/// that was watched, and is told of with that.
-bool Tracked::is_told_of_container(const HostChange& change) const {
-  if (host_->seen() == nullptr || !change.owner) return false;
+std::unordered_set<PyObject*> Tracked::changed_containers() const {
   std::unordered_set<PyObject*> changed;
+  if (host_->seen() == nullptr) return changed;
   for (const Slot& slot : host_->seen()->slots()) {
     if (slot.is_changed || (slot.is_written && slot.kind != Slot::Kind::kAttribute)) {
       changed.insert(slot.owner.get());
     }
   }
+  return changed;
+}
+
+/// Whether what changed in a module's attribute lies in one of these containers.
+bool Tracked::is_in(const HostChange& change, const std::unordered_set<PyObject*>& changed) {
+  if (!change.owner || changed.empty()) return false;
   py::object held = held_at(change.owner.ptr(), change.key.ptr());
   for (const py::handle& key : change.change.keys) {
     if (!held || changed.contains(held.ptr())) break;
@@ -308,10 +312,11 @@ py::list Tracked::changes() const {
   const auto or_none = [](const py::object& object) {
     return object ? object : py::object(py::none());
   };
+  const std::unordered_set<PyObject*> changed = changed_containers();
   for (const auto& [name, watched] : watched_) {
     const bool is_of_modules = dynamic_cast<const Modules*>(watched.get()) != nullptr;
     for (const HostChange& change : watched->changes(name)) {
-      if (is_of_modules && is_told_of_container(change)) continue;
+      if (is_of_modules && is_in(change, changed)) continue;  // it comes from the host state
       list.append(py::make_tuple(
           change.path, or_none(change.change.after), or_none(change.owner), or_none(change.key),
           change.change.was, shown(change.change.after.ptr()), change.change.keys,

@@ -86,7 +86,9 @@ class Tracked {
   py::list moving() const;
 
  protected:
-  bool is_told_of_container(const HostChange& change) const;
+  /// Containers that watched code has changed, which the host state reports by itself.
+  std::unordered_set<PyObject*> changed_containers() const;
+  static bool is_in(const HostChange& change, const std::unordered_set<PyObject*>& changed);
   /// Calls `visit(path, module)` for each module of those that are tracked, and of the modules in
   /// them, in order.
   template <typename Visit>

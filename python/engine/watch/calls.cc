@@ -647,9 +647,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   } else {
     is_one_of(name, kGives) ? load_given(self, 2) : load_whole(self, 2);
     if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
-      refuse(RefusalCode::kHostEffect, "the step calls `" + name + "` of `" + path_of(self) +
-                                           "`, a " + type_name(self) +
-                                           " whose content cannot be compared");
+      refuse_incomparable("calls `" + name + "` of", self);
     }
   }
   // a list's or dict's own method keeps what it is given, but for keys and positions

@@ -40,8 +40,9 @@ bool has_own_lookup(PyTypeObject* type, bool sets) {
 
 /// The functions that torch's modules call, which a program may replace.
 PyObject* functional() {
+  // an import would ask the builtins of the frame that runs, which may have none
   static PyObject* const dict =
-      PyModule_GetDict(py::object(py::module_::import("torch.nn.functional")).release().ptr());
+      PyModule_GetDict(PyImport_GetModule(py::str("torch.nn.functional").ptr()));
   return dict;
 }
 
@@ -266,7 +267,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   if (!exists(object)) return;
   class_of(object);
   if (is_array(object)) return load_content(object);
-  if (!is_fixed(object) && has_own_lookup(type, false)) return refuse_hidden(object);
+  if (!is_fixed(object) && has_own_lookup(type, false))
+    return refuse_incomparable("reads or writes an attribute of", object);
   if (!gives_way) {
     if (PyType_IsSubtype(Py_TYPE(found), &PyProperty_Type) != 0) {
       const auto get = py::reinterpret_steal<py::object>(PyObject_GetAttrString(found, "fget"));
@@ -283,16 +285,15 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     const bool is_known = is_of_c || PyTuple_Check(object) ||
                           PyType_IsSubtype(Py_TYPE(found), &PyProperty_Type) != 0 ||
                           is_got_by_python(found);
-    if (!is_known) refuse_hidden(object);
+    if (!is_known) refuse_incomparable("reads or writes an attribute of", object);
     return;
   }
   if (PyObject* dict = load_namespace(object)) read(Kind::kEntry, dict, name, path);
 }
 
-void Watcher::refuse_hidden(PyObject* object) {
-  refuse(RefusalCode::kHostEffect, "the step reads or writes an attribute of `" + path_of(object) +
-                                       "`, a " + type_name(object) +
-                                       " whose content cannot be compared");
+void Watcher::refuse_incomparable(const std::string& does, PyObject* object) {
+  refuse(RefusalCode::kHostEffect, "the step " + does + " `" + path_of(object) + "`, a " +
+                                       type_name(object) + " whose content cannot be compared");
 }
 
 void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string& path) {
@@ -337,7 +338,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   load_methods(object);
   if (!PyType_Check(object) && !PyModule_Check(object) && !is_tensor(object) && exists(object) &&
       has_own_lookup(Py_TYPE(object), true)) {
-    return refuse_hidden(object);
+    return refuse_incomparable("reads or writes an attribute of", object);
   }
   if (is_part_of_model(object)) {
     writes_.emplace(text_of(name), locate());
@@ -402,8 +403,7 @@ void Watcher::refuse_opaque(PyObject* object, const char* method) {
   const bool is_of_c = found != nullptr && (Py_TYPE(found) == &PyWrapperDescr_Type ||
                                             Py_TYPE(found) == &PyMethodDescr_Type);
   if (!is_of_c || type_name(object).starts_with("torch.")) return;
-  refuse(RefusalCode::kHostEffect, "the step reads `" + path_of(object) + "`, a " +
-                                       type_name(object) + " whose content cannot be compared");
+  refuse_incomparable("reads", object);
 }
 
 void Watcher::store_item(PyObject* object, PyObject* key) {

@@ -119,25 +119,21 @@ Place place_of(State& state, PyFrameObject* frame) {
   return at;
 }
 
-/// What the frame has told of last is over; `at` is null where it threw.
-void settle(State& state, const void* frame, const Place* at) {
+/// What a frame has reported last is over. `object` is that frame, which stands at `at` now; null
+/// where it threw.
+void settle(State& state, const void* frame, PyFrameObject* object, Place* at) {
   if (state.told.empty() || state.told.back().left.frame != frame) return;
   const Told told = state.told.back();
   state.told.pop_back();
   if (!told.is_awaited) return;
+  if (at != nullptr) read_frame(object, *at);
   state.listener->after(at == nullptr ? nullptr : result_of(told.left, *at));
 }
 
 void on_opcode(State& state, PyFrameObject* frame) {
   Place at = place_of(state, frame);
   if (is_rest_of_call(at.opcode)) return;
-  const bool has_told = !state.told.empty() && state.told.back().left.frame == at.frame;
-  if (has_told && !state.told.back().is_awaited) {
-    state.told.pop_back();
-  } else if (has_told) {
-    read_frame(frame, at);
-    settle(state, at.frame, &at);
-  }
+  settle(state, at.frame, frame, &at);
   if (sets_keywords(at.opcode)) {
     state.keywords = keywords_of(at);
     return;
@@ -195,7 +191,7 @@ int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
       break;
     case PyTrace_EXCEPTION:
     case PyTrace_RETURN:
-      settle(state, id_of(frame), nullptr);
+      settle(state, id_of(frame), nullptr, nullptr);
       break;
     default:
       break;
@@ -205,7 +201,7 @@ int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
 
 /// What is waited for when the watch ends is not told any more.
 void give_up_told(State& state) {
-  while (!state.told.empty()) settle(state, state.told.back().left.frame, nullptr);
+  while (!state.told.empty()) settle(state, state.told.back().left.frame, nullptr, nullptr);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class Watcher final : public Listener {
 
   /// `value` existed before, under the name `path`.
   void mark(PyObject* value, const std::string& path);
-  /// `module` is tracked: which of its attributes torch's code reads is told of it.
+  /// The same of a tracked module; which of its attributes torch's code reads is noted.
   void mark_module(PyObject* module, const std::string& path);
   /// None where all of them count as read.
   std::optional<std::vector<py::object>> reads_of(PyObject* module) const;
@@ -206,8 +206,8 @@ class Watcher final : public Listener {
   /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
   /// knows what that is.
   void refuse_opaque(PyObject* object, const char* method);
-  /// The same of its attributes.
-  void refuse_hidden(PyObject* object);
+  /// `does`: "reads", "writes an attribute of".
+  void refuse_incomparable(const std::string& does, PyObject* object);
   void look_up(PyObject* object, const char* name);
   /// Its class's special methods: which of them are asked for, code of C's decides.
   void load_methods(PyObject* object);
