@@ -1,6 +1,7 @@
 #include "live/objects.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
@@ -140,6 +141,7 @@ std::vector<std::pair<std::string, at::Generator>> Objects::generators() const {
   for (const auto& generator : impl_->generators) {
     result.emplace_back(generator.name, generator.generator);
   }
+  if (!at::hasCUDA()) return result;
   std::set<c10::DeviceIndex> devices;
   for (const TensorAt& at : snapshot().tensors) {
     if (at.tensor.defined() && at.tensor.is_cuda()) devices.insert(at.tensor.get_device());

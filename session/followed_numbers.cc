@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "replayer/numbers/bindings.h"
 #include "trace/numbers.h"
@@ -14,7 +15,10 @@ namespace {
 class Binder {
  public:
   explicit Binder(recorder::Recorded& recorded)
-      : recorded_(recorded), recording_(recorded.recording), bindings_(recording_) {}
+      : recorded_(recorded),
+        recording_(recorded.recording),
+        bindings_(recording_),
+        leaves_(notes().leaves().size(), trace::kNone) {}
 
   void bind() {
     for (const recorder::Notes::Site& site : notes().sites()) bind(site);
@@ -41,7 +45,7 @@ class Binder {
 
   void bind(const recorder::Notes::Site& site) {
     const trace::Formula formula = renumbered(site.formula);
-    if (replayer::gives_recorded(recording_, bindings_, formula, site.site)) {
+    if (bindings_.gives_recorded(formula, site.site)) {
       bindings_.bind(site.site, formula);
       return;
     }
@@ -73,9 +77,13 @@ class Binder {
   trace::Formula renumbered(trace::Formula formula) {
     for (trace::Node& node : formula.nodes) {
       if (node.operation != trace::Operation::kLeaf) continue;
-      const trace::Leaf& leaf = notes().leaves()[node.leaf];
-      if (leaf.kind == trace::LeafKind::kHostRead) followed_.insert(leaf.path);
-      node.leaf = bindings_.leaf(leaf.kind, leaf.path);
+      trace::Index& known = leaves_[node.leaf];
+      if (known == trace::kNone) {
+        const trace::Leaf& leaf = notes().leaves()[node.leaf];
+        if (leaf.kind == trace::LeafKind::kHostRead) followed_.insert(leaf.path);
+        known = bindings_.leaf(leaf.kind, leaf.path);
+      }
+      node.leaf = known;
     }
     return formula;
   }
@@ -101,7 +109,8 @@ class Binder {
   recorder::Recorded& recorded_;
   trace::Recording& recording_;
   replayer::Bindings bindings_;
-  std::set<std::string> followed_;  ///< paths of host reads
+  std::vector<trace::Index> leaves_;  ///< of the notes, as the recording numbers them
+  std::set<std::string> followed_;    ///< paths of host reads
 };
 
 }  // namespace

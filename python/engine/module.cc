@@ -7,7 +7,6 @@
 #include "python/engine/followed.h"
 #include "python/engine/function_modes.h"
 #include "python/engine/locate.h"
-#include "python/engine/own.h"
 #include "python/engine/recorder.h"
 #include "python/engine/step.h"
 #include "recorder/notes.h"
@@ -171,12 +170,6 @@ void define(py::module_& m) {
     }
   });
 
-  own_hook_class = reinterpret_cast<PyTypeObject*>(
-      py::class_<ModuleHook>(m, "ModuleHook")
-          .def("__call__", [](const ModuleHook& hook, const py::handle& module,
-                              const py::args&) { hook(module.ptr()); })
-          .inc_ref()
-          .ptr());
   py::class_<Tracked>(m, "Tracked")
       .def("track_model", &Tracked::track_model)
       .def("track_optimizer", &Tracked::track_optimizer)
@@ -190,7 +183,6 @@ void define(py::module_& m) {
       .def("begin_watch", &Tracked::begin_watch)
       .def("begin_numbers", &Tracked::begin_numbers)
       .def("end_watch", &Tracked::end_watch)
-      .def("module_hooks", &Tracked::module_hooks)
       .def("refuse_hidden", &Tracked::refuse_hidden)
       .def("reads", &Tracked::reads)
       .def("place_of_write", &Tracked::place_of_write)

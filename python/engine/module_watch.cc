@@ -15,12 +15,12 @@
 namespace steptape::python {
 namespace {
 
-DictWatch::Rule rule_of_module(const std::string& name) {
+DictWatch::Rule rule_of_module(std::string_view name) {
   static constexpr std::array<std::string_view, 3> kMembers = {"_parameters", "_buffers",
                                                                "_modules"};
   if (std::ranges::find(kMembers, name) != kMembers.end()) return DictWatch::Rule::kMembers;
   // torch.nn.Module keeps its hooks in dicts of such names
-  if (name.starts_with('_') && name.find("_hooks") != std::string::npos) {
+  if (name.starts_with('_') && name.find("_hooks") != name.npos) {
     return DictWatch::Rule::kHooks;
   }
   return DictWatch::Rule::kPlain;
@@ -58,10 +58,11 @@ Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
 DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf rule_of)
     : moving_(moving), rule_of_(rule_of) {
   if (dict == nullptr) return;
+  entries_.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(dict)));
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
-    Rule rule = rule_of_(text_of(key));
+    Rule rule = rule_of_(view_of(key));
     const bool moves =
         moving.is_argument(dict, key) || (is_plain_number(value) && moving.contains(dict, key));
     if (rule == Rule::kPlain && moves) rule = Rule::kMoves;
@@ -119,9 +120,9 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
     const bool known = std::ranges::any_of(entries_, [key](const Entry& entry) {
-      return entry.key.get() == key || text_of(entry.key.get()) == text_of(key);
+      return entry.key.get() == key || view_of(entry.key.get()) == view_of(key);
     });
-    if (known || rule_of_(text_of(key)) == Rule::kSkip) continue;
+    if (known || rule_of_(view_of(key)) == Rule::kSkip) continue;
     changes.push_back({text_of(key),
                        py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(key),

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "live/foreign.h"
@@ -18,7 +19,7 @@ class DictWatch {
  public:
   /// How an entry is compared.
   enum class Rule { kPlain, kMembers, kHooks, kSkip, kMoves };  // kMoves: not at all, elsewhere
-  using RuleOf = Rule (*)(const std::string& name);
+  using RuleOf = Rule (*)(std::string_view name);
 
   /// Entries that are in `moving` are not compared.
   DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf rule_of);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kAllRead = live::ForeignWatch::kAllRead;
 
-DictWatch::Rule rule_of_optimizer(const std::string& name) {
+DictWatch::Rule rule_of_optimizer(std::string_view name) {
   if (name == "param_groups" || name == "state") return DictWatch::Rule::kSkip;
   if (name.ends_with("_hooks")) return DictWatch::Rule::kHooks;
   return DictWatch::Rule::kPlain;

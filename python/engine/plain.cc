@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "python/engine/moving.h"
-#include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "trace/path.h"
 
@@ -496,12 +495,11 @@ bool Plain::same_items(PyObject* now) const {
 }
 
 bool Plain::same_dict(PyObject* now) const {
-  if (now == nullptr || PyDict_GET_SIZE(now) < length_) return false;
+  if (now == nullptr || PyDict_GET_SIZE(now) != length_) return false;
   if (const auto remembered = memo_.same(now)) return *remembered;
   memo_.begin();
   std::size_t i = 0;
   const auto same_entry = [this, &i](PyObject* key, PyObject* item) {
-    if (is_own_hook(item)) return true;
     if (i == items_.size()) return false;
     if (kind_ != Kind::kHooks && !same_key(keys_[i].get(), key)) return false;
     if (!items_[i].same(item)) return false;

@@ -5,8 +5,6 @@
 
 #include <cstdio>
 
-#include "python/engine/own.h"
-
 namespace steptape::python {
 
 // not isinstance(), whose metaclass runs Python code
@@ -167,14 +165,14 @@ std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
     for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.ptr()); ++i) {
       PyObject* key = PyList_GET_ITEM(keys.ptr(), i);
       PyObject* item = PyDict_GetItemWithError(dict, key);
-      if (!is_own_hook(item)) entries.emplace_back(key, item);
+      entries.emplace_back(key, item);
     }
     return entries;
   }
   PyObject* key = nullptr;
   PyObject* item = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &item) != 0;) {
-    if (!is_own_hook(item)) entries.emplace_back(key, item);
+    entries.emplace_back(key, item);
   }
   return entries;
 }

@@ -57,8 +57,7 @@ std::string shown(PyObject* object);
 /// The dict of a class itself.
 py::object dict_of_type(PyTypeObject* type);
 
-/// Borrowed keys and values of a dict in its order, which of an OrderedDict is one of its own;
-/// without Steptape's own hooks.
+/// Borrowed keys and values of a dict in its order, which of an OrderedDict is one of its own.
 std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict);
 /// Whether a dict has an order beside the one that PyDict_Next goes by.
 inline bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict_Size(dict) > 1; }

@@ -2,7 +2,6 @@
 
 #include <tuple>
 
-#include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "recorder/notes.h"
 #include "steptape/error.h"
@@ -76,9 +75,11 @@ bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
 }
 
 bool Tracked::begin_numbers() {
-  const char* why = nullptr;
+  if (watch::current() != nullptr) return false;
   watcher_->look_at_numbers_only();
-  return watch::current() == nullptr && watch::start(*watcher_, &why);
+  const char* why = nullptr;
+  if (!watch::start(*watcher_, &why)) throw Error(ErrorCode::kFailedPrecondition, why);
+  return true;
 }
 
 py::dict Tracked::end_watch() {
@@ -160,21 +161,6 @@ std::unordered_set<PyObject*> Tracked::tracked() const {
     all.insert(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())));
   }
   return all;
-}
-
-py::tuple Tracked::module_hooks() const {
-  auto paths = std::make_shared<ModuleHook::Paths>();
-  for_each_module(
-      [&paths](std::string path, PyObject* module) { paths->emplace(module, std::move(path)); });
-  return py::make_tuple(ModuleHook(paths, true), ModuleHook(paths, false));
-}
-
-void ModuleHook::operator()(PyObject* module) const {
-  recorder::Notes* notes = recorder::Notes::current();
-  if (notes == nullptr || std::this_thread::get_id() != thread_) return;
-  if (!is_before_) return notes->leave_module(module);
-  const auto path = paths_->find(module);
-  notes->enter_module(path == paths_->end() ? "" : path->second, module);
 }
 
 void Tracked::refuse_hidden() const {

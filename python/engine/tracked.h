@@ -54,16 +54,15 @@ class Tracked {
   /// is called with that is the program's own, each as (path, object); `given` is all of that.
   /// Throws FailedPrecondition where that cannot be.
   bool begin_watch(const py::list& roots, const py::tuple& given);
-  /// For steps that are not a function: from here on the numbers that go into ops are seen, in all
-  /// code that begins to run. False where something else watches this thread.
+  /// For steps that are not a function: from here on the numbers that go into ops are seen, and
+  /// which module runs, in all code that begins to run. False inside another step; throws
+  /// FailedPrecondition as `begin_watch` does.
   bool begin_numbers();
   /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);
   /// `objects`, modules, optimizers, generators and host values that were met and are not tracked,
   /// as (path, object); `outputs`, as (function, place); and `is_known`, whether the tensors that
   /// were met are tracked.
   py::dict end_watch();
-  /// Hooks that tell the probe of the modules that are tracked: before a forward, and after it.
-  py::tuple module_hooks() const;
   /// Refuses what no guard can look at: a scripted module keeps its flags and attributes in C++,
   /// and what the code of a tensor subclass does shows in no op.
   void refuse_hidden() const;

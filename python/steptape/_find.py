@@ -7,6 +7,7 @@ not found here is tracked then. Nothing of the user's runs: objects are looked a
 import enum
 import functools
 import types
+from collections import OrderedDict
 
 import torch
 
@@ -18,7 +19,7 @@ _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, f
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 _MEMBERS = ("_parameters", "_buffers", "_modules")
 _SKIPPED = (torch.Tensor, *_LEAVES)
-_EXACTLY_SKIPPED = frozenset(_SKIPPED)
+_EXACTLY_LEAVES = frozenset(_LEAVES)
 
 
 class Found:
@@ -32,7 +33,7 @@ class Found:
 
     def visit(self, path, value, depth=_DEPTH):
         kind = type(value)
-        if kind in _EXACTLY_SKIPPED or depth == 0 or id(value) in self._seen or issubclass(kind, _SKIPPED):
+        if kind in _EXACTLY_LEAVES or depth == 0 or id(value) in self._seen or issubclass(kind, _SKIPPED):
             return
         self._seen.add(id(value))
         if kind.__module__.startswith("torch._dynamo") or (
@@ -68,10 +69,13 @@ class Found:
             if type(module).__module__.startswith("torch._dynamo"):
                 self.compiled = self.compiled or place
             for name, value in list(vars(module).items()):
-                if issubclass(type(value), torch.Tensor):
+                kind = type(value)
+                is_empty = (kind is dict or kind is OrderedDict) and not value  # most are of hooks
+                if is_empty or kind in _EXACTLY_LEAVES or name in _MEMBERS:
+                    continue
+                if issubclass(kind, torch.Tensor):
                     self.places.append((f"{place}.{name}", vars(module), name))
-                elif depth > 1 and type(value) not in _EXACTLY_SKIPPED and name not in _MEMBERS and (
-                        not isinstance(value, dict) or len(value) > 0):  # most are dicts of hooks, without any
+                elif depth > 1:
                     self.visit(f"{place}.{name}", value, depth - 2)
 
     def _visit_function(self, function, depth):

@@ -1,43 +1,14 @@
 """One recorded call of a step: what is looked at beside the ops, and what is told to the recorder.
 
-Held while the step runs, and put back however it ends: forward hooks, which say which module runs, and
-followed numbers in the places of hyperparameters, float arguments and host values. Where these go, and what
-the host reads, is seen by the engine, which watches the code that runs.
+Held while the step runs, and put back however it ends: followed numbers in the places of hyperparameters,
+float arguments and host values. Where these go, what the host reads and which module runs is seen by the engine, which
+watches the code that runs.
 """
 import contextlib
-import threading
 
 import torch
 
 from . import _engine
-
-
-class _Modules:
-    """Tells the recorder which module runs, by global forward hooks."""
-
-    telling = threading.local()  # the outermost of each thread, which tells for those inside it too
-
-    def __init__(self, engine):
-        self.engine = engine
-
-    def __enter__(self):
-        self.hooks = ()
-        if getattr(self.telling, "outermost", None) is not None:
-            return
-        self.telling.outermost = self
-        # not by register_module_forward_hook: that would use up a number of those that the program's own hooks get
-        tables = torch.nn.modules.module
-        before, after = self.engine.module_hooks()
-        self.hooks = [(tables._global_forward_pre_hooks, before), (tables._global_forward_hooks, after),
-                      (tables._global_forward_hooks_always_called, True)]
-        for table, hook in self.hooks:
-            table[self] = hook
-
-    def __exit__(self, *_):
-        for table, _ in self.hooks:
-            table.pop(self, None)
-        if self.hooks:
-            self.telling.outermost = None
 
 
 class _Hyperparameters:
@@ -123,7 +94,7 @@ class _Moving:
 
 
 class Looking:
-    """Everything that is held while a step is recorded: the hooks, the followed numbers."""
+    """Everything that is held while a step is recorded: the followed numbers."""
 
     def __init__(self, engine, effects, optimizers):
         self.engine = engine
@@ -134,7 +105,7 @@ class Looking:
         self.engine.refuse_hidden()
         with contextlib.ExitStack() as stack:
             for held in (_Hyperparameters(self.optimizers, self.effects), _Counters(self.engine, self.effects),
-                         _Moving(self.engine), _Modules(self.engine)):
+                         _Moving(self.engine)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 

@@ -78,7 +78,11 @@ class record:
         self._engine.begin()
         self._effects.enter(self._engine)
         self._looking.__enter__()
-        self._is_watched = self._engine.begin_numbers()
+        try:
+            self._is_watched = self._engine.begin_numbers()
+        except FailedPrecondition as error:
+            self._is_watched = False
+            _engine.refuse("host_effect", f"numbers and calls of modules cannot be watched: {error}", "")
         self._is_open = True
 
     def _end(self):

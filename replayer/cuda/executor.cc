@@ -407,7 +407,15 @@ Executor::Executor(std::shared_ptr<const trace::Recording> recording, const Gene
   const c10::cuda::CUDAGuard on_device(live::device_of(device_of(*recording)).index());
   impl_ = std::make_unique<Impl>(std::move(recording), generator, options);
 }
-Executor::~Executor() = default;
+
+Executor::~Executor() {
+  // A kernel that is written in Python may run the garbage collector while this thread captures a
+  // graph, and that may end an executor. To wait for its graphs would end the capture as well.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  const bool is_relaxed = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
+  impl_.reset();
+  if (is_relaxed) cudaThreadExchangeStreamCaptureMode(&mode);
+}
 
 const std::vector<trace::BufferId>& Executor::bound() const { return impl_->plan().bound.buffers; }
 const std::vector<std::size_t>& Executor::written() const { return impl_->plan().bound.written; }

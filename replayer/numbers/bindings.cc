@@ -2,16 +2,31 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <string_view>
 
 #include "replayer/numbers/numbers_at.h"
 #include "trace/element.h"
 #include "trace/numbers.h"
 
 namespace steptape::replayer {
-namespace {
+Bindings::Bindings(trace::Recording& recording)
+    : recording_(recording), numbers_(recording), values_(numbers_.of(recording.leaves)) {
+  for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
+    leaves_.emplace(std::pair(recording.leaves[i].kind, recording.leaves[i].path), i);
+  }
+  for (trace::Index i = 0; i < recording.formulas.size(); ++i) {
+    formulas_.emplace(key_of(recording.formulas[i]), i);
+  }
+  for (const trace::ScalarSite& site : recording.scalars) places_.insert(place_of(site));
+  for (const trace::Tensor& tensor : recording.tensors) {
+    if (recording.buffers[tensor.buffer].content) dtypes_.try_emplace(tensor.buffer, tensor.dtype);
+  }
+}
 
-std::vector<std::uint64_t> key_of(const trace::Formula& formula) {
-  std::vector<std::uint64_t> key;
+Bindings::Key Bindings::key_of(const trace::Formula& formula) {
+  Key key;
+  key.reserve(2 * formula.nodes.size());
   for (const trace::Node& node : formula.nodes) {
     key.push_back(static_cast<std::uint64_t>(node.operation));
     key.push_back(node.operation == trace::Operation::kLeaf
@@ -21,19 +36,9 @@ std::vector<std::uint64_t> key_of(const trace::Formula& formula) {
   return key;
 }
 
-}  // namespace
-
-Bindings::Bindings(trace::Recording& recording)
-    : recording_(recording), numbers_(recording), values_(numbers_.of(recording.leaves)) {
-  for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
-    leaves_.emplace(std::pair(recording.leaves[i].kind, recording.leaves[i].path), i);
-  }
-  for (trace::Index i = 0; i < recording.formulas.size(); ++i) {
-    formulas_.emplace(key_of(recording.formulas[i]), i);
-  }
-  for (std::size_t i = 0; i < recording.scalars.size(); ++i) {
-    places_.emplace(place_of(recording.scalars[i]), i);
-  }
+std::size_t Bindings::Hash::operator()(const Key& key) const noexcept {
+  return std::hash<std::string_view>()(
+      {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(Key::value_type)});
 }
 
 trace::Index Bindings::leaf(trace::LeafKind kind, const std::string& path) {
@@ -54,7 +59,7 @@ trace::Index Bindings::formula(const trace::Formula& formula) {
 }
 
 Bindings::Place Bindings::place_of(const trace::ScalarSite& site) {
-  if (site.op == trace::kNone) return {trace::kNone, site.buffer};
+  if (site.op == trace::kNone) return {trace::kNone, site.buffer, trace::kNone};
   return {site.op, site.argument, site.item};
 }
 
@@ -63,7 +68,7 @@ bool Bindings::is_bound(const trace::ScalarSite& site) const {
 }
 
 void Bindings::bind(trace::ScalarSite site, const trace::Formula& formula) {
-  if (!places_.try_emplace(place_of(site), recording_.scalars.size()).second) return;
+  if (!places_.insert(place_of(site)).second) return;
   site.formula = this->formula(formula);
   recording_.scalars.push_back(site);
 }
@@ -87,6 +92,16 @@ void Bindings::advance(const std::string& path, std::int64_t by) {
 
 double Bindings::recorded(const trace::Formula& formula) const {
   return trace::evaluate(formula, values_);
+}
+
+bool Bindings::gives_recorded(const trace::Formula& formula, const trace::ScalarSite& site) const {
+  const double value = recorded(formula);
+  if (site.op != trace::kNone) {
+    return trace::Real{trace::number_of(recorded_number(recording_, site))} == trace::Real{value};
+  }
+  const auto& content = recording_.buffers[site.buffer].content;
+  const auto dtype = dtypes_.find(site.buffer);
+  return content && dtype != dtypes_.end() && trace::is_element(value, dtype->second, *content);
 }
 
 Numbers numbers_at(const trace::Recording& recording) {
@@ -139,18 +154,6 @@ trace::Value recorded_number(const trace::Recording& recording, const trace::Sca
   }
   const trace::Value& value = recording.ops[site.op].inputs[site.argument];
   return site.item == trace::kNone ? value : std::get<trace::List>(value.data)[site.item];
-}
-
-bool gives_recorded(const trace::Recording& recording, const Bindings& bindings,
-                    const trace::Formula& formula, const trace::ScalarSite& site) {
-  const double value = bindings.recorded(formula);
-  if (site.op != trace::kNone) {
-    return trace::Real{trace::number_of(recorded_number(recording, site))} == trace::Real{value};
-  }
-  const trace::Buffer& buffer = recording.buffers[site.buffer];
-  const auto tensor = std::ranges::find(recording.tensors, site.buffer, &trace::Tensor::buffer);
-  return buffer.content && tensor != recording.tensors.end() &&
-         trace::is_element(value, tensor->dtype, *buffer.content);
 }
 
 }  // namespace steptape::replayer

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -35,17 +38,26 @@ class Bindings {
   void advance(const std::string& path, std::int64_t by = 1);
   /// What `formula` gave when the recording was made.
   double recorded(const trace::Formula& formula) const;
+  /// Whether that is the very number that stands at `site`.
+  bool gives_recorded(const trace::Formula& formula, const trace::ScalarSite& site) const;
 
  private:
-  using Place = std::vector<trace::Index>;
+  /// The op, its argument and the item of that; or none, and a buffer.
+  using Place = std::array<trace::Index, 3>;
   static Place place_of(const trace::ScalarSite& site);
+  using Key = std::vector<std::uint64_t>;
+  static Key key_of(const trace::Formula& formula);
+  struct Hash {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
 
   trace::Recording& recording_;
   RecordedNumbers numbers_;
   std::vector<double> values_;  ///< of the leaves
   std::map<std::pair<trace::LeafKind, std::string>, trace::Index> leaves_;
-  std::map<std::vector<std::uint64_t>, trace::Index> formulas_;
-  std::map<Place, std::size_t> places_;
+  std::unordered_map<Key, trace::Index, Hash> formulas_;
+  std::set<Place> places_;
+  std::unordered_map<trace::BufferId, trace::DType> dtypes_;  ///< of buffers with known content
 };
 
 /// What each leaf was when the recording was made: hyperparameters, counters, arguments and host
@@ -54,9 +66,5 @@ std::vector<double> recorded_leaves(const trace::Recording& recording);
 
 /// The number at `site`, as recorded: of an op's argument, or the element of a host-made tensor.
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site);
-
-/// Whether `formula` gives the very number that stands at `site`.
-bool gives_recorded(const trace::Recording& recording, const Bindings& bindings,
-                    const trace::Formula& formula, const trace::ScalarSite& site);
 
 }  // namespace steptape::replayer

@@ -338,7 +338,7 @@ bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
   for (const trace::ScalarSite& site : known.scalars) {
     if (bindings.is_bound(site)) continue;
     const trace::Formula formula = renumbered(site.formula);
-    if (!gives_recorded(now, bindings, formula, site)) return false;
+    if (!bindings.gives_recorded(formula, site)) return false;
     bindings.bind(site, formula);
   }
   for (const trace::Predicate& predicate : known.predicates) {

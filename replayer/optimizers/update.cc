@@ -125,7 +125,7 @@ std::string Update::bits_problem() const {
     trace::ScalarSite site;
     site.op = found.op;
     site.argument = found.argument;
-    if (replayer::gives_recorded(recording_, bindings_, found.formula, site)) continue;
+    if (bindings_.gives_recorded(found.formula, site)) continue;
     return "op " + std::to_string(found.op) + ", argument " + std::to_string(found.argument) +
            " is not what " + text_of(found.formula, recording_.leaves) + " gives";
   }

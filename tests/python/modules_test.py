@@ -1,4 +1,6 @@
 """Which module's call issued an op, and under which paths tensors are reached: as traces hold it."""
+import sys
+
 import pytest
 import torch
 import torch.utils.checkpoint
@@ -143,6 +145,51 @@ def test_a_call_that_an_exception_of_its_own_kind_ends_is_over(tmp_path):
     assert calls["model.inner", 1][:1] == ["aten::abs"]
     assert "aten::addmm" in calls["model.fc", 1]
     assert "aten::sum" in calls["", 0]
+
+
+def test_calls_by_code_of_c_are_calls(tmp_path):
+    model, x = Block(), torch.randn(3, 4)
+    recording = recorded(tmp_path, model, lambda: list(map(model, [x, x])))
+    assert [(path, call) for path, call, _ in accesses_of(recording)] == [
+        ("model", 1), ("model.fc", 1), ("model.act", 1), ("model", 2), ("model.fc", 2), ("model.act", 2)]
+
+
+def test_nothing_is_hung_onto_modules(tmp_path):
+    """What a program asks of hooks for all modules is what it is without."""
+    model, x, found = Block(), torch.randn(3, 4), []
+    tables = torch.nn.modules.module
+
+    def look():
+        found.append((dict(tables._global_forward_hooks), dict(tables._global_forward_pre_hooks)))
+        return model(x)
+    assert accesses_of(recorded(tmp_path, model, look))
+    assert found == [({}, {})]
+
+
+def test_hooks_are_part_of_the_call(tmp_path):
+    model, x = Block(), torch.randn(3, 4)
+    model.fc.register_forward_pre_hook(lambda module, given: (given[0].abs(),))
+    model.fc.register_forward_hook(lambda module, given, result: result.neg())
+    calls = operators_by_call(recorded(tmp_path, model, lambda: model(x)))
+    in_call = calls["model.fc", 1]
+    assert in_call[0] == "aten::abs" and in_call[-1] == "aten::neg"
+
+
+def test_a_tracer_of_the_programs_own_hides_which_module_runs(tmp_path):
+    """Where the interpreter tells one tracer alone; modules without parameters have no calls then."""
+    model, x, told = Block(), torch.randn(3, 4), []
+    path = tmp_path / "run.tape"
+    sys.settrace(lambda frame, event, argument: told.append(event))
+    try:
+        with steptape.record(path, model=model, steps=1) as recording:
+            model(x)
+            recording.step()
+    finally:
+        sys.settrace(None)
+    assert told
+    said = [text for text in recording.refusals() if "numbers and calls of modules cannot be watched" in text]
+    is_told = "model.act" in [path for path, _, _ in accesses_of(recording_of(path))]
+    assert (bool(said), is_told) == ((True, False) if sys.version_info < (3, 12) else (False, True))
 
 
 def test_ops_outside_every_call_belong_to_none(tmp_path):

@@ -26,7 +26,7 @@ CODE = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, t
         types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType, types.MemberDescriptorType,
         property, staticmethod, classmethod, type(functools.lru_cache(len)), torch._ops.OpOverloadPacket, torch._ops.OpOverload,
         type(torch._C._VariableFunctions), type(torch.autograd.variable.Variable._execution_engine),
-        type(steptape._engine.ModuleHook.__call__), type(typing.NamedTuple("Pair", [("first", int)]).first),
+        type(typing.NamedTuple("Pair", [("first", int)]).first),
         torch.utils._contextlib._DecoratorContextManager)  # replaced by nobody: docs/blind_spots.md
 CONSTANTS = (torch.layout, torch.memory_format, torch.dtype, type(typing.Optional), type(typing.Union[int, str]), typing.TypeVar)
 

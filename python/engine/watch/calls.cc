@@ -205,6 +205,7 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
   if (self != nullptr && is_part_of_model(self) && text_of(code->co_name) == "step") {
     note_step(self);
   }
+  if (code == call_of_modules()) return enter_module(self);
   if (whose(code) == Whose::kTorchs) return enter_torch(code);
   if (is_for_numbers_) return;
   if (function != nullptr) note_function(function);
@@ -222,6 +223,28 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
     if (given == nullptr || (Py_TYPE(given)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
     if (!is_context(given)) mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
   }
+}
+
+PyCodeObject* Watcher::call_of_modules() {
+  static PyObject* const code =
+      py::object(py::module_::import("torch.nn").attr("Module").attr("_call_impl").attr("__code__"))
+          .release()
+          .ptr();
+  return reinterpret_cast<PyCodeObject*>(code);
+}
+
+void Watcher::enter_module(PyObject* module) {
+  called_modules_.push_back(module);
+  recorder::Notes* notes = recorder::Notes::current();
+  if (notes == nullptr || module == nullptr) return;
+  notes->enter_module(modules_.contains(module) ? path_of(module) : "", module);
+}
+
+void Watcher::leave() {
+  if (called_modules_.empty()) return;
+  PyObject* module = called_modules_.back();
+  called_modules_.pop_back();
+  if (recorder::Notes* notes = recorder::Notes::current()) notes->leave_module(module);
 }
 
 GivenToCall given_to(const Instruction& in) {

@@ -125,6 +125,10 @@ class Listener {
   /// `by_watched`: called by another one, itself or through code of C's.
   virtual void enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                      Py_ssize_t count, bool by_watched) = 0;
+  /// Whether `leave` is to be called when a frame of this code ends.
+  virtual bool awaits_end(PyCodeObject* code) = 0;
+  /// The newest frame whose end is awaited returns, or is left by an exception.
+  virtual void leave() = 0;
 };
 
 /// Reports what this thread executes to `listener` from here on. One at a time a thread; false, and

@@ -26,11 +26,12 @@ enum Event : std::uint8_t {
   kInstruction,
   kLine,
   kRaise,
+  kReturn,
   kUnwind,
   kEvents
 };
 constexpr std::array<const char*, kEvents> kNames = {
-    "PY_START", "PY_RESUME", "PY_THROW", "INSTRUCTION", "LINE", "RAISE", "PY_UNWIND"};
+    "PY_START", "PY_RESUME", "PY_THROW", "INSTRUCTION", "LINE", "RAISE", "PY_RETURN", "PY_UNWIND"};
 
 /// What all threads that are watched share, under the interpreter's lock.
 struct Tool {
@@ -60,6 +61,7 @@ struct State {
   /// Those that are watched, of the frames that have begun: one of Python's own library may not be
   /// where another of the same code is. A new frame takes the place of one that has ended.
   std::unordered_set<const void*> frames;
+  std::vector<const void*> awaited;  ///< frames whose end the listener waits for, outermost first
   bool is_complete = true;
 };
 thread_local State state;
@@ -154,7 +156,9 @@ void watch(PyCodeObject* code) {
   tool.codes.insert(code);
   Py_INCREF(code);
   make_room(code, tool.events[kLine]);
-  state.is_complete &= set_events_of(code, tool.events[kInstruction] | tool.events[kLine]);
+  long events = tool.events[kInstruction] | tool.events[kLine];
+  if (state.listener->awaits_end(code)) events |= tool.events[kReturn];
+  state.is_complete &= set_events_of(code, events);
   make_room(code, 0);
 }
 
@@ -245,6 +249,7 @@ PyObject* begin(PyObject* const* arguments, bool is_new) {
   if (is_new) {
     state.listener->enter(has_function ? frame->f_funcobj : nullptr, code, frame->localsplus,
                           code->co_argcount + code->co_kwonlyargcount, by_watched);
+    if (state.listener->awaits_end(code)) state.awaited.push_back(frame);
   }
   Py_RETURN_NONE;
 }
@@ -262,6 +267,17 @@ PyObject* on_exception(PyObject*, PyObject* const*, Py_ssize_t) {
   Py_RETURN_NONE;
 }
 
+PyObject* on_exit(PyObject*, PyObject* const*, Py_ssize_t) {
+  if (state.listener == nullptr) Py_RETURN_NONE;
+  const _PyInterpreterFrame* frame = current_frame();
+  settle(frame, nullptr);
+  if (!state.awaited.empty() && state.awaited.back() == frame) {
+    state.awaited.pop_back();
+    state.listener->leave();
+  }
+  Py_RETURN_NONE;
+}
+
 using Callback = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
 PyMethodDef method_of(const char* name, Callback callback) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(callback)),
@@ -273,6 +289,7 @@ PyObject* callback_of(Event event) {
   static PyMethodDef resume = method_of("resume", &on_resume);
   static PyMethodDef instruction = method_of("instruction", &on_instruction);
   static PyMethodDef exception = method_of("exception", &on_exception);
+  static PyMethodDef exit = method_of("exit", &on_exit);
   switch (event) {
     case kStart:
       return PyCFunction_New(&start, nullptr);
@@ -281,6 +298,9 @@ PyObject* callback_of(Event event) {
       return PyCFunction_New(&resume, nullptr);
     case kInstruction:
       return PyCFunction_New(&instruction, nullptr);
+    case kReturn:
+    case kUnwind:
+      return PyCFunction_New(&exit, nullptr);
     default:
       return PyCFunction_New(&exception, nullptr);
   }

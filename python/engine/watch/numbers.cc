@@ -2,7 +2,6 @@
 #include <array>
 #include <string_view>
 
-#include "python/engine/own.h"
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
 #include "recorder/notes.h"
@@ -342,7 +341,7 @@ bool Watcher::operation_of_torch(const Instruction& in) {
 bool Watcher::look_at_numbers(const Instruction& in) {
   if (in.operation != Operation::kCall) return operation_of_torch(in) || follow(in);
   PyObject* callee = in.callee;
-  if (callee == nullptr || is_own_hook(callee)) return false;
+  if (callee == nullptr) return false;
   if (PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
   if (PyFunction_Check(callee)) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee));

@@ -32,8 +32,9 @@ struct Told {
 
 struct State {
   Listener* listener = nullptr;
-  std::vector<Told> told;        ///< the innermost frame's last
-  PyObject* keywords = nullptr;  ///< of the call that comes next in its frame
+  std::vector<Told> told;            ///< the innermost frame's last
+  std::vector<const void*> awaited;  ///< frames whose end the listener waits for, outermost first
+  PyObject* keywords = nullptr;      ///< of the call that comes next in its frame
   PyCodeObject* newest = nullptr;
   const unsigned char* bytes = nullptr;              ///< of the newest
   std::unordered_map<PyCodeObject*, PyObject*> all;  ///< bytecode as it was compiled, by code
@@ -163,6 +164,22 @@ bool goes_on([[maybe_unused]] State& state, PyFrameObject* frame) {
 #endif
 }
 
+/// What a function that begins is given, by position and by name; a cell where it closes over one.
+std::vector<PyObject*> arguments_of(PyFrameObject* frame, PyCodeObject* code) {
+  Place at{};
+  at.code = code;
+  read_frame(frame, at);
+  std::vector<PyObject*> given(at.fast, at.fast + code->co_argcount + code->co_kwonlyargcount);
+#if PY_VERSION_HEX < 0x030B0000
+  for (Py_ssize_t i = 0; code->co_cell2arg != nullptr && i < PyTuple_GET_SIZE(code->co_cellvars);
+       ++i) {
+    const auto argument = static_cast<std::size_t>(code->co_cell2arg[i]);
+    if (argument < given.size()) given[argument] = at.fast[code->co_nlocals + i];
+  }
+#endif
+  return given;
+}
+
 void on_entry(State& state, PyFrameObject* frame) {
   PyCodeObject* code = code_of(frame);
   PyFrameObject* caller = PyFrame_GetBack(frame);
@@ -172,11 +189,18 @@ void on_entry(State& state, PyFrameObject* frame) {
   frame->f_trace_lines = 0;
   frame->f_trace_opcodes = state.listener->wants(code, by_watched) ? 1 : 0;
   if (frame->f_trace_opcodes == 0 || goes_on(state, frame)) return;
-  Place at{};
-  at.code = code;
-  read_frame(frame, at);
-  state.listener->enter(function_of(frame), code, at.fast,
-                        code->co_argcount + code->co_kwonlyargcount, by_watched);
+  const std::vector<PyObject*> given = arguments_of(frame, code);
+  state.listener->enter(function_of(frame), code, given.data(),
+                        static_cast<Py_ssize_t>(given.size()), by_watched);
+  if (state.listener->awaits_end(code)) state.awaited.push_back(id_of(frame));
+}
+
+/// Where it returns, or is left by an exception.
+void on_exit(State& state, PyFrameObject* frame) {
+  settle(state, id_of(frame), nullptr, nullptr);
+  if (state.awaited.empty() || state.awaited.back() != id_of(frame)) return;
+  state.awaited.pop_back();
+  state.listener->leave();
 }
 
 int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
@@ -190,8 +214,10 @@ int on_event(PyObject*, PyFrameObject* frame, int what, PyObject*) {
       on_opcode(state, frame);
       break;
     case PyTrace_EXCEPTION:
-    case PyTrace_RETURN:
       settle(state, id_of(frame), nullptr, nullptr);
+      break;
+    case PyTrace_RETURN:
+      on_exit(state, frame);
       break;
     default:
       break;
@@ -214,6 +240,7 @@ bool start(Listener& listener, const char** why) {
   }
   state_of_thread.listener = &listener;
   state_of_thread.told.clear();
+  state_of_thread.awaited.clear();
   PyEval_SetTrace(&on_event, nullptr);
   return true;
 }

@@ -88,6 +88,8 @@ class Watcher final : public Listener {
   void after(PyObject** result) override;
   void enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments, Py_ssize_t count,
              bool by_watched) override;
+  bool awaits_end(PyCodeObject* code) override { return code == call_of_modules(); }
+  void leave() override;
 
   /// The slots, in the order in which they were met. Nothing is noted any more.
   std::unique_ptr<SlotWatch> take();
@@ -259,6 +261,9 @@ class Watcher final : public Listener {
   bool operation_of_torch(const Instruction& in);
   bool call_of_torch(const Call& made, const std::string& name);
   void enter_torch(PyCodeObject* code);
+  /// The code of torch.nn.Module that calls the forward and its hooks.
+  static PyCodeObject* call_of_modules();
+  void enter_module(PyObject* module);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
   bool begin_ops(std::span<PyObject* const> values, Reads reads);
@@ -308,6 +313,7 @@ class Watcher final : public Listener {
   std::unordered_set<PyObject*> stepped_;  ///< borrowed: they are tracked, or known by nobody
   std::vector<std::pair<std::string, std::string>> outputs_;
   std::vector<Awaited> awaited_;
+  std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
 };
 
