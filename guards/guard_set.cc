@@ -1,6 +1,7 @@
 #include "guards/guard_set.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "guards/mismatch.h"
 #include "guards/positions.h"
@@ -80,7 +81,9 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = place_inputs(arguments, entry); !verdict) return verdict;
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
-  if (Verdict verdict = overlap_.check(entry.memory, tracked_.moves()); !verdict) return verdict;
+  const std::uint64_t moves = tracked_.moves() + outside_moves_;
+  if (Verdict verdict = overlap_.check_apart(entry.memory, moves); !verdict) return verdict;
+  if (Verdict verdict = overlap_.check(entry.memory, moves); !verdict) return verdict;
   entry.moved = tracked_.moved();
   return {};
 }
@@ -176,6 +179,7 @@ Verdict GuardSet::check_outside(std::span<void*> memory) const {
       return verdict;
     }
     memory[outside.position] = address;
+    if (std::exchange(outside.address, address) != address) ++outside_moves_;
   }
   return {};
 }

@@ -71,6 +71,7 @@ class GuardSet {
     OutsideTensor tensor;
     const trace::Buffer* buffer;
     std::size_t position;
+    mutable const void* address = nullptr;  ///< as the newest check found it
   };
 
   const trace::Recording& recording_;
@@ -87,6 +88,7 @@ class GuardSet {
   mutable std::vector<double> given_values_;  ///< of the newest check
   OverlapGuard overlap_;
   std::vector<BoundOutside> outside_;
+  mutable std::uint64_t outside_moves_ = 0;
   std::vector<trace::Index> host_value_leaves_;  ///< kNone: must be the recorded one
 };
 

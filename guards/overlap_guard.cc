@@ -23,8 +23,8 @@ OverlapGuard::OverlapGuard(const trace::Recording& recording,
   for (const trace::BufferId buffer : written) is_written[buffer] = true;
   for (std::size_t i = 0; i < bound.size(); ++i) {
     const trace::Buffer& buffer = recording.buffers[bound[i]];
-    const Bound found{buffer.path, buffer.bytes, i};
-    if (buffer.role == trace::Role::kInput) inputs_.push_back(found);
+    const Bound found{buffer.path, buffer.bytes, i, is_written[bound[i]]};
+    (buffer.role == trace::Role::kInput ? inputs_ : others_).push_back(found);
     if (!is_written[bound[i]] || buffer.bytes == 0) continue;
     (is_lasting(buffer.role) ? lasting_ : passing_).push_back(found);
   }
@@ -43,6 +43,36 @@ Verdict OverlapGuard::check(std::span<void* const> memory, std::uint64_t moves) 
     }
     if (Verdict verdict = check_each(input, passing_, memory); !verdict) return verdict;
   }
+  return {};
+}
+
+Verdict OverlapGuard::check_apart(std::span<void* const> memory, std::uint64_t moves) const {
+  if (moves_apart_ == moves) return {};
+  const auto first = [memory](const Bound* bound) {
+    return reinterpret_cast<std::uintptr_t>(memory[bound->position]);
+  };
+  std::vector<const Bound*> in_order;
+  for (const Bound& bound : others_) {
+    if (bound.bytes != 0 && memory[bound.position] != nullptr) in_order.push_back(&bound);
+  }
+  std::ranges::sort(in_order, {}, first);
+  // of those before it the one that reaches furthest
+  const Bound* any = nullptr;
+  const Bound* written = nullptr;
+  for (const Bound* bound : in_order) {
+    const Bound* other = bound->is_written ? any : written;
+    if (other != nullptr && first(other) + other->bytes > first(bound)) {
+      const Bound* writer = bound->is_written ? bound : other;
+      return failed(GuardKind::kOverlap, (writer == bound ? other : bound)->path,
+                    "memory of its own", "memory of " + writer->path + ", which the step writes");
+    }
+    const auto reaches_further = [&](const Bound* than) {
+      return than == nullptr || first(bound) + bound->bytes > first(than) + than->bytes;
+    };
+    if (reaches_further(any)) any = bound;
+    if (bound->is_written && reaches_further(written)) written = bound;
+  }
+  moves_apart_ = moves;
   return {};
 }
 

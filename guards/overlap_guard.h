@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,9 +11,9 @@
 
 namespace steptape::guards {
 
-/// Guards that no input lies in memory that the step writes, but where it did so while recording.
-/// Ops that write assert that they do not overlap what they read by looking at storages, which a
-/// plan splits.
+/// Guards that nothing lies in memory that the step writes, but where it did so while recording: a
+/// plan takes what were two memories for two, and ops that write assert that they do not overlap
+/// what they read by looking at storages, which a plan splits.
 class OverlapGuard {
  public:
   /// `bound` is the plan's list of bound buffers, `written` those of all buffers that it writes.
@@ -22,12 +23,15 @@ class OverlapGuard {
   /// `memory` has the first byte of each bound buffer; `moves` grows whenever one other than an
   /// input's is elsewhere than in the check before.
   Verdict check(std::span<void* const> memory, std::uint64_t moves) const;
+  /// The same of what is no input: `p.data = q.data` gives two tensors one memory.
+  Verdict check_apart(std::span<void* const> memory, std::uint64_t moves) const;
 
  private:
   struct Bound {
     std::string path;
     std::size_t bytes;
     std::size_t position;
+    bool is_written;
   };
   struct Range {
     std::uintptr_t first;
@@ -40,12 +44,14 @@ class OverlapGuard {
   void sort(std::span<void* const> memory) const;
 
   std::vector<Bound> inputs_;
+  std::vector<Bound> others_;
   std::vector<Bound> lasting_;  ///< written, and guarded as tracked tensors are
   std::vector<Bound> passing_;  ///< written, and elsewhere in each call, as inputs are
   // Where what is written lies stays as it is in most programs; sorted once it did so for a check.
   mutable std::vector<Range> sorted_;
   mutable std::uint64_t moves_ = 0;
   mutable bool is_sorted_ = false, is_known_ = false;
+  mutable std::optional<std::uint64_t> moves_apart_;  ///< where they were found to lie apart
 };
 
 }  // namespace steptape::guards

@@ -119,7 +119,7 @@ inline bool TensorFacts::place(const c10::TensorImpl& tensor, const Kind& kind, 
 
 void TensorFacts::note_move(std::size_t k, const void* address) const {
   Fact& fact = facts_[k];
-  if (kinds_[fact.kind].is_written) ++moves_;
+  ++moves_;
   if (!kinds_[fact.kind].is_gradient) moved_ = static_cast<std::int64_t>(k);
   fact.address = address;
 }

@@ -42,8 +42,7 @@ class TensorFacts {
   /// A tensor other than a gradient whose memory moved since `forget_moves`, or -1.
   std::int64_t moved() const { return moved_; }
   void forget_moves() const { moved_ = -1; }
-  /// Grows whenever memory that the plan writes is elsewhere than in the check before, that of
-  /// gradients too.
+  /// Grows whenever memory is elsewhere than in the check before, that of gradients too.
   std::uint64_t moves() const { return moves_; }
 
  private:

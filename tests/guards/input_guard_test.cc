@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "guards/overlap_guard.h"
 #include "trace/guard_list.h"
@@ -169,6 +170,36 @@ TEST(OverlapGuardTest, LastingMemoryIsFoundWhereverItLies) {
   EXPECT_EQ(verdict.text(),
             "inputs[0]: memory of its own → memory of model.p5, which the step writes");
   EXPECT_EQ(verdict.kind, GuardKind::kOverlap);
+}
+
+TEST(OverlapGuardTest, WhatIsNoInputLiesApartFromWhatIsWritten) {
+  trace::Recording recording;
+  for (const char* path : {"frozen", "also frozen", "trained", "also trained"}) {
+    trace::Buffer buffer;
+    buffer.bytes = 64;
+    buffer.role = trace::Role::kParameter;
+    buffer.path = path;
+    recording.buffers.push_back(buffer);
+  }
+  const OverlapGuard overlap(recording, {0, 1, 2, 3}, {2, 3});
+  std::vector<char> bytes(512);
+  std::uint64_t moves = 0;
+  const auto found = [&](std::array<std::size_t, 4> at) {
+    std::vector<void*> memory;
+    for (const std::size_t begin : at) memory.push_back(bytes.data() + begin);
+    const Verdict verdict = overlap.check_apart(memory, ++moves);
+    return verdict ? "" : verdict.text();
+  };
+  EXPECT_EQ(found({0, 64, 128, 192}), "");
+  EXPECT_EQ(found({192, 0, 64, 128}), "");
+  EXPECT_EQ(found({0, 0, 128, 192}), "") << "both are read alone";
+  EXPECT_EQ(found({0, 32, 192, 128}), "");
+  EXPECT_EQ(found({0, 64, 127, 192}),
+            "also frozen: memory of its own → memory of trained, which the step writes");
+  EXPECT_EQ(found({400, 200, 0, 148}),
+            "also frozen: memory of its own → memory of also trained, which the step writes");
+  EXPECT_EQ(found({0, 64, 300, 300}),
+            "trained: memory of its own → memory of also trained, which the step writes");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from classification import Program
+from classification import Program, sgd
 from guarded import EDIT, STEPS, Net, check, classifier, named
 
 
@@ -141,3 +141,75 @@ def test_a_gradient_changes_between_two_calls(case):
 def test_gradients_are_none_at_every_fourth_call():
     clear = set_gradients(lambda p: None)
     check(accumulating, {i: clear for i in range(4, STEPS, 4)}, begins=False)
+
+
+def normalized():
+    return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 4))
+
+
+def with_a_target():
+    """A copy of the model that is read beside it, a tensor that nobody tracks, and momentum."""
+    model, target = normalized(), normalized().requires_grad_(False)
+    optimizer = sgd(model.parameters())
+    weights = torch.ones(4)
+    model.register_buffer("seen", torch.zeros(4))
+
+    def step(x, y):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out * weights, y) + (out - target(x)).square().mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            model.seen += 0.01 * out.detach().sum(0)
+        return loss.detach(), model.seen + 0
+
+    return Program(step=step, model=model, target=target, optimizer=optimizer, weights=weights)
+
+
+def share(of, with_):
+    """`of(program)` lies in the memory of `with_(program)` for a while."""
+    def edit(program):
+        tensor = of(program)
+        program.apart = tensor.data
+        tensor.data = with_(program).data
+
+    def put_back(program):
+        of(program).data = program.apart
+
+    return {EDIT: edit, EDIT + 12: put_back}
+
+
+def momentum_of(index):
+    def found(program):
+        return program.optimizer.state[list(program.model.parameters())[index]]["momentum_buffer"]
+    return found
+
+
+SHARED = {
+    "a_target_and_the_model": share(lambda p: p.target[0].weight, lambda p: p.model[0].weight),
+    "the_model_and_its_target": share(lambda p: p.model[2].bias, lambda p: p.target[2].bias),
+    "a_buffer_and_a_parameter": share(lambda p: p.model.seen, lambda p: p.model[2].bias),
+    "a_parameter_and_a_buffer": share(lambda p: p.model[2].bias, lambda p: p.model.seen),
+    "two_parameters": share(lambda p: p.model[0].bias, lambda p: p.model[1].weight),
+    "momentum_and_momentum": share(momentum_of(1), momentum_of(2)),
+    "momentum_and_its_parameter": share(momentum_of(0), lambda p: p.model[0].weight),
+    "an_untracked_tensor_and_a_parameter": share(lambda p: p.weights, lambda p: p.model[2].bias),
+    "a_parameter_and_an_untracked_tensor": share(lambda p: p.model[2].bias, lambda p: p.weights),
+}
+
+
+@named(SHARED)
+def test_two_memories_become_one(case):
+    step = check(with_a_target, case)
+    assert any(guard["kind"] == "overlap" for guard in step.stats["fallbacks"]), step.explain()
+
+
+def test_parameters_that_are_read_alone_may_share_their_memory():
+    """Nothing that the plan does is other for it."""
+    def edit(program):
+        program.target[0].bias.data = program.target[1].weight.data.clone()
+        program.target[1].weight.data = program.target[0].bias.data
+
+    step = check(with_a_target, edit)
+    assert not any(guard["kind"] == "overlap" for guard in step.stats["fallbacks"]), step.explain()

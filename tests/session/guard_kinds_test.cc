@@ -251,6 +251,16 @@ TEST_F(TrainingGuardKindsTest, Offset) {
             "model.fc1.bias.storage_offset: 0 → 16");
 }
 
+TEST_F(TrainingGuardKindsTest, TwoParametersThatBecomeOneMemory) {
+  EXPECT_EQ(
+      verdict(GuardKind::kOverlap,
+              [](SgdTraining& t) {
+                t.model->fc1->bias.set_data(t.model->fc1->weight.detach().view(-1).narrow(
+                    0, 0, t.model->fc1->bias.numel()));
+              }),
+      "model.fc1.bias: memory of its own → memory of model.fc1.weight, which the step writes");
+}
+
 TEST_F(TrainingGuardKindsTest, RequiresGrad) {
   EXPECT_EQ(verdict(GuardKind::kRequiresGrad,
                     [](SgdTraining& t) { t.model->fc1->bias.set_requires_grad(false); }),
