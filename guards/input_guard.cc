@@ -2,7 +2,9 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "guards/mismatch.h"
 #include "guards/predicates.h"
@@ -31,6 +33,12 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
       tensor.position = position[tensor.geometry->buffer];
     }
     tensors_.push_back(tensor);
+    const trace::Index first = trace::find_input(recording, recording.inputs[i].same_as);
+    if (first != trace::kNone) {
+      same_.push_back({i, first});
+    } else if (recording.inputs[i].requires_grad) {
+      apart_.push_back(i);
+    }
   }
 }
 
@@ -53,6 +61,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
     if (input.geometry == nullptr) continue;
     if (Verdict verdict = check_tensor(input, argument.tensor); !verdict) return verdict;
   }
+  if (Verdict verdict = check_same(arguments); !verdict) return verdict;
   for (const auto& [i, leaf] : facts_) {
     const trace::Input& expected = recording_.inputs[i];
     if (arguments[i].is_tensor)
@@ -67,6 +76,24 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
     }
   }
   return {};
+}
+
+Verdict InputGuard::check_same(std::span<const live::Argument> arguments) const {
+  for (const Same& same : same_) {
+    if (arguments[same.argument].tensor.is_same(arguments[same.first].tensor)) continue;
+    return failed(kArgument, recording_.inputs[same.argument].path,
+                  "the tensor " + recording_.inputs[same.first].path, "another");
+  }
+  if (apart_.size() < 2) return {};
+  const auto tensor_at = [arguments](std::size_t argument) {
+    return arguments[argument].tensor.unsafeGetTensorImpl();
+  };
+  std::vector<std::size_t> order = apart_;
+  std::ranges::stable_sort(order, {}, tensor_at);
+  const auto twice = std::ranges::adjacent_find(order, {}, tensor_at);
+  if (twice == order.end()) return {};
+  return failed(kArgument, recording_.inputs[*std::next(twice)].path, "a tensor of its own",
+                "the tensor " + recording_.inputs[*twice].path);
 }
 
 Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& tensor) const {

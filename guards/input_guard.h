@@ -12,7 +12,8 @@
 namespace steptape::guards {
 
 /// Guards the arguments of a step and finds the memory they bring: number, host values, geometry,
-/// dtype, device, requires_grad, address remainder, and which of them lie in one memory.
+/// dtype, device, requires_grad, address remainder, which of them lie in one memory, and which are
+/// one tensor.
 class InputGuard {
  public:
   /// `position[b]` is where the address of buffer `b` belongs in the memory list of a run, or -1.
@@ -42,8 +43,16 @@ class InputGuard {
   Verdict place_tensor(const TensorInput& input, const at::Tensor& tensor, std::span<void*> memory,
                        Remainders* remainders) const;
 
+  Verdict check_same(std::span<const live::Argument> arguments) const;
+
   const trace::Recording& recording_;
   std::vector<TensorInput> tensors_;
+  struct Same {
+    std::size_t argument;
+    std::size_t first;  ///< the argument that is this very tensor
+  };
+  std::vector<Same> same_;
+  std::vector<std::size_t> apart_;  ///< those that get a gradient each
   struct Fact {
     std::size_t argument;
     trace::Index leaf;  ///< kNone: it must be the recorded one

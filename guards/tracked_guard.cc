@@ -56,7 +56,10 @@ TrackedGuard::TrackedGuard(const trace::Recording& recording,
       watched.expected.is_written = is_written[buffer];
       if (on_buffer_[buffer] < 0) on_buffer_[buffer] = static_cast<std::int64_t>(i);
     }
-    if (!watched.is_gradient()) parameters_.emplace(watched.path, i);
+    if (!watched.is_gradient()) {
+      parameters_.emplace(watched.path, i);
+      by_tensor_.try_emplace(watched.tensor._unsafe_get_target(), i);
+    }
     watched_.push_back(std::move(watched));
   }
   pack(snapshot);
@@ -163,6 +166,11 @@ Verdict TrackedGuard::check_memory(const Watched& watched, const at::Tensor& ten
   }
   slot = address;
   return {};
+}
+
+std::string_view TrackedGuard::path_of(const at::Tensor& tensor) const {
+  const auto found = by_tensor_.find(tensor.unsafeGetTensorImpl());
+  return found == by_tensor_.end() ? std::string_view() : watched_[found->second].path;
 }
 
 std::size_t TrackedGuard::position_of(const std::string& path) const {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -49,6 +50,8 @@ class TrackedGuard {
     const at::Tensor owner = tensor(position);
     return watched_[position].is_gradient() ? owner.grad() : owner;
   }
+  /// Of a tensor, other than a gradient, that is tracked; "" for another.
+  std::string_view path_of(const at::Tensor& tensor) const;
   /// Where the tensor of a path, other than a gradient, stands in Recording::tracked; throws Error
   /// (internal) when there is none.
   std::size_t position_of(const std::string& path) const;
@@ -76,6 +79,7 @@ class TrackedGuard {
   mutable TensorFacts facts_;
   std::vector<std::int64_t> on_buffer_;
   std::unordered_map<std::string, std::size_t> parameters_;  ///< all but gradients, by path
+  std::unordered_map<const c10::TensorImpl*, std::size_t> by_tensor_;  ///< the same, by the object
 };
 
 }  // namespace steptape::guards

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "live/ambient.h"
@@ -89,6 +90,24 @@ void write_inputs(Ledger& ledger, const std::vector<Argument>& arguments,
   }
 }
 
+/// Which inputs are one tensor with another or with a tracked one: gradients of it are one.
+void write_same_inputs(trace::Recording& recording, const std::vector<Argument>& arguments,
+                       const live::Snapshot& snapshot) {
+  std::unordered_map<const c10::TensorImpl*, std::string> known;
+  for (const live::TensorAt& at : snapshot.tensors) {
+    if (at.tensor.defined() && at.role != trace::Role::kGradient) {
+      known.try_emplace(at.tensor.unsafeGetTensorImpl(), at.path);
+    }
+  }
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    if (!arguments[k].is_tensor || !arguments[k].tensor.defined()) continue;
+    trace::Input& input = recording.inputs[k];
+    const auto [entry, is_new] =
+        known.try_emplace(arguments[k].tensor.unsafeGetTensorImpl(), input.path);
+    if (!is_new) input.same_as = entry->second;
+  }
+}
+
 void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
   std::vector<bool> is_named;
   for (const live::TensorAt& at : snapshot.tensors) {
@@ -161,6 +180,7 @@ void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
   const live::Snapshot snapshot = ledger.objects.snapshot();
   ledger.modules.enter(snapshot);
   write_inputs(ledger, arguments, storages_of(snapshot));
+  write_same_inputs(ledger.recording, arguments, snapshot);
   write_tracked(ledger, snapshot);
   write_optimizers(ledger, snapshot);
   write_ambient(ledger);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -233,7 +234,7 @@ class Exit {
         ledger_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
                              c10::str("buffer ", id, " was made by no recorded op"));
       }
-      if (live.is_alive()) alive.push_back(id);
+      if (live.is_alive() && !is_returned(live)) alive.push_back(id);
     }
     if (alive.empty()) return;
     HiddenState hidden(ledger_.recording, attribution);
@@ -244,6 +245,19 @@ class Exit {
       if (path.empty()) path = trace::outside_path(others++);
       recorded_.outside.push_back({path, buffers.live(id).weak});
     }
+  }
+
+  /// Whether the host has made it in the step, which gives it back as one tensor: a replay gives
+  /// back another of the same bytes.
+  bool is_returned(const LiveBuffer& live) const {
+    if (!ledger_.notes.has_made(live.storage)) return false;
+    std::set<const c10::TensorImpl*> on_it;
+    for (const at::Tensor& result : recorded_.results) {
+      if (!result.defined() || live::unplannable_kind(result)) continue;
+      if (result.storage().unsafeGetStorageImpl() == live.storage)
+        on_it.insert(result.unsafeGetTensorImpl());
+    }
+    return on_it.size() == 1;
   }
 
   void refuse_escaped() {

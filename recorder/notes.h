@@ -1,6 +1,9 @@
 #pragma once
 
+#include <c10/core/Storage.h>
+
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -82,6 +85,12 @@ class Notes {
   /// The number of this leaf went where it cannot be followed: it must stay what it is.
   void escape(trace::Index leaf) { escaped_.insert(leaf); }
 
+  /// The host has made this memory in the step, and nothing that was there before holds it.
+  void note_made(const c10::Storage& storage) {
+    made_.emplace(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
+  }
+  bool has_made(const c10::StorageImpl* storage) const { return made_.contains(storage); }
+
   /// Whether ops of this thread are left out: what they make never reaches the step.
   void leave_out(bool is_left_out) { leaves_out_ = is_left_out; }
   bool leaves_out() const { return leaves_out_; }
@@ -159,6 +168,8 @@ class Notes {
   std::set<trace::Index> escaped_;
   std::set<trace::Index> followed_reads_;
   std::vector<trace::Index> reads_;
+  /// Held weakly, so that no other memory gets the same address meanwhile.
+  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_;
   std::set<trace::Index> internal_reads_;
   std::vector<Refusal> refusals_;
   std::vector<trace::Effect> effects_;

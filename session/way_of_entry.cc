@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cstdint>
+#include <unordered_map>
 
 #include "live/tensors.h"
 #include "trace/text.h"
@@ -40,8 +41,14 @@ void add(std::string& way, const trace::Value& fact) {
 
 std::string way_of_entry(std::span<const live::Argument> arguments) {
   std::string way(1, at::GradMode::is_enabled() ? 'g' : 'n');
-  for (const live::Argument& argument : arguments) {
+  std::unordered_map<const c10::TensorImpl*, std::size_t> first;
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    const live::Argument& argument = arguments[k];
     argument.is_tensor ? add(way, argument.tensor) : add(way, argument.fact);
+    if (argument.is_tensor && argument.tensor.defined()) {
+      const auto [entry, is_new] = first.try_emplace(argument.tensor.unsafeGetTensorImpl(), k);
+      if (!is_new) add(way, static_cast<std::int64_t>(entry->second));
+    }
     way.push_back(';');
   }
   return way;

@@ -70,7 +70,7 @@ trace::Seek decode(const proto::Seek& in) {
 }
 
 trace::Input decode(const proto::Input& in) {
-  trace::Input input{in.path(), decode(in.value()), in.requires_grad(), std::nullopt};
+  trace::Input input{in.path(), decode(in.value()), in.requires_grad(), std::nullopt, in.same_as()};
   if (in.has_range()) input.range = {in.range().smallest(), in.range().largest()};
   return input;
 }

@@ -68,6 +68,7 @@ void encode(const trace::Input& input, proto::Input& out) {
   out.set_path(input.path);
   encode(input.value, *out.mutable_value());
   out.set_requires_grad(input.requires_grad);
+  out.set_same_as(input.same_as);
   if (!input.range) return;
   out.mutable_range()->set_smallest(input.range->first);
   out.mutable_range()->set_largest(input.range->second);

@@ -128,6 +128,10 @@ Found differ_in_effect(std::size_t i, const Effect& a, const Effect& b) {
 }
 
 Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {
+  if (Found found = differ(DifferenceKind::kTracked, a.same_as, b.same_as,
+                           [&a] { return a.path + " (the tensor that it is)"; })) {
+    return found;
+  }
   return differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
                 [&a] { return a.path + ".requires_grad"; });
 }

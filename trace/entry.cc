@@ -15,7 +15,7 @@ bool same_geometry(const Recording& a, TensorId x, const Recording& b, TensorId 
 
 bool same_input(const Recording& a, const Input& x, const Recording& b, const Input& y,
                 Numbers numbers) {
-  if (x.requires_grad != y.requires_grad) return false;
+  if (x.requires_grad != y.requires_grad || x.same_as != y.same_as) return false;
   const auto* s = std::get_if<TensorRef>(&x.value.data);
   const auto* t = std::get_if<TensorRef>(&y.value.data);
   if (s != nullptr && t != nullptr) return same_geometry(a, s->id, b, t->id);

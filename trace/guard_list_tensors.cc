@@ -49,6 +49,7 @@ void add_input(GuardList& list, const Recording& recording, const Input& input,
                const Tensor& tensor, Met& met) {
   const Buffer& buffer = recording.buffers[tensor.buffer];
   list.add(GuardKind::kPresence, "", "a tensor");
+  if (!input.same_as.empty()) list.add(GuardKind::kArgument, "", "the tensor " + input.same_as);
   add_geometry(list, recording, tensor);
   list.add(GuardKind::kRequiresGrad, ".requires_grad", words_of(input.requires_grad));
   if (input.requires_grad) list.add(GuardKind::kPresence, ".grad", "None");

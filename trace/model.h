@@ -153,6 +153,8 @@ struct Input {
   bool requires_grad = false;
   /// Of integral tensors: smallest and largest element, so that inputs can be made up later.
   std::optional<std::pair<std::int64_t, std::int64_t>> range;
+  /// The path of the first input, or of the tracked tensor, that is this very tensor; "" for none.
+  std::string same_as = {};
   friend bool operator==(const Input&, const Input&) = default;
 };
 

@@ -164,6 +164,7 @@ void RecordingParser::parse_input() {
     const std::int64_t smallest = in_.take_integer("the smallest element");
     input.range = {smallest, in_.take_integer("the largest element")};
   }
+  if (in_.accept("same")) input.same_as = in_.take_string();
 }
 
 OptimizerLayout& RecordingParser::last_optimizer() {

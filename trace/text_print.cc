@@ -158,8 +158,10 @@ void Printer::print_objects(const Recording& recording) {
   for (const Input& input : recording.inputs) {
     const std::string range =
         input.range ? fmt::format(" range {} {}", input.range->first, input.range->second) : "";
-    line("  input {} = {}{}{}", in_quotes(input.path), print_value(input.value),
-         word_if(input.requires_grad, " requires_grad"), range);
+    const std::string same =
+        input.same_as.empty() ? "" : fmt::format(" same {}", in_quotes(input.same_as));
+    line("  input {} = {}{}{}{}", in_quotes(input.path), print_value(input.value),
+         word_if(input.requires_grad, " requires_grad"), range, same);
   }
 }
 

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "steptape/error.h"
+#include "trace/numbers.h"
 #include "trace/validate.h"
 
 namespace steptape::trace {
@@ -199,6 +201,11 @@ void Checker::check_input(const Input& input, const Place& place) const {
   if (input.range && input.range->first > input.range->second) {
     place.fail(fmt::format("its range starts at {} and ends at {}", input.range->first,
                            input.range->second));
+  }
+  if (!input.same_as.empty() && find_input(recording_, input.same_as) == kNone &&
+      std::ranges::find(recording_.tracked, input.same_as, &Tracked::path) ==
+          recording_.tracked.end()) {
+    place.fail(fmt::format("it is `{}`, which is neither an input nor tracked", input.same_as));
   }
 }
 

@@ -109,7 +109,9 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
   if (dict == nullptr) return changes;
   for (const Entry& entry : entries_) {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
-    if (entry.rule == Rule::kSkip || entry.plain.same(found)) continue;
+    if (entry.rule == Rule::kSkip) continue;
+    // a number that the step has put there may be the one that was there by chance
+    if (entry.plain.same(found) && !is_followed(found)) continue;
     EntryChange& change = changes.emplace_back(
         text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
         py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found));

@@ -242,7 +242,7 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
       } else {
         changes.push_back({&slot, values_[i].change_of_place(now.ptr()), moves(i)});
       }
-    } else if (slot.is_written && now && !is_as_found(slot, now.ptr())) {
+    } else if (now && (slot.is_written ? !is_as_found(slot, now.ptr()) : is_followed(now.ptr()))) {
       changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}});
     }
   }

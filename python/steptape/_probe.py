@@ -75,8 +75,9 @@ class _Counters:
 class _Moving:
     """Puts followed numbers in the places of the program whose numbers move."""
 
-    def __init__(self, engine):
+    def __init__(self, engine, effects):
         self.engine = engine
+        self.effects = effects
 
     def __enter__(self):
         self.places = []
@@ -89,8 +90,9 @@ class _Moving:
 
     def __exit__(self, *_):
         for owner, key, value, followed in self.places:
-            if _engine.held_at(owner, key) is followed:
+            if _engine.held_at(owner, key) is followed:  # not written, or itself again
                 _engine.put_at(owner, key, value)
+                self.effects.advanced.add((id(owner), key))
 
 
 class Looking:
@@ -105,7 +107,7 @@ class Looking:
         self.engine.refuse_hidden()
         with contextlib.ExitStack() as stack:
             for held in (_Hyperparameters(self.optimizers, self.effects), _Counters(self.engine, self.effects),
-                         _Moving(self.engine)):
+                         _Moving(self.engine, self.effects)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 

@@ -216,7 +216,7 @@ TEST_F(ServiceTest, EndsWhereverASignalMeetsIt) {
 }
 
 TEST_F(ServiceTest, PredictsAndLearnsThroughAKillAndEndsWithTheBitsOfTheTraining) {
-  constexpr std::uint64_t kPredictions = 10'000, kMostPredictions = 100'000;
+  constexpr std::uint64_t kPredictions = 10'000;
   constexpr int kClients = 4;
   auto process = std::make_unique<Process>(folder_, 0);
   std::atomic<int> port = process->port();
@@ -230,7 +230,7 @@ TEST_F(ServiceTest, PredictsAndLearnsThroughAKillAndEndsWithTheBitsOfTheTraining
       const std::string body = images(i % 2 == 0 ? 1 : 16);
       auto client = std::make_unique<httplib::Client>(client_of(port));
       int at = port;
-      while (!has_ended && predicted < kMostPredictions) {
+      while (!has_ended) {
         if (at != port) client = std::make_unique<httplib::Client>(client_of(at = port));
         const auto answer = client->Post("/predict", body, "application/json");
         if (!answer) {  // it is being killed, or not back yet
@@ -239,6 +239,8 @@ TEST_F(ServiceTest, PredictsAndLearnsThroughAKillAndEndsWithTheBitsOfTheTraining
           continue;
         }
         ++predicted;
+        // lessons get their share of the cores, too
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
         const json message = json::parse(answer->body, nullptr, false);
         double sum = 0;
         if (answer->status == 200) {

@@ -1,4 +1,6 @@
 """Arguments that require a gradient: what backward leaves in them, a replay leaves as well."""
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -53,6 +55,53 @@ def of_two(wrap):
 @case()
 def of_two_in_one_memory(wrap):
     return wrap(lambda x, y: (x + y).sum().backward()), lambda i: (leaf(3), leaf(3)), []
+
+
+def twins_of(*kinds):
+    """Two leaves for each kind in turn: apart, one and the same, or two over one memory."""
+    def arguments(i):
+        x = leaf(3)
+        kind = kinds[min(i // 8, len(kinds) - 1)]
+        return x, {"apart": lambda: leaf(3), "same": lambda: x, "memory": lambda: x.detach().requires_grad_()}[kind]()
+    return arguments
+
+
+def multiplied(wrap, kinds):
+    return wrap(lambda x, y: (x * y).sum().backward()), twins_of(*kinds), []
+
+
+for kinds in (("apart", "same"), ("same", "apart"), ("same", "memory", "same"), ("memory", "same"), ("apart", "memory", "same")):
+    cases["_then_".join(kinds)] = (functools.partial(multiplied, kinds=kinds), None)
+
+
+@case()
+def a_parameter_in_some_calls(wrap):
+    p = nn.Parameter(torch.ones(3))
+
+    def step(x):
+        p.grad = None
+        (x * p).sum().backward()
+        return p.grad
+
+    def arguments(i):
+        p.grad = None
+        return (p,) if i >= 10 else (leaf(3),)
+
+    return wrap(step), arguments, [p]
+
+
+@case()
+def a_parameter_in_most_calls(wrap):
+    p = nn.Parameter(torch.ones(3))
+
+    def step(x):
+        (x * p).sum().backward()
+
+    def arguments(i):
+        p.grad = None
+        return (p,) if i < 10 else (p.detach().requires_grad_(),)
+
+    return wrap(step), arguments, [p]
 
 
 @case()

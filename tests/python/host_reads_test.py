@@ -23,6 +23,23 @@ def signed_batch(positive):
     return arguments
 
 
+def appended(values):
+    made = []
+    for value in values:
+        made.append(value)
+    made.insert(1, values[0])
+    made.extend(values)
+    return made
+
+
+def put(pairs):
+    made = {}
+    for key, value in pairs:
+        made[key] = value
+        made.setdefault(key + "s", []).append(value)
+    return made
+
+
 READS = {  # what the step returns: (function of loss and count, share of calls that replay or None)
     "item": (lambda loss, count: loss.item(), 0.9),
     # What float() and int() give cannot be followed: item() is the remedy.
@@ -34,6 +51,8 @@ READS = {  # what the step returns: (function of loss and count, share of calls 
     "beside_the_tensor": (lambda loss, count: (loss, loss.item()), 0.9),
     "read_twice": (lambda loss, count: (loss.item(), loss.item()), 0.9),
     "bool": (lambda loss, count: bool(count > 2), None),
+    "appended": (lambda loss, count: appended([loss.item(), count.item(), loss.item()]), 0.9),
+    "put_into_a_dict": (lambda loss, count: put([("loss", loss.item()), ("count", count.item())]), 0.9),
     "divided": (lambda loss, count: count.item() / 8, None),
     "sum": (lambda loss, count: loss.item() + count.item(), None),
     "rounded": (lambda loss, count: round(loss.item(), 3), None),
@@ -190,6 +209,66 @@ def test_a_value_that_is_only_looked_at_replays_where_reads_are_observed():
         return Program(step=train, held=lambda: [model, optimizer])
 
     check(make, host_reads="observe", share=0.9)
+
+
+class Box:
+    def __init__(self, value):
+        self.value = value
+
+
+def made_and_left(value):
+    def give(default=value):
+        return default
+    return [value, give, lambda: value, Box(value), {"value": value}]
+
+
+LOOKED_AT = {
+    "not_kept": lambda value: None,
+    "computed_with": lambda value: value * 2 - 1,
+    "compared": lambda value: value > value + 1,
+    "in_what_is_made_for_it": made_and_left,
+    "the_largest": lambda value: max(value, 0.5),
+    "gone_through": lambda value: [v + 1 for v in (value, value)],
+    "shown": print,  # which replays do not do
+}
+
+
+@pytest.mark.parametrize("look", LOOKED_AT.values(), ids=LOOKED_AT)
+def test_a_value_that_is_read_and_goes_nowhere(look):
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            loss = learn(x, y)
+            look(loss.item())
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    check(make, share=0.9)
+
+
+ESCAPES = {
+    "as_text": str, "hashed": hash, "asked_of_a_cache": lambda value: value in {0.5: 1},
+    "by_its_method": lambda value: value.is_integer(), "in_numpy": lambda value: np.sqrt(value),
+    "in_an_exception": Exception, "rounded": lambda value: round(value, 2),
+    "summed": lambda value: sum([value, 1.0]), "from_a_generator": lambda value: next(v for v in [value]),
+}
+
+
+@pytest.mark.parametrize("take", ESCAPES.values(), ids=ESCAPES)
+def test_a_value_that_goes_to_code_of_c_may_decide_there(take):
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            loss = learn(x, y)
+            take(loss.item())  # here
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    step = check(make)
+    assert [refusal["code"] for refusal in step.stats["refusals"]] == ["host_read"], step.explain()
+    assert not step.stats["replayed"]
 
 
 def test_an_address_that_decides_nothing():

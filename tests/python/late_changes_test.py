@@ -220,6 +220,41 @@ def the_name_of_a_class():
     return lambda x: x * len(Kind.__name__), at_last(lambda: setattr(Kind, "__name__", "Longer")), lambda: None
 
 
+@case()
+def a_partial_function_gets_another_state():
+    held = functools.partial(operator.mul, 2.0)
+    return lambda x: held(x), at_last(lambda: held.__setstate__((operator.add, (3.0,), {}, {}))), lambda: None
+
+
+@case()
+def defaults_of_a_named_tuple():
+    Pair = collections.namedtuple("Pair", "a b", defaults=[2.0])
+    return lambda x: x * Pair(1.0).b, at_last(lambda: setattr(Pair.__new__, "__defaults__", (9.0,))), lambda: None
+
+
+@case()
+def defaults_of_a_static_method_that_makes_objects():
+    class Kind:
+        def __new__(cls, k=2.0):
+            made = object.__new__(cls)
+            made.k = k
+            return made
+
+    return lambda x: x * Kind().k, at_last(lambda: setattr(Kind.__new__, "__defaults__", (9.0,))), lambda: None
+
+
+@case()
+def code_of_what_makes_objects():
+    class Kind:
+        def __new__(cls):
+            return 2.0
+
+    def other(cls):
+        return 9.0
+
+    return lambda x: x * Kind(), at_last(lambda: setattr(Kind.__new__, "__code__", other.__code__)), lambda: None
+
+
 def gradient(use, value, width=4, start=0.5):
     """`use(w, value(i))` is what the step takes a gradient of."""
     held = types.SimpleNamespace(t=0)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 
+import steptape
 from reached import EDIT, Table, Training, Value, check, global_setter, rows
 
 GAIN = 1.0
@@ -105,3 +106,28 @@ def all_attributes_of_an_object_at_once():
 @names.each
 def test_a_name_that_is_a_value(case):
     check(case)
+
+
+def test_what_a_module_does_as_it_is_loaded_is_not_the_steps(tmp_path, monkeypatch):
+    """Clocks, files and random numbers that it reads are read once; nothing is watched of it, which would take long."""
+    (tmp_path / "loaded_in_a_step.py").write_text(
+        "import json, random, time\n"
+        "NOW, DRAWN = time.time(), random.random()\n"
+        "TABLE = {i: json.dumps([i, NOW]) for i in range(20000)}\n"
+        "with open(__file__) as file:\n"
+        "    SIZE = len(file.read())\n"
+        "def scaled(x):\n"
+        "    return x * FACTOR\n"
+        "FACTOR = 2.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def step(x):
+        from loaded_in_a_step import scaled
+        return scaled(x)
+
+    step = steptape.wrap(step)
+    for i in range(16):
+        if i == 10:
+            sys.modules["loaded_in_a_step"].FACTOR = 3.0
+        assert step(torch.ones(2)).tolist() == 2 * [2 if i < 10 else 3]
+    assert step.stats["replayed"] > 6 and not step.stats["refusals"], step.explain()

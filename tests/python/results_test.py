@@ -61,6 +61,56 @@ def test_a_step_returns(name):
     replays(lambda: returning(RESULTS[name]))
 
 
+MADE_BY_THE_HOST = {
+    "a constant": lambda loss, state: (loss, torch.tensor(0.5)),
+    "a constant alone": lambda loss, state: torch.tensor([1.0, 2.0]),
+    "of the same kind": lambda loss, state: (loss, loss.new_tensor([3, 4])),
+    "of whole numbers": lambda loss, state: [torch.tensor(i) for i in range(3)],
+    "a number that moves": lambda loss, state: (loss, torch.tensor(state.number)),
+    "one of two": lambda loss, state: torch.tensor(1 if state.number % 2 else 2),
+    "one tensor twice": lambda loss, state: 2 * [torch.tensor(0.25)],
+    "what an attribute gets": lambda loss, state: setattr(state, "last", torch.tensor(0.75)),
+    "what an op has read": lambda loss, state: [(t := torch.tensor(2.0)), loss * t],
+}
+
+
+@pytest.mark.parametrize("name", MADE_BY_THE_HOST)
+def test_a_step_returns_a_tensor_that_the_host_makes(name):
+    form = MADE_BY_THE_HOST[name]
+    number = SimpleNamespace(number=3, last=None)
+    outputs = []
+
+    def step(x):
+        return form(x.sum(), number)
+
+    step = steptape.wrap(step)
+    for i in range(24):
+        x = torch.full((3,), float(i))
+        expected, now = form(x.sum(), number), step(x)
+        assert repr(now) == repr(expected), step.explain()
+        tensors = [t for t in (now if isinstance(now, (list, tuple)) else [now, number.last]) if isinstance(t, torch.Tensor)]
+        assert not any(t is other for t in tensors for other in outputs)
+        outputs += tensors
+        for tensor in tensors:
+            tensor.fill_(-1)
+        if name in ("a number that moves", "one of two"):
+            number.number += 1
+    assert step.stats["replayed"] >= 4 and not step.stats["refusals"], step.explain()
+
+
+def test_views_of_a_tensor_that_the_host_makes_are_refused():
+    def step(x):
+        made = torch.tensor([1.0, 2.0])
+        return x.sum(), made, made[:1]
+
+    step = steptape.wrap(step)
+    for _ in range(14):
+        _, whole, part = step(torch.ones(3))
+        part.fill_(5)
+        assert whole.tolist() == [5, 2]
+    assert {refusal["code"] for refusal in step.stats["refusals"]} == {"outside_tensor_varies"}, step.explain()
+
+
 def test_a_step_returns_a_model_output():
     outputs = pytest.importorskip("transformers.utils")
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/storage/trace_file.h"
+#include "trace/text.h"
 
 namespace steptape::storage {
 namespace {
@@ -17,6 +18,14 @@ TEST_F(RoundTripTest, HostNumbersComeBack) {
   const trace::Trace trace = test::numbers_trace();
   written(trace);
   EXPECT_EQ(read(path_), trace);
+}
+
+TEST_F(RoundTripTest, WhichInputsAreOneTensorComesBack) {
+  trace::Trace trace = test::train_trace();
+  trace.steps[0].recordings[0].inputs[1].same_as = "inputs[0]";
+  written(trace);
+  EXPECT_EQ(read(path_), trace);
+  EXPECT_EQ(trace::parse(trace::print(trace, trace::Contents::kBytes)), trace);
 }
 
 TEST_F(RoundTripTest, AnEmptyTraceComesBack) {

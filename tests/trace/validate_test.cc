@@ -189,6 +189,9 @@ INSTANTIATE_TEST_SUITE_P(
             },
             ", step input 1: its range starts at 9 and ends at 0"),
         in_recording(
+            "InputThatIsNone", [](Recording& r) { r.inputs[1].same_as = "inputs[9]"; },
+            ", step input 1: it is `inputs[9]`, which is neither an input nor tracked"),
+        in_recording(
             "Result", [](Recording& r) { r.results[0] = 6; },
             ", result 0: tensor 6, but there are 6"),
         in_recording(

@@ -377,8 +377,11 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
     if (exists(made.callee)) {
       const std::string path = path_of(made.callee);
       mark(function.ptr(), path);
-      mark(arguments.ptr(), path + ".args");
-      mark(named.ptr(), path + ".keywords");
+      for (const char* part : {"func", "args", "keywords"}) {  // __setstate__ changes them
+        const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
+        PyObject* of_class = _PyType_Lookup(Py_TYPE(made.callee), key.ptr());
+        read(Kind::kMember, made.callee, of_class, path + "." + part);
+      }
       load_content(named.ptr());
     }
     inner.callee = function.ptr();
@@ -649,6 +652,8 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     });
   }
   const bool is_dict = PyDict_Check(self);
+  // a list's or dict's own method keeps what it is given, but for keys and positions
+  const bool keeps = (PyList_Check(self) || is_dict || is_deque(self)) && is_one_of(name, kKeeps);
   if (exists(self) && is_dict && (name == "get" || name == "__getitem__") && !arguments.empty()) {
     load_item(self, arguments[0]);
   } else if (exists(self) && (is_dict || PyAnySet_Check(self)) && name == "__contains__" &&
@@ -668,14 +673,12 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     load_content(self);
     change(Kind::kContent, self, path_of(self));
   } else {
-    is_one_of(name, kGives) ? load_given(self, 2) : load_whole(self, 2);
+    keeps || is_one_of(name, kGives) ? load_given(self, 2) : load_whole(self, 2);
     if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
       refuse_incomparable("calls `" + name + "` of", self);
     }
   }
-  // a list's or dict's own method keeps what it is given, but for keys and positions
-  const bool is_builtin = PyList_Check(self) || is_dict || type_name(self) == "collections.deque";
-  if (is_builtin && is_one_of(name, kKeeps)) {
+  if (keeps) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const bool is_key = i == 0 && arguments.size() > 1;
       is_key ? load_whole(arguments[i], 3) : load_given(arguments[i], 3);

@@ -265,14 +265,18 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
     FollowedNumbers::escape(notes->announced());
     notes->withdraw();
   }
+  if (awaited.is_made && result != nullptr && *result != nullptr && is_tensor(*result)) {
+    const at::Tensor& made = tensor_of(*result);
+    if (made.has_storage()) notes->note_made(made.storage());
+  }
   if (notes->reads() == awaited.first_read) return;
   if (awaited.reads == Reads::kInternal) notes->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
-  // what torch's own optimizers do with the values they read is arithmetic and comparisons alone
-  if (awaited.is_in_optimizer) notes->follow_read(notes->newest_read());
   const std::string read = "ops[" + std::to_string(notes->newest_read()) + "]";
   py::object followed = FollowedNumbers::current().follow(
       *result, trace::leaf(notes->leaf(trace::LeafKind::kHostRead, read)));
+  // wherever it goes that nobody follows it escapes: one that goes nowhere may be any
+  if (is_followed(followed.ptr())) notes->follow_read(notes->newest_read());
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
 }
 
@@ -291,6 +295,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     }
   }
   const bool is_maker = is_one_of(name, kMakers);
+  awaited_.back().is_made = name == "tensor" || name == "new_tensor";
   if (is_maker && std::ranges::any_of(arguments, [](PyObject* a) { return is_memory(a); })) {
     refuse(RefusalCode::kHostTensorVaries,
            "`" + std::string(name) +
@@ -374,7 +379,6 @@ bool Watcher::look_at_numbers(const Instruction& in) {
   const bool is_operator = is_function && PyCFunction_GET_SELF(callee) != nullptr &&
                            PyCapsule_CheckExact(PyCFunction_GET_SELF(callee)) &&
                            known(in.code).is_of_operators;
-  awaited_.back().is_in_optimizer = known(in.code).is_of_optimizers;
   if (is_operator) return begin_ops(arguments, Reads::kInternal);
   std::string_view name, module;
   py::object name_of_wrapper;

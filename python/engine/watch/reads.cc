@@ -342,6 +342,9 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   }
   if (is_part_of_model(object)) {
     writes_.emplace(text_of(name), locate());
+    // a replay assigns it again, though it may have found this very value while it was recorded
+    PyObject* dict = modules_.contains(object) ? dict_of(object) : nullptr;
+    if (dict != nullptr) write(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
     return;
   }
   if (PyModule_Check(object)) {

@@ -74,7 +74,6 @@ Watcher::Code Watcher::code_in(std::string_view file) {
     made.whose = Whose::kSteptapes;
   } else if (holds(folders().torchs)) {
     made.whose = Whose::kTorchs;
-    made.is_of_optimizers = file.substr(folders().torchs.size()).starts_with("optim/");
     made.is_of_operators = file.substr(folders().torchs.size()) == "_ops.py";
   } else if (file.starts_with("<frozen ") ||
              (!is_package && std::ranges::any_of(folders().shared, holds))) {
@@ -84,6 +83,7 @@ Watcher::Code Watcher::code_in(std::string_view file) {
 }
 
 bool Watcher::wants(PyCodeObject* code, bool by_watched) {
+  if (imports_ != 0) return false;
   const Whose owner = whose(code);
   if (owner == Whose::kSteptapes) return false;
   return owner != Whose::kPythons || by_watched || is_for_numbers_;
@@ -105,6 +105,10 @@ void Watcher::mark(PyObject* value, const std::string& path) {
   if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
     const auto self = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "__self__"));
     if (self) mark(self.ptr(), path + ".__self__");
+  }
+  if (Py_TYPE(value) == &PyStaticMethod_Type) {  // a __new__, which no instruction loads
+    const auto inner = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "__func__"));
+    if (inner) mark(inner.ptr(), path);
   }
   if (PyMethod_Check(value)) {
     mark(PyMethod_GET_SELF(value), PyFunction_Check(PyMethod_GET_FUNCTION(value)) ? "self" : path);
@@ -293,6 +297,12 @@ std::string Watcher::place_of_write(const std::string& name) const {
 }
 
 bool Watcher::look(const Instruction& given) {
+  if (given.operation == Operation::kImport) {
+    // what modules do as they are loaded is done once, and no replay's to do
+    ++imports_;
+    awaited_.emplace_back().is_import = true;
+    return true;
+  }
   if (!is_for_numbers_ && arrays_.empty() && whose(given.code) == Whose::kTorchs) {
     return look_at_torchs(given);
   }
@@ -461,6 +471,7 @@ bool Watcher::before(const Instruction& in) {
 void Watcher::after(PyObject** result) {
   const Awaited awaited = std::move(awaited_.back());
   awaited_.pop_back();
+  if (awaited.is_import) --imports_;
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (awaited.number) {

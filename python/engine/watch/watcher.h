@@ -129,11 +129,12 @@ class Watcher final : public Listener {
   struct Awaited {
     std::string path;       ///< of what is to be marked when it is there, or ""
     bool is_fresh = false;  ///< a new object
+    bool is_import = false;
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     // of what does ops
     Reads reads = Reads::kNone;
     bool has_announced = false;
-    bool is_in_optimizer = false;
+    bool is_made = false;  ///< a tensor of what the host holds, with a memory of its own
     std::size_t first_read = 0;
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
@@ -296,8 +297,7 @@ class Watcher final : public Listener {
   enum class Whose { kSteptapes, kTorchs, kPythons, kPrograms };
   struct Code {
     Whose whose = Whose::kPrograms;
-    bool is_of_optimizers = false;  ///< in torch/optim/
-    bool is_of_operators = false;   ///< torch/_ops.py
+    bool is_of_operators = false;  ///< torch/_ops.py
   };
   static Code code_in(std::string_view file);
   const Code& known(PyCodeObject* code);
@@ -315,6 +315,7 @@ class Watcher final : public Listener {
   std::vector<Awaited> awaited_;
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
+  int imports_ = 0;  ///< that are under way
 };
 
 }  // namespace steptape::python::watch
