@@ -142,6 +142,33 @@ def step():
     assert abs(sys.getrefcount(None) - references) < 50
 
 
+def test_where_frames_end():
+    lines = log(made("""
+def awaited(n, stop=-1):
+    def inner(): return n
+    if n == stop: raise ValueError(n)
+    return inner() if n == 0 else awaited(n - 1, stop)
+def awaited_and_caught(n):
+    try: awaited(n, 1)
+    except ValueError: return 5
+class Stop(BaseException): pass
+def awaited_name(*, name):
+    raise Stop
+def step():
+    awaited(1)
+    awaited_and_caught(2)
+    list(map(awaited, [0]))
+    [n for n in [1]]
+    try: awaited_name(name=3)
+    except Stop: pass
+    return 1
+"""))[0]
+    expect("ends", [line for line in lines if line.startswith(("begin", "leave"))], [
+        "begin awaited 1", "begin awaited 0", "leave", "leave",
+        "begin awaited_and_caught 2", "begin awaited 2", "begin awaited 1", "leave", "leave", "leave",
+        "begin awaited 0", "leave", "begin awaited_name 3", "leave"])
+
+
 def test_lines_of_tracebacks():
     source = """def inner():
     n = 1

@@ -144,7 +144,20 @@ class Log final : public watch::Listener {
                                                            : shown(*result));
   }
 
-  void enter(PyObject* function, PyCodeObject*, PyObject* const*, Py_ssize_t, bool) override {
+  /// Of functions whose name begins so.
+  bool awaits_end(PyCodeObject* code) override {
+    return text_of(code->co_name).starts_with("awaited");
+  }
+  void leave() override { lines_.emplace_back("leave"); }
+
+  void enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments, Py_ssize_t count,
+             bool) override {
+    if (awaits_end(code) && count > 0) {
+      PyObject* first = arguments[0];
+      if (first != nullptr && PyCell_Check(first)) first = PyCell_GET(first);
+      lines_.push_back("begin " + text_of(code->co_name) + " " +
+                       (first == nullptr ? "nothing" : shown(first)));
+    }
     if (function == nullptr) return;
     lines_.push_back("enter " + text_of(reinterpret_cast<PyFunctionObject*>(function)->func_name));
   }
