@@ -184,6 +184,25 @@ Verdict GuardSet::check_declared(const Declared& declared, Entry& entry) const {
   return {};
 }
 
+/// As an op would find them: `mask.t_()` changes one.
+Verdict GuardSet::check_objects(const OutsideTensor& outside, const trace::Buffer& buffer) {
+  for (const OutsideTensor::Object& known : outside.objects) {
+    const at::Tensor tensor(known.object.lock());
+    if (!tensor.defined()) continue;
+    if (tensor.storage().unsafeGetStorageImpl() != outside.storage._unsafe_get_target()) {
+      return failed(GuardKind::kMemory, outside.path, "the memory that it had", "another");
+    }
+    if (Verdict verdict = geometry_mismatch(outside.path, *known.geometry, buffer.device, tensor);
+        !verdict) {
+      return verdict;
+    }
+    if (Verdict verdict = offset_mismatch(outside.path, *known.geometry, tensor); !verdict) {
+      return verdict;
+    }
+  }
+  return {};
+}
+
 Verdict GuardSet::check_outside(std::span<void*> memory) const {
   for (const BoundOutside& outside : outside_) {
     if (outside.tensor.storage.use_count() == 0) {
@@ -195,6 +214,7 @@ Verdict GuardSet::check_outside(std::span<void*> memory) const {
     if (Verdict verdict = bytes_mismatch(path, *outside.buffer, *storage); !verdict) {
       return verdict;
     }
+    if (Verdict verdict = check_objects(outside.tensor, *outside.buffer); !verdict) return verdict;
     auto* address = const_cast<void*>(storage->data());
     if (Verdict verdict = alignment_mismatch(path, *outside.buffer, address); !verdict) {
       return verdict;

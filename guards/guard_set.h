@@ -20,6 +20,11 @@ namespace steptape::guards {
 struct OutsideTensor {
   std::string path;
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  struct Object {
+    const trace::Tensor* geometry;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
+  };
+  std::vector<Object> objects;  ///< over it, that the program held on to
 };
 
 /// All preconditions of one plan over the live objects, and the memory that a run of it needs. Made
@@ -68,6 +73,7 @@ class GuardSet {
   /// Where the inputs lie.
   Verdict place_inputs(std::span<const live::Argument> arguments, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
+  static Verdict check_objects(const OutsideTensor& outside, const trace::Buffer& buffer);
 
   struct BoundOutside {
     OutsideTensor tensor;

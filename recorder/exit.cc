@@ -243,8 +243,21 @@ class Exit {
       std::string& path = buffers.description(id).path;
       path = hidden.path_of(id);
       if (path.empty()) path = trace::outside_path(others++);
-      recorded_.outside.push_back({path, buffers.live(id).weak});
+      recorded_.outside.push_back({path, buffers.live(id).weak, held_over(id)});
     }
+  }
+
+  /// The tensors over it that are not the step's own, which are gone by now or given back.
+  std::vector<Outside::Tensor> held_over(trace::BufferId id) const {
+    std::vector<Outside::Tensor> held;
+    for (const auto& [object, tensor] : ledger_.foreign) {
+      const auto is_it = [object](const at::Tensor& result) {
+        return result.unsafeGetTensorImpl() == object;
+      };
+      if (tensor.object.use_count() == 0 || ledger_.sightings.buffer_of(tensor.id) != id) continue;
+      if (std::ranges::none_of(recorded_.results, is_it)) held.push_back(tensor);
+    }
+    return held;
   }
 
   /// Whether the host has made it in the step, which gives it back as one tensor: a replay gives

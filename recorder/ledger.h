@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct Ledger {
   Attribution::Accumulations accumulations;
   GeneratorWatch generators;
   GraphWatch graphs;
+  /// Tensors that ops were given, over memory that nobody announced.
+  std::unordered_map<const c10::TensorImpl*, Outside::Tensor> foreign;
   Notes notes;
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;

@@ -32,6 +32,11 @@ using StepFunction = std::function<Returned()>;
 struct Outside {
   std::string path;  ///< "outside[0]", "optimizer.<unnamed 1>"
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  struct Tensor {
+    trace::TensorId id;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
+  };
+  std::vector<Tensor> tensors;  ///< that ops were given and the program holds on to
 };
 
 /// A result that is the very tensor object of an argument, of a tracked tensor, of a gradient or of

@@ -60,7 +60,10 @@ Tape::Tape(const live::Objects& objects, const Look& look)
       next_sequence_(nodes_.first()),
       name_tensor_([this](const at::Tensor& tensor) {
         const trace::TensorId id = ledger_.sightings.see(tensor, origin_, site_);
-        if (id != trace::kNoTensor) named_.push_back({id, argument_});
+        if (id != trace::kNoTensor) {
+          named_.push_back({id, argument_});
+          note_foreign(id, tensor);
+        }
         return id;
       }),
       name_generator_([this](const at::Generator& generator) {
@@ -171,6 +174,18 @@ void Tape::name_arguments(Arguments arguments, Running& running) {
         live::value_of(arguments[argument_], name_tensor_, name_generator_));
   }
   running.arguments = named_;
+}
+
+void Tape::note_foreign(trace::TensorId id, const at::Tensor& tensor) {
+  if (origin_ != Origin::kForeign) return;
+  const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
+  if (ledger_.sightings.buffers.live(buffer).origin != Origin::kForeign) return;
+  const c10::TensorImpl* object = tensor.unsafeGetTensorImpl();
+  if (ledger_.foreign.contains(object)) return;
+  ledger_.foreign.emplace(
+      object,
+      Outside::Tensor{id, c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+                              tensor.getIntrusivePtr())});
 }
 
 bool Tape::is_in_told_call() const {

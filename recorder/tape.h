@@ -63,6 +63,8 @@ class Tape final : public OpListener {
   /// Whether a call of a module has begun, by what a front end told, that the node of autograd's
   /// which runs now is a part of.
   bool is_in_told_call() const;
+  /// Notes a tensor that an op is given, if nobody has announced its memory.
+  void note_foreign(trace::TensorId id, const at::Tensor& tensor);
   bool is_owner() const { return std::this_thread::get_id() == owner_; }
 
   void name_arguments(c10::ArrayRef<c10::IValue> arguments, Running& running);

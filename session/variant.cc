@@ -84,7 +84,10 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
       {.static_gradients = session.options.static_gradients, .pool = session.device_pool});
   std::vector<guards::OutsideTensor> outside;
   for (recorder::Outside& tensor : recorded.outside) {
-    outside.push_back({tensor.path, tensor.storage});
+    auto& known = outside.emplace_back(guards::OutsideTensor{tensor.path, tensor.storage, {}});
+    for (const recorder::Outside::Tensor& held : tensor.tensors) {
+      known.objects.push_back({&recording->tensors[held.id], held.object});
+    }
   }
   auto guards = std::make_unique<guards::GuardSet>(*recording, executor->bound(),
                                                    executor->written_buffers(), session.objects,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "python/engine/arguments.h"
+#include "python/engine/followed.h"
 #include "python/engine/structure.h"
 #include "trace/path.h"
 

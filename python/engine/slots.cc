@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "python/engine/arguments.h"
+#include "python/engine/followed.h"
 #include "python/engine/structure.h"
 #include "python/engine/type_watch.h"
 

@@ -1,6 +1,9 @@
 """Guards of parameters, module buffers and gradients."""
+import collections
+import contextvars
 import functools
 
+import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -213,3 +216,61 @@ def test_parameters_that_are_read_alone_may_share_their_memory():
 
     step = check(with_a_target, edit)
     assert not any(guard["kind"] == "overlap" for guard in step.stats["fallbacks"]), step.explain()
+
+
+def captured(hold):
+    """`hold` puts a tensor where the step finds it, and gives how."""
+    def make():
+        mask = torch.arange(36.0).view(6, 6) / 36
+        find = hold(mask)
+        model = nn.Linear(6, 4)
+        optimizer = sgd(model.parameters())
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x @ find()), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return Program(step=step, model=model, optimizer=optimizer, mask=mask)
+    return make
+
+
+def in_a_variable(mask):
+    variable = contextvars.ContextVar("mask", default=mask)
+    return variable.get
+
+
+def in_a_default(mask):
+    def find(mask=mask):
+        return mask
+    return find
+
+
+def in_a_cache(mask):
+    @functools.lru_cache
+    def find():
+        return mask
+    find()
+    return find
+
+
+HOLDERS = {
+    "context_variable": in_a_variable, "default": in_a_default, "cache": in_a_cache,
+    "cell": lambda mask: lambda: mask, "deque": lambda mask: (lambda held: lambda: held[0])(collections.deque([mask])),
+    "set": lambda mask: (lambda held: lambda: next(iter(held)))({mask}),
+    "tuples": lambda mask: (lambda held: lambda: held[0][0][0][0])(((((mask,),),),)),
+    "partial": lambda mask: functools.partial(lambda held: held, mask),
+}
+CHANGES = {
+    "transposed": lambda program: program.mask.t_(),
+    "other_data": lambda program: setattr(program.mask, "data", program.mask.data.t() * 2),
+    "other_strides": lambda program: setattr(program.mask, "data", program.mask.data.t()),
+}
+
+
+@named(CHANGES)
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_a_tensor_that_is_captured_changes(hold, case):
+    check(captured(hold), case)

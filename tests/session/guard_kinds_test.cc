@@ -187,6 +187,24 @@ TEST(GuardKindsTest, Alive) {
             "outside[0]: alive → freed by the program");
 }
 
+TEST(GuardKindsTest, GeometryOfWhatIsCaptured) {
+  const at::Tensor mask = at::rand({4, 4});
+  OfOne taped([mask](const at::Tensor& x) { return x * mask; });
+  taped.warm_up(at::rand({4, 4}));
+  mask.t_();
+  EXPECT_EQ(taped.verdict(GuardKind::kStride, at::rand({4, 4})), "outside[0].stride(0): 4 → 1");
+}
+
+TEST(GuardKindsTest, MemoryOfWhatIsCaptured) {
+  const at::Tensor mask = at::rand({16});
+  const at::Tensor kept = mask.detach();
+  OfOne taped([mask](const at::Tensor& x) { return x * mask; });
+  taped.warm_up(at::rand({16}));
+  mask.set_data(at::rand({16}));
+  EXPECT_EQ(taped.verdict(GuardKind::kMemory, at::rand({16})),
+            "outside[0]: the memory that it had → another");
+}
+
 TEST(GuardKindsTest, HostValue) {
   double tau = 1;
   OfOne taped([&](const at::Tensor& x) { return tau > 1 ? x * 2 : x + 1; },
