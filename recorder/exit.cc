@@ -251,7 +251,7 @@ class Exit {
   std::vector<Outside::Tensor> held_over(trace::BufferId id) const {
     std::vector<Outside::Tensor> held;
     for (const auto& [object, tensor] : ledger_.foreign) {
-      const auto is_it = [object](const at::Tensor& result) {
+      const auto is_it = [object = object](const at::Tensor& result) {
         return result.unsafeGetTensorImpl() == object;
       };
       if (tensor.object.use_count() == 0 || ledger_.sightings.buffer_of(tensor.id) != id) continue;

@@ -113,9 +113,9 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     if (entry.rule == Rule::kSkip) continue;
     // a number that the step has put there may be the one that was there by chance
     if (entry.plain.same(found) && !is_followed(found)) continue;
-    EntryChange& change = changes.emplace_back(
+    EntryChange& change = changes.emplace_back(EntryChange{
         text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
-        py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found));
+        py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found)});
     if (entry.rule != Rule::kPlain || found == nullptr) continue;
     change.moves = entry.plain.is_number() ? is_plain_number(found) : moves_inside(change);
   }

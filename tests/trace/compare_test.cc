@@ -15,6 +15,7 @@ struct Change {
   std::function<void(Recording&)> make;
   Difference told;
 };
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for this name
 void PrintTo(const Change& change, std::ostream* out) { *out << change.name; }
 
 class DifferenceTest : public testing::TestWithParam<Change> {};

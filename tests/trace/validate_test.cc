@@ -21,6 +21,7 @@ struct Wrong {
   std::function<void(Trace&)> make;
   std::string said;
 };
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for this name
 void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
 
 Wrong in_recording(std::string name, std::function<void(Recording&)> make, std::string said) {
