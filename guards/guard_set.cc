@@ -1,7 +1,6 @@
 #include "guards/guard_set.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "guards/mismatch.h"
@@ -43,11 +42,6 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       inputs_(recording, positions_of(recording, bound)),
       remainders_(recording.inputs.size()),
       overlap_(recording, bound, written) {
-  for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
-    const trace::Input& input = recording.inputs[i];
-    if (trace::find_input(recording, input.same_as) != trace::kNone) continue;
-    if (!input.same_as.empty() || input.requires_grad) may_be_tracked_.push_back(i);
-  }
   for (const trace::NamedValue& value : recording.host_values) {
     host_value_leaves_.push_back(
         trace::find_leaf(recording, trace::LeafKind::kHostValue, value.name));
@@ -84,7 +78,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
   if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
   if (Verdict verdict = tracked_.check(entry.memory); !verdict) return verdict;
-  if (Verdict verdict = check_tracked(arguments); !verdict) return verdict;
+  if (Verdict verdict = inputs_.check_tracked(arguments, tracked_); !verdict) return verdict;
   if (Verdict verdict = place_inputs(arguments, entry); !verdict) return verdict;
   if (Verdict verdict = check_predicates(recording_, entry.leaves); !verdict) return verdict;
   if (Verdict verdict = check_outside(entry.memory); !verdict) return verdict;
@@ -92,20 +86,6 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = overlap_.check_apart(entry.memory, moves); !verdict) return verdict;
   if (Verdict verdict = overlap_.check(entry.memory, moves); !verdict) return verdict;
   entry.moved = tracked_.moved();
-  return {};
-}
-
-Verdict GuardSet::check_tracked(std::span<const live::Argument> arguments) const {
-  for (const std::size_t i : may_be_tracked_) {
-    const trace::Input& input = recording_.inputs[i];
-    const std::string_view found = tracked_.path_of(arguments[i].tensor);
-    if (found == input.same_as) continue;
-    const auto in_words = [](std::string_view path, const char* none) {
-      return path.empty() ? none : "the tensor " + std::string(path);
-    };
-    return failed(GuardKind::kArgument, input.path, in_words(input.same_as, "a tensor of its own"),
-                  in_words(found, "another"));
-  }
   return {};
 }
 

@@ -68,8 +68,6 @@ class GuardSet {
   /// Notes the numbers among arguments and declared values that are new.
   Verdict check_given(Entry& entry) const;
   Verdict check_declared(const Declared& declared, Entry& entry) const;
-  /// Whether inputs are tracked tensors.
-  Verdict check_tracked(std::span<const live::Argument> arguments) const;
   /// Where the inputs lie.
   Verdict place_inputs(std::span<const live::Argument> arguments, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
@@ -90,7 +88,6 @@ class GuardSet {
   ForeignGuard foreign_;
   TrackedGuard tracked_;
   InputGuard inputs_;
-  std::vector<std::size_t> may_be_tracked_;  ///< inputs that are, and those that get a gradient
   mutable Remainders remainders_;
   VaryingNumbers given_;  ///< arguments and declared values that formulas read
   std::vector<trace::Index> given_leaves_;

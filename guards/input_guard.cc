@@ -33,12 +33,14 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
       tensor.position = position[tensor.geometry->buffer];
     }
     tensors_.push_back(tensor);
-    const trace::Index first = trace::find_input(recording, recording.inputs[i].same_as);
-    if (first != trace::kNone) {
+    const bool gets_gradient = recording.inputs[i].requires_grad;
+    const std::string& same_as = recording.inputs[i].same_as;
+    if (const trace::Index first = trace::find_input(recording, same_as); first != trace::kNone) {
       same_.push_back({i, first});
-    } else if (recording.inputs[i].requires_grad) {
-      apart_.push_back(i);
+      continue;
     }
+    if (gets_gradient) apart_.push_back(i);
+    if (gets_gradient || !same_as.empty()) may_be_tracked_.push_back(i);
   }
 }
 
@@ -81,8 +83,7 @@ Verdict InputGuard::check(std::span<const live::Argument> arguments,
 Verdict InputGuard::check_same(std::span<const live::Argument> arguments) const {
   for (const Same& same : same_) {
     if (arguments[same.argument].tensor.is_same(arguments[same.first].tensor)) continue;
-    return failed(kArgument, recording_.inputs[same.argument].path,
-                  "the tensor " + recording_.inputs[same.first].path, "another");
+    return other_tensor(same.argument, recording_.inputs[same.first].path, "");
   }
   if (apart_.size() < 2) return {};
   const auto tensor_at = [arguments](std::size_t argument) {
@@ -92,8 +93,26 @@ Verdict InputGuard::check_same(std::span<const live::Argument> arguments) const 
   std::ranges::stable_sort(order, {}, tensor_at);
   const auto twice = std::ranges::adjacent_find(order, {}, tensor_at);
   if (twice == order.end()) return {};
-  return failed(kArgument, recording_.inputs[*std::next(twice)].path, "a tensor of its own",
-                "the tensor " + recording_.inputs[*twice].path);
+  return other_tensor(*std::next(twice), "", recording_.inputs[*twice].path);
+}
+
+Verdict InputGuard::check_tracked(std::span<const live::Argument> arguments,
+                                  const TrackedGuard& tracked) const {
+  for (const std::size_t i : may_be_tracked_) {
+    const std::string& expected = recording_.inputs[i].same_as;
+    const std::string_view found = tracked.path_of(arguments[i].tensor);
+    if (found != expected) return other_tensor(i, expected, found);
+  }
+  return {};
+}
+
+Verdict InputGuard::other_tensor(std::size_t input, std::string_view expected,
+                                 std::string_view found) const {
+  const auto in_words = [](std::string_view path, const char* none) {
+    return path.empty() ? none : "the tensor " + std::string(path);
+  };
+  return failed(kArgument, recording_.inputs[input].path, in_words(expected, "a tensor of its own"),
+                in_words(found, "another"));
 }
 
 Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& tensor) const {

@@ -2,9 +2,11 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "guards/remainders.h"
+#include "guards/tracked_guard.h"
 #include "live/argument.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
@@ -23,6 +25,9 @@ class InputGuard {
   /// Checks all but where the inputs lie. Numbers that formulas read go into `leaves` and may be
   /// any.
   Verdict check(std::span<const live::Argument> arguments, std::span<double> leaves = {}) const;
+  /// Checks which of them are tracked tensors, of arguments and tensors that were checked.
+  Verdict check_tracked(std::span<const live::Argument> arguments,
+                        const TrackedGuard& tracked) const;
   /// Writes the addresses of input buffers into `memory`; arguments are those that were checked. An
   /// entry that is not null is known already (an input that lies in a tracked tensor): the input
   /// must agree with it. With `remainders`, address remainders on the CPU may be others than the
@@ -44,6 +49,8 @@ class InputGuard {
                        Remainders* remainders) const;
 
   Verdict check_same(std::span<const live::Argument> arguments) const;
+  /// `expected` and `found` are paths, "" where it is no other.
+  Verdict other_tensor(std::size_t input, std::string_view expected, std::string_view found) const;
 
   const trace::Recording& recording_;
   std::vector<TensorInput> tensors_;
@@ -52,7 +59,8 @@ class InputGuard {
     std::size_t first;  ///< the argument that is this very tensor
   };
   std::vector<Same> same_;
-  std::vector<std::size_t> apart_;  ///< those that get a gradient each
+  std::vector<std::size_t> apart_;           ///< those that get a gradient each
+  std::vector<std::size_t> may_be_tracked_;  ///< those that are tracked, or get a gradient
   struct Fact {
     std::size_t argument;
     trace::Index leaf;  ///< kNone: it must be the recorded one

@@ -23,7 +23,7 @@ class OverlapGuard {
   /// `memory` has the first byte of each bound buffer; `moves` grows whenever one other than an
   /// input's is elsewhere than in the check before.
   Verdict check(std::span<void* const> memory, std::uint64_t moves) const;
-  /// The same of what is no input: `p.data = q.data` gives two tensors one memory.
+  /// The same for all memory but that of inputs: `p.data = q.data` gives two tensors one memory.
   Verdict check_apart(std::span<void* const> memory, std::uint64_t moves) const;
 
  private:

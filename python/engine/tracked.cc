@@ -24,6 +24,11 @@ pack::Leaf leaf_in(PyObject* value) {
   return type_name(value);
 }
 
+void start(watch::Watcher& watcher) {
+  const char* why = nullptr;
+  if (!watch::start(watcher, &why)) throw Error(ErrorCode::kFailedPrecondition, why);
+}
+
 }  // namespace
 
 void Tracked::track_model(const std::string& name, const py::object& module) {
@@ -69,16 +74,14 @@ bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
   for (const Arguments::Array& array : arrays_) watcher.give_array(array.array, array.tensor);
   watcher.called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
   if (outer != nullptr) return false;
-  const char* why = nullptr;
-  if (!watch::start(*watcher_, &why)) throw Error(ErrorCode::kFailedPrecondition, why);
+  start(*watcher_);
   return true;
 }
 
 bool Tracked::begin_numbers() {
   if (watch::current() != nullptr) return false;
   watcher_->look_at_numbers_only();
-  const char* why = nullptr;
-  if (!watch::start(*watcher_, &why)) throw Error(ErrorCode::kFailedPrecondition, why);
+  start(*watcher_);
   return true;
 }
 

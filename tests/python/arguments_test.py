@@ -190,7 +190,7 @@ def test_one_tensor_may_be_two_arguments():
 
 
 def test_results_are_the_arguments_that_eager_returns():
-    """Two arguments of the same bytes are told apart by which objects they are."""
+    """Two arguments that show the same bytes are different results if they are different tensors."""
     step = steptape.wrap(lambda x, y: (x.sum(), x, y))
     whole = torch.randn(3)
     for i in range(30):

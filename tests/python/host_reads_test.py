@@ -198,17 +198,21 @@ def test_a_value_that_is_read_and_enters_an_op(enter, share):
     replays_or_says_why(step)
 
 
-def test_a_value_that_is_only_looked_at_replays_where_reads_are_observed():
+def reading(look):
+    """Trains, and gives the loss that it reads to `look`."""
     def make():
         model, optimizer, learn = learner()
 
         def train(x, y):
             loss = learn(x, y)
-            loss.item()
+            look(loss.item())
             return loss
         return Program(step=train, held=lambda: [model, optimizer])
+    return make
 
-    check(make, host_reads="observe", share=0.9)
+
+def test_a_value_that_is_only_looked_at_replays_where_reads_are_observed():
+    check(reading(lambda value: None), host_reads="observe", share=0.9)
 
 
 class Box:
@@ -235,16 +239,7 @@ LOOKED_AT = {
 
 @pytest.mark.parametrize("look", LOOKED_AT.values(), ids=LOOKED_AT)
 def test_a_value_that_is_read_and_goes_nowhere(look):
-    def make():
-        model, optimizer, learn = learner()
-
-        def train(x, y):
-            loss = learn(x, y)
-            look(loss.item())
-            return loss
-        return Program(step=train, held=lambda: [model, optimizer])
-
-    check(make, share=0.9)
+    check(reading(look), share=0.9)
 
 
 ESCAPES = {
@@ -257,16 +252,7 @@ ESCAPES = {
 
 @pytest.mark.parametrize("take", ESCAPES.values(), ids=ESCAPES)
 def test_a_value_that_goes_to_code_of_c_may_decide_there(take):
-    def make():
-        model, optimizer, learn = learner()
-
-        def train(x, y):
-            loss = learn(x, y)
-            take(loss.item())  # here
-            return loss
-        return Program(step=train, held=lambda: [model, optimizer])
-
-    step = check(make)
+    step = check(reading(take))
     assert [refusal["code"] for refusal in step.stats["refusals"]] == ["host_read"], step.explain()
     assert not step.stats["replayed"]
 

@@ -151,7 +151,7 @@ def normalized():
 
 
 def with_a_target():
-    """A copy of the model that is read beside it, a tensor that nobody tracks, and momentum."""
+    """A target network that is only read, an untracked tensor, and momentum."""
     model, target = normalized(), normalized().requires_grad_(False)
     optimizer = sgd(model.parameters())
     weights = torch.ones(4)

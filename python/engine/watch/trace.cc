@@ -164,20 +164,21 @@ bool goes_on([[maybe_unused]] State& state, PyFrameObject* frame) {
 #endif
 }
 
-/// What a function that begins is given, by position and by name; a cell where it closes over one.
-std::vector<PyObject*> arguments_of(PyFrameObject* frame, PyCodeObject* code) {
-  Place at{};
-  at.code = code;
-  read_frame(frame, at);
-  std::vector<PyObject*> given(at.fast, at.fast + code->co_argcount + code->co_kwonlyargcount);
+/// What a function that begins is given, in `fast`, by position and by name; a cell where it closes
+/// over one. CPython 3.10 keeps those cells elsewhere: then in `with_cells`.
+PyObject* const* arguments_of([[maybe_unused]] PyCodeObject* code, PyObject** fast,
+                              [[maybe_unused]] std::vector<PyObject*>& with_cells) {
 #if PY_VERSION_HEX < 0x030B0000
-  for (Py_ssize_t i = 0; code->co_cell2arg != nullptr && i < PyTuple_GET_SIZE(code->co_cellvars);
-       ++i) {
-    const auto argument = static_cast<std::size_t>(code->co_cell2arg[i]);
-    if (argument < given.size()) given[argument] = at.fast[code->co_nlocals + i];
+  if (code->co_cell2arg != nullptr) {
+    with_cells.assign(fast, fast + code->co_argcount + code->co_kwonlyargcount);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_cellvars); ++i) {
+      const auto argument = static_cast<std::size_t>(code->co_cell2arg[i]);
+      if (argument < with_cells.size()) with_cells[argument] = fast[code->co_nlocals + i];
+    }
+    return with_cells.data();
   }
 #endif
-  return given;
+  return fast;
 }
 
 void on_entry(State& state, PyFrameObject* frame) {
@@ -189,9 +190,12 @@ void on_entry(State& state, PyFrameObject* frame) {
   frame->f_trace_lines = 0;
   frame->f_trace_opcodes = state.listener->wants(code, by_watched) ? 1 : 0;
   if (frame->f_trace_opcodes == 0 || goes_on(state, frame)) return;
-  const std::vector<PyObject*> given = arguments_of(frame, code);
-  state.listener->enter(function_of(frame), code, given.data(),
-                        static_cast<Py_ssize_t>(given.size()), by_watched);
+  Place at{};
+  at.code = code;
+  read_frame(frame, at);
+  std::vector<PyObject*> with_cells;
+  state.listener->enter(function_of(frame), code, arguments_of(code, at.fast, with_cells),
+                        code->co_argcount + code->co_kwonlyargcount, by_watched);
   if (state.listener->awaits_end(code)) state.awaited.push_back(id_of(frame));
 }
 
