@@ -13,10 +13,18 @@
 #include <utility>
 
 #include "python/engine/moving.h"
+#include "python/engine/plain.h"
 #include "python/engine/structure.h"
 
 namespace steptape::python {
 namespace {
+
+constexpr int kMostDepth = 32;  // of containers in each other
+
+/// As those of NumPy are, which have no attributes.
+bool is_float_of_c(PyObject* value) {
+  return PyFloat_Check(value) && (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
+}
 
 class Flattening {
  public:
@@ -25,7 +33,7 @@ class Flattening {
 
   void set_name(std::string name) { name_ = std::move(name); }
 
-  void add(PyObject* value, int depth = 32) {
+  void add(PyObject* value, int depth = kMostDepth) {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
@@ -35,7 +43,7 @@ class Flattening {
       add_names(value);
     } else if (PyBool_Check(value)) {
       leaf(value == Py_True, 'b');
-    } else if (PyFloat_Check(value)) {
+    } else if (PyFloat_CheckExact(value) || is_float_of_c(value)) {
       if (!PyFloat_CheckExact(value)) add_address(Py_TYPE(value));
       leaf(PyFloat_AS_DOUBLE(value), 'f');
     } else if (value == Py_None) {
@@ -49,6 +57,21 @@ class Flattening {
     }
   }
 
+  /// Those of a tuple or list.
+  template <typename NameOf>
+  void add_items(PyObject* sequence, int depth, NameOf&& name_of) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+      add_part(
+          sequence, [i] { return py::int_(i); }, PySequence_Fast_GET_ITEM(sequence, i), depth - 1,
+          [&] { return name_of(i); });
+    }
+  }
+  void add_keyword(PyObject* keywords, const std::string& name, PyObject* key, PyObject* value) {
+    shape_ += name + "=";
+    add_part(
+        keywords, [key] { return borrowed(key); }, value, kMostDepth, [&] { return name; });
+  }
+
   void add_text(std::string_view text) { shape_ += text; }
   std::string take_shape() { return std::move(shape_); }
 
@@ -60,12 +83,16 @@ class Flattening {
     shape_ += kind;
   }
 
-  /// Goes on with a part of the value, which `name` gives the name of, after that of the value.
-  template <typename Name>
-  void add_part(PyObject* value, int depth, Name&& name) {
+  /// Goes on with what stands under a key, as `key_of` gives it, in a part of the value, or in the
+  /// call; `name_of` gives its name, after that of the value.
+  template <typename Key, typename Name>
+  void add_part(PyObject* holder, Key&& key_of, PyObject* value, int depth, Name&& name_of) {
     if (!has_names_) return add(value, depth);
+    if (is_plain_number(value)) {
+      arguments_.numbers.push_back({arguments_.leaves.size(), holder, key_of()});
+    }
     const std::size_t length = name_.size();
-    name_ += name();
+    name_ += name_of();
     add(value, depth);
     name_.resize(length);
   }
@@ -105,15 +132,12 @@ class Flattening {
     if ((PyTuple_Check(value) && !THPSize_Check(value)) || PyList_CheckExact(value)) {
       shape_ += PyList_CheckExact(value) ? '[' : '(';
       if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) add_subclass(value);
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-        add_part(PySequence_Fast_GET_ITEM(value, i), depth - 1,
-                 [i] { return "[" + std::to_string(i) + "]"; });
-      }
+      add_items(value, depth, [](Py_ssize_t i) { return "[" + std::to_string(i) + "]"; });
       shape_ += ')';
       return true;
     }
     if (PyDict_Check(value)) {
-      if (!PyDict_CheckExact(value) && !is_dataclass(value)) add_subclass(value);
+      if (!PyDict_CheckExact(value)) add_subclass(value);
       add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth,
                [](PyObject* key) { return "[" + shown(key) + "]"; });
       return true;
@@ -167,7 +191,8 @@ class Flattening {
     if (type != nullptr) add_address(type);
     for (const auto& [key, value] : entries_of(dict)) {
       add_key(key);
-      add_part(value, depth - 1, [&] { return name_of(key); });
+      add_part(
+          dict, [&] { return borrowed(key); }, value, depth - 1, [&] { return name_of(key); });
     }
     shape_ += '}';
   }
@@ -193,9 +218,13 @@ class Flattening {
   /// A container of a class of its own, which may hold more than items.
   void add_subclass(PyObject* value) {
     add_address(Py_TYPE(value));
-    PyObject* attributes = dict_of(value);
-    if (attributes != nullptr && PyDict_Size(attributes) > 0) {
-      arguments_.opaque = type_name(value);
+    if (has_slots(Py_TYPE(value))) arguments_.opaque = type_name(value);
+    for (const auto& [name, held] : attributes_of(value)) {
+      // the outputs of transformers' models have their items as attributes, too
+      PyObject* item = PyDict_Check(value) ? find_entry(value, name) : nullptr;
+      if (held != (item == nullptr ? Py_None : item)) arguments_.opaque = type_name(value);
+      shape_ += '.';
+      add_key(name);
     }
     if (!PyDict_Check(value)) return;
     const auto factory =
@@ -244,16 +273,10 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays 
                   const std::vector<std::string>* parameters) {
   Arguments arguments;
   Flattening flattening(arguments, arrays, parameters != nullptr);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional); ++i) {
-    PyObject* value = PyTuple_GET_ITEM(positional, i);
-    if (is_plain_number(value)) arguments.reals.push_back({arguments.leaves.size(), i, nullptr});
-    if (parameters != nullptr) {
-      const auto k = static_cast<std::size_t>(i);
-      flattening.set_name(k < parameters->size() ? (*parameters)[k]
-                                                 : "args[" + std::to_string(i) + "]");
-    }
-    flattening.add(value);
-  }
+  flattening.add_items(positional, kMostDepth + 1, [parameters](Py_ssize_t i) {
+    const auto k = static_cast<std::size_t>(i);
+    return k < parameters->size() ? (*parameters)[k] : "args[" + std::to_string(i) + "]";
+  });
   struct Named {
     std::string name;
     PyObject* keyword;
@@ -267,12 +290,7 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays 
   }
   if (order == Order::kAny) std::ranges::sort(named, {}, &Named::name);
   for (const Named& argument : named) {
-    flattening.add_text(argument.name + "=");
-    flattening.set_name(argument.name);
-    if (is_plain_number(argument.value)) {
-      arguments.reals.push_back({arguments.leaves.size(), -1, argument.keyword});
-    }
-    flattening.add(argument.value);
+    flattening.add_keyword(keywords, argument.name, argument.keyword, argument.value);
   }
   arguments.leaves.emplace_back(flattening.take_shape());
   return arguments;

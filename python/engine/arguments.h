@@ -13,14 +13,14 @@ namespace steptape::python {
 /// their structure, with what a plan must find again as it was (None, strings, other objects).
 struct Arguments {
   std::vector<pack::Leaf> leaves;
-  /// Arguments that are plain floats or ints: leaf, position among the positional ones or -1, and
-  /// keyword.
-  struct Real {
+  /// Plain floats and ints, and where they stand: the item of a tuple or list, or the entry of a
+  /// dict.
+  struct Number {
     std::size_t leaf;
-    Py_ssize_t position;
-    PyObject* keyword;  ///< borrowed from the call
+    PyObject* holder;  ///< borrowed from the call
+    py::object key;
   };
-  std::vector<Real> reals;
+  std::vector<Number> numbers;  ///< where names are asked for
   /// Arrays of NumPy, which count as tensors over their memory.
   struct Array {
     std::size_t leaf;

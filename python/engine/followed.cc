@@ -6,6 +6,9 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "python/engine/moving.h"
+#include "python/engine/structure.h"
+
 #if PY_VERSION_HEX < 0x030B0000
 #include <longintrepr.h>
 #endif
@@ -251,6 +254,24 @@ py::object FollowedNumbers::plain(PyObject* number) const {
   return found == numbers_.end() ? borrowed(number) : found->second.original;
 }
 
+void FollowedNumbers::let_go(PyObject* container) {
+  const auto let_go_at = [&](PyObject* key) {
+    const py::object number = held_at(container, key);
+    if (!contains(number.ptr())) return;
+    escape(number.ptr());
+    put_at(container, key, plain(number.ptr()).ptr());
+  };
+  if (PyDict_Check(container)) {
+    for (const auto& [key, value] : entries_of(container)) {
+      if (contains(value)) let_go_at(key);
+    }
+  } else if (PyList_Check(container) || PyTuple_Check(container)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
+      if (contains(PySequence_Fast_GET_ITEM(container, i))) let_go_at(py::int_(i).ptr());
+    }
+  }
+}
+
 std::optional<Formula> FollowedNumbers::formula_or_constant(PyObject* number) const {
   if (const Formula* formula = formula_of(number)) return *formula;
   if (PyFloat_Check(number) || is_exact_int(number)) return trace::constant(double_of(number));
@@ -459,7 +480,7 @@ std::vector<recorder::Notes::Number> FollowedNumbers::among(
       }
     }
   };
-  constexpr int kDepth = 3;
+  constexpr int kDepth = 32;
   if (numbers_.empty()) return found;
   for (PyObject* value : values) look(look, value, trace::kNone, kDepth);
   return found;

@@ -32,8 +32,13 @@ recorder::Notes& notes() {
 
 /// The number that takes the place of `value` while a step is recorded; `value` where none can.
 py::object follow(const py::object& value, const std::string& kind, const std::string& path) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (numbers.contains(value.ptr())) {  // in a container that is an argument, too
+    numbers.escape(value.ptr());
+    return value;
+  }
   const trace::Index leaf = notes().leaf(trace::leaf_kind_of(kind), path);
-  return FollowedNumbers::current().follow(value.ptr(), trace::leaf(leaf));
+  return numbers.follow(value.ptr(), trace::leaf(leaf));
 }
 
 void refuse(const std::string& code, const std::string& message, const std::string& place) {

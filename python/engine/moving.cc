@@ -8,11 +8,12 @@
 namespace steptape::python {
 namespace {
 
-Py_ssize_t position_in(PyObject* list, PyObject* key) {
+Py_ssize_t position_in(PyObject* sequence, PyObject* key) {
   if (!PyLong_Check(key)) return -1;
   Py_ssize_t position = PyLong_AsSsize_t(key);
-  if (position < 0) position += PyList_GET_SIZE(list);
-  return position < PyList_GET_SIZE(list) ? position : -1;
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
+  if (position < 0) position += size;
+  return position < size ? position : -1;
 }
 
 /// Of a deque.
@@ -67,9 +68,9 @@ py::object held_at(PyObject* owner, PyObject* key) {
   if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
   if (key == nullptr) return is_array(owner) ? borrowed(owner) : py::object();
   if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
-  if (PyList_Check(owner)) {
+  if (PyList_Check(owner) || (PyTuple_Check(owner) && PyLong_Check(key))) {
     const Py_ssize_t position = position_in(owner, key);
-    return position < 0 ? py::object() : borrowed(PyList_GET_ITEM(owner, position));
+    return position < 0 ? py::object() : borrowed(PySequence_Fast_GET_ITEM(owner, position));
   }
   if (is_deque(owner)) return item_of(owner, key);
   if (PyType_Check(owner)) {
@@ -94,6 +95,9 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
     const Py_ssize_t position = position_in(owner, key);
     failed = position < 0 ? PyObject_SetItem(owner, key, value)
                           : PyList_SetItem(owner, position, Py_NewRef(value));
+  } else if (PyTuple_Check(owner) && PyLong_Check(key)) {
+    const Py_ssize_t position = position_in(owner, key);
+    Py_DECREF(std::exchange(PySequence_Fast_ITEMS(owner)[position], Py_NewRef(value)));
   } else if (is_deque(owner)) {
     failed = PyObject_SetItem(owner, key, value);
   } else if (PyType_Check(owner)) {

@@ -10,13 +10,13 @@
 namespace steptape::python {
 
 /// What a place of the program holds: a cell (no key), the entry of a dict, an item of a list or
-/// deque, an attribute of a class, or what a descriptor of C's, the key, gives of an object; an
-/// array of NumPy without a key is its own. Null when there is nothing. Runs none of the user's
-/// code.
+/// deque, which may be a tuple's, an attribute of a class, or what a descriptor of C's, the key,
+/// gives of an object; an array of NumPy without a key is its own. Null when there is nothing. Runs
+/// none of the user's code.
 py::object held_at(PyObject* owner, PyObject* key);
 /// The class that holds what instances of `type` find under `key`; null for none.
 PyObject* holder_of(PyObject* type, PyObject* key);
-/// Assigns to such a place. Throws what Python raises.
+/// Assigns to such a place; into a tuple a number for an equal one. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 
 /// Whether a key is a descriptor of C's, which names a member of its object whatever that is: a

@@ -233,6 +233,46 @@ py::list items_from(const py::object& owner, std::size_t first) {
   return all[py::slice(static_cast<Py_ssize_t>(first), static_cast<Py_ssize_t>(all.size()), 1)];
 }
 
+/// Puts followed numbers in the places of those that a step is given, for as long as it is
+/// recorded.
+class FollowedArguments {
+ public:
+  FollowedArguments() = default;
+  FollowedArguments(const FollowedArguments&) = delete;
+  FollowedArguments& operator=(const FollowedArguments&) = delete;
+  ~FollowedArguments() {
+    for (const auto& [holder, key, followed] : places_) {
+      if (held_at(holder.ptr(), key.ptr()).is(followed)) {
+        put_at(holder.ptr(), key.ptr(), FollowedNumbers::current().plain(followed.ptr()).ptr());
+      }
+    }
+  }
+
+  /// Of the arguments whose first leaf is the call's `first_leaf`-th.
+  void put(const Arguments& arguments, recorder::Notes& notes, std::size_t first_leaf) {
+    FollowedNumbers& numbers = FollowedNumbers::current();
+    for (const auto& [leaf, holder, key] : arguments.numbers) {
+      const py::object value = held_at(holder, key.ptr());
+      if (numbers.contains(value.ptr())) {  // of a container that is given twice
+        numbers.escape(value.ptr());
+        continue;
+      }
+      const std::string path = "inputs[" + std::to_string(first_leaf + leaf) + "]";
+      py::object followed =
+          numbers.follow(value.ptr(), trace::leaf(notes.leaf(trace::LeafKind::kArgument, path)));
+      if (followed.is(value)) continue;
+      put_at(holder, key.ptr(), followed.ptr());
+      places_.push_back({borrowed(holder), key, std::move(followed)});
+    }
+  }
+
+ private:
+  struct Place {
+    py::object holder, key, followed;
+  };
+  std::vector<Place> places_;
+};
+
 std::vector<bool> gradient_flags_of(const Arguments& arguments) {
   std::vector<bool> flags;
   for (const pack::Leaf& leaf : arguments.leaves) {
@@ -362,13 +402,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     result = function(*args, **kwargs);
   } else {
     notes->follow_numbers();
-    py::list reals;
-    for (const Arguments::Real& real : arguments.reals) {
-      reals.append(py::make_tuple(real.leaf, real.position,
-                                  real.keyword == nullptr
-                                      ? py::object(py::none())
-                                      : py::reinterpret_borrow<py::object>(real.keyword)));
-    }
+    const bool is_outermost = watch::current() == nullptr;
+    if (is_outermost) FollowedNumbers::current().clear();  // of a step that threw
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
     const Arguments before =
@@ -387,7 +422,14 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     arrays_ = arguments.arrays;
     arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
     const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
-    result = probe(function, args, kwargs, reals);
+    {
+      FollowedArguments followed;
+      if (is_outermost) {  // else they are what the step around this one gives
+        followed.put(before, *notes, 0);
+        followed.put(held, *notes, before.leaves.size());
+      }
+      result = probe(function, args, kwargs);
+    }
     if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,

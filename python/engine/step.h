@@ -29,9 +29,8 @@ class Step : public Tracked {
   void add_host_value(const std::string& name, const py::function& function);
   py::object host_value(const std::string& name) const;
 
-  /// `function` is what an eager call runs. `probe(function, args, kwargs, reals)` runs it
-  /// while it is recorded, and returns the result, which `probe.finish` makes what the caller gets;
-  /// `reals` has leaf, position and keyword of each argument that is a float.
+  /// `function` is what an eager call runs. `probe(function, args, kwargs)` runs it
+  /// while it is recorded, and returns the result.
   /// `parameters`: the names of those that it takes by position.
   void bind(const std::string& name, const std::string& place, const py::object& function,
             const py::object& probe, bool takes_keywords, std::vector<std::string> parameters);

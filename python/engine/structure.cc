@@ -20,6 +20,22 @@ namespace steptape::python {
 namespace {
 
 /// Whether the class or one of its bases has the attribute.
+bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
+
+/// The class of C's whose instances its own are, but for attributes.
+PyTypeObject* base_of_c(PyTypeObject* type) {
+  while (is_heap(type) && type->tp_base != nullptr) type = type->tp_base;
+  return type;
+}
+
+/// An object of a class as C's base of it makes it: none of the class's own code runs.
+py::object bare(PyTypeObject* type, const py::tuple& arguments) {
+  auto made =
+      py::reinterpret_steal<py::object>(base_of_c(type)->tp_new(type, arguments.ptr(), nullptr));
+  if (!made) throw py::error_already_set();
+  return made;
+}
+
 bool type_has(PyTypeObject* type, const char* attribute) {
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
@@ -52,7 +68,26 @@ at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
 
 }  // namespace
 
+std::vector<std::pair<PyObject*, PyObject*>> attributes_of(PyObject* object) {
+  PyObject* dict = dict_of(object);
+  return dict == nullptr ? std::vector<std::pair<PyObject*, PyObject*>>() : entries_of(dict);
+}
+
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
+
+bool has_slots(PyTypeObject* type) {
+  if (!type_has(type, "__slots__")) return false;
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (!is_heap(base)) continue;
+    const py::object dict = dict_of_type(base);
+    for (const auto& [key, member] : entries_of(dict.ptr())) {
+      if (Py_TYPE(member) == &PyMemberDescr_Type) return true;
+    }
+  }
+  return false;
+}
 
 bool is_fixed(PyObject* object) {
   return PyType_Check(object) || PyFunction_Check(object) || PyCFunction_Check(object) ||
@@ -77,12 +112,11 @@ bool is_plain_object(PyObject* object) {
       py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr());
   PyTypeObject* type = Py_TYPE(object);
   if (is_tensor(object) || is_fixed(object) || dict_of(object) == nullptr) return false;
-  if (type == simple || (is_dataclass(object) && !PyDict_Check(object))) return true;
-  // room for a dict and for weak references
-  constexpr Py_ssize_t kMost = sizeof(PyObject) + 2 * sizeof(PyObject*);
-  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_new == PyBaseObject_Type.tp_new &&
-         type->tp_itemsize == 0 && type->tp_basicsize <= kMost && type->tp_del == nullptr &&
-         !type_has(type, "__slots__") && !type_has(type, "__del__");
+  if (type == simple) return true;
+  if (base_of_c(type) != &PyBaseObject_Type || type == &PyBaseObject_Type || has_slots(type))
+    return false;
+  return is_dataclass(object) || (type->tp_new == PyBaseObject_Type.tp_new &&
+                                  type->tp_del == nullptr && !type_has(type, "__del__"));
 }
 
 void Structure::add(Roots& roots, const Part& part, pack::Results& flat,
@@ -150,6 +184,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   }
   if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
+    if (!attributes_of(value).empty()) part.opaque = type_name(value);
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     part.text += "(";
     const std::size_t before = flat.tensors.size();
@@ -168,11 +203,15 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   } else if (depth > 0 && PyDict_Check(value)) {
     node.kind = Kind::kDict;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    if (!PyDict_CheckExact(value) && !is_dataclass(value) &&
-        type_name(value) != "collections.OrderedDict") {
-      part.opaque = type_name(value);
-    }
+    const bool is_known = PyDict_CheckExact(value) || Py_TYPE(value) == &PyODict_Type ||
+                          (is_dataclass(value) && !has_slots(Py_TYPE(value)));
+    if (!is_known) part.opaque = type_name(value);
     take_dict(into, value, node, depth);
+    for (const auto& [name, held] : attributes_of(value)) {
+      PyObject* item = find_entry(value, name);
+      if (held != (item == nullptr ? Py_None : item)) part.opaque = type_name(value);
+      node.attributes.emplace_back(roots, name);
+    }
   } else if (depth > 0 && is_object) {
     node.kind = Kind::kObject;
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
@@ -280,41 +319,34 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
       return items;
     case Kind::kTuple:
       return py::tuple(items);
-    case Kind::kNamedTuple:
-      return build_named(node, items);
+    case Kind::kNamedTuple: {
+      const auto type = py::reinterpret_borrow<py::object>(node.object.get());
+      const bool is_of_c = py::hasattr(type, "n_sequence_fields");  // as of torch.return_types
+      return is_of_c ? type(py::tuple(items))
+                     : bare(reinterpret_cast<PyTypeObject*>(type.ptr()),
+                            py::make_tuple(py::tuple(items)));
+    }
     default:
       return build_dict(node, items);
   }
 }
 
-/// Named tuples are made from their items one by one, torch.return_types from a sequence.
-py::object Structure::build_named(const Node& node, const py::list& items) {
-  const auto type = py::reinterpret_borrow<py::object>(node.object.get());
-  if (py::hasattr(type, "_make")) return type.attr("_make")(items);
-  return type(py::tuple(items));
-}
-
 py::object Structure::build_dict(const Node& node, const py::list& items) {
-  const auto type = py::reinterpret_borrow<py::object>(node.object.get());
-  py::dict dict;
+  py::object made = bare(reinterpret_cast<PyTypeObject*>(node.object.get()), py::tuple());
+  PyObject* dict = node.kind == Kind::kDict ? made.ptr() : dict_made_of(made.ptr());
+  int failed = 0;
   for (std::size_t i = 0; i < node.keys.size(); ++i) {
-    dict[py::reinterpret_borrow<py::object>(node.keys[i].get())] = items[i];
+    PyObject* key = node.keys[i].get();
+    // its own order would not know of what is put into the dict below it
+    failed |= PyODict_Check(dict) ? PyODict_SetItem(dict, key, items[i].ptr())
+                                  : PyDict_SetItem(dict, key, items[i].ptr());
   }
-  if (node.kind == Kind::kDict) {
-    if (type.ptr() == reinterpret_cast<PyObject*>(&PyDict_Type)) return dict;
-    // a dataclass that is a dict as well, as the model outputs of transformers, takes its fields
-    if (type_has(reinterpret_cast<PyTypeObject*>(type.ptr()), "__dataclass_fields__")) {
-      return type(**dict);
-    }
-    return type(dict);
+  for (const Root& name : node.attributes) {
+    PyObject* item = PyDict_GetItemWithError(dict, name.get());
+    failed |=
+        PyDict_SetItem(dict_made_of(made.ptr()), name.get(), item == nullptr ? Py_None : item);
   }
-  // a dataclass: its own constructor may do more than assign
-  py::object made = type.attr("__new__")(type);
-  for (const auto& [key, value] : dict) {
-    if (PyObject_GenericSetAttr(made.ptr(), key.ptr(), value.ptr()) != 0) {
-      throw py::error_already_set();
-    }
-  }
+  if (failed != 0) throw py::error_already_set();
   return made;
 }
 

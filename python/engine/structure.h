@@ -14,6 +14,10 @@ namespace steptape::python {
 
 /// Whether the object is of a dataclass.
 bool is_dataclass(PyObject* object);
+/// What stands in the dict of its attributes, borrowed.
+std::vector<std::pair<PyObject*, PyObject*>> attributes_of(PyObject* object);
+/// Whether objects of a class hold something in slots.
+bool has_slots(PyTypeObject* type);
 /// Whether an object is nothing but its class and its attributes, so that an equal one can be made:
 /// of a dataclass, a SimpleNamespace, or a class of Python's without slots or a `__new__` of its
 /// own.
@@ -63,6 +67,8 @@ class Structure {
     bool is_inference = false;  ///< of a tensor: made under inference mode
     Root object;                ///< the constant, or the class of a container
     std::vector<Root> keys;
+    std::vector<Root>
+        attributes;  ///< of a dict: each is the item of that name, or None without one
     std::vector<Node> items;
   };
   struct Next {
@@ -86,7 +92,6 @@ class Structure {
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
   static void flatten(const Node& node, PyObject* value, pack::Results& flat);
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;
-  static py::object build_named(const Node& node, const py::list& items);
   static py::object build_dict(const Node& node, const py::list& items);
 
   std::vector<Taken> parts_;

@@ -70,7 +70,9 @@ bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
     const auto root = py::cast<py::tuple>(item);
     watcher.mark(py::object(root[1]).ptr(), py::cast<std::string>(root[0]));
   }
-  for (const py::handle& value : given) watcher.give(value.ptr());
+  for (const py::handle& value : given) {
+    if (outer == nullptr) watcher.give(value.ptr());
+  }
   for (const Arguments::Array& array : arrays_) watcher.give_array(array.array, array.tensor);
   watcher.called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
   if (outer != nullptr) return false;
@@ -197,7 +199,6 @@ void Tracked::refuse_hidden() const {
 void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
   if (watch::current() != nullptr) return;  // a step inside another one, or inside itself
-  FollowedNumbers::current().clear();
   watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
   for_each_module(
       [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });

@@ -115,14 +115,6 @@ class Looking:
         return self.stack.__exit__(*raised)
 
 
-def _followed_arguments(args, kwargs, reals):
-    args, kwargs = list(args), dict(kwargs)
-    for leaf, position, keyword in reals:
-        place, key = (args, position) if position >= 0 else (kwargs, keyword)
-        place[key] = _engine.follow(place[key], "argument", f"inputs[{leaf}]")
-    return args, kwargs
-
-
 class Probe:
     """Runs one call of a step while it is recorded. `optimizers` by name; `roots(args, kwargs)` gives
     what the step is called with, for the engine; `meet(objects, is_known)` takes those that were met and are not tracked,
@@ -135,10 +127,9 @@ class Probe:
         self.meet = meet
         self.optimizers = optimizers
 
-    def __call__(self, function, args, kwargs, reals):
+    def __call__(self, function, args, kwargs):
         self.effects.enter(self.engine)
         roots = self.roots(args, kwargs)
-        args, kwargs = _followed_arguments(args, kwargs, reals)
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             _engine.refuse("dispatch_mode", "hooks for saved tensors are set around the step", "")
         seen = None

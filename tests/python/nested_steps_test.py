@@ -2,6 +2,8 @@
 import contextlib
 import types
 
+import torch
+
 import steptape
 import twins
 from classification import Training, batch, classifier
@@ -100,3 +102,22 @@ def test_an_inner_step_is_called_by_itself_as_well():
         return twins.Program(training.step, handle.outer, handle.inner)
 
     check(make, wrapper=wrapper)
+
+
+def test_what_an_inner_step_is_given_is_what_the_outer_one_gives():
+    """Numbers follow the outer step's arguments, and what is in a dict of the program's is guarded."""
+    def play(wrap):
+        kept = {"of": {"rate": 0.5}}
+        inner = wrap(lambda x, given, c: x * given["rate"] * c)
+        outer = wrap(lambda x, c: inner(x, kept["of"], 0.25) * inner(x, {"rate": 3.0}, c) * kept["of"]["rate"])
+        seen = []
+        for i in range(STEPS):
+            if i == STEPS * 2 // 3:
+                kept["of"]["rate"] = 0.75
+            seen.append(outer(torch.ones(2), 0.1 * i).tolist())
+        return seen, outer
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(steptape.wrap)
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > STEPS / 4, step.explain()

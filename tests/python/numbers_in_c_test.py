@@ -1,5 +1,6 @@
 """A followed number that goes into code of C's, which reads it without asking: what the step does with it is eager's in each call, and
-where it is not followed, the plan holds for what it is. The number is an argument, or an attribute that another one stands in in each call.
+where it is not followed, the plan holds for what it is. The number is an argument, stands in a list in a dict that is one, or in an
+attribute that holds another one in each call.
 """
 import array
 import collections
@@ -178,6 +179,11 @@ WAYS = {
     "inherited_conversion": lambda n: math.floor(Holder(n)) > 16,
     "parts_of_a_complex": lambda n: abs(complex(n, 1)) > 16.5,
     "object_array": lambda n: numpy.array([n], dtype=object)[0] > 16,
+    "keys_of_pairs": lambda n: len(dict([(n, 1), (17, 2)])) == 1,
+    "keys_zipped": lambda n: len(dict(zip([n, 17], "ab"))) == 1,
+    "keys_of_a_generator": lambda n: len(dict((k, 1) for k in (n, 17))) == 1,
+    "far_inside_an_array": lambda n: numpy.array([[[[[[[[[[[[n]]]]]]]]]]]]).max() > 16,
+    "far_inside_a_text": lambda n: "17" in repr([[[[[[[[[[[[n]]]]]]]]]]]]),
     "array_compared": lambda n: bool((numpy.array([16.5]) < n).all()),
 }
 
@@ -211,44 +217,39 @@ HANDED_ON = {
 }
 
 
-@pytest.mark.parametrize("where", ["argument", "attribute"])
+PLACES = ["argument", "inside", "attribute"]
+
+
+def play(compute, where, wrap):
+    """What a step makes of each number, which it finds in a place, and the step."""
+    held = types.SimpleNamespace(n=0)
+    steps = {"argument": lambda x, n: x * compute(n), "inside": lambda x, given: x * compute(given["of"][1]),
+             "attribute": lambda x: x * compute(held.n)}
+    given = {"argument": lambda: (held.n,), "inside": lambda: ({"of": [0, held.n]},), "attribute": tuple}
+    step = wrap(steps[where])
+    seen = []
+    for held.n in range(CALLS):
+        seen.append(step(torch.ones(2), *given[where]()).tolist())
+    return seen, step
+
+
+@pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("way", WAYS)
 def test_decides_as_eager_does(way, where):
-    def play(wrap):
-        held = types.SimpleNamespace(n=0)
+    def decide(n):
+        return 2 if WAYS[way](n) else 3
 
-        def of_argument(x, n):
-            return x * (2 if WAYS[way](n) else 3)
-
-        def of_attribute(x):
-            return x * (2 if WAYS[way](held.n) else 3)
-
-        step = wrap(of_argument if where == "argument" else of_attribute)
-        seen = []
-        for held.n in range(CALLS):
-            given = (held.n,) if where == "argument" else ()
-            seen.append(step(torch.ones(2), *given).tolist())
-        return seen, step
-
-    expected, _ = play(lambda step: step)
+    expected, _ = play(decide, where, lambda step: step)
     assert len({tuple(values) for values in expected}) == 2, "the number decides"
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    seen, step = play(decide, where, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
 
 
-@pytest.mark.parametrize("where", ["argument", "attribute"])
+@pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("way", HANDED_ON)
 def test_what_hands_a_number_on_leaves_it_followed(way, where):
-    def play(wrap):
-        held = types.SimpleNamespace(n=0)
-        step = wrap((lambda x, n: x * HANDED_ON[way](n)) if where == "argument" else (lambda x: x * HANDED_ON[way](held.n)))
-        seen = []
-        for held.n in range(CALLS):
-            seen.append(step(torch.ones(2), *((held.n,) if where == "argument" else ())).tolist())
-        return seen, step
-
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    expected, _ = play(HANDED_ON[way], where, lambda step: step)
+    seen, step = play(HANDED_ON[way], where, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] > CALLS / 2, step.explain()
 
@@ -266,7 +267,7 @@ TURNS = {
 
 @pytest.mark.parametrize("turn", TURNS)
 def test_a_number_at_which_torch_turns_is_proved_there(turn):
-    def play(wrap):
+    def turned(wrap):
         def train(x, f):
             x = x.detach().requires_grad_()
             loss = TURNS[turn](x, f).sum()
@@ -275,7 +276,7 @@ def test_a_number_at_which_torch_turns_is_proved_there(turn):
         made = [torch.randn(2, 3, generator=torch.Generator().manual_seed(i)) for i in range(4 * len(POWERS))]
         return [[t.numpy().tobytes() for t in step(x, POWERS[i // 4])] for i, x in enumerate(made)], step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    expected, _ = turned(lambda step: step)
+    seen, step = turned(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] > 0, step.explain()

@@ -1,4 +1,6 @@
 """Results that no user means to return: with a graph, with the arguments in them, with themselves in them."""
+import collections
+import dataclasses
 import re
 import types
 
@@ -64,3 +66,92 @@ def test_a_result_of_the_users_own_class():
         return Training(step, (model, optimizer))
 
     replays_or_says_why(check(make))
+
+
+class Doubled(tuple):
+    def __new__(cls, items):
+        return tuple.__new__(cls, [item * 2 for item in items])
+
+
+class Tripled(collections.namedtuple("Pair", "a b")):
+    @classmethod
+    def _make(cls, items):
+        return cls(*[item * 3 for item in items])
+
+
+@dataclasses.dataclass
+class Counted:
+    value: float
+    count: int = 0
+
+    def __post_init__(self):
+        self.count += 1
+
+
+@dataclasses.dataclass
+class Made:
+    value: float
+
+    def __new__(cls, *_):
+        made = object.__new__(cls)
+        made.of = "new"
+        return made
+
+
+class Behind:
+    def __init__(self, value):
+        self.__dict__["value"] = value
+
+    @property
+    def value(self):
+        return self.__dict__["value"] * 2
+
+    @value.setter
+    def value(self, value):
+        raise AttributeError("it is set once")
+
+
+@dataclasses.dataclass
+class Output(collections.OrderedDict):
+    """As transformers has them."""
+    loss: object = None
+    hidden: object = None
+
+    def __post_init__(self):
+        self.update({name: held for name, held in vars(self).items() if held is not None})
+
+
+def content(result):
+    return type(result), list(result.items() if isinstance(result, dict) else result if isinstance(result, tuple) else []), \
+        dict(getattr(result, "__dict__", {}))
+
+
+@pytest.mark.parametrize("make", [lambda w: Doubled([w, 1.0]), lambda w: Tripled(w, 1.0), Counted, Made, Behind,
+                                  lambda w: Output(loss=w)], ids=["tuple", "named", "counted", "made", "property", "output"])
+def test_a_replay_runs_no_constructor_of_the_users(make):
+    """The result is made of what it held, whatever its class would do with that."""
+    step = steptape.wrap(lambda x, w: make(w))
+    for i in range(STEPS):
+        w = float(i % 3)
+        assert content(step(torch.ones(2), w)) == content(make(w)), f"call {i}\n{step.explain()}"
+    assert step.stats["replayed"] > 0, step.explain()
+
+
+def tuple_with_attribute(w):
+    made = Doubled([w])
+    made.w = w
+    return made
+
+
+def output_with_attribute(w):
+    made = Output(loss=w)
+    made.hidden = w
+    return made
+
+
+@pytest.mark.parametrize("make", [tuple_with_attribute, output_with_attribute])
+def test_attributes_of_a_container_that_is_returned_are_refused(make):
+    step = steptape.wrap(lambda x, w: make(w))
+    for i in range(STEPS):
+        assert content(step(torch.ones(2), float(i))) == content(make(float(i)))
+    is_refused(step, {"host_effect"})

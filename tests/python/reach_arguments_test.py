@@ -1,11 +1,14 @@
 """What arguments bring: equal values of other kinds, containers with attributes, functions, objects and classes."""
 import collections
+import copy
 import dataclasses
 import enum
+import functools
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
+import pytest
 import torch
 
 import twins
@@ -225,6 +228,144 @@ def a_class_that_changes():
 def a_member_of_an_enum_that_changes():
     return Training(lambda x, e: x * e.weight, each=weight_of(Setting.ONLY),
                     batch=lambda i, _: rows(i) + (Setting.ONLY,))
+
+
+class Number(float):
+    pass
+
+
+@arguments
+def a_float_of_a_class_with_an_attribute():
+    return Training(lambda x, w: x * w.scale, codes={"opaque_argument"},
+                    batch=lambda i, changed: rows(i) + with_attribute(Number(1.0), changed))
+
+
+class SlotsOfADict(dict):
+    __slots__ = ("scale",)
+
+
+@arguments
+def a_dict_with_a_slot():
+    return Training(lambda x, w: x * w.scale, codes={"opaque_argument"},
+                    batch=lambda i, changed: rows(i) + with_attribute(SlotsOfADict(), changed))
+
+
+@dataclasses.dataclass
+class Listed(list):
+    scale: float = 1.0
+
+
+@arguments
+def an_item_of_a_dataclass_that_is_a_list():
+    def batch(i, changed):
+        given = Listed()
+        given.append(3.0 if changed else 1.0)
+        return rows(i) + (given,)
+
+    return Training(lambda x, given: x * given[0], batch=batch, codes={"opaque_argument"})
+
+
+class WithSlot:
+    __slots__ = ("scale", "__dict__")
+
+
+@dataclasses.dataclass
+class OverSlot(WithSlot):
+    other: float = 1.0
+
+
+@arguments
+def a_slot_of_the_base_of_a_dataclass():
+    return Training(lambda x, w: x * w.scale, codes={"opaque_argument"},
+                    batch=lambda i, changed: rows(i) + with_attribute(OverSlot(), changed))
+
+
+@dataclasses.dataclass
+class Mapped(dict):
+    scale: float = 1.0
+
+
+@arguments
+def an_attribute_of_a_dataclass_that_is_a_dict():
+    return Training(lambda x, w: x * w.scale, codes={"opaque_argument"},
+                    batch=lambda i, changed: rows(i) + (Mapped(3.0 if changed else 2.0),))
+
+
+WEIGHT = TypeVar("WEIGHT")
+
+
+@dataclasses.dataclass
+class Weighted(Generic[WEIGHT]):
+    weight: WEIGHT
+
+
+@arguments
+def a_generic_dataclass():
+    return argument(lambda x, w: x * w.weight, Weighted(1.0), Weighted(4.0))
+
+
+# what is given, which the program keeps as well: from call EDIT on it gives one like that, and changes the one it keeps
+KEPT = {
+    "item_of_a_dict": ({"scale": 1.0}, lambda kept: kept["scale"], lambda kept: kept.update(scale=4.0)),
+    "found_in_a_dict": ({"scale": 1.0}, lambda kept: kept.get("scale"), lambda kept: kept.update(scale=4.0)),
+    "values_of_a_dict": ({"scale": 1.0}, lambda kept: sum(kept.values()), lambda kept: kept.update(other=3.0)),
+    "key_of_a_dict": ({"scale": 1.0}, lambda kept: 1.0 + ("scale" in kept), lambda kept: kept.clear()),
+    "item_of_a_list": ([1.0, 2], lambda kept: kept[0], lambda kept: kept.__setitem__(0, 4.0)),
+    "spread_list": ([1.0, 2], lambda kept: (lambda a, b: a * b)(*kept), lambda kept: kept.__setitem__(0, 4.0)),
+    "length_of_a_list": ([1.0], lambda kept: len(kept) * 2.0, lambda kept: kept.append(4.0)),
+    "list_in_a_tuple": (([1.0], 2), lambda kept: kept[0][0], lambda kept: kept[0].__setitem__(0, 4.0)),
+    "dict_in_a_dict": ({"of": {"scale": 1.0}}, lambda kept: kept["of"]["scale"], lambda kept: kept["of"].update(scale=4.0)),
+    "attribute": (SimpleNamespace(scale=1.0), lambda kept: kept.scale, lambda kept: setattr(kept, "scale", 4.0)),
+    "got_attribute": (SimpleNamespace(scale=1.0), lambda kept: vars(kept)["scale"], lambda kept: setattr(kept, "scale", 4.0)),
+    "field": (Weighted(1.0), lambda kept: kept.weight, lambda kept: setattr(kept, "weight", 4.0)),
+}
+
+
+def kept_as_well(read, given, change, reach):
+    kept = SimpleNamespace(value=copy.deepcopy(given))
+
+    def edit():
+        kept.given = copy.deepcopy(kept.value)
+        change(kept.value)
+
+    return Training(lambda x, value: x * read(reach(kept, value)), edit,
+                    batch=lambda i, changed: rows(i) + (getattr(kept, "given", kept.value),))
+
+
+@pytest.mark.parametrize("way", KEPT)
+def test_what_is_given_may_be_reached_in_another_way(way):
+    given, read, change = KEPT[way]
+    check(lambda: kept_as_well(read, given, change, lambda kept, value: kept.value))
+
+
+@pytest.mark.parametrize("way", KEPT)
+def test_what_is_given_may_be_reached_in_both_ways(way):
+    given, read, change = KEPT[way]
+
+    def read_both(both):
+        return read(both[0]) * 10 + read(both[1])
+
+    check(lambda: kept_as_well(read_both, given, change, lambda kept, value: (value, kept.value)))
+
+
+@arguments
+def what_a_cache_keeps_and_an_argument_is():
+    @functools.lru_cache
+    def settings():
+        return {"scale": 1.0}
+
+    kept = settings()
+    return Training(lambda x, given: x * settings()["scale"], lambda: kept.update(scale=4.0),
+                    batch=lambda i, changed: rows(i) + ({"scale": 1.0} if changed else kept,))
+
+
+@arguments
+def one_dict_that_is_given_twice_and_then_two():
+    def batch(i, changed):
+        one = {"scale": 2.0}
+        return rows(i) + (one, {"scale": 4.0} if changed else one)
+
+    return Training(lambda x, one, other: x * one["scale"] + other["scale"], batch=batch)
 
 
 @arguments.each

@@ -93,6 +93,27 @@ PyObject* attribute_type(const char* module, const char* name) {
   return found ? py::object(found.attr(name)).release().ptr() : nullptr;
 }
 
+/// Of what a dict is made of, the keys are compared.
+void escape_keys(PyObject* pairs) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  const auto escape_first = [&numbers](PyObject* pair) {
+    const bool is_pair = PyList_Check(pair) || PyTuple_Check(pair);
+    if (is_pair && PySequence_Fast_GET_SIZE(pair) == 0) return;
+    numbers.escape(is_pair ? PySequence_Fast_GET_ITEM(pair, 0) : pair);
+  };
+  if (PyDict_Check(pairs)) return;
+  std::vector<PyObject*> held;
+  if (PyList_Check(pairs) || PyTuple_Check(pairs)) {
+    PyObject** items = PySequence_Fast_ITEMS(pairs);
+    held.assign(items, items + PySequence_Fast_GET_SIZE(pairs));
+  } else if (Py_TYPE(pairs) == &PyZip_Type) {
+    add_held(pairs, held);  // its iterators, and its newest pair
+  } else {
+    held.push_back(pairs);
+  }
+  std::ranges::for_each(held, escape_first);
+}
+
 bool is_partial(PyObject* value) {
   return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
 }
@@ -221,7 +242,8 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
     PyObject* given = arguments[i];
     if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
     if (given == nullptr || (Py_TYPE(given)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
-    if (!is_context(given)) mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
+    if (!is_context(given) && !given_containers_.contains(given))
+      mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
   }
 }
 
@@ -287,7 +309,7 @@ bool Watcher::call(const Call& made, int depth) {
   if (PyFunction_Check(callee)) {
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
-      made.for_each([this](PyObject* value) { load_given(value, 3); });
+      made.for_each([this](PyObject* value) { load_given(value); });
     }
     return false;
   }
@@ -323,7 +345,7 @@ bool Watcher::call(const Call& made, int depth) {
       const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
       load_of_class(callee, key.ptr());
     }
-    made.for_each([this](PyObject* value) { load_given(value, 2); });
+    made.for_each([this](PyObject* value) { load_given(value); });
     static PyObject* const partial = attribute_type("functools", "partial");
     if (callee != partial && is_given_to_c(callee)) escape(made);
     awaited_.back().is_fresh = true;
@@ -342,7 +364,8 @@ bool Watcher::call(const Call& made, int depth) {
     read(Kind::kCache, callee, nullptr, path_of(callee) + ".cache");
     const py::object inner = member(callee, "__wrapped__");
     if (inner) mark(inner.ptr(), path_of(callee));
-    awaited_.back().path = path_of(callee) + "()";  // what it gives, it may have kept
+    awaited_.back().path = path_of(callee) + "()";
+    awaited_.back().is_kept = true;
     escape(made);
     return true;
   }
@@ -350,15 +373,21 @@ bool Watcher::call(const Call& made, int depth) {
   look_up(callee, "__call__");
   if (!made.arguments.empty() && is_from_outside(made, name_of(callee), made.arguments.front()))
     return false;
-  const bool is_torchs_own = is_torchs(type) || is_part_of_model(callee);
   const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__call__"));
   PyObject* code_of_call = _PyType_Lookup(type, key.ptr());
   const bool follows = code_of_call != nullptr && PyFunction_Check(code_of_call);
+  const bool is_torchs_own =
+      is_torchs(type) || is_part_of_model(callee) ||
+      (follows &&
+       whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(code_of_call))) == Whose::kTorchs);
+  if (follows && !is_torchs_own) return false;  // it is watched
   made.for_each([&](PyObject* value) {
-    is_torchs_own ? load_given(value, 3) : load_whole(value, 3);
-    if (!is_torchs_own) load_deep(value);
-    if (!is_torchs_own && !follows) load_objects(value, 3);
+    load_given(value);
     if (!follows) FollowedNumbers::current().escape(value);
+    if (is_torchs_own) return;
+    read_module(value);
+    load_deep(value);
+    load_objects(value);
   });
   return false;
 }
@@ -506,7 +535,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   if (is_one_of(name, kTakesApart)) {
     made.for_each([this](PyObject* value) {
       load_deep(value);
-      load_objects(value, 6);
+      load_objects(value);
     });
   }
   if ((name == "getattr" || name == "hasattr") && count >= 2) {
@@ -530,6 +559,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     }
   } else if (name == "globals" || name == "locals") {
     awaited_.back().path = name;
+    awaited_.back().is_kept = true;
     return name == "globals";
   } else if (made.module == "_operator" && (name == "is_" || name == "is_not") && count == 2) {
     if (is_followed(arguments[0]) || is_followed(arguments[1])) {
@@ -543,7 +573,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
              (name == "map" && count > 0 && !calls_c(arguments[0]))) {
     made.for_each([this](PyObject* value) {
       if (is_followed(value)) FollowedNumbers::current().escape(value);
-      load_given(value, 3);
+      load_given(value);
       load_deep(value);
     });
   } else if (is_one_of(name, kKeepsHandsOff)) {
@@ -555,7 +585,8 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       look_which(argument, nullptr);
     }
   } else if (self == nullptr && is_one_of(name, kMakesContainer)) {
-    made.for_each([this](PyObject* value) { load_given(value, 3); });
+    made.for_each([this](PyObject* value) { load_given(value); });
+    if (name == "dict" && count == 1) escape_keys(arguments[0]);
   } else {
     load_arguments(made);
   }
@@ -563,7 +594,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
 }
 
 bool Watcher::call_of_torch(const Call& made, const std::string& name) {
-  made.for_each([this](PyObject* value) { load_given(value, 3); });
+  made.for_each([this](PyObject* value) { load_given(value); });
   std::vector<PyObject*> given = made.arguments;
   given.insert(given.end(), made.named.begin(), made.named.end());
   return call_of_torch(made.callee, name, given);
@@ -595,10 +626,10 @@ void Watcher::load_arguments(const Call& made, bool escapes) {
       false;  // to a function that shows no instruction, as getattr in map(getattr, ...)
   made.for_each([&](PyObject* value) { gives_to_c |= is_function_of_c(value); });
   made.for_each([&](PyObject* value) {
-    escapes ? load_whole(value, 3) : load_given(value, 3);
+    escapes ? load_whole(value) : load_given(value);
     load_deep(value);
     load_callable(value);
-    if (gives_to_c) load_objects(value, 3);
+    if (gives_to_c) load_objects(value);
   });
 }
 
@@ -617,7 +648,7 @@ void Watcher::load_callable(PyObject* value) {
   for (PyObject* inner : held) {  // max(names, key=scores.get), map(partial(getattr, o), names)
     if (exists(value)) mark(inner, path_of(value));
     load_deep(inner);
-    load_objects(inner, 3);
+    load_objects(inner);
   }
 }
 
@@ -648,7 +679,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   if (is_one_of(name, kTakesApart)) {
     made.for_each([this](PyObject* value) {
       load_deep(value);
-      load_objects(value, 6);
+      load_objects(value);
     });
   }
   const bool is_dict = PyDict_Check(self);
@@ -667,13 +698,14 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   } else if (exists(self) && name == "__len__") {
     load_size(self);
   } else if (exists(self) && is_one_of(name, kChanges)) {
+    if (!keeps) FollowedNumbers::current().escape(self);  // sort() compares what is there
     change(Kind::kContent, self, path_of(self),
            (PyList_Check(self) || is_deque(self)) && (name == "append" || name == "extend"));
   } else if (exists(self) && is_one_of(name, kTakes)) {
     load_content(self);
     change(Kind::kContent, self, path_of(self));
   } else {
-    keeps || is_one_of(name, kGives) ? load_given(self, 2) : load_whole(self, 2);
+    keeps || is_one_of(name, kGives) ? load_given(self) : load_whole(self);
     if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
       refuse_incomparable("calls `" + name + "` of", self);
     }
@@ -681,13 +713,13 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   if (keeps) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const bool is_key = i == 0 && arguments.size() > 1;
-      is_key ? load_whole(arguments[i], 3) : load_given(arguments[i], 3);
+      is_key ? load_whole(arguments[i]) : load_given(arguments[i]);
     }
     return false;
   }
   const bool makes_tuple = name == "__new__" && self == reinterpret_cast<PyObject*>(&PyTuple_Type);
   if (makes_tuple) {
-    for (PyObject* argument : arguments) load_given(argument, 3);
+    for (PyObject* argument : arguments) load_given(argument);
     return false;
   }
   load_arguments(made);

@@ -61,6 +61,30 @@ bool has_items_of_dict(PyObject* object) {
          Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
 }
 
+/// Visits `value` and what is in it: `visit(each, more)` tells whether the items of a list, a tuple
+/// or a dict come next, and adds to `more` what comes besides. No container is visited twice, and
+/// no number or text at all.
+template <typename Visit>
+void for_each_in(PyObject* value, Visit&& visit) {
+  std::vector<PyObject*> open;
+  std::unordered_set<PyObject*> seen;
+  for (PyObject* next = value; next != nullptr;) {
+    const bool is_sequence = PyList_Check(next) || PyTuple_Check(next);
+    const bool holds = is_sequence || PyDict_Check(next);
+    const bool is_known = is_atom(next) || (holds && !seen.insert(next).second);
+    if (!is_known && visit(next, open) && holds) {
+      if (is_sequence) {
+        PyObject** items = PySequence_Fast_ITEMS(next);
+        open.insert(open.end(), items, items + PySequence_Fast_GET_SIZE(next));
+      } else {
+        for (const auto& [key, item] : entries_of(next)) open.push_back(item);
+      }
+    }
+    next = open.empty() ? nullptr : open.back();
+    if (next != nullptr) open.pop_back();
+  }
+}
+
 }  // namespace
 
 bool is_container(PyObject* value) {
@@ -369,7 +393,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
 
 void Watcher::load_item(PyObject* object, PyObject* key) {
   load_methods(key);
-  if (is_tensor(object)) load_given(key, 4);  // a list, or a tuple of them
+  if (is_tensor(object)) load_given(key);  // a list, or a tuple of them
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__getitem__");
   if (PyType_Check(object)) {
@@ -548,18 +572,14 @@ void Watcher::load_slots(PyObject* value) {
   }
 }
 
-void Watcher::load_objects(PyObject* value, int depth) {
-  read_module(value);
-  if (depth == 0 || is_tensor(value) || is_fixed(value)) return;
-  if (PyList_Check(value) || PyTuple_Check(value)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      load_objects(PySequence_Fast_GET_ITEM(value, i), depth - 1);
-    }
-  } else if (PyDict_Check(value)) {
-    for (const auto& [key, item] : entries_of(value)) load_objects(item, depth - 1);
-  } else {
-    load_object(value);
-  }
+void Watcher::load_objects(PyObject* value) {
+  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& /*more*/) {
+    read_module(each);
+    if (is_tensor(each) || is_fixed(each)) return false;
+    if (PyList_Check(each) || PyTuple_Check(each) || PyDict_Check(each)) return true;
+    load_object(each);
+    return false;
+  });
 }
 
 void Watcher::load_state(PyObject* object) {
@@ -571,51 +591,44 @@ void Watcher::load_state(PyObject* object) {
   }
 }
 
-void Watcher::load_whole(PyObject* value, int depth) {
+void Watcher::load_whole(PyObject* value) {
   read_module(value);
   FollowedNumbers::current().escape(value);
-  load_given(value, depth);
+  load_given(value);
 }
 
-void Watcher::load_deep(PyObject* value, int depth) {
-  if (depth == 0 || value == nullptr || is_tensor(value)) return;
-  if (is_iterator(value) || is_array(value)) return load_content(value);
-  if (type_name(value) == "types.SimpleNamespace") return load_object(value);
-  const bool is_list = PyList_Check(value) || PyTuple_Check(value);
-  if (!is_list && !PyDict_Check(value) && !PyAnySet_Check(value)) {
-    load_content(value);
-    std::vector<PyObject*> held;
-    if (is_of_pythons_c(value)) add_held(value, held);
-    for (PyObject* inner : held) {
-      if (exists(value)) mark(inner, path_of(value));
-      load_deep(inner, depth - 1);
+void Watcher::load_deep(PyObject* value) {
+  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
+    if (is_tensor(each)) return false;
+    if (type_name(each) == "types.SimpleNamespace") {
+      load_object(each);
+      return false;
     }
-    return;
-  }
-  load_content(value);
-  if (is_list && PySequence_Fast_GET_SIZE(value) <= kMostItems) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      load_deep(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+    load_content(each);
+    if (is_of_pythons_c(each) && !is_iterator(each)) {
+      const std::size_t first = more.size();
+      add_held(each, more);
+      for (std::size_t i = first; exists(each) && i < more.size(); ++i)
+        mark(more[i], path_of(each));
     }
-  } else if (PyDict_Check(value)) {
-    for (const auto& [key, item] : entries_of(value)) load_deep(item, depth - 1);
-  }
+    return true;
+  });
 }
 
-void Watcher::load_given(PyObject* value, int depth) {
-  if (depth == 0 || is_tensor(value)) return;
-  if (is_iterator(value)) return load_iterator(value);
-  if (exists(value) && type_name(value).starts_with("torch.") && !is_fixed(value))
-    return load_state(value);
-  load_content(value);
-  if (PyList_Check(value) || PyTuple_Check(value)) {
-    if (PySequence_Fast_GET_SIZE(value) > kMostItems) return;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      load_given(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+void Watcher::load_given(PyObject* value) {
+  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& /*more*/) {
+    if (is_tensor(each)) return false;
+    if (is_iterator(each)) {
+      load_iterator(each);
+      return false;
     }
-  } else if (PyDict_Check(value)) {
-    for (const auto& [key, item] : entries_of(value)) load_given(item, depth - 1);
-  }
+    if (exists(each) && type_name(each).starts_with("torch.") && !is_fixed(each)) {
+      load_state(each);
+      return false;
+    }
+    load_content(each);
+    return true;
+  });
 }
 
 }  // namespace steptape::python::watch

@@ -91,6 +91,7 @@ bool Watcher::wants(PyCodeObject* code, bool by_watched) {
 
 void Watcher::mark(PyObject* value, const std::string& path) {
   if (value == nullptr || is_atom(value) || is_tensor(value)) return;
+  take_back(value);
   if (fresh_.contains(value)) return;
   if (is_part_of_model(value) || is_generator(value) || is_host_value(value)) {
     add_object(value, path);
@@ -142,6 +143,7 @@ void Watcher::read_module(PyObject* value) {
 void Watcher::give(PyObject* value, int depth) {
   if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
+  if (!given_containers_.insert(value).second) return;
   fresh_.insert(value);
   if (PyList_Check(value) || PyTuple_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
@@ -150,7 +152,15 @@ void Watcher::give(PyObject* value, int depth) {
   PyObject* dict = PyDict_Check(value) ? value : dict_of(value);
   if (dict == nullptr) return;
   fresh_.insert(dict);
+  given_containers_.insert(dict);
   for (const auto& [key, item] : entries_of(dict)) give(item, depth - 1);
+}
+
+void Watcher::take_back(PyObject* value) {
+  if (given_containers_.erase(value) == 0) return;
+  fresh_.erase(value);
+  FollowedNumbers::current().let_go(value);
+  if (PyObject* dict = dict_of(value)) take_back(dict);
 }
 
 void Watcher::guard(const std::string& path, PyObject* dict, PyObject* key) {
@@ -191,10 +201,11 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   if (!is_new) return entry->second;
   Slot slot{kind, path, Root(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
   const py::object value = slot.value();
+  const bool is_argument = slot.is_assignable() && moving_.is_argument(owner, key);
+  if (is_read && value && !is_argument) take_back(value.ptr());
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
   const bool follows = value && holds_formula(value.ptr());
-  slot.is_guarded =
-      is_read && !follows && !(slot.is_assignable() && moving_.is_argument(owner, key));
+  slot.is_guarded = is_read && !follows && !is_argument;
   slot.place = locate();
   const std::size_t position = entry->second = slots_->add(std::move(slot), value);
   // whatever number stands there, it is that class which holds it
@@ -273,6 +284,7 @@ void Watcher::release() {
   for (const auto& [code, known] : codes_) Py_DECREF(code);
   existing_.clear();
   fresh_.clear();
+  given_containers_.clear();
   own_cells_.clear();
   given_.clear();
   arrays_.clear();
@@ -367,8 +379,8 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kStoreItem:
       store_item(in.first, in.second);
       if (is_tensor(in.first)) {
-        load_given(in.second, 4);
-        if (in.third != nullptr) load_given(in.third, 4);
+        load_given(in.second);
+        if (in.third != nullptr) load_given(in.third);
       }
       break;
     case Operation::kBinary:
@@ -484,7 +496,9 @@ void Watcher::after(PyObject** result) {
   if (result == nullptr || *result == nullptr || slots_ == nullptr) return;
   if (awaited.array != nullptr) return take_array(awaited, result);
   if (awaited.is_fresh) fresh_.insert(*result);
-  if (!awaited.path.empty()) mark(*result, awaited.path);
+  // an argument that was in a place of the program's was met as that was read
+  if (!awaited.path.empty() && (awaited.is_kept || !given_containers_.contains(*result)))
+    mark(*result, awaited.path);
 }
 
 }  // namespace steptape::python::watch

@@ -74,8 +74,8 @@ class Watcher final : public Listener {
   void guard(const std::string& path, PyObject* dict, PyObject* key);
   void note_function(PyObject* function);
   /// `value` is made for this call, with all containers in it: what it is compared by is known
-  /// elsewhere.
-  void give(PyObject* value, int depth = 8);
+  /// elsewhere, as far as it is not met in a place of the program's, too.
+  void give(PyObject* value, int depth = 32);
   /// An array of NumPy that the step is given and that counts as `tensor`, which lies over it. What
   /// torch makes of it is made of that; whatever else looks at it is refused.
   void give_array(PyObject* array, at::Tensor tensor);
@@ -129,6 +129,7 @@ class Watcher final : public Listener {
   struct Awaited {
     std::string path;       ///< of what is to be marked when it is there, or ""
     bool is_fresh = false;  ///< a new object
+    bool is_kept = false;   ///< no place that was read has held it until now
     bool is_import = false;
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     // of what does ops
@@ -159,6 +160,8 @@ class Watcher final : public Listener {
   void change(Kind kind, PyObject* owner, const std::string& path, bool appends = false);
   void refuse(RefusalCode code, const std::string& message);
   void add_object(PyObject* value, const std::string& path);
+  /// What is given was met in a place of the program's: it existed before, too.
+  void take_back(PyObject* value);
   bool exists(PyObject* value) const { return existing_.contains(value); }
   std::string path_of(PyObject* value) const;
   std::string path_of_item(PyObject* owner, PyObject* key) const;
@@ -192,19 +195,19 @@ class Watcher final : public Listener {
   void load_content(PyObject* container);
   void load_size(PyObject* container);
   /// The objects in `value` with all that is in them.
-  void load_objects(PyObject* value, int depth);
+  void load_objects(PyObject* value);
   /// What an object of torch's holds, which its own code reads and writes unwatched.
   void load_state(PyObject* object);
   /// The object with all its attributes, those in slots too.
   void load_object(PyObject* value);
   void load_slots(PyObject* value);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
-  void load_whole(PyObject* value, int depth);
+  void load_whole(PyObject* value);
   /// What code of C's may look at that compares or shows `value`: all that is in it, and in
   /// namespaces.
-  void load_deep(PyObject* value, int depth = 8);
+  void load_deep(PyObject* value);
   /// The same of what torch is given, which follows numbers.
-  void load_given(PyObject* value, int depth);
+  void load_given(PyObject* value);
   void load_iterator(PyObject* iterator);
   /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
   /// knows what that is.
@@ -290,6 +293,7 @@ class Watcher final : public Listener {
   std::vector<Switch> switches_;
   std::unordered_set<Id, Hash> seen_switches_;           ///< those that torch's code wrote, too
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
+  std::unordered_set<PyObject*> given_containers_;       ///< of `fresh_`, and not met elsewhere
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
   std::unordered_set<PyObject*> own_cells_;           ///< made by the step, with a reference each

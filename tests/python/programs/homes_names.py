@@ -45,6 +45,8 @@ ARGUMENTS = [
     Home("argument_with_default", "$n = $v", ("given_$n",), ("$n = $v",), parameter="given_$n=None", argument="$n"),
     Home("held_argument", "$n = {'value': $v}", ("given_$n['value']", "given_$n.get('value')"),
          ("$n['value'] = $v", "$n = {'value': $v}"), parameter="given_$n", argument="$n"),
+    Home("kept_argument", "$n = {'value': $v}\nfor_$n = [$n]", ("$n['value']", "$n.get('value')", "[given_$n, $n][1]['value']"),
+         ("$n['value'] = $v", "for_$n[0], $n['value'] = dict($n), $v"), parameter="given_$n", argument="for_$n[0]"),
     Home("object_argument", "class Given_$n:\n    pass\n$n = Given_$n()\n$n.value = $v", ("given_$n.value",),
          ("$n.value = $v",), parameter="given_$n", argument="$n", absent="class Given_$n:\n    pass\n$n = Given_$n()",
          delete="del $n.value", late_reads=("getattr(given_$n, 'value', $d)",)),
