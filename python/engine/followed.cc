@@ -456,11 +456,6 @@ void FollowedNumbers::escape(PyObject* value) {
   }
 }
 
-void FollowedNumbers::escape_attributes(PyObject* object) {
-  if (numbers_.empty() || leads_nowhere(object)) return;
-  if (PyObject* dict = dict_of(object)) escape(dict);
-}
-
 std::vector<recorder::Notes::Number> FollowedNumbers::among(
     std::span<PyObject* const> values) const {
   std::vector<recorder::Notes::Number> found;

@@ -1,14 +1,20 @@
 """What code of C's looks up by itself: special methods of a class, code of C's in the place of a method, what a weak reference leads to
 or an array of objects holds, and attributes that a tensor object keeps to itself. Each changes after the plan is made."""
 import collections
+import dataclasses
 import functools
+import itertools
+import json
 import operator
+import pickle
 import types
 import weakref
 
 import numpy
 import pytest
 import torch
+from torch.distributions import Normal, TransformedDistribution, transforms
+from torch.optim import lr_scheduler
 
 import steptape
 from outcomes import codes_of
@@ -205,6 +211,151 @@ def gradient_of_a_tensor_that_requires_none(wrap):
 def version_of_a_tensor(wrap):
     held = torch.ones(2)
     return wrap(lambda x: x * (2 if held._version == 0 else 3)), lambda: held.add_(1), lambda: None
+
+
+def reads(name, held, read, change, code=None, replays=None):
+    """A case: what the step reads of `held()`, and what changes it."""
+    def make(wrap):
+        kept = held()
+        return wrap(lambda x: x * read(kept)), lambda: change(kept), lambda: None
+
+    of_c[name] = make, code, replays
+
+
+class Sorts(list):
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+
+
+@dataclasses.dataclass
+class Field:
+    value: object = None
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def class_of(**attributes):
+    return type("Odd", (), attributes)
+
+
+def namespace(value):
+    """A new one that holds what was there before."""
+    made = types.SimpleNamespace()
+    made.value = value
+    return made
+
+
+def field(value):
+    made = Field()
+    made.value = value
+    return made
+
+
+def sorted_in_place(rows, key=None):
+    rows.sort(key=key)
+    return rows[0]["v"] if isinstance(rows[0], dict) else rows[0][0]
+
+
+def with_bases(bases):
+    made = type("Base", (), {}), type("Other", (), {})
+    made[0].twice = made[1].twice = 2.0
+    return type("Odd", (made[bases],), {})(), *made
+
+
+def nested(value, depth=12):
+    return [nested(value, depth - 1)] if depth else value
+
+
+def innermost(value):
+    while isinstance(value[0], list):
+        value = value[0]
+    return value
+
+
+DEEP = {"array": lambda deep: numpy.array(deep).max(), "json": lambda deep: float("2" in json.dumps(deep)) + 1,
+        "repr": lambda deep: float("2" in repr(deep)) + 1, "equal": lambda deep: float(deep == nested([2.0])) + 1,
+        "pickle": lambda deep: innermost(pickle.loads(pickle.dumps(deep)))[0], "tensor": lambda deep: torch.tensor(deep).max(),
+        "tuple": lambda deep: innermost(tuple(deep))[0], "chain": lambda deep: innermost(list(itertools.chain.from_iterable([deep])))[0]}
+for way, read_deep in DEEP.items():
+    reads(f"far_inside_{way}", lambda: nested([1.0]), read_deep, lambda deep: innermost(deep).__setitem__(0, 2.0))
+
+reads("sort_of_lists", lambda: [[1.0], [2.0]], sorted_in_place, lambda rows: rows[1].__setitem__(0, 0.5))
+reads("sort_by_a_key", lambda: [{"v": 1.0}, {"v": 2.0}], lambda rows: sorted_in_place(rows, lambda row: row["v"]),
+      lambda rows: rows[1].update(v=0.5))
+reads("index_of_a_namespace", lambda: [types.SimpleNamespace(a=1.0), types.SimpleNamespace(a=2.0)],
+      lambda items: 1 + items.index(types.SimpleNamespace(a=2.0)), lambda items: setattr(items[0], "a", 2.0))
+reads("count_of_a_namespace", lambda: [types.SimpleNamespace(a=1.0), types.SimpleNamespace(a=2.0)],
+      lambda items: items.count(types.SimpleNamespace(a=2.0)), lambda items: setattr(items[0], "a", 2.0))
+reads("repr_of_a_new_namespace", lambda: [1.0], lambda held: 2.0 if "2.0" in repr(namespace(held)) else 1.0,
+      lambda held: held.__setitem__(0, 2.0))
+reads("pickle_of_a_new_dataclass", lambda: [1.0], lambda held: pickle.loads(pickle.dumps(field(held))).value[0],
+      lambda held: held.__setitem__(0, 2.0))
+reads("slots_that_are_sorted_by", lambda: [Slotted(1.0), Slotted(2.0)],
+      lambda items: 1 + items.index(sorted(items, key=operator.attrgetter("value"))[0]), lambda items: setattr(items[0], "value", 3.0))
+reads("lists_that_are_sorted_by", lambda: [Sorts(1.0), Sorts(2.0)],
+      lambda items: 1.0 if sorted(items, key=operator.attrgetter("key"))[0] is items[0] else 2.0,
+      lambda items: setattr(items[0], "key", 3.0))
+reads("attribute_of_the_class", lambda: class_of(rate=1.0)(), lambda odd: sum(map(operator.attrgetter("rate"), [odd])),
+      lambda odd: setattr(type(odd), "rate", 2.0))
+reads("attribute_of_the_class_by_name", lambda: class_of(rate=1.0)(), lambda odd: functools.reduce(getattr, ["rate"], odd),
+      lambda odd: setattr(type(odd), "rate", 2.0))
+reads("property_of_the_class", lambda: class_of(rate=property(lambda self: 1.0))(),
+      lambda odd: sum(map(operator.attrgetter("rate"), [odd])), lambda odd: setattr(type(odd), "rate", property(lambda self: 2.0)))
+reads("method_by_its_name", lambda: class_of(rate=lambda self: 1.0)(), lambda odd: sum(map(operator.methodcaller("rate"), [odd])),
+      lambda odd: setattr(type(odd), "rate", lambda self: 2.0))
+reads("length_of_a_proxy", lambda: (held := {"a": 1}, types.MappingProxyType(held)), lambda held: len(held[1]) * 1.0,
+      lambda held: held[0].update(b=2), "host_effect", False)
+reads("bases_of_a_class", lambda: with_bases(0), lambda held: 1.0 if isinstance(held[0], held[1]) else 2.0,
+      lambda held: setattr(type(held[0]), "__bases__", (held[2],)))
+reads("order_of_a_class", lambda: with_bases(0), lambda held: 1.0 if held[1] in type(held[0]).mro() else 2.0,
+      lambda held: setattr(type(held[0]), "__bases__", (held[2],)))
+reads("subclasses_of_a_class", lambda: [type("Base", (), {})], lambda held: 1.0 + len(held[0].__subclasses__()),
+      lambda held: held.append(type("Odd", (held[0],), {})), "host_effect", False)
+reads("text_of_an_exception", lambda: ValueError("a"), lambda error: 1.0 if str(error) == "a" else 2.0,
+      lambda error: setattr(error, "args", ("b",)))
+reads("formatted_exception", lambda: ValueError("a"), lambda error: 1.0 if f"{error}" == "a" else 2.0,
+      lambda error: setattr(error, "args", ("b",)))
+
+
+class OwnTransform(transforms.AffineTransform):
+    """Of a class of the program's, whose attributes torch's code reads."""
+
+
+def log_probability(held, x=torch.ones(1)):
+    return held.log_prob(x)
+
+
+reads("a_transform_that_is_called", lambda: transforms.AffineTransform(0.0, 2.0), lambda held: held(torch.ones(1)),
+      lambda held: setattr(held, "loc", 9.0))
+reads("a_transform_of_a_class_of_its_own", lambda: OwnTransform(0.0, 2.0), lambda held: held(torch.ones(1)),
+      lambda held: setattr(held, "loc", 9.0))
+reads("a_transform_among_others", lambda: transforms.ComposeTransform([transforms.ComposeTransform([OwnTransform(0.0, 2.0)])]),
+      lambda held: held(torch.ones(1)), lambda held: setattr(held.parts[0].parts[0], "loc", 9.0))
+reads("a_transform_of_a_distribution",
+      lambda: TransformedDistribution(Normal(0.0, torch.ones(1)), [transforms.AffineTransform(0.0, 2.0)], validate_args=False),
+      log_probability, lambda held: setattr(held.transforms[0], "loc", 9.0))
+
+
+@case("hyperparameter_changed", True)
+def schedulers_in_a_chain(wrap):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.5)
+    chained = lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(optimizer, 12)])
+
+    def step(x):
+        optimizer.zero_grad()
+        (parameter * x).sum().backward()
+        optimizer.step()
+        chained.step()
+        return parameter.detach().clone()
+
+    return wrap(step), lambda: None, lambda: (chained._schedulers[0].last_epoch, optimizer.param_groups[0]["lr"])
 
 
 @pytest.mark.parametrize("make, code, replays", of_c.values(), ids=of_c)

@@ -344,6 +344,10 @@ bool Watcher::call(const Call& made, int depth) {
     for (const char* name : {"__init__", "__new__"}) {
       const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
       load_of_class(callee, key.ptr());
+      PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(callee), key.ptr());
+      const bool is_static = found != nullptr && Py_TYPE(found) == &PyStaticMethod_Type;
+      const py::object inner = is_static ? member(found, "__func__") : borrowed(found);
+      if (inner && PyFunction_Check(inner.ptr())) note_function(inner.ptr());
     }
     made.for_each([this](PyObject* value) { load_given(value); });
     static PyObject* const partial = attribute_type("functools", "partial");
@@ -381,6 +385,7 @@ bool Watcher::call(const Call& made, int depth) {
       (follows &&
        whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(code_of_call))) == Whose::kTorchs);
   if (follows && !is_torchs_own) return false;  // it is watched
+  if (is_torchs_own && !type_name(type).starts_with("torch._")) load_given(callee);
   made.for_each([&](PyObject* value) {
     load_given(value);
     if (!follows) FollowedNumbers::current().escape(value);
@@ -509,6 +514,11 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
            "the step uses a " + type + ", whose content cannot be compared");
     return true;
   }
+  if (name == "__subclasses__" && self != nullptr && PyType_Check(self)) {
+    refuse(RefusalCode::kHostEffect, "the step asks for the subclasses of `" + path_of(self) +
+                                         "`, which come with each class that is made");
+    return true;
+  }
   if (type.starts_with("_io.") && name.starts_with("read")) {
     refuse(RefusalCode::kHostEffect, "the step reads a file (`" + name + "`)");
     return true;
@@ -555,7 +565,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     if (PyType_Check(arguments[0])) {
       load_members(arguments[0]);
     } else {
-      name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_object(arguments[0]);
+      name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_objects(arguments[0]);
     }
   } else if (name == "globals" || name == "locals") {
     awaited_.back().path = name;
@@ -580,6 +590,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     for (PyObject* argument : arguments) {
       class_of(argument);
       load_methods(argument);
+      if (name == "isinstance" || name == "issubclass") load_order(argument);
       if (name != "hash" && name != "id") continue;
       FollowedNumbers::current().escape(argument);
       look_which(argument, nullptr);
@@ -674,8 +685,9 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     store_attribute(self, arguments[0]);
     return false;
   }
+  if (name == "mro") load_order(self);
   if (name.starts_with("__reduce") || name == "__getstate__" || name == "__dir__")
-    load_object(self);
+    load_objects(self);
   if (is_one_of(name, kTakesApart)) {
     made.for_each([this](PyObject* value) {
       load_deep(value);
@@ -698,14 +710,19 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   } else if (exists(self) && name == "__len__") {
     load_size(self);
   } else if (exists(self) && is_one_of(name, kChanges)) {
-    if (!keeps) FollowedNumbers::current().escape(self);  // sort() compares what is there
+    if (name == "sort" || name == "remove") {  // they compare what is there
+      load_whole(self);
+      load_deep(self);
+    }
     change(Kind::kContent, self, path_of(self),
            (PyList_Check(self) || is_deque(self)) && (name == "append" || name == "extend"));
   } else if (exists(self) && is_one_of(name, kTakes)) {
     load_content(self);
     change(Kind::kContent, self, path_of(self));
   } else {
-    keeps || is_one_of(name, kGives) ? load_given(self) : load_whole(self);
+    const bool compares = !keeps && !is_one_of(name, kGives);
+    compares ? load_whole(self) : load_given(self);
+    if (compares) load_deep(self);
     if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
       refuse_incomparable("calls `" + name + "` of", self);
     }

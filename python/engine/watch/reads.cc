@@ -55,6 +55,27 @@ bool is_of_pythons_c(PyObject* value) {
          Py_TYPE(value) == &PyFilter_Type || Py_TYPE(value) == &PyReversed_Type;
 }
 
+/// The names in a function's code, and in the functions of it and of what holds functions.
+void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
+  if (PyCode_Check(value)) {
+    for (const char* part : {"co_names", "co_consts"}) {
+      const auto items = py::reinterpret_steal<py::tuple>(PyObject_GetAttrString(value, part));
+      for (const py::handle& item : items) {
+        if (PyUnicode_Check(item.ptr())) names.insert(text_of(item.ptr()));
+        if (PyCode_Check(item.ptr())) add_names_in(item.ptr(), names);
+      }
+    }
+  } else if (PyFunction_Check(value)) {
+    add_names_in(PyFunction_GET_CODE(value), names);
+  } else {  // a property and the like
+    for (const char* part : {"fget", "fset", "__func__", "wrapped", "__wrapped__"}) {
+      const auto inner = py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, part));
+      if (!inner) PyErr_Clear();
+      if (inner && PyFunction_Check(inner.ptr())) add_names_in(inner.ptr(), names);
+    }
+  }
+}
+
 /// Whether dicts give its items in C, without code of its class.
 bool has_items_of_dict(PyObject* object) {
   return PyDict_Check(object) &&
@@ -62,8 +83,8 @@ bool has_items_of_dict(PyObject* object) {
 }
 
 /// Visits `value` and what is in it: `visit(each, more)` tells whether the items of a list, a tuple
-/// or a dict come next, and adds to `more` what comes besides. No container is visited twice, and
-/// no number or text at all.
+/// or a dict come next, and adds to `more` what comes besides. No object but a tensor is visited
+/// twice, and no number or text at all.
 template <typename Visit>
 void for_each_in(PyObject* value, Visit&& visit) {
   std::vector<PyObject*> open;
@@ -71,7 +92,7 @@ void for_each_in(PyObject* value, Visit&& visit) {
   for (PyObject* next = value; next != nullptr;) {
     const bool is_sequence = PyList_Check(next) || PyTuple_Check(next);
     const bool holds = is_sequence || PyDict_Check(next);
-    const bool is_known = is_atom(next) || (holds && !seen.insert(next).second);
+    const bool is_known = is_atom(next) || (!is_tensor(next) && !seen.insert(next).second);
     if (!is_known && visit(next, open) && holds) {
       if (is_sequence) {
         PyObject** items = PySequence_Fast_ITEMS(next);
@@ -139,9 +160,32 @@ void Watcher::look_at_switch(const Instruction& in) {
   switches_.push_back({id, std::move(slot), borrowed(value)});
 }
 
+bool Watcher::is_made_of_torchs_class(PyTypeObject* type) {
+  PyObject* order = type->tp_mro;
+  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
+    if (is_torchs_class(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i)))) return true;
+  }
+  return false;
+}
+
 bool Watcher::is_torchs_class(PyTypeObject* type) {
   const auto [entry, is_new] = torchs_classes_.try_emplace(type, false);
   if (is_new) entry->second = type_name(type).starts_with("torch.");
+  return entry->second;
+}
+
+const std::unordered_set<std::string>& Watcher::names_of_torchs(PyTypeObject* type) {
+  const auto [entry, is_new] = names_of_torchs_.try_emplace(type);
+  if (!is_new) return entry->second;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (!is_torchs_class(base)) continue;
+    const py::object dict = dict_of_type(base);
+    for (const auto& [name, member] : entries_of(dict.ptr())) {
+      entry->second.insert(text_of(name));
+      add_names_in(member, entry->second);
+    }
+  }
   return entry->second;
 }
 
@@ -153,6 +197,7 @@ void Watcher::class_of(PyObject* object) {
 
 void Watcher::load_matched(const Instruction& in) {
   if (in.second == nullptr || !PyType_Check(in.second)) return;
+  load_order(in.first);
   load_methods(in.second);  // of its class: __instancecheck__
   if (in.count == 0) return;
   const auto key = py::reinterpret_steal<py::object>(name_of("__match_args__"));
@@ -182,8 +227,12 @@ void Watcher::load_methods(PyObject* object) {
   const std::string path = type_name(type) + "'s special methods";
   read(Kind::kMethods, owner, nullptr, path);
   for (const py::handle& method : methods_of(type)) {
-    // code of C's in the place of a method is called without the object
-    if (Py_TYPE(method.ptr())->tp_descr_get != nullptr || PyUnicode_Check(method.ptr())) continue;
+    // code of C's in the place of a method is called without the object, partial functions too,
+    // though CPython 3.13 has them warn that this will change
+    const bool is_bound =
+        Py_TYPE(method.ptr())->tp_descr_get != nullptr &&
+        !std::string_view(Py_TYPE(method.ptr())->tp_name).starts_with("functools.partial");
+    if (is_bound || PyUnicode_Check(method.ptr())) continue;
     mark(method.ptr(), path);
     call_own(method.ptr(), {});
   }
@@ -218,6 +267,13 @@ void Watcher::load_of_class(PyObject* type, PyObject* name) {
   PyObject* of_meta = _PyType_Lookup(Py_TYPE(type), name);
   if (is_member(of_meta) && text_of(name) != "__dict__") read(Kind::kMember, type, of_meta, path);
   text_of(name) == "__dict__" ? load_members(type) : read(Kind::kAttribute, type, name, path);
+}
+
+void Watcher::load_order(PyObject* object) {
+  PyObject* type = PyType_Check(object) ? object : reinterpret_cast<PyObject*>(Py_TYPE(object));
+  const auto name = py::reinterpret_steal<py::object>(name_of("__mro__"));
+  if (is_heap(reinterpret_cast<PyTypeObject*>(type)) && !is_part_of_model(object))
+    load_of_class(type, name.ptr());
 }
 
 void Watcher::load_members(PyObject* type) {
@@ -533,7 +589,8 @@ void Watcher::load_content(PyObject* container) {
 void Watcher::load_size(PyObject* container) {
   if (!exists(container)) return;
   if (is_array(container)) return load_content(container);
-  if (is_container(container)) read(Kind::kSize, container, nullptr, path_of(container) + ".size");
+  if (!is_container(container)) return refuse_opaque(container, "__len__");
+  read(Kind::kSize, container, nullptr, path_of(container) + ".size");
 }
 
 void Watcher::load_iterator(PyObject* iterator) {
@@ -544,11 +601,36 @@ void Watcher::load_iterator(PyObject* iterator) {
                                        " that was there before, whose content cannot be compared");
 }
 
-void Watcher::load_object(PyObject* value) {
+void Watcher::load_object(PyObject* value, std::vector<PyObject*>& more) {
   read_module(value);
-  FollowedNumbers::current().escape_attributes(value);
-  load_slots(value);
-  if (!exists(value) || is_fixed(value) || type_name(value).starts_with("torch.")) return;
+  if (is_fixed(value)) return;
+  PyTypeObject* type = Py_TYPE(value);
+  const bool is_known = exists(value);
+  std::vector<PyObject*> held;
+  for (const auto& [name, attribute] : attributes_of(value)) held.push_back(attribute);
+  if (!is_known) more.insert(more.end(), held.begin(), held.end());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (!is_heap(base) || is_torchs_class(base)) continue;
+    if (is_known) load_members(reinterpret_cast<PyObject*>(base));
+    const py::object dict = dict_of_type(base);
+    for (const auto& [name, member] : entries_of(dict.ptr())) {
+      held.push_back(member);
+      if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
+      if (is_known) read(Kind::kMember, value, member, path_of(value) + "." + text_of(name));
+      if (const py::object in_slot = held_at(value, member)) {
+        held.push_back(in_slot.ptr());
+        more.push_back(in_slot.ptr());
+      }
+    }
+  }
+  for (PyObject* each : held) FollowedNumbers::current().escape(each);
+  if (PyExceptionInstance_Check(value)) {
+    const auto name = py::reinterpret_steal<py::object>(name_of("args"));
+    load_attribute(value, name.ptr());
+    more.push_back(reinterpret_cast<PyBaseExceptionObject*>(value)->args);
+  }
+  if (!is_known || type_name(value).starts_with("torch.")) return;
   read(Kind::kWhole, value, nullptr, path_of(value));
   if (!slots_->is_compared(note(Kind::kWhole, value, nullptr, path_of(value), true))) {
     refuse(RefusalCode::kHostEffect, "`" + path_of(value) +
@@ -557,37 +639,35 @@ void Watcher::load_object(PyObject* value) {
   }
 }
 
-void Watcher::load_slots(PyObject* value) {
-  if (!exists(value) || is_fixed(value)) return;
-  PyObject* order = Py_TYPE(value)->tp_mro;
-  for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
-    if (!is_heap(base)) continue;
-    const py::object dict = dict_of_type(base);
-    for (const auto& [key, member] : entries_of(dict.ptr())) {
-      if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
-      read(Kind::kMember, value, member, path_of(value) + "." + text_of(key));
-      if (const py::object held = held_at(value, member)) load_deep(held.ptr());
-    }
-  }
-}
-
 void Watcher::load_objects(PyObject* value) {
-  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& /*more*/) {
+  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     read_module(each);
     if (is_tensor(each) || is_fixed(each)) return false;
-    if (PyList_Check(each) || PyTuple_Check(each) || PyDict_Check(each)) return true;
-    load_object(each);
-    return false;
+    const bool holds = PyList_Check(each) || PyTuple_Check(each) || PyDict_Check(each);
+    if (holds || is_container(each)) load_content(each);
+    if (!holds || is_heap(Py_TYPE(each))) load_object(each, more);
+    return holds;
   });
 }
 
-void Watcher::load_state(PyObject* object) {
+void Watcher::load_state(PyObject* object, std::vector<PyObject*>& more) {
   PyObject* dict = dict_of(object);
   if (dict == nullptr) return;
   class_of(object);
+  const bool is_whole = is_torchs_class(Py_TYPE(object));
   for (const auto& [key, item] : entries_of(dict)) {
-    read(Kind::kState, dict, key, path_of(object) + "." + text_of(key));
+    if (PyWeakref_Check(item)) continue;  // of what is kept, such as a transform's inverse
+    if (!is_whole && !names_of_torchs(Py_TYPE(object)).contains(text_of(key))) continue;
+    const std::string path = path_of(object) + "." + text_of(key);
+    read(Kind::kState, dict, key, path);
+    for_each_in(item, [&](PyObject* each, std::vector<PyObject*>& /*more*/) {
+      if (PyList_Check(each) || PyTuple_Check(each) || PyDict_Check(each)) return true;
+      if (is_tensor(each) || is_fixed(each) || !is_made_of_torchs_class(Py_TYPE(each)))
+        return false;
+      mark(each, path);
+      more.push_back(each);
+      return false;
+    });
   }
 }
 
@@ -600,8 +680,8 @@ void Watcher::load_whole(PyObject* value) {
 void Watcher::load_deep(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;
-    if (type_name(each) == "types.SimpleNamespace") {
-      load_object(each);
+    if (type_name(each) == "types.SimpleNamespace" || PyExceptionInstance_Check(each)) {
+      load_object(each, more);
       return false;
     }
     load_content(each);
@@ -616,14 +696,14 @@ void Watcher::load_deep(PyObject* value) {
 }
 
 void Watcher::load_given(PyObject* value) {
-  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& /*more*/) {
+  for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;
     if (is_iterator(each)) {
       load_iterator(each);
       return false;
     }
-    if (exists(each) && type_name(each).starts_with("torch.") && !is_fixed(each)) {
-      load_state(each);
+    if (exists(each) && is_made_of_torchs_class(Py_TYPE(each)) && !is_fixed(each)) {
+      load_state(each, more);
       return false;
     }
     load_content(each);

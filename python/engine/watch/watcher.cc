@@ -291,6 +291,7 @@ void Watcher::release() {
   codes_.clear();
   modules_.clear();
   torchs_classes_.clear();
+  names_of_torchs_.clear();
   newest_code_ = {};
   objects_.clear();
 }
@@ -447,6 +448,7 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kEnter:
       look_up(in.first, "__enter__");
       look_up(in.first, "__exit__");
+      load_given(in.first);
       break;
     case Operation::kCall:
       waits = call(in);

@@ -179,6 +179,8 @@ class Watcher final : public Listener {
   void load_of_class(PyObject* type, PyObject* name);
   /// All that the class itself holds.
   void load_members(PyObject* type);
+  /// Which classes a class, or that of an object, is made of.
+  void load_order(PyObject* object);
   void load_of_super(PyObject* super, PyObject* name);
   /// What super(`from`, `object`) finds, which is an instance or a class.
   void load_behind(PyObject* from, PyObject* object, PyObject* name);
@@ -197,10 +199,11 @@ class Watcher final : public Listener {
   /// The objects in `value` with all that is in them.
   void load_objects(PyObject* value);
   /// What an object of torch's holds, which its own code reads and writes unwatched.
-  void load_state(PyObject* object);
+  /// Adds to `more` the objects of torch's that it holds. Of one whose class is the program's only
+  /// what that code has names for: the rest is read by the program's.
+  void load_state(PyObject* object, std::vector<PyObject*>& more);
   /// The object with all its attributes, those in slots too.
-  void load_object(PyObject* value);
-  void load_slots(PyObject* value);
+  void load_object(PyObject* value, std::vector<PyObject*>& more);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
   void load_whole(PyObject* value);
   /// What code of C's may look at that compares or shows `value`: all that is in it, and in
@@ -284,6 +287,11 @@ class Watcher final : public Listener {
   };
   std::unordered_map<PyObject*, ModuleReads> modules_;
   bool is_torchs_class(PyTypeObject* type);
+  /// Whether torch's code works on what its instances hold, though the class may be the program's.
+  bool is_made_of_torchs_class(PyTypeObject* type);
+  /// Names that the code of those classes of torch's has which one of the program's is made of.
+  const std::unordered_set<std::string>& names_of_torchs(PyTypeObject* type);
+  std::unordered_map<PyTypeObject*, std::unordered_set<std::string>> names_of_torchs_;
   std::unordered_map<PyTypeObject*, bool> torchs_classes_;  ///< of objects that torch's code met
   struct Switch {
     Id id;
