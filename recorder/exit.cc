@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "live/ambient.h"
 #include "live/tensors.h"
 #include "recorder/byte_ranges.h"
 #include "recorder/hidden_state.h"
@@ -37,6 +38,7 @@ class Exit {
     write_gradients();
     compare_layouts();
     compare_training();
+    compare_ambient();
     compare_arguments();
     refuse_overlapping();
     write_results();
@@ -392,6 +394,7 @@ class Exit {
           advances.end()) {
         continue;  // a counter that replays count on
       }
+      if (is != now.end() && ledger_.notes.is_assigned(group + "." + was.name)) continue;
       changed(group + "." + was.name, trace::print_value(was.value),
               is == now.end() ? "none" : trace::print_value(is->value));
     }
@@ -411,6 +414,18 @@ class Exit {
       const bool training = now.training;
       if (before->training == training) continue;
       changed(now.path + ".training", training ? "off" : "on", training ? "on" : "off");
+    }
+  }
+
+  /// A replay leaves the switches of torch as they are.
+  void compare_ambient() {
+    const std::vector<trace::Fact> now = live::Ambient::current().facts();
+    for (const trace::Fact& was : ledger_.recording.ambient) {
+      const auto is = std::ranges::find(now, was.name, &trace::Fact::name);
+      if (is == now.end() || is->value == was.value) continue;
+      ledger_.refusals.add(RefusalCode::kHostEffect, was.name, {},
+                           "the step leaves torch's switch `" + was.name +
+                               "` other than it was: " + was.value + " → " + is->value);
     }
   }
 

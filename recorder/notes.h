@@ -56,6 +56,9 @@ class Notes {
   /// The step adds `by` to the host number of optimizer state at `path`.
   void advance(std::string path, std::int64_t by) { advances_.push_back({std::move(path), by}); }
   const std::vector<trace::Advance>& advances() const { return advances_; }
+  /// The front end assigns to this hyperparameter after a replay what the step did.
+  void assign(std::string path) { assigned_.insert(std::move(path)); }
+  bool is_assigned(const std::string& path) const { return assigned_.contains(path); }
 
   /// From here on every number that varies has a known source: what is left are literals.
   void follow_numbers() { follows_numbers_ = true; }
@@ -164,6 +167,7 @@ class Notes {
   std::vector<Site> sites_;
   std::vector<std::pair<std::size_t, trace::Formula>> returned_;
   std::vector<trace::Advance> advances_;
+  std::set<std::string> assigned_;
   std::vector<Condition> conditions_;
   std::set<trace::Index> escaped_;
   std::set<trace::Index> followed_reads_;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "python/engine/moving.h"
+#include "python/engine/plain.h"
 #include "python/engine/structure.h"
 
 #if PY_VERSION_HEX < 0x030B0000
@@ -174,18 +175,37 @@ traverseproc traverse_of_classes() {
   return found;
 }
 
-bool leads_nowhere(PyObject* value) {
-  return PyType_Check(value) || PyModule_Check(value) || PyFunction_Check(value) ||
-         PyCode_Check(value) || PyFrame_Check(value) || PyGen_Check(value) ||
-         PyCapsule_CheckExact(value) || PyUnicode_Check(value) || is_tensor(value);
-}
-
 trace::Value value_in_trace(PyObject* number) {
   if (PyFloat_Check(number)) return {trace::Real{PyFloat_AS_DOUBLE(number)}};
   return {static_cast<std::int64_t>(PyLong_AsLongLong(number))};
 }
 
+/// Those that an array of objects holds.
+void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
+  const py::object held = borrowed(array);
+  if (type_name(array) != "numpy.ndarray" || !py::cast<bool>(held.attr("dtype").attr("hasobject")))
+    return;
+  // lists that hold one another, and in them what the array holds
+  const py::object lists = held.attr("tolist")();
+  py::ssize_t depth = py::cast<py::ssize_t>(held.attr("ndim"));
+  std::vector<py::object> level{lists};
+  for (; depth > 0; --depth) {
+    std::vector<py::object> inner;
+    for (const py::object& list : level) {
+      for (const py::handle& item : list) inner.push_back(borrowed(item.ptr()));
+    }
+    level = std::move(inner);
+  }
+  for (const py::object& item : level) found.push_back(item.ptr());
+}
+
 }  // namespace
+
+bool leads_nowhere(PyObject* value) {
+  return PyType_Check(value) || PyModule_Check(value) || PyFunction_Check(value) ||
+         PyCode_Check(value) || PyFrame_Check(value) || PyGen_Check(value) ||
+         PyCapsule_CheckExact(value) || PyUnicode_Check(value) || is_tensor(value);
+}
 
 void add_held(PyObject* value, std::vector<PyObject*>& found) {
   if (PyTuple_Check(value) || PyList_Check(value)) {
@@ -201,6 +221,8 @@ void add_held(PyObject* value, std::vector<PyObject*>& found) {
   } else if (PySlice_Check(value)) {
     const auto* slice = reinterpret_cast<PySliceObject*>(value);
     for (PyObject* part : {slice->start, slice->stop, slice->step}) found.push_back(part);
+  } else if (is_array(value)) {
+    add_objects_of_array(value, found);
   } else {
     // of a class made of one of C's what that one holds is visited, too, and its attributes
     const PyTypeObject* type = Py_TYPE(value);
@@ -416,6 +438,32 @@ bool FollowedNumbers::compare(Operator operation, PyObject* left, PyObject* righ
   } else {
     escape_one(left);
     escape_one(right);
+  }
+  return true;
+}
+
+bool FollowedNumbers::is_among(PyObject* number, PyObject* container) {
+  constexpr std::size_t kMost = 64;
+  static PyObject* const name = PyUnicode_InternFromString("__contains__");
+  const bool is_dict = PyDict_Check(container) && _PyType_Lookup(Py_TYPE(container), name) ==
+                                                      _PyType_Lookup(&PyDict_Type, name);
+  const bool is_known = PyTuple_CheckExact(container) || PyList_CheckExact(container) ||
+                        PyAnySet_CheckExact(container) || is_dict;
+  if (!contains(number) || !is_known) return false;
+  const auto items = py::reinterpret_steal<py::list>(is_dict ? PyDict_Keys(container)
+                                                             : PySequence_List(container));
+  if (!items || items.size() > kMost) {
+    PyErr_Clear();
+    return false;
+  }
+  // one that is the very number is found whatever it is equal to
+  const auto is_other = [this](const py::handle& item) {
+    return contains(item.ptr()) ||
+           (!is_number(item.ptr()) && !PyUnicode_CheckExact(item.ptr()) && !item.is_none());
+  };
+  if (std::ranges::any_of(items, is_other)) return false;
+  for (const py::handle& item : items) {
+    if (is_number(item.ptr())) compare(Operator::kEqual, number, item.ptr());
   }
   return true;
 }

@@ -69,6 +69,9 @@ class FollowedNumbers {
   py::object take(const Derivation& derivation, PyObject* result);
   /// Requires what a comparison found. False where these are not numbers, or none is followed.
   bool compare(watch::Operator operation, PyObject* left, PyObject* right);
+  /// Requires what it found whether a number is one of those in a tuple, list, set or dict. False
+  /// where there are too many, or it holds something else.
+  bool is_among(PyObject* number, PyObject* container);
   /// Requires what the test of a number found.
   void test(PyObject* number);
 
@@ -101,6 +104,9 @@ class FollowedNumbers {
   std::unordered_map<PyObject*, Number> numbers_;  ///< with a reference each
   const recorder::Notes* notes_ = nullptr;
 };
+
+/// Whether nothing is looked for in what one holds: of a class, a module, a function or a tensor.
+bool leads_nowhere(PyObject* value);
 
 /// Appends the objects that one holds and that code of C's may look at, borrowed.
 void add_held(PyObject* value, std::vector<PyObject*>& found);

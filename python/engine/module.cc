@@ -272,6 +272,7 @@ void define(py::module_& m) {
         return FollowedNumbers::current().advance_of(number.ptr(), trace::leaf_kind_of(kind), path);
       });
   m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
+  m.def("assign", [](std::string path) { notes().assign(std::move(path)); });
   m.def("refuse", &refuse);
   m.def("join_path", &trace::join_path);
   m.def("on_one_line", &trace::on_one_line);

@@ -20,6 +20,7 @@ class Effects:
     def enter(self, engine):
         engine.capture(places_of_torch())
         self.advanced = set()  # (id of a dict, key) of step counters that are accounted for
+        self.set_again = []  # (path, dict, key, change) of hyperparameters that the step has set to followed numbers
 
     def watch(self, engine, roots, given):
         """Whether what the step executes is watched from here on."""
@@ -35,7 +36,9 @@ class Effects:
             self.outputs.update({place: name for name, place in seen["outputs"]})
             for code, message, place in seen["findings"]:
                 _engine.refuse(code, message, place)
-        assignments, assigned = [], set()
+        assignments = [(path, owner, key, [], None, engine.place_of_write(key), change)
+                       for path, owner, key, change in self.set_again]
+        assigned = set()
         for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue

@@ -11,6 +11,11 @@ import torch
 from . import _engine
 
 
+def follows(value):
+    """Whether a hyperparameter is a followed number, or a tuple with one."""
+    return any(map(_engine.is_followed, value)) if type(value) is tuple else _engine.is_followed(value)
+
+
 class _Hyperparameters:
     """Puts followed numbers in the places of hyperparameters and host numbers of optimizer state."""
 
@@ -47,6 +52,10 @@ class _Hyperparameters:
                 self.effects.advanced.add((id(holder), key))
                 _engine.advance(path, by)
                 holder[key] = _engine.plain(number)
+            elif self.effects.does_again and follows(number):
+                _engine.assign(path)
+                self.effects.advanced.add((id(holder), key))
+                self.effects.set_again.append((path, holder, key, f"{value} → {number}"))
 
 
 class _Counters:
@@ -75,13 +84,17 @@ class _Counters:
 class _Moving:
     """Puts followed numbers in the places of the program whose numbers move."""
 
-    def __init__(self, engine, effects):
+    def __init__(self, engine, effects, hyperparameters):
         self.engine = engine
         self.effects = effects
+        self.hyperparameters = hyperparameters
 
     def __enter__(self):
         self.places = []
+        known = {(id(holder), name) for holder, name, *_ in self.hyperparameters.places}
         for name, owner, key in self.engine.moving():
+            if type(key) is str and (id(owner), key) in known:
+                continue
             value = _engine.held_at(owner, key)
             followed = _engine.follow(value, "host_value", name)
             if followed is not value:
@@ -106,8 +119,9 @@ class Looking:
     def __enter__(self):
         self.engine.refuse_hidden()
         with contextlib.ExitStack() as stack:
-            for held in (_Hyperparameters(self.optimizers, self.effects), _Counters(self.engine, self.effects),
-                         _Moving(self.engine, self.effects)):
+            hyperparameters = _Hyperparameters(self.optimizers, self.effects)
+            for held in (hyperparameters, _Counters(self.engine, self.effects),
+                         _Moving(self.engine, self.effects, hyperparameters)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 

@@ -30,7 +30,8 @@ REMEDIES = {
     "scalar_varies": "compute on the number with Python's operators and `math` alone, which are followed; where it decides, "
                      "pass the decision as a bool; or pass it as a tensor",
     "optimizer_unsupported": "wrap the rest, and step the optimizer after it",
-    "hyperparameter_changed": "call scheduler.step() and change hyperparameters after the step",
+    "hyperparameter_changed": "compute it from numbers that are followed (an argument, a counter, what stood there), or "
+                              "change it after the step",
     "unconsumed_graph": "call backward() inside the step, detach() arguments and results, or run the step under "
                         "torch.no_grad()",
     "trial_diverged": "look for what the step does besides torch ops (docs/blind_spots.md); if there is nothing, "

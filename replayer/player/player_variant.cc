@@ -104,6 +104,13 @@ void PlayerVariant::find_memory() {
     throw Error(ErrorCode::kUnsupported, "the trace holds no bytes of " + missing +
                                              "; save it with Session::save(path, State::kWith)");
   }
+  for (const trace::Effect& effect : recording_->effects) {
+    if (state_.number(effect.name) == nullptr) continue;
+    throw Error(ErrorCode::kUnsupported,
+                "the step sets " + effect.name +
+                    (effect.place.empty() ? "" : " at " + effect.place) +
+                    ", which players do not; set it between the steps that are recorded");
+  }
   bind_state();
 }
 

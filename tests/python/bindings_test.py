@@ -115,7 +115,7 @@ def frozen_in_every_call():
     return Program(step=train, held=lambda: [model, optimizer, model[0].weight.requires_grad])
 
 
-@binding("hyperparameter_changed", "host_effect")
+@binding()
 def learning_rate_set():
     def update(model, optimizer):
         optimizer.param_groups[0]["lr"] *= 0.99

@@ -231,6 +231,7 @@ LOOKED_AT = {
     "computed_with": lambda value: value * 2 - 1,
     "compared": lambda value: value > value + 1,
     "in_what_is_made_for_it": made_and_left,
+    "among_others": lambda value: value in {0.5: 1},
     "the_largest": lambda value: max(value, 0.5),
     "gone_through": lambda value: [v + 1 for v in (value, value)],
     "shown": print,  # which replays do not do
@@ -243,7 +244,7 @@ def test_a_value_that_is_read_and_goes_nowhere(look):
 
 
 ESCAPES = {
-    "as_text": str, "hashed": hash, "asked_of_a_cache": lambda value: value in {0.5: 1},
+    "as_text": str, "hashed": hash, "asked_of_a_cache": lambda value: {0.5: 1}.get(value),
     "by_its_method": lambda value: value.is_integer(), "in_numpy": lambda value: np.sqrt(value),
     "in_an_exception": Exception, "rounded": lambda value: round(value, 2),
     "summed": lambda value: sum([value, 1.0]), "from_a_generator": lambda value: next(v for v in [value]),

@@ -1,7 +1,9 @@
 """Hyperparameters of parameter groups: each group follows its own, whenever a program edits them.
 
-An edit inside the step is refused.
+What a step sets to a number that is followed, replays set; any other edit inside the step is refused.
 """
+import math
+
 import pytest
 from torch.optim import ASGD, SGD, Adam, AdamW, RAdam, RMSprop
 
@@ -107,15 +109,70 @@ def test_the_groups_may_be_reordered_between_steps():
     replays(lambda: training(optimizer_of, between=reorder), 60)
 
 
-def test_a_rate_moved_inside_the_step_is_refused():
-    """The simplest schedule of all; a replay would leave the rate where it was."""
+def cosine(i):
+    if i < 8:
+        return 0.05 * (i + 1) / 9
+    return 0.002 + 0.5 * (1 + math.cos(math.pi * (i - 8) / 52)) * 0.048
+
+
+class Count:
+    """What a step counts its calls in."""
+    def __init__(self):
+        self.calls = 0
+
+    def next(self):
+        self.calls += 1
+        return self.calls
+
+
+# what a step sets before its update or after it, by what it finds there and how often it ran
+SETS = {
+    "decay": lambda group, count: group.update(lr=group["lr"] * 0.97),
+    "decay_in_place": lambda group, count: group.__setitem__("lr", group["lr"] * 0.97),
+    "cosine": lambda group, count: group.update(lr=cosine(count.next())),
+    "inverse": lambda group, count: group.__setitem__("lr", 0.05 / (1 + 0.1 * count.next())),
+    "betas": lambda group, count: group.__setitem__("betas", (0.5 + 0.004 * count.next(), 0.99)),
+    "decay_of_weights": lambda group, count: group.__setitem__("weight_decay", 0.001 * count.next()),
+}
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("change", SETS)
+def test_a_hyperparameter_moved_inside_the_step_is_moved_by_replays(change, where):
+    """nanoGPT sets the rate at the start of a step, others at its end; now and then somebody else sets it, too."""
+    def make():
+        made = training(lambda m: AdamW(m.parameters(), lr=0.05), between=None)
+        optimizer, plain, count = made.optimizer, made.step, Count()
+
+        def step(x, y):
+            if where == "before":
+                SETS[change](optimizer.param_groups[0], count)
+            loss = plain(x, y)
+            if where == "after":
+                SETS[change](optimizer.param_groups[0], count)
+            return loss
+
+        def batch_of(i, plain_batch=made.batch):
+            if i == 35:
+                optimizer.param_groups[0]["lr"] = 0.03
+            return plain_batch(i)
+
+        made.step, made.batch = step, batch_of
+        made.holds = lambda: [made.model, optimizer, count.calls]
+        return made
+
+    step = compare(make, 60)
+    assert step.stats["replayed"] > 25, step.explain()
+
+
+def test_a_rate_that_the_step_sets_by_no_number_it_was_given_is_refused():
     def make():
         made = training(lambda m: SGD(m.parameters(), lr=0.05), between=None)
-        optimizer, plain = made.optimizer, made.step
+        optimizer, plain, left = made.optimizer, made.step, [0.001 * k for k in range(40, 0, -1)]
 
         def step(x, y):
             loss = plain(x, y)
-            optimizer.param_groups[0]["lr"] *= 0.97
+            optimizer.param_groups[0]["lr"] = left.pop()
             return loss
 
         made.step = step

@@ -3,10 +3,13 @@ or an array of objects holds, and attributes that a tensor object keeps to itsel
 import collections
 import dataclasses
 import functools
+import gc
+import heapq
 import itertools
 import json
 import operator
 import pickle
+import sys
 import types
 import weakref
 
@@ -15,6 +18,7 @@ import pytest
 import torch
 from torch.distributions import Normal, TransformedDistribution, transforms
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader
 
 import steptape
 from outcomes import codes_of
@@ -244,6 +248,11 @@ def class_of(**attributes):
     return type("Odd", (), attributes)
 
 
+def with_k(held):
+    held.k = 1.0
+    return held
+
+
 def namespace(value):
     """A new one that holds what was there before."""
     made = types.SimpleNamespace()
@@ -309,6 +318,8 @@ reads("property_of_the_class", lambda: class_of(rate=property(lambda self: 1.0))
       lambda odd: sum(map(operator.attrgetter("rate"), [odd])), lambda odd: setattr(type(odd), "rate", property(lambda self: 2.0)))
 reads("method_by_its_name", lambda: class_of(rate=lambda self: 1.0)(), lambda odd: sum(map(operator.methodcaller("rate"), [odd])),
       lambda odd: setattr(type(odd), "rate", lambda self: 2.0))
+reads("what_an_iterator_calls", lambda: [1.0], lambda held: next(iter(functools.partial(held.__getitem__, 0), None)),
+      lambda held: held.__setitem__(0, 2.0))
 reads("length_of_a_proxy", lambda: (held := {"a": 1}, types.MappingProxyType(held)), lambda held: len(held[1]) * 1.0,
       lambda held: held[0].update(b=2), "host_effect", False)
 reads("bases_of_a_class", lambda: with_bases(0), lambda held: 1.0 if isinstance(held[0], held[1]) else 2.0,
@@ -342,7 +353,7 @@ reads("a_transform_of_a_distribution",
       log_probability, lambda held: setattr(held.transforms[0], "loc", 9.0))
 
 
-@case("hyperparameter_changed", True)
+@case()
 def schedulers_in_a_chain(wrap):
     parameter = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=0.5)
@@ -356,6 +367,104 @@ def schedulers_in_a_chain(wrap):
         return parameter.detach().clone()
 
     return wrap(step), lambda: None, lambda: (chained._schedulers[0].last_epoch, optimizer.param_groups[0]["lr"])
+
+
+def object_array(held):
+    made = numpy.empty(1, dtype=object)
+    made[0] = held
+    return made
+
+
+# what holds a list that was there before, and what code of C's makes of both
+HOLDERS = {"deque": lambda held: collections.deque([held]), "values": lambda held: {"a": held}.values(), "array": object_array,
+           "user_list": lambda held: collections.UserList([held]), "tuple": lambda held: (held,),
+           "iterator": lambda held: [[held]]}
+LOOKS = {"sum": lambda c: sum(c, [])[0], "chain": lambda c: [*itertools.chain(*c)][0], "zip": lambda c: [*zip(*c)][0][0],
+         "text": lambda c: 2.0 if "2.0" in "".join(map(str, c)) else 1.0, "tuples": lambda c: [*map(tuple, c)][0][0],
+         "array": lambda c: float(numpy.array([*c])[0, 0])}
+for holder, look in itertools.product(HOLDERS, LOOKS):
+    reads(f"{look}_of_{holder}", lambda holder=holder: (held := [1.0], HOLDERS[holder](held)),
+          lambda held, holder=holder, look=look: LOOKS[look](iter(held[1][0]) if holder == "iterator" else held[1]),
+          lambda held: held[0].__setitem__(0, 2.0))
+
+
+class Item:
+    def __init__(self, score, value):
+        self.score, self.value = score, value
+
+
+# what goes over objects, whose attribute a function of C's reads
+BY = operator.attrgetter("score")
+OVER = {
+    "list": lambda items: max(items, key=BY), "values": lambda items: max(dict(enumerate(items)).values(), key=BY),
+    "deque": lambda items: sorted(collections.deque(items), key=BY)[-1],
+    "generator": lambda items: max((item for item in items if item.value), key=BY),
+    "filter": lambda items: max(filter(lambda item: item.value, items), key=BY), "iterator": lambda items: max(iter(items), key=BY),
+    "heap": lambda items: heapq.nlargest(1, items, key=BY)[0],
+    "mapped": lambda items: items[[*map(BY, items)].index(max(map(BY, items)))],
+    "reduced": lambda items: functools.reduce(lambda a, b: a if BY(a) > BY(b) else b, items),
+}
+for way, choose in OVER.items():
+    reads(f"attribute_of_objects_in_a_{way}", lambda: [Item(1.0, 5.0), Item(2.0, 6.0)], lambda items, choose=choose: choose(items).value,
+          lambda items: setattr(items[0], "score", 3.0))
+
+for way, get in {"own": lambda m: m.__getattribute__("k"), "objects": lambda m: object.__getattribute__(m, "k"),
+                 "vars": lambda m: vars(m)["k"], "getter": lambda m: sum(map(operator.attrgetter("k"), [m]))}.items():
+    for kind, hold in {"module": lambda: torch.nn.Linear(2, 2), "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
+                       "function": lambda: lambda: 1, "class": class_of}.items():
+        if way != "own" or kind != "class":
+            reads(f"attribute_of_a_{kind}_by_{way}", lambda hold=hold: with_k(hold()), get, lambda held: setattr(held, "k", 3.0))
+
+
+# what a step sets that C keeps: a replay does not do it, and says so
+def setting(name, held, change, look):
+    def make(wrap):
+        kept = held()
+
+        def step(x):
+            change(kept)
+            return x * 2
+
+        return wrap(step), lambda: None, lambda: look(kept)
+
+    of_c[f"sets_{name}"] = make, "host_effect", False
+
+
+First, Second = type("First", (), {}), type("Second", (), {})
+setting("the_class", First, lambda held: setattr(held, "__class__", Second if type(held) is First else First), lambda held: type(held).__name__)
+setting("the_dict", lambda: class_of()(), lambda held: setattr(held, "__dict__", {"n": vars(held).get("n", 0) + 1}), lambda held: vars(held))
+setting("defaults", lambda: lambda a=1: a, lambda held: setattr(held, "__defaults__", (held() + 1,)), lambda held: held())
+setting("arguments_of_an_exception", lambda: ValueError(1), lambda held: setattr(held, "args", (held.args[0] + 1,)), lambda held: held.args)
+setting("bases", lambda: type("Odd", (First,), {}),
+        lambda held: setattr(held, "__bases__", (Second if held.__bases__[0] is First else First,)), lambda held: held.__bases__)
+setting("the_limit_of_recursion", lambda: [sys.getrecursionlimit()], lambda held: sys.setrecursionlimit(held[0]), lambda held: 0)
+setting("the_collector", lambda: None, lambda held: gc.set_debug(0), lambda held: 0)
+
+
+@case("host_effect", False)
+def turns_the_gradient_mode_over(wrap):
+    def step(x):
+        torch.set_grad_enabled(not torch.is_grad_enabled())
+        return x * 2
+
+    mode = torch.is_grad_enabled()
+    return wrap(step), lambda: torch.set_grad_enabled(mode), torch.is_grad_enabled
+
+
+@case()
+def validation_of_distributions_turned_off(wrap):
+    def step(x):
+        torch.distributions.Distribution.set_default_validate_args(False)
+        return x * 2
+
+    return wrap(step), lambda: torch.distributions.Distribution.set_default_validate_args(True), \
+        lambda: torch.distributions.Distribution._validate_args
+
+
+@case("host_effect", False)
+def batches_of_a_loader(wrap):
+    batches = iter(DataLoader([1.0] * 20 + [2.0] * 40, batch_size=2, collate_fn=torch.tensor))
+    return wrap(lambda x: x * next(batches)), lambda: None, lambda: 0
 
 
 @pytest.mark.parametrize("make, code, replays", of_c.values(), ids=of_c)

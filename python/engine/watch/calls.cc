@@ -126,6 +126,25 @@ bool is_function_of_c(PyObject* value) {
          type.starts_with("operator.");
 }
 
+/// What stands under a name in an object, or in its class where that is no code; null for what is
+/// got otherwise.
+py::object stored_attribute(PyObject* object, PyObject* name) {
+  PyObject* dict = PyModule_Check(object) ? PyModule_GetDict(object) : dict_of(object);
+  PyObject* found = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, name);
+  for (const char* kind : {"_modules", "_parameters", "_buffers"}) {
+    if (found != nullptr || dict == nullptr || !is_part_of_model(object)) break;
+    PyObject* registered = PyDict_GetItemString(dict, kind);
+    if (registered != nullptr && PyDict_Check(registered))
+      found = PyDict_GetItemWithError(registered, name);
+  }
+  if (found != nullptr) return borrowed(found);
+  const bool is_class = PyType_Check(object) != 0;
+  found =
+      _PyType_Lookup(is_class ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object), name);
+  return found == nullptr || Py_TYPE(found)->tp_descr_get != nullptr ? py::object()
+                                                                     : borrowed(found);
+}
+
 /// What autograd gives to a function of the program's own, new each time.
 bool is_context(PyObject* object) {
   static PyObject* const base = attribute_type("torch._C", "_FunctionBase");
@@ -152,7 +171,8 @@ struct Watcher::Call {
   PyObject* callee = nullptr;
   std::vector<PyObject*> arguments;  ///< those by position
   std::vector<PyObject*> named;
-  std::string module = {};  ///< of a function of C's
+  std::vector<PyObject*> names = {};  ///< of `named`
+  std::string module = {};            ///< of a function of C's
 
   template <typename Visit>
   void for_each(Visit&& visit) const {
@@ -279,6 +299,8 @@ GivenToCall given_to(const Instruction& in) {
   if (PyTuple_Check(in.spread) || PyList_Check(in.spread)) {
     PyObject** items = PySequence_Fast_ITEMS(in.spread);
     given.positional.assign(items, items + PySequence_Fast_GET_SIZE(in.spread));
+  } else if (!leads_nowhere(in.spread)) {
+    add_held(in.spread, given.positional);
   }
   if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) {
     for (const auto& [key, value] : entries_of(in.spread_named)) given.named.push_back(value);
@@ -291,9 +313,15 @@ bool Watcher::call(const Instruction& in) {
   if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) load_content(in.spread_named);
   GivenToCall given = given_to(in);
   for (PyObject*& value : given.positional) value = without_proxy(value);
-  const Call made{.callee = in.callee,
-                  .arguments = std::move(given.positional),
-                  .named = std::move(given.named)};
+  Call made{.callee = in.callee,
+            .arguments = std::move(given.positional),
+            .named = std::move(given.named)};
+  if (in.keywords != nullptr && in.spread == nullptr) {
+    PyObject** names = &PyTuple_GET_ITEM(in.keywords, 0);
+    made.names.assign(names, names + PyTuple_GET_SIZE(in.keywords));
+  } else if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) {
+    for (const auto& [key, value] : entries_of(in.spread_named)) made.names.push_back(key);
+  }
   return made.callee != nullptr && call(made, 4);
 }
 
@@ -330,7 +358,8 @@ bool Watcher::call(const Call& made, int depth) {
     Call rest = made;
     rest.arguments.erase(rest.arguments.begin());
     PyObject* self = made.arguments.front();
-    if (is_tensor(self)) return call_of_torch(made, name_of(callee));
+    if (is_tensor(self) && name_of(callee) != "__getattribute__")
+      return call_of_torch(made, name_of(callee));
     return call_method(rest, name_of(callee), self);
   }
   if (std::string_view(type->tp_name) == "method-wrapper") {
@@ -385,7 +414,7 @@ bool Watcher::call(const Call& made, int depth) {
       (follows &&
        whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(code_of_call))) == Whose::kTorchs);
   if (follows && !is_torchs_own) return false;  // it is watched
-  if (is_torchs_own && !type_name(type).starts_with("torch._")) load_given(callee);
+  if (is_torchs_own) load_given(callee);
   made.for_each([&](PyObject* value) {
     load_given(value);
     if (!follows) FollowedNumbers::current().escape(value);
@@ -445,15 +474,14 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
     }
     py::object at = py::reinterpret_borrow<py::object>(made.arguments.front());
     for (const py::handle& name : py::str(part).attr("split")(".")) {
-      if (!at) break;
+      if (!at) {
+        refuse(RefusalCode::kHostEffect, "the step reads `" + text_of(part.ptr()) + "` of `" +
+                                             path_of(made.arguments.front()) +
+                                             "` by attrgetter, with code of a class in between");
+        break;
+      }
       load_attribute(at.ptr(), name.ptr());
-      PyObject* dict = PyModule_Check(at.ptr()) ? PyModule_GetDict(at.ptr()) : dict_of(at.ptr());
-      PyObject* found = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, name.ptr());
-      if (found == nullptr)
-        found = _PyType_Lookup(
-            PyType_Check(at.ptr()) ? reinterpret_cast<PyTypeObject*>(at.ptr()) : Py_TYPE(at.ptr()),
-            name.ptr());
-      at = found == nullptr ? py::object() : py::reinterpret_borrow<py::object>(found);
+      at = stored_attribute(at.ptr(), name.ptr());
     }
     if (!is_exactly(made.callee, caller)) continue;
     // the method is called with the other parts
@@ -514,6 +542,20 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
            "the step uses a " + type + ", whose content cannot be compared");
     return true;
   }
+  const bool is_setter = (made.module == "sys" && name.starts_with("set")) ||
+                         (made.module == "gc" && name != "collect" && !name.starts_with("get") &&
+                          name != "isenabled") ||
+                         (made.module == "_signal" && name.starts_with("s"));
+  if (is_setter) {
+    refuse(RefusalCode::kHostEffect,
+           "the step calls `" + made.module + "." + name + "`, which a replay does not do");
+    return true;
+  }
+  if (made.module == "_contextvars" && name == "copy_context") {
+    refuse(RefusalCode::kHostEffect,
+           "the step copies its context, whose variables cannot be compared");
+    return true;
+  }
   if (name == "__subclasses__" && self != nullptr && PyType_Check(self)) {
     refuse(RefusalCode::kHostEffect, "the step asks for the subclasses of `" + path_of(self) +
                                          "`, which come with each class that is made");
@@ -565,6 +607,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     if (PyType_Check(arguments[0])) {
       load_members(arguments[0]);
     } else {
+      if (is_tensor(arguments[0])) load_objects(arguments[0]);
       name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_objects(arguments[0]);
     }
   } else if (name == "globals" || name == "locals") {
@@ -577,6 +620,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
              "the step asks whether a number that is followed is the same object as another");
     }
     look_which(arguments[0], arguments[1]);
+    if (exists(arguments[0]) && exists(arguments[1])) slots_->hold_containers();
   } else if (name == "type" && count == 1) {
     class_of(arguments[0]);
   } else if ((self == nullptr && is_one_of(name, kHandsOn)) ||
@@ -585,6 +629,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       if (is_followed(value)) FollowedNumbers::current().escape(value);
       load_given(value);
       load_deep(value);
+      load_callable(value);
     });
   } else if (is_one_of(name, kKeepsHandsOff)) {
     for (PyObject* argument : arguments) {
@@ -592,6 +637,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       load_methods(argument);
       if (name == "isinstance" || name == "issubclass") load_order(argument);
       if (name != "hash" && name != "id") continue;
+      if (exists(argument)) slots_->hold_containers();
       FollowedNumbers::current().escape(argument);
       look_which(argument, nullptr);
     }
@@ -636,6 +682,7 @@ void Watcher::load_arguments(const Call& made, bool escapes) {
   bool gives_to_c =
       false;  // to a function that shows no instruction, as getattr in map(getattr, ...)
   made.for_each([&](PyObject* value) { gives_to_c |= is_function_of_c(value); });
+  if (gives_to_c && !std::exchange(awaited_.back().gives_objects, true)) ++gives_objects_;
   made.for_each([&](PyObject* value) {
     escapes ? load_whole(value) : load_given(value);
     load_deep(value);
@@ -664,21 +711,29 @@ void Watcher::load_callable(PyObject* value) {
 }
 
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
+  const auto& arguments = made.arguments;
+  if (name == "__getattribute__" && arguments.size() == 1) {
+    load_attribute(self, arguments[0]);
+    if (const auto module = modules_.find(self); module != modules_.end())
+      module->second.asked.push_back(borrowed(arguments[0]));
+    awaited_.back().path = path_of(self) + "." + text_of(arguments[0]);
+    return exists(self);
+  }
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
       (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
     return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;
   if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
-  const auto& arguments = made.arguments;
-  if (name == "__getattribute__" && arguments.size() == 1) {
-    load_attribute(self, arguments[0]);
-    awaited_.back().path = path_of(self) + "." + text_of(arguments[0]);
-    return exists(self);
-  }
   if (name == "__get__" && is_member(self) && !arguments.empty() && exists(arguments[0])) {
     read(Kind::kMember, arguments[0], self,
          path_of(arguments[0]) + "." + text_of(PyDescr_NAME(self)));
+    return false;
+  }
+  if ((name == "__set__" || name == "__delete__") && is_member(self) && !arguments.empty() &&
+      exists(arguments[0])) {
+    write(Kind::kMember, arguments[0], self,
+          path_of(arguments[0]) + "." + text_of(PyDescr_NAME(self)));
     return false;
   }
   if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty()) {
@@ -696,7 +751,10 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   const bool is_dict = PyDict_Check(self);
   // a list's or dict's own method keeps what it is given, but for keys and positions
-  const bool keeps = (PyList_Check(self) || is_dict || is_deque(self)) && is_one_of(name, kKeeps);
+  const auto is_a_dict = [](PyObject* value) { return PyDict_Check(value) != 0; };
+  const bool merges = is_dict && name == "update" && std::ranges::all_of(arguments, is_a_dict);
+  const bool keeps =
+      merges || ((PyList_Check(self) || is_dict || is_deque(self)) && is_one_of(name, kKeeps));
   if (exists(self) && is_dict && (name == "get" || name == "__getitem__") && !arguments.empty()) {
     load_item(self, arguments[0]);
   } else if (exists(self) && (is_dict || PyAnySet_Check(self)) && name == "__contains__" &&
@@ -709,6 +767,11 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     read(Kind::kKeys, self, nullptr, path_of(self));
   } else if (exists(self) && name == "__len__") {
     load_size(self);
+  } else if (exists(self) && merges) {
+    for (PyObject* argument : arguments) {
+      for (const auto& [key, value] : entries_of(argument)) store_item(self, key);
+    }
+    for (PyObject* key : made.names) store_item(self, key);
   } else if (exists(self) && is_one_of(name, kChanges)) {
     if (name == "sort" || name == "remove") {  // they compare what is there
       load_whole(self);
@@ -721,7 +784,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     change(Kind::kContent, self, path_of(self));
   } else {
     const bool compares = !keeps && !is_one_of(name, kGives);
-    compares ? load_whole(self) : load_given(self);
+    compares ? load_whole(self) : load_content(self);
     if (compares) load_deep(self);
     if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
       refuse_incomparable("calls `" + name + "` of", self);

@@ -203,6 +203,7 @@ bool Watcher::follow(const Instruction& in) {
       if (numbers.contains(in.first)) numbers.escape(in.first);
       return false;
     case Operation::kContains:
+      if (numbers.is_among(in.second, in.first)) return false;
       // what is compared is compared by code of C's
       numbers.escape(in.second);
       if (!PyDict_Check(in.first)) numbers.escape(in.first);
@@ -415,8 +416,23 @@ void Watcher::look_at_module(const Instruction& in) {
   }
 }
 
+void Watcher::look_at_state(const Instruction& in) {
+  const auto found = states_.find(in.first);
+  if (found == states_.end()) return;
+  static PyObject* const all = PyUnicode_InternFromString("__dict__");
+  if (in.operation == Operation::kLoadAttribute) found->second.insert(in.name);
+  if (in.operation != Operation::kStoreAttribute) return;
+  if (found->second.contains(in.name) || found->second.contains(all)) return;
+  PyObject* dict = dict_of(in.first);
+  const auto slot = noted_.find(id_of(Kind::kState, dict, in.name));
+  if (slot == noted_.end()) return;
+  slots_->slot(slot->second).is_guarded = false;
+  write(Kind::kEntry, dict, in.name, path_of(in.first) + "." + text_of(in.name));
+}
+
 bool Watcher::look_at_torchs(const Instruction& in) {
   if (in.operation == Operation::kLoadAttribute) look_at_module(in);
+  if (!states_.empty()) look_at_state(in);
   look_at_switch(in);
   if (is_of_no_number(in)) return false;
   awaited_.emplace_back();

@@ -243,11 +243,9 @@ void hash(PyObject* const* end, Py_ssize_t count, Py_ssize_t stride, Instruction
   }
 }
 
-/// The number or container on the top leaves the frame.
+/// What is on the top leaves the frame.
 void give_out(const Place& at, Instruction& made) {
-  PyObject* value = at.top[-1];
-  if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyTuple_Check(value) ||
-      PyList_Check(value) || PyDict_Check(value)) {
+  if (at.top[-1] != Py_None && !is_tensor(at.top[-1])) {
     one(at, Operation::kGiveOut, made);
   }
 }

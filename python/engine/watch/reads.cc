@@ -46,15 +46,6 @@ PyObject* functional() {
   return dict;
 }
 
-/// Whether it is a partial function, an iterator, a bound method or the like, of C's.
-bool is_of_pythons_c(PyObject* value) {
-  const std::string_view type = Py_TYPE(value)->tp_name;
-  return type.starts_with("functools.partial") || type.starts_with("itertools.") ||
-         type.starts_with("operator.") || Py_TYPE(value) == &PyMap_Type ||
-         Py_TYPE(value) == &PyZip_Type || Py_TYPE(value) == &PyEnum_Type ||
-         Py_TYPE(value) == &PyFilter_Type || Py_TYPE(value) == &PyReversed_Type;
-}
-
 /// The names in a function's code, and in the functions of it and of what holds functions.
 void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
   if (PyCode_Check(value)) {
@@ -76,34 +67,12 @@ void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
   }
 }
 
+bool is_nothing(PyObject* value) { return value == nullptr || is_atom(value); }
+
 /// Whether dicts give its items in C, without code of its class.
 bool has_items_of_dict(PyObject* object) {
   return PyDict_Check(object) &&
          Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
-}
-
-/// Visits `value` and what is in it: `visit(each, more)` tells whether the items of a list, a tuple
-/// or a dict come next, and adds to `more` what comes besides. No object but a tensor is visited
-/// twice, and no number or text at all.
-template <typename Visit>
-void for_each_in(PyObject* value, Visit&& visit) {
-  std::vector<PyObject*> open;
-  std::unordered_set<PyObject*> seen;
-  for (PyObject* next = value; next != nullptr;) {
-    const bool is_sequence = PyList_Check(next) || PyTuple_Check(next);
-    const bool holds = is_sequence || PyDict_Check(next);
-    const bool is_known = is_atom(next) || (!is_tensor(next) && !seen.insert(next).second);
-    if (!is_known && visit(next, open) && holds) {
-      if (is_sequence) {
-        PyObject** items = PySequence_Fast_ITEMS(next);
-        open.insert(open.end(), items, items + PySequence_Fast_GET_SIZE(next));
-      } else {
-        for (const auto& [key, item] : entries_of(next)) open.push_back(item);
-      }
-    }
-    next = open.empty() ? nullptr : open.back();
-    if (next != nullptr) open.pop_back();
-  }
 }
 
 }  // namespace
@@ -148,6 +117,8 @@ void Watcher::look_at_switch(const Instruction& in) {
                            (!is_torchs_class(type) || is_part_of_model(in.first));
   if (!is_atom(value) && owner != functional() && !is_programs) return;
   const Id id = id_of(kind, owner, in.name);
+  if (is_stored && PyBool_Check(value) && !is_programs)
+    write(kind, owner, in.name, text_of(in.name));
   const bool is_new = seen_switches_.insert(id).second;
   if (is_stored) std::erase_if(switches_, [&id](const Switch& each) { return each.id == id; });
   if (is_stored || !is_new) return;
@@ -163,7 +134,8 @@ void Watcher::look_at_switch(const Instruction& in) {
 bool Watcher::is_made_of_torchs_class(PyTypeObject* type) {
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
-    if (is_torchs_class(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i)))) return true;
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (is_torchs_class(base)) return !type_name(base).starts_with("torch._");  // as operators are
   }
   return false;
 }
@@ -213,6 +185,8 @@ void Watcher::look_up(PyObject* object, const char* name) {
   if (!is_heap(Py_TYPE(object)) || is_tensor(object)) return;
   class_of(object);
   load_methods(object);
+  if (exists(object) && !is_fixed(object) && is_made_of_torchs_class(Py_TYPE(object)))
+    load_given(object);
   if (name == nullptr) return;
   const auto key = py::reinterpret_steal<py::object>(name_of(name));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
@@ -346,6 +320,11 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   }
   if (!exists(object)) return;
   class_of(object);
+  const bool is_computed = found != nullptr && Py_TYPE(found)->tp_descr_get != nullptr &&
+                           !PyFunction_Check(found) && !is_member(found);
+  if (is_computed && !is_fixed(object) && is_made_of_torchs_class(type)) load_given(object);
+  if (is_array(object) && view_of(name) == "flags")
+    return refuse_incomparable("reads or writes an attribute of", object);
   if (is_array(object)) return load_content(object);
   if (!is_fixed(object) && has_own_lookup(type, false))
     return refuse_incomparable("reads or writes an attribute of", object);
@@ -413,6 +392,12 @@ bool Watcher::ask_own(PyObject* object, const char* method, std::vector<PyObject
   return call_own(own, std::move(arguments));
 }
 
+void Watcher::refuse_member(PyObject* object, PyObject* member) {
+  if (!exists(object)) return;
+  refuse(RefusalCode::kHostEffect, "the step sets `" + text_of(PyDescr_NAME(member)) + "` of `" +
+                                       path_of(object) + "`, which a replay does not do");
+}
+
 void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   load_methods(object);
@@ -432,16 +417,20 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
                  path_of(object) + "." + text_of(name));
   }
   if (PyType_Check(object)) {
-    const py::object dict = dict_of_type(reinterpret_cast<PyTypeObject*>(object));
+    PyObject* of_meta = _PyType_Lookup(Py_TYPE(object), name);
+    if (is_member(of_meta)) return refuse_member(object, of_meta);
     return write(Kind::kAttribute, object, name,
                  type_name(reinterpret_cast<PyTypeObject*>(object)) + "." + text_of(name));
   }
-  if (!is_tensor(object) && !exists(object)) return;
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  if (PyCell_Check(object) && !own_cells_.contains(object))
+    return write(Kind::kCell, object, nullptr, text_of(name));
+  if (!is_tensor(object) && !exists(object)) return;
   const std::string path = path_of(object) + "." + text_of(name);
   if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
-    if (Py_TYPE(found) == &PyMemberDescr_Type && !is_tensor(object))
-      write(Kind::kMember, object, found, path);
+    if (is_tensor(object)) return;
+    if (Py_TYPE(found) == &PyMemberDescr_Type) return write(Kind::kMember, object, found, path);
+    if (is_member(found)) refuse_member(object, found);
     return;
   }
   if (PyObject* dict = dict_of(object)) write(Kind::kEntry, dict, name, path);
@@ -514,7 +503,9 @@ void Watcher::mark_items(PyObject* container) {
     return;
   }
   if (!PyList_Check(container) && !PyTuple_Check(container) && is_array(container)) {
-    mark_objects_of_array(container);
+    std::vector<PyObject*> held;
+    add_held(container, held);
+    for (PyObject* each : held) mark(each, path);
     return;
   }
   const auto items = py::reinterpret_steal<py::object>(PySequence_Fast(container, ""));
@@ -522,25 +513,6 @@ void Watcher::mark_items(PyObject* container) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
     mark(PySequence_Fast_GET_ITEM(items.ptr(), i), path + "[" + std::to_string(i) + "]");
   }
-}
-
-void Watcher::mark_objects_of_array(PyObject* array) {
-  const py::object held = borrowed(array);
-  if (type_name(array) != "numpy.ndarray" || !py::cast<bool>(held.attr("dtype").attr("hasobject")))
-    return;
-  const std::string path = path_of(array);
-  // lists that hold one another, and in them what the array holds
-  const py::object lists = held.attr("tolist")();
-  py::ssize_t depth = py::cast<py::ssize_t>(held.attr("ndim"));
-  std::vector<py::object> level{lists};
-  for (; depth > 0; --depth) {
-    std::vector<py::object> inner;
-    for (const py::object& list : level) {
-      for (const py::handle& item : list) inner.push_back(borrowed(item.ptr()));
-    }
-    level = std::move(inner);
-  }
-  for (const py::object& item : level) mark(item.ptr(), path);
 }
 
 PyObject* Watcher::without_proxy(PyObject* object) {
@@ -595,15 +567,34 @@ void Watcher::load_size(PyObject* container) {
 
 void Watcher::load_iterator(PyObject* iterator) {
   look_up(iterator, "__next__");
-  if (!exists(iterator) || !is_iterator(iterator)) return;
+  // of a class of torch's, such as that of a DataLoader's batches, no code is watched
+  const bool is_of_torchs = PyIter_Check(iterator) && is_made_of_torchs_class(Py_TYPE(iterator));
+  if (!exists(iterator) || !(is_iterator(iterator) || is_of_torchs)) return;
   refuse(RefusalCode::kHostEffect, "the step takes items from `" + path_of(iterator) + "`, a " +
                                        type_name(iterator) +
                                        " that was there before, whose content cannot be compared");
 }
 
+void Watcher::load_fixed(PyObject* value) {
+  if (PyModule_Check(value) && gives_objects_ != 0) {
+    refuse(RefusalCode::kHostEffect, "the step gives the module `" + path_of(value) +
+                                         "` to a function of C's, which may read any of it");
+  }
+  if (PyModule_Check(value) || is_part_of_model(value)) return;
+  if (!PyType_Check(value)) {
+    for (const auto& [name, held] : attributes_of(value)) load_attribute(value, name);
+    return;
+  }
+  PyObject* order = reinterpret_cast<PyTypeObject*>(value)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
+    if (!is_torchs_class(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i))))
+      load_members(PyTuple_GET_ITEM(order, i));
+  }
+}
+
 void Watcher::load_object(PyObject* value, std::vector<PyObject*>& more) {
   read_module(value);
-  if (is_fixed(value)) return;
+  if (is_fixed(value)) return load_fixed(value);
   PyTypeObject* type = Py_TYPE(value);
   const bool is_known = exists(value);
   std::vector<PyObject*> held;
@@ -639,14 +630,43 @@ void Watcher::load_object(PyObject* value, std::vector<PyObject*>& more) {
   }
 }
 
+template <typename Visit>
+void Watcher::for_each_in(PyObject* value, Visit&& visit) {
+  std::vector<PyObject*> open;
+  std::unordered_set<PyObject*> seen;
+  for (PyObject* next = value; next != nullptr;) {
+    const bool is_known = is_atom(next) || (!is_tensor(next) && !seen.insert(next).second);
+    if (!is_known && visit(next, open) && !leads_nowhere(next)) {
+      const std::size_t first = open.size();
+      add_held(next, open);
+      const auto held = std::ranges::remove_if(open.begin() + static_cast<std::ptrdiff_t>(first),
+                                               open.end(), &is_nothing);
+      open.erase(held.begin(), held.end());
+      for (std::size_t i = first; exists(next) && i < open.size(); ++i) {
+        mark(open[i], path_of(next));
+      }
+    }
+    next = open.empty() ? nullptr : open.back();
+    if (next != nullptr) open.pop_back();
+  }
+}
+
 void Watcher::load_objects(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     read_module(each);
-    if (is_tensor(each) || is_fixed(each)) return false;
-    const bool holds = PyList_Check(each) || PyTuple_Check(each) || PyDict_Check(each);
-    if (holds || is_container(each)) load_content(each);
-    if (!holds || is_heap(Py_TYPE(each))) load_object(each, more);
-    return holds;
+    if (is_tensor(each)) {
+      for (const auto& [name, held] : attributes_of(each)) load_attribute(each, name);
+    }
+    if (is_tensor(each)) return false;
+    if (is_fixed(each)) {
+      load_fixed(each);
+      return false;
+    }
+    if (is_container(each)) load_content(each);
+    if (is_heap(Py_TYPE(each)) || type_name(each) == "types.SimpleNamespace") {
+      load_object(each, more);
+    }
+    return true;
   });
 }
 
@@ -654,6 +674,7 @@ void Watcher::load_state(PyObject* object, std::vector<PyObject*>& more) {
   PyObject* dict = dict_of(object);
   if (dict == nullptr) return;
   class_of(object);
+  states_.try_emplace(object);
   const bool is_whole = is_torchs_class(Py_TYPE(object));
   for (const auto& [key, item] : entries_of(dict)) {
     if (PyWeakref_Check(item)) continue;  // of what is kept, such as a transform's inverse
@@ -661,7 +682,7 @@ void Watcher::load_state(PyObject* object, std::vector<PyObject*>& more) {
     const std::string path = path_of(object) + "." + text_of(key);
     read(Kind::kState, dict, key, path);
     for_each_in(item, [&](PyObject* each, std::vector<PyObject*>& /*more*/) {
-      if (PyList_Check(each) || PyTuple_Check(each) || PyDict_Check(each)) return true;
+      if (is_container(each) || PyTuple_Check(each)) return true;
       if (is_tensor(each) || is_fixed(each) || !is_made_of_torchs_class(Py_TYPE(each)))
         return false;
       mark(each, path);
@@ -685,12 +706,6 @@ void Watcher::load_deep(PyObject* value) {
       return false;
     }
     load_content(each);
-    if (is_of_pythons_c(each) && !is_iterator(each)) {
-      const std::size_t first = more.size();
-      add_held(each, more);
-      for (std::size_t i = first; exists(each) && i < more.size(); ++i)
-        mark(more[i], path_of(each));
-    }
     return true;
   });
 }
@@ -698,10 +713,6 @@ void Watcher::load_deep(PyObject* value) {
 void Watcher::load_given(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;
-    if (is_iterator(each)) {
-      load_iterator(each);
-      return false;
-    }
     if (exists(each) && is_made_of_torchs_class(Py_TYPE(each)) && !is_fixed(each)) {
       load_state(each, more);
       return false;

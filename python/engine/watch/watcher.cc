@@ -28,6 +28,13 @@ bool holds_formula(PyObject* value) {
   return false;
 }
 
+/// `__import__`.
+PyObject* builtin_import() {
+  static PyObject* const found =
+      py::object(py::module_::import("builtins").attr("__import__")).release().ptr();
+  return found;
+}
+
 bool is_host_value(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "Host" &&
          type_name(object) == "steptape._host.Host";
@@ -292,6 +299,7 @@ void Watcher::release() {
   modules_.clear();
   torchs_classes_.clear();
   names_of_torchs_.clear();
+  states_.clear();
   newest_code_ = {};
   objects_.clear();
 }
@@ -310,7 +318,12 @@ std::string Watcher::place_of_write(const std::string& name) const {
 }
 
 bool Watcher::look(const Instruction& given) {
-  if (given.operation == Operation::kImport) {
+  static PyObject* const importer =
+      py::object(py::module_::import("importlib").attr("import_module")).release().ptr();
+  const bool is_import = given.operation == Operation::kImport ||
+                         (given.operation == Operation::kCall && given.callee != nullptr &&
+                          (given.callee == importer || given.callee == builtin_import()));
+  if (is_import) {
     // what modules do as they are loaded is done once, and no replay's to do
     ++imports_;
     awaited_.emplace_back().is_import = true;
@@ -400,7 +413,7 @@ bool Watcher::look(const Instruction& given) {
       look_up(in.first, "__contains__");
       look_which(in.second, in.first);
       if ((PyDict_Check(in.first) || PyAnySet_Check(in.first)) && exists(in.first) &&
-          is_plain_key(in.second)) {
+          is_plain_key(in.second) && !is_followed(in.second)) {
         read(Kind::kHas, in.first, in.second, path_of_item(in.first, in.second));
       } else {
         load_deep(in.first);
@@ -408,10 +421,14 @@ bool Watcher::look(const Instruction& given) {
       }
       break;
     case Operation::kGiveOut:
+      load_deep(in.first);
+      if (gives_objects_ != 0) load_objects(in.first);
+      break;
     case Operation::kHash:
       break;
     case Operation::kIdentity:
       if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);
+      if (exists(in.first) && exists(in.second)) slots_->hold_containers();
       break;
     case Operation::kUnary:
       look_up(in.first, nullptr);
@@ -457,7 +474,7 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kNone:
       break;
   }
-  return waits;
+  return waits || awaited_.back().gives_objects;
 }
 
 bool Watcher::before(const Instruction& in) {
@@ -486,6 +503,7 @@ void Watcher::after(PyObject** result) {
   const Awaited awaited = std::move(awaited_.back());
   awaited_.pop_back();
   if (awaited.is_import) --imports_;
+  if (awaited.gives_objects) --gives_objects_;
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (awaited.number) {

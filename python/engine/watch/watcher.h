@@ -131,6 +131,7 @@ class Watcher final : public Listener {
     bool is_fresh = false;  ///< a new object
     bool is_kept = false;   ///< no place that was read has held it until now
     bool is_import = false;
+    bool gives_objects = false;  ///< it hands what Python's code gives it to a function of C's
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     // of what does ops
     Reads reads = Reads::kNone;
@@ -170,6 +171,8 @@ class Watcher final : public Listener {
   void load_global(const Instruction& in);
   /// Attributes of tracked modules, which the code of torch's modules reads.
   void look_at_module(const Instruction& in);
+  /// What torch's code assigns before it reads it, is not what a plan depends on.
+  void look_at_state(const Instruction& in);
   /// Code that nobody watches may read all attributes of a module, or of those in it.
   void read_module(PyObject* value);
   /// Values of modules and classes, by which code of torch's may decide. What it writes itself in
@@ -188,6 +191,8 @@ class Watcher final : public Listener {
   /// The dict of the object, borrowed, or null.
   PyObject* load_namespace(PyObject* object);
   void store_attribute(PyObject* object, PyObject* name);
+  /// What C keeps of an object, such as `__class__`, is assigned to.
+  void refuse_member(PyObject* object, PyObject* member);
   /// Whether the class of an object has code of C's as one of these methods, other than object's;
   /// it is then called with these.
   bool ask_own(PyObject* object, const char* method, std::vector<PyObject*> arguments);
@@ -204,6 +209,8 @@ class Watcher final : public Listener {
   void load_state(PyObject* object, std::vector<PyObject*>& more);
   /// The object with all its attributes, those in slots too.
   void load_object(PyObject* value, std::vector<PyObject*>& more);
+  /// The same of one that is known by its identity, a class with all that its own are found in.
+  void load_fixed(PyObject* value);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
   void load_whole(PyObject* value);
   /// What code of C's may look at that compares or shows `value`: all that is in it, and in
@@ -227,7 +234,11 @@ class Watcher final : public Listener {
   /// it is given nobody can tell for other calls.
   void look_which(PyObject* tensor, PyObject* among);
   void mark_items(PyObject* container);
-  void mark_objects_of_array(PyObject* array);
+  /// Visits `value` and what it holds: `visit(each, more)` tells whether what code of C's finds in
+  /// `each` comes next, and adds to `more` what comes besides. No object but a tensor is visited
+  /// twice, and no number or text at all.
+  template <typename Visit>
+  void for_each_in(PyObject* value, Visit&& visit);
   /// Of a tensor, what shows nothing of what it holds.
   void load_of_tensor(PyObject* tensor, PyObject* name, const std::string& path);
 
@@ -286,6 +297,8 @@ class Watcher final : public Listener {
     std::vector<py::object> asked;        ///< those given to getattr
   };
   std::unordered_map<PyObject*, ModuleReads> modules_;
+  /// Of objects of torch's, the attributes that its code has read, by their names as it has them.
+  std::unordered_map<PyObject*, std::unordered_set<PyObject*>> states_;
   bool is_torchs_class(PyTypeObject* type);
   /// Whether torch's code works on what its instances hold, though the class may be the program's.
   bool is_made_of_torchs_class(PyTypeObject* type);
@@ -327,7 +340,8 @@ class Watcher final : public Listener {
   std::vector<Awaited> awaited_;
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
-  int imports_ = 0;  ///< that are under way
+  int imports_ = 0;
+  int gives_objects_ = 0;  ///< that are under way
 };
 
 }  // namespace steptape::python::watch
