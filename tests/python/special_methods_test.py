@@ -388,6 +388,24 @@ for holder, look in itertools.product(HOLDERS, LOOKS):
           lambda held: held[0].__setitem__(0, 2.0))
 
 
+# of what is known by its identity, too, and whatever it is that moves
+MOVED = {"object": "host_tensor_varies"}  # of which each value is another whole
+for kind, hold in {"module": lambda: torch.nn.Linear(2, 2), "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
+                   "function": lambda: lambda: 1, "class": lambda: type("Odd", (), {}), "object": lambda: class_of()(),
+                   "namespace": types.SimpleNamespace, "slots": lambda: Slotted(1.0)}.items():
+    def moving(wrap, hold=hold):
+        held = [hold(), hold()]
+        for each in held:
+            each.value = 1.0
+
+        def advance():
+            held[0].value += 0.125
+
+        return wrap(lambda x: x * max(map(operator.attrgetter("value"), held))), lambda: setattr(held[1], "value", 2.5), advance
+
+    of_c[f"number_that_moves_in_a_{kind}"] = moving, MOVED.get(kind), False
+
+
 class Item:
     def __init__(self, score, value):
         self.score, self.value = score, value

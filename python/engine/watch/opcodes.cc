@@ -245,9 +245,7 @@ void hash(PyObject* const* end, Py_ssize_t count, Py_ssize_t stride, Instruction
 
 /// What is on the top leaves the frame.
 void give_out(const Place& at, Instruction& made) {
-  if (at.top[-1] != Py_None && !is_tensor(at.top[-1])) {
-    one(at, Operation::kGiveOut, made);
-  }
+  if (at.top[-1] != Py_None) one(at, Operation::kGiveOut, made);
 }
 
 void attribute(const Place& at, Operation operation, int name, Instruction& made) {

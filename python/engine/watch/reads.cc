@@ -580,15 +580,26 @@ void Watcher::load_fixed(PyObject* value) {
     refuse(RefusalCode::kHostEffect, "the step gives the module `" + path_of(value) +
                                          "` to a function of C's, which may read any of it");
   }
-  if (PyModule_Check(value) || is_part_of_model(value)) return;
+  if (PyModule_Check(value)) return;
   if (!PyType_Check(value)) {
-    for (const auto& [name, held] : attributes_of(value)) load_attribute(value, name);
+    const bool is_model = is_part_of_model(value);  // which is compared as a whole
+    for (const auto& [name, held] : attributes_of(value)) {
+      if (!is_model) load_attribute(value, name);
+      FollowedNumbers::current().escape(held);
+      if (!is_model || !PyDict_Check(held)) continue;
+      for (const auto& [path, registered] : entries_of(held)) {
+        if (is_tensor(registered) || is_part_of_model(registered)) load_fixed(registered);
+      }
+    }
     return;
   }
   PyObject* order = reinterpret_cast<PyTypeObject*>(value)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
-    if (!is_torchs_class(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i))))
-      load_members(PyTuple_GET_ITEM(order, i));
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order, i));
+    if (!is_heap(base) || is_torchs_class(base)) continue;
+    load_members(reinterpret_cast<PyObject*>(base));
+    const py::object dict = dict_of_type(base);
+    for (const auto& [name, held] : entries_of(dict.ptr())) FollowedNumbers::current().escape(held);
   }
 }
 
@@ -654,11 +665,7 @@ void Watcher::for_each_in(PyObject* value, Visit&& visit) {
 void Watcher::load_objects(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     read_module(each);
-    if (is_tensor(each)) {
-      for (const auto& [name, held] : attributes_of(each)) load_attribute(each, name);
-    }
-    if (is_tensor(each)) return false;
-    if (is_fixed(each)) {
+    if (is_tensor(each) || is_fixed(each)) {
       load_fixed(each);
       return false;
     }
