@@ -138,8 +138,10 @@ class Flattening {
     }
     if (PyDict_Check(value)) {
       if (!PyDict_CheckExact(value)) add_subclass(value);
+      const std::size_t first = arguments_.numbers.size();
       add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth,
                [](PyObject* key) { return "[" + shown(key) + "]"; });
+      if (!PyDict_CheckExact(value)) add_numbers_of_attributes(value, first);
       return true;
     }
     if (PySlice_Check(value)) {
@@ -233,6 +235,17 @@ class Flattening {
       PyErr_Clear();
     } else {
       add_object(factory.ptr());
+    }
+  }
+
+  /// Entries of a dict that are its attributes, too, of the numbers from `first` on.
+  void add_numbers_of_attributes(PyObject* value, std::size_t first) {
+    PyObject* dict = dict_of(value);
+    if (dict == nullptr || dict == value) return;
+    for (std::size_t k = arguments_.numbers.size(); k-- > first;) {
+      const auto [leaf, holder, key] = arguments_.numbers[k];
+      if (holder == value && find_entry(dict, key.ptr()) != nullptr)
+        arguments_.numbers.push_back({leaf, dict, key});
     }
   }
 

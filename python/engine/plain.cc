@@ -205,7 +205,8 @@ Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
   if (!is_container || (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return plain;
   plain.has_attributes_ = true;
   PyObject* dict = dict_of(value);
-  if (dict != nullptr && PyDict_GET_SIZE(dict) != 0) {
+  const bool is_itself = dict == value;  // self.__dict__ = self
+  if (dict != nullptr && !is_itself && PyDict_GET_SIZE(dict) != 0) {
     plain.attributes_.push_back(whole(roots, dict, depth - 1));
     plain.is_cut_ |= plain.attributes_.back().is_cut_;
   }
@@ -214,7 +215,7 @@ Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
 
 bool Plain::same_attributes(PyObject* now) const {
   PyObject* dict = now == nullptr ? nullptr : dict_of(now);
-  if (dict == nullptr || PyDict_GET_SIZE(dict) == 0) return attributes_.empty();
+  if (dict == nullptr || dict == now || PyDict_GET_SIZE(dict) == 0) return attributes_.empty();
   return !attributes_.empty() && attributes_.front().same(dict);
 }
 

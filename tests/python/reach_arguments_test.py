@@ -304,6 +304,43 @@ def a_generic_dataclass():
     return argument(lambda x, w: x * w.weight, Weighted(1.0), Weighted(4.0))
 
 
+class Mirrored(dict):
+    """Its entries are its attributes, as those of easydict and of Hugging Face's outputs are."""
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        setattr(self, key, value)
+
+
+def mirrored(n):
+    made = Mirrored()
+    made["n"] = n
+    return made
+
+
+class Itself(dict):
+    def __init__(self, **entries):
+        super().__init__(**entries)
+        self.__dict__ = self
+
+
+@arguments
+def an_attribute_that_is_an_entry():
+    return Training(lambda x, given: x * 2 if given.n == 31 else x * 3, batch=lambda i, changed: rows(i) + (mirrored(i),),
+                    matters=False)
+
+
+@arguments
+def an_attribute_that_is_an_entry_of_its_own_dict():
+    return Training(lambda x, given: x * 2 if given.n == 31 else x * 3, batch=lambda i, changed: rows(i) + (Itself(n=i),),
+                    matters=False)
+
+
+@arguments
+def a_dict_whose_attributes_are_itself():
+    held = SimpleNamespace(c=Itself(lr=1.0))
+    return Training(lambda x: x * held.c.lr, lambda: setattr(held, "c", Itself(lr=4.0)))
+
+
 # what is given, which the program keeps as well: from call EDIT on it gives one like that, and changes the one it keeps
 KEPT = {
     "item_of_a_dict": ({"scale": 1.0}, lambda kept: kept["scale"], lambda kept: kept.update(scale=4.0)),
