@@ -69,8 +69,8 @@ class SlotWatch {
 
   /// Adds a slot that holds `value` now, and gives its position.
   std::size_t add(Slot slot, const py::object& value);
-  /// An item or attribute was assigned, or it was asked which object one is: what holds it must stay
-  /// the object that it is.
+  /// An item or attribute was assigned, or it was asked which object one is: what holds it must
+  /// stay the object that it is.
   void hold_containers() { holds_containers_ = true; }
   Slot& slot(std::size_t position) { return slots_[position]; }
   /// Whether all that it held is compared.
