@@ -244,11 +244,14 @@ void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, i
 
 void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int depth) {
   into.part.text += "{";
+  // the outputs of transformers' models have their items as attributes, too
+  PyObject* mirror = PyDict_CheckExact(dict) ? nullptr : dict_of(dict);
   for (const auto& [key, value] : entries_of(dict)) {
     if (!node.items.empty()) into.part.text += ", ";
     into.part.text += shown_whole(key) + ": ";
     node.keys.emplace_back(into.roots, key);
-    node.items.push_back(take(into, value, 1, depth - 1));
+    const bool is_twice = mirror != nullptr && find_entry(mirror, key) == value;
+    node.items.push_back(take(into, value, is_twice ? 2 : 1, depth - 1));
   }
   into.part.text += "}";
 }

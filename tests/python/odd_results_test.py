@@ -127,7 +127,9 @@ def content(result):
 
 
 @pytest.mark.parametrize("make", [lambda w: Doubled([w, 1.0]), lambda w: Tripled(w, 1.0), Counted, Made, Behind,
-                                  lambda w: Output(loss=w)], ids=["tuple", "named", "counted", "made", "property", "output"])
+                                  lambda w: Output(loss=w),
+                                  lambda w: Output(loss=w, hidden=(w, [w + 1]))],
+                         ids=["tuple", "named", "counted", "made", "property", "output", "output_of_tuples"])
 def test_a_replay_runs_no_constructor_of_the_users(make):
     """The result is made of what it held, whatever its class would do with that."""
     step = steptape.wrap(lambda x, w: make(w))

@@ -67,8 +67,6 @@ void add_names_in(PyObject* value, std::unordered_set<std::string>& names) {
   }
 }
 
-bool is_nothing(PyObject* value) { return value == nullptr || is_atom(value); }
-
 /// Whether dicts give its items in C, without code of its class.
 bool has_items_of_dict(PyObject* object) {
   return PyDict_Check(object) &&
@@ -648,13 +646,12 @@ void Watcher::for_each_in(PyObject* value, Visit&& visit) {
   for (PyObject* next = value; next != nullptr;) {
     const bool is_known = is_atom(next) || (!is_tensor(next) && !seen.insert(next).second);
     if (!is_known && visit(next, open) && !leads_nowhere(next)) {
-      const std::size_t first = open.size();
-      add_held(next, open);
-      const auto held = std::ranges::remove_if(open.begin() + static_cast<std::ptrdiff_t>(first),
-                                               open.end(), &is_nothing);
-      open.erase(held.begin(), held.end());
-      for (std::size_t i = first; exists(next) && i < open.size(); ++i) {
-        mark(open[i], path_of(next));
+      std::vector<PyObject*> held;
+      add_held(next, held);
+      for (PyObject* each : held) {
+        if (each == nullptr || is_atom(each)) continue;
+        if (exists(next)) mark(each, path_of(next));
+        open.push_back(each);
       }
     }
     next = open.empty() ? nullptr : open.back();
