@@ -33,8 +33,9 @@ class Binder {
     for (const trace::Index leaf : notes().escaped()) pin(leaf);
     // what a front end follows and the step has not read may be anything
     for (const trace::Leaf& leaf : notes().leaves()) {
-      const bool is_given =
-          leaf.kind == trace::LeafKind::kHostValue || leaf.kind == trace::LeafKind::kArgument;
+      const bool is_given = leaf.kind == trace::LeafKind::kHostValue ||
+                            leaf.kind == trace::LeafKind::kArgument ||
+                            notes().is_assigned(leaf.path);
       if (is_given) bindings_.leaf(leaf.kind, leaf.path);
     }
     free_reads();

@@ -224,8 +224,9 @@ class Flattening {
     for (const auto& [name, held] : attributes_of(value)) {
       // the outputs of transformers' models have their items as attributes, too
       PyObject* item = PyDict_Check(value) ? find_entry(value, name) : nullptr;
-      if (held != (item == nullptr ? Py_None : item)) arguments_.opaque = type_name(value);
-      shape_ += '.';
+      const bool is_item = held == (item == nullptr ? Py_None : item);
+      if (!is_item) arguments_.opaque = type_name(value);
+      shape_ += is_item ? '.' : '!';
       add_key(name);
     }
     if (!PyDict_Check(value)) return;

@@ -456,10 +456,8 @@ bool FollowedNumbers::is_among(PyObject* number, PyObject* container) {
     PyErr_Clear();
     return false;
   }
-  // one that is the very number is found whatever it is equal to
-  const auto is_other = [this](const py::handle& item) {
-    return contains(item.ptr()) ||
-           (!is_number(item.ptr()) && !PyUnicode_CheckExact(item.ptr()) && !item.is_none());
+  const auto is_other = [](const py::handle& item) {
+    return !is_number(item.ptr()) && !PyUnicode_CheckExact(item.ptr()) && !item.is_none();
   };
   if (std::ranges::any_of(items, is_other)) return false;
   for (const py::handle& item : items) {

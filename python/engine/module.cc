@@ -33,8 +33,9 @@ recorder::Notes& notes() {
 /// The number that takes the place of `value` while a step is recorded; `value` where none can.
 py::object follow(const py::object& value, const std::string& kind, const std::string& path) {
   FollowedNumbers& numbers = FollowedNumbers::current();
-  if (numbers.contains(value.ptr())) {  // in a container that is an argument, too
-    numbers.escape(value.ptr());
+  if (numbers.contains(value.ptr())) {
+    // in a container that is an argument, too; else the step around this one follows it
+    if (watch::current() == nullptr) numbers.escape(value.ptr());
     return value;
   }
   const trace::Index leaf = notes().leaf(trace::leaf_kind_of(kind), path);

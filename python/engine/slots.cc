@@ -232,6 +232,7 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
+    if (slot.is_looked_after) continue;
     const py::object now = slot.value();
     const bool is_same = values_[i].same(now.ptr());
     const bool only_grows =

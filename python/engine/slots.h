@@ -37,12 +37,13 @@ struct Slot {
   Kind kind;
   std::string path;  ///< "tau", "config.scale"
   Root owner;
-  Root key;                    ///< null where the kind asks for none
-  bool is_guarded = true;      ///< read before it was written, so that a plan depends on it
-  bool is_written = false;     ///< by an assignment
-  bool is_changed = false;     ///< the container, by a method or an item
-  bool is_appended_to = true;  ///< where it is changed: in no other way
-  std::string place = {};      ///< the line that wrote it, or else that first read it
+  Root key;                      ///< null where the kind asks for none
+  bool is_guarded = true;        ///< read before it was written, so that a plan depends on it
+  bool is_written = false;       ///< by an assignment
+  bool is_changed = false;       ///< the container, by a method or an item
+  bool is_appended_to = true;    ///< where it is changed: in no other way
+  bool is_looked_after = false;  ///< another slot says how it changed
+  std::string place = {};        ///< the line that wrote it, or else that first read it
   /// Of kMethods: CPython's version of the class when it was last compared, or 0.
   mutable unsigned int version = 0;
 

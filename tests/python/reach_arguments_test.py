@@ -335,6 +335,18 @@ def an_attribute_that_is_an_entry_of_its_own_dict():
                     matters=False)
 
 
+def parted(changed):
+    made = mirrored(1.0)
+    if changed:
+        made.__dict__["n"] = 4.0
+    return made
+
+
+@arguments
+def an_attribute_that_is_the_entry_no_more():
+    return Training(lambda x, given: x * given.n, batch=lambda i, changed: rows(i) + (parted(changed),))
+
+
 @arguments
 def a_dict_whose_attributes_are_itself():
     held = SimpleNamespace(c=Itself(lr=1.0))

@@ -87,6 +87,24 @@ def test_a_scheduler_made_in_mid_run_finds_that_the_optimizer_has_stepped():
         replays(make, 60)
 
 
+def test_a_scheduler_of_two_groups_steps_inside_a_step_inside_another():
+    def make():
+        made = training(lambda m: AdamW([{"params": m[0].parameters()}, {"params": m[2].parameters(), "lr": 0.3}], lr=0.05),
+                        between=None)
+        schedule, plain = SCHEDULERS["CosineAnnealingLR"](made.optimizer), steptape.wrap(made.step)
+
+        def step(x, y):
+            loss = plain(x, y)
+            schedule.step()
+            return loss
+
+        made.step = step
+        made.holds = lambda: [made.model, made.optimizer, schedule.state_dict()]
+        return made
+
+    replays(make, 50, share=0.5)
+
+
 @pytest.mark.parametrize("optimizer", SCHEDULED)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_a_scheduler_steps_inside_the_step(scheduler, optimizer):

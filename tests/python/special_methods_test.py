@@ -353,6 +353,33 @@ reads("a_transform_of_a_distribution",
       log_probability, lambda held: setattr(held.transforms[0], "loc", 9.0))
 
 
+@case("hyperparameter_changed", True)
+def a_scheduler_that_is_patched(wrap):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.5)
+    scheduler = lr_scheduler.LambdaLR(optimizer, lambda epoch: 1.0)
+
+    def step(x):
+        optimizer.zero_grad()
+        (parameter * x).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        return parameter.detach().clone()
+
+    return wrap(step), lambda: setattr(scheduler, "get_lr", lambda: [0.25]), lambda: optimizer.param_groups[0]["lr"]
+
+
+class Rows(torch.utils.data.Dataset):
+    def __getitem__(self, i):
+        return 2.0
+
+
+@case()
+def what_torchs_code_calls_of_a_class_of_the_programs(wrap):
+    rows = torch.utils.data.Subset(type("Own", (Rows,), {"__getitem__": lambda self, i: 2.0})(), [1])
+    return wrap(lambda x: x * rows[0]), lambda: setattr(type(rows.dataset), "__getitem__", lambda self, i: 3.0), lambda: None
+
+
 @case()
 def schedulers_in_a_chain(wrap):
     parameter = torch.nn.Parameter(torch.ones(2))

@@ -262,6 +262,13 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
     PyObject* given = arguments[i];
     if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
     if (given == nullptr || (Py_TYPE(given)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
+    if (i == 0 && !is_tensor(given)) {  // it was found in its class
+      load_methods(given);
+      if (_PyType_Lookup(Py_TYPE(given), code->co_name) != nullptr) {
+        read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(given)), code->co_name,
+             type_name(given) + "." + name);
+      }
+    }
     if (!is_context(given) && !given_containers_.contains(given))
       mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
   }

@@ -427,6 +427,7 @@ void Watcher::look_at_state(const Instruction& in) {
   const auto slot = noted_.find(id_of(Kind::kState, dict, in.name));
   if (slot == noted_.end()) return;
   slots_->slot(slot->second).is_guarded = false;
+  slots_->slot(slot->second).is_looked_after = true;  // by the slot of the assignment
   write(Kind::kEntry, dict, in.name, path_of(in.first) + "." + text_of(in.name));
 }
 

@@ -680,6 +680,7 @@ void Watcher::load_state(PyObject* object, std::vector<PyObject*>& more) {
   class_of(object);
   states_.try_emplace(object);
   const bool is_whole = is_torchs_class(Py_TYPE(object));
+  if (is_whole) read(Kind::kKeys, dict, nullptr, path_of(object) + ".__dict__");
   for (const auto& [key, item] : entries_of(dict)) {
     if (PyWeakref_Check(item)) continue;  // of what is kept, such as a transform's inverse
     if (!is_whole && !names_of_torchs(Py_TYPE(object)).contains(text_of(key))) continue;
