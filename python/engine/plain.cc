@@ -243,6 +243,17 @@ Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
     plain.length_ = static_cast<Py_ssize_t>(plain.items_.size());
     return plain;
   }
+  if (depth > 0 && is_deque(value)) {
+    plain.kind_ = Kind::kDeque;
+    const py::object items = list_of(value);
+    plain.length_ = PyList_GET_SIZE(items.ptr());
+    plain.real_ = most_of(value);
+    for (Py_ssize_t i = 0; i < plain.length_; ++i) {
+      plain.items_.push_back(whole(roots, PyList_GET_ITEM(items.ptr(), i), depth - 1));
+      plain.is_cut_ |= plain.items_.back().is_cut_;
+    }
+    return plain;
+  }
   const bool is_list = PyList_Check(value);
   if (depth > 0 && (is_list || PyTuple_Check(value)) &&
       PySequence_Fast_GET_SIZE(value) <= kMostItems) {
@@ -258,6 +269,7 @@ Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
   plain = {roots, value, 0};
   plain.is_cut_ = dict != nullptr                   ? PyDict_GET_SIZE(dict) != 0
                   : is_list || PyTuple_Check(value) ? PySequence_Fast_GET_SIZE(value) != 0
+                  : is_deque(value)                 ? PyObject_Size(value) != 0
                   : has_items                       ? PyObject_Size(value) > kMostItems
                                                     : false;
   return plain;
@@ -298,9 +310,10 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     take_dict(roots, dict_of(value), depth);
     value_ = class_of(roots, value);
   } else if (is_deque(value)) {
-    kind_ = Kind::kDeque;
     const py::object items = list_of(value);
     length_ = PyList_GET_SIZE(items.ptr());
+    kind_ = depth <= 0 ? Kind::kLength : Kind::kDeque;  // one may hold itself
+    if (kind_ != Kind::kDeque) return;
     take_items(roots, items.ptr(), depth);
     real_ = most_of(value);
     value_.reset();

@@ -415,6 +415,18 @@ for holder, look in itertools.product(HOLDERS, LOOKS):
           lambda held: held[0].__setitem__(0, 2.0))
 
 
+def holding_itself(made, put):
+    put(made, made)
+    return made
+
+
+ITSELF = {"deque": (collections.deque, lambda held, value: held.append(value)), "list": (list, lambda held, value: held.append(value)),
+          "dict": (dict, lambda held, value: held.__setitem__(len(held), value)),
+          "namespace": (types.SimpleNamespace, lambda held, value: setattr(held, f"at{len(vars(held))}", value))}
+for kind, (made, put) in ITSELF.items():
+    reads(f"text_of_a_{kind}_that_holds_itself", lambda made=made, put=put: holding_itself(made(), put), lambda held: len(str(held)) * 1.0,
+          lambda held, put=put: put(held, 1.0), *(["host_effect", False] if kind == "namespace" else []))
+
 # of what is known by its identity, too, and whatever it is that moves
 MOVED = {"object": "host_tensor_varies"}  # of which each value is another whole
 for kind, hold in {"module": lambda: torch.nn.Linear(2, 2), "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
