@@ -191,7 +191,9 @@ class Flattening {
   void add_dict(PyObject* dict, PyTypeObject* type, int depth, NameOf&& name_of) {
     shape_ += '{';
     if (type != nullptr) add_address(type);
-    for (const auto& [key, value] : entries_of(dict)) {
+    for (const auto& entry : entries_of(dict)) {
+      PyObject* key = entry.first;  // a binding cannot be captured
+      PyObject* value = entry.second;
       add_key(key);
       add_part(
           dict, [&] { return borrowed(key); }, value, depth - 1, [&] { return name_of(key); });

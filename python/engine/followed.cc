@@ -201,6 +201,11 @@ void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
 
 }  // namespace
 
+bool is_made_by_class(PyTypeObject* type) {
+  const bool is_heap = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+  return is_heap && (type->tp_traverse == nullptr || type->tp_traverse == traverse_of_classes());
+}
+
 bool leads_nowhere(PyObject* value) {
   return PyType_Check(value) || PyModule_Check(value) || PyFunction_Check(value) ||
          PyCode_Check(value) || PyFrame_Check(value) || PyGen_Check(value) ||

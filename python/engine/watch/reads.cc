@@ -667,7 +667,7 @@ void Watcher::load_objects(PyObject* value) {
       return false;
     }
     if (is_container(each)) load_content(each);
-    if (is_heap(Py_TYPE(each)) || type_name(each) == "types.SimpleNamespace") {
+    if (is_made_by_class(Py_TYPE(each)) || type_name(each) == "types.SimpleNamespace") {
       load_object(each, more);
     }
     return true;
