@@ -49,7 +49,7 @@ class InputGuard {
                        Remainders* remainders) const;
 
   Verdict check_same(std::span<const live::Argument> arguments) const;
-  /// `expected` and `found` are paths, "" where it is no other.
+  /// `expected` and `found` are paths, "" for a tensor that stands nowhere else.
   Verdict other_tensor(std::size_t input, std::string_view expected, std::string_view found) const;
 
   const trace::Recording& recording_;

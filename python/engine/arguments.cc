@@ -22,9 +22,7 @@ namespace {
 constexpr int kMostDepth = 32;  // of containers in each other
 
 /// As those of NumPy are, which have no attributes.
-bool is_float_of_c(PyObject* value) {
-  return PyFloat_Check(value) && (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0;
-}
+bool is_float_of_c(PyObject* value) { return PyFloat_Check(value) && !is_heap(Py_TYPE(value)); }
 
 class Flattening {
  public:
@@ -224,9 +222,7 @@ class Flattening {
     add_address(Py_TYPE(value));
     if (has_slots(Py_TYPE(value))) arguments_.opaque = type_name(value);
     for (const auto& [name, held] : attributes_of(value)) {
-      // the outputs of transformers' models have their items as attributes, too
-      PyObject* item = PyDict_Check(value) ? find_entry(value, name) : nullptr;
-      const bool is_item = held == (item == nullptr ? Py_None : item);
+      const bool is_item = mirrors_entry(value, name, held);
       if (!is_item) arguments_.opaque = type_name(value);
       shape_ += is_item ? '.' : '!';
       add_key(name);

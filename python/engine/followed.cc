@@ -202,8 +202,8 @@ void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
 }  // namespace
 
 bool is_made_by_class(PyTypeObject* type) {
-  const bool is_heap = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
-  return is_heap && (type->tp_traverse == nullptr || type->tp_traverse == traverse_of_classes());
+  return is_heap(type) &&
+         (type->tp_traverse == nullptr || type->tp_traverse == traverse_of_classes());
 }
 
 bool leads_nowhere(PyObject* value) {

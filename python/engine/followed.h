@@ -47,7 +47,7 @@ class FollowedNumbers {
   /// Python has for that value. The number itself where it is not followed.
   py::object plain(PyObject* number) const;
 
-  /// Those in a container are no longer followed: it is reached in another way, too.
+  /// Stops following those in a container that is reached in another way, too.
   void let_go(PyObject* container);
 
   /// What is about to be computed of followed numbers.

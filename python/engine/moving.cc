@@ -81,6 +81,11 @@ py::object held_at(PyObject* owner, PyObject* key) {
   return py::reinterpret_steal<py::object>(made);
 }
 
+int set_entry(PyObject* dict, PyObject* key, PyObject* value) {
+  // its own order would not know of what is put into the dict below it
+  return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
+}
+
 void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   int failed = 0;
   if (is_member(key)) {
@@ -88,9 +93,7 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   } else if (PyCell_Check(owner)) {
     failed = PyCell_Set(owner, value);
   } else if (PyDict_Check(owner)) {
-    // its own order would not know of what is put into the dict below it
-    failed = PyODict_Check(owner) ? PyODict_SetItem(owner, key, value)
-                                  : PyDict_SetItem(owner, key, value);
+    failed = set_entry(owner, key, value);
   } else if (PyList_Check(owner)) {
     const Py_ssize_t position = position_in(owner, key);
     failed = position < 0 ? PyObject_SetItem(owner, key, value)

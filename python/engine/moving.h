@@ -16,6 +16,8 @@ namespace steptape::python {
 py::object held_at(PyObject* owner, PyObject* key);
 /// The class that holds what instances of `type` find under `key`; null for none.
 PyObject* holder_of(PyObject* type, PyObject* key);
+/// As PyDict_SetItem, of an OrderedDict too.
+int set_entry(PyObject* dict, PyObject* key, PyObject* value);
 /// Assigns to such a place; into a tuple a number for an equal one. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
 

@@ -202,7 +202,7 @@ Plain Plain::whole(Roots& roots, PyObject* value, int depth) {
   Plain plain = content_of(roots, value, depth);
   const bool is_container = value != nullptr && (PyList_Check(value) || PyTuple_Check(value) ||
                                                  PyDict_Check(value) || PyAnySet_Check(value));
-  if (!is_container || (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return plain;
+  if (!is_container || !is_heap(Py_TYPE(value))) return plain;
   plain.has_attributes_ = true;
   PyObject* dict = dict_of(value);
   const bool is_itself = dict == value;  // self.__dict__ = self

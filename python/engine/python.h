@@ -23,6 +23,9 @@ inline bool is_exactly(PyObject* object, PyObject* type) {
   return object != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
+/// Whether it was made at run time: by a class statement, or by code of C's.
+inline bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
+
 /// None, a number, a text or bytes, and of no class made of these.
 inline bool is_atom(PyObject* object) {
   return object == Py_None || PyLong_CheckExact(object) || PyBool_Check(object) ||

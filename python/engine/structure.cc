@@ -13,6 +13,7 @@
 #include <span>
 
 #include "python/engine/followed.h"
+#include "python/engine/moving.h"
 #include "python/engine/plain.h"
 #include "trace/digest.h"
 
@@ -20,8 +21,6 @@ namespace steptape::python {
 namespace {
 
 /// Whether the class or one of its bases has the attribute.
-bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
-
 /// The class of C's whose instances its own are, but for attributes.
 PyTypeObject* base_of_c(PyTypeObject* type) {
   while (is_heap(type) && type->tp_base != nullptr) type = type->tp_base;
@@ -71,6 +70,11 @@ at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
 std::vector<std::pair<PyObject*, PyObject*>> attributes_of(PyObject* object) {
   PyObject* dict = dict_of(object);
   return dict == nullptr ? std::vector<std::pair<PyObject*, PyObject*>>() : entries_of(dict);
+}
+
+bool mirrors_entry(PyObject* container, PyObject* name, PyObject* held) {
+  PyObject* item = PyDict_Check(container) ? find_entry(container, name) : nullptr;
+  return held == (item == nullptr ? Py_None : item);
 }
 
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
@@ -208,8 +212,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     if (!is_known) part.opaque = type_name(value);
     take_dict(into, value, node, depth);
     for (const auto& [name, held] : attributes_of(value)) {
-      PyObject* item = find_entry(value, name);
-      if (held != (item == nullptr ? Py_None : item)) part.opaque = type_name(value);
+      if (!mirrors_entry(value, name, held)) part.opaque = type_name(value);
       node.attributes.emplace_back(roots, name);
     }
   } else if (depth > 0 && is_object) {
@@ -244,7 +247,6 @@ void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, i
 
 void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int depth) {
   into.part.text += "{";
-  // the outputs of transformers' models have their items as attributes, too
   PyObject* mirror = PyDict_CheckExact(dict) ? nullptr : dict_of(dict);
   for (const auto& [key, value] : entries_of(dict)) {
     if (!node.items.empty()) into.part.text += ", ";
@@ -339,10 +341,7 @@ py::object Structure::build_dict(const Node& node, const py::list& items) {
   PyObject* dict = node.kind == Kind::kDict ? made.ptr() : dict_made_of(made.ptr());
   int failed = 0;
   for (std::size_t i = 0; i < node.keys.size(); ++i) {
-    PyObject* key = node.keys[i].get();
-    // its own order would not know of what is put into the dict below it
-    failed |= PyODict_Check(dict) ? PyODict_SetItem(dict, key, items[i].ptr())
-                                  : PyDict_SetItem(dict, key, items[i].ptr());
+    failed |= set_entry(dict, node.keys[i].get(), items[i].ptr());
   }
   for (const Root& name : node.attributes) {
     PyObject* item = PyDict_GetItemWithError(dict, name.get());

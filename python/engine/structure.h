@@ -16,6 +16,9 @@ namespace steptape::python {
 bool is_dataclass(PyObject* object);
 /// What stands in the dict of its attributes, borrowed.
 std::vector<std::pair<PyObject*, PyObject*>> attributes_of(PyObject* object);
+/// Whether an attribute of a container is its entry of that name, or None without one: the outputs
+/// of transformers' models have their items as attributes, too.
+bool mirrors_entry(PyObject* container, PyObject* name, PyObject* held);
 /// Whether objects of a class hold something in slots.
 bool has_slots(PyTypeObject* type);
 /// Whether an object is nothing but its class and its attributes, so that an equal one can be made:

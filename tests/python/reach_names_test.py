@@ -125,7 +125,7 @@ def test_what_a_module_does_as_it_is_loaded_is_not_the_steps(tmp_path, monkeypat
         from loaded_in_a_step import scaled
         return scaled(x)
 
-    step = steptape.wrap(step)
+    step = steptape.wrap(step, verify={"first": True, "rate": 0.0})
     for i in range(16):
         if i == 10:
             sys.modules["loaded_in_a_step"].FACTOR = 3.0

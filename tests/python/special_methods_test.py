@@ -353,11 +353,11 @@ reads("a_transform_of_a_distribution",
       log_probability, lambda held: setattr(held.transforms[0], "loc", 9.0))
 
 
-@case("hyperparameter_changed", True)
-def a_scheduler_that_is_patched(wrap):
+def scheduled(make):
+    """A step that steps a scheduler, and both."""
     parameter = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([parameter], lr=0.5)
-    scheduler = lr_scheduler.LambdaLR(optimizer, lambda epoch: 1.0)
+    scheduler = make(optimizer)
 
     def step(x):
         optimizer.zero_grad()
@@ -366,6 +366,12 @@ def a_scheduler_that_is_patched(wrap):
         scheduler.step()
         return parameter.detach().clone()
 
+    return step, optimizer, scheduler
+
+
+@case("hyperparameter_changed", True)
+def a_scheduler_that_is_patched(wrap):
+    step, optimizer, scheduler = scheduled(lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1.0))
     return wrap(step), lambda: setattr(scheduler, "get_lr", lambda: [0.25]), lambda: optimizer.param_groups[0]["lr"]
 
 
@@ -382,17 +388,7 @@ def what_torchs_code_calls_of_a_class_of_the_programs(wrap):
 
 @case()
 def schedulers_in_a_chain(wrap):
-    parameter = torch.nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([parameter], lr=0.5)
-    chained = lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(optimizer, 12)])
-
-    def step(x):
-        optimizer.zero_grad()
-        (parameter * x).sum().backward()
-        optimizer.step()
-        chained.step()
-        return parameter.detach().clone()
-
+    step, optimizer, chained = scheduled(lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.StepLR(o, 12)]))
     return wrap(step), lambda: None, lambda: (chained._schedulers[0].last_epoch, optimizer.param_groups[0]["lr"])
 
 

@@ -126,8 +126,7 @@ bool is_function_of_c(PyObject* value) {
          type.starts_with("operator.");
 }
 
-/// What stands under a name in an object, or in its class where that is no code; null for what is
-/// got otherwise.
+/// What an object, or its class, stores under a name; null where code computes it.
 py::object stored_attribute(PyObject* object, PyObject* name) {
   PyObject* dict = PyModule_Check(object) ? PyModule_GetDict(object) : dict_of(object);
   PyObject* found = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, name);
@@ -261,7 +260,7 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
   for (Py_ssize_t i = 0; i < count && names; ++i) {
     PyObject* given = arguments[i];
     if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
-    if (given == nullptr || (Py_TYPE(given)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
+    if (given == nullptr || !is_heap(Py_TYPE(given))) continue;
     if (i == 0 && !is_tensor(given)) {  // it was found in its class
       load_methods(given);
       if (_PyType_Lookup(Py_TYPE(given), code->co_name) != nullptr) {
@@ -374,7 +373,7 @@ bool Watcher::call(const Call& made, int depth) {
     return self && call_method(made, name_of(callee), self.ptr());
   }
   if (PyType_Check(callee)) {
-    if ((reinterpret_cast<PyTypeObject*>(callee)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+    if (!is_heap(reinterpret_cast<PyTypeObject*>(callee))) {
       return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
     }
     for (const char* name : {"__init__", "__new__"}) {
@@ -423,10 +422,12 @@ bool Watcher::call(const Call& made, int depth) {
   if (follows && !is_torchs_own) return false;  // it is watched
   if (is_torchs_own) load_given(callee);
   made.for_each([&](PyObject* value) {
-    load_given(value);
-    if (!follows) FollowedNumbers::current().escape(value);
-    if (is_torchs_own) return;
-    read_module(value);
+    if (is_torchs_own) {
+      load_given(value);
+      if (!follows) FollowedNumbers::current().escape(value);
+      return;
+    }
+    load_whole(value);
     load_deep(value);
     load_objects(value);
   });

@@ -10,8 +10,6 @@ namespace {
 /// As a plan looks at each item of it before every replay.
 constexpr Py_ssize_t kMostItems = 10'000;
 
-bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
-
 /// What gives its items once, so that it is another one after that.
 bool is_iterator(PyObject* value) {
   return PyGen_Check(value) || (PyIter_Check(value) != 0 && !is_heap(Py_TYPE(value)));

@@ -28,11 +28,13 @@ bool holds_formula(PyObject* value) {
   return false;
 }
 
-/// `__import__`.
-PyObject* builtin_import() {
-  static PyObject* const found =
+/// Whether a function imports as the statement does.
+bool imports(PyObject* function) {
+  static PyObject* const by_name =
+      py::object(py::module_::import("importlib").attr("import_module")).release().ptr();
+  static PyObject* const builtin =
       py::object(py::module_::import("builtins").attr("__import__")).release().ptr();
-  return found;
+  return function == by_name || function == builtin;
 }
 
 bool is_host_value(PyObject* object) {
@@ -318,12 +320,8 @@ std::string Watcher::place_of_write(const std::string& name) const {
 }
 
 bool Watcher::look(const Instruction& given) {
-  static PyObject* const importer =
-      py::object(py::module_::import("importlib").attr("import_module")).release().ptr();
-  const bool is_import = given.operation == Operation::kImport ||
-                         (given.operation == Operation::kCall && given.callee != nullptr &&
-                          (given.callee == importer || given.callee == builtin_import()));
-  if (is_import) {
+  if (given.operation == Operation::kImport ||
+      (given.operation == Operation::kCall && imports(given.callee))) {
     // what modules do as they are loaded is done once, and no replay's to do
     ++imports_;
     awaited_.emplace_back().is_import = true;

@@ -340,8 +340,9 @@ class Watcher final : public Listener {
   std::vector<Awaited> awaited_;
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
+  // calls that are under way
   int imports_ = 0;
-  int gives_objects_ = 0;  ///< that are under way
+  int gives_objects_ = 0;
 };
 
 }  // namespace steptape::python::watch
