@@ -62,7 +62,9 @@ Verdict OverlapGuard::check_apart(std::span<void* const> memory, std::uint64_t m
   for (const Bound* bound : in_order) {
     const Bound* other = bound->is_written ? any : written;
     if (other != nullptr && first(other) + other->bytes > first(bound)) {
-      const Bound* writer = bound->is_written ? bound : other;
+      // Where both are written, what is said does not depend on which address is the lower.
+      const bool is_first = bound->position < other->position;
+      const Bound* writer = bound->is_written && (is_first || !other->is_written) ? bound : other;
       return failed(GuardKind::kOverlap, (writer == bound ? other : bound)->path,
                     "memory of its own", "memory of " + writer->path + ", which the step writes");
     }
