@@ -6,15 +6,21 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <string>
+#include <string_view>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -39,22 +45,6 @@ bool functorch_is_active() {
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
-/// Where autocast is off, too: the step may turn it on.
-std::uint8_t autocast_dtype(bool cuda) {
-  return static_cast<std::uint8_t>(at::autocast::get_autocast_dtype(cuda ? at::kCUDA : at::kCPU));
-}
-
-constexpr std::uint8_t kMixedPrecision = 0xff;
-
-/// LibTorch throws here once the switches by backend, which this one cannot express, were used.
-std::uint8_t matmul_precision(const at::Context& context) {
-  try {
-    return static_cast<std::uint8_t>(context.float32MatmulPrecision());
-  } catch (const c10::Error&) {
-    return kMixedPrecision;
-  }
-}
-
 std::atomic<FunctionModes (*)()> the_reader{nullptr};
 
 FunctionModes function_modes() {
@@ -63,86 +53,145 @@ FunctionModes function_modes() {
   return read != nullptr ? read() : FunctionModes{.others = true};
 }
 
-void set_context(Ambient& ambient) {
-  const at::Context& context = at::globalContext();
-  ambient.deterministic = context.deterministicAlgorithms();
-  ambient.deterministic_warn_only = context.deterministicAlgorithmsWarnOnly();
-  ambient.fill_uninitialized = context.deterministicFillUninitializedMemory();
-  ambient.mkldnn = context.userEnabledMkldnn();
-  ambient.mkldnn_deterministic = context.deterministicMkldnn();
-  ambient.nnpack = context.userEnabledNNPACK();
-  ambient.cudnn = context.userEnabledCuDNN();
-  ambient.cudnn_benchmark = context.benchmarkCuDNN();
-  ambient.cudnn_deterministic = context.deterministicCuDNN();
-  ambient.sdp_flash = context.userEnabledFlashSDP();
-  ambient.sdp_mem_efficient = context.userEnabledMemEfficientSDP();
-  ambient.sdp_math = context.userEnabledMathSDP();
-  ambient.matmul_precision = matmul_precision(context);
+/// One that does more than to set the default device.
+bool function_mode_is_active() { return function_modes().others; }
+
+bool keeps_saved_tensors() { return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(); }
+
+/// torch.jit.trace sees no op of a replay.
+bool ops_are_watched() {
+  return c10::impl::dispatch_mode_enabled() || at::tracer::impl::is_dispatch_enabled();
 }
 
-void set_thread(Ambient& ambient) {
-  ambient.grad_mode = c10::GradMode::is_enabled();
-  ambient.inference_mode = c10::InferenceMode::is_enabled();
-  ambient.autocast_cpu = at::autocast::is_autocast_enabled(at::kCPU);
-  ambient.autocast_cuda = at::autocast::is_autocast_enabled(at::kCUDA);
-  ambient.autocast_dtype = autocast_dtype(ambient.autocast_cuda);
-  ambient.flush_denormal = flushes_denormals();
-  ambient.anomaly_mode = torch::autograd::AnomalyMode::is_enabled();
-  ambient.saved_tensor_hooks = !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
-  ambient.functorch = functorch_is_active();
-  // torch.jit.trace sees no op of a replay
-  ambient.dispatch_mode =
-      c10::impl::dispatch_mode_enabled() || at::tracer::impl::is_dispatch_enabled();
-  const FunctionModes modes = function_modes();
-  ambient.torch_function_mode = modes.others;
-  ambient.default_device = modes.default_device;
-  ambient.default_dtype = static_cast<std::uint8_t>(c10::get_default_dtype_as_scalartype());
-  ambient.threads = at::get_num_threads();
+bool replays_views() { return c10::AutogradState::get_tls_state().get_view_replay_enabled(); }
+
+/// LibTorch throws here once the switches by backend, which this one cannot express, were used.
+std::int32_t matmul_precision(at::Context& context) {
+  constexpr std::int32_t kMixed = 0xff;
+  try {
+    return static_cast<std::int32_t>(context.float32MatmulPrecision());
+  } catch (const c10::Error&) {
+    return kMixed;
+  }
 }
+
+/// What holds of convolutions, recurrences and products, by whichever switch; a decimal digit each.
+template <at::Float32Backend backend>
+std::int32_t precision(at::Context& context) {
+  std::int32_t digits = 0;
+  for (const auto op : {at::Float32Op::CONV, at::Float32Op::RNN, at::Float32Op::MATMUL}) {
+    digits = digits * 10 + static_cast<std::int32_t>(context.float32Precision(backend, op));
+  }
+  return digits;
+}
+
+std::int32_t order_of_sdp(at::Context& context) {
+  std::int32_t digits = 0;
+  for (const at::SDPBackend backend : context.sDPPriorityOrder()) {
+    digits = digits * 10 + static_cast<std::int32_t>(backend);
+  }
+  return digits;
+}
+
+template <auto getter>
+std::int32_t of_context(at::Context& context) {
+  return static_cast<std::int32_t>((context.*getter)());
+}
+
+template <auto function, auto... arguments>
+std::int32_t of_thread(at::Context& /*context*/) {
+  return static_cast<std::int32_t>(function(arguments...));
+}
+
+std::string text_of_flag(std::int32_t on) { return on != 0 ? "on" : "off"; }
+std::string text_of_number(std::int32_t number) { return std::to_string(number); }
+std::string text_of_dtype(std::int32_t type) {
+  return c10::toString(static_cast<at::ScalarType>(type));
+}
+
+struct Switch {
+  std::string_view name;
+  std::int32_t (*now)(at::Context& context);
+  std::string (*text)(std::int32_t) = &text_of_flag;
+};
+
+namespace autocast = at::autocast;
+using at::Context;
+
+// Traces that were kept have these names.
+constexpr auto kSwitches = std::to_array<Switch>({
+    {"grad_mode", of_thread<c10::GradMode::is_enabled>},
+    {"inference_mode", of_thread<c10::InferenceMode::is_enabled>},
+    {"autocast_cpu", of_thread<autocast::is_autocast_enabled, at::kCPU>},
+    {"autocast_cuda", of_thread<autocast::is_autocast_enabled, at::kCUDA>},
+    // where autocast is off, too: the step may turn it on
+    {"autocast_dtype", of_thread<autocast::get_autocast_dtype, at::kCPU>, text_of_dtype},
+    {"autocast_cuda_dtype", of_thread<autocast::get_autocast_dtype, at::kCUDA>, text_of_dtype},
+    {"autocast_cache", of_thread<autocast::is_autocast_cache_enabled>},
+    {"deterministic", of_context<&Context::deterministicAlgorithms>},
+    {"deterministic_warn_only", of_context<&Context::deterministicAlgorithmsWarnOnly>},
+    {"fill_uninitialized", of_context<&Context::deterministicFillUninitializedMemory>},
+    {"mkldnn", of_context<&Context::userEnabledMkldnn>},
+    {"mkldnn_deterministic", of_context<&Context::deterministicMkldnn>},
+    {"nnpack", of_context<&Context::userEnabledNNPACK>},
+    {"quantized_engine", of_context<&Context::qEngine>, text_of_number},
+    {"cudnn", of_context<&Context::userEnabledCuDNN>},
+    {"cudnn_benchmark", of_context<&Context::benchmarkCuDNN>},
+    {"cudnn_benchmark_limit", of_context<&Context::benchmarkLimitCuDNN>, text_of_number},
+    {"cudnn_deterministic", of_context<&Context::deterministicCuDNN>},
+    {"linalg_backend", of_context<&Context::linalgPreferredBackend>, text_of_number},
+    {"blas_backend", of_context<&Context::blasPreferredBackend>, text_of_number},
+    {"sdp_flash", of_context<&Context::userEnabledFlashSDP>},
+    {"sdp_fa3", of_context<&Context::userEnabledFA3SDP>},
+    {"sdp_mem_efficient", of_context<&Context::userEnabledMemEfficientSDP>},
+    {"sdp_math", of_context<&Context::userEnabledMathSDP>},
+    {"sdp_math_half", of_context<&Context::allowFP16BF16ReductionMathSDP>},
+    {"sdp_cudnn", of_context<&Context::userEnabledCuDNNSDP>},
+    {"sdp_overrideable", of_context<&Context::userEnabledOverrideableSDP>},
+    {"sdp_order", order_of_sdp, text_of_number},
+    {"matmul_precision", matmul_precision, text_of_number},
+    {"precision_cuda", precision<at::Float32Backend::CUDA>, text_of_number},
+    {"precision_mkldnn", precision<at::Float32Backend::MKLDNN>, text_of_number},
+    {"half_reduction", of_context<&Context::allowFP16ReductionCuBLAS>, text_of_number},
+    {"half_reduction_cpu", of_context<&Context::allowFP16ReductionCPU>},
+    {"half_accumulation", of_context<&Context::allowFP16AccumulationCuBLAS>},
+    {"bfloat16_reduction", of_context<&Context::allowBF16ReductionCuBLAS>, text_of_number},
+    {"flush_denormal", of_thread<flushes_denormals>},
+    {"anomaly_mode", of_thread<torch::autograd::AnomalyMode::is_enabled>},
+    {"saved_tensor_hooks", of_thread<keeps_saved_tensors>},
+    {"view_replay", of_thread<replays_views>},
+    {"functorch", of_thread<functorch_is_active>},
+    {"dispatch_mode", of_thread<ops_are_watched>},
+    {"torch_function_mode", of_thread<function_mode_is_active>},
+    {"default_dtype", of_thread<c10::get_default_dtype_as_scalartype>, text_of_dtype},
+    {"threads", of_thread<at::get_num_threads>, text_of_number},
+});
+static_assert(kSwitches.size() == Ambient::kCount);
 
 }  // namespace
 
 void read_function_modes_by(FunctionModes (*read)()) { the_reader = read; }
 
 Ambient Ambient::current() {
-  Ambient ambient;
-  set_context(ambient);
-  set_thread(ambient);
+  at::Context& context = at::globalContext();
+  Ambient ambient{.values = {}, .default_device = function_modes().default_device};
+  std::ranges::transform(kSwitches, ambient.values.begin(),
+                         [&](const Switch& one) { return one.now(context); });
   return ambient;
 }
 
+std::int32_t Ambient::operator[](std::string_view name) const {
+  const auto one = std::ranges::find(kSwitches, name, &Switch::name);
+  TORCH_INTERNAL_ASSERT(one != kSwitches.end());
+  return values[one - kSwitches.begin()];
+}
+
 std::vector<trace::Fact> Ambient::facts() const {
-  const auto flag = [](const char* name, bool on) { return trace::Fact{name, on ? "on" : "off"}; };
-  const auto dtype = [](std::uint8_t type) {
-    return std::string(c10::toString(static_cast<at::ScalarType>(type)));
-  };
-  return {flag("grad_mode", grad_mode),
-          flag("inference_mode", inference_mode),
-          flag("autocast_cpu", autocast_cpu),
-          flag("autocast_cuda", autocast_cuda),
-          {"autocast_dtype", dtype(autocast_dtype)},
-          flag("deterministic", deterministic),
-          flag("deterministic_warn_only", deterministic_warn_only),
-          flag("fill_uninitialized", fill_uninitialized),
-          flag("mkldnn", mkldnn),
-          flag("mkldnn_deterministic", mkldnn_deterministic),
-          flag("nnpack", nnpack),
-          flag("cudnn", cudnn),
-          flag("cudnn_benchmark", cudnn_benchmark),
-          flag("cudnn_deterministic", cudnn_deterministic),
-          flag("sdp_flash", sdp_flash),
-          flag("sdp_mem_efficient", sdp_mem_efficient),
-          flag("sdp_math", sdp_math),
-          flag("flush_denormal", flush_denormal),
-          flag("anomaly_mode", anomaly_mode),
-          flag("saved_tensor_hooks", saved_tensor_hooks),
-          flag("functorch", functorch),
-          flag("dispatch_mode", dispatch_mode),
-          flag("torch_function_mode", torch_function_mode),
-          {"default_dtype", dtype(default_dtype)},
-          {"default_device", default_device ? default_device->str() : "none"},
-          {"matmul_precision", std::to_string(matmul_precision)},
-          {"threads", std::to_string(threads)}};
+  std::vector<trace::Fact> facts;
+  for (std::size_t i = 0; i < kCount; ++i)
+    facts.push_back({std::string(kSwitches[i].name), kSwitches[i].text(values[i])});
+  facts.push_back({"default_device", default_device ? default_device->str() : "none"});
+  return facts;
 }
 
 }  // namespace steptape::live

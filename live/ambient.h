@@ -2,8 +2,11 @@
 
 #include <c10/core/Device.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "trace/model.h"
@@ -25,20 +28,14 @@ void read_function_modes_by(FunctionModes (*read)());
 /// The thread's and process's switches that ops depend on, as one flat value: cheap to take, cheap
 /// to compare, so that a guard can do both at every step.
 struct Ambient {
-  bool grad_mode, inference_mode, autocast_cpu, autocast_cuda;
-  bool deterministic, deterministic_warn_only, fill_uninitialized;
-  bool mkldnn, mkldnn_deterministic, nnpack, cudnn, cudnn_benchmark, cudnn_deterministic;
-  bool sdp_flash, sdp_mem_efficient, sdp_math;
-  bool flush_denormal;
-  bool anomaly_mode, saved_tensor_hooks;
-  bool functorch, dispatch_mode;
-  bool torch_function_mode;  ///< one that does more than to set the default device
-  std::uint8_t default_dtype, autocast_dtype, matmul_precision;
-  std::int32_t threads;
+  static constexpr std::size_t kCount = 44;
+  std::array<std::int32_t, kCount> values;
   std::optional<c10::Device> default_device;
 
   static Ambient current();
   friend bool operator==(const Ambient&, const Ambient&) = default;
+  /// The value of the switch of this name, which must be one; 0 where it is off.
+  std::int32_t operator[](std::string_view name) const;
   /// Every switch by name, for traces and verdicts.
   std::vector<trace::Fact> facts() const;
 };

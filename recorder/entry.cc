@@ -147,9 +147,9 @@ void write_ambient(Ledger& ledger) {
     ledger.refusals.add(RefusalCode::kDispatchMode, what, {}, c10::str(what, " is active"));
   };
   const bool traces = at::tracer::impl::is_dispatch_enabled();
-  refuse(ambient.dispatch_mode && !traces, "a dispatch mode");
-  refuse(ambient.functorch, "a functorch transform");
-  refuse(ambient.torch_function_mode, "a torch-function mode");
+  refuse(ambient["dispatch_mode"] != 0 && !traces, "a dispatch mode");
+  refuse(ambient["functorch"] != 0, "a functorch transform");
+  refuse(ambient["torch_function_mode"] != 0, "a torch-function mode");
   refuse(traces, "a tracer");
 }
 

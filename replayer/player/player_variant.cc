@@ -27,7 +27,7 @@ namespace {
 
 /// Switches of autograd: the ops of a trace lie below it.
 const std::set<std::string> kAboveTheTrace = {"grad_mode", "inference_mode", "anomaly_mode",
-                                              "saved_tensor_hooks"};
+                                              "saved_tensor_hooks", "view_replay"};
 
 GeneratorOf generators_of(PlayerState& state) {
   return [&state](const std::string& path) { return state.generator(path); };

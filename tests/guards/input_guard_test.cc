@@ -198,8 +198,10 @@ TEST(OverlapGuardTest, WhatIsNoInputLiesApartFromWhatIsWritten) {
             "also frozen: memory of its own → memory of trained, which the step writes");
   EXPECT_EQ(found({400, 200, 0, 148}),
             "also frozen: memory of its own → memory of also trained, which the step writes");
-  EXPECT_EQ(found({0, 64, 300, 300}),
-            "trained: memory of its own → memory of also trained, which the step writes");
+  for (const std::size_t second : {290, 300, 310}) {
+    EXPECT_EQ(found({0, 64, 300, second}),
+              "also trained: memory of its own → memory of trained, which the step writes");
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import steptape
 import twins
 from classification import Program, sgd, small_model
 from guarded import STEPS, Training, check, named
+from outcomes import codes_of
 
 
 class Doubling(torch.overrides.TorchFunctionMode):
@@ -84,10 +85,57 @@ def test_a_dispatch_mode_stands_around_the_call():
     "matmul_precision": lambda p: restored(
         torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),
     "anomaly_mode": lambda p: torch.autograd.set_detect_anomaly(True),
+    "view_replay": lambda p: torch.autograd._force_original_view_tracking(True),
+    "cudnn_sdp": lambda p: restored(
+        torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp, False),
+    "autocast_cache": lambda p: restored(
+        torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, False),
+    "cudnn_precision": lambda p: torch.backends.cudnn.flags(allow_tf32=False),
+    "sdp_order": lambda p: torch.nn.attention.sdpa_kernel(
+        [torch.nn.attention.SDPBackend.MATH, torch.nn.attention.SDPBackend.FLASH_ATTENTION],
+        set_priority=True),
 })
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_a_switch_that_may_change_kernels_changes(case):
     check(seeing, around=case, matters=None, share=None)
+
+
+def flipped(owner, name):
+    """A step that turns a switch of torch over, and back after it."""
+    def change():
+        setattr(owner, name, not getattr(owner, name))
+    return change
+
+
+SWITCHED = {
+    "cudnn_tf32": flipped(torch.backends.cudnn, "allow_tf32"),
+    "cuda_tf32": flipped(torch.backends.cuda.matmul, "allow_tf32"),
+    "half_reduction": flipped(
+        torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    "cudnn_sdp": lambda: torch.backends.cuda.enable_cudnn_sdp(
+        not torch.backends.cuda.cudnn_sdp_enabled()),
+    "autocast_cache": lambda: torch.set_autocast_cache_enabled(
+        not torch.is_autocast_cache_enabled()),
+    "view_replay": lambda: torch._C._set_view_replay_enabled(
+        not torch._C._is_view_replay_enabled()),
+    "autocast_cuda_dtype": lambda: torch.set_autocast_dtype(
+        "cuda", torch.bfloat16 if torch.get_autocast_dtype("cuda") != torch.bfloat16
+        else torch.float16),
+}
+
+
+@named(SWITCHED)
+def test_a_step_that_leaves_a_switch_other_than_it_was_is_refused(case):
+    def train(x):
+        case()
+        return x * 2
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for _ in range(8):
+        assert step(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert step.stats["replayed"] == 0
+    assert codes_of(step) == {"host_effect"}
+    assert "the step leaves torch's switch `" in step.explain()
 
 
 def test_autocast_alternates_with_full_precision():

@@ -62,8 +62,8 @@ Preparation product(const KernelSite& site, const MatrixProduct& matrices) {
   if (blas().sgemm == nullptr)
     return Preparation::refused("no BLAS that is known to be LibTorch's");
   // ATen may take another way with less precision; what the switch was is guarded
-  constexpr auto kHighest = static_cast<std::uint8_t>(at::Float32MatmulPrecision::HIGHEST);
-  if (live::Ambient::current().matmul_precision != kHighest)
+  constexpr auto kHighest = static_cast<std::int32_t>(at::Float32MatmulPrecision::HIGHEST);
+  if (live::Ambient::current()["matmul_precision"] != kHighest)
     return Preparation::refused("a precision of products below the highest");
   const auto address = [&](const at::Tensor& tensor) -> std::uint8_t {
     return tensor.defined() ? site.address_mod_64(tensor) : 0;
