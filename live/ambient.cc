@@ -76,11 +76,14 @@ std::int32_t matmul_precision(at::Context& context) {
 }
 
 /// What holds of convolutions, recurrences and products, by whichever switch; a decimal digit each.
+/// One that nobody has set is as precise as IEEE's.
 template <at::Float32Backend backend>
 std::int32_t precision(at::Context& context) {
   std::int32_t digits = 0;
   for (const auto op : {at::Float32Op::CONV, at::Float32Op::RNN, at::Float32Op::MATMUL}) {
-    digits = digits * 10 + static_cast<std::int32_t>(context.float32Precision(backend, op));
+    const at::Float32Precision set = context.float32Precision(backend, op);
+    const bool is_set = set != at::Float32Precision::NONE;
+    digits = digits * 10 + static_cast<std::int32_t>(is_set ? set : at::Float32Precision::IEEE);
   }
   return digits;
 }

@@ -568,4 +568,11 @@ std::optional<std::int64_t> FollowedNumbers::advance_of(PyObject* number, trace:
   return static_cast<std::int64_t>(whole.besides);
 }
 
+bool holds_followed(PyObject* value) {
+  if (!PyTuple_Check(value)) return is_followed(value);
+  const std::span<PyObject* const> items(reinterpret_cast<PyTupleObject*>(value)->ob_item,
+                                         static_cast<std::size_t>(PyTuple_GET_SIZE(value)));
+  return std::ranges::any_of(items, holds_followed);
+}
+
 }  // namespace steptape::python

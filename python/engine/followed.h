@@ -116,4 +116,7 @@ void add_held(PyObject* value, std::vector<PyObject*>& found);
 
 inline bool is_followed(PyObject* number) { return FollowedNumbers::current().contains(number); }
 
+/// Whether it is a number that is followed, or a tuple that holds one.
+bool holds_followed(PyObject* value);
+
 }  // namespace steptape::python

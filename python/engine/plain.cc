@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/engine/followed.h"
 #include "python/engine/moving.h"
 #include "python/engine/structure.h"
 #include "trace/path.h"
@@ -397,25 +398,24 @@ bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObjec
   return true;
 }
 
-std::optional<Py_ssize_t> Plain::appended(PyObject* now) const {
-  const bool is_queue = kind_ == Kind::kDeque;
-  if (now == nullptr || (!is_queue && !(kind_ == Kind::kList && is_exactly(now, value_.get())))) {
+std::optional<Py_ssize_t> Plain::appended(PyObject* now, Py_ssize_t count) const {
+  if (now == nullptr || !(is_deque(now) ? kind_ == Kind::kDeque
+                                        : kind_ == Kind::kList && is_exactly(now, value_.get()))) {
     return std::nullopt;
   }
-  if (is_queue && (!is_deque(now) || !same_bits(most_of(now), real_))) return std::nullopt;
+  if (is_deque(now) && !same_bits(most_of(now), real_)) return std::nullopt;
   const py::object items = list_of(now);
   const Py_ssize_t size = PyList_GET_SIZE(items.ptr());
-  // a full deque has lost as many at its front
-  for (Py_ssize_t lost = 0; lost < (is_queue ? length_ : 1); ++lost) {
-    const Py_ssize_t kept = length_ - lost;
-    if (size <= kept || (lost > 0 && static_cast<double>(size) != real_)) continue;
-    bool is_same = true;
-    for (Py_ssize_t i = 0; is_same && i < kept; ++i) {
-      is_same = items_[static_cast<std::size_t>(lost + i)].same(PyList_GET_ITEM(items.ptr(), i));
-    }
-    if (is_same) return kept;
+  // a full deque loses as many at its front
+  const Py_ssize_t lost =
+      is_deque(now) ? std::clamp<Py_ssize_t>(length_ + count - size, 0, length_) : 0;
+  const Py_ssize_t kept = length_ - lost;
+  if (size <= kept || (lost > 0 && static_cast<double>(size) != real_)) return std::nullopt;
+  for (Py_ssize_t i = 0; i < kept; ++i) {
+    const Plain& item = items_[static_cast<std::size_t>(lost + i)];
+    if (!item.same(PyList_GET_ITEM(items.ptr(), i))) return std::nullopt;
   }
-  return length_ == 0 && size > 0 ? std::optional<Py_ssize_t>(0) : std::nullopt;
+  return kept;
 }
 
 bool Plain::same(PyObject* now) const {
@@ -594,14 +594,17 @@ Change Plain::change_of_place(PyObject* now) const {
 }
 
 std::optional<std::vector<py::object>> Plain::changed_items(PyObject* now) const {
+  const auto may_differ = [](const Plain& before, PyObject* item) {
+    return before.kind_ == Kind::kAnything || !before.same(item) || holds_followed(item);
+  };
   std::vector<py::object> keys;
   const bool is_queue = kind_ == Kind::kDeque && now != nullptr && is_deque(now);
   if (is_queue || (kind_ == Kind::kList && is_exactly(now, value_.get()))) {
     const py::object items = list_of(now);
     if (PyList_GET_SIZE(items.ptr()) != length_) return std::nullopt;
     for (Py_ssize_t i = 0; i < length_; ++i) {
-      const Plain& item = items_[static_cast<std::size_t>(i)];
-      if (!item.same(PyList_GET_ITEM(items.ptr(), i))) keys.push_back(py::int_(i));
+      if (may_differ(items_[static_cast<std::size_t>(i)], PyList_GET_ITEM(items.ptr(), i)))
+        keys.push_back(py::int_(i));
     }
     return keys;
   }
@@ -610,7 +613,7 @@ std::optional<std::vector<py::object>> Plain::changed_items(PyObject* now) const
   if (static_cast<Py_ssize_t>(entries.size()) != length_) return std::nullopt;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!same_key(keys_[i].get(), entries[i].first)) return std::nullopt;
-    if (!items_[i].same(entries[i].second)) keys.push_back(borrowed(entries[i].first));
+    if (may_differ(items_[i], entries[i].second)) keys.push_back(borrowed(entries[i].first));
   }
   return keys;
 }

@@ -48,9 +48,9 @@ class Plain {
   /// in `moving`; a container with such a place is held to its identity, since they are places of
   /// that one.
   void let_move(PyObject* value, const MovingPlaces& moving);
-  /// Where items begin in `now`, a list or deque, that were added at the end of those that it held;
-  /// none where that is not all that has happened.
-  std::optional<Py_ssize_t> appended(PyObject* now) const;
+  /// Where items begin in `now`, a list or deque, after `count` were added at the end of those that
+  /// it held; none where that is not all that has happened. Of a list the count need not be right.
+  std::optional<Py_ssize_t> appended(PyObject* now, Py_ssize_t count) const;
   /// Whether its content may change while the object stays the same one.
   bool is_mutable() const;
   /// Whether something in it is not compared, as there is too much of it or it lies too deep.
@@ -65,8 +65,8 @@ class Plain {
   /// The same where a place got another value, in which nothing can be assigned: a tuple as a
   /// whole.
   Change change_of_place(PyObject* now) const;
-  /// Of a list, dict or deque the keys of the items that differ in `now`, which has as many in the
-  /// same order; none where it has not.
+  /// Of a list, dict or deque the keys of the items that differ in `now`, are numbers which are
+  /// followed, or stand where anything may; none where it has not as many in the same order.
   std::optional<std::vector<py::object>> changed_items(PyObject* now) const;
   /// Whether the item that was there under a key, of those, was a number.
   bool is_number_at(const py::object& key) const;

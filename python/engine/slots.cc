@@ -70,7 +70,9 @@ Slot::Kind kind_of_place(PyObject* owner, PyObject* key) {
 
 /// Whether an assignment left what a guard has found there already: `self.list += [x]`. Numbers and
 /// texts are assigned again all the same, which costs little.
-bool is_as_found(const Slot& slot, PyObject* value) { return slot.is_guarded && !is_atom(value); }
+bool is_as_found(const Slot& slot, PyObject* value) {
+  return slot.is_guarded && !is_atom(value) && !holds_followed(value);
+}
 
 }  // namespace
 
@@ -234,16 +236,12 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     const Slot& slot = slots_[i];
     if (slot.is_looked_after) continue;
     const py::object now = slot.value();
+    if (slot.is_changed && !appended(i, now)) slots_[i].is_guarded = true;
     const bool is_same = values_[i].same(now.ptr());
-    const bool only_grows =
-        slot.is_appended_to && !is_same && values_[i].appended(now.ptr()).has_value();
-    if (slot.is_changed && !only_grows) slots_[i].is_guarded = true;
-    if (!is_same) {
-      if (slot.kind == Slot::Kind::kContent && now) {
-        add_content_changes(i, now, changes);
-      } else {
-        changes.push_back({&slot, values_[i].change_of_place(now.ptr()), moves(i)});
-      }
+    if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
+      add_content_changes(i, now, changes);
+    } else if (!is_same) {
+      changes.push_back({&slot, values_[i].change_of_place(now.ptr()), moves(i)});
     } else if (now && (slot.is_written ? !is_as_found(slot, now.ptr()) : is_followed(now.ptr()))) {
       changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}});
     }
@@ -251,16 +249,25 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   return changes;
 }
 
-/// Each item that is another one.
+std::optional<Py_ssize_t> SlotWatch::appended(std::size_t position, const py::object& now) const {
+  const Slot& slot = slots_[position];
+  if (!slot.is_changed || !slot.is_appended_to) return std::nullopt;
+  return values_[position].appended(now.ptr(), slot.appended);
+}
+
+/// Each item that is another one, or a number which may be another one in the next call.
 void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
                                     std::vector<SlotChange>& changes) const {
   const Slot& slot = slots_[position];
-  const Change whole = values_[position].change(now.ptr());
-  const auto appended = slot.is_guarded ? std::nullopt : values_[position].appended(now.ptr());
+  const bool is_same = values_[position].same(now.ptr());
+  const auto from = slot.is_guarded ? std::nullopt : appended(position, now);
   const auto keys = values_[position].changed_items(now.ptr());
+  if (is_same && !from && !keys) return;
+  const Change whole =
+      is_same ? Change{"", shown(now.ptr()), now, py::list()} : values_[position].change(now.ptr());
   // in a full deque all items are others after that
-  if (appended || !keys || keys->empty()) {
-    changes.push_back({&slot, whole, false, appended});
+  if (from || !keys || (keys->empty() && !is_same)) {
+    changes.push_back({&slot, whole, false, from});
     return;
   }
   const std::vector<py::object> moving = moving_items(position);

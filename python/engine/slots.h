@@ -42,6 +42,7 @@ struct Slot {
   bool is_written = false;       ///< by an assignment
   bool is_changed = false;       ///< the container, by a method or an item
   bool is_appended_to = true;    ///< where it is changed: in no other way
+  Py_ssize_t appended = 0;       ///< and by how many items
   bool is_looked_after = false;  ///< another slot says how it changed
   std::string place = {};        ///< the line that wrote it, or else that first read it
   /// Of kMethods: CPython's version of the class when it was last compared, or 0.
@@ -102,6 +103,8 @@ class SlotWatch {
   bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;
+  /// From where on items were added to a container that nothing else was done to.
+  std::optional<Py_ssize_t> appended(std::size_t position, const py::object& now) const;
   void add_content_changes(std::size_t position, const py::object& now,
                            std::vector<SlotChange>& changes) const;
 

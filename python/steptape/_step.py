@@ -195,8 +195,10 @@ class Step:
                 lines.append(f"  {file} not written: {problem}")
         if self._kept is not None:
             lines += [f"  note: {note}" for note in _notes_of(self._effects.outputs)]
-        if self._code is not None and _wrapped[self._code] > 2 and not stats["replayed"]:
-            lines.append(f"  note: this function was wrapped {_wrapped[self._code]} times, and each time is recorded anew: "
+        # the count is gone with the first of equal codes, as where the cell of a notebook runs again
+        times = 0 if self._code is None else _wrapped.get(self._code, 0)
+        if times > 2 and not stats["replayed"]:
+            lines.append(f"  note: this function was wrapped {times} times, and each time is recorded anew: "
                          "wrap it once, outside of the loop")
         return "\n".join(map(_engine.on_one_line, lines)) + "\n"
 

@@ -1,8 +1,10 @@
 """State that a step keeps in the program: tensors, numbers and objects that it assigns or appends, and tensors that the program
 exchanges between calls. Replays read them where they stand and leave what the step leaves; what nobody could tell is refused.
 """
+import array
 import collections
 import dataclasses
+import random
 import types
 
 import numpy as np
@@ -770,6 +772,15 @@ def items_of_a_module_exchanged():
     return lambda x: o(x), lambda: o.masks, between
 
 
+@case("host_effect")
+def an_item_popped_from_a_set():
+    s = {0.0, 1.0}
+    def step(x):
+        s.add(s.pop())
+        return x * 2
+    return step, lambda: sorted(s), None
+
+
 @pytest.mark.parametrize("make, outcome", CASES)
 def test_replays_leave_what_eager_leaves(make, outcome):
     expected, _ = play(make, lambda step: step)
@@ -779,3 +790,88 @@ def test_replays_leave_what_eager_leaves(make, outcome):
         assert step.stats["replayed"] >= CALLS // 2, step.explain()
     else:
         assert step.stats["replayed"] == 0 and outcome in codes_of(step), step.explain()
+
+
+KEPT = {
+    "appended_to_a_full_queue": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.append(v)),
+    "appended_at_its_left": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.appendleft(v)),
+    "extended_with_two": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.extend([v, v])),
+    "extended_with_more_than_it_keeps": (
+        lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.extend([v] * 4)),
+    "appended_twice": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: (s.append(v), s.append(1.0))),
+    "appended_in_place": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.__iadd__([v])),
+    "queue_of_pairs": (lambda: collections.deque([(0.0, 0)] * 2, maxlen=2), lambda s, v: s.append((v, int(v)))),
+    "queue_with_no_limit": (collections.deque, lambda s, v: s.append(v)),
+    "queue_turned": (lambda: collections.deque([0.0, 1.0, 2.0]), lambda s, v: (s.rotate(), s.__setitem__(0, v))),
+    "window_cut": (lambda: [0.0] * 3, lambda s, v: (s.append(v), s.__delitem__(slice(None, -3)))),
+    "window_popped": (lambda: [0.0] * 3, lambda s, v: (s.append(v), s.pop(0))),
+    "window_inserted": (lambda: [0.0] * 3, lambda s, v: (s.insert(0, v), s.pop())),
+    "window_assigned": (lambda: [0.0] * 3, lambda s, v: s.__setitem__(slice(None), [*s[1:], v])),
+    "window_of_a_flag": (lambda: [0.0] * 3, lambda s, v: (s.append(float(v > 1)), s.pop(0))),
+    "entries_popped_and_set": (lambda: {"a": 0.0, "b": 1.0}, lambda s, v: (s.pop("b"), s.__setitem__("b", v))),
+    "entry_that_is_a_pair": (lambda: {"a": (0.0, 0.0)}, lambda s, v: s.update(a=(v, s["a"][0]))),
+    "nested_pair": (lambda: {"a": ((0.0,), 0)}, lambda s, v: s.update(a=((v,), 0))),
+    "bytes": (lambda: bytearray(2), lambda s, v: s.__setitem__(0, int(v))),
+    "bytes_appended": (lambda: bytearray(2), lambda s, v: (s.append(int(v)), s.pop(0))),
+    "packed_array": (lambda: array.array("d", [0.0, 0.0]), lambda s, v: s.__setitem__(1, v)),
+    "array_of_numpy": (lambda: np.zeros(2), lambda s, v: s.__setitem__(1, v)),
+    "set_of_one": (lambda: {0.0}, lambda s, v: (s.clear(), s.add(v))),
+    "sorted": (lambda: [0.0, 1.0], lambda s, v: (s.__setitem__(0, v), s.sort())),
+    "reversed": (lambda: [0.0, 0.0], lambda s, v: (s.__setitem__(0, v), s.reverse())),
+}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("is_read", (False, True), ids=("left", "read"))
+def test_what_looks_as_it_did_is_written_all_the_same(kept, is_read, seed):
+    """The number is 0 in all first calls and often later, so that recordings find what they leave there."""
+    make, put = KEPT[kept]
+
+    def run(wrap):
+        state = types.SimpleNamespace(kept=make())
+        draws = random.Random(seed)
+
+        def train(x):
+            before = repr(state.kept) if is_read else ""
+            put(state.kept, x[0].item())
+            return x * 2, before
+
+        step = wrap(train)
+        seen = []
+        for i in range(40):
+            value = 0.0 if i < 5 or draws.random() < 0.6 else draws.choice([1.0, 2.0, 3.0])
+            result = step(torch.full((3,), value))
+            if i % 13 == 12:
+                put(state.kept, 2.0)
+            seen.append(repr((result, state.kept)))
+        return seen, step
+
+    expected, _ = run(lambda step: step)
+    seen, step = run(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+
+
+@pytest.mark.parametrize("count", (1, 2, 3, 5))
+def test_a_full_queue_is_appended_to_by_replays(count):
+    def run(wrap):
+        window = collections.deque([1.0] * 3, maxlen=3)
+
+        def train(x):
+            for _ in range(count):
+                window.append(x[0].item() > 0)
+            return x * 2
+
+        step = wrap(train)
+        seen = []
+        for i in range(24):
+            step(torch.full((3,), float(i % 5 > 1)))
+            if i == 12:
+                window.append("other")
+            seen.append(list(window))
+        return seen, step
+
+    expected, _ = run(lambda step: step)
+    seen, step = run(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= CALLS // 2, step.explain()

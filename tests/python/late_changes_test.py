@@ -319,3 +319,157 @@ def test_what_changes_after_the_plan_is_made(make, codes, replays):
     assert seen == expected, step.explain()
     assert codes_of(step) == codes, step.explain()
     assert (step.stats["replayed"] > 3) == replays, step.explain()
+
+
+def forwarded():
+    class Forwarding(torch.nn.Module):
+        def forward(self, x, k=2.0, *, j=1.0):
+            return x * k * j
+
+    def other(self, x, k=2.0, *, j=1.0):
+        return x * k * j + 1
+    net = torch.nn.Sequential(Forwarding())
+    return lambda x: net(x), Forwarding.forward, other
+
+
+def hooked(register):
+    def make():
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+
+        def hook(*args, k=2.0, j=1.0):
+            last = args[-1][0] if isinstance(args[-1], tuple) else args[-1]
+            return None if last is None else last * k * j
+
+        def other(*args, k=2.0, j=1.0):
+            last = args[-1][0] if isinstance(args[-1], tuple) else args[-1]
+            return None if last is None else last * k * j * 2
+        register(layer, optimizer, hook)
+
+        def step(x):
+            optimizer.zero_grad()
+            layer(x).sum().backward()
+            optimizer.step()
+            return layer.weight.detach() * 1
+        return step, hook, other
+    return make
+
+
+def scheduled():
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], 0.1)
+
+    def rate(epoch, k=0.9, *, j=1.0):
+        return k ** epoch * j
+
+    def other(epoch, k=0.9, *, j=1.0):
+        return k ** epoch * j / 2
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+
+    def step(x):
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        return weight.detach() * 1
+    return step, rate, other
+
+
+def property_of_an_object():
+    class Held:
+        def get(self, k=2.0, *, j=1.0):
+            return k * j
+        scale = property(get)
+
+    def other(self, k=2.0, *, j=1.0):
+        return k * j + 1
+    held = Held()
+    return lambda x: x * held.scale, Held.get, other
+
+
+def class_of_a_class():
+    class Meta(type):
+        def __call__(cls, k=2.0, *, j=1.0):
+            return k * j
+
+    class Made(metaclass=Meta):
+        pass
+
+    def other(cls, k=2.0, *, j=1.0):
+        return k * j + 1
+    return lambda x: x * Made(), Meta.__call__, other
+
+
+def attribute_of_a_module():
+    class Asked(torch.nn.Module):
+        def __getattr__(self, name, k=2.0, *, j=1.0):
+            return k * j if name == "scale" else torch.nn.Module.__getattr__(self, name)
+
+    def other(self, name, k=2.0, *, j=1.0):
+        return k * j + 1 if name == "scale" else torch.nn.Module.__getattr__(self, name)
+    net = Asked()
+    return lambda x: x * net.scale, Asked.__getattr__, other
+
+
+def key_of_a_sort():
+    items = [3.0, 1.0, 2.0]
+
+    def key(item, k=1.0, *, j=1.0):
+        return item * k * j
+
+    def other(item, k=1.0, *, j=1.0):
+        return -item * k * j
+    return lambda x: x * sorted(items, key=key)[0], key, other
+
+
+CALLED_BY_OTHERS = {
+    "forward": forwarded,
+    "hook_of_a_module": hooked(lambda layer, o, hook: layer.register_forward_hook(hook)),
+    "hook_before_a_module": hooked(lambda layer, o, hook: layer.register_forward_pre_hook(hook)),
+    "hook_of_a_parameter": hooked(lambda layer, o, hook: layer.weight.register_hook(hook)),
+    "hook_by_a_partial": hooked(
+        lambda layer, o, hook: layer.weight.register_hook(functools.partial(hook, k=3.0))),
+    "schedule": scheduled,
+    "property": property_of_an_object,
+    "class_of_a_class": class_of_a_class,
+    "attribute_of_a_module": attribute_of_a_module,
+    "key_of_a_sort": key_of_a_sort,
+}
+
+
+@pytest.mark.parametrize("part", ("__code__", "__defaults__", "__kwdefaults__"))
+@pytest.mark.parametrize("make", CALLED_BY_OTHERS.values(), ids=CALLED_BY_OTHERS)
+def test_a_function_that_others_call_changes(make, part):
+    """As IPython's %autoreload does it: torch's code or C's calls the very function, which is another one by now."""
+    def late():
+        step, function, other = make()
+
+        def change():
+            value = {"__code__": other.__code__, "__kwdefaults__": dict(function.__kwdefaults__, j=-3.0),
+                     "__defaults__": (-9.0,) if function.__defaults__ else None}[part]
+            setattr(function, part, value)
+        return step, at_last(change), lambda: None
+
+    expected, _ = play(late, lambda function: function)
+    seen, step = play(late, lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > 3, step.explain()
+
+
+def test_a_function_that_the_step_makes_holds_no_plan_back():
+    layer = torch.nn.Linear(4, 4)
+
+    def step(x):
+        def hook(gradient, k=[2.0]):
+            return gradient * k[0]
+        layer.zero_grad()
+        out = layer(x)
+        out.register_hook(hook)
+        out.sum().backward()
+        return layer.weight.grad.clone()
+
+    step = steptape.wrap(step, verify={"first": True, "rate": 0.0})
+    for _ in range(12):
+        step(torch.ones(4))
+    assert step.stats["replayed"] >= 8, step.explain()

@@ -1,6 +1,7 @@
 """Whatever can be called can be wrapped; what is no step, no model, no optimizer or no option is an error."""
 import collections
 import functools
+import gc
 import operator
 
 import pytest
@@ -174,3 +175,13 @@ def test_whatever_can_be_called_can_be_wrapped(form, arguments):
         return Training(form(trainer), (trainer.model, trainer.optimizer), arguments)
 
     replays_or_says_why(check(make))
+
+
+def test_a_cell_of_a_notebook_that_runs_again_wraps_its_function_anew():
+    cell = "def step(x):\n    return x.sum().item() and id(x) * x\nstep = steptape.wrap(step)\n"
+    names = {"steptape": steptape}
+    for _ in range(3):
+        exec(compile(cell, "<cell 1>", "exec"), names)  # equal code, and the one before it goes
+        gc.collect()
+        names["step"](torch.ones(2))
+        assert "1 calls" in names["step"].explain()

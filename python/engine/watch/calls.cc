@@ -248,8 +248,17 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
   if (code == call_of_modules()) return enter_module(self);
   if (whose(code) == Whose::kTorchs) return enter_torch(code);
   if (is_for_numbers_) return;
-  if (function != nullptr) note_function(function);
   const std::string name = text_of(code->co_name);
+  if (function == nullptr && self != nullptr) {  // CPython 3.10 does not say
+    PyObject* method = _PyType_Lookup(Py_TYPE(self), code->co_name);
+    const bool is_it = method != nullptr && PyFunction_Check(method) &&
+                       PyFunction_GET_CODE(method) == reinterpret_cast<PyObject*>(code);
+    if (is_it) function = method;
+  }
+  if (function != nullptr) {
+    if (!may_be_made(code)) mark(function, name);
+    note_function(function);
+  }
   if (count > 0 && arguments[0] != nullptr && (name == "__init__" || name == "__post_init__") &&
       !exists(arguments[0])) {
     fresh_.insert(arguments[0]);
@@ -271,6 +280,18 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
     if (!is_context(given) && !given_containers_.contains(given))
       mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
   }
+}
+
+/// Whether code that has run makes a function of this one. What is called by code of torch's or of
+/// C's was there before else.
+bool Watcher::may_be_made(PyCodeObject* code) {
+  if (entered_.insert(code).second) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
+      PyObject* held = PyTuple_GET_ITEM(code->co_consts, i);
+      if (PyCode_Check(held)) made_.insert(reinterpret_cast<PyCodeObject*>(held));
+    }
+  }
+  return made_.contains(code) || whose(code) != Whose::kPrograms;
 }
 
 PyCodeObject* Watcher::call_of_modules() {
@@ -785,11 +806,15 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
       load_whole(self);
       load_deep(self);
     }
-    change(Kind::kContent, self, path_of(self),
-           (PyList_Check(self) || is_deque(self)) && (name == "append" || name == "extend"));
+    change(self, path_of(self),
+           arguments.empty() ? std::nullopt : appended_by(name, self, arguments[0]));
   } else if (exists(self) && is_one_of(name, kTakes)) {
+    if (PyAnySet_Check(self)) {
+      refuse(RefusalCode::kHostEffect, "`pop` takes whichever item of the set `" + path_of(self) +
+                                           "` comes next, which depends on what it has held");
+    }
     load_content(self);
-    change(Kind::kContent, self, path_of(self));
+    change(self, path_of(self));
   } else {
     const bool compares = !keeps && !is_one_of(name, kGives);
     compares ? load_whole(self) : load_content(self);

@@ -92,6 +92,16 @@ constexpr std::array<Function, 13> kFunctions = {{
     {"float", trace::Operation::kLeaf},
 }};
 
+/// Whether it holds the objects that are put in it: an array of C's makes something else of a
+/// number.
+bool keeps_items(PyObject* container) {
+  if (PyList_Check(container) || PyDict_Check(container) || is_deque(container)) return true;
+  if (is_tensor(container)) return true;  // an op
+  static PyObject* const name = PyUnicode_InternFromString("__setitem__");
+  PyObject* found = _PyType_Lookup(Py_TYPE(container), name);
+  return found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type;
+}
+
 /// Whether an instruction of torch's code neither does ops nor can come upon a followed number.
 bool is_of_no_number(const Instruction& in) {
   const auto is_none = [](PyObject* value) {  // nor a tensor, nor what may hold one
@@ -114,8 +124,9 @@ bool is_of_no_number(const Instruction& in) {
       return is_other(in.first) && is_other(in.second);
     case Operation::kLoadItem:
     case Operation::kDeleteItem:
-    case Operation::kStoreItem:
       return is_none(in.second) && !is_tensor(in.first);
+    case Operation::kStoreItem:
+      return is_none(in.second) && !is_tensor(in.first) && keeps_items(in.first);
     case Operation::kContains:
       return is_none(in.second) && PyDict_Check(in.first);
     case Operation::kSpread:
@@ -193,8 +204,10 @@ bool Watcher::follow(const Instruction& in) {
     case Operation::kTest:
       numbers.test(in.first);
       return false;
-    case Operation::kLoadItem:
     case Operation::kStoreItem:
+      if (!keeps_items(in.first)) numbers.escape(in.third);
+      [[fallthrough]];
+    case Operation::kLoadItem:
     case Operation::kDeleteItem:
     case Operation::kMatchKeys:
       if (!is_tensor(in.first)) numbers.escape(in.second);

@@ -79,6 +79,14 @@ bool is_container(PyObject* value) {
          Py_TYPE(value) == &PyDictItems_Type || type_name(value) == "collections.deque";
 }
 
+std::optional<Py_ssize_t> appended_by(std::string_view method, PyObject* owner, PyObject* given) {
+  if (!PyList_Check(owner) && !is_deque(owner)) return std::nullopt;
+  if (method == "append") return 1;
+  if (method != "extend") return std::nullopt;
+  if (PyList_Check(given) || PyTuple_Check(given)) return PySequence_Fast_GET_SIZE(given);
+  return is_deque(owner) ? std::nullopt : std::optional<Py_ssize_t>(0);
+}
+
 void Watcher::load_global(const Instruction& in) {
   const std::string path = text_of(in.name);
   read(Kind::kEntry, in.globals, in.name, path);
@@ -485,7 +493,7 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
              (is_deque(object) && held_at(object, key))) {
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
-    change(Kind::kContent, object, path_of(object));
+    change(object, path_of(object));
   }
 }
 

@@ -19,15 +19,6 @@ Folders& folders() {
   return set;
 }
 
-/// Of a hyperparameter that is a pair of numbers, too.
-bool holds_formula(PyObject* value) {
-  if (!PyTuple_CheckExact(value)) return is_followed(value);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-    if (is_followed(PyTuple_GET_ITEM(value, i))) return true;
-  }
-  return false;
-}
-
 /// Whether a function imports as the statement does.
 bool imports(PyObject* function) {
   static PyObject* const by_name =
@@ -213,7 +204,7 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   const bool is_argument = slot.is_assignable() && moving_.is_argument(owner, key);
   if (is_read && value && !is_argument) take_back(value.ptr());
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
-  const bool follows = value && holds_formula(value.ptr());
+  const bool follows = value && holds_followed(value.ptr());
   slot.is_guarded = is_read && !follows && !is_argument;
   slot.place = locate();
   const std::size_t position = entry->second = slots_->add(std::move(slot), value);
@@ -261,11 +252,12 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
   writes_.emplace(name, slot.place);
 }
 
-void Watcher::change(Kind kind, PyObject* owner, const std::string& path, bool appends) {
-  Slot& slot = slots_->slot(note(kind, owner, nullptr, path, false));
+void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
+  Slot& slot = slots_->slot(note(Kind::kContent, owner, nullptr, path, false));
   slot.place = locate();
   slot.is_changed = true;
-  slot.is_appended_to &= appends;
+  slot.is_appended_to &= appended.has_value();
+  slot.appended += appended.value_or(0);
   slots_->hold_containers();
   const std::size_t dot = path.rfind('.');
   writes_.emplace(dot == std::string::npos ? path : path.substr(dot + 1), slot.place);
@@ -298,6 +290,8 @@ void Watcher::release() {
   given_.clear();
   arrays_.clear();
   codes_.clear();
+  entered_.clear();
+  made_.clear();
   modules_.clear();
   torchs_classes_.clear();
   names_of_torchs_.clear();
@@ -385,7 +379,7 @@ bool Watcher::look(const Instruction& given) {
       }
       // those after it move up
       if (!PyDict_Check(in.first) && exists(in.first)) {
-        change(Kind::kContent, in.first, path_of(in.first));
+        change(in.first, path_of(in.first));
       }
       [[fallthrough]];
     case Operation::kStoreItem:
@@ -399,7 +393,7 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kCompare:
       if (in.is_in_place && PyList_CheckExact(in.first) && exists(in.first)) {
         load_content(in.second);
-        change(Kind::kContent, in.first, path_of(in.first), true);
+        change(in.first, path_of(in.first), appended_by("extend", in.first, in.second));
         break;
       }
       look_up(in.first, nullptr);

@@ -31,6 +31,10 @@ inline bool is_one_of(std::string_view name, const std::array<std::string_view, 
 /// compare.
 bool is_container(PyObject* value);
 
+/// How many items a method adds at the end of a list or deque; none where it does something else,
+/// or nobody knows how many it adds to a deque. Of a list the count need not be right.
+std::optional<Py_ssize_t> appended_by(std::string_view method, PyObject* owner, PyObject* given);
+
 /// What a call is given, borrowed, whether its arguments are spread or not.
 struct GivenToCall {
   std::vector<PyObject*> positional, named;
@@ -149,6 +153,7 @@ class Watcher final : public Listener {
   /// object itself.
   PyObject* without_proxy(PyObject* object);
   void refuse_weak(PyObject* reference);
+  bool may_be_made(PyCodeObject* code);
   void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                    Py_ssize_t count, bool by_watched);
 
@@ -158,7 +163,9 @@ class Watcher final : public Listener {
                    bool is_read);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
-  void change(Kind kind, PyObject* owner, const std::string& path, bool appends = false);
+  /// `appended`: how many items a method has added at the end, if that is what it does.
+  void change(PyObject* owner, const std::string& path,
+              std::optional<Py_ssize_t> appended = std::nullopt);
   void refuse(RefusalCode code, const std::string& message);
   void add_object(PyObject* value, const std::string& path);
   /// What is given was met in a place of the program's: it existed before, too.
@@ -329,7 +336,9 @@ class Watcher final : public Listener {
   Whose whose(PyCodeObject* code) { return known(code).whose; }
   std::unordered_map<PyCodeObject*, Code> codes_;  ///< with a reference each
   std::pair<PyCodeObject*, const Code*> newest_code_;
-  std::unordered_set<PyObject*> globals_;  ///< of the code that ran, borrowed
+  std::unordered_set<PyCodeObject*> entered_;  ///< those of the program's that ran
+  std::unordered_set<PyCodeObject*> made_;     ///< of the functions that these may make
+  std::unordered_set<PyObject*> globals_;      ///< of the code that ran, borrowed
   PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
   std::vector<Finding> findings_;
