@@ -105,6 +105,13 @@ class Notes {
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
   void add_effect(trace::Effect effect) { effects_.push_back(std::move(effect)); }
 
+  /// The front end holds a place to what it found there when the step began, and so will a plan:
+  /// two recordings that found something else there are told apart by it.
+  void note_guarded(const std::string& place, std::string value) {
+    guarded_[place] = std::move(value);
+  }
+  const std::map<std::string, std::string>& guarded() const { return guarded_; }
+
   /// A call of `module` begins, the newest of those that have not ended; its path is "" where
   /// nobody tracks it.
   void enter_module(std::string path, const void* module);
@@ -177,6 +184,7 @@ class Notes {
   std::set<trace::Index> internal_reads_;
   std::vector<Refusal> refusals_;
   std::vector<trace::Effect> effects_;
+  std::map<std::string, std::string> guarded_;
   std::vector<ModuleCall> open_calls_;
   std::unordered_map<std::string, std::uint32_t> calls_of_;
   std::size_t calls_ = 0;

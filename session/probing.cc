@@ -155,6 +155,14 @@ bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
   });
 }
 
+/// Whether a place that both hold to what they found there held something else.
+bool told_apart_by_places(const recorder::Notes& a, const recorder::Notes& b) {
+  return std::ranges::any_of(a.guarded(), [&b](const auto& place) {
+    const auto other = b.guarded().find(place.first);
+    return other != b.guarded().end() && other->second != place.second;
+  });
+}
+
 }  // namespace
 
 bool Probing::Patience::is_over() {
@@ -195,10 +203,11 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
                                                         recorder::Recorded& recorded) const {
   trace::Recording explained = recorded.recording;
   explain(previous.recording, recorded, explained);
+  const bool is_by_places = told_apart_by_places(previous.notes, recorded.notes);
   const auto parted = [&](Refusal refusal, const trace::Difference& difference) {
     return Parted{std::move(refusal),
-                  !other_outside_tensor(previous, recorded) &&
-                      told_apart_by_reads(previous.recording, explained, difference)};
+                  is_by_places || (!other_outside_tensor(previous, recorded) &&
+                                   told_apart_by_reads(previous.recording, explained, difference))};
   };
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
     return parted(difference->kind == trace::DifferenceKind::kEffect
@@ -210,11 +219,11 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
     return parted(refusal_for(*other, explained), *other);
   }
   if (auto refusal = other_outside_tensor(previous, recorded)) {
-    return Parted{*std::move(refusal), false};
+    return Parted{*std::move(refusal), is_by_places};
   }
   if (auto refusal =
           unexplained_number(previous.recording, explained, recorded.notes.follows_numbers())) {
-    return Parted{*std::move(refusal), false};
+    return Parted{*std::move(refusal), is_by_places};
   }
   recorded.recording = std::move(explained);
   return std::nullopt;

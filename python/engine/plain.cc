@@ -398,6 +398,20 @@ bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObjec
   return true;
 }
 
+std::string Plain::token() const {
+  switch (kind_) {
+    case Kind::kIdentity:
+      return "@" + std::to_string(reinterpret_cast<std::uintptr_t>(value_.get()));
+    case Kind::kInteger:
+    case Kind::kText:
+      return shown(value_.get());
+    case Kind::kReal:
+      return std::to_string(std::bit_cast<std::uint64_t>(real_));
+    default:
+      return "";
+  }
+}
+
 std::optional<Py_ssize_t> Plain::appended(PyObject* now, Py_ssize_t count) const {
   if (now == nullptr || !(is_deque(now) ? kind_ == Kind::kDeque
                                         : kind_ == Kind::kList && is_exactly(now, value_.get()))) {

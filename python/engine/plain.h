@@ -51,6 +51,8 @@ class Plain {
   /// Where items begin in `now`, a list or deque, after `count` were added at the end of those that
   /// it held; none where that is not all that has happened. Of a list the count need not be right.
   std::optional<Py_ssize_t> appended(PyObject* now, Py_ssize_t count) const;
+  /// The one value that it holds a place to, as a word; "" for containers.
+  std::string token() const;
   /// Whether its content may change while the object stays the same one.
   bool is_mutable() const;
   /// Whether something in it is not compared, as there is too much of it or it lies too deep.

@@ -230,6 +230,19 @@ Verdict SlotWatch::check() const {
   return {};
 }
 
+std::map<std::string, std::string> SlotWatch::guarded() const {
+  std::map<std::string, std::string> guarded;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    std::string token = slot.is_guarded ? values_[i].token() : "";
+    if (token.empty()) continue;
+    const auto address = reinterpret_cast<std::uintptr_t>(slot.owner.get());
+    const std::string kind = std::to_string(static_cast<int>(slot.kind));
+    guarded[slot.path + " " + kind + " " + std::to_string(address)] = std::move(token);
+  }
+  return guarded;
+}
+
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
   for (std::size_t i = 0; i < slots_.size(); ++i) {

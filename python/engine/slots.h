@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,6 +88,8 @@ class SlotWatch {
     bool moves = false;  ///< read before it was written, and MovingPlaces may note it
     std::optional<Py_ssize_t> appended = {};  ///< from there on items were added, and that is all
   };
+  /// What the places that are guarded held, as words; of containers nothing.
+  std::map<std::string, std::string> guarded() const;
   /// Numbers and tensors that are other ones now are noted as such that move.
   void note_moving() const;
   /// What differs now, and what was assigned, though it may be the same. A container that a method

@@ -469,6 +469,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
                                         "a result is of a subclass of torch.Tensor"));
     }
     notes->add_effect({"results", note->structure.text(0), ""});
+    for (const auto& [place, value] : guarded()) notes->note_guarded(place, value);
     return_assigned(*notes, *note, flat, return_number);
     if (watch::current() == nullptr) FollowedNumbers::current().clear();
   }

@@ -297,6 +297,11 @@ bool Tracked::is_in(const HostChange& change, const std::unordered_set<PyObject*
   return held && changed.contains(held.ptr());
 }
 
+std::map<std::string, std::string> Tracked::guarded() const {
+  return host_ == nullptr || host_->seen() == nullptr ? std::map<std::string, std::string>()
+                                                      : host_->seen()->guarded();
+}
+
 py::list Tracked::changes() const {
   py::list list;
   const auto or_none = [](const py::object& object) {

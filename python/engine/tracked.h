@@ -48,6 +48,8 @@ class Tracked {
   /// What replays are to assign again, each: (path, owner of the place, key or None, keys that lead
   /// further in, None or how many items were there before those that were appended, line,
   /// "before → after").
+  /// What the newest probe has found in the places that are guarded.
+  std::map<std::string, std::string> guarded() const;
   void assign_again(const py::list& assignments) { assignments_ = assignments; }
 
   /// From here on what this thread executes is watched; `roots` are the step's function and what it

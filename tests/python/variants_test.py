@@ -1,11 +1,13 @@
 """Steps that need several plans: which calls find theirs."""
 import random
+import types
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import steptape
 from loops import batch, net, replays, training
 
 
@@ -73,3 +75,89 @@ def test_slices_of_a_data_set_share_a_plan():
 
     step = replays(lambda: training(net(), batch=rows), 100)
     assert len(step.stats["variants"]) == 1
+
+
+def flag_turned():
+    state = types.SimpleNamespace(flag=False)
+
+    def step(model, x):
+        state.flag = not state.flag
+        return model(x).pow(2).mean() if state.flag else model(x).abs().mean()
+    return step, lambda: state.flag, None
+
+
+def word_exchanged():
+    state = {"phase": "critic"}
+
+    def step(model, x):
+        critic = state["phase"] == "critic"
+        state["phase"] = "actor" if critic else "critic"
+        return model(x).pow(2).mean() if critic else model(x).abs().mean()
+    return step, lambda: state["phase"], None
+
+
+def three_phases():
+    phases = {"a": "b", "b": "c", "c": "a"}
+    state = types.SimpleNamespace(phase="a")
+
+    def step(model, x):
+        scale = {"a": 1.0, "b": 2.0, "c": 3.0}[state.phase]
+        state.phase = phases[state.phase]
+        return model(x).pow(2).mean() * scale
+    return step, lambda: state.phase, None
+
+
+def network_exchanged_by_the_program():
+    heads = [torch.full((3,), 2.0), torch.full((3,), 3.0)]
+    state = types.SimpleNamespace(activation=torch.tanh)
+
+    def step(model, x):
+        return (state.activation(model(x)) * heads[0]).mean()
+
+    def between(i):
+        state.activation = torch.tanh if i % 3 else torch.sigmoid
+    return step, lambda: state.activation.__name__, between
+
+
+def flag_exchanged_by_the_program():
+    state = types.SimpleNamespace(late=False)
+
+    def step(model, x):
+        return model(x).pow(2).mean() if state.late else model(x).abs().mean()
+
+    def between(i):
+        state.late = i % 2 == 0
+    return step, lambda: state.late, between
+
+
+ALTERNATING = [flag_turned, word_exchanged, three_phases, network_exchanged_by_the_program, flag_exchanged_by_the_program]
+
+
+@pytest.mark.parametrize("make", ALTERNATING, ids=lambda make: make.__name__)
+def test_state_that_alternates_has_a_plan_for_each_of_its_values(make):
+    def play(wrap):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        inner, look, between = make()
+
+        def train(x):
+            loss = inner(model, x)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = wrap(train)
+        seen = []
+        for i in range(40):
+            if between:
+                between(i)
+            loss = step(torch.full((2, 3), i / 40))
+            seen.append((loss.item(), look(), model.weight.tolist()))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 25, step.explain()
