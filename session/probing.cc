@@ -203,11 +203,10 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
                                                         recorder::Recorded& recorded) const {
   trace::Recording explained = recorded.recording;
   explain(previous.recording, recorded, explained);
-  const bool is_by_places = told_apart_by_places(previous.notes, recorded.notes);
   const auto parted = [&](Refusal refusal, const trace::Difference& difference) {
     return Parted{std::move(refusal),
-                  is_by_places || (!other_outside_tensor(previous, recorded) &&
-                                   told_apart_by_reads(previous.recording, explained, difference))};
+                  !other_outside_tensor(previous, recorded) &&
+                      told_apart_by_reads(previous.recording, explained, difference)};
   };
   if (const auto difference = trace::first_difference(previous.recording, explained)) {
     return parted(difference->kind == trace::DifferenceKind::kEffect
@@ -219,11 +218,11 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
     return parted(refusal_for(*other, explained), *other);
   }
   if (auto refusal = other_outside_tensor(previous, recorded)) {
-    return Parted{*std::move(refusal), is_by_places};
+    return Parted{*std::move(refusal), false};
   }
   if (auto refusal =
           unexplained_number(previous.recording, explained, recorded.notes.follows_numbers())) {
-    return Parted{*std::move(refusal), is_by_places};
+    return Parted{*std::move(refusal), false};
   }
   recorded.recording = std::move(explained);
   return std::nullopt;
@@ -334,6 +333,8 @@ Probing::Compared Probing::compare(recorder::Recorded& recorded) {
   const bool is_clean = recorded.recording.refusals.empty();
   for (const trace::Numbers numbers : {trace::Numbers::kEqual, trace::Numbers::kAny}) {
     bool has_one = false;
+    bool has_passed =
+        false;  // one that a place tells apart: only the same there is of interest then
     for (std::size_t i = kept_.size(); i-- > 0;) {
       const recorder::Recorded& other = kept_[i].recorded;
       if (!trace::same_entry(other.recording, recorded.recording, numbers)) continue;
@@ -346,6 +347,8 @@ Probing::Compared Probing::compare(recorder::Recorded& recorded) {
         return compared;
       }
       if (!other.recording.refusals.empty()) continue;
+      const bool is_apart = told_apart_by_places(other.notes, recorded.notes);
+      if (is_apart && has_passed) continue;
       auto parted = difference_from(other, recorded);
       if (!parted) {
         replayer::Numbers proved = replayer::numbers_at(other.recording);
@@ -355,7 +358,8 @@ Probing::Compared Probing::compare(recorder::Recorded& recorded) {
       }
       if (!compared.refusal) compared.refusal = std::move(parted->refusal);
       // one that was entered with another number may still agree with one to come
-      if (numbers == trace::Numbers::kAny || parted->is_by_reads) continue;
+      has_passed |= is_apart;
+      if (numbers == trace::Numbers::kAny || parted->is_by_reads || is_apart) continue;
       // nothing that a replay looks at tells the two apart: what agrees with one before this might
       // be either
       kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "steptape/error.h"
@@ -44,6 +45,7 @@ constexpr std::array kOperations = {
     OperationRow{Operation::kLogarithm, "log", 1},
     OperationRow{Operation::kSine, "sin", 1},
     OperationRow{Operation::kCosine, "cos", 1},
+    OperationRow{Operation::kRoundTo, "round_to", 2},
 };
 
 constexpr std::array kLeafKinds = {
@@ -93,6 +95,19 @@ Divided divided(double a, double b) noexcept {
   return {quotient - floored > 0.5 ? floored + 1 : floored, remainder};
 }
 
+/// As CPython's float.__round__ (Objects/floatobject.c): the decimals nearest to the exact value,
+/// and the double nearest to these.
+double rounded_to(double value, double decimals) noexcept {
+  constexpr int kMost = 22;
+  if (!std::isfinite(value) || !(decimals >= 0 && decimals <= kMost)) return value;
+  std::array<char, 400> text;  // more than the longest double has
+  const auto end = std::to_chars(text.begin(), text.end(), value, std::chars_format::fixed,
+                                 static_cast<int>(decimals));
+  double rounded = value;
+  std::from_chars(text.begin(), end.ptr, rounded);
+  return rounded;
+}
+
 double apply(Operation operation, double a, double b) noexcept {
   switch (operation) {
     case Operation::kAdd:
@@ -123,6 +138,8 @@ double apply(Operation operation, double a, double b) noexcept {
       return std::ceil(a);
     case Operation::kRound:
       return std::nearbyint(a);
+    case Operation::kRoundTo:
+      return rounded_to(a, b);
     case Operation::kTruncate:
       return std::trunc(a);
     case Operation::kExponential:

@@ -62,6 +62,7 @@ enum class Operation : std::uint8_t {
   kLogarithm,
   kSine,
   kCosine,
+  kRoundTo,  ///< to `b` decimals, from 0 to 22, halves to the even one
 };
 
 std::string_view name_of(Operation operation) noexcept;

@@ -328,13 +328,16 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operator made
 }
 
 std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operation operation,
-                                                                   PyObject* number) {
+                                                                   PyObject* number,
+                                                                   std::optional<double> by) {
   const Formula* formula = formula_of(number);
   if (formula == nullptr) return std::nullopt;
   Derivation derivation;
   derivation.operation = operation;
   // kLeaf: the number itself, as another class
-  derivation.formula = operation == Operation::kLeaf ? *formula : applied(*formula, operation);
+  derivation.formula = operation == Operation::kLeaf ? *formula
+                       : by ? joined(*formula, trace::constant(*by), operation)
+                            : applied(*formula, operation);
   derivation.last = *formula;
   derivation.is_of_float = PyFloat_Check(number);
   derivation.escape = {number};

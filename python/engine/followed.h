@@ -61,8 +61,9 @@ class FollowedNumbers {
   /// Of `left` with `right`, which is null where the operator has one operand; none where these are
   /// no numbers, or none of them is followed.
   std::optional<Derivation> derive(watch::Operator operation, PyObject* left, PyObject* right);
-  /// Of a function that gives one number for one.
-  std::optional<Derivation> derive(trace::Operation operation, PyObject* number);
+  /// Of a function that gives one number for one, or for one and a number that is not followed.
+  std::optional<Derivation> derive(trace::Operation operation, PyObject* number,
+                                   std::optional<double> by = std::nullopt);
   /// Of `max` or `min`.
   std::optional<Derivation> derive_extreme(bool is_max, const std::vector<PyObject*>& numbers);
   /// What takes the place of the result, which is null where there was none. Null: it stays.

@@ -55,7 +55,14 @@ REMEDIES = {
 }
 
 
+_AS_A_TENSOR = "return the tensor, and call numpy() on it after the step"
 _BY_READING = (  # (code, what the reason says, remedy)
+    ("written_outside", "`numpy` gives", _AS_A_TENSOR),
+    ("host_effect", "the step returns a numpy", _AS_A_TENSOR),
+    ("host_effect", "what the step returns went", "return the number or tensor itself, and make a text of it after the step"),
+    ("host_effect", "that is held elsewhere too", "return a copy: dict(logs), list(items)"),
+    ("host_effect", "reads the clock", "measure around the call of the step, or declare it: now = steptape.host(time.time), and "
+                                       "now() in the step"),
     ("host_effect", "requires grad", "set requires_grad before the step"),
     ("host_effect", "is another one in each call", "compare or mark tensors before the step, and pass the answer as an argument"),
     ("host_effect", "which tensor it is", "decide before the step, and pass the decision as a bool"),

@@ -1,6 +1,7 @@
 """Numbers that a step reads or is given: what they become later must not be what they looked like first."""
 import collections
 import math
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -116,3 +117,24 @@ def test_a_formula_may_not_be_longer_or_deeper_than_the_engine_holds():
     for function in (long, deep):
         twins.compare(lambda f=function: SimpleNamespace(
             step=f, batch=lambda i: (torch.full((2,), i % 5 + 0.5),), holds=lambda: []), 30)
+
+
+@pytest.mark.parametrize("digits", (0, 1, 2, 4, 7, 22, 23, -1))
+def test_numbers_that_are_rounded_are_python_s(digits):
+    draws = random.Random(digits)
+
+    def value(i):
+        kind = i % 4
+        if kind == 0:
+            return draws.uniform(-10, 10)
+        if kind == 1:
+            return draws.randrange(-4000, 4000) / 2 ** draws.randrange(12)  # many ties
+        if kind == 2:
+            return draws.uniform(-1, 1) * 10.0 ** draws.randrange(-9, 20)
+        return round(draws.uniform(-100, 100), 3)
+
+    step = steptape.wrap(lambda x: {"mean": round(x.item(), digits)}, verify={"first": True, "rate": 0.0})
+    for i in range(2000):
+        x = torch.tensor(value(i), dtype=torch.float64)
+        assert repr(step(x)) == repr({"mean": round(x.item(), digits)})
+    assert (step.stats["replayed"] > 1900) == (0 <= digits <= 22), step.explain()

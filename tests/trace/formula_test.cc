@@ -63,6 +63,16 @@ TEST(FormulaTest, RoundsAsPythonDoes) {
   EXPECT_EQ(of(Operation::kExponential, 0.7), std::exp(0.7));
 }
 
+TEST(FormulaTest, RoundsToDecimalsAsPythonDoes) {
+  EXPECT_EQ(of(Operation::kRoundTo, 2.675, 2), 2.67) << "the double is less than that";
+  EXPECT_EQ(of(Operation::kRoundTo, 0.125, 2), 0.12);
+  EXPECT_EQ(of(Operation::kRoundTo, 0.375, 2), 0.38);
+  EXPECT_EQ(of(Operation::kRoundTo, 5e-324, 22), 0);
+  EXPECT_EQ(of(Operation::kRoundTo, 1.7976931348623157e308, 22), 1.7976931348623157e308);
+  EXPECT_TRUE(std::signbit(of(Operation::kRoundTo, -0.004, 2)));
+  EXPECT_TRUE(std::isnan(of(Operation::kRoundTo, std::nan(""), 2)));
+}
+
 TEST(FormulaTest, ReadsAsAPersonWritesIt) {
   EXPECT_EQ(text_of(-(leaf(0) / bias_correction()), kLeaves),
             "-(lr ÷ (1 - pow(beta, (step + 1))))");

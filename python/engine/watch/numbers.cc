@@ -173,6 +173,15 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
     number = numbers.derive(Operator::kPower, arguments[0], arguments[1]);
     return number ? std::optional(true) : std::nullopt;
   }
+  if (name == "round" && arguments.size() == 2 && PyLong_CheckExact(arguments[1]) &&
+      !is_followed(arguments[1])) {
+    constexpr double kMostDecimals = 22;
+    const double decimals = PyLong_AsDouble(arguments[1]);
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (decimals < 0 || decimals > kMostDecimals) return std::nullopt;
+    number = numbers.derive(trace::Operation::kRoundTo, arguments[0], decimals);
+    return number ? std::optional(true) : std::nullopt;
+  }
   if (arguments.size() != 1 || !numbers.contains(arguments[0])) return std::nullopt;
   if (name == "bool") {
     numbers.test(arguments[0]);
