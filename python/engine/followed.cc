@@ -450,7 +450,7 @@ bool FollowedNumbers::compare(Operator operation, PyObject* left, PyObject* righ
   return true;
 }
 
-bool FollowedNumbers::is_among(PyObject* number, PyObject* container) {
+bool FollowedNumbers::compare_each(Operator operation, PyObject* number, PyObject* container) {
   constexpr std::size_t kMost = 64;
   static PyObject* const name = PyUnicode_InternFromString("__contains__");
   const bool is_dict = PyDict_Check(container) && _PyType_Lookup(Py_TYPE(container), name) ==
@@ -464,12 +464,13 @@ bool FollowedNumbers::is_among(PyObject* number, PyObject* container) {
     PyErr_Clear();
     return false;
   }
-  const auto is_other = [](const py::handle& item) {
-    return !is_number(item.ptr()) && !PyUnicode_CheckExact(item.ptr()) && !item.is_none();
+  const auto is_other = [operation](const py::handle& item) {
+    const bool is_unequal = PyUnicode_CheckExact(item.ptr()) || item.is_none();
+    return !is_number(item.ptr()) && !(operation == Operator::kEqual && is_unequal);
   };
   if (std::ranges::any_of(items, is_other)) return false;
   for (const py::handle& item : items) {
-    if (is_number(item.ptr())) compare(Operator::kEqual, number, item.ptr());
+    if (is_number(item.ptr())) compare(operation, number, item.ptr());
   }
   return true;
 }

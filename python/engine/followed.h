@@ -70,9 +70,10 @@ class FollowedNumbers {
   py::object take(const Derivation& derivation, PyObject* result);
   /// Requires what a comparison found. False where these are not numbers, or none is followed.
   bool compare(watch::Operator operation, PyObject* left, PyObject* right);
-  /// Requires what it found whether a number is one of those in a tuple, list, set or dict. False
-  /// where there are too many, or it holds something else.
-  bool is_among(PyObject* number, PyObject* container);
+  /// Requires what was found of a number beside each of those in a tuple, list, set or dict:
+  /// whether it is one of them, or where it stands among them. False where there are too many, or
+  /// it holds something else.
+  bool compare_each(watch::Operator operation, PyObject* number, PyObject* container);
   /// Requires what the test of a number found.
   void test(PyObject* number);
 

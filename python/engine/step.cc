@@ -459,16 +459,6 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
       return_assigned(*tried, flat);
     }
   } else {
-    if (!note->structure.opaque(0).empty()) {
-      notes->refuse(trace::make_refusal(
-          RefusalCode::kHostEffect,
-          "the step returns a " + note->structure.opaque(0) + ", which a replay could not make"));
-    }
-    if (note->structure.has_subclass(0)) {
-      notes->refuse(trace::make_refusal(RefusalCode::kTensorKind,
-                                        "a result is of a subclass of torch.Tensor"));
-    }
-    notes->add_effect({"results", note->structure.text(0), ""});
     for (const auto& [place, value] : guarded()) notes->note_guarded(place, value);
     return_assigned(*notes, *note, flat, return_number);
     if (watch::current() == nullptr) FollowedNumbers::current().clear();
@@ -495,8 +485,13 @@ py::object Step::replayed(const pack::Results& results) const {
 
 void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
                            const Structure::OnNumber& on_number) {
-  if (!assignments_) return;
-  for (const py::handle& item : *assignments_) {
+  struct Made {
+    std::string path, words, place, change;
+    std::size_t end;  ///< behind the parts of its values
+  };
+  std::vector<Made> all;
+  Structure& structure = note.structure;
+  for (const py::handle& item : assignments_.value_or(py::list())) {
     const auto [path, owner, key, keys, kept, place, change] =
         py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
                             std::string>>(item);
@@ -508,17 +503,33 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
     if (!kept.is_none()) made.appended = values.size();
     std::string words = kept.is_none() ? "" : "appended:";
     for (const py::handle& value : values) {
-      const std::size_t k = note.structure.size();
       // by the place and by `values`
-      note.structure.add(roots_, {value.ptr(), 2, true}, flat, on_number);
-      words += (words.empty() ? "" : " ") + note.structure.text(k);
-      if (note.structure.opaque(k).empty() && !note.structure.has_subclass(k)) continue;
-      Refusal refusal =
-          trace::make_refusal(RefusalCode::kHostEffect, "host state `" + path + "` went " + change);
-      refusal.place = place;
+      structure.add(roots_, {value.ptr(), 2, true}, flat, on_number);
+      words += (words.empty() ? "" : " ") + structure.text(structure.size() - 1);
+    }
+    all.push_back({path, words, place, change, structure.size()});
+  }
+  structure.settle();
+  if (!structure.opaque(0).empty()) {
+    notes.refuse(trace::make_refusal(
+        RefusalCode::kHostEffect,
+        "the step returns a " + structure.opaque(0) + ", which a replay could not make"));
+  }
+  if (structure.has_subclass(0)) {
+    notes.refuse(
+        trace::make_refusal(RefusalCode::kTensorKind, "a result is of a subclass of torch.Tensor"));
+  }
+  notes.add_effect({"results", structure.text(0), ""});
+  std::size_t k = 1;
+  for (const Made& made : all) {
+    for (; k < made.end; ++k) {
+      if (structure.opaque(k).empty() && !structure.has_subclass(k)) continue;
+      Refusal refusal = trace::make_refusal(RefusalCode::kHostEffect,
+                                            "host state `" + made.path + "` went " + made.change);
+      refusal.place = made.place;
       notes.refuse(std::move(refusal));
     }
-    notes.add_effect({path, words, place});
+    notes.add_effect({made.path, made.words, made.place});
   }
 }
 

@@ -20,7 +20,8 @@
 namespace steptape::python {
 namespace {
 
-/// Whether the class or one of its bases has the attribute.
+constexpr std::size_t kOpen = SIZE_MAX;  ///< a container whose items are being taken
+
 /// The class of C's whose instances its own are, but for attributes.
 PyTypeObject* base_of_c(PyTypeObject* type) {
   while (is_heap(type) && type->tp_base != nullptr) type = type->tp_base;
@@ -35,6 +36,7 @@ py::object bare(PyTypeObject* type, const py::tuple& arguments) {
   return made;
 }
 
+/// Whether the class or one of its bases has the attribute.
 bool type_has(PyTypeObject* type, const char* attribute) {
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
@@ -179,13 +181,18 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     }
   }
   // what the caller changes in one place changes in all
-  const bool is_object = !PyDict_Check(value) && !PyTuple_Check(value) && is_plain_object(value);
-  const bool is_container = PyList_Check(value) || PyDict_Check(value) || is_object;
-  if (is_container && !containers_.insert(value).second) {
-    part.opaque = type_name(value) + " in two places";
-  } else if (is_container && Py_REFCNT(value) > references) {
-    part.opaque = type_name(value) + " that is held elsewhere too";
+  if (const auto met = containers_.find(value); met != containers_.end()) {
+    node.kind = Kind::kSame;
+    node.same = met->second.position;
+    --met->second.held_elsewhere;
+    part.text += "<" + std::to_string(node.same) + ">";
+    if (node.same == kOpen) part.opaque = type_name(value) + " that holds itself";
+    return node;
   }
+  const bool is_object = !PyDict_Check(value) && !PyTuple_Check(value) && is_plain_object(value);
+  node.is_shared = PyList_Check(value) || PyDict_Check(value) || is_object;
+  const Container container{kOpen, parts_.size(), type_name(value), Py_REFCNT(value) - references};
+  if (node.is_shared) containers_.emplace(value, container);
   if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
     if (!attributes_of(value).empty()) part.opaque = type_name(value);
@@ -194,9 +201,8 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     const std::size_t before = flat.tensors.size();
     take_items(into, value, node, depth);
     // one that was there before stays that object, and a replay would make another
-    if (flat.tensors.size() != before && Py_REFCNT(value) > references) {
-      part.opaque = type_name(value) + " that is held elsewhere too";
-    }
+    node.is_shared = flat.tensors.size() != before;
+    if (node.is_shared) containers_.emplace(value, container);
     // as Python writes it
     part.text += PyTuple_GET_SIZE(value) == 1 ? ",)" : ")";
   } else if (depth > 0 && PyList_CheckExact(value)) {
@@ -235,7 +241,16 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
       part.text += shown_whole(value);
     }
   }
+  if (node.is_shared) containers_.at(value).position = complete_++;
   return node;
+}
+
+void Structure::settle() {
+  for (const auto& [object, container] : containers_) {
+    if (container.held_elsewhere <= 0) continue;
+    parts_[container.part].opaque = container.type + " that is held elsewhere too";
+  }
+  containers_.clear();
 }
 
 void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, int depth) {
@@ -275,6 +290,7 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
       }
       return;
     case Kind::kConstant:
+    case Kind::kSame:
       return;
     case Kind::kTuple:
     case Kind::kNamedTuple:
@@ -314,9 +330,18 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
                         flat.numbers.at(next.number++));
     case Kind::kConstant:
       return py::reinterpret_borrow<py::object>(node.object.get());
+    case Kind::kSame:
+      return next.shared.at(node.same);
     default:
       break;
   }
+  py::object made = build_container(node, flat, next);
+  if (node.is_shared) next.shared.push_back(made);
+  return made;
+}
+
+py::object Structure::build_container(const Node& node, const pack::Results& flat,
+                                      Next& next) const {
   py::list items;
   for (const Node& item : node.items) items.append(build(item, flat, next));
   switch (node.kind) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -45,8 +45,11 @@ class Structure {
     /// Numbers in it that follow from nothing are constants, compared between probes as texts are.
     bool has_constants = false;
   };
-  /// Takes a value apart into `flat`, after those before.
+  /// Takes a value apart into `flat`, after those before. What was met before is that object again.
   void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
+
+  /// All have been added: a container that something else holds as well cannot be made again.
+  void settle();
 
   /// Puts all together; takes the tensors and numbers in their order.
   std::vector<py::object> build(const pack::Results& flat) const;
@@ -64,7 +67,17 @@ class Structure {
   bool has_subclass(std::size_t k) const { return parts_[k].has_subclass; }
 
  private:
-  enum class Kind { kTensor, kNumber, kConstant, kTuple, kNamedTuple, kList, kDict, kObject };
+  enum class Kind {
+    kTensor,
+    kNumber,
+    kConstant,
+    kTuple,
+    kNamedTuple,
+    kList,
+    kDict,
+    kObject,
+    kSame
+  };
   struct Node {
     Kind kind = Kind::kConstant;
     bool is_inference = false;  ///< of a tensor: made under inference mode
@@ -73,9 +86,19 @@ class Structure {
     std::vector<Root>
         attributes;  ///< of a dict: each is the item of that name, or None without one
     std::vector<Node> items;
+    bool is_shared = false;  ///< a container, to which a later node may lead
+    std::size_t same = 0;    ///< of kSame: as which of the shared ones
   };
   struct Next {
     std::size_t tensor = 0, number = 0;
+    std::vector<py::object> shared = {};
+  };
+  /// Something that is held by identity: a list, a dict, an object, or a tuple of tensors.
+  struct Container {
+    std::size_t position;  ///< among the shared ones, in the order in which they are complete
+    std::size_t part;
+    std::string type;
+    Py_ssize_t held_elsewhere;  ///< how often, beside the first place where it was met
   };
 
   struct Taken {
@@ -95,10 +118,12 @@ class Structure {
   void take_dict(const Taking& into, PyObject* dict, Node& node, int depth);
   static void flatten(const Node& node, PyObject* value, pack::Results& flat);
   py::object build(const Node& node, const pack::Results& flat, Next& next) const;
+  py::object build_container(const Node& node, const pack::Results& flat, Next& next) const;
   static py::object build_dict(const Node& node, const py::list& items);
 
   std::vector<Taken> parts_;
-  std::set<PyObject*> containers_;  ///< lists, dicts and objects that were met
+  std::map<PyObject*, Container> containers_;  ///< that were met, and live as long as this grows
+  std::size_t complete_ = 0;                   ///< of these
 };
 
 }  // namespace steptape::python

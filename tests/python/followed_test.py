@@ -1,4 +1,5 @@
 """Numbers that a step reads or is given: what they become later must not be what they looked like first."""
+import bisect
 import collections
 import math
 import random
@@ -138,3 +139,17 @@ def test_numbers_that_are_rounded_are_python_s(digits):
         x = torch.tensor(value(i), dtype=torch.float64)
         assert repr(step(x)) == repr({"mean": round(x.item(), digits)})
     assert (step.stats["replayed"] > 1900) == (0 <= digits <= 22), step.explain()
+
+
+@pytest.mark.parametrize("search", (bisect.bisect, bisect.bisect_left, bisect.bisect_right))
+def test_the_place_of_a_counter_in_a_list_is_followed(search):
+    def make():
+        held = SimpleNamespace(i=0, bounds=[5, 11.0, 20])
+
+        def step(x):
+            held.i += 1
+            return x * (1.0 + search(held.bounds, held.i))
+        return SimpleNamespace(step=step, batch=lambda i: (torch.ones(2),), holds=lambda: [held.i])
+
+    step = twins.compare(make, 40, share=0.7)
+    assert len(step.stats["variants"]) <= 4, step.explain()

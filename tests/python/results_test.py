@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import steptape
+import twins
 from loops import is_refused, momentum, mse, net, program, replays, replays_or_says_why, with_kinds
 from outcomes import codes_of
 
@@ -305,3 +306,78 @@ def test_values_that_leave_the_step_in_other_ways(form):
 def test_a_comparison_with_a_value_that_is_read_is_decided_in_each_replay():
     """The plan holds for one answer: it is undone when the value gives the other, and another takes over."""
     replays(lambda: returning(lambda loss, out: loss.item() > 1.2), 80, share=0.5)
+
+
+class Output:
+    def __init__(self, loss):
+        self.loss = loss
+
+
+def both_returned_and_kept(state, x):
+    state.out = {"loss": x.mean(), "shape": [1, 2]}
+    return state.out
+
+
+def pair_returned_and_kept(state, x):
+    state.out = (x * 2, x + 1)
+    return state.out
+
+
+def object_returned_and_kept(state, x):
+    state.out = Output(x.mean().item())
+    return state.out
+
+
+def kept_in_three_places(state, x):
+    made = [x.mean().item()]
+    state.out, state.other = made, {"a": made, "b": (made, 1)}
+    return state.other["b"]
+
+
+def returned_twice(state, x):
+    made = [x * 2]
+    return made, {"again": made}
+
+
+def appended_and_returned(state, x):
+    made = [x * 2]
+    state.history.append(made)
+    return made
+
+
+SHARED = {
+    both_returned_and_kept: lambda s, r: r is s.out,
+    pair_returned_and_kept: lambda s, r: r is s.out,
+    object_returned_and_kept: lambda s, r: r is s.out,
+    kept_in_three_places: lambda s, r: r[0] is s.out is s.other["a"] is s.other["b"][0],
+    returned_twice: lambda s, r: r[0] is r[1]["again"],
+    appended_and_returned: lambda s, r: r is s.history[-1],
+}
+
+
+@pytest.mark.parametrize("step, is_one", SHARED.items(), ids=lambda of: getattr(of, "__name__", ""))
+def test_what_is_one_object_in_several_places_is_one_in_replays(step, is_one):
+    state = SimpleNamespace(out=None, other=None, history=[])
+    wrapped = steptape.wrap(lambda x: step(state, x), verify={"first": True, "rate": 0.0})
+    for i in range(12):
+        x = torch.full((2,), float(i))
+        result = wrapped(x)
+        assert is_one(state, result)
+        expected = SimpleNamespace(out=None, other=None, history=[])
+        assert twins.bits(result) == twins.bits(step(expected, x))
+        assert twins.bits([state.out, state.other]) == twins.bits([expected.out, expected.other])
+    assert wrapped.stats["replayed"] >= 6, wrapped.explain()
+
+
+def test_what_holds_itself_is_refused():
+    state = SimpleNamespace(out=None)
+
+    def step(x):
+        state.out = [x.sum()]
+        state.out.append(state.out)
+        return x * 2
+
+    step = steptape.wrap(step)
+    for _ in range(8):
+        step(torch.ones(2))
+    assert step.stats["replayed"] == 0 and codes_of(step) == {"host_effect"}, step.explain()

@@ -145,6 +145,12 @@ bool is_of_no_number(const Instruction& in) {
 std::optional<bool> Watcher::compute(std::string_view name, std::string_view module,
                                      std::span<PyObject* const> arguments) {
   FollowedNumbers& numbers = FollowedNumbers::current();
+  if (module == "_bisect" && arguments.size() == 2 && PyList_CheckExact(arguments[0])) {
+    const bool is_left = name == "bisect_left";
+    const bool only_looks = is_left || name == "bisect_right" || name == "bisect";
+    const Operator operation = is_left ? Operator::kGreater : Operator::kLess;
+    if (only_looks && numbers.compare_each(operation, arguments[1], arguments[0])) return false;
+  }
   const bool is_known = module.empty() || module == "math" || module == "builtins";
   if (!is_known || arguments.empty()) return std::nullopt;
   if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
@@ -225,7 +231,7 @@ bool Watcher::follow(const Instruction& in) {
       if (numbers.contains(in.first)) numbers.escape(in.first);
       return false;
     case Operation::kContains:
-      if (numbers.is_among(in.second, in.first)) return false;
+      if (numbers.compare_each(Operator::kEqual, in.second, in.first)) return false;
       // what is compared is compared by code of C's
       numbers.escape(in.second);
       if (!PyDict_Check(in.first)) numbers.escape(in.first);
