@@ -330,8 +330,9 @@ def object_returned_and_kept(state, x):
 
 def kept_in_three_places(state, x):
     made = [x.mean().item()]
-    state.out, state.other = made, {"a": made, "b": (made, 1)}
-    return state.other["b"]
+    both = (made, 1)
+    state.out, state.other = made, {"a": made, "b": both}
+    return both
 
 
 def returned_twice(state, x):
@@ -373,8 +374,9 @@ def test_what_holds_itself_is_refused():
     state = SimpleNamespace(out=None)
 
     def step(x):
-        state.out = [x.sum()]
-        state.out.append(state.out)
+        made = [x.sum()]
+        made.append(made)
+        state.out = made
         return x * 2
 
     step = steptape.wrap(step)

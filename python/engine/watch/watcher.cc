@@ -252,13 +252,6 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
   writes_.emplace(name, slot.place);
 }
 
-/// Whether the step has assigned that attribute: what stands there now may be its own.
-bool Watcher::is_written(PyObject* object, PyObject* name) const {
-  PyObject* dict = dict_of(object);
-  const auto found = dict == nullptr ? noted_.end() : noted_.find(id_of(Kind::kEntry, dict, name));
-  return found != noted_.end() && slots_->slot(found->second).is_written;
-}
-
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
   Slot& slot = slots_->slot(note(Kind::kContent, owner, nullptr, path, false));
   slot.place = locate();
@@ -360,7 +353,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kLoadAttribute:
       load_attribute(in.first, in.name);
-      if ((exists(in.first) || is_part_of_model(in.first)) && !is_written(in.first, in.name)) {
+      if (exists(in.first) || is_part_of_model(in.first)) {
         awaited_.back().path = path_of(in.first) + "." + text_of(in.name);
         waits = true;
       }

@@ -163,7 +163,6 @@ class Watcher final : public Listener {
                    bool is_read);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
-  bool is_written(PyObject* object, PyObject* name) const;
   /// `appended`: how many items a method has added at the end, if that is what it does.
   void change(PyObject* owner, const std::string& path,
               std::optional<Py_ssize_t> appended = std::nullopt);
