@@ -62,7 +62,9 @@ StepLife::StepLife(SessionState& session, std::string name, std::string place, b
       is_update_(is_update),
       journal_(session, name_, place_) {}
 
-std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, const Eager& eager) {
+std::optional<pack::Results> StepLife::call(
+    std::vector<pack::Leaf> leaves, const Eager& eager,
+    const std::function<void(const pack::Results&)>& on_replay) {
   if (session_ == nullptr) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "step \"" + name_ +
@@ -101,6 +103,7 @@ std::optional<pack::Results> StepLife::call(std::vector<pack::Leaf> leaves, cons
       call_alone(arguments_of(std::move(leaves)), *session_->declared_now, eager);
   if (std::exchange(must_restart_, false)) restart();
   try {
+    if (results) on_replay(*results);
     run_deferred();
   } catch (...) {
     keep_or_put_back();

@@ -35,7 +35,12 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   /// before it has run.
   StepLife(SessionState& session, std::string name, std::string place, bool is_update = false);
 
-  std::optional<pack::Results> call(std::vector<pack::Leaf> leaves, const Eager& eager) override;
+  std::optional<pack::Results> call(std::vector<pack::Leaf> leaves, const Eager& eager) override {
+    return call(std::move(leaves), eager, [](const pack::Results&) {});
+  }
+  /// `on_replay` gets what a replay gives, before observers see it, who may throw.
+  std::optional<pack::Results> call(std::vector<pack::Leaf> leaves, const Eager& eager,
+                                    const std::function<void(const pack::Results&)>& on_replay);
   Stats stats() const override;
   std::string explain() const override;
 

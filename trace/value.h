@@ -69,10 +69,11 @@ inline bool is_number(const Value& value) noexcept {
          std::holds_alternative<std::int64_t>(value.data) ||
          std::holds_alternative<Real>(value.data);
 }
-/// Whether it is one number that a double holds exactly: integers up to 2^53.
+/// Whether it is one number that a double holds exactly, and that no other rounds to: integers
+/// below 2^53 in magnitude.
 inline bool is_exact_number(const Value& value) noexcept {
   const auto* integer = std::get_if<std::int64_t>(&value.data);
-  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  constexpr std::int64_t kMost = (std::int64_t{1} << 53) - 1;
   return is_number(value) && (integer == nullptr || (*integer <= kMost && *integer >= -kMost));
 }
 /// The number as a double; 0 for what is none.

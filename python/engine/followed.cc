@@ -266,10 +266,13 @@ const Formula* FollowedNumbers::formula_of(PyObject* number) const {
   return found == numbers_.end() ? nullptr : &found->second.formula;
 }
 
+bool FollowedNumbers::can_follow(PyObject* number) {
+  return PyFloat_CheckExact(number) || (PyLong_CheckExact(number) && is_exact_int(number));
+}
+
 py::object FollowedNumbers::follow(PyObject* number, Formula formula) {
+  if (notes_ == nullptr || !can_follow(number)) return borrowed(number);
   const bool is_float = PyFloat_CheckExact(number);
-  const bool is_int = PyLong_CheckExact(number) && is_exact_int(number);
-  if (notes_ == nullptr || (!is_float && !is_int)) return borrowed(number);
   py::object made = is_float ? py::float_(PyFloat_AS_DOUBLE(number)) : own_int(number);
   numbers_.emplace(made.ptr(), Number{std::move(formula), borrowed(number)});
   Py_INCREF(made.ptr());

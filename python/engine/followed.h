@@ -40,6 +40,8 @@ class FollowedNumbers {
   const trace::Formula* formula_of(PyObject* number) const;
   bool contains(PyObject* number) const { return numbers_.contains(number); }
 
+  /// Not a bool, nor an int that a double does not hold: it must stay what it is.
+  static bool can_follow(PyObject* number);
   /// A number of the same value and class that follows the formula; `number` itself where it is
   /// none that can be followed.
   py::object follow(PyObject* number, trace::Formula formula);

@@ -38,6 +38,7 @@ py::object follow(const py::object& value, const std::string& kind, const std::s
     if (watch::current() == nullptr) numbers.escape(value.ptr());
     return value;
   }
+  if (!FollowedNumbers::can_follow(value.ptr())) return value;
   const trace::Index leaf = notes().leaf(trace::leaf_kind_of(kind), path);
   return numbers.follow(value.ptr(), trace::leaf(leaf));
 }
@@ -50,12 +51,31 @@ void refuse(const std::string& code, const std::string& message, const std::stri
   notes().refuse(std::move(refusal));
 }
 
+/// Numbers of the step that a function has kept: replays call it with those of the recording.
+void escape_kept(PyObject* function) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (PyMethod_Check(function)) function = PyMethod_GET_FUNCTION(function);
+  if (!PyFunction_Check(function)) {  // a partial function, and what it is of
+    numbers.escape(function);
+    const py::object inner = py::getattr(function, "func", py::none());
+    if (!inner.is_none()) escape_kept(inner.ptr());
+    return;
+  }
+  numbers.escape(PyFunction_GET_DEFAULTS(function));
+  numbers.escape(PyFunction_GET_KW_DEFAULTS(function));
+  PyObject* cells = PyFunction_GET_CLOSURE(function);
+  for (Py_ssize_t i = 0; cells != nullptr && i < PyTuple_GET_SIZE(cells); ++i) {
+    numbers.escape(PyCell_GET(PyTuple_GET_ITEM(cells, i)));
+  }
+}
+
 /// Keeps `function` until nobody looks any more; outside a step it is called at once.
 void observe(const py::object& tensor, py::function function) {
   if (!is_tensor(tensor.ptr())) {
     throw Error(ErrorCode::kInvalidArgument,
                 "observe: the first argument is a " + type_name(tensor.ptr()) + ", not a tensor");
   }
+  escape_kept(function.ptr());
   const auto kept = std::shared_ptr<py::function>(new py::function(std::move(function)),
                                                   [](py::function* let_go) {
                                                     const py::gil_scoped_acquire gil;

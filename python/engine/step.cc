@@ -83,10 +83,14 @@ Options options_of(const py::dict& options) {
 pack::Leaf leaf_of(const std::string& name, const py::object& value) {
   if (PyBool_Check(value.ptr())) return value.ptr() == Py_True;
   if (PyFloat_Check(value.ptr())) return PyFloat_AS_DOUBLE(value.ptr());
-  if (PyLong_Check(value.ptr())) return py::cast<std::int64_t>(value);
-  throw Error(ErrorCode::kInvalidArgument, "host value \"" + name + "\" is a " +
-                                               type_name(value.ptr()) +
-                                               "; it must be a bool, an int or a float");
+  int overflow = 0;
+  const long long integer =
+      PyLong_Check(value.ptr()) ? PyLong_AsLongLongAndOverflow(value.ptr(), &overflow) : 0;
+  if (PyLong_Check(value.ptr()) && overflow == 0) return static_cast<std::int64_t>(integer);
+  throw Error(ErrorCode::kInvalidArgument,
+              "host value \"" + name + "\" is " +
+                  (overflow != 0 ? "an int of more than 64 bits" : "a " + type_name(value.ptr())) +
+                  "; it must be a bool, an int or a float");
 }
 
 py::object object_of_number(const trace::Value& value) {
@@ -257,6 +261,7 @@ class FollowedArguments {
         numbers.escape(value.ptr());
         continue;
       }
+      if (!FollowedNumbers::can_follow(value.ptr())) continue;
       const std::string path = "inputs[" + std::to_string(first_leaf + leaf) + "]";
       py::object followed =
           numbers.follow(value.ptr(), trace::leaf(notes.leaf(trace::LeafKind::kArgument, path)));
@@ -363,8 +368,11 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
     given.held = flatten(given.places);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
-  auto replayed = life_->call(std::move(leaves), [&] { return run(given, args, kwargs, result); });
-  return replayed ? this->replayed(*replayed) : result;
+  // what the step assigns is assigned before anyone looks, who may throw
+  life_->call(
+      std::move(leaves), [&] { return run(given, args, kwargs, result); },
+      [&](const pack::Results& replayed) { result = this->replayed(replayed); });
+  return result;
 }
 
 void Step::check_arguments(const Arguments& arguments, const std::string& opaque_name,
@@ -398,12 +406,17 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   const auto function = py::reinterpret_borrow<py::object>(function_.get());
   recorder::Notes* notes = recorder::Notes::current();
   assignments_.reset();
+  if (notes != nullptr && watch::current() != nullptr) {
+    // inside another step, whose recording this is: what is called here is code like another
+    const py::object name = py::str(life_->name());
+    begin_watch(py::list(py::make_tuple(py::make_tuple(name, function))), py::tuple());
+    notes = nullptr;
+  }
   if (notes == nullptr) {
     result = function(*args, **kwargs);
   } else {
     notes->follow_numbers();
-    const bool is_outermost = watch::current() == nullptr;
-    if (is_outermost) FollowedNumbers::current().clear();  // of a step that threw
+    FollowedNumbers::current().clear();  // of a step that threw
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
     const Arguments before =
@@ -424,10 +437,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
     {
       FollowedArguments followed;
-      if (is_outermost) {  // else they are what the step around this one gives
-        followed.put(before, *notes, 0);
-        followed.put(held, *notes, before.leaves.size());
-      }
+      followed.put(before, *notes, 0);
+      followed.put(held, *notes, before.leaves.size());
       result = probe(function, args, kwargs);
     }
     if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
@@ -461,7 +472,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   } else {
     for (const auto& [place, value] : guarded()) notes->note_guarded(place, value);
     return_assigned(*notes, *note, flat, return_number);
-    if (watch::current() == nullptr) FollowedNumbers::current().clear();
+    FollowedNumbers::current().clear();
   }
   flat.note = std::move(note);
   return flat;

@@ -36,6 +36,7 @@ _BOUND = "__steptape_steps__"
 
 class _Bound(dict):
     """The steps that are bound to an instance, which holds them; a copy of the instance has none yet."""
+    instance = staticmethod(lambda: None)  # a weak reference to it
 
     def __copy__(self):
         return _Bound()
@@ -73,6 +74,7 @@ class Step:
         self._effects = Effects()
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
         self._call = self._first_call
+        self._of_slots = {}  # by the id of an instance, which they keep alive
         self._bound = weakref.WeakSet()  # the steps of instances, of one that was made of a method in its class
         self._code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
         if self._code is not None:
@@ -219,13 +221,23 @@ class Step:
         """A step that was made of a method in its class: bound to an instance, it is a step of its own."""
         if instance is None:
             return self
-        steps = vars(instance).setdefault(_BOUND, _Bound())
+        steps = self._steps_of(instance)
         if id(self) not in steps:
             bound = Step.__new__(Step)
             bound.__init__(self.__wrapped__.__get__(instance, owner), name=self.name, **self._original)
             steps[id(self)] = bound, self
             self._bound.add(bound)
         return steps[id(self)][0]
+
+    def _steps_of(self, instance):
+        held = getattr(instance, "__dict__", None)
+        if held is None or not type(instance).__weakrefoffset__:  # with nothing that could hold them, they live as long as this
+            return self._of_slots.setdefault(id(instance), _Bound())
+        if _BOUND not in held or held[_BOUND].instance() is not instance:  # of one whose attributes it was given
+            bound = _Bound()
+            bound.instance = weakref.ref(instance)
+            setattr(instance, _BOUND, bound) if isinstance(instance, type) else held.update({_BOUND: bound})
+        return held[_BOUND]
 
     @property
     def _original(self):

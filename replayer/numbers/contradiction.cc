@@ -115,6 +115,26 @@ std::optional<trace::Difference> other_returned(const trace::Recording& plan,
   return std::nullopt;
 }
 
+/// The proof as if its modules were in training or not as those of the plan were, if they were not:
+/// guards have found what the plan depends on, and a model may have no module that asks.
+std::optional<trace::Recording> in_the_modes_of(const trace::Recording& plan,
+                                                const trace::Recording& proof) {
+  const auto same = [](const trace::Module& a, const trace::Module& b) {
+    return a.path != b.path || a.training == b.training;
+  };
+  const std::size_t count = std::min(plan.modules.size(), proof.modules.size());
+  if (std::equal(plan.modules.begin(), plan.modules.begin() + static_cast<std::ptrdiff_t>(count),
+                 proof.modules.begin(), same)) {
+    return std::nullopt;
+  }
+  trace::Recording made = proof;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (made.modules[i].path == plan.modules[i].path)
+      made.modules[i].training = plan.modules[i].training;
+  }
+  return made;
+}
+
 }  // namespace
 
 std::optional<trace::Difference> other_number(const trace::Recording& plan,
@@ -131,6 +151,7 @@ std::optional<trace::Difference> other_number(const trace::Recording& plan,
 
 std::optional<trace::Difference> contradiction(const trace::Recording& plan,
                                                const trace::Recording& proof) {
+  if (const auto other = in_the_modes_of(plan, proof)) return contradiction(plan, *other);
   // where the second has a formula, the first may have any number
   if (auto found = trace::first_difference(proof, plan)) {
     std::swap(found->expected, found->found);

@@ -392,7 +392,7 @@ def slots_out():
     return step, lambda: o.out.loss
 
 
-@case("host_effect")
+@case()
 def shared_list():
     o = types.SimpleNamespace()
     o.a = o.b = None

@@ -55,7 +55,7 @@ READS = {  # what the step returns: (function of loss and count, share of calls 
     "put_into_a_dict": (lambda loss, count: put([("loss", loss.item()), ("count", count.item())]), 0.9),
     "divided": (lambda loss, count: count.item() / 8, None),
     "sum": (lambda loss, count: loss.item() + count.item(), None),
-    "rounded": (lambda loss, count: round(loss.item(), 3), None),
+    "rounded": (lambda loss, count: round(loss.item(), 3), 0.9),
     "text": (lambda loss, count: f"{loss.item():.4f}", None),
     "compared": (lambda loss, count: loss.item() > 1.3, None),
     "largest": (lambda loss, count: max(loss.item(), 1.3), None),
@@ -246,7 +246,7 @@ def test_a_value_that_is_read_and_goes_nowhere(look):
 ESCAPES = {
     "as_text": str, "hashed": hash, "asked_of_a_cache": lambda value: {0.5: 1}.get(value),
     "by_its_method": lambda value: value.is_integer(), "in_numpy": lambda value: np.sqrt(value),
-    "in_an_exception": Exception, "rounded": lambda value: round(value, 2),
+    "in_an_exception": Exception, "rounded": lambda value: round(value, -1),
     "summed": lambda value: sum([value, 1.0]), "from_a_generator": lambda value: next(v for v in [value]),
 }
 
@@ -289,7 +289,7 @@ def test_two_arguments_share_memory_only_late():
 
 class Gate(nn.Module):
     def forward(self, x):
-        if round(x.sum().item(), 3) > 0:  # here
+        if round(x.sum().item(), -1) > 0:  # here
             x = x * 2
         return x
 
@@ -320,7 +320,7 @@ def test_a_refusal_says_what_where_and_how_to_mend_it():
     assert isinstance(refusal["times"], int) and refusal["times"] >= 1
     text = step.explain()
     for part in ("host_read", refusal["reason"], refusal["remedy"], "model.0.0",
-                 f"host_reads_test.py:{refusal['line']}", "if round(x.sum().item(), 3) > 0:"):
+                 f"host_reads_test.py:{refusal['line']}", "if round(x.sum().item(), -1) > 0:"):
         assert part in text, part
 
 

@@ -165,3 +165,10 @@ def test_a_declared_clock_replays():
 
     clock_stays_between(step, zero)
     has_replayed(step)
+
+
+def test_a_host_value_of_more_than_64_bits_is_said():
+    seed = steptape.host(lambda: 2**70)
+    step = steptape.wrap(lambda x: x + seed() % 2)
+    with pytest.raises(steptape.InvalidArgument, match="an int of more than 64 bits"):
+        step(torch.ones(2))

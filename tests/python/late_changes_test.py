@@ -1,12 +1,14 @@
 """Programs that once replayed what no longer was so: each changes something after its plan is made. A case gives the step, what happens
 before each call, and the state to look at; every call is eager's."""
 import collections
+import contextlib
 import copy
 import dataclasses
 import functools
 import json
 import operator
 import types
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -473,3 +475,111 @@ def test_a_function_that_the_step_makes_holds_no_plan_back():
     for _ in range(12):
         step(torch.ones(4))
     assert step.stats["replayed"] >= 8, step.explain()
+
+
+@pytest.mark.parametrize("ids", ([2**53 + 1] * 6 + [2**53] * 6, [2**53] * 6 + [2**53 + 1] * 6, [-2**53 - 1] * 6 + [-2**53] * 6,
+                                 [2**53 - 1] * 6 + [2**53] * 6 + [2**53 + 2] * 6, [2**62] * 6 + [2**62 + 1] * 6))
+@pytest.mark.parametrize("take", (lambda held, n: n, lambda held, n: held["n"], lambda held, n: held["x"].item()),
+                         ids=("argument", "state", "read"))
+def test_ints_that_round_to_one_double_are_told_apart(take, ids):
+    held = {}
+
+    def function(x, n):
+        found = take(held, n)
+        return (x * (2.0 if found % 2 else 3.0)).tolist(), found
+
+    step = steptape.wrap(function, verify={"first": True, "rate": 0.0})
+    for n in ids:
+        held.update(n=n, x=torch.tensor(n))
+        assert step(torch.ones(2), n) == function(torch.ones(2), n), step.explain()
+
+
+def test_a_mode_that_no_module_asks_for_may_change():
+    """It is not guarded; an audit does not speak against it either."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+    step = steptape.wrap(lambda x: model(x).sum().detach(), verify={"first": True, "rate": 0.5})
+    for i in range(60):
+        model.train(i % 20 < 10)
+        step(torch.ones(4))
+    assert step.stats["audits"] > 5 and step.stats["replayed"] > 10, step.explain()
+
+
+@pytest.mark.parametrize("keep", (lambda held, flag: setattr(held, "k", flag), lambda held, flag: held.log.append(flag),
+                                  lambda held, flag: setattr(held, "k", int(flag)),
+                                  lambda held, flag: setattr(held, "k", None if flag else 1),
+                                  lambda held, flag: setattr(held, "k", [flag, 1])))
+def test_a_declared_flag_is_kept_as_it_is_now(keep):
+    held = SimpleNamespace(k=0, log=[])
+    flags = iter([i % 2 == 0 for i in range(8)] + [i % 3 == 0 for i in range(40)])
+    now = [False]
+
+    def draw():
+        now[0] = next(flags)
+        return now[0]
+    declared = steptape.host(draw)
+
+    def train(x):
+        keep(held, declared())
+        return x * 2
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    expected = SimpleNamespace(k=0, log=[])
+    for i in range(40):
+        step(torch.ones(2))
+        keep(expected, now[0])
+        assert repr(held) == repr(expected), step.explain()
+
+
+def test_ints_within_and_beyond_doubles_take_turns():
+    held = SimpleNamespace(k=0)
+
+    def train(x, n):
+        held.k = n
+        return x * 2
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(40):
+        n = (2**60 + 1, 5, 2**60 + 1, 6 + i)[i % 4]
+        step(torch.ones(2), n)
+        assert held.k == n, step.explain()
+
+
+def test_an_observer_that_throws_sees_what_the_step_has_done():
+    held = SimpleNamespace(k=0, log=[])
+
+    def check(t):
+        if t.item() > 100:
+            raise ValueError("too large")
+
+    def train(x):
+        loss = x.sum()
+        held.k += 1
+        held.log.append(held.k)
+        steptape.observe(loss, check)
+        return loss
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        with pytest.raises(ValueError) if i % 5 == 1 else contextlib.nullcontext():
+            step(torch.tensor([1000.0 if i % 5 == 1 else 1.0]))
+        assert held.k == i + 1 and held.log[-1] == i + 1, step.explain()
+    assert step.stats["replayed"] > 8, step.explain()
+
+
+@pytest.mark.parametrize("observer", (
+    lambda log, n: lambda t: log.append((n, t.item())),
+    lambda log, n: lambda t, k=n: log.append((k, t.item())),
+    lambda log, n: lambda t, *, k=n: log.append((k, t.item())),
+    lambda log, n: functools.partial(lambda k, t: log.append((k, t.item())), n),
+    lambda log, n: functools.partial(lambda t, of: log.append((n, t.item())), of=1),
+    lambda log, n: (lambda kept: lambda t: log.append((kept[0], t.item())))([n])))
+@pytest.mark.parametrize("by_argument", (False, True))
+def test_an_observer_keeps_no_number_of_another_call(observer, by_argument):
+    held, log = SimpleNamespace(n=0), []
+
+    def train(x, epoch):
+        n = epoch if by_argument else held.n
+        held.n += 1
+        steptape.observe(x.sum(), observer(log, n))
+        return x * 2
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        step(torch.full((2,), float(i)), i)
+        assert log[-1] == (i, 2.0 * i), step.explain()

@@ -6,7 +6,7 @@ import torch
 
 import steptape
 import twins
-from classification import Training, batch, classifier
+from classification import Training, batch, classifier, small_model
 from misuse import STEPS, check
 from outcomes import replays_or_says_why
 
@@ -119,5 +119,62 @@ def test_what_an_inner_step_is_given_is_what_the_outer_one_gives():
 
     expected, _ = play(lambda step: step)
     seen, step = play(steptape.wrap)
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > STEPS / 4, step.explain()
+
+
+def test_what_an_inner_step_returns_is_nothing_that_the_outer_one_returns():
+    def play(wrap):
+        state = types.SimpleNamespace(k=60.0)
+
+        def warmed(x):
+            state.k += 1
+            return min(state.k, 50.0)  # as the constant is, in the first calls
+
+        inner = wrap(warmed)
+
+        def step(x, scale=50.0):
+            inner(x)
+            return scale, (x * 2).sum().item()
+
+        outer = wrap(step)
+        seen = []
+        for i in range(STEPS):
+            if i == STEPS // 2:
+                state.k = 17.0
+            seen.append((*outer(torch.ones(2)), state.k))
+        return seen, outer
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > STEPS / 4, step.explain()
+
+
+def test_an_inner_step_may_return_numbers_and_change_what_it_is_given():
+    """Both are the outer step's own affair: it makes what the inner one is given, and drops what that returns."""
+    def play(wrap):
+        torch.manual_seed(0)
+        model = small_model()
+
+        def measured(x, logs):
+            loss = model(x).pow(2).mean()
+            logs["loss"] = loss.item()
+            return loss, loss.item()
+
+        inner = wrap(measured)
+
+        def step(x):
+            model.zero_grad()
+            logs = {}
+            loss, number = inner(x, logs)
+            loss.backward()
+            return logs["loss"] * 2 + number
+
+        outer = wrap(step)
+        return [outer(batch(i)[0]) for i in range(STEPS)], outer
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] > STEPS / 4, step.explain()

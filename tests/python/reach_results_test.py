@@ -18,7 +18,7 @@ def the_same_list_twice():
         result = [x * 2]
         return result, result
 
-    return Training(step, codes={"host_effect"})
+    return Training(step)
 
 
 @results
@@ -36,7 +36,7 @@ def the_same_dict_under_two_keys():
         shared = {"loss": 1}
         return {"a": shared, "b": shared, "x": x * 2}
 
-    return Training(step, codes={"host_effect"})
+    return Training(step)
 
 
 @results

@@ -1,5 +1,6 @@
 """Whatever can be called can be wrapped; what is no step, no model, no optimizer or no option is an error."""
 import collections
+import copy
 import functools
 import gc
 import operator
@@ -185,3 +186,79 @@ def test_a_cell_of_a_notebook_that_runs_again_wraps_its_function_anew():
         gc.collect()
         names["step"](torch.ones(2))
         assert "1 calls" in names["step"].explain()
+
+
+def moved_by_copy(of):
+    return copy.copy(of)
+
+
+def moved_by_update(of):
+    made = type(of).__new__(type(of))
+    made.__dict__.update(of.__dict__)
+    return made
+
+
+def moved_by_exchange(of):
+    made = type(of).__new__(type(of))
+    made.__dict__ = dict(of.__dict__)
+    return made
+
+
+@pytest.mark.parametrize("move", (moved_by_copy, moved_by_update, moved_by_exchange, copy.deepcopy))
+@pytest.mark.parametrize("base", (object, nn.Module))
+def test_a_copy_of_an_instance_has_a_step_of_its_own(move, base):
+    class Trainer(base):
+        def __init__(self):
+            super().__init__()
+            self.scale = 2.0
+
+        @steptape.wrap
+        def train(self, x):
+            return x * self.scale
+
+    first = Trainer()
+    for i in range(6):
+        first.train(torch.ones(2))
+    second = move(first)
+    second.scale = 3.0
+    for i in range(12):
+        x = torch.full((2,), float(i))
+        assert torch.equal(first.train(x), x * 2) and torch.equal(second.train(x), x * 3)
+    assert first.train is not second.train
+    assert first.train.stats["replayed"] > 4 and second.train.stats["replayed"] > 4
+
+
+def test_a_method_of_an_object_with_slots_is_wrapped():
+    class Trainer:
+        __slots__ = ("scale",)
+
+        @steptape.wrap
+        def train(self, x):
+            return x * self.scale
+
+    trainers = Trainer(), Trainer()
+    for k, trainer in enumerate(trainers):
+        trainer.scale = k + 2.0
+    for i in range(12):
+        x = torch.full((2,), float(i))
+        assert [torch.equal(trainer.train(x), x * trainer.scale) for trainer in trainers] == [True, True]
+    assert all(trainer.train.stats["replayed"] > 4 for trainer in trainers)
+
+
+def test_a_class_method_is_wrapped():
+    class Trainer:
+        scale = 2.0
+
+        @classmethod
+        @steptape.wrap
+        def train(cls, x):
+            return x * cls.scale
+
+    class Other(Trainer):
+        scale = 3.0
+
+    for i in range(12):
+        x = torch.full((2,), float(i))
+        assert torch.equal(Trainer.train(x), x * 2) and torch.equal(Other().train(x), x * 3)
+    assert Trainer.train.stats["replayed"] > 4 and Other.train.stats["replayed"] > 4
+    assert Trainer.train is not Other.train
