@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "python/engine/followed.h"
 #include "trace/path.h"
 
 namespace steptape::python {
@@ -88,7 +89,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
     const std::string name = trace::join_path(fixed.path, text_of(key));
-    if (is_plain_number(value)) {
+    if (FollowedNumbers::can_follow(value)) {
       add_number(roots, name, key, -1, value);
       continue;
     }
@@ -178,7 +179,8 @@ void OptimizerWatch::advance(std::size_t k, std::int64_t by) const {
 std::size_t OptimizerWatch::read_numbers(const Fixed& fixed) const {
   for (std::size_t k = fixed.first; k < fixed.first + fixed.numbers; ++k) {
     PyObject* value = value_of(numbers_[k]);
-    if (!is_plain_number(value) || (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
+    if (value == nullptr || !FollowedNumbers::can_follow(value) ||
+        (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
       return k;
     }
     newest_[k] = number(value);

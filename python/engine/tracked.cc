@@ -11,12 +11,12 @@
 namespace steptape::python {
 namespace {
 
-/// What stands in a place that held a number. Of anything but a number its kind: a step that reads
-/// it is guarded by what it is.
+/// What stands in a place that held a number. Of anything but an int or a float its kind, and of
+/// what is of a class made of these: a step that reads it is guarded by what it is.
 pack::Leaf leaf_in(PyObject* value) {
   if (value == nullptr) return std::string("nothing");
-  if (PyFloat_Check(value)) return PyFloat_AS_DOUBLE(value);
-  if (PyLong_Check(value) && !PyBool_Check(value)) {
+  if (PyFloat_CheckExact(value)) return PyFloat_AS_DOUBLE(value);
+  if (PyLong_CheckExact(value)) {
     int overflow = 0;
     const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow == 0) return static_cast<std::int64_t>(integer);

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import enum
 import functools
 import json
 import operator
@@ -583,3 +584,52 @@ def test_an_observer_keeps_no_number_of_another_call(observer, by_argument):
     for i in range(20):
         step(torch.full((2,), float(i)), i)
         assert log[-1] == (i, 2.0 * i), step.explain()
+
+
+class Decibels(float):
+    def __rmul__(self, x):
+        return x * 10 ** (float(self) / 20)
+
+
+class Stage(enum.IntEnum):
+    WARM, MAIN, COOL = range(3)
+
+
+@pytest.mark.parametrize("use", (lambda x, held: x * held.v, lambda x, held: x * (2 if isinstance(held.v, Stage) else 3),
+                                 lambda x, held: x * (2 if type(held.v) is float else 3), lambda x, held: x * (1 + bool(held.v))))
+@pytest.mark.parametrize("first, later", (
+    (lambda i: i * 0.5, lambda i: numpy.float64(i * 0.5)), (lambda i: i, lambda i: Stage(i % 3)),
+    (lambda i: i * 1.0, lambda i: Decibels(i)), (lambda i: i * 1.0, lambda i: i % 2 == 0),
+    (lambda i: i, lambda i: 2**60 + i), (lambda i: 2**60 + i, lambda i: i)))
+@pytest.mark.parametrize("is_given", (False, True), ids=("state", "argument"))
+def test_a_number_becomes_one_of_another_class(first, later, use, is_given):
+    held = SimpleNamespace(v=0, k=None)
+
+    def train(x, v):
+        now = SimpleNamespace(v=v) if is_given else held
+        held.k = now.v
+        return use(x, now)
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        held.v = first(i) if i < 10 else later(i)
+        result = step(torch.ones(2), held.v if is_given else 0)
+        assert type(held.k) is type(held.v) and held.k == held.v, step.explain()
+        assert torch.equal(result, use(torch.ones(2), held)), step.explain()
+
+
+def test_a_hyperparameter_grows_beyond_doubles():
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    held = SimpleNamespace(k=0)
+
+    def train(x):
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+        held.k = optimizer.param_groups[0]["tokens"]
+        return weight.detach() * 1
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        optimizer.param_groups[0]["tokens"] = i if i < 10 else 2**60 + i
+        step(torch.ones(2))
+        assert held.k == optimizer.param_groups[0]["tokens"], step.explain()
