@@ -244,11 +244,21 @@ class FollowedArguments {
   FollowedArguments() = default;
   FollowedArguments(const FollowedArguments&) = delete;
   FollowedArguments& operator=(const FollowedArguments&) = delete;
-  ~FollowedArguments() {
-    for (const auto& [holder, key, followed] : places_) {
-      if (held_at(holder.ptr(), key.ptr()).is(followed)) {
-        put_at(holder.ptr(), key.ptr(), FollowedNumbers::current().plain(followed.ptr()).ptr());
-      }
+  ~FollowedArguments() { take_back(); }
+
+  /// Puts the plain numbers back where the followed ones are still.
+  void take_back() {
+    for (Place& place : places_) {
+      if (!held_at(place.holder.ptr(), place.key.ptr()).is(place.followed)) continue;
+      place.plain = FollowedNumbers::current().plain(place.followed.ptr());
+      put_at(place.holder.ptr(), place.key.ptr(), place.plain.ptr());
+    }
+  }
+
+  /// The followed ones again where take_back has put the plain ones.
+  void put_again() {
+    for (Place& place : places_) {
+      if (place.plain) put_at(place.holder.ptr(), place.key.ptr(), place.followed.ptr());
     }
   }
 
@@ -273,7 +283,7 @@ class FollowedArguments {
 
  private:
   struct Place {
-    py::object holder, key, followed;
+    py::object holder, key, followed, plain = {};
   };
   std::vector<Place> places_;
 };
@@ -406,6 +416,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   const auto function = py::reinterpret_borrow<py::object>(function_.get());
   recorder::Notes* notes = recorder::Notes::current();
   assignments_.reset();
+  // until it is known what the step leaves: a tuple of its arguments may be among that
+  std::optional<FollowedArguments> followed;
   if (notes != nullptr && watch::current() != nullptr) {
     // inside another step, whose recording this is: what is called here is code like another
     const py::object name = py::str(life_->name());
@@ -435,12 +447,11 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     arrays_ = arguments.arrays;
     arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
     const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
-    {
-      FollowedArguments followed;
-      followed.put(before, *notes, 0);
-      followed.put(held, *notes, before.leaves.size());
-      result = probe(function, args, kwargs);
-    }
+    followed.emplace();
+    followed->put(before, *notes, 0);
+    followed->put(held, *notes, before.leaves.size());
+    result = probe(function, args, kwargs);
+    followed->take_back();
     if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
       notes->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
@@ -457,6 +468,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given"));
     }
+    followed->put_again();  // a tuple of the arguments may be among what the step leaves
   }
   pack::Results flat;
   auto note = std::make_shared<Note>();
@@ -472,6 +484,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   } else {
     for (const auto& [place, value] : guarded()) notes->note_guarded(place, value);
     return_assigned(*notes, *note, flat, return_number);
+    followed.reset();
     FollowedNumbers::current().clear();
   }
   flat.note = std::move(note);

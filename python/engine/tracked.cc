@@ -11,9 +11,15 @@
 namespace steptape::python {
 namespace {
 
-/// What stands in a place that held a number. Of anything but an int or a float its kind, and of
-/// what is of a class made of these: a step that reads it is guarded by what it is.
-pack::Leaf leaf_in(PyObject* value) {
+/// The object that was found in a place last, kept so that no other gets its address.
+struct Found {
+  Root object;
+  std::uint64_t times = 0;  ///< it was another one than before
+};
+
+/// What stands in a place that held a number: of a text, a bool or None its value, of anything else
+/// but an int or a float which object it is.
+pack::Leaf leaf_in(PyObject* value, Roots& roots, Found& found) {
   if (value == nullptr) return std::string("nothing");
   if (PyFloat_CheckExact(value)) return PyFloat_AS_DOUBLE(value);
   if (PyLong_CheckExact(value)) {
@@ -21,7 +27,14 @@ pack::Leaf leaf_in(PyObject* value) {
     const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow == 0) return static_cast<std::int64_t>(integer);
   }
-  return type_name(value);
+  if (PyUnicode_CheckExact(value) || PyBool_Check(value) || value == Py_None) {
+    return type_name(value) + " " + text_of(py::str(value).ptr());
+  }
+  if (found.object.get() != value) {
+    found.object = Root(roots, value);
+    ++found.times;
+  }
+  return type_name(value) + " " + std::to_string(found.times);
 }
 
 void start(watch::Watcher& watcher) {
@@ -228,12 +241,13 @@ void Tracked::declare_moving() {
   moving_.rename(taken);
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
     if (moving_.places()[i].is_argument) continue;
-    session_.host_values.push_back({moving_.places()[i].name, [this, i]() -> pack::Leaf {
+    const auto found = std::make_shared<Found>();
+    session_.host_values.push_back({moving_.places()[i].name, [this, i, found]() -> pack::Leaf {
                                       const MovingPlaces::Place& place = moving_.places()[i];
                                       if (place.owner.get() == nullptr) return std::string("gone");
                                       const py::object value =
                                           held_at(place.owner.get(), place.key.get());
-                                      return leaf_in(value.ptr());
+                                      return leaf_in(value.ptr(), roots_, *found);
                                     }});
   }
 }

@@ -633,3 +633,43 @@ def test_a_hyperparameter_grows_beyond_doubles():
         optimizer.param_groups[0]["tokens"] = i if i < 10 else 2**60 + i
         step(torch.ones(2))
         assert held.k == optimizer.param_groups[0]["tokens"], step.explain()
+
+
+@pytest.mark.parametrize("look", (lambda items: [v for v in items][0], lambda items: [*items][0], lambda items: next(iter(items)),
+                                  lambda items: list(zip(items, items))[0][0], lambda items: items[0],
+                                  lambda items: dict(enumerate(items))[0]))
+@pytest.mark.parametrize("make", (list, collections.deque))
+@pytest.mark.parametrize("later", (lambda i: "ab"[i % 2], lambda i: i % 2 == 0, lambda i: None if i % 2 else True,
+                                   lambda i: [2**70, 2**71][i % 2], lambda i: [torch.tanh, torch.exp][i % 2],
+                                   lambda i: (i % 2,), lambda i: (lambda x: x * (i % 2))))
+def test_an_item_becomes_something_else(look, make, later):
+    items, held = make([0.0, 1.0]), SimpleNamespace(k=None)
+
+    def train(x):
+        held.k = v = look(items)
+        return v(x) if callable(v) else x * {"a": 2.0, "b": 3.0, True: 4.0, False: 5.0, None: 6.0}.get(v, 1.0)
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        items[0] = i * 0.5 if i < 10 else later(i)
+        x = torch.full((2,), 1.0 + i)
+        result, kept = step(x), held.k
+        assert torch.equal(result, train(x)), step.explain()
+        assert type(kept) is type(held.k) and kept == held.k, step.explain()
+
+
+@pytest.mark.parametrize("keep", (lambda held, b: setattr(held, "k", b), lambda held, b: setattr(held, "k", [b]),
+                                  lambda held, b: held.log.append(b), lambda held, b: setattr(held, "k", (b, 1))))
+@pytest.mark.parametrize("given", (lambda i: (i % 2,), lambda i: [(224, 224), (256, 256), (320, 320)][i % 3],
+                                   lambda i: (0,) if i < 9 else (i % 2,), lambda i: (i, 1), lambda i: ((i % 2, 1.5), 2),
+                                   lambda i: (i % 2 + 0.5, "a")))
+def test_a_tuple_that_is_given_is_kept(keep, given):
+    held, expected = SimpleNamespace(k=None, log=[]), SimpleNamespace(k=None, log=[])
+
+    def train(x, b):
+        keep(held, b)
+        return x * 2
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        step(torch.ones(2), given(i))
+        keep(expected, given(i))
+        assert repr(held) == repr(expected), step.explain()
