@@ -20,9 +20,9 @@ bool waits_for_read(const trace::Recording& recording, const trace::Formula& for
 }  // namespace
 
 bool may_follow(const trace::Value& expected, const trace::Value& found) {
-  const auto* flag = std::get_if<bool>(&expected.data);
-  return flag == nullptr && found.data.index() == expected.data.index() &&
-         trace::is_exact_number(expected) && trace::is_exact_number(found) &&
+  return !std::holds_alternative<bool>(expected.data) &&
+         found.data.index() == expected.data.index() && trace::is_exact_number(expected) &&
+         trace::is_exact_number(found) &&
          std::isfinite(trace::number_of(found)) == std::isfinite(trace::number_of(expected));
 }
 

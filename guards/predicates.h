@@ -8,7 +8,7 @@
 namespace steptape::guards {
 
 /// Whether a number that a formula reads may be `found` where it was `expected` while recording: of
-/// the same kind, no bool, both exact as doubles, and finite if that was.
+/// the same kind, not a bool, both exact as doubles, and finite if that was.
 bool may_follow(const trace::Value& expected, const trace::Value& found);
 
 /// Whether all predicates of `recording` hold for these values of its leaves.

@@ -13,7 +13,6 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>

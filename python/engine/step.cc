@@ -10,6 +10,7 @@
 
 #include "python/engine/arguments.h"
 #include "python/engine/followed.h"
+#include "python/engine/watch/watcher.h"
 #include "recorder/notes.h"
 #include "replayer/plan_words.h"
 #include "session/fallbacks.h"
@@ -420,8 +421,9 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   std::optional<FollowedArguments> followed;
   if (notes != nullptr && watch::current() != nullptr) {
     // inside another step, whose recording this is: what is called here is code like another
-    const py::object name = py::str(life_->name());
-    begin_watch(py::list(py::make_tuple(py::make_tuple(name, function))), py::tuple());
+    auto& watcher = static_cast<watch::Watcher&>(*watch::current());
+    watcher.mark(function.ptr(), life_->name());
+    watcher.called(function.ptr());
     notes = nullptr;
   }
   if (notes == nullptr) {
@@ -511,7 +513,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
                            const Structure::OnNumber& on_number) {
   struct Made {
     std::string path, words, place, change;
-    std::size_t end;  ///< behind the parts of its values
+    std::size_t end;  ///< after the parts of its values
   };
   std::vector<Made> all;
   Structure& structure = note.structure;

@@ -75,22 +75,15 @@ void Tracked::track_host(const std::string& name, const py::list& places) {
   watched_.emplace_back(name, std::move(state));
 }
 
-bool Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
-  // a step inside another one is watched with it
-  auto* outer = static_cast<watch::Watcher*>(watch::current());
-  watch::Watcher& watcher = outer != nullptr ? *outer : *watcher_;
+void Tracked::begin_watch(const py::list& roots, const py::tuple& given) {
   for (const py::handle& item : roots) {
     const auto root = py::cast<py::tuple>(item);
-    watcher.mark(py::object(root[1]).ptr(), py::cast<std::string>(root[0]));
+    watcher_->mark(py::object(root[1]).ptr(), py::cast<std::string>(root[0]));
   }
-  for (const py::handle& value : given) {
-    if (outer == nullptr) watcher.give(value.ptr());
-  }
-  for (const Arguments::Array& array : arrays_) watcher.give_array(array.array, array.tensor);
-  watcher.called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
-  if (outer != nullptr) return false;
+  for (const py::handle& value : given) watcher_->give(value.ptr());
+  for (const Arguments::Array& array : arrays_) watcher_->give_array(array.array, array.tensor);
+  watcher_->called(py::object(py::cast<py::tuple>(roots[0])[1]).ptr());
   start(*watcher_);
-  return true;
 }
 
 bool Tracked::begin_numbers() {
@@ -211,7 +204,6 @@ void Tracked::refuse_hidden() const {
 
 void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
-  if (watch::current() != nullptr) return;  // a step inside another one, or inside itself
   watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
   for_each_module(
       [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });

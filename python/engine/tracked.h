@@ -48,14 +48,14 @@ class Tracked {
   /// What replays are to assign again, each: (path, owner of the place, key or None, keys that lead
   /// further in, None or how many items were there before those that were appended, line,
   /// "before → after").
+  void assign_again(const py::list& assignments) { assignments_ = assignments; }
   /// What the newest probe has found in the places that are guarded.
   std::map<std::string, std::string> guarded() const;
-  void assign_again(const py::list& assignments) { assignments_ = assignments; }
 
   /// From here on what this thread executes is watched; `roots` are the step's function and what it
   /// is called with that is the program's own, each as (path, object); `given` is all of that.
   /// Throws FailedPrecondition where that cannot be.
-  bool begin_watch(const py::list& roots, const py::tuple& given);
+  void begin_watch(const py::list& roots, const py::tuple& given);
   /// For steps that are not a function: from here on the numbers that go into ops are seen, and
   /// which module runs, in all code that begins to run. False inside another step; throws
   /// FailedPrecondition as `begin_watch` does.

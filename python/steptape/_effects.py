@@ -25,7 +25,8 @@ class Effects:
     def watch(self, engine, roots, given):
         """Whether what the step executes is watched from here on."""
         try:
-            return engine.begin_watch(roots, given)
+            engine.begin_watch(roots, given)
+            return True
         except FailedPrecondition as error:
             _engine.refuse("host_effect", f"what the step reads cannot be watched: {error}", "")
             return False
