@@ -287,24 +287,19 @@ std::optional<Probing::Agreed> Probing::take(const std::string& way, recorder::R
   }
   warm_ups_ = 0;
   const bool is_clean = recorded.recording.refusals.empty();
-  Compared compared;
+  bool is_earlier = false;
+  std::optional<Repeated> repeated;
   if (is_clean) {
-    if (auto repeated = repeats_one_of(known, recorded)) {
-      compared.agreed = agreed(std::move(recorded), std::move(repeated->proved));
-    } else if (auto repeated_earlier = repeats_one_of(earlier, recorded)) {
-      compared.agreed = agreed(std::move(recorded), std::move(repeated_earlier->proved), true);
-    }
+    repeated = repeats_one_of(known, recorded);
+    if (!repeated && (repeated = repeats_one_of(earlier, recorded))) is_earlier = true;
   }
-  if (!compared.agreed) compared = compare(recorded);
+  if (repeated) {
+    note_agreed(way);
+    return agreed(std::move(recorded), std::move(repeated->proved), is_earlier);
+  }
+  Compared compared = compare(recorded);
   if (compared.agreed) {
-    Patience& patience = patience_with(way);
-    patience.attempts = 0;
-    patience.refusals.clear();
-    // what was refused before says nothing of calls to come
-    std::erase_if(kept_, [&way](const Kept& kept) {
-      return kept.way == way && !kept.recorded.recording.refusals.empty();
-    });
-    with_all_.refusals.clear();
+    note_agreed(way);
     return std::move(compared.agreed);
   }
   std::vector<Refusal> found = recorded.recording.refusals;
@@ -312,6 +307,17 @@ std::optional<Probing::Agreed> Probing::take(const std::string& way, recorder::R
   keep(way, std::move(recorded));
   note_nothing(way, is_clean, compared.repeats_refusals, std::move(found));
   return std::nullopt;
+}
+
+/// What was refused before says nothing of calls to come.
+void Probing::note_agreed(const std::string& way) {
+  Patience& patience = patience_with(way);
+  patience.attempts = 0;
+  patience.refusals.clear();
+  std::erase_if(kept_, [&way](const Kept& kept) {
+    return kept.way == way && !kept.recorded.recording.refusals.empty();
+  });
+  with_all_.refusals.clear();
 }
 
 void Probing::note_warm_up(const std::vector<Refusal>& refusals) {

@@ -84,6 +84,7 @@ class Probing {
   };
 
   Patience& patience_with(const std::string& way);
+  void note_agreed(const std::string& way);
   void note_nothing(const std::string& way, bool is_clean, bool is_refused_again,
                     std::vector<Refusal> found);
   void note_warm_up(const std::vector<Refusal>& refusals);

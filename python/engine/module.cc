@@ -34,7 +34,7 @@ recorder::Notes& notes() {
 py::object follow(const py::object& value, const std::string& kind, const std::string& path) {
   FollowedNumbers& numbers = FollowedNumbers::current();
   if (numbers.contains(value.ptr())) {
-    // in a container that is an argument, too; else the step around this one follows it
+    // at entry: it is in a container that is an argument, too. In the step it has a formula
     if (watch::current() == nullptr) numbers.escape(value.ptr());
     return value;
   }

@@ -86,55 +86,38 @@ def test_a_scheduler_made_in_mid_run_finds_that_the_optimizer_has_stepped():
         replays(make, 60)
 
 
+def scheduled_within(optimizer, scheduler, wrap=lambda step: step):
+    """A training whose step steps the scheduler, too."""
+    made = training(optimizer, between=None)
+    schedule, plain = SCHEDULERS[scheduler](made.optimizer), wrap(made.step)
+
+    def step(x, y):
+        loss = plain(x, y)
+        schedule.step()
+        return loss
+
+    made.step = step
+    made.holds = lambda: [made.model, made.optimizer, schedule.state_dict()]
+    return made
+
+
 def test_a_scheduler_of_two_groups_steps_inside_a_step_inside_another():
-    def make():
-        made = training(lambda m: AdamW([{"params": m[0].parameters()}, {"params": m[2].parameters(), "lr": 0.3}], lr=0.05),
-                        between=None)
-        schedule, plain = SCHEDULERS["CosineAnnealingLR"](made.optimizer), steptape.wrap(made.step)
+    def groups(m):
+        return AdamW([{"params": m[0].parameters()}, {"params": m[2].parameters(), "lr": 0.3}], lr=0.05)
 
-        def step(x, y):
-            loss = plain(x, y)
-            schedule.step()
-            return loss
-
-        made.step = step
-        made.holds = lambda: [made.model, made.optimizer, schedule.state_dict()]
-        return made
-
-    replays(make, 50, share=0.5)
+    replays(lambda: scheduled_within(groups, "CosineAnnealingLR", steptape.wrap), 50, share=0.5)
 
 
 @pytest.mark.parametrize("optimizer", SCHEDULED)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_a_scheduler_steps_inside_the_step(scheduler, optimizer):
     """What it sets is computed anew in each replay, and set."""
-    def make():
-        made = training(SCHEDULED[optimizer], between=None)
-        schedule, plain = SCHEDULERS[scheduler](made.optimizer), made.step
-
-        def step(x, y):
-            loss = plain(x, y)
-            schedule.step()
-            return loss
-
-        made.step = step
-        made.holds = lambda: [made.model, made.optimizer, schedule.state_dict()]
-        return made
-
-    step = compare(make, 60, wrapper=wrapped)
+    step = compare(lambda: scheduled_within(SCHEDULED[optimizer], scheduler), 60, wrapper=wrapped)
     assert step.stats["replayed"] > 20, step.explain()
 
 
 def test_a_player_does_not_take_a_step_that_sets_its_rate(tmp_path):
-    made = training(SCHEDULED["sgd"], between=None)
-    schedule, plain = SCHEDULERS["ExponentialLR"](made.optimizer), made.step
-
-    def train(x, y):
-        loss = plain(x, y)
-        schedule.step()
-        return loss
-
-    step = steptape.wrap(train)
+    step = steptape.wrap(scheduled_within(SCHEDULED["sgd"], "ExponentialLR").step)
     for i in range(20):
         step(*batch(i))
     assert step.stats["replayed"] > 0, step.explain()
