@@ -95,7 +95,6 @@ std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
   if (!has_address(storage) || storage.nbytes() == 0) return std::nullopt;
   const auto begin = reinterpret_cast<std::uintptr_t>(storage.data());
   const auto end = begin + storage.nbytes();
-  std::optional<trace::BufferId> other;
   auto met_last = ranges_.end();
   auto next = ranges_.lower_bound(begin);
   if (next != ranges_.begin() && std::prev(next)->second.end > begin) --next;
@@ -113,15 +112,15 @@ std::optional<trace::BufferId> BufferTable::place(trace::BufferId id) {
     } else if (begin < next->first) {
       ranges_.emplace(begin, Range{next->first, id});
     }
-    other = next->second.buffer;
+    overlapping_.emplace_back(id, next->second.buffer);
     met_last = next++;
   }
-  if (!other) {
+  if (met_last == ranges_.end()) {
     ranges_.emplace(begin, Range{end, id});
   } else {
     met_last->second.end = std::max(met_last->second.end, end);
   }
-  return other || live_[id].origin != Origin::kForeign ? other : made_within(begin, end);
+  return live_[id].origin == Origin::kForeign ? made_within(begin, end) : std::nullopt;
 }
 
 }  // namespace steptape::recorder

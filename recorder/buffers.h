@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "recorder/byte_ranges.h"
@@ -56,9 +57,14 @@ class BufferTable {
   /// and dead ones have none.
   std::optional<trace::Digest> digest_of(trace::BufferId id) const;
 
-  /// Another living buffer over some of the same bytes as `id`, if there is one. Asked once for
-  /// each buffer, when it is added.
+  /// Notes where `id` lies, once for each buffer, when it is added. Returns the living buffer of
+  /// the step's own making that lies over some of the same bytes, if there is one.
   std::optional<trace::BufferId> place(trace::BufferId id);
+  /// Pairs of those that the step did not make and that lie over the same bytes; where more than
+  /// two do, pairs that lead from each to each.
+  const std::vector<std::pair<trace::BufferId, trace::BufferId>>& overlapping() const {
+    return overlapping_;
+  }
 
  private:
   std::optional<trace::BufferId> made_within(std::uintptr_t begin, std::uintptr_t end);
@@ -73,6 +79,7 @@ class BufferTable {
   };
   /// Memory that the step did not make, by CPU address; entries of the dead go when met.
   std::map<std::uintptr_t, Range> ranges_;
+  std::vector<std::pair<trace::BufferId, trace::BufferId>> overlapping_;
   /// Memory that it made, by the address at which it was last seen: an op may resize it. Entries of
   /// the dead and of what has moved go when met.
   std::map<std::uintptr_t, trace::BufferId> made_;

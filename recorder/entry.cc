@@ -69,7 +69,7 @@ trace::TensorId write_input_tensor(Ledger& ledger, const std::string& path,
   buffers.description(id).role = trace::Role::kInput;
   buffers.description(id).path = path;
   narrow(ledger, id, storage, arguments);
-  if (const auto other = buffers.place(id)) ledger.overlapping_inputs.emplace_back(id, *other);
+  buffers.place(id);  // the step has made nothing yet
   return ledger.sightings.see(tensor, Origin::kInput, {});
 }
 

@@ -329,16 +329,23 @@ class Exit {
            description.bytes != 0 && live.is_alive() && !held_by_graphs_.contains(live.storage);
   }
 
-  /// What changed behind the last op that used it: no later op was there to notice.
-  /// A write to one of two inputs over the same bytes would change the other, and no record of ops
-  /// could tell.
+  /// A write to one of the buffers over the same bytes would change the others, and no record of
+  /// ops could tell.
   void refuse_overlapping() {
     const auto& buffers = ledger_.sightings.buffers;
-    const auto is_written = [&buffers](trace::BufferId id) {
-      return buffers.live(id).first_write != trace::kNone;
-    };
-    for (const auto& [id, other] : ledger_.overlapping_inputs) {
-      if (!is_written(id) && !is_written(other)) continue;
+    std::vector<bool> is_written(buffers.size());
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      is_written[id] = buffers.live(id).first_write != trace::kNone;
+    }
+    for (bool found_more = true; found_more;) {
+      found_more = false;
+      for (const auto& [id, other] : buffers.overlapping()) {
+        if (is_written[id] == is_written[other]) continue;
+        is_written[id] = is_written[other] = found_more = true;
+      }
+    }
+    for (const auto& [id, other] : buffers.overlapping()) {
+      if (!is_written[id]) continue;
       ledger_.refusals.add(RefusalCode::kOverlappingMemory, {},
                            c10::str("`", ledger_.recording.buffers[id].path,
                                     "`, which lies over the same bytes as `",
@@ -346,6 +353,7 @@ class Exit {
     }
   }
 
+  /// What changed after the last op that used it: no later op was there to notice.
   void refuse_written_outside() {
     auto& buffers = ledger_.sightings.buffers;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
@@ -355,7 +363,7 @@ class Exit {
       if (!now || *now == *content) continue;
       const std::string& path = buffers.description(id).path;
       ledger_.refusals.add(RefusalCode::kWrittenOutside, path, {},
-                           "the bytes of `" + path + "` changed behind the last op that used it");
+                           "the bytes of `" + path + "` changed after the last op that used it");
     }
   }
 

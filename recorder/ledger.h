@@ -55,8 +55,6 @@ struct Ledger {
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;
   std::vector<bool> arguments_with_gradients;
-  /// Inputs that lie over the same bytes: fine while no op writes either.
-  std::vector<std::pair<trace::BufferId, trace::BufferId>> overlapping_inputs;
 };
 
 /// Of a leaf.

@@ -28,7 +28,7 @@ class Found:
     def __init__(self):
         self.models, self.optimizers, self.generators, self.hosts = {}, {}, {}, {}
         self.places = []  # (path, dict, key) of tensors that are attributes of modules
-        self.compiled = None  # the name of a callee that torch.compile made
+        self.compiled = None  # what is compiled, as a refusal says it
         self._seen = set()
 
     def visit(self, path, value, depth=_DEPTH):
@@ -38,7 +38,7 @@ class Found:
         self._seen.add(id(value))
         if kind.__module__.startswith("torch._dynamo") or (
                 kind is types.FunctionType and "_torchdynamo_orig_callable" in vars(value)):
-            self.compiled = self.compiled or path
+            self._note_compiled(path if callable(value) else None)  # else of a compilation that the step has met under way
         elif issubclass(kind, torch.nn.Module):
             self._visit_model(path, value, depth)
         elif issubclass(kind, torch.optim.Optimizer):
@@ -61,13 +61,18 @@ class Found:
             for name, attribute in list((_dict_of(value) or {}).items()):
                 self.visit(f"{path}.{name}", attribute, depth - 1)
 
+    def _note_compiled(self, path):
+        if self.compiled is None:
+            self.compiled = f"`{path}` is compiled by torch.compile" if path else \
+                "the step calls what torch compiles (`torch.cond`, `scan` and `flex_attention`, too)"
+
     def _visit_model(self, path, model, depth):
         self.models[name_for(path, self.models)] = model
         for inner_path, module in model.named_modules():
             self._seen.add(id(module))
             place = f"{path}.{inner_path}" if inner_path else path
             if type(module).__module__.startswith("torch._dynamo"):
-                self.compiled = self.compiled or place
+                self._note_compiled(place)
             for name, value in list(vars(module).items()):
                 kind = type(value)
                 is_empty = (kind is dict or kind is OrderedDict) and not value  # most are of hooks

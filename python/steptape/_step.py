@@ -107,7 +107,7 @@ class Step:
                     _names_by_position(self.__wrapped__))
         if found.compiled is not None:
             engine.refuse_always("unreplayable_op",
-                                 f"`{found.compiled}` is compiled by torch.compile, whose kernels no op shows",
+                                 f"{found.compiled}, whose kernels no op shows",
                                  place_of_function(self.__wrapped__))
 
     def _named(self, args, kwargs):

@@ -6,7 +6,7 @@ import torch
 def play(wrap):
     torch.manual_seed(0)
     weights = zip([1.0] * 12 + [0.5] * 50)
-    step = wrap(lambda x: x * next(weights)[0])
+    step = wrap(lambda x: x * next(weights)[0])  # refused: host_effect
     out = []
     for i in range(20):
         x = torch.randn(4, 3, generator=torch.Generator().manual_seed(i))

@@ -11,7 +11,7 @@ def play(wrap):
         rng = random.Random(3)
 
         def __call__(self, x):
-            return x.flip(-1) * 3 if self.rng.random() < 0.05 else x
+            return x.flip(-1) * 3 if self.rng.random() < 0.05 else x  # refused: host_random
 
     augment = Augment()
     step = wrap(lambda x: augment(x))
