@@ -19,13 +19,15 @@ Folders& folders() {
   return set;
 }
 
-/// Whether a function imports as the statement does.
+/// Whether a function imports as the statement does, or asks whether a module could be imported.
 bool imports(PyObject* function) {
-  static PyObject* const by_name =
-      py::object(py::module_::import("importlib").attr("import_module")).release().ptr();
-  static PyObject* const builtin =
-      py::object(py::module_::import("builtins").attr("__import__")).release().ptr();
-  return function == by_name || function == builtin;
+  static const auto known = [](const char* module, const char* name) {
+    return py::object(py::module_::import(module).attr(name)).release().ptr();
+  };
+  static PyObject* const of_modules[] = {known("importlib", "import_module"),
+                                         known("builtins", "__import__"),
+                                         known("importlib.util", "find_spec")};
+  return std::ranges::find(of_modules, function) != std::end(of_modules);
 }
 
 bool is_host_value(PyObject* object) {

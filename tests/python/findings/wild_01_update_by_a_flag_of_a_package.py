@@ -8,6 +8,9 @@ import torch.nn.functional as F
 from packaged import package
 
 SOURCE = """
+import importlib.util
+
+
 class State:
     shared = {}
 
@@ -21,6 +24,8 @@ class Optimizer:
         self.optimizer, self.state = optimizer, State()
 
     def step(self):
+        if importlib.util.find_spec("a_package_with_another_optimizer") is not None:
+            return
         if self.state.updates:
             self.optimizer.step()
 
