@@ -179,6 +179,9 @@ Verdict GuardSet::check_objects(const OutsideTensor& outside, const trace::Buffe
     if (Verdict verdict = offset_mismatch(outside.path, *known.geometry, tensor); !verdict) {
       return verdict;
     }
+    if (Verdict verdict = hooks_mismatch(outside.path, known.hooks, tensor); !verdict) {
+      return verdict;
+    }
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include "guards/overlap_guard.h"
 #include "guards/tracked_guard.h"
 #include "guards/varying_numbers.h"
+#include "live/hooks.h"
 
 namespace steptape::guards {
 
@@ -23,6 +24,7 @@ struct OutsideTensor {
   struct Object {
     const trace::Tensor* geometry;
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
+    live::Hooks hooks;
   };
   std::vector<Object> objects;  ///< over it, that the program held on to
 };

@@ -93,6 +93,15 @@ Verdict bytes_mismatch(const std::string& path, const trace::Buffer& buffer,
                 static_cast<std::int64_t>(storage.nbytes()));
 }
 
+Verdict hooks_mismatch(const std::string& path, const live::Hooks& expected,
+                       const at::Tensor& tensor) {
+  const live::Hooks hooks = live::hooks_of(*tensor.unsafeGetTensorImpl());
+  if (hooks == expected) return {};
+  const std::string found = hooks.text();
+  return failed(GuardKind::kHooks, path + " (hooks)", expected.text(),
+                found == expected.text() ? "others" : found);
+}
+
 Verdict alignment_mismatch(const std::string& path, const trace::Buffer& buffer,
                            const void* address) {
   const auto remainder = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);

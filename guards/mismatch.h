@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "live/hooks.h"
 #include "live/tensors.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
@@ -30,6 +31,9 @@ Verdict offset_mismatch(const std::string& path, const trace::Tensor& expected,
                         const at::Tensor& tensor);
 Verdict bytes_mismatch(const std::string& path, const trace::Buffer& buffer,
                        const c10::StorageImpl& storage);
+/// Whether autograd would run others than `expected`.
+Verdict hooks_mismatch(const std::string& path, const live::Hooks& expected,
+                       const at::Tensor& tensor);
 /// Whether memory at `address` may stand where `buffer` lay: ops pick other kernels by alignment.
 Verdict alignment_mismatch(const std::string& path, const trace::Buffer& buffer,
                            const void* address);

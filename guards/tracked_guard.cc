@@ -126,11 +126,8 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
     return failed(GuardKind::kPresence, watched.path, tensor.defined() ? "None" : "defined",
                   tensor.defined() ? "defined" : "None");
   }
-  if (const live::Hooks hooks = live::hooks_of(*owner.tensor().unsafeGetTensorImpl());
-      hooks != expected.hooks) {
-    const std::string found = hooks.text();
-    return failed(GuardKind::kHooks, watched.path + " (hooks)", expected.hooks.text(),
-                  found == expected.hooks.text() ? "others" : found);
+  if (Verdict verdict = hooks_mismatch(watched.path, expected.hooks, owner.tensor()); !verdict) {
+    return verdict;
   }
   if (expected.geometry == nullptr) return {};
   const auto dtype = live::scalar_type_of(expected.geometry->dtype);

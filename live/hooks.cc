@@ -8,6 +8,17 @@
 #include "live/tensor_fields.h"
 
 namespace steptape::live {
+namespace {
+
+ListHooks list_hooks = nullptr;
+
+bool same(const HookList* a, const HookList* b) {
+  return a == nullptr || b == nullptr ? a == b : a->same(*b);
+}
+
+}  // namespace
+
+void set_hook_lists(ListHooks lists) { list_hooks = lists; }
 
 Hooks hooks_of(const c10::TensorImpl& tensor) {
   const torch::autograd::AutogradMeta* meta = autograd_meta_of(tensor);
@@ -23,6 +34,7 @@ Hooks hooks_of(const c10::TensorImpl& tensor) {
   hooks.wrappers = meta->hooks_.size();
   if (!meta->hooks_.empty()) hooks.first_wrapper = meta->hooks_.front().get();
   hooks.after_accumulate = meta->post_acc_grad_hooks_.get();
+  if (list_hooks != nullptr) hooks.listed = list_hooks(tensor);
   return hooks;
 }
 
@@ -30,7 +42,8 @@ Hooks hooks_of(const c10::TensorImpl& tensor) {
 bool operator==(const Hooks& a, const Hooks& b) {
   return !a.list.owner_before(b.list) && !b.list.owner_before(a.list) && a.places == b.places &&
          a.registered == b.registered && a.wrappers == b.wrappers &&
-         a.first_wrapper == b.first_wrapper && a.after_accumulate == b.after_accumulate;
+         a.first_wrapper == b.first_wrapper && a.after_accumulate == b.after_accumulate &&
+         same(a.listed.get(), b.listed.get());
 }
 
 std::string Hooks::text() const {

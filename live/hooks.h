@@ -8,6 +8,17 @@
 
 namespace steptape::live {
 
+/// Hooks of a tensor that a front end keeps in its own way, in one that autograd sees.
+class HookList {
+ public:
+  virtual ~HookList() = default;
+  virtual bool same(const HookList& other) const = 0;
+};
+/// Gives those of a tensor, or null.
+using ListHooks = std::shared_ptr<const HookList> (*)(const c10::TensorImpl&);
+/// Called once, by a front end that has any.
+void set_hook_lists(ListHooks lists);
+
 /// The hooks that autograd would run for a leaf: how many, and whose. A C++ hook that is removed
 /// leaves its place empty and another takes a new one, so that places and hooks together tell which
 /// there are.
@@ -18,6 +29,7 @@ struct Hooks {
   std::size_t wrappers = 0;                ///< C++ and Python hook containers
   const void* first_wrapper = nullptr;     ///< the first of them
   const void* after_accumulate = nullptr;  ///< the hook behind the accumulation
+  std::shared_ptr<const HookList> listed;  ///< those of a front end
   friend bool operator==(const Hooks& a, const Hooks& b);
 
   /// "none", "2 hooks and one behind the accumulation".

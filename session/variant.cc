@@ -86,7 +86,10 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   for (recorder::Outside& tensor : recorded.outside) {
     auto& known = outside.emplace_back(guards::OutsideTensor{tensor.path, tensor.storage, {}});
     for (const recorder::Outside::Tensor& held : tensor.tensors) {
-      known.objects.push_back({&recording->tensors[held.id], held.object});
+      const at::Tensor object(held.object.lock());
+      live::Hooks hooks;
+      if (object.defined()) hooks = live::hooks_of(*object.unsafeGetTensorImpl());
+      known.objects.push_back({&recording->tensors[held.id], held.object, std::move(hooks)});
     }
   }
   auto guards = std::make_unique<guards::GuardSet>(*recording, executor->bound(),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 namespace steptape::trace {
 namespace {
@@ -16,6 +18,13 @@ T load(const std::byte* bytes) noexcept {
 
 template <typename T>
 bool store(double number, std::byte* bytes) noexcept {
+  if constexpr (std::is_integral_v<T>) {
+    constexpr double kEnd = 2.0 * (std::numeric_limits<T>::max() / 2 + 1);
+    if (!(number > std::numeric_limits<T>::min() - 1.0 && number < kEnd) &&
+        number != static_cast<double>(std::numeric_limits<T>::min())) {
+      return false;
+    }
+  }
   const auto value = static_cast<T>(number);
   std::memcpy(bytes, &value, sizeof value);
   return true;

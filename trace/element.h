@@ -14,7 +14,7 @@ namespace steptape::trace {
 Value element_of(const std::byte* bytes, DType dtype) noexcept;
 
 /// Writes `number` as an element, rounded as a C++ conversion rounds. False, with nothing written,
-/// for a dtype that element_of gives None for.
+/// for a dtype that element_of gives None for, and for a number beyond what a whole element holds.
 bool put_element(double number, DType dtype, std::byte* bytes) noexcept;
 
 /// Whether `content` is the one element that put_element writes for `number`.

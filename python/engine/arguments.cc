@@ -1,5 +1,6 @@
 #include "python/engine/arguments.h"
 
+#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -128,6 +129,7 @@ class Flattening {
 
   bool add_container(PyObject* value, int depth) {
     if ((PyTuple_Check(value) && !THPSize_Check(value)) || PyList_CheckExact(value)) {
+      if (PyList_CheckExact(value) && was_met(value)) return true;
       shape_ += PyList_CheckExact(value) ? '[' : '(';
       if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) add_subclass(value);
       add_items(value, depth, [](Py_ssize_t i) { return "[" + std::to_string(i) + "]"; });
@@ -135,6 +137,7 @@ class Flattening {
       return true;
     }
     if (PyDict_Check(value)) {
+      if (was_met(value)) return true;
       if (!PyDict_CheckExact(value)) add_subclass(value);
       const std::size_t first = arguments_.numbers.size();
       add_dict(value, PyDict_CheckExact(value) ? nullptr : Py_TYPE(value), depth,
@@ -162,11 +165,20 @@ class Flattening {
       return true;
     }
     if (is_plain_object(value)) {
+      if (was_met(value)) return true;
       add_dict(dict_of(value), Py_TYPE(value), depth,
                [](PyObject* key) { return "." + text_of(key); });
       return true;
     }
     return false;
+  }
+
+  /// What is written in one place shows in the other: which one it is belongs to the structure. A
+  /// tree whose nodes know their parent ends here, too.
+  bool was_met(PyObject* value) {
+    const auto [met, is_new] = met_.emplace(value, met_.size());
+    if (!is_new) shape_ += "@" + std::to_string(met->second) + " ";
+    return !is_new;
   }
 
   /// False for what no tensor can lie over: texts, objects, another order of bytes or of items.
@@ -277,6 +289,7 @@ class Flattening {
   bool has_names_;
   std::string name_;  ///< of what is added
   std::string shape_;
+  ska::flat_hash_map<PyObject*, std::size_t> met_;  ///< what can be written, in the order met
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "live/tensors.h"
@@ -378,11 +377,18 @@ std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   return changes;
 }
 
+namespace {
+
+bool is_same_place(const Slot& a, const Slot& b) {
+  return a.kind == b.kind && a.owner.get() == b.owner.get() &&
+         is_same_key(a.key.get(), b.key.get());
+}
+
+}  // namespace
+
 bool HostState::is_tracked(const Slot& slot) const {
-  return std::ranges::any_of(tensors_, [&slot](const Slot& known) {
-    return known.kind == slot.kind && known.owner.get() == slot.owner.get() &&
-           is_same_key(known.key.get(), slot.key.get());
-  });
+  return std::ranges::any_of(tensors_,
+                             [&slot](const Slot& known) { return is_same_place(known, slot); });
 }
 
 bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
@@ -393,9 +399,12 @@ bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
     collect(slot, moving_, found);
     if ((found.parameters.empty() && found.buffers.empty()) || is_tracked(slot)) continue;
     is_new = true;
-    // what stood there before was reached by another object of that name
-    std::erase_if(tensors_, [&slot](const Slot& known) {
-      return known.path == slot.path && known.kind == slot.kind;
+    // what stood there before was reached by another object of that name, unless both were seen
+    std::erase_if(tensors_, [&](const Slot& known) {
+      return known.path == slot.path && known.kind == slot.kind &&
+             std::ranges::none_of(captured_->slots(), [&known](const Slot& seen) {
+               return is_same_place(known, seen);
+             });
     });
     tensors_.push_back({slot.kind, slot.path, Root(roots_, slot.owner.get()),
                         slot.key.get() == nullptr ? Root() : Root(roots_, slot.key.get())});
@@ -411,10 +420,17 @@ void HostState::capture() {
 std::vector<live::ForeignModule> HostState::modules() const {
   live::ForeignModule found{"", "the host", true, {}, {}};
   for (const Slot& slot : tensors_) collect(slot, moving_, found);
-  // an item that was read by itself and with its container
-  std::unordered_set<std::string> seen;
+  // an item that was read by itself and with its container, and two places of one name
+  std::unordered_map<std::string, at::Tensor> seen;
   for (auto* tensors : {&found.parameters, &found.buffers}) {
-    std::erase_if(*tensors, [&seen](const auto& at) { return !seen.insert(at.first).second; });
+    std::erase_if(*tensors, [&seen](auto& at) {
+      const std::string path = at.first;
+      for (int n = 2; !seen.emplace(at.first, at.second).second; ++n) {
+        if (seen.at(at.first).is_same(at.second)) return true;
+        at.first = path + "_" + std::to_string(n);
+      }
+      return false;
+    });
   }
   return {std::move(found)};
 }

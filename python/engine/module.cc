@@ -9,6 +9,7 @@
 #include "python/engine/locate.h"
 #include "python/engine/recorder.h"
 #include "python/engine/step.h"
+#include "python/engine/tensor_hooks.h"
 #include "recorder/notes.h"
 #include "session/deferred.h"
 #include "steptape/counters.h"
@@ -171,6 +172,7 @@ void make_collectable(PyHeapTypeObject* heap_type) {
 
 void define(py::module_& m) {
   watch_function_modes();
+  watch_tensor_hooks();
   recorder::Notes::set_locator(&locate);
   recorder::Notes::set_collector([] {
     const py::gil_scoped_acquire gil;

@@ -160,33 +160,12 @@ void DictWatch::note_moving(const std::string& path, PyObject* dict) const {
   }
 }
 
-HookWatch::HookWatch(Roots& roots, PyObject* tensor)
-    : tensor_(tensor),
-      hooks_(Plain::hooks(roots, reinterpret_cast<THPVariable*>(tensor)->backward_hooks)),
-      after_accumulate_(Plain::hooks(
-          roots, reinterpret_cast<THPVariable*>(tensor)->post_accumulate_grad_hooks)) {}
-
-bool HookWatch::same() const {
-  const auto* tensor = reinterpret_cast<THPVariable*>(tensor_);
-  return hooks_.same(tensor->backward_hooks) &&
-         after_accumulate_.same(tensor->post_accumulate_grad_hooks);
-}
-
 ModuleWatch::ModuleWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, std::string path,
                          PyObject* module)
     : path_(std::move(path)),
       module_(roots, module),
       type_(types.of(Py_TYPE(module))),
-      attributes_(roots, moving, dict_of(module), &rule_of_module) {
-  PyObject* dict = dict_of(module);
-  PyObject* parameters = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_parameters");
-  if (parameters == nullptr || !PyDict_Check(parameters)) return;
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &key, &value) != 0;) {
-    if (is_tensor(value)) hooks_.emplace_back(roots, value);
-  }
-}
+      attributes_(roots, moving, dict_of(module), &rule_of_module) {}
 
 Verdict check_object(const std::string& path, PyObject* object, const TypeWatch& type,
                      bool types_same, const DictWatch& attributes) {
@@ -210,15 +189,7 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
 }
 
 Verdict ModuleWatch::check(bool types_same) const {
-  if (Verdict verdict = check_object(path_, module_.get(), *type_, types_same, attributes_);
-      !verdict) {
-    return verdict;
-  }
-  for (const HookWatch& hooks : hooks_) {
-    if (hooks.same()) continue;
-    return {path_ + " (hooks of a parameter)", "those of the recording", "others"};
-  }
-  return {};
+  return check_object(path_, module_.get(), *type_, types_same, attributes_);
 }
 
 void ModuleWatch::note_moving() const {

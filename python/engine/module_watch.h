@@ -65,18 +65,7 @@ class DictWatch {
 Verdict check_object(const std::string& path, PyObject* object, const TypeWatch& type,
                      bool types_same, const DictWatch& attributes);
 
-/// The hooks that autograd keeps for a tensor in Python.
-class HookWatch {
- public:
-  HookWatch(Roots& roots, PyObject* tensor);
-  bool same() const;
-
- private:
-  PyObject* tensor_;  ///< borrowed: that it is the one registered is checked before
-  Plain hooks_, after_accumulate_;
-};
-
-/// One module of a tree as it was: class, attributes, hooks, what is registered in it.
+/// One module of a tree as it was: class, attributes, what is registered in it.
 class ModuleWatch {
  public:
   ModuleWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, std::string path,
@@ -97,7 +86,6 @@ class ModuleWatch {
   Root module_;
   const TypeWatch* type_;
   DictWatch attributes_;
-  std::vector<HookWatch> hooks_;  ///< of its parameters
 };
 
 }  // namespace steptape::python

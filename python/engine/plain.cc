@@ -270,8 +270,8 @@ Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
   plain = {roots, value, 0};
   plain.is_cut_ = dict != nullptr                   ? PyDict_GET_SIZE(dict) != 0
                   : is_list || PyTuple_Check(value) ? PySequence_Fast_GET_SIZE(value) != 0
-                  : is_deque(value)                 ? PyObject_Size(value) != 0
-                  : has_items                       ? PyObject_Size(value) > kMostItems
+                  : is_deque(value)                 ? size_of(value) != 0
+                  : has_items                       ? size_of(value) > kMostItems
                                                     : false;
   return plain;
 }
@@ -327,7 +327,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     value_ = class_of(roots, value);
   } else if (PyAnySet_Check(value) || PyByteArray_Check(value)) {
     kind_ = Kind::kLength;
-    length_ = PyObject_Size(value);
+    length_ = size_of(value);
   }
 }
 
@@ -472,7 +472,7 @@ bool Plain::same_content(PyObject* now) const {
     case Kind::kHooks:
       return now == nullptr || now == Py_None ? length_ == 0 : PyDict_Check(now) && same_dict(now);
     case Kind::kLength:
-      return now == before && PyObject_Size(now) == length_;
+      return now == before && size_of(now) == length_;
     case Kind::kIterated:
       return is_exactly(now, before) && same_items(list_of(now).ptr());
     case Kind::kBytes: {
@@ -682,8 +682,8 @@ Change Plain::change(PyObject* now) const {
   }
   if (kind_ == Kind::kList || kind_ == Kind::kLength) {
     // the object may be the same: what it held says more
-    const auto size = [](PyObject* object) { return py::cast(PyObject_Size(object)); };
-    if (now != nullptr && PyObject_Size(now) >= 0) {
+    const auto size = [](PyObject* object) { return py::cast(size_of(object)); };
+    if (now != nullptr && size_of(now) >= 0) {
       return {".size", std::to_string(length_), size(now), py::list(), false};
     }
     PyErr_Clear();

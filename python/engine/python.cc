@@ -30,6 +30,26 @@ py::object object_of(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
+py::object handled_exception() {
+#if PY_VERSION_HEX >= 0x030B0000
+  PyObject* exception = PyErr_GetHandledException();
+#else
+  PyObject *type = nullptr, *exception = nullptr, *traceback = nullptr;
+  PyErr_GetExcInfo(&type, &exception, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+#endif
+  return exception == nullptr ? py::none() : py::reinterpret_steal<py::object>(exception);
+}
+
+Py_ssize_t size_of(PyObject* container) {
+  if (PyList_Check(container)) return PyList_GET_SIZE(container);
+  if (PyTuple_Check(container)) return PyTuple_GET_SIZE(container);
+  if (PyDict_Check(container)) return PyDict_GET_SIZE(container);
+  if (PyAnySet_Check(container)) return PySet_GET_SIZE(container);
+  return PyObject_Size(container);
+}
+
 PyObject* referent_of(PyObject* reference) {
 #if PY_VERSION_HEX >= 0x030D0000
   PyObject* held = nullptr;

@@ -40,6 +40,11 @@ const at::Tensor& tensor_of(PyObject* object);
 /// A new reference to the tensor's Python object; None for an undefined one.
 py::object object_of(const at::Tensor& tensor);
 
+/// The exception that is being handled, as `sys.exception()` gives it; None where there is none.
+py::object handled_exception();
+/// How many items a container has, negative for none. Runs no code of a class made of list, tuple,
+/// dict or set.
+Py_ssize_t size_of(PyObject* container);
 /// What a weak reference or proxy stands for, borrowed; None where that is gone.
 PyObject* referent_of(PyObject* reference);
 

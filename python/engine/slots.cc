@@ -88,7 +88,7 @@ py::object Slot::value() const {
     case Kind::kMember:
       return held_at(holder, key.get());
     case Kind::kSize:
-      return py::int_(std::max<Py_ssize_t>(0, PyObject_Size(holder)));
+      return py::int_(std::max<Py_ssize_t>(0, size_of(holder)));
     case Kind::kHas:
       return has(holder, key.get());
     case Kind::kKeys:
@@ -111,6 +111,8 @@ py::object Slot::value() const {
       return cached_by(holder);
     case Kind::kReferent:
       return borrowed(referent_of(holder));
+    case Kind::kHandled:
+      return handled_exception();
     case Kind::kHolder:
       return borrowed(holder_of(holder, key.get()));
     case Kind::kMethods:

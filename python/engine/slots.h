@@ -34,6 +34,7 @@ struct Slot {
     kVariable,   ///< what the context variable `owner` holds
     kCache,      ///< how much the `functools.lru_cache` of the function `owner` has kept
     kReferent,   ///< of the weak reference `owner`
+    kHandled,    ///< the exception that the caller of the step handles; `owner`: what asks for it
   };
   Kind kind;
   std::string path;  ///< "tau", "config.scale"

@@ -34,7 +34,8 @@ py::object methods_of(PyTypeObject* type) {
     const py::object dict = dict_of_type(base);
     for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
       const std::string name = text_of(key);
-      const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None;
+      const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None ||
+                               PyObject_TypeCheck(value, &PyClassMethod_Type) != 0;
       if (!name.starts_with("__") || !is_callable || is_bookkeeping(name)) continue;
       found.append(borrowed(key));
       found.append(borrowed(value));

@@ -50,7 +50,7 @@ class Found:
         elif kind is types.FunctionType:
             self._visit_function(value, depth)
         elif kind is types.MethodType:
-            self.visit("self" if path == value.__name__ else path, value.__self__, depth)
+            self.visit("self" if path == getattr(value, "__name__", None) else path, value.__self__, depth)
             self.visit(path, value.__func__, depth)
         elif kind is functools.partial:
             for inner in (value.func, value.args, value.keywords):
@@ -100,10 +100,7 @@ class Found:
             self.visit(function.__name__, wrapped, depth)
 
     def _visit_items(self, path, container, depth):
-        if len(container) > _MOST_ITEMS:
-            return
-        is_dict = isinstance(container, dict)
-        for key, item in list(dict.items(container) if is_dict else enumerate(container)):
+        for key, item in _items_of(container):
             self.visit(f"{path}[{key!r}]" if isinstance(key, (int, str)) else path, item, depth)
 
     def outermost_models(self):
@@ -121,20 +118,26 @@ def find(function, given=()):
     return found
 
 
-def objects_in(name, value, depth=_DEPTH):
+def objects_in(name, value, depth=_DEPTH, seen=None):
     """[(name, object)] of what an argument holds besides values: functions, classes, modules and the like."""
-    kind = type(value)
-    if issubclass(kind, _SKIPPED) or depth == 0:
+    kind, seen = type(value), set() if seen is None else seen
+    if issubclass(kind, _SKIPPED) or depth == 0 or id(value) in seen:
         return []
+    seen.add(id(value))
     if issubclass(kind, (list, tuple, set, dict)):
-        if len(value) > _MOST_ITEMS:
-            return []
-        items = value.items() if issubclass(kind, dict) else enumerate(value)
-        return [found for key, item in items for found in objects_in(f"{name}_{key}", item, depth - 1)]
+        return [found for key, item in _items_of(value) for found in objects_in(f"{name}_{key}", item, depth - 1, seen)]
     if _is_plain(value):
-        return [found for key, item in list(_dict_of(value).items()) for found in objects_in(f"{name}_{key}", item, depth - 1)]
+        return [found for key, item in list(_dict_of(value).items()) for found in objects_in(f"{name}_{key}", item, depth - 1, seen)]
     is_fixed = issubclass(kind, (type, torch.nn.Module, torch.optim.Optimizer, torch.Generator, Host, enum.Enum, *_CALLABLES))
     return [(name, value)] if is_fixed else []
+
+
+def _items_of(container):
+    """(key or position, item) of each, unless there are many. Runs no code of the class."""
+    base = next(kind for kind in (list, tuple, set, dict) if isinstance(container, kind))
+    if base.__len__(container) > _MOST_ITEMS:
+        return []
+    return list(dict.items(container) if base is dict else enumerate(base.__iter__(container)))
 
 
 def _is_plain(value):

@@ -25,9 +25,12 @@ class _Hyperparameters:
         self.places = []
 
     def __enter__(self):
+        seen = set()  # one that wraps another shows its groups
         for name, optimizer in self.optimizers.items():
             for g, group in enumerate(optimizer.param_groups):
-                self.follow(group, f"{name}.param_groups[{g}]", "hyperparameter")
+                if id(group) not in seen:
+                    seen.add(id(group))
+                    self.follow(group, f"{name}.param_groups[{g}]", "hyperparameter")
 
     def follow(self, holder, path, kind):
         for key, value in holder.items():
@@ -66,7 +69,7 @@ class _Counters:
         self.effects = effects
 
     def __enter__(self):
-        self.places = self.engine.counters()
+        self.places = list({(id(state), key): (state, key, path) for state, key, path in self.engine.counters()}.values())
         for state, key, path in self.places:
             state[key] = _engine.follow(state[key], "state_number", path)
 

@@ -27,8 +27,8 @@ REMEDIES = {
     "unreplayable_op": "call the op outside the step, or compute the same with torch's own ops",
     "unstable_op_stream": "make the step issue the same ops every time: wrap each branch as a step of its own, "
                           "and pad inputs to few shapes",
-    "scalar_varies": "compute on the number with Python's operators and `math` alone, which are followed; where it decides, "
-                     "pass the decision as a bool; or pass it as a tensor",
+    "scalar_varies": "compute on the number with Python's operators, min, max, abs, round and `math`'s exp, log, pow, sqrt, sin, cos, "
+                     "floor, ceil and trunc, which are followed; where it decides, pass the decision as a bool; or pass it as a tensor",
     "optimizer_unsupported": "wrap the rest, and step the optimizer after it",
     "hyperparameter_changed": "compute it from numbers that are followed (an argument, a counter, what stood there), or "
                               "change it after the step",

@@ -198,7 +198,7 @@ struct Executor::Impl {
       give_up_out_variant(call,
                           *live::find_operator(recording().operator_of(recording().ops[call.op])));
     }
-    stack.assign(call.arguments.begin(), call.arguments.end());
+    put_arguments(call, stack);
     call.callee.callBoxed(stack);
     if (call.copies) copy_made(stack, placed_of(call));
   }

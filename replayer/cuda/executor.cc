@@ -116,7 +116,7 @@ struct Executor::Impl {
   }
 
   void make_call(const Call& call) {
-    stack.assign(call.arguments.begin(), call.arguments.end());
+    put_arguments(call, stack);
     call.callee.callBoxed(stack);
     if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan().memory, stack);
     if (call.adopts) plan().results.adopt(call, stack);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -107,7 +108,9 @@ class MadeUp {
   static at::Tensor tensor_like(const at::Tensor& own, double value) {
     const trace::Tensor geometry = live::geometry_of(own, 0);
     const c10::Storage memory = allocate(own.nbytes(), 0);
-    trace::put_element(value, geometry.dtype, static_cast<std::byte*>(memory.mutable_data()));
+    auto* bytes = static_cast<std::byte*>(memory.mutable_data());
+    if (!trace::put_element(value, geometry.dtype, bytes))
+      std::memcpy(bytes, own.const_data_ptr(), own.nbytes());
     trace::Tensor first = geometry;
     first.offset = 0;
     return tensor_on(memory, first);

@@ -36,6 +36,15 @@ struct Call {
   std::string_view no_kernel = {};      ///< why
 };
 
+/// What an operator is called with. A list of indices is a copy: it is handed on by reference, and
+/// an operator may write it (aten::_unsafe_masked_index does).
+inline void put_arguments(const Call& call, std::vector<c10::IValue>& stack) {
+  stack.assign(call.arguments.begin(), call.arguments.end());
+  for (c10::IValue& argument : stack) {
+    if (argument.isOptionalTensorList()) argument = argument.toOptionalTensorList().copy();
+  }
+}
+
 /// "op 1 `aten::_local_scalar_dense`".
 inline std::string name_of(const Call& call) {
   return "op " + std::to_string(call.op) + " `" + call.callee.schema().name() + "`";

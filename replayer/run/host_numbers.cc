@@ -121,7 +121,13 @@ void HostNumbers::apply(const Patch& patch) {
   if (patch.site.op == trace::kNone) {
     const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
     std::array<std::byte, sizeof(double)> element{};
-    trace::put_element(number, tensor.dtype, element.data());
+    if (!trace::put_element(number, tensor.dtype, element.data())) {
+      throw Changed(RefusalCode::kScalarVaries,
+                    guards::failed(GuardKind::kPredicate,
+                                   trace::text_of(recording().formulas[patch.site.formula],
+                                                  recording().leaves),
+                                   "a number that fits", trace::words_of({trace::Real{number}})));
+    }
     live::copy_bytes(memory_.address(patch.site.buffer),
                      memory_.storage(patch.site.buffer)->device(), element.data(),
                      c10::Device(c10::kCPU), trace::bytes_of(tensor.dtype));

@@ -34,7 +34,7 @@ bool try_out_variant(const Call& call, const std::vector<at::Tensor>& placed,
                      torch::jit::Stack& stack) {
   std::vector<at::Tensor> given;
   std::vector<std::size_t> bytes;
-  stack.assign(call.arguments.begin(), call.arguments.end());
+  put_arguments(call, stack);
   for (std::size_t i = 0; i < placed.size(); ++i) {
     given.push_back(like(placed[i]));
     bytes.push_back(given.back().storage().nbytes());

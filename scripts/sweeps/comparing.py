@@ -85,18 +85,35 @@ def renewed(tensors, others):
         found.append(other if same_form else mine)
     if any(not torch.equal(a, b) for a, b in zip(tensors, found) if is_numeric(a)):
         return found
-    for i, tensor in enumerate(found):
-        if is_numeric(tensor) and tensor.numel() > 1:
-            found[i] = copied(tensor)
-            try:
-                found[i].copy_(tensor.flatten()[torch.randperm(tensor.numel())].view_as(tensor))
-            except RuntimeError:  # elements that share memory
-                found[i] = tensor
-    return found
+    return [permuted(tensor) if is_numeric(tensor) else tensor for tensor in found]
+
+
+def permuted(tensor):
+    import torch
+
+    if tensor.numel() < 2:
+        return tensor
+    fresh = copied(tensor)
+    try:
+        fresh.copy_(tensor.flatten()[torch.randperm(tensor.numel())].view_as(tensor))
+    except RuntimeError:  # elements that share memory
+        return tensor
+    return fresh
+
+
+def is_whole(value):
+    """Whether it holds indices, lengths or flags."""
+    import torch
+
+    return (isinstance(value, torch.Tensor) and value.layout == torch.strided
+            and not value.is_quantized and not value.is_floating_point()
+            and not value.is_complex())
 
 
 def draws_of(draw, calls):
-    """For each call the tensors it gets, the same in everything but float values.
+    """For each call the tensors it gets, the same in everything but float values and, in the
+    second half of the calls, where a plan is there, the order of whole ones: what reads these by
+    pointer leaves no op.
 
     draw: number → (leaves, structure) of the arguments, with the values that this seed gives
     """
@@ -111,7 +128,10 @@ def draws_of(draw, calls):
         others = tensors
         if drawn is not None and len(drawn[0]) == len(base):
             others = [drawn[0][i] for i in where]
-        draws.append(renewed(tensors, others))
+        fresh = renewed(tensors, others)
+        if number >= calls // 2:
+            fresh = [permuted(tensor) if is_whole(tensor) else tensor for tensor in fresh]
+        draws.append(fresh)
     return base, structure, where, draws
 
 

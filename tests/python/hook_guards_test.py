@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+import steptape
 from guarded import check, classifier, named, set_cell
 
 
@@ -220,6 +221,66 @@ def test_a_tensor_hook_is_replaced_under_the_same_key(kind):
         getattr(program.model.head.weight, dictionary)[program.handle.id] = make(0.25)
 
     check(functools.partial(classifier, prepare=tensor_hook_registered(kind)), replace)
+
+
+def in_the_cell(w):
+    return lambda x: (x * w).sum()
+
+
+def of_a_list(w):
+    held = [w]
+    return lambda x: (x * held[0]).sum()
+
+
+def of_a_module(w):
+    model = nn.Module()
+    model.w = w  # a plain tensor, or a parameter
+    return lambda x: (x * model.w).sum()
+
+
+LEAF_HOOKS = {
+    "gradient": lambda w, factor: w.register_hook(lambda g: g * factor),
+    "accumulated": lambda w, factor: w.register_post_accumulate_grad_hook(scaled_in_place(factor)),
+    "several": lambda w, factor: torch.autograd.graph.register_multi_grad_hook([w], lambda gradients: gradients[0].mul_(factor)),
+}
+LEAF_CHANGES = {
+    "removed": lambda w, handle, add: handle.remove(),
+    "replaced": lambda w, handle, add: (handle.remove(), add(w, 7.0)),
+    "joined": lambda w, handle, add: add(w, 7.0),
+}
+
+
+@pytest.mark.parametrize("change", LEAF_CHANGES.values(), ids=LEAF_CHANGES)
+@pytest.mark.parametrize("add", LEAF_HOOKS.values(), ids=LEAF_HOOKS)
+@pytest.mark.parametrize("make", (torch.ones, lambda n: nn.Parameter(torch.ones(n))), ids=("leaf", "parameter"))
+@pytest.mark.parametrize("optimized", (False, True), ids=("alone", "optimized"))
+@pytest.mark.parametrize("home", (in_the_cell, of_a_list, of_a_module), ids=lambda home: home.__name__)
+def test_a_hook_of_a_leaf_wherever_it_is(home, optimized, make, add, change):
+    """Not only of parameters of modules."""
+    def play(wrap):
+        w = make(2).requires_grad_()
+        loss_of, handle = home(w), add(w, 2.0)
+        optimizer = torch.optim.SGD([w if optimized else nn.Parameter(torch.ones(1))], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            w.grad = None
+            loss = loss_of(x)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step, seen = wrap(step), []
+        for i in range(20):
+            if i == 10:
+                change(w, handle, add)
+            seen.append((step(torch.ones(2)).item(), w.grad.tolist(), w.tolist()))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    found, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert found == expected, step.explain()
+    assert step.stats["replayed"] >= 8, step.explain()
 
 
 def on_step_begin(factor):

@@ -10,6 +10,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import steptape
 from classification import Program, batch, learner
 from host_programs import LATE, check, marked_lines
 from outcomes import replays_or_says_why
@@ -388,3 +389,92 @@ def test_a_buffer_that_the_program_changes_is_read_in_each_call(edit):
         return Program(step=train, held=lambda: [model, optimizer], model=model)
 
     check(make, between=lambda program, i: edit(program.model, i), share=0.5)
+
+
+# Composite functions of torch look at these tensors by pointer, and what makes a tensor of data reads those in it, where no op shows it.
+
+def lengths(i, first=(5, 3, 2), later=(5, 4, 1)):
+    return torch.tensor(first if i < 10 or i % 2 else later)
+
+
+def packed(of):
+    torch.manual_seed(1)
+    model, x = of(4, 3, batch_first=True), torch.arange(60.).view(3, 5, 4) / 60
+
+    def step(lengths):
+        model.zero_grad()
+        y, hidden = model(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))
+        padded, _ = nn.utils.rnn.pad_packed_sequence(y, batch_first=True)
+        loss = (padded * torch.arange(5.).view(1, 5, 1)).sum()
+        loss.backward()
+        return loss.detach(), model.weight_ih_l0.grad.clone()
+
+    return step
+
+
+def connected(reduction):
+    scores = torch.linspace(-1, 1, 6 * 2 * 4).view(6, 2, 4).log_softmax(-1).requires_grad_()
+
+    def step(lengths):
+        scores.grad = None
+        loss = F.ctc_loss(scores, torch.tensor([[1, 2, 3], [3, 2, 1]]), lengths, torch.tensor([3, 2]), reduction=reduction)
+        loss.sum().backward()
+        return loss.detach(), scores.grad.clone()
+
+    return step
+
+
+def numbers(i):
+    return torch.tensor([1.0, 2.0, 3.0]) if i < 10 or i % 2 else torch.tensor([1.0, float(i), 3.0])
+
+
+def places(i):
+    return torch.tensor([0, 1] if i < 10 or i % 2 else [2, 1])
+
+
+def items_set(x, index):
+    x[:, index] = -1.0
+    return x
+
+
+ROWS = torch.arange(12.).view(3, 4)
+UNSEEN = {  # step, its argument in call i
+    **{f"packed {of.__name__}": (lambda of=of: packed(of), lengths) for of in (nn.LSTM, nn.GRU, nn.RNN)},
+    "ctc_loss sum": (lambda: connected("sum"), lambda i: lengths(i, (6, 5), (5, 6))),
+    "ctc_loss none": (lambda: connected("none"), lambda i: lengths(i, (6, 5), (5, 6))),
+    "tensor_split": (lambda: lambda at: torch.tensor_split(ROWS, at, dim=1)[0] * 2, places),
+    "tensor_split, bound": (lambda: lambda at: ROWS.tensor_split(at, 1)[1] * 2, places),
+    "tensor": (lambda: lambda m: torch.tensor([m[0], m[1]]) * 2, numbers),
+    "tensor of a list": (lambda: lambda m: torch.tensor(list(m)) * 2, numbers),
+    "tensor, nested": (lambda: lambda m: torch.tensor([[m[0]], [m[1]]]) * 2, numbers),
+    "tensor, by name": (lambda: lambda m: torch.tensor(data=(m[1], 2.0)) * 2, numbers),
+    "as_tensor": (lambda: lambda m: torch.as_tensor([m[0], m[1]]) * 2, numbers),
+    "asarray": (lambda: lambda m: torch.asarray([m[1]]) * 2, numbers),
+    "Tensor": (lambda: lambda m: torch.Tensor([m[0], m[1]]) * 2, numbers),
+    "LongTensor": (lambda: lambda m: torch.LongTensor([m[0], m[1]]) * 2, places),
+    "new_tensor": (lambda: lambda m: m.new_tensor([m[1]]) * 2, numbers),
+    "Parameter": (lambda: lambda m: nn.Parameter(torch.tensor([m.max()])).detach() * 2, numbers),
+    "mean of flags": (lambda: lambda m: torch.tensor([(m > 2).float().mean(), 1.0]) * 2, numbers),
+    "index": (lambda: lambda at: ROWS[:, [at[0], at[1]]] * 2, places),
+    "index, set": (lambda: lambda at: items_set(ROWS.clone(), [at[0], at[1]]), places),
+    "index, long": (lambda: lambda at: ROWS[:, [at[i % 2] for i in range(40)]] * 2, places),
+    "index by argmax": (lambda: lambda m: ROWS[:, [m.argmax(), 0]] * 2, numbers),
+}
+
+
+@pytest.mark.parametrize("case", UNSEEN)
+def test_what_torch_reads_where_no_op_shows_it(case):
+    make, argument = UNSEEN[case]
+    plain, step = make(), steptape.wrap(make(), verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        expected, found = plain(argument(i)), step(argument(i))
+        for a, b in zip(*(each if isinstance(each, tuple) else (each,) for each in (expected, found))):
+            assert torch.equal(a, b) and a.dtype == b.dtype, (i, step.explain())
+    assert step.stats["replayed"] >= 8, step.explain()
+
+
+def test_a_tensor_that_is_too_large_to_be_read_as_numbers():
+    step = steptape.wrap(lambda at: torch.tensor_split(torch.arange(3000.), at)[0] + 1)
+    for i in range(5):
+        assert step(torch.arange(1, 2000)).tolist() == [1.0]
+    assert "reads a tensor of 1999 items as numbers" in step.explain()

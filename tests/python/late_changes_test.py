@@ -1,13 +1,23 @@
 """Programs that once replayed what no longer was so: each changes something after its plan is made. A case gives the step, what happens
 before each call, and the state to look at; every call is eager's."""
+import array
+import builtins
 import collections
 import contextlib
+import contextvars
 import copy
+import csv
 import dataclasses
+import datetime
 import enum
 import functools
+import itertools
 import json
 import operator
+import random
+import resource
+import struct
+import time
 import types
 from types import SimpleNamespace
 
@@ -313,6 +323,58 @@ def play(make, wrap):
             result = str(error)
         seen.append((result, repr(look())))
     return seen, step
+
+
+@case("host_effect", replays=False)
+def the_factory_of_missing_items():
+    held = collections.defaultdict(lambda: 1.0)
+
+    def step(x):
+        value = held[len(held)]
+        return x * value
+
+    return step, at_last(lambda: setattr(held, "default_factory", lambda: 4.0)), lambda: dict(held)
+
+
+@case()
+def a_static_method_around_code_of_c():
+    items = collections.deque([1, 2])
+
+    class Sized:
+        __len__ = staticmethod(items.__len__)
+
+    sized = Sized()
+    return lambda x: x * len(sized), at_last(lambda: items.append(3)), lambda: len(items)
+
+
+@case()
+def an_attribute_of_the_class_of_a_module():
+    class Settings(types.ModuleType):
+        scale = 1.0
+
+    settings = Settings("settings")
+    return lambda x: x * settings.scale, at_last(lambda: setattr(Settings, "scale", 3.0)), lambda: None
+
+
+@case()
+def a_property_of_the_class_of_a_module():
+    class Settings(types.ModuleType):
+        scale = 1.0
+
+    settings = Settings("settings")
+    return lambda x: x * settings.scale, at_last(lambda: setattr(Settings, "scale", property(lambda self: 3.0))), lambda: None
+
+
+class Callable:
+    def __call__(self, owner):
+        return 2.0
+
+
+@case()
+def a_method_of_a_callable_object():
+    held = SimpleNamespace(k=1.0)
+    held.f = types.MethodType(Callable(), held)
+    return lambda x: x * held.f() * held.k, at_last(lambda: setattr(held, "k", 3.0)), lambda: held.k
 
 
 @pytest.mark.parametrize("make, codes, replays", cases.values(), ids=cases)
@@ -673,3 +735,250 @@ def test_a_tuple_that_is_given_is_kept(keep, given):
         step(torch.ones(2), given(i))
         keep(expected, given(i))
         assert repr(held) == repr(expected), step.explain()
+
+
+def plainly(function, args, kwargs):
+    with torch._C.DisableTorchFunctionSubclass():
+        return function(*args, **(kwargs or {}))
+
+
+class Subclass(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return plainly(function, args, kwargs)
+
+    def __mul__(self, other):
+        return self.as_subclass(torch.Tensor) + other
+
+    def __getattr__(self, name):
+        return 2.0
+
+
+@pytest.mark.parametrize("name, later, use", (
+    ("__torch_function__", classmethod(lambda cls, f, types, args=(), kwargs=None: plainly(f, args, kwargs) * 3),
+     lambda x, w: torch.mul(x, w) + 0),
+    ("__mul__", lambda self, other: self.as_subclass(torch.Tensor) - other, lambda x, w: w * x),
+    ("__rsub__", lambda self, other: other * 7, lambda x, w: x - w),
+    ("__getattr__", lambda self, name: 7.0, lambda x, w: x * w.anything),
+    ("__neg__", lambda self: self.as_subclass(torch.Tensor) * 5, lambda x, w: -w + x)))
+def test_a_special_method_of_a_class_of_tensors(name, later, use, monkeypatch):
+    w = torch.ones(2).as_subclass(Subclass)
+    step = steptape.wrap(lambda x: use(x, w), verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        if i == 8:
+            monkeypatch.setattr(Subclass, name, later, raising=False)
+        x = torch.full((2,), 1.0 + i)
+        assert torch.equal(step(x), use(x, w)), step.explain()
+    assert step.stats["replayed"] >= 5, step.explain()
+
+
+@pytest.mark.parametrize("make", (lambda n: torch.tensor(n, dtype=torch.int8), lambda n: torch.tensor([n], dtype=torch.int8),
+                                  lambda n: torch.tensor(-n, dtype=torch.int8), lambda n: torch.zeros(2, dtype=torch.int8).fill_(n),
+                                  lambda n: put(torch.zeros(2, dtype=torch.int8), 0, n), lambda n: put(torch.zeros(2, dtype=torch.uint8), 0, 2 * n),
+                                  lambda n: put(torch.zeros(2, dtype=torch.int8), torch.tensor([True, False]), n),
+                                  lambda n: torch.ones(2, dtype=torch.int8).new_tensor(n), lambda n: torch.tensor(300 * n, dtype=torch.int16)))
+def test_a_number_outgrows_the_dtype_of_a_tensor(make):
+    """Eager raises."""
+    held = SimpleNamespace(n=0)
+
+    def outcome(function):
+        try:
+            return function().tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    step = steptape.wrap(lambda x: make(held.n) + x, verify={"first": True, "rate": 0.0})
+    for i in range(60):
+        held.n = 90 + i
+        expected = outcome(lambda: make(held.n) + torch.zeros(1, dtype=make(1).dtype))
+        assert outcome(lambda: step(torch.zeros(1, dtype=make(1).dtype))) == expected, step.explain()
+    assert step.stats["replayed"] >= 8, step.explain()
+
+
+def put(tensor, index, value):
+    tensor[index] = value
+    return tensor
+
+
+def test_an_operator_that_writes_its_list_of_indices():
+    x, mask = torch.arange(12.0).view(3, 4), torch.ones(3, 4, dtype=torch.bool)
+    step = steptape.wrap(lambda index: torch.ops.aten._unsafe_masked_index(x, mask, [index], 0.0), verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        index = torch.tensor([0, 1, 2] if i < 8 or i % 2 else [2, 0, 1])
+        assert torch.equal(step(index), torch.ops.aten._unsafe_masked_index(x, mask, [index], 0.0))
+    assert step.stats["replayed"] >= 10, step.explain()
+
+
+def test_what_a_context_variable_held_before_it_is_set():
+    scale = contextvars.ContextVar("scale", default=1.0)
+
+    def train(x):
+        token = scale.set(2.0)
+        before = token.old_value
+        scale.reset(token)
+        return x * (1.0 if before is token.MISSING else before)
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        if i == 8:
+            scale.set(5.0)
+        assert torch.equal(step(torch.ones(2)), train(torch.ones(2))), step.explain()
+    assert step.stats["replayed"] >= 5, step.explain()
+
+
+def test_the_function_that_imports_is_replaced(monkeypatch):
+    def train(x):
+        import math
+        return x * math.pi
+
+    step, imported = steptape.wrap(train, verify={"first": True, "rate": 0.0}), builtins.__import__
+    for i in range(16):
+        if i == 8:
+            monkeypatch.setattr(builtins, "__import__", lambda name, *rest: SimpleNamespace(pi=3.0) if name == "math" else imported(name, *rest))
+        assert torch.equal(step(torch.ones(2)), train(torch.ones(2))), step.explain()
+    assert step.stats["replayed"] >= 5, step.explain()
+
+
+@pytest.mark.parametrize("read", (lambda m: m.training, lambda m: 2.0 if m.training else 3.0, lambda m: m.inner.training + 1))
+def test_the_step_sets_the_mode_that_it_reads(read):
+    """As with `model.train()` at the start of the training step and `model.eval()` at that of the other."""
+    def play(wrap):
+        model = torch.nn.Module()
+        model.inner = torch.nn.Linear(2, 2)
+
+        def train(x):
+            model.train()
+            return x * read(model)
+
+        def evaluate(x):
+            model.eval()
+            return x * read(model) + model.inner.training
+
+        steps, seen = [wrap(train), wrap(evaluate)], []
+        for i in range(24):
+            if i == 12:
+                model.train(i % 2 == 0)
+            seen += [(step(torch.ones(2)).tolist(), model.training, model.inner.training) for step in steps]
+        return seen, steps
+
+    expected, _ = play(lambda function: function)
+    found, steps = play(lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert found == expected
+    for step in steps:
+        assert step.stats["replayed"] >= 15, step.explain()
+
+
+class Countdown(itertools.count):
+    pass
+
+
+class Mapped(map):
+    pass
+
+
+class OwnGenerator(numpy.random.Generator):
+    pass
+
+
+class OwnTime(datetime.datetime):
+    pass
+
+
+class OwnBits(numpy.random.PCG64):
+    pass
+
+
+def mapped(function):
+    return list(map(function, [10]))[0]
+
+
+FROM_OUTSIDE = {  # what the step asks, by which code it is refused
+    "a subclass of count": (lambda it=Countdown(1): next(it), "host_effect"),
+    "a subclass of map": (lambda it=Mapped(float, [1.0] * 20 + [2.0] * 40): next(it), "host_effect"),
+    "a reader of csv": (lambda it=csv.reader(["1.0"] * 20 + ["2.0"] * 40): float(next(it)[0]), "host_effect"),
+    "an iterator over an array": (lambda it=iter(array.array("d", [1.0] * 20 + [2.0] * 40)): next(it), "host_effect"),
+    "unpacked structs": (lambda it=struct.iter_unpack("d", struct.pack("60d", *[1.0] * 60)): next(it)[0], "host_effect"),
+    "a subclass of NumPy's generator": (lambda rng=OwnGenerator(numpy.random.PCG64(1)): rng.random(), "host_random"),
+    "a subclass of its bits": (lambda bits=OwnBits(1): bits.random_raw() % 2 + 1, "host_random"),
+    "a generator's method that map calls": (lambda rng=numpy.random.default_rng(1): mapped(rng.integers), "host_random"),
+    "a generator's method that max calls": (lambda rng=numpy.random.default_rng(1): max([10, 20], key=rng.integers), "host_random"),
+    "a random method that map calls": (lambda rng=random.Random(1): mapped(rng.randrange), "host_random"),
+    "the clock of a subclass": (lambda: 1.0 if OwnTime.now().year > 1 else 2.0, "host_effect"),
+    "a clock that map calls": (lambda: mapped(lambda _: 1.0) if list(map(time.sleep, [0])) else 2.0, None),
+    "resources": (lambda: 1.0 if resource.getrusage(resource.RUSAGE_SELF) else 2.0, "host_effect"),
+    "a factory that takes items": (lambda d=collections.defaultdict(iter([1.0] * 20 + [2.0] * 90).__next__): d[len(d)], "host_effect"),
+}
+
+
+@pytest.mark.parametrize("ask, code", FROM_OUTSIDE.values(), ids=FROM_OUTSIDE)
+def test_what_comes_from_outside(ask, code):
+    step = steptape.wrap(lambda x: x * ask(), verify={"first": True, "rate": 0.0})
+    for _ in range(12):
+        step(torch.ones(2))
+    if code is None:
+        assert step.stats["replayed"] > 0, step.explain()
+    else:
+        assert step.stats["replayed"] == 0 and code in codes_of(step), step.explain()
+
+
+def test_two_tensors_in_cells_of_one_name():
+    def times(w):
+        return lambda x: x * w
+
+    w = torch.ones(2)
+    double, step_of = times(torch.full((2,), 2.0)), lambda other: lambda x: other(x) + w
+    step = steptape.wrap(step_of(double), verify={"first": True, "rate": 0.0})
+    for i in range(14):
+        w.fill_(i)
+        assert torch.equal(step(torch.ones(2)), torch.full((2,), 2.0 + i))
+    assert step.stats["recorded"] <= 4, step.explain()
+
+
+@pytest.mark.parametrize("ask", (lambda x: x.sum() * x.storage_offset(), lambda x: x.as_strided((2, 4), (4, 1), 8).sum(),
+                                 lambda x: torch.as_strided(x, (2, 4), (4, 1), x.storage_offset() + 4).sum(),
+                                 lambda x: x[1:].storage_offset() * x.sum()))
+def test_where_in_its_memory_an_argument_lies(ask):
+    data = torch.arange(400.0).view(100, 4)
+    step = steptape.wrap(ask, verify={"first": True, "rate": 0.0})
+    for i in range(14):
+        x = data[3 * max(0, i - 8):][:6]
+        assert torch.equal(step(x), ask(x))
+    assert "host_read" in codes_of(step) and step.stats["replayed"] == 0, step.explain()
+
+
+@pytest.mark.parametrize("write", (lambda z, x: z.apply_(lambda v: v + 1), lambda z, x: z.map_(x, lambda a, b: a + b),
+                                   lambda z, x: z.map2_(x, x, lambda a, b, c: a + b)))
+def test_python_is_called_for_each_item(write):
+    step = steptape.wrap(lambda x: write(x.clone(), x) * 2)
+    for i in range(8):
+        x = torch.full((3,), 1.0 + i)
+        assert torch.equal(step(x), write(x.clone(), x) * 2)
+    assert "for each item" in step.explain() and step.stats["replayed"] == 0
+
+
+class Counted(list):
+    asked = 0
+
+    def __len__(self):
+        Counted.asked += 1
+        return list.__len__(self)
+
+
+class WithoutLength(dict):
+    def __len__(self):
+        raise TypeError("it has no length")
+
+    __iter__ = items = keys = __len__
+
+
+def test_no_method_of_a_container_runs_that_eager_does_not_call():
+    items, table = Counted([1.0, 2.0]), WithoutLength(k=2.0)
+
+    def train(x, given):
+        return x * sum(items) * table["k"] * given["k"]
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for _ in range(6):
+        Counted.asked = 0
+        assert step(torch.ones(1), table).item() == 12.0
+        assert Counted.asked == 0

@@ -212,6 +212,8 @@ HANDED_ON = {
     "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * n / 40)),
     "square_root": lambda n: math.sqrt(n),
     "power": lambda n: 0.99 ** n,
+    "power_of_math": lambda n: 1 - math.pow(0.9, n + 1),
+    "power_of_it": lambda n: math.pow(n + 1, 0.5) + math.pow(n + 1, 2),
     "in_place": lambda n: in_place(n),
     "class": lambda n: isinstance(n, int) and type(n) is int and n + 1,
 }

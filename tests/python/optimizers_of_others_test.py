@@ -70,6 +70,60 @@ class Around:
         self.optimizer.step()
 
 
+class Prepared(torch.optim.Optimizer):
+    """The same, and an optimizer itself, as Accelerate's is: what it shows are the groups and the state of the other."""
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    param_groups = property(lambda self: self.optimizer.param_groups)
+    state = property(lambda self: self.optimizer.state)
+    defaults = property(lambda self: self.optimizer.defaults)
+
+    def train(self):
+        if hasattr(self.optimizer, "train") and callable(self.optimizer.train):
+            self.optimizer.train()
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def step(self):
+        self.optimizer.step()
+
+
+@pytest.mark.parametrize("make, steps", [(torch.optim.AdamW, False), (torch.optim.AdamW, True), (RebindsState, True), (CountsInGroups, True)])
+def test_the_rate_of_an_optimizer_that_another_one_shows_moves(make, steps):
+    """As in the training step of Hugging Face's Trainer, which asks the optimizer whether it has a mode, and steps it after that."""
+    def play(wrap):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        optimizer = Prepared(make(model.parameters()))
+
+        def train(x):
+            optimizer.train()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            if steps:
+                optimizer.step()
+            return loss.detach()
+
+        step, seen = wrap(train), []
+        for i in range(30):
+            loss = step(batch(i))
+            if not steps:
+                optimizer.step()
+            optimizer.zero_grad()
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.9
+            seen.append(snapshot((loss, list(model.parameters()), [list(s.values()) for s in optimizer.state.values()],
+                                  [(g["lr"], g.get("step")) for g in optimizer.param_groups])))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
+
+
 @pytest.mark.parametrize("make", [CountsInGroups, RebindsState, KeepsItElsewhere, lambda p: Around(torch.optim.Adam(p))],
                          ids=["counts_in_groups", "rebinds_state", "keeps_it_elsewhere", "wrapped"])
 def test_an_optimizer_of_another_make_replays(make):

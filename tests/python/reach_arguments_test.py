@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import steptape
 import twins
 from reached import OwnDict, Table, Training, check, global_setter, rows
 
@@ -31,6 +32,99 @@ class OtherMode(enum.IntEnum):
 def argument(step, before, after, **expected):
     """An argument that is another from call EDIT on."""
     return Training(step, batch=lambda i, changed: rows(i) + (after if changed else before,), **expected)
+
+
+def one_or_two(make):
+    """Two arguments that are one object, and two equal ones from call EDIT on."""
+    def batch(i, changed):
+        first = make()
+        return *rows(i), first, make() if changed else first
+
+    return batch
+
+
+@arguments
+def two_arguments_that_are_one_list():
+    return Training(lambda x, a, b: x * 2 if a is b else x * 3, batch=one_or_two(list))
+
+
+@arguments
+def two_arguments_that_are_one_object():
+    def step(x, a, b):
+        a.scale = 5.0
+        return x * b.scale
+
+    return Training(step, batch=one_or_two(lambda: SimpleNamespace(scale=1.0)), codes={"host_effect"})
+
+
+@arguments
+def two_items_that_are_one_dict():
+    def step(x, a, b):
+        a["n"] += 1
+        return x * b["n"]
+
+    return Training(lambda batch: step(*batch), codes={"host_effect"},
+                    batch=lambda i, changed: (list(one_or_two(lambda: {"n": 1})(i, changed)),))
+
+
+class Node:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+def tree(scale):
+    root = Node(scale=scale, children=[Node(n=n) for n in range(6)])
+    for child in root.children:
+        child.parent, child.siblings = root, root.children
+    return root
+
+
+def dict_of_itself(scale):
+    made = {"scale": scale}
+    made["self"], made["again"] = made, [made, {"more": made}]
+    return made
+
+
+def engine_with_handlers(scale):
+    made = Node(handlers={}, state=Node(scale=scale))
+    for n in range(4):
+        made.handlers[n] = [Node(engine=made, n=n)]
+    return made
+
+
+def doubled(scale):
+    made = {"scale": scale}
+    for _ in range(28):
+        made = {"left": made, "right": made}
+    return made
+
+
+def left(made):
+    while "left" in made:
+        made = made["left"]
+    return made["scale"]
+
+
+CYCLES = {
+    "tree": (tree, lambda root: root.children[3].parent.scale),
+    "dict": (dict_of_itself, lambda made: made["again"][1]["more"]["self"]["scale"]),
+    "engine": (engine_with_handlers, lambda made: made.handlers[2][0].engine.state.scale),
+    "doubled": (doubled, left),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kind", CYCLES)
+def test_an_argument_that_holds_itself(kind, kept):
+    """In whichever way around: each object counts once."""
+    make, scale_of = CYCLES[kind]
+    plain = lambda made, x: x * scale_of(made) + 1  # noqa: E731
+    step, same = steptape.wrap(plain, verify={"first": True, "rate": 0.0}), make(1.0)
+    for i in range(30):
+        made = same if kept else make(1.0 + i if i > 15 else 1.0)
+        assert torch.equal(step(made, *rows(i)), plain(made, *rows(i)))
+    assert step.stats["replayed"] > 15, step.explain()
 
 
 @arguments

@@ -1,11 +1,15 @@
 """Code that is reached in odd ways: by dispatch, contexts, autograd and torch's own switches."""
 import contextlib
 import functools
+import inspect
+import sys
+import traceback
 
 import pytest
 import torch
 import torch.nn as nn
 
+import steptape
 from reached import Table, Training, Value, check, global_setter, regression, rows
 
 GAIN = 1.0
@@ -149,6 +153,94 @@ def anomalies_are_looked_for():
 
     return Training(step, each=torch.autograd.set_detect_anomaly,
                     batch=lambda i, _: (torch.full((3,), -1.0 if i >= 30 else i % 7 + 1.0),))
+
+
+def caller_with(scale, function, *args):
+    frame_local_of_the_caller = scale  # noqa: F841
+    return function(*args)
+
+
+def found_in_frames(name):
+    frame = sys._getframe()
+    while frame is not None:
+        if name in frame.f_locals:
+            return frame.f_locals[name]
+        frame = frame.f_back
+    return 1.0
+
+
+def gain_by_traceback():
+    try:
+        raise ValueError
+    except ValueError as error:
+        return error.__traceback__.tb_frame.f_globals["GAIN"]
+
+
+OF_FRAMES = {
+    "its own": lambda: sys._getframe().f_globals["GAIN"],
+    "inspected": lambda: inspect.currentframe().f_globals["GAIN"],
+    "of a traceback": gain_by_traceback,
+    "one further out": lambda: caller_with(1.0, lambda: sys._getframe(1).f_globals["GAIN"]),
+    "by a method": lambda: inspect.currentframe().f_globals.get("GAIN"),
+    "the one before": lambda: sys._getframe().f_back.f_globals["GAIN"],
+}
+for name, of in OF_FRAMES.items():
+    odd_ways[f"globals of a frame: {name}"] = lambda of=of: Training(lambda x: x * of(), each=gain)
+
+
+@odd_ways
+def a_local_of_a_function_in_the_step_found_by_its_frame():
+    return Training(lambda x: x * caller_with(GAIN, found_in_frames, "frame_local_of_the_caller"), each=gain)
+
+
+OUTER_FRAMES = {
+    "f_back": lambda: found_in_frames("no_such_local"),
+    "_getframe": lambda: bool(sys._getframe(3)),
+    "stack": lambda: bool(inspect.stack()),
+    "extract_stack": lambda: bool(traceback.extract_stack()),
+    "_current_frames": lambda: bool(sys._current_frames()),
+}
+for name, of in OUTER_FRAMES.items():
+    odd_ways[f"frames that call the step: {name}"] = lambda of=of: Training(lambda x: x * of(), codes={"host_effect"})
+
+
+def argument_of_handled():
+    return sys.exc_info()[1].args[0] if sys.exc_info()[1] else 1.0
+
+
+def argument_of_raised_again():
+    try:
+        raise
+    except RuntimeError:  # nothing was handled
+        return 1.0
+    except ValueError as error:
+        return error.args[0]
+
+
+def handled_in_the_step():
+    try:
+        raise ValueError(2.0)
+    except ValueError:
+        return argument_of_handled()
+
+
+@pytest.mark.parametrize("of", [argument_of_handled, argument_of_raised_again, handled_in_the_step], ids=lambda of: of.__name__)
+def test_the_exception_that_its_caller_handles(of):
+    def plain(x):
+        return x * of()
+
+    def retried(step, i):
+        if i < 12:
+            return step(*rows(i))
+        try:
+            raise ValueError(2.0 + i)
+        except ValueError:
+            return step(*rows(i))
+
+    step = steptape.wrap(plain, verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        assert torch.equal(retried(step, i), retried(plain, i)), step.explain()
+    assert step.stats["replayed"] >= (14 if of is handled_in_the_step else 8), step.explain()
 
 
 @odd_ways.each

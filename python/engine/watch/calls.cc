@@ -164,6 +164,16 @@ py::object member(PyObject* object, const char* name) {
   return found;
 }
 
+/// Whether one of the classes that a class is made of has such a name.
+template <typename Has>
+bool is_made_of(PyTypeObject* type, Has&& has) {
+  for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    if (has(type_name(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)))))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct Watcher::Call {
@@ -394,6 +404,7 @@ bool Watcher::call(const Call& made, int depth) {
     return self && call_method(made, name_of(callee), self.ptr());
   }
   if (PyType_Check(callee)) {
+    if (makes_tensors(callee)) made.for_each([this](PyObject* value) { read_data(value); });
     if (!is_heap(reinterpret_cast<PyTypeObject*>(callee))) {
       return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
     }
@@ -529,13 +540,16 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
   static PyObject* const generators = attribute_type("_random", "Random");
   static PyObject* const own = attribute_type("random", "_inst");
+  const bool is_numpys = !type.empty() && is_made_of(Py_TYPE(self), [](const std::string& name) {
+    return name.starts_with("numpy.random.");
+  });
   const bool is_generator =
-      type.starts_with("numpy.random.") ||
+      is_numpys ||
       (self != nullptr && !type.empty() &&
        PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
   if (is_generator) escape(made);
   if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
-    const bool is_pythons = !type.starts_with("numpy.");
+    const bool is_pythons = !is_numpys;
     const bool is_own = !exists(self) && self != own;
     if (!is_own || !is_pythons)
       refuse(RefusalCode::kHostRandom, is_pythons
@@ -546,24 +560,40 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   const bool is_clock =
       made.module == "time" ||
       (type == "type" && self != nullptr &&
-       type_name(reinterpret_cast<PyTypeObject*>(self)).starts_with("datetime.") &&
+       is_made_of(reinterpret_cast<PyTypeObject*>(self),
+                  [](const std::string& name) { return name.starts_with("datetime."); }) &&
        (name == "now" || name == "today" || name == "utcnow"));
   if (is_clock && name != "sleep") {
     refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
     return true;
   }
-  const bool is_system = made.module == "posix" || made.module == "io" || made.module == "_io" ||
+  const bool is_system = made.module == "posix" || made.module == "resource" ||
+                         made.module == "io" || made.module == "_io" ||
                          (made.module == "builtins" && (name == "open" || name == "input"));
   if (is_system && name != "getpid" && name != "fspath") {
     refuse(RefusalCode::kHostEffect, "the step asks the operating system (`" + name + "`)");
     return true;
   }
-  if (type == "_contextvars.ContextVar" && name == "get") {
+  // what is set gives what was there before, in its token, and may be that again in the end
+  if (type == "_contextvars.ContextVar") {
     read(Kind::kVariable, self, nullptr, path_of(self) + ".get()");
     return true;
   }
-  if (type == "_contextvars.ContextVar") {  // set or reset: it may be what it was in the end
-    note(Kind::kVariable, self, nullptr, path_of(self) + ".get()", false);
+  if (made.module == "sys" && (name == "exc_info" || name == "exception")) {
+    load_handled();
+    return true;
+  }
+  if (made.module == "sys" && name.starts_with("_getframe")) {  // of the caller, or further out
+    const bool has_depth = !made.arguments.empty() && PyLong_Check(made.arguments.front());
+    const long depth = has_depth ? PyLong_AsLong(made.arguments.front()) : 0;
+    auto* frame = reinterpret_cast<PyFrameObject*>(Py_XNewRef(PyEval_GetFrame()));
+    for (long i = 0; i < depth && frame != nullptr; ++i) Py_SETREF(frame, PyFrame_GetBack(frame));
+    if (frame != nullptr) refuse_outer(frame);
+    Py_XDECREF(frame);
+    return true;
+  }
+  if (made.module == "sys" && name.starts_with("_current_")) {
+    refuse(RefusalCode::kHostEffect, "the step looks at the frames of all threads");
     return true;
   }
   if (type.starts_with("_thread._local") || type.starts_with("_ctypes.")) {
@@ -680,7 +710,10 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
 }
 
 bool Watcher::call_of_torch(const Call& made, const std::string& name) {
-  made.for_each([this](PyObject* value) { load_given(value); });
+  made.for_each([this](PyObject* value) {
+    load_given(value);
+    if (is_tensor(value)) load_methods(value);
+  });
   std::vector<PyObject*> given = made.arguments;
   given.insert(given.end(), made.named.begin(), made.named.end());
   return call_of_torch(made.callee, name, given);
@@ -721,6 +754,10 @@ void Watcher::load_arguments(const Call& made, bool escapes) {
 }
 
 void Watcher::load_callable(PyObject* value) {
+  if (PyMethod_Check(value) && !PyFunction_Check(PyMethod_GET_FUNCTION(value))) {
+    is_from_outside({.callee = value, .arguments = {}, .named = {}},
+                    name_of(PyMethod_GET_FUNCTION(value)), PyMethod_GET_SELF(value));
+  }
   if (!is_function_of_c(value)) return;
   std::vector<PyObject*> held;
   py::object self;
@@ -728,6 +765,10 @@ void Watcher::load_callable(PyObject* value) {
     add_held(value, held);
   } else if (PyCFunction_Check(value)) {
     self = borrowed(PyCFunction_GET_SELF(value));
+    Call inner{.callee = value, .arguments = {}, .named = {}};
+    PyObject* module = reinterpret_cast<PyCFunctionObject*>(value)->m_module;
+    if (module != nullptr && PyUnicode_Check(module)) inner.module = text_of(module);
+    is_from_outside(inner, reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name, self.ptr());
   } else if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
     self = member(value, "__self__");
   }

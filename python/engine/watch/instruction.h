@@ -75,6 +75,7 @@ enum class Operation : std::uint8_t {
   kCall,        ///< `callee`; of `__exit__` that is given an exception no arguments are shown
   kEnter,       ///< `first` is the context of a `with`
   kImport,      ///< the module `name`
+  kReraise,     ///< the exception that is being handled
 };
 
 /// One instruction that is about to run. All objects are borrowed from the frame.

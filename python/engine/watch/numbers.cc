@@ -23,17 +23,35 @@ struct Outlet {
   std::string_view what;
 };
 /// Methods of tensors that give the host values or memory, and leave no op.
-constexpr std::array<Outlet, 5> kOutlets = {{
+constexpr std::array<Outlet, 8> kOutlets = {{
     {"tolist", RefusalCode::kHostRead, "gives the host values of a tensor, which leaves no op"},
     {"numpy", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"data_ptr", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"untyped_storage", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"_to_dlpack", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
+    {"apply_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
+    {"map_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
+    {"map2_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
 }};
 
 /// They make tensors of what the host holds.
-constexpr std::array<std::string_view, 6> kMakers = {"tensor",  "as_tensor",  "from_numpy",
-                                                     "asarray", "frombuffer", "new_tensor"};
+constexpr std::array<std::string_view, 7> kMakers = {
+    "tensor", "as_tensor", "from_numpy", "asarray", "frombuffer", "new_tensor", "new"};
+
+struct Pointed {
+  std::string_view function;
+  std::size_t first, count;
+};
+/// Composite functions that look at these of their tensors, sizes or indices, by pointer.
+constexpr std::array<Pointed, 7> kPointed = {{
+    {"lstm", 1, 1},
+    {"gru", 1, 1},
+    {"rnn_tanh", 1, 1},
+    {"rnn_relu", 1, 1},
+    {"_pad_packed_sequence", 1, 1},
+    {"tensor_split", 1, 1},
+    {"ctc_loss", 2, 2},
+}};
 
 /// Functions of C's that torch's code calls with numbers, and that look at none.
 constexpr std::array<std::string_view, 20> kPassOn = {
@@ -175,8 +193,10 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
     if (std::ranges::any_of(among, &is_tensor)) return begin_ops(arguments, Reads::kGiven);
     return std::nullopt;
   }
-  if (name == "pow" && module == "builtins" && arguments.size() == 2) {
+  // that of math gives a float, which the formula's is, too
+  if (name == "pow" && !module.empty() && arguments.size() == 2) {
     number = numbers.derive(Operator::kPower, arguments[0], arguments[1]);
+    if (number) number->is_of_float |= module == "math";
     return number ? std::optional(true) : std::nullopt;
   }
   if (name == "round" && arguments.size() == 2 && PyLong_CheckExact(arguments[1]) &&
@@ -316,14 +336,34 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const bool is_method =
       is_bound ? PyCFunction_GET_SELF(callee) != nullptr && is_tensor(PyCFunction_GET_SELF(callee))
                : !arguments.empty() && is_tensor(arguments.front());
-  if (is_method || name == "_to_dlpack") {
+  const bool is_dlpack = name.starts_with("_to_dlpack");
+  if (is_method || is_dlpack) {
     for (const Outlet& outlet : kOutlets) {
-      if (outlet.method == name) {
+      if (outlet.method == (is_dlpack ? "_to_dlpack" : name)) {
         refuse(outlet.code, "`" + std::string(name) + "` " + std::string(outlet.what));
       }
     }
   }
+  const std::size_t self_count = is_bound && is_method ? 0 : 1;
+  const bool asks_for_offset = name == "storage_offset" || (name.starts_with("as_strided") &&
+                                                            arguments.size() > 2 + self_count);
+  if (asks_for_offset) {
+    refuse_offset(self_count == 0     ? PyCFunction_GET_SELF(callee)
+                  : arguments.empty() ? nullptr
+                                      : arguments.front());
+  }
+  const auto pointed = std::ranges::find(kPointed, name, &Pointed::function);
+  if (pointed != kPointed.end()) {
+    // bound, the tensor is not among them
+    const std::size_t first = pointed->first + self_count - 1;
+    for (std::size_t i = first; i < std::min(first + pointed->count, arguments.size()); ++i) {
+      const at::Tensor* tensor = is_tensor(arguments[i]) ? &tensor_of(arguments[i]) : nullptr;
+      if (tensor != nullptr && c10::isIntegralType(tensor->scalar_type(), false))
+        read_content(*tensor);
+    }
+  }
   const bool is_maker = is_one_of(name, kMakers);
+  if (is_maker) std::ranges::for_each(arguments, [this](PyObject* value) { read_data(value); });
   awaited_.back().is_made = name == "tensor" || name == "new_tensor";
   if (is_maker && std::ranges::any_of(arguments, [](PyObject* a) { return is_memory(a); })) {
     refuse(RefusalCode::kHostTensorVaries,
@@ -357,7 +397,63 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal);
 }
 
+void Watcher::read_content(const at::Tensor& tensor) {
+  constexpr std::int64_t kMost = 1024;
+  if (recorder::Notes::current() == nullptr || !tensor.defined()) return;
+  if (tensor.numel() > kMost) {
+    refuse(RefusalCode::kHostRead,
+           "torch reads a tensor of " + std::to_string(tensor.numel()) + " items as numbers");
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  if (tensor.numel() == 1) {
+    tensor.item();
+  } else {
+    for (const at::Tensor& each : tensor.flatten().unbind()) each.item();
+  }
+}
+
+void Watcher::refuse_offset(PyObject* value) {
+  if (value == nullptr || !is_tensor(value) || !tensor_of(value).has_storage()) return;
+  const bool is_of_given = std::ranges::any_of(given_, [value](const auto& entry) {
+    const at::Tensor& given = tensor_of(entry.first);
+    return given.has_storage() && given.is_alias_of(tensor_of(value));
+  });
+  if (is_of_given) {
+    refuse(RefusalCode::kHostRead,
+           "the step asks where in its memory an argument lies, which is another place in each "
+           "call");
+  }
+}
+
+void Watcher::read_data(PyObject* data, int depth) {
+  if (depth == 0 || (!PyList_Check(data) && !PyTuple_Check(data))) return;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
+    PyObject* each = PySequence_Fast_GET_ITEM(data, i);
+    is_tensor(each) ? read_content(tensor_of(each)) : read_data(each, depth - 1);
+  }
+}
+
+bool Watcher::makes_tensors(PyObject* type) {
+  return PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type),
+                          reinterpret_cast<PyTypeObject*>(THPVariableClass)) != 0 ||
+         std::string_view(Py_TYPE(type)->tp_name) == "torch.tensortype";
+}
+
+void Watcher::read_index(PyObject* index) {
+  // a shorter list is taken for a tuple (torch/csrc/autograd/python_variable_indexing.cpp)
+  constexpr Py_ssize_t kLeastOfList = 32;
+  const bool is_list = PyList_Check(index) != 0;
+  if (is_list && PyList_GET_SIZE(index) >= kLeastOfList) return read_data(index);
+  if (!is_list && !PyTuple_Check(index)) return;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(index); ++i)
+    read_data(PySequence_Fast_GET_ITEM(index, i));
+}
+
 bool Watcher::operation_of_torch(const Instruction& in) {
+  const bool is_item =
+      in.operation == Operation::kLoadItem || in.operation == Operation::kStoreItem;
+  if (is_item && is_tensor(in.first)) read_index(in.second);
   switch (in.operation) {
     case Operation::kBinary:
     case Operation::kCompare:
@@ -422,6 +518,8 @@ bool Watcher::look_at_numbers(const Instruction& in) {
     name = view_of(name_of_wrapper.ptr());
   } else if (PyType_Check(callee)) {
     name = reinterpret_cast<PyTypeObject*>(callee)->tp_name;
+    if (makes_tensors(callee))
+      std::ranges::for_each(arguments, [this](PyObject* value) { read_data(value); });
   }
   if (!is_descriptor && !has_named) {
     if (const std::optional<bool> waits = compute(name, module, arguments)) return *waits;
@@ -461,6 +559,11 @@ void Watcher::look_at_state(const Instruction& in) {
 
 bool Watcher::look_at_torchs(const Instruction& in) {
   if (in.operation == Operation::kLoadAttribute) look_at_module(in);
+  // train() and eval(): what reads the mode after that does not depend on what it was
+  if (in.operation == Operation::kStoreAttribute && modules_.contains(in.first) &&
+      is_atom(in.second)) {
+    store_attribute(in.first, in.name);
+  }
   if (!states_.empty()) look_at_state(in);
   look_at_switch(in);
   if (is_of_no_number(in)) return false;

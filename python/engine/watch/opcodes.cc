@@ -463,6 +463,9 @@ Instruction decode(const Place& at) {
     case DELETE_ATTR:
       attribute(at, Operation::kDeleteAttribute, argument, made);
       break;
+    case RAISE_VARARGS:
+      if (argument == 0) made.operation = Operation::kReraise;
+      break;
     case IMPORT_NAME:
       made.operation = Operation::kImport;
       made.name = name_at(at, argument);

@@ -12,7 +12,10 @@ constexpr Py_ssize_t kMostItems = 10'000;
 
 /// What gives its items once, so that it is another one after that.
 bool is_iterator(PyObject* value) {
-  return PyGen_Check(value) || (PyIter_Check(value) != 0 && !is_heap(Py_TYPE(value)));
+  if (PyGen_Check(value)) return true;
+  static PyObject* const next = PyUnicode_InternFromString("__next__");
+  PyObject* found = PyIter_Check(value) != 0 ? _PyType_Lookup(Py_TYPE(value), next) : nullptr;
+  return found != nullptr && !PyFunction_Check(found);  // that is watched
 }
 
 PyObject* name_of(const char* name) { return PyUnicode_InternFromString(name); }
@@ -199,7 +202,7 @@ void Watcher::look_up(PyObject* object, const char* name) {
 
 void Watcher::load_methods(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (!is_heap(type) || is_tensor(object) || is_part_of_model(object)) return;
+  if (!is_heap(type) || (is_tensor(object) && is_torchs(type)) || is_part_of_model(object)) return;
   auto* owner = reinterpret_cast<PyObject*>(type);
   if (noted_.contains(id_of(Kind::kMethods, owner, nullptr))) return;
   const std::string path = type_name(type) + "'s special methods";
@@ -207,18 +210,22 @@ void Watcher::load_methods(PyObject* object) {
   for (const py::handle& method : methods_of(type)) {
     // code of C's in the place of a method is called without the object, partial functions too,
     // though CPython 3.13 has them warn that this will change
+    const bool is_static = Py_TYPE(method.ptr()) == &PyStaticMethod_Type;
+    const py::object called = is_static ? member(method.ptr(), "__func__") : borrowed(method.ptr());
     const bool is_bound =
-        Py_TYPE(method.ptr())->tp_descr_get != nullptr &&
-        !std::string_view(Py_TYPE(method.ptr())->tp_name).starts_with("functools.partial");
-    if (is_bound || PyUnicode_Check(method.ptr())) continue;
-    mark(method.ptr(), path);
-    call_own(method.ptr(), {});
+        !is_static && Py_TYPE(called.ptr())->tp_descr_get != nullptr &&
+        !std::string_view(Py_TYPE(called.ptr())->tp_name).starts_with("functools.partial");
+    if (is_bound || PyUnicode_Check(called.ptr()) || PyFunction_Check(called.ptr())) continue;
+    mark(called.ptr(), path);
+    call_own(called.ptr(), {});
   }
 }
 
 void Watcher::load_attribute(PyObject* object, PyObject* name) {
   if (PyModule_Check(object)) {
     PyObject* dict = PyModule_GetDict(object);
+    const bool is_of_own_class = is_heap(Py_TYPE(object)) && !is_torchs(Py_TYPE(object));
+    if (is_of_own_class) load_of_instance(object, name);
     read(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
     if (PyDict_GetItemWithError(dict, name) == nullptr) {
       const auto asks = py::reinterpret_steal<py::object>(name_of("__getattr__"));
@@ -293,7 +300,41 @@ void Watcher::load_behind(PyObject* from, PyObject* object, PyObject* name) {
   }
 }
 
+void Watcher::load_of_frame(PyObject* frame, PyObject* name) {
+  const std::string attribute = text_of(name);
+  if (attribute == "f_globals" || attribute == "f_builtins") {
+    mark(member(frame, attribute.c_str()).ptr(), attribute);
+  } else if (attribute == "f_back") {
+    const py::object caller = member(frame, attribute.c_str());
+    if (caller && PyFrame_Check(caller.ptr()))
+      refuse_outer(reinterpret_cast<PyFrameObject*>(caller.ptr()));
+  }
+}
+
+void Watcher::refuse_outer(PyFrameObject* frame) {
+  const auto code_of = [](const py::object& at) {
+    return py::reinterpret_steal<py::object>(
+        reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(at.ptr()))));
+  };
+  for (py::object inner = borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame())); inner;) {
+    if (whose(reinterpret_cast<PyCodeObject*>(code_of(inner).ptr())) == Whose::kSteptapes) break;
+    if (inner.ptr() == reinterpret_cast<PyObject*>(frame)) return;
+    inner = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(
+        PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(inner.ptr()))));
+  }
+  refuse(RefusalCode::kHostEffect, "the step looks at the frames of those that called it");
+}
+
+void Watcher::load_handled() {
+  static PyObject* const asks =
+      py::object(py::module_::import("sys").attr("exc_info")).release().ptr();
+  const py::object handled = handled_exception();
+  if (handled.ptr() != handled_) return;
+  read(Kind::kHandled, asks, nullptr, "sys.exc_info()[1]");
+}
+
 void Watcher::load_of_instance(PyObject* object, PyObject* name) {
+  if (PyFrame_Check(object)) return load_of_frame(object, name);
   PyTypeObject* type = Py_TYPE(object);
   const std::string path = path_of(object) + "." + text_of(name);
   if (is_heap(type)) {
@@ -456,6 +497,10 @@ void Watcher::load_item(PyObject* object, PyObject* key) {
     read(Kind::kEntry, object, key, path_of_item(object, key));
     if (find_entry(object, key) == nullptr && type_name(object) == "collections.defaultdict") {
       write(Kind::kEntry, object, key, path_of_item(object, key));
+      const auto name = py::reinterpret_steal<py::object>(name_of("default_factory"));
+      load_attribute(object, name.ptr());
+      const py::object factory = member(object, "default_factory");
+      if (factory && factory.ptr() != Py_None) call_own(factory.ptr(), {});
     }
   } else if (PyList_Check(object) && PyLong_Check(key)) {
     read(Kind::kItem, object, key, path_of_item(object, key));
@@ -553,7 +598,7 @@ void Watcher::load_content(PyObject* container) {
                                            " too large to be compared before each replay");
       return;
     }
-  } else if (PyObject_Size(container) > kMostItems) {
+  } else if (size_of(container) > kMostItems) {
     refuse(RefusalCode::kHostEffect,
            "`" + path_of(container) + "` holds more items than are compared before each replay");
     return;

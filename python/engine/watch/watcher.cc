@@ -42,7 +42,10 @@ void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::
 }
 
 Watcher::Watcher(Roots& roots, MovingPlaces& moving)
-    : roots_(roots), moving_(moving), slots_(std::make_unique<SlotWatch>(roots, moving)) {
+    : roots_(roots),
+      moving_(moving),
+      slots_(std::make_unique<SlotWatch>(roots, moving)),
+      handled_(handled_exception().ptr()) {
   for (const py::object& value : moving.given()) {
     if (value) give(value.ptr());
   }
@@ -235,7 +238,7 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
   const bool leads_on = kind == Kind::kEntry || kind == Kind::kCell || kind == Kind::kItem ||
                         kind == Kind::kAttribute || kind == Kind::kMember ||
                         kind == Kind::kVariable || kind == Kind::kNamespace ||
-                        kind == Kind::kReferent;
+                        kind == Kind::kReferent || kind == Kind::kHandled;
   if (leads_on) {
     const py::object value = slot.value();
     if (value) mark(value.ptr(), path);
@@ -318,6 +321,10 @@ std::string Watcher::place_of_write(const std::string& name) const {
 bool Watcher::look(const Instruction& given) {
   if (given.operation == Operation::kImport ||
       (given.operation == Operation::kCall && imports(given.callee))) {
+    if (given.operation == Operation::kImport) {
+      static PyObject* const importer = PyUnicode_InternFromString("__import__");
+      read(Kind::kEntry, given.builtins, importer, "__import__");
+    }
     // what modules do as they are loaded is done once, and no replay's to do
     ++imports_;
     awaited_.emplace_back().is_import = true;
@@ -347,6 +354,9 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kCloseOver:
       if (in.is_own && own_cells_.insert(in.first).second) Py_INCREF(in.first);
+      break;
+    case Operation::kReraise:
+      load_handled();
       break;
     case Operation::kStoreCell:
     case Operation::kDeleteCell:

@@ -208,6 +208,12 @@ class Watcher final : public Listener {
   void store_item(PyObject* object, PyObject* key);
   void load_content(PyObject* container);
   void load_size(PyObject* container);
+  /// `name` of a frame: what it is of is there for all to see.
+  void load_of_frame(PyObject* frame, PyObject* name);
+  /// Of a frame that is not one of the step's, those that lead to what runs now.
+  void refuse_outer(PyFrameObject* frame);
+  /// The exception that is being handled, if that is its caller's.
+  void load_handled();
   /// The objects in `value` with all that is in them.
   void load_objects(PyObject* value);
   /// What an object of torch's holds, which its own code reads and writes unwatched.
@@ -284,6 +290,17 @@ class Watcher final : public Listener {
   /// Shows the program its own objects where it asks whether one is another.
   static void show_own(const Instruction& in);
   bool operation_of_torch(const Instruction& in);
+  /// Reads all numbers of a tensor as the step would: a plan holds for these. For what torch reads
+  /// in ways that no op shows.
+  void read_content(const at::Tensor& tensor);
+  /// Asked for the offset of a tensor: that of an argument may be another one in each call.
+  void refuse_offset(PyObject* value);
+  /// Of the tensors in lists and tuples, of which a tensor is made.
+  void read_data(PyObject* data, int depth = 8);
+  /// Whether it is torch.Tensor or one of its like, such as torch.LongTensor.
+  static bool makes_tensors(PyObject* type);
+  /// Of those in lists that index a tensor.
+  void read_index(PyObject* index);
   bool call_of_torch(const Call& made, const std::string& name);
   void enter_torch(PyCodeObject* code);
   /// The code of torch.nn.Module that calls the forward and its hooks.
@@ -297,6 +314,7 @@ class Watcher final : public Listener {
   Roots& roots_;
   MovingPlaces& moving_;
   std::unique_ptr<SlotWatch> slots_;
+  PyObject* handled_;  ///< by the caller of the step, an exception or None; borrowed from it
   std::unordered_map<Id, std::size_t, Hash> noted_;
   struct ModuleReads {
     bool is_whole = false;
