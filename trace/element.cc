@@ -19,7 +19,7 @@ T load(const std::byte* bytes) noexcept {
 template <typename T>
 bool store(double number, std::byte* bytes) noexcept {
   if constexpr (std::is_integral_v<T>) {
-    constexpr double kEnd = 2.0 * (std::numeric_limits<T>::max() / 2 + 1);
+    constexpr double kEnd = static_cast<double>(std::numeric_limits<T>::max()) + 1.0;
     if (!(number > std::numeric_limits<T>::min() - 1.0 && number < kEnd) &&
         number != static_cast<double>(std::numeric_limits<T>::min())) {
       return false;

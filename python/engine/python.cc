@@ -50,6 +50,18 @@ Py_ssize_t size_of(PyObject* container) {
   return PyObject_Size(container);
 }
 
+bool is_torchs(PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return name.starts_with("torch") || name.starts_with("_TensorBase") ||
+         type_name(type).starts_with("torch");
+}
+
+py::object member(PyObject* object, const char* name) {
+  auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, name));
+  if (!found) PyErr_Clear();
+  return found;
+}
+
 PyObject* referent_of(PyObject* reference) {
 #if PY_VERSION_HEX >= 0x030D0000
   PyObject* held = nullptr;

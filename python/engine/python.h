@@ -40,6 +40,10 @@ const at::Tensor& tensor_of(PyObject* object);
 /// A new reference to the tensor's Python object; None for an undefined one.
 py::object object_of(const at::Tensor& tensor);
 
+/// Whether a module of torch's has made the class.
+bool is_torchs(PyTypeObject* type);
+/// The attribute of this name, which may run code; null where there is none.
+py::object member(PyObject* object, const char* name);
 /// The exception that is being handled, as `sys.exception()` gives it; None where there is none.
 py::object handled_exception();
 /// How many items a container has, negative for none. Runs no code of a class made of list, tuple,

@@ -80,12 +80,6 @@ std::string name_of(PyObject* callee) {
   return found ? text_of(found.ptr()) : type_name(callee);
 }
 
-bool is_torchs(PyTypeObject* type) {
-  const std::string_view name = type->tp_name;
-  return name.starts_with("torch") || name.starts_with("_TensorBase") ||
-         type_name(type).starts_with("torch");
-}
-
 /// Of a Python module that is loaded: an import would ask the builtins of the frame that runs,
 /// which may have none.
 PyObject* attribute_type(const char* module, const char* name) {
@@ -156,12 +150,6 @@ bool is_given_to_c(PyObject* type) {
   const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__new__"));
   PyObject* found = _PyType_Lookup(made, key.ptr());
   return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
-}
-
-py::object member(PyObject* object, const char* name) {
-  auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, name));
-  if (!found) PyErr_Clear();
-  return found;
 }
 
 /// Whether one of the classes that a class is made of has such a name.

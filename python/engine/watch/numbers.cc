@@ -1,3 +1,6 @@
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/python_variable.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -405,7 +408,7 @@ void Watcher::read_content(const at::Tensor& tensor) {
            "torch reads a tensor of " + std::to_string(tensor.numel()) + " items as numbers");
     return;
   }
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   if (tensor.numel() == 1) {
     tensor.item();
   } else {
