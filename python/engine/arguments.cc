@@ -27,8 +27,8 @@ bool is_float_of_c(PyObject* value) { return PyFloat_Check(value) && !is_heap(Py
 
 class Flattening {
  public:
-  Flattening(Arguments& arguments, Arrays arrays, bool has_names)
-      : arguments_(arguments), arrays_(arrays), has_names_(has_names) {}
+  Flattening(Arguments& arguments, Arrays arrays, bool has_names, bool has_offsets)
+      : arguments_(arguments), arrays_(arrays), has_names_(has_names), has_offsets_(has_offsets) {}
 
   void set_name(std::string name) { name_ = std::move(name); }
 
@@ -36,6 +36,8 @@ class Flattening {
     if (is_tensor(value)) {
       arguments_.has_subclass |= !is_exact_tensor(value);
       leaf(tensor_of(value), 't');
+      if (has_offsets_ && tensor_of(value).has_storage())
+        add_sized(std::to_string(tensor_of(value).storage_offset()));
       if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != THPVariableClass)
         add_address(Py_TYPE(value));
       add_burden(tensor_of(value));
@@ -287,6 +289,7 @@ class Flattening {
   Arguments& arguments_;
   Arrays arrays_;
   bool has_names_;
+  bool has_offsets_;
   std::string name_;  ///< of what is added
   std::string shape_;
   ska::flat_hash_map<PyObject*, std::size_t> met_;  ///< what can be written, in the order met
@@ -295,9 +298,9 @@ class Flattening {
 }  // namespace
 
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays arrays,
-                  const std::vector<std::string>* parameters) {
+                  const std::vector<std::string>* parameters, bool has_offsets) {
   Arguments arguments;
-  Flattening flattening(arguments, arrays, parameters != nullptr);
+  Flattening flattening(arguments, arrays, parameters != nullptr, has_offsets);
   flattening.add_items(positional, kMostDepth + 1, [parameters](Py_ssize_t i) {
     const auto k = static_cast<std::size_t>(i);
     return k < parameters->size() ? (*parameters)[k] : "args[" + std::to_string(i) + "]";
@@ -322,9 +325,9 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays 
 }
 
 Arguments flatten(std::span<const py::object> values, Arrays arrays,
-                  const std::vector<std::string>* names) {
+                  const std::vector<std::string>* names, bool has_offsets) {
   Arguments arguments;
-  Flattening flattening(arguments, arrays, names != nullptr);
+  Flattening flattening(arguments, arrays, names != nullptr, has_offsets);
   std::size_t k = 0;
   for (const py::object& value : values) {
     if (names != nullptr) flattening.set_name((*names)[k++]);

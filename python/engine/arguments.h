@@ -45,13 +45,14 @@ enum class Order {
 /// what comes is for `same` alone.
 enum class Arrays { kAsTensors, kByIdentity };
 
-/// `parameters`: the names of positional ones, where names are wanted.
+/// `parameters`: the names of positional ones, where names are wanted. `has_offsets`: where in its
+/// memory each tensor lies is part of the structure.
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order,
                   Arrays arrays = Arrays::kAsTensors,
-                  const std::vector<std::string>* parameters = nullptr);
+                  const std::vector<std::string>* parameters = nullptr, bool has_offsets = false);
 /// The same of values that count as arguments one after the other; null for one that is missing.
 Arguments flatten(std::span<const py::object> values, Arrays arrays = Arrays::kAsTensors,
-                  const std::vector<std::string>* names = nullptr);
+                  const std::vector<std::string>* names = nullptr, bool has_offsets = false);
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
 /// grad, and nothing that no guard could look at.
 bool may_be_argument(PyObject* value);

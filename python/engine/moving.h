@@ -62,6 +62,10 @@ class MovingPlaces {
   void rename(const std::vector<std::string>& taken);
   /// Whether places came since this was asked last.
   bool take_news() { return std::exchange(has_news_, false); }
+  /// The step asks where in its memory an argument lies: from here on that is part of what it is
+  /// called with.
+  void compare_offsets() { has_news_ |= !std::exchange(compares_offsets_, true); }
+  bool compares_offsets() const { return compares_offsets_; }
 
  private:
   static constexpr std::size_t kMost = 256;
@@ -70,6 +74,7 @@ class MovingPlaces {
   Roots& roots_;
   std::vector<Place> places_;
   bool has_news_ = false;
+  bool compares_offsets_ = false;
 };
 
 }  // namespace steptape::python

@@ -371,12 +371,13 @@ struct Step::Given {
 };
 
 py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
-  Given given{flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny),
+  Given given{flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny,
+                      Arrays::kAsTensors, nullptr, moving_.compares_offsets()),
               moving_.given()};
   py::object result;
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
-    given.held = flatten(given.places);
+    given.held = flatten(given.places, Arrays::kAsTensors, nullptr, moving_.compares_offsets());
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
   // what the step assigns is assigned before anyone looks, who may throw

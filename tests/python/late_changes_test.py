@@ -938,12 +938,13 @@ def test_two_tensors_in_cells_of_one_name():
                                  lambda x: torch.as_strided(x, (2, 4), (4, 1), x.storage_offset() + 4).sum(),
                                  lambda x: x[1:].storage_offset() * x.sum()))
 def test_where_in_its_memory_an_argument_lies(ask):
+    """Each place is another plan's."""
     data = torch.arange(400.0).view(100, 4)
     step = steptape.wrap(ask, verify={"first": True, "rate": 0.0})
-    for i in range(14):
-        x = data[3 * max(0, i - 8):][:6]
-        assert torch.equal(step(x), ask(x))
-    assert "host_read" in codes_of(step) and step.stats["replayed"] == 0, step.explain()
+    for i in range(30):
+        x = data[12 * (i > 7 and i % 3):][:6]
+        assert torch.equal(step(x), ask(x)), step.explain()
+    assert step.stats["replayed"] > 4, step.explain()
 
 
 @pytest.mark.parametrize("write", (lambda z, x: z.apply_(lambda v: v + 1), lambda z, x: z.map_(x, lambda a, b: a + b),

@@ -293,8 +293,8 @@ class Watcher final : public Listener {
   /// Reads all numbers of a tensor as the step would: a plan holds for these. For what torch reads
   /// in ways that no op shows.
   void read_content(const at::Tensor& tensor);
-  /// Asked for the offset of a tensor: that of an argument may be another one in each call.
-  void refuse_offset(PyObject* value);
+  /// The step asks where in its memory a tensor lies, which may be an argument's.
+  void look_where(PyObject* value);
   /// Of the tensors in lists and tuples, of which a tensor is made.
   void read_data(PyObject* data, int depth = 8);
   /// Whether it is torch.Tensor or one of its like, such as torch.LongTensor.
