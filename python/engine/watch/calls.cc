@@ -152,6 +152,24 @@ bool is_given_to_c(PyObject* type) {
   return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
 }
 
+/// The functions of this code, where the interpreter does not say which of them runs; none where
+/// they are many, as closures can be.
+std::vector<py::object> functions_of(PyCodeObject* code) {
+  constexpr std::size_t kMost = 16;
+  static PyObject* const referrers =
+      py::object(py::module_::import("gc").attr("get_referrers")).release().ptr();
+  const auto held = py::reinterpret_steal<py::object>(
+      PyObject_CallFunctionObjArgs(referrers, reinterpret_cast<PyObject*>(code), nullptr));
+  std::vector<py::object> found;
+  if (!held) PyErr_Clear();
+  for (Py_ssize_t i = 0; held && i < PyList_GET_SIZE(held.ptr()); ++i) {
+    PyObject* each = PyList_GET_ITEM(held.ptr(), i);
+    if (PyFunction_Check(each)) found.push_back(borrowed(each));
+  }
+  if (found.size() > kMost) found.clear();
+  return found;
+}
+
 /// Whether one of the classes that a class is made of has such a name.
 template <typename Has>
 bool is_made_of(PyTypeObject* type, Has&& has) {
@@ -180,6 +198,7 @@ struct Watcher::Call {
 
 void Watcher::note_function(PyObject* function) {
   if (!exists(function)) return;
+  called_codes_.insert(PyFunction_GET_CODE(function));
   if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))) == Whose::kTorchs) {
     mark_closure(function, 4);
   }
@@ -256,6 +275,11 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
   if (function != nullptr) {
     if (!may_be_made(code)) mark(function, name);
     note_function(function);
+  } else if (!called_codes_.contains(reinterpret_cast<PyObject*>(code)) && !may_be_made(code)) {
+    for (const py::object& each : functions_of(code)) {
+      mark(each.ptr(), name);
+      note_function(each.ptr());
+    }
   }
   if (count > 0 && arguments[0] != nullptr && (name == "__init__" || name == "__post_init__") &&
       !exists(arguments[0])) {

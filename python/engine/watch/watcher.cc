@@ -295,6 +295,7 @@ void Watcher::release() {
   given_.clear();
   arrays_.clear();
   codes_.clear();
+  called_codes_.clear();
   entered_.clear();
   made_.clear();
   modules_.clear();

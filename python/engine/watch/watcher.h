@@ -354,9 +354,10 @@ class Watcher final : public Listener {
   Whose whose(PyCodeObject* code) { return known(code).whose; }
   std::unordered_map<PyCodeObject*, Code> codes_;  ///< with a reference each
   std::pair<PyCodeObject*, const Code*> newest_code_;
-  std::unordered_set<PyCodeObject*> entered_;  ///< those of the program's that ran
-  std::unordered_set<PyCodeObject*> made_;     ///< of the functions that these may make
-  std::unordered_set<PyObject*> globals_;      ///< of the code that ran, borrowed
+  std::unordered_set<PyObject*> called_codes_;  ///< of functions that were noted
+  std::unordered_set<PyCodeObject*> entered_;   ///< those of the program's that ran
+  std::unordered_set<PyCodeObject*> made_;      ///< of the functions that these may make
+  std::unordered_set<PyObject*> globals_;       ///< of the code that ran, borrowed
   PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
   std::vector<Finding> findings_;
