@@ -8,9 +8,9 @@ Kinds (--what, all of them by default):
   optimizers  OptimizerInfo: each configuration trains a small network under a schedule, and loads
               its own state_dict once
 
-Every call gets new values of the sample's shapes; integers and flags are permuted in late calls. Two twins of each are called, one through
-Steptape; results, arguments, parameters, gradients, the optimizer's state and random state are
-compared behind every call.
+Every call gets new values of the sample's shapes; integers and flags are permuted in late calls.
+Two twins of each are called, one through Steptape; results, arguments, parameters, gradients, the
+optimizer's state and random state are compared after every call.
 
 Outcomes of an entry (the gravest of its cases):
   replayed          replayed, and every call equal to eager

@@ -242,13 +242,7 @@ class Flattening {
       add_key(name);
     }
     if (!PyDict_Check(value)) return;
-    const auto factory =
-        py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, "default_factory"));
-    if (!factory) {
-      PyErr_Clear();
-    } else {
-      add_object(factory.ptr());
-    }
+    if (const py::object factory = member(value, "default_factory")) add_object(factory.ptr());
   }
 
   /// Entries of a dict that are its attributes, too, of the numbers from `first` on.

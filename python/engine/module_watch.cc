@@ -1,7 +1,5 @@
 #include "python/engine/module_watch.h"
 
-#include <torch/csrc/autograd/python_variable.h>
-
 #include <algorithm>
 #include <array>
 #include <string_view>

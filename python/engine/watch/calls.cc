@@ -75,8 +75,7 @@ bool never_changes(PyObject* value) {
 }
 
 std::string name_of(PyObject* callee) {
-  const auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(callee, "__name__"));
-  if (!found) PyErr_Clear();
+  const py::object found = member(callee, "__name__");
   return found ? text_of(found.ptr()) : type_name(callee);
 }
 
@@ -170,14 +169,19 @@ std::vector<py::object> functions_of(PyCodeObject* code) {
   return found;
 }
 
-/// Whether one of the classes that a class is made of has such a name.
-template <typename Has>
-bool is_made_of(PyTypeObject* type, Has&& has) {
+/// Whether a class, or one that it is made of, is C's of this package: "datetime.".
+bool is_made_of(PyTypeObject* type, std::string_view package) {
   for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    if (has(type_name(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)))))
-      return true;
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (std::string_view(base->tp_name).starts_with(package)) return true;
   }
   return false;
+}
+
+/// The name of the module that a function of C's is from, or "".
+std::string module_of(PyObject* function) {
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
+  return module != nullptr && PyUnicode_Check(module) ? text_of(module) : "";
 }
 
 }  // namespace
@@ -393,9 +397,7 @@ bool Watcher::call(const Call& made, int depth) {
   if (PyCFunction_Check(callee)) {
     PyObject* self = PyCFunction_GET_SELF(callee);
     Call named = made;
-    if (PyObject* module = reinterpret_cast<PyCFunctionObject*>(callee)->m_module) {
-      if (PyUnicode_Check(module)) named.module = text_of(module);
-    }
+    named.module = module_of(callee);
     const std::string name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
     const bool is_function = self == nullptr || PyModule_Check(self);
     return is_function ? call_builtin(named, name, self) : call_method(named, name, self);
@@ -552,9 +554,7 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
   static PyObject* const generators = attribute_type("_random", "Random");
   static PyObject* const own = attribute_type("random", "_inst");
-  const bool is_numpys = !type.empty() && is_made_of(Py_TYPE(self), [](const std::string& name) {
-    return name.starts_with("numpy.random.");
-  });
+  const bool is_numpys = !type.empty() && is_made_of(Py_TYPE(self), "numpy.random.");
   const bool is_generator =
       is_numpys ||
       (self != nullptr && !type.empty() &&
@@ -570,11 +570,9 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   const bool is_clock =
-      made.module == "time" ||
-      (type == "type" && self != nullptr &&
-       is_made_of(reinterpret_cast<PyTypeObject*>(self),
-                  [](const std::string& name) { return name.starts_with("datetime."); }) &&
-       (name == "now" || name == "today" || name == "utcnow"));
+      made.module == "time" || (type == "type" && self != nullptr &&
+                                is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
+                                (name == "now" || name == "today" || name == "utcnow"));
   if (is_clock && name != "sleep") {
     refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
     return true;
@@ -778,8 +776,7 @@ void Watcher::load_callable(PyObject* value) {
   } else if (PyCFunction_Check(value)) {
     self = borrowed(PyCFunction_GET_SELF(value));
     Call inner{.callee = value, .arguments = {}, .named = {}};
-    PyObject* module = reinterpret_cast<PyCFunctionObject*>(value)->m_module;
-    if (module != nullptr && PyUnicode_Check(module)) inner.module = text_of(module);
+    inner.module = module_of(value);
     is_from_outside(inner, reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name, self.ptr());
   } else if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
     self = member(value, "__self__");

@@ -26,12 +26,13 @@ struct Outlet {
   std::string_view what;
 };
 /// Methods of tensors that give the host values or memory, and leave no op.
-constexpr std::array<Outlet, 8> kOutlets = {{
+constexpr std::array<Outlet, 9> kOutlets = {{
     {"tolist", RefusalCode::kHostRead, "gives the host values of a tensor, which leaves no op"},
     {"numpy", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"data_ptr", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"untyped_storage", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"_to_dlpack", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
+    {"_to_dlpack_versioned", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"apply_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
     {"map_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
     {"map2_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
@@ -339,26 +340,23 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const bool is_method =
       is_bound ? PyCFunction_GET_SELF(callee) != nullptr && is_tensor(PyCFunction_GET_SELF(callee))
                : !arguments.empty() && is_tensor(arguments.front());
-  const bool is_dlpack = name.starts_with("_to_dlpack");
-  if (is_method || is_dlpack) {
+  if (is_method || name.starts_with("_to_dlpack")) {
     for (const Outlet& outlet : kOutlets) {
-      if (outlet.method == (is_dlpack ? "_to_dlpack" : name)) {
+      if (outlet.method == name) {
         refuse(outlet.code, "`" + std::string(name) + "` " + std::string(outlet.what));
       }
     }
   }
-  const std::size_t self_count = is_bound && is_method ? 0 : 1;
+  // bound, the tensor is not among the arguments
+  const bool is_apart = is_bound && is_method;
+  const std::size_t first_argument = is_apart ? 0 : 1;
   const bool asks_for_offset = name == "storage_offset" || (name.starts_with("as_strided") &&
-                                                            arguments.size() > 2 + self_count);
-  if (asks_for_offset) {
-    look_where(self_count == 0     ? PyCFunction_GET_SELF(callee)
-               : arguments.empty() ? nullptr
-                                   : arguments.front());
-  }
+                                                            arguments.size() > 2 + first_argument);
+  if (asks_for_offset && (is_apart || !arguments.empty()))
+    look_where(is_apart ? PyCFunction_GET_SELF(callee) : arguments.front());
   const auto pointed = std::ranges::find(kPointed, name, &Pointed::function);
   if (pointed != kPointed.end()) {
-    // bound, the tensor is not among them
-    const std::size_t first = pointed->first + self_count - 1;
+    const std::size_t first = pointed->first + first_argument - 1;
     for (std::size_t i = first; i < std::min(first + pointed->count, arguments.size()); ++i) {
       const at::Tensor* tensor = is_tensor(arguments[i]) ? &tensor_of(arguments[i]) : nullptr;
       if (tensor != nullptr && c10::isIntegralType(tensor->scalar_type(), false))
@@ -417,7 +415,7 @@ void Watcher::read_content(const at::Tensor& tensor) {
 }
 
 void Watcher::look_where(PyObject* value) {
-  if (value == nullptr || !is_tensor(value) || !tensor_of(value).has_storage()) return;
+  if (!is_tensor(value) || !tensor_of(value).has_storage()) return;
   const bool is_of_given = std::ranges::any_of(given_, [value](const auto& entry) {
     const at::Tensor& given = tensor_of(entry.first);
     return given.has_storage() && given.is_alias_of(tensor_of(value));

@@ -208,9 +208,9 @@ class Watcher final : public Listener {
   void store_item(PyObject* object, PyObject* key);
   void load_content(PyObject* container);
   void load_size(PyObject* container);
-  /// `name` of a frame: what it is of is there for all to see.
+  /// Marks the globals that a frame shows, and refuses the frames of those that called the step.
   void load_of_frame(PyObject* frame, PyObject* name);
-  /// Of a frame that is not one of the step's, those that lead to what runs now.
+  /// Refuses a frame that is none of those from what runs now back to where the step was called.
   void refuse_outer(PyFrameObject* frame);
   /// The exception that is being handled, if that is its caller's.
   void load_handled();
