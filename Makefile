@@ -14,7 +14,7 @@ FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python sweep soak fuzz-build fuzz fuzz-corpus fuzz-python bench format lint asan tsan man install clean
+.PHONY: help setup configure build demo test test-python sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench format lint asan tsan man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,6 +52,9 @@ test-python: setup ## build the wheel into a fresh environment and run the Pytho
 sweep: ## run every operator, module and optimizer of PyTorch's own tests, after `make test-python`
 	@test -x $(BUILD)/python-environment/bin/python || { echo "sweep: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
 	@OMP_NUM_THREADS=1 $(BUILD)/python-environment/bin/python scripts/sweep.py --jobs $(TEST_JOBS) $(SWEEP_FLAGS)
+
+gpu-pack: build ## gather what scripts/gpu_check.py runs on a machine with a GPU, in out/gpu
+	@scripts/gpu_pack.sh $(BUILD)
 
 soak: configure ## break trace files many times more often than `make test` does
 	@echo "build: the tests of storage/, in $(BUILD)/"

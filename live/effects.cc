@@ -27,6 +27,7 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::batch_norm_gather_stats_with_counts", kWrites, kStatistics, kRunning},
     {"aten::mkldnn_rnn_layer", kWrites, "workspace", "a workspace passed in is filled"},
     {"aten::mkldnn_rnn_layer_backward", kWrites, "workspace", "uses the workspace as scratch"},
+    {"aten::_cudnn_rnn_backward", kWrites, "reserve", "uses the reserve as scratch"},
     {"c10d::", kWrites, "", "collectives write the tensors they are given, asynchronously"},
 
     {"aten::_unsafe_view", kAlias, "", "a view whose schema hides it from autograd"},
@@ -34,6 +35,10 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::unsafe_split", kAlias, "", "views whose schema hides them from autograd"},
     {"aten::unsafe_split_with_sizes", kAlias, "", "views whose schema hides them from autograd"},
     {"aten::lift_fresh", kAlias, "", "returns its argument as it is"},
+
+    {"aten::_cudnn_rnn", kReturns, "weight_buf", "its backward is to have the weights"},
+
+    {"aten::_cudnn_rnn", kDraws, "dropout", "cuDNN draws it, from bytes on the device"},
 
     {"aten::empty", kUnwritten, "", kAllocates},
     {"aten::empty_like", kUnwritten, "", kAllocates},

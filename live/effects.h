@@ -10,6 +10,8 @@ namespace steptape::live {
 enum class ExceptionKind {
   kWrites,            ///< writes the named arguments without a write annotation
   kAlias,             ///< returns its first argument's memory without an alias annotation
+  kReturns,           ///< returns the named argument among its results, as it is
+  kDraws,             ///< draws from a state of its own in training, if the named argument is not 0
   kUnwritten,         ///< makes memory and leaves it unwritten
   kGeometryOnly,      ///< looks at the geometry of its tensors only, never at their bytes
   kGeometryQuestion,  ///< returns a host value that follows from geometry: no host read
@@ -26,7 +28,8 @@ struct Exception {
   std::string_view
       name;  ///< "aten::copy_": every overload; "c10d::": every operator of the library
   ExceptionKind kind;
-  std::string_view arguments;  ///< kWrites: names, comma-separated; empty: every tensor
+  std::string_view arguments;  ///< kWrites: names, comma-separated; empty: every tensor. kReturns,
+                               ///< kDraws: one
   std::string_view reason;
 };
 

@@ -1,5 +1,9 @@
 #include "recorder/operators.h"
 
+#include <string>
+
+#include "live/effects.h"
+
 namespace steptape::recorder {
 namespace {
 
@@ -23,6 +27,10 @@ KnownOperator describe(const c10::OperatorHandle& op, trace::Index id) {
   known.reads = reads_of(schema, *known.effects);
   for (const char* name : {"training", "train"}) {
     if (const auto position = schema.argumentIndexWithName(name)) known.training = *position;
+  }
+  const auto* draws = live::find_exception(known.name, live::ExceptionKind::kDraws);
+  if (draws != nullptr) {
+    known.own_draws = schema.argumentIndexWithName(std::string(draws->arguments)).value_or(-1);
   }
   known.is_ignored = schema.name().starts_with("profiler::");
   return known;

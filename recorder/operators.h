@@ -14,11 +14,12 @@ namespace steptape::recorder {
 struct KnownOperator {
   trace::Index id = 0;  ///< in Recording::operators
   const live::Effects* effects = nullptr;
-  std::string name;            ///< "aten::add_"
-  std::vector<bool> reads;     ///< arguments whose bytes it looks at
-  std::int64_t training = -1;  ///< position of a bool argument that switches training on
-  std::uint32_t calls = 0;     ///< in this recording so far
-  bool is_ignored = false;     ///< bookkeeping of a profiler, no part of the step
+  std::string name;             ///< "aten::add_"
+  std::vector<bool> reads;      ///< arguments whose bytes it looks at
+  std::int64_t training = -1;   ///< position of a bool argument that switches training on
+  std::int64_t own_draws = -1;  ///< position of how likely it drops, drawn from its own state
+  std::uint32_t calls = 0;      ///< in this recording so far
+  bool is_ignored = false;      ///< bookkeeping of a profiler, no part of the step
 };
 
 /// Operators by handle. Fills Recording::operators.

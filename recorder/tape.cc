@@ -1,6 +1,7 @@
 #include "recorder/tape.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/StringUtil.h>
@@ -107,7 +108,35 @@ void Tape::failed(const char* what) noexcept {
                        c10::str("the recorder stopped: ", what));
 }
 
+/// cuDNN's RNNs take all weights as one tensor: an empty one that is set to the storage of the
+/// first (try_get_weight_buf in ATen/native/cudnn/RNN.cpp). That is a view of a known storage, and
+/// is recorded as one: these are the arguments of `aten::as_strided` for it. Nothing for other ops.
+std::optional<std::vector<c10::IValue>> Tape::as_view(const c10::OperatorHandle& op,
+                                                      Arguments arguments) {
+  static const c10::OperatorName set("aten::set_", "source_Storage");
+  if (op.operator_name() != set) return std::nullopt;
+  const at::Tensor& self = arguments[0].toTensor();
+  const c10::Storage source = arguments[1].toStorage();
+  BufferTable& buffers = ledger_.sightings.buffers;
+  const auto own = buffers.find(self.storage().unsafeGetStorageImpl());
+  const bool is_new = own && buffers.live(*own).origin == Origin::kMade;
+  if (!is_new || self.numel() != 0 || self.requires_grad()) return std::nullopt;
+  if (!buffers.find(source.unsafeGetStorageImpl())) return std::nullopt;
+  const auto elements = static_cast<std::int64_t>(source.nbytes() / self.itemsize());
+  const std::vector<std::int64_t> sizes = {elements}, strides = {1};
+  const auto key = source.device().is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  const at::Tensor base = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(source), c10::DispatchKeySet(key), self.dtype());
+  base.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return std::vector<c10::IValue>{base, sizes, strides, std::int64_t{0}};
+}
+
 void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& running) {
+  if (const auto view = as_view(op, arguments)) {
+    static const c10::OperatorHandle as_strided =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
+    return before(as_strided, *view, running);
+  }
   KnownOperator& known = ledger_.operators.get(op);
   if (known.is_ignored) return;
   running.is_measured = known.calls++ < kMeasuredCalls;
@@ -297,6 +326,13 @@ void Tape::check_draw(Arguments arguments, Running& running) {
     }
   }
   if (!running.known->effects->is_random && !generator) return;
+  const std::int64_t own = running.known->own_draws;
+  if (own >= 0 && arguments[own].toDouble() != 0 && running.is_training) {
+    ledger_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
+                         "the op draws from a state that it keeps to itself; with "
+                         "torch.backends.cudnn.enabled = False it draws from torch's generator");
+    return;
+  }
   running.generator = generator ? ledger_.generators.path_of(*generator)
                                 : live::default_generator_path(device_of(arguments, running));
   if (!ledger_.generators.watches(*running.generator)) {

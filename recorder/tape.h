@@ -55,6 +55,8 @@ class Tape final : public OpListener {
     std::chrono::steady_clock::duration time{};  ///< that it took, where times are asked for
   };
 
+  std::optional<std::vector<c10::IValue>> as_view(const c10::OperatorHandle& op,
+                                                  c10::ArrayRef<c10::IValue> arguments);
   void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
   void after(c10::ArrayRef<c10::IValue> stack, Running& running);
   void threw(Running& running);

@@ -114,6 +114,7 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
     Gradient slot{i, owner_of(i), Gradient::Exit::kNone};
     slot.is_read = at_entry.is_read(gradient.parameter + ".grad");
+    uses_gradients_at_entry_ |= slot.is_read;
     if (gradient.tensor != trace::kNoTensor) {
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
                       ? Gradient::Exit::kInPlace

@@ -32,6 +32,9 @@ class Aftermath {
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
   void drop_gradients() const;
 
+  /// Whether the step reads or keeps gradients that are there when it is called.
+  bool uses_gradients_at_entry() const { return uses_gradients_at_entry_; }
+
   /// All memory of tracked tensors but that of gradients so dropped, to hold on to.
   std::vector<c10::Storage> kept_memory() const;
 
@@ -81,6 +84,7 @@ class Aftermath {
 
   const trace::Recording& recording_;
   const guards::GuardSet& guards_;
+  bool uses_gradients_at_entry_ = false;
   std::vector<Gradient> gradients_;
   std::vector<std::size_t> written_;  ///< of Recording::tracked
   std::vector<std::size_t> kept_;     ///< of Recording::tracked: all but dropped gradients

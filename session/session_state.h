@@ -44,9 +44,8 @@ struct SessionState {
   std::vector<Declaration> host_values;
   std::vector<Declaration> facts;
   std::vector<std::shared_ptr<StepLife>> steps;
-  /// What all plans of the session share on their device.
-  std::shared_ptr<std::shared_ptr<replayer::SharedPool>> device_pool =
-      std::make_shared<std::shared_ptr<replayer::SharedPool>>();
+  /// What all plans of the session share on a device.
+  std::shared_ptr<replayer::SharedPools> device_pools = std::make_shared<replayer::SharedPools>();
   /// The step "optimizer.step()" of an optimizer that a step has put off; made when first needed.
   /// An optimizer that is not tracked or not known is stepped as it is.
   void step_optimizer(torch::optim::Optimizer& optimizer);

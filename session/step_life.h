@@ -72,6 +72,7 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   };
   Run run(Variant& variant, const Given& given, const Eager& eager);
   void check_alive();
+  void settle_gradients() const;
   void note_moves(Variant& variant);
   bool adapt(Variant& variant);
   void note_change(Variant& variant, const replayer::Changed& changed);

@@ -79,9 +79,10 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
       approximate = std::move(fused->approximate);
     }
   }
-  auto executor = replayer::make_executor(
-      recording, generators_of(session.objects),
-      {.static_gradients = session.options.static_gradients, .pool = session.device_pool});
+  auto executor = replayer::make_executor(recording, generators_of(session.objects),
+                                          {.static_gradients = session.options.static_gradients,
+                                           .pools = session.device_pools,
+                                           .is_compared = session.options.verify.first});
   std::vector<guards::OutsideTensor> outside;
   for (recorder::Outside& tensor : recorded.outside) {
     auto& known = outside.emplace_back(guards::OutsideTensor{tensor.path, tensor.storage, {}});

@@ -244,6 +244,7 @@ class Verification {
     LeftBehind left;
     if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
     const replayer::NumberProofs::Scope proofs = proofs_of_run();
+    executor_.expect_comparison();
     const replayer::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
@@ -353,6 +354,7 @@ class Verification {
     executor_.start_over();
     executor_.log_digests(digests);
     executor_.impose(imposed_);
+    executor_.expect_comparison();
     try {
       executor_.run(entry_.memory, entry_.leaves);
     } catch (const std::exception&) {

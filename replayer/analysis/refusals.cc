@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "live/effects.h"
 #include "live/operators.h"
 #include "replayer/analysis/lifetimes.h"
 #include "replayer/optimizers/optimizers.h"
@@ -40,6 +41,15 @@ void refuse_operators(const trace::Recording& recording, std::vector<Refusal>& r
   }
 }
 
+/// The tensor that the op is known to return as it was given it.
+trace::TensorId returned_argument(const c10::FunctionSchema& schema, const trace::Op& op) {
+  const live::Exception* row = live::find_exception(schema.name(), live::ExceptionKind::kReturns);
+  const auto at =
+      row == nullptr ? std::nullopt : schema.argumentIndexWithName(std::string(row->arguments));
+  const auto* argument = at ? std::get_if<trace::TensorRef>(&op.inputs[*at].data) : nullptr;
+  return argument == nullptr ? trace::kNoTensor : argument->id;
+}
+
 /// An op that returns memory it was given, without saying so, cannot be told from a copy by its
 /// schema.
 void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusal>& refusals) {
@@ -50,11 +60,12 @@ void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusa
     const auto& schema = handle->schema();
     const live::Effects& effects = live::effects_of(*handle);
     if (effects.is_view || effects.is_inplace_view) continue;
+    const trace::TensorId returned = returned_argument(schema, op);
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
       if (schema.returns()[r].alias_info() != nullptr) continue;
       bool hidden = false;
       for_each_tensor(op.outputs[r], [&](trace::TensorId id) {
-        if (id == trace::kNoTensor) return;
+        if (id == trace::kNoTensor || id == returned) return;
         const Lifetime& lifetime = lifetimes[recording.tensors[id].buffer];
         hidden |= lifetime.defined < static_cast<std::int64_t>(i);
       });

@@ -2,7 +2,12 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "guards/mismatch.h"
@@ -26,6 +31,34 @@ bool is_memset(cudaGraphNode_t node) {
   check(cudaGraphNodeGetType(node, &type), "looking at a node");
   return type == cudaGraphNodeTypeMemset;
 }
+
+/// ATen hands kernels that take lists of tensors a struct of some 3 KB that it does not fill, so
+/// that what the stack held before goes along: bytes of other frames, addresses on the heap
+/// (multi_tensor_apply in ATen/native/cuda/MultiTensorApply.cuh). Such residue must differ between
+/// captures of equal numbers, as it will some day, to be known for noise.
+class Residue {
+ public:
+  /// Before each capture: the stack below holds other bytes than before the last but one, and what
+  /// is allocated next lies elsewhere than ever before.
+  void change() {
+    paint_stack(++captures_ % 4 < 2 ? 0xa5 : 0x5a);
+    constexpr std::size_t kLargest = 2048, kStep = 16;
+    for (std::size_t bytes = kStep; bytes <= kLargest; bytes += kStep) {
+      taken_.push_back(std::make_unique<std::byte[]>(bytes));  // NOLINT(modernize-avoid-c-arrays)
+    }
+  }
+  void end() { taken_.clear(); }
+
+ private:
+  [[gnu::noinline]] static void paint_stack(std::uint8_t with) {
+    constexpr std::size_t kBytes = 96 << 10;  // deeper than a boxed call goes before it launches
+    volatile std::uint8_t residue[kBytes];    // NOLINT(modernize-avoid-c-arrays): on the stack
+    for (volatile std::uint8_t& byte : residue) byte = with;
+  }
+
+  unsigned captures_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> taken_;  // NOLINT(modernize-avoid-c-arrays)
+};
 
 class Capturing {
  public:
@@ -56,6 +89,7 @@ class Capturing {
     Call* call;
     std::vector<trace::Index> ops;  ///< that it does
     std::vector<CallNumber> numbers;
+    std::vector<double> captured_with;
     std::vector<cudaGraphNode_t> nodes;
     NumberUpdates* updates;
   };
@@ -89,13 +123,21 @@ class Capturing {
                     Captured::Stretch& stretch) {
     std::vector<CallNumber> numbers =
         group == nullptr ? numbers_of(plan_, call) : numbers_of(plan_, *group);
-    if (!numbers.empty()) stretch.graph->take_new_nodes();
-    make(call, group, *stretch.graph);
+    // captured with other numbers than those of this run, so that no launch is right but by its
+    // updates: what is wrong with them the first comparison with the eager step shows
+    const std::vector<double> others = NumberUpdates::other_numbers(call, numbers);
+    std::vector<cudaGraphNode_t> nodes;
+    {
+      MadeUp made_up(call);
+      made_up.set(numbers, others);
+      nodes = make(call, group, *stretch.graph);
+    }
     if (!numbers.empty()) {
       learnings_.push_back({&call,
                             {ops.begin(), ops.end()},
                             std::move(numbers),
-                            kernels(stretch.graph->take_new_nodes()),
+                            others,
+                            kernels(std::move(nodes)),
                             &stretch.updates});
     }
     for (const trace::Index op : ops) {
@@ -108,11 +150,17 @@ class Capturing {
     return nodes;
   }
 
-  void make(Call& call, const GroupedCall* group, Graph& graph) {
+  /// Returns the nodes that it left in the graph.
+  std::vector<cudaGraphNode_t> make(Call& call, const GroupedCall* group, Graph& graph) {
     try {
       stack_.assign(call.arguments.begin(), call.arguments.end());
       call.callee.callBoxed(stack_);
       if (!graph.is_whole()) throw std::runtime_error("it ended the capture");
+      std::vector<cudaGraphNode_t> nodes = graph.take_new_nodes();
+      if (std::ranges::any_of(nodes, Graph::needs_host)) {
+        // what it was given of the host may be gone by the next launch
+        throw std::runtime_error("it left a copy or a function of the host in the graph");
+      }
       if (group != nullptr) {
         adopt(*group);
       } else if (call.adopts) {
@@ -120,6 +168,7 @@ class Capturing {
         follow_moved(call);
       }
       stack_.clear();
+      return nodes;
     } catch (const c10::OutOfMemoryError&) {
       give_up(graph);
       throw;
@@ -198,7 +247,8 @@ class Capturing {
   void learn(Learning& learning) {
     const auto images = [this](const Call& call, std::string& why) { return images_of(call, why); };
     std::string why = learning.updates->learn(*learning.call, std::move(learning.numbers),
-                                              learning.nodes, images);
+                                              learning.captured_with, learning.nodes, images);
+    residue_.end();
     if (why.empty()) return;
     release_stand_ins();
     put_back_arguments();
@@ -210,6 +260,7 @@ class Capturing {
     graph->begin();
     try {
       torch::jit::Stack stack(call.arguments.begin(), call.arguments.end());
+      residue_.change();
       call.callee.callBoxed(stack);
       std::vector<KernelImage> images;
       for (const cudaGraphNode_t node : kernels(graph->take_new_nodes())) {
@@ -234,6 +285,7 @@ class Capturing {
   std::vector<Learning> learnings_;
   std::vector<trace::BufferId> stand_ins_;
   std::vector<std::pair<c10::IValue*, c10::IValue>> replaced_;
+  Residue residue_;
 };
 
 }  // namespace

@@ -48,9 +48,7 @@ struct Executor::Impl {
   PlanInUse used;
   StaticMemory statics;
   std::shared_ptr<GraphPool> pool;
-  c10::cuda::CUDAStream side;
   InputCopies copies;
-  GivenGradients given;
   Gradients gradients;
   OutcomeMemory handed_out;  ///< by a run, while it ends
   Undo undo;
@@ -58,6 +56,8 @@ struct Executor::Impl {
   RunLog log;                               ///< of the next run
   std::vector<StageTime>* times = nullptr;  ///< the same
   bool is_lasting = false;  ///< something was written that is not put back where the run ends
+  bool is_compared;         ///< ExecutorOptions
+  bool may_be_new = false;  ///< the next run
   DeviceStats told;
 
   Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator,
@@ -66,11 +66,11 @@ struct Executor::Impl {
         recording(std::move(recorded)),
         used(recording, generator),
         statics(*recording, plan().bound.buffers, plan().bound.written),
-        pool(GraphPool::of(options)),
-        side(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
+        pool(GraphPool::of(options, device)),
         copies(*recording, plan().bound.buffers, device),
         gradients(options.static_gradients ? Gradients::kStatic : Gradients::kNew),
-        handed_out(device, gradients) {
+        handed_out(device, gradients),
+        is_compared(options.is_compared) {
     told.device = device.str();
   }
 
@@ -92,6 +92,7 @@ struct Executor::Impl {
     ~LogOfOneRun() {
       impl.log.end();
       impl.times = nullptr;
+      impl.may_be_new = false;
     }
     LogOfOneRun(const LogOfOneRun&) = delete;
     LogOfOneRun& operator=(const LogOfOneRun&) = delete;
@@ -159,12 +160,14 @@ struct Executor::Impl {
     pool->wait();
     used.captured() = {};
     at::cuda::CUDAEvent before;
+    const c10::cuda::CUDAStream side = pool->side();
     before.record(caller);
     before.block(side);
     {
       const c10::cuda::CUDAStreamGuard on_side(side);
       try {
         warm_up(leaves);
+        pool->keep_workspaces();
         used.captured() = capture(plan(), pool->id());
       } catch (...) {
         let_go_of_all();
@@ -265,6 +268,10 @@ struct Executor::Impl {
                   guards::failed(GuardKind::kAmbient, "stream.capturing", "false", "true"));
   }
 
+  void refuse_uncompared(const std::string& why) const {
+    if (is_compared && !may_be_new) throw Uncompared("graphs are captured again: " + why);
+  }
+
   void launch(std::size_t part) {
     if (part != 0 && part < plan().first_decided) used.check_numbers(part);
     Captured::Stretch& stretch = used.captured().stretches[part];
@@ -292,7 +299,7 @@ struct Executor::Impl {
     for (std::size_t p = 0; p < plan().parts.size(); ++p) {
       const bool is_graph = plan().parts[p].way == Way::kGraph;
       if (p == plan().first_decided) decide(decided, hands_out);
-      if (is_graph || makes_given(plan().parts[p])) given.move_out();
+      if (is_graph || makes_given(plan().parts[p])) pool->given().move_out();
       const auto start = Clock::now();
       plan().seeks->before(p);
       run_part(p);
@@ -308,11 +315,11 @@ struct Executor::Impl {
 
   /// Whether it lands something where a gradient lies that the user has.
   bool makes_given(const Part& part) const {
-    if (given.is_empty()) return false;
+    if (pool->given().is_empty()) return false;
     bool makes = false;
     for (const trace::Index op : part.ops) {
       for_each_tensor_of(recording->ops[op], [&](trace::TensorId id) {
-        makes |= given.holds(recording->tensors[id].buffer);
+        makes |= pool->given().holds(this, recording->tensors[id].buffer);
       });
     }
     return makes;
@@ -346,13 +353,16 @@ struct Executor::Impl {
     used.begin();
     Decision decision = statics.decide(addresses);
     if (decision.capture || !used.captured().is_whole) {
+      refuse_uncompared(decision.why);
       make_graphs_that_hold(addresses, leaves, decision);
     } else {
       copies.check_alignment(addresses);
     }
     bind(addresses);
     plan().numbers->begin(leaves);
-    if (std::string why = used.object_to_numbers(); !why.empty()) {
+    if (is_compared && !may_be_new) {
+      if (used.would_object_to_numbers()) refuse_uncompared("other numbers");
+    } else if (std::string why = used.object_to_numbers(); !why.empty()) {
       decision.why = std::move(why);
       make_graphs_that_hold(addresses, leaves, decision);
     }
@@ -367,7 +377,6 @@ struct Executor::Impl {
     try {
       run_parts(decided, hands_out);
       copies.copy_back(decision.copy_back, addresses);
-      handed_out.fill(plan());
       finish();
     } catch (const std::exception& error) {
       let_go_of_all();
@@ -390,7 +399,7 @@ struct Executor::Impl {
   }
 
   Outcome outcome() {
-    Outcome outcome = handed_out.outcome(plan(), given);
+    Outcome outcome = handed_out.outcome(plan(), pool->given(), this);
     add_numbers(outcome.numbers);
     return outcome;
   }
@@ -424,9 +433,7 @@ const std::vector<at::Generator>& Executor::generators() const {
   return impl_->plan().calls.generators;
 }
 
-bool Executor::is_new_for(std::span<void* const> memory) const {
-  return !impl_->used.captured().is_whole || !impl_->statics.holds_for(memory);
-}
+void Executor::expect_comparison() { impl_->may_be_new = true; }
 
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
                       const std::function<void()>& decided) {

@@ -25,7 +25,7 @@ class Executor final : public replayer::Executor {
   const std::vector<std::size_t>& written() const override;
   bool draws_random() const override;
   const std::vector<at::Generator>& generators() const override;
-  bool is_new_for(std::span<void* const> memory) const override;
+  void expect_comparison() override;
   Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
               const std::function<void()>& decided = {}) override;
   void run_into(std::span<void* const> memory, std::span<const double> leaves,

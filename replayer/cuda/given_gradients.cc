@@ -10,16 +10,16 @@
 
 namespace steptape::replayer::cuda {
 
-at::Tensor GivenGradients::give(trace::BufferId buffer, const at::Tensor& own) {
+at::Tensor GivenGradients::give(const void* plan, trace::BufferId buffer, const at::Tensor& own) {
   const c10::Storage storage =
       storage_within(own.storage(), own.storage().mutable_data(), own.storage().nbytes());
   at::Tensor gradient = tensor_on(storage, live::geometry_of(own, 0));
-  given_[buffer] = gradient;
+  given_[{plan, buffer}] = gradient;
   return gradient;
 }
 
 void GivenGradients::move_out() {
-  for (auto& [buffer, gradient] : given_) {
+  for (auto& [place, gradient] : given_) {
     const c10::Storage& storage = gradient.storage();
     const bool is_held =
         gradient.use_count() > 1 || gradient.weak_use_count() > 1 || storage.use_count() > 1;

@@ -2,26 +2,29 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <unordered_map>
+#include <map>
+#include <utility>
 
 #include "trace/model.h"
 
 namespace steptape::replayer::cuda {
 
-/// Gradients that lie in memory which each run writes again (Options::static_gradients), as the
-/// user has them.
+/// Gradients that lie in memory which graphs write again (Options::static_gradients), as the user
+/// has them.
 class GivenGradients {
  public:
-  /// `own` is the plan's tensor; what is returned is the user's, on the same memory.
-  at::Tensor give(trace::BufferId buffer, const at::Tensor& own);
-  bool holds(trace::BufferId buffer) const { return given_.contains(buffer); }
+  /// `own` is the tensor of `plan`; what is returned is the user's, on the same memory.
+  at::Tensor give(const void* plan, trace::BufferId buffer, const at::Tensor& own);
+  bool holds(const void* plan, trace::BufferId buffer) const {
+    return given_.contains({plan, buffer});
+  }
   bool is_empty() const { return given_.empty(); }
-  /// Before their memory is written again: what the user still holds keeps its bytes, in memory of
-  /// its own.
+  /// Before memory of the graphs is written again: what the user still holds keeps its bytes, in
+  /// memory of its own.
   void move_out();
 
  private:
-  std::unordered_map<trace::BufferId, at::Tensor> given_;
+  std::map<std::pair<const void*, trace::BufferId>, at::Tensor> given_;
 };
 
 }  // namespace steptape::replayer::cuda

@@ -4,6 +4,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <utility>
+
 #include "replayer/cuda/errors.h"
 
 namespace steptape::replayer::cuda {
@@ -15,6 +17,28 @@ std::vector<cudaGraphNode_t> nodes_of(cudaGraph_t graph) {
   std::vector<cudaGraphNode_t> nodes(count);
   if (count != 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "looking at a graph");
   return nodes;
+}
+
+std::vector<cudaGraphNode_t> dependencies_of(cudaGraphNode_t node) {
+  std::size_t count = 0;
+  check(cudaGraphNodeGetDependencies(node, nullptr, nullptr, &count), "looking at a node");
+  std::vector<cudaGraphNode_t> nodes(count);
+  std::vector<cudaGraphEdgeData> edges(count);
+  if (count != 0) {
+    check(cudaGraphNodeGetDependencies(node, nodes.data(), edges.data(), &count),
+          "looking at a node");
+  }
+  return nodes;
+}
+
+bool is_of_host(const void* address) {
+  if (address == nullptr) return false;
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    cudaGetLastError();
+    return true;
+  }
+  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeUnregistered;
 }
 
 }  // namespace
@@ -57,18 +81,29 @@ bool Graph::is_whole() const {
   return status == cudaStreamCaptureStatusActive;
 }
 
-cudaGraph_t Graph::now() const {
+std::vector<cudaGraphNode_t> Graph::last_nodes() const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaGraph_t graph = nullptr;
-  check(cudaStreamGetCaptureInfo(*stream_, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+  const cudaGraphNode_t* nodes = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;  // asked for, since some have them
+  std::size_t count = 0;
+  check(cudaStreamGetCaptureInfo(*stream_, &status, nullptr, nullptr, &nodes, &edges, &count),
         "looking at a capture");
-  return graph;
+  return {nodes, nodes + count};
 }
 
 std::vector<cudaGraphNode_t> Graph::take_new_nodes() {
   std::vector<cudaGraphNode_t> added;
-  for (const cudaGraphNode_t node : nodes_of(now())) {
-    if (seen_.insert(node).second) added.push_back(node);
+  std::vector<std::pair<cudaGraphNode_t, bool>> left;  // and whether all that it waits for is in
+  for (const cudaGraphNode_t node : last_nodes()) left.emplace_back(node, false);
+  while (!left.empty()) {
+    const auto [node, is_done] = left.back();
+    left.pop_back();
+    if (is_done) {
+      added.push_back(node);
+    } else if (seen_.insert(node).second) {
+      left.emplace_back(node, true);
+      for (const cudaGraphNode_t before : dependencies_of(node)) left.emplace_back(before, false);
+    }
   }
   return added;
 }
@@ -102,6 +137,16 @@ void Graph::launch() { graph_->replay(); }
 
 std::size_t Graph::node_count() const { return nodes_of(graph_->raw_cuda_graph()).size(); }
 
+bool Graph::needs_host(cudaGraphNode_t node) {
+  cudaGraphNodeType type{};
+  check(cudaGraphNodeGetType(node, &type), "looking at a node");
+  if (type == cudaGraphNodeTypeHost) return true;
+  if (type != cudaGraphNodeTypeMemcpy) return false;
+  cudaMemcpy3DParms copy{};
+  check(cudaGraphMemcpyNodeGetParams(node, &copy), "looking at a node");
+  return is_of_host(copy.srcPtr.ptr) || is_of_host(copy.dstPtr.ptr);
+}
+
 std::optional<KernelImage> Graph::image_of(cudaGraphNode_t node, std::string& why) {
   cudaGraphNodeType type{};
   check(cudaGraphNodeGetType(node, &type), "looking at a node");
@@ -123,9 +168,12 @@ std::optional<KernelImage> Graph::image_of(cudaGraphNode_t node, std::string& wh
   for (std::size_t i = 0;; ++i) {
     std::size_t offset = 0;
     std::size_t bytes = 0;
-    if (cudaFuncGetParamInfo(found.func, i, &offset, &bytes) != cudaSuccess) {
-      cudaGetLastError();  // there are no more
-      break;
+    const cudaError_t answer = cudaFuncGetParamInfo(found.func, i, &offset, &bytes);
+    if (answer != cudaSuccess) {
+      cudaGetLastError();
+      if (answer == cudaErrorInvalidValue) break;  // there are no more
+      why = "CUDA does not show the parameters of its kernel";
+      return std::nullopt;
     }
     const auto* first = static_cast<const std::byte*>(found.kernelParams[i]);
     image.parameters.emplace_back(first, first + bytes);

@@ -31,7 +31,7 @@ class Graph {
   void begin();
   /// Whether what was given to the stream since has left the capture whole.
   bool is_whole() const;
-  /// The nodes that came since the last call, or since `begin`.
+  /// The nodes that came since the last call, or since `begin`, each after what it waits for.
   std::vector<cudaGraphNode_t> take_new_nodes();
   /// Ends the capture, and makes it ready to be launched.
   void end();
@@ -44,6 +44,8 @@ class Graph {
   void launch();
   std::size_t node_count() const;
 
+  /// Whether the node needs memory or a function of the host when it runs.
+  static bool needs_host(cudaGraphNode_t node);
   /// What a kernel's node holds; nothing, with the reason in `why`, for what is no kernel or hides
   /// its parameters.
   static std::optional<KernelImage> image_of(cudaGraphNode_t node, std::string& why);
@@ -54,7 +56,7 @@ class Graph {
   void write_dot(const std::string& path);
 
  private:
-  cudaGraph_t now() const;
+  std::vector<cudaGraphNode_t> last_nodes() const;
   void or_leak(const std::function<void()>& work);
 
   std::unique_ptr<at::cuda::CUDAGraph> graph_ =

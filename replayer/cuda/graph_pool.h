@@ -1,44 +1,45 @@
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <memory>
 #include <optional>
+#include <vector>
 
-#include "replayer/cuda/errors.h"
+#include "replayer/cuda/given_gradients.h"
 #include "replayer/cuda/graph.h"
 #include "replayer/run/backends.h"
 
 namespace steptape::replayer::cuda {
 
-/// The memory that graphs of one session take their temporaries from. They share it, since one runs
-/// behind the other; on whatever stream, each waits for the one before.
+/// What the graphs of one session share on one device: the memory that they take their temporaries
+/// from, since one runs after the other (on whatever stream, each waits for the one before), the
+/// stream that they are captured on, and what libraries keep for that stream.
 class GraphPool final : public SharedPool {
  public:
-  /// For the current device.
-  GraphPool() {
-    // the allocators of the device and of pinned memory give up a pool with its last graph, and
-    // never take it again: this one stays
-    const c10::cuda::CUDAStreamGuard on_side(c10::cuda::getStreamFromPool());
-    keeper_.begin();
-    check(cudaLaunchHostFunc(
-              c10::cuda::getCurrentCUDAStream(), [](void*) {}, nullptr),
-          "beginning a pool");
-    keeper_.end();
-  }
+  explicit GraphPool(c10::Device device);
+  ~GraphPool() override;
+  GraphPool(const GraphPool&) = delete;
+  GraphPool& operator=(const GraphPool&) = delete;
 
-  /// That of the session, made when first asked for.
-  static std::shared_ptr<GraphPool> of(const ExecutorOptions& options) {
-    if (options.pool == nullptr) return std::make_shared<GraphPool>();
-    if (*options.pool == nullptr) *options.pool = std::make_shared<GraphPool>();
-    return std::static_pointer_cast<GraphPool>(*options.pool);
-  }
+  /// That of the session on the current device, made when first asked for.
+  static std::shared_ptr<GraphPool> of(const ExecutorOptions& options, c10::Device device);
 
   c10::MempoolId_t id() const { return id_; }
+  /// No other's.
+  c10::cuda::CUDAStream side() const { return side_; }
+  /// Graphs have the addresses of cuBLAS's workspaces of the side stream: those that are there now
+  /// live as long as this, also where the program clears them
+  /// (torch._C._cuda_clearCublasWorkspaces).
+  void keep_workspaces();
 
-  /// What is given to `stream` from here on comes behind the last launch from the pool.
+  /// Gradients of all plans that lie in the graphs' memory: what one plan's gradient lies in may be
+  /// another one's temporary.
+  GivenGradients& given() { return given_; }
+  void settle_gradients() override;
+
+  /// What is given to `stream` from here on comes after the last launch from the pool.
   void enter(const c10::cuda::CUDAStream& stream) {
     if (last_ && *last_ != stream) done_.block(stream);
   }
@@ -52,8 +53,11 @@ class GraphPool final : public SharedPool {
   }
 
  private:
-  c10::MempoolId_t id_ = at::cuda::graph_pool_handle();
-  Graph keeper_{id_, {}};
+  c10::MempoolId_t id_;
+  c10::cuda::CUDAStream side_;
+  Graph keeper_;
+  std::vector<std::shared_ptr<at::DataPtr>> workspaces_;
+  GivenGradients given_;
   at::cuda::CUDAEvent done_;
   std::optional<c10::cuda::CUDAStream> last_;
 };

@@ -37,6 +37,9 @@ std::vector<double> now(const Call& call, const std::vector<CallNumber>& numbers
   return values;
 }
 
+/// Captures with all samples of an op's numbers, before it counts as unexplained.
+constexpr int kMostRounds = 3;
+
 constexpr const char* kInexact = "it takes an integer that no double holds exactly";
 
 /// An integer whose neighbours a double tells apart.
@@ -83,42 +86,22 @@ bool is_same_launch(const KernelImage& some, const KernelImage& other) {
          some.shared_bytes == other.shared_bytes;
 }
 
-/// Calls with made-up numbers; puts the call's own back when it goes.
-class MadeUp {
- public:
-  explicit MadeUp(Call& call) : call_(call), own_(call.arguments) {}
-  ~MadeUp() { call_.arguments = own_; }
-  MadeUp(const MadeUp&) = delete;
-  MadeUp& operator=(const MadeUp&) = delete;
+at::Tensor tensor_like(const at::Tensor& own, double value) {
+  const trace::Tensor geometry = live::geometry_of(own, 0);
+  const c10::Storage memory = allocate(own.nbytes(), 0);
+  auto* bytes = static_cast<std::byte*>(memory.mutable_data());
+  if (!trace::put_element(value, geometry.dtype, bytes))
+    std::memcpy(bytes, own.const_data_ptr(), own.nbytes());
+  trace::Tensor first = geometry;
+  first.offset = 0;
+  return tensor_on(memory, first);
+}
 
-  void set(const CallNumber& number, double value) {
-    c10::IValue& argument = call_.arguments[number.argument];
-    const c10::IValue& own = own_[number.argument];
-    if (number.is_tensor) {
-      argument = tensor_like(own.toTensor(), value);
-    } else if (number.item) {
-      if (argument.is(own)) argument = own.deepcopy();
-      argument.toList().set(*number.item, like(own.toListRef()[*number.item], value));
-    } else {
-      argument = like(own, value);
-    }
-  }
-
- private:
-  static at::Tensor tensor_like(const at::Tensor& own, double value) {
-    const trace::Tensor geometry = live::geometry_of(own, 0);
-    const c10::Storage memory = allocate(own.nbytes(), 0);
-    auto* bytes = static_cast<std::byte*>(memory.mutable_data());
-    if (!trace::put_element(value, geometry.dtype, bytes))
-      std::memcpy(bytes, own.const_data_ptr(), own.nbytes());
-    trace::Tensor first = geometry;
-    first.offset = 0;
-    return tensor_on(memory, first);
-  }
-
-  Call& call_;
-  std::vector<c10::IValue> own_;
-};
+std::vector<Domain> domains_of(const std::vector<CallNumber>& numbers) {
+  std::vector<Domain> domains;
+  for (const CallNumber& number : numbers) domains.push_back(number.domain);
+  return domains;
+}
 
 bool is_plain_number(const c10::IValue& value) { return value.isDouble() || value.isInt(); }
 
@@ -179,17 +162,42 @@ std::vector<CallNumber> numbers_of(const DevicePlan& plan, const GroupedCall& gr
   return numbers;
 }
 
+void MadeUp::set(const std::vector<CallNumber>& numbers, const std::vector<double>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) set(numbers[i], values[i]);
+}
+
+void MadeUp::set(const CallNumber& number, double value) {
+  c10::IValue& argument = call_.arguments[number.argument];
+  const c10::IValue& own = own_[number.argument];
+  if (number.is_tensor) {
+    argument = tensor_like(own.toTensor(), value);
+  } else if (number.item) {
+    if (argument.is(own)) argument = own.deepcopy();
+    argument.toList().set(*number.item, like(own.toListRef()[*number.item], value));
+  } else {
+    argument = like(own, value);
+  }
+}
+
+std::vector<double> NumberUpdates::other_numbers(const Call& call,
+                                                 const std::vector<CallNumber>& numbers) {
+  if (numbers.empty() || !std::ranges::all_of(numbers, &CallNumber::can_vary)) return {};
+  if (!are_exact(call, numbers)) return {};
+  // all of them, together
+  return sample_numbers(now(call, numbers), domains_of(numbers)).end()[-2];
+}
+
 std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
+                                 const std::vector<double>& captured_with,
                                  const std::vector<cudaGraphNode_t>& nodes,
                                  const Capture& capture) {
   Updated updated{.call = &call, .numbers = std::move(numbers)};
-  std::vector<Domain> domains;
-  for (const CallNumber& number : updated.numbers) {
-    if (!number.can_vary) return "it takes a value of the host that is no plain number";
-    domains.push_back(number.domain);
+  if (!std::ranges::all_of(updated.numbers, &CallNumber::can_vary)) {
+    return "it takes a value of the host that is not a plain number";
   }
   if (!are_exact(call, updated.numbers)) return kInexact;
-  updated.last = now(call, updated.numbers);
+  const std::vector<double> own = now(call, updated.numbers);
+  updated.last = captured_with;
   std::string why;
   for (const cudaGraphNode_t node : nodes) {
     std::optional<KernelImage> image = Graph::image_of(node, why);
@@ -198,22 +206,28 @@ std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
     updated.images.push_back(*std::move(image));
   }
   std::vector<ParameterSample> samples;
-  for (std::vector<double>& values : sample_numbers(updated.last, domains)) {
-    MadeUp made_up(call);
-    for (std::size_t i = 0; i < values.size(); ++i) made_up.set(updated.numbers[i], values[i]);
-    auto images = capture(call, why);
-    if (!images) return why;
-    samples.push_back({std::move(values), *std::move(images)});
+  SlotSearch search;
+  // what differs by chance may do so in one capture alone: more of them show it
+  for (int round = 0; round < kMostRounds && !search.slots; ++round) {
+    for (std::vector<double>& values : sample_numbers(own, domains_of(updated.numbers))) {
+      MadeUp made_up(call);
+      made_up.set(updated.numbers, values);
+      auto images = capture(call, why);
+      if (!images) return why;
+      samples.push_back({std::move(values), *std::move(images)});
+    }
+    if (!std::ranges::equal(updated.images, samples.front().nodes, is_same_launch)) {
+      return "it left other kernels in the graph than alone";
+    }
+    search = ParameterSlots::find(samples);
   }
-  if (!std::ranges::equal(updated.images, samples.front().nodes, is_same_launch)) {
-    return "it left other kernels in the graph than alone";
-  }
-  SlotSearch search = ParameterSlots::find(samples);
   if (!search.slots) return search.reason;
   if (!search.slots->unused().empty()) return "a number that it takes shows in no kernel of it";
-  if (const auto objection = search.slots->objection(updated.last)) return objection->why;
+  for (const std::vector<double>* values : {&own, &captured_with}) {
+    if (const auto objection = search.slots->objection(*values)) return objection->why;
+  }
   // what was captured for the graph is what the samples say
-  if (!search.slots->put(updated.last, updated.images).empty()) {
+  if (!search.slots->put(captured_with, updated.images).empty()) {
     return "it left other kernels in the graph than alone";
   }
   updated.slots = *std::move(search.slots);

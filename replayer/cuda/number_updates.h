@@ -28,15 +28,40 @@ struct CallNumber {
 std::vector<CallNumber> numbers_of(const DevicePlan& plan, const Call& call);
 std::vector<CallNumber> numbers_of(const DevicePlan& plan, const GroupedCall& group);
 
+/// A call with made-up numbers; its own are put back when this goes.
+class MadeUp {
+ public:
+  explicit MadeUp(Call& call) : call_(call), own_(call.arguments) {}
+  ~MadeUp() { call_.arguments = own_; }
+  MadeUp(const MadeUp&) = delete;
+  MadeUp& operator=(const MadeUp&) = delete;
+
+  /// No values: its own.
+  void set(const std::vector<CallNumber>& numbers, const std::vector<double>& values);
+
+ private:
+  void set(const CallNumber& number, double value);
+
+  Call& call_;
+  std::vector<c10::IValue> own_;
+};
+
 /// Keeps the numbers in a captured call's kernels what they would be in an eager call.
 class NumberUpdates {
  public:
-  /// `nodes` are those that the call left in its graph when its numbers were as they are now.
-  /// `capture(call)` makes the call in a capture that is thrown away, and gives its nodes' images,
-  /// or nothing with the reason. Returns why the numbers cannot be kept so; empty: they can.
+  /// Others than those that the call has now, to capture it with; none where there are none to be
+  /// had.
+  static std::vector<double> other_numbers(const Call& call,
+                                           const std::vector<CallNumber>& numbers);
+
+  /// `nodes` are those that the call left in its graph with the numbers `captured_with`, or where
+  /// these are none with its own. `capture(call)` makes the call in a capture that is thrown away,
+  /// and gives its nodes' images, or nothing with the reason. Returns why the numbers cannot be
+  /// kept so; empty: they can.
   using Capture =
       std::function<std::optional<std::vector<KernelImage>>(const Call& call, std::string& why)>;
   std::string learn(Call& call, std::vector<CallNumber> numbers,
+                    const std::vector<double>& captured_with,
                     const std::vector<cudaGraphNode_t>& nodes, const Capture& capture);
 
   /// The first call whose numbers, as they are now, need another capture, and why. Tensors of the

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <unordered_map>
+#include <vector>
 
 #include "replayer/cuda/device_plan.h"
 #include "replayer/cuda/given_gradients.h"
@@ -11,26 +13,36 @@
 
 namespace steptape::replayer::cuda {
 
-/// What a run gives to the user: in new memory, where graphs would write it again.
+/// What a run gives to the user: in new memory, where graphs would write it again. Each result has
+/// memory of its own; gradients share one allocation, since they come and go together.
 class OutcomeMemory {
  public:
   OutcomeMemory(c10::Device device, Gradients gradients) : device_(device), gradients_(gradients) {}
 
   /// Allocates it. Throws what allocation throws.
   void take(const DevicePlan& plan);
-  /// Copies what the run left into it.
-  void fill(const DevicePlan& plan);
-  /// All but the numbers. Gradients that stay where the graphs write them are `given`.
-  Outcome outcome(DevicePlan& plan, GivenGradients& given) const;
+  /// What the run left, copied into it, without the numbers. Gradients that stay where the graphs
+  /// write them are `given`, as those of `owner`.
+  Outcome outcome(DevicePlan& plan, GivenGradients& given, const void* owner);
   void let_go() { memory_.clear(); }
 
  private:
-  void take(const DevicePlan& plan, trace::TensorId id);
-  at::Tensor tensor(DevicePlan& plan, GivenGradients& given, trace::TensorId id) const;
+  void take_gradients(const DevicePlan& plan);
+  at::Tensor tensor(DevicePlan& plan, trace::TensorId id);
+
+  /// Of one buffer.
+  struct Memory {
+    c10::Storage storage;
+    bool is_filled = false;
+  };
+  struct Copies {
+    std::vector<at::Tensor> from, to;
+  };
 
   c10::Device device_;
   Gradients gradients_;
-  std::unordered_map<trace::BufferId, c10::Storage> memory_;
+  std::unordered_map<trace::BufferId, Memory> memory_;
+  std::map<at::ScalarType, Copies> copies_;  ///< each done by one call
 };
 
 }  // namespace steptape::replayer::cuda

@@ -95,6 +95,12 @@ std::string PlanInUse::object_to_numbers() {
   return why;
 }
 
+bool PlanInUse::would_object_to_numbers() {
+  return std::ranges::any_of(plan_->groups,
+                             [](GroupedCall& group) { return parted(group).has_value(); }) ||
+         objection();
+}
+
 std::optional<KeptOut> PlanInUse::objection() const {
   for (const Captured::Stretch& stretch : captured_.stretches) {
     if (!stretch.graph) continue;

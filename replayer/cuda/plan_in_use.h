@@ -39,6 +39,8 @@ class PlanInUse {
   /// Gives graphs the numbers of a run that begins. Why they do not hold for these; empty: they do.
   /// Where they do not, new ones are to be captured.
   std::string object_to_numbers();
+  /// Whether that would be so.
+  bool would_object_to_numbers();
   /// The same in mid-run for numbers that follow from what the parts before `part` have read or
   /// made. Throws Changed where its graph does not hold for them.
   void check_numbers(std::size_t part);

@@ -120,17 +120,22 @@ std::vector<std::vector<double>> sample_numbers(std::span<const double> recorded
     throw Error(ErrorCode::kInternal, "numbers of an op, and domains of others");
   }
   const std::vector<double> base(recorded.begin(), recorded.end());
-  std::vector<std::vector<double>> samples = {base, base};
+  std::vector<std::vector<double>> others;
   std::vector<std::vector<double>> together(3, base);
   for (std::size_t n = 0; n < base.size(); ++n) {
     Draw draw(base[n], domains[n], n + 1);
     for (int i = 0; i < 2; ++i) {
-      samples.push_back(base);
-      samples.back()[n] = draw.next();
+      others.push_back(base);
+      others.back()[n] = draw.next();
     }
     for (std::vector<double>& sample : together) sample[n] = draw.next();
   }
-  samples.insert(samples.end(), together.begin(), together.end());
+  others.insert(others.end(), together.begin(), together.end());
+  std::vector<std::vector<double>> samples = {base};
+  for (std::vector<double>& other : others) {
+    samples.push_back(std::move(other));
+    samples.push_back(base);
+  }
   return samples;
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -135,25 +134,22 @@ class Fusion {
 
   bool can_fuse(const Group& group) const {
     const Kernel* kernel = kernel_of(group.layout->type);
-    const trace::Device& device = device_of(group.updates[0]);
-    if (kernel == nullptr || !runs_on(*kernel, device)) return false;
+    if (kernel == nullptr || !has_kernel(*kernel)) return false;
     const trace::DType dtype = before_.tensors[parameter_of(group.updates[0])].dtype;
     if (dtype != trace::DType::kFloat32 && dtype != trace::DType::kFloat64) return false;
     for (const MatchedUpdate& update : group.updates) {
       const trace::Tensor& parameter = before_.tensors[parameter_of(update)];
       const trace::Tensor& gradient = before_.tensors[update.gradient];
       if (parameter.dtype != dtype || gradient.dtype != dtype) return false;
-      if (device_of(update) != device) return false;
+      if (device_of(update).kind != trace::DeviceKind::kCpu) return false;
       if (parameter.strides != gradient.strides || update.earlier != 0) return false;
     }
     return true;
   }
 
-  static bool runs_on(const Kernel& kernel, const trace::Device& device) {
+  static bool has_kernel(const Kernel& kernel) {
     const auto op = live::find_operator({kernel.name, "", ""});
-    const auto key =
-        device.kind == trace::DeviceKind::kCpu ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
-    return op && op->hasKernelForDispatchKey(key);
+    return op && op->hasKernelForDispatchKey(c10::DispatchKey::CPU);
   }
 
   const trace::Device& device_of(const MatchedUpdate& update) const {
@@ -181,8 +177,6 @@ class Fusion {
 
   void add_kernel(const Group& group) {
     const Kernel& kernel = *kernel_of(group.layout->type);
-    counts_of_group_.clear();
-    if (device_of(group.updates[0]).kind != trace::DeviceKind::kCpu) add_counts_on_device(group);
     trace::Op op = before_.ops[group.first()];
     op.op = operator_index(kernel.name);
     op.inputs.clear();
@@ -218,10 +212,8 @@ class Fusion {
           return state_of(group, update, operand.name);
         });
       case kStepCounts:
-        return list(group, [&](const MatchedUpdate& update) {
-          const auto made = counts_of_group_.find(recorded(count_path(group, update)));
-          return made != counts_of_group_.end() ? made->second : add_step_count(group, update);
-        });
+        return list(group,
+                    [&](const MatchedUpdate& update) { return add_step_count(group, update); });
       case kNumber:
         return {trace::Real{recorded(hyperparameter_path(group, operand.name))}};
       case kFlag:
@@ -268,39 +260,6 @@ class Fusion {
     const trace::TensorId tensor = add_count_tensor(std::move(buffer));
     counts_.push_back({fused_.recording.tensors[tensor].buffer, path});
     return tensor;
-  }
-
-  /// On a device an op makes it, whose operand is the count: one for all parameters that have been
-  /// updated equally often, and stay so.
-  void add_counts_on_device(const Group& group) {
-    trace::Recording& recording = fused_.recording;
-    for (const MatchedUpdate& update : group.updates) {
-      const std::string path = count_path(group, update);
-      const auto [made, is_new] = counts_of_group_.try_emplace(recorded(path), trace::kNoTensor);
-      if (!is_new) {
-        same_counts_.emplace_back(first_path_.at(made->second), path);
-        continue;
-      }
-      trace::Buffer buffer;
-      buffer.bytes = sizeof(float);
-      buffer.role = trace::Role::kTemporary;
-      buffer.device = device_of(update);
-      const trace::Device device = buffer.device;
-      made->second = add_count_tensor(std::move(buffer));
-      first_path_.emplace(made->second, path);
-      trace::Op op = before_.ops[group.first()];
-      op.op = operator_index("aten::scalar_tensor");
-      op.inputs = {{trace::Real{recorded(path) + 1}},
-                   {static_cast<std::int64_t>(at::kFloat)},
-                   {trace::None{}},
-                   {device},
-                   {trace::None{}}};
-      op.outputs = {{trace::TensorRef{made->second}}};
-      counts_made_.emplace_back(trace::ScalarSite{static_cast<trace::Index>(recording.ops.size()),
-                                                  0, trace::kNone, trace::kNone, trace::kNone},
-                                path);
-      recording.ops.push_back(std::move(op));
-    }
   }
 
   trace::TensorId add_count_tensor(trace::Buffer buffer) {
@@ -359,10 +318,6 @@ class Fusion {
     for (const auto& [buffer, path] : counts_) {
       bindings.bind({trace::kNone, trace::kNone, trace::kNone, buffer, trace::kNone}, count(path));
     }
-    for (const auto& [site, path] : counts_made_) bindings.bind(site, count(path));
-    for (const auto& [path, other] : same_counts_) {
-      bindings.require(trace::same_bits(count(path), count(other)), true);
-    }
   }
 
   const trace::Recording& before_;
@@ -370,10 +325,6 @@ class Fusion {
   Fused fused_;
   std::vector<std::pair<trace::ScalarSite, std::string>> numbers_;
   std::vector<std::pair<trace::BufferId, std::string>> counts_;
-  std::vector<std::pair<trace::ScalarSite, std::string>> counts_made_;  ///< by ops on a device
-  std::vector<std::pair<std::string, std::string>> same_counts_;        ///< that share one
-  std::map<double, trace::TensorId> counts_of_group_;
-  std::map<trace::TensorId, std::string> first_path_;
 };
 
 }  // namespace

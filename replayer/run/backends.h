@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -12,13 +13,21 @@ namespace steptape::replayer {
 /// temporaries from. Each backend keeps what it will in it.
 struct SharedPool {
   virtual ~SharedPool() = default;
+  /// Gradients that lie in the pool's memory and that the user holds are moved to memory of their
+  /// own.
+  virtual void settle_gradients() {}
 };
+/// By the index of the device.
+using SharedPools = std::map<std::int8_t, std::shared_ptr<SharedPool>>;
 
 struct ExecutorOptions {
   /// Gradients stay in the memory that a graph writes (Options::static_gradients).
   bool static_gradients = false;
-  /// One for all plans of a session that run on its thread; null: the plan has its own.
-  std::shared_ptr<std::shared_ptr<SharedPool>> pool = {};
+  /// Those of all plans of a session that run on its thread; null: the plan has its own.
+  std::shared_ptr<SharedPools> pools = {};
+  /// What no run did before, such as a new capture, is done only by a run that
+  /// Executor::expect_comparison announced.
+  bool is_compared = false;
 };
 
 /// What runs plans on one kind of device.

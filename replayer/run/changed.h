@@ -18,4 +18,10 @@ struct Changed : std::runtime_error {
   Verdict verdict;
 };
 
+/// The run would have been done in a way in which none was compared with the eager step
+/// (ExecutorOptions::is_compared). Everything is as it was before it.
+struct Uncompared : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace steptape::replayer

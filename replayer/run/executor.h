@@ -57,9 +57,9 @@ class Executor {
   /// The generators it may draw from: the default one, then others that ops name.
   virtual const std::vector<at::Generator>& generators() const = 0;
 
-  /// Whether a run on this memory would be done in another way than the ones before: it should be
-  /// compared with the eager step once more.
-  virtual bool is_new_for(std::span<void* const>) const { return false; }
+  /// What the next run leaves is compared with the eager step: it may do what none did before,
+  /// where other runs throw Uncompared (ExecutorOptions::is_compared).
+  virtual void expect_comparison() {}
 
   /// Inputs lie at other addresses, modulo 64, than the recorded ones or any that this was called
   /// for. False where the plan could not leave what the ops leave there. Asked for is memory as for

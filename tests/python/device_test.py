@@ -171,6 +171,11 @@ def unrolled(model, x, y):
     return F.mse_loss(model[1](state[0]), y)
 
 
+def sequence(model, x, y):
+    """On hardware cuDNN's, which takes all weights as one tensor."""
+    return F.mse_loss(model[0](x)[0], y)
+
+
 def classified(model, x, y):
     return F.cross_entropy(model(x), y)
 
@@ -193,6 +198,8 @@ for _name, _loss_of, _batch, _layers in (
     ("convolution", classified, images, lambda: [nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)]),
     ("embedding", classified, tokens, lambda: [nn.Embedding(10, 6), nn.Flatten(), nn.Linear(18, 3)]),
     ("lstm_cell", unrolled, on_device, lambda: [nn.LSTMCell(6, 5), nn.Linear(5, 3)]),
+    ("lstm", sequence, sequences, lambda: [nn.LSTM(8, 8, batch_first=True)]),
+    ("gru", sequence, sequences, lambda: [nn.GRU(8, 8, 2, batch_first=True)]),
     ("attention", attention, sequences, lambda: [nn.MultiheadAttention(8, 2, dropout=0.2, batch_first=True)]),
 ):
     case(functools.partial(lambda l, b, m: trained(l, model=nn.Sequential(*m()), batch=b), _loss_of, _batch, _layers),
@@ -253,6 +260,54 @@ def kept_gradients():
 
 case(kept_gradients, name="kept_gradients")
 case(kept_gradients, name="kept_gradients_that_are_static", static_gradients=True)
+
+
+def kept_while_others_replay():
+    """Two plans of one step share the memory of their graphs: one must not write what the other gave."""
+    kept = []
+    made = trained(holds=[kept], batch=lambda i: tuple(t.repeat(1 + i // 3 % 2, 1) for t in on_device(i)))
+    made.after = lambda i: kept.append([p.grad for p in made.model.parameters()])
+    return made
+
+
+case(kept_while_others_replay, name="gradients_kept_while_another_plan_replays", steps=40, share=0.8)
+case(kept_while_others_replay, name="static_gradients_kept_while_another_plan_replays", static_gradients=True,
+     steps=40, share=0.8)
+
+
+def accumulated():
+    """One plan goes on from the gradients that another one left."""
+    model = net().to(DEVICE)
+    optimizer = adam(model)
+
+    def step(x, y, begins):
+        if begins:
+            optimizer.zero_grad()
+        loss = mse(model, x, y)
+        loss.backward()
+        if not begins:
+            optimizer.step()
+        return loss
+
+    return SimpleNamespace(step=step, holds=lambda: [model, optimizer],
+                           batch=lambda i: (*on_device(i), i % 3 == 0))
+
+
+case(accumulated, name="accumulated_gradients", steps=60, share=0.6)
+case(accumulated, name="accumulated_gradients_that_are_static", static_gradients=True, steps=60, share=0.6)
+
+
+@case
+def cleared_workspaces():
+    """The program frees what cuBLAS had for the graphs, as torch.compile's graphs do, and takes the memory."""
+    junk = []
+
+    def after(i):
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+        junk[:] = [torch.full((1 << 20,), float("nan"), device=DEVICE) for _ in range(4)]
+
+    return trained(after=after)
 
 
 def multiplied():
@@ -421,7 +476,7 @@ def process(*arguments, **environment):
 @functools.cache
 def problems():
     """Of each case, what a process with the simulated device found; "" for none."""
-    done = process()
+    done = process("cases", "0", "1")
     found = dict(map(json.loads, done.stdout.splitlines()))
     ended = f"the process ended with status {done.returncode} before: {done.stderr[-2000:]}"
     return {name: found.get(name, ended) for name in CASES}
@@ -486,6 +541,18 @@ def loaded():
         print(error)
 
 
+def test_updates_of_kernels_are_proved_by_the_trial():
+    """A runtime that takes new numbers for a kernel and leaves the old ones: no plan is replayed."""
+    done = process("updated", STEPTAPE_SIMULATED_CUDA_LOSES_UPDATES="1")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["replayed"] == 0 and json.loads(done.stdout)["verifications"] > 0, done.stdout
+
+
+def updated():
+    stats = twins.compare(lambda: trained(schedule=lambda o: CosineAnnealingLR(o, 40)), 30).stats
+    print(json.dumps({"replayed": stats["replayed"], "verifications": stats["trials"]}))
+
+
 def test_a_device_that_fails_is_an_exception():
     done = process("failing")
     assert done.returncode == 0, done.stderr
@@ -535,11 +602,15 @@ def problem_of(make, steps, graphs, between, share, options):
 def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness
-    if len(sys.argv) > 1:
-        return {"grouped": grouped, "failing": failing, "loaded": loaded}[sys.argv[1]]()
-    for name, arguments in CASES.items():
-        print(json.dumps([name, problem_of(*arguments)]), flush=True)
+    if sys.argv[1] != "cases":
+        return {"grouped": grouped, "failing": failing, "loaded": loaded, "updated": updated}[sys.argv[1]]()
+    found = 0
+    for name in list(CASES)[int(sys.argv[2])::int(sys.argv[3])]:
+        problem = problem_of(*CASES[name])
+        print(json.dumps([name, problem]), flush=True)
+        found += problem != ""
+    return found != 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

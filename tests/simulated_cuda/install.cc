@@ -15,6 +15,7 @@
 
 #include "tests/simulated_cuda/copy.h"
 #include "tests/simulated_cuda/cpu_counterparts.h"
+#include "tests/simulated_cuda/launches.h"
 #include "tests/simulated_cuda/operator.h"
 
 namespace steptape::tests::simulated {
@@ -44,6 +45,9 @@ constexpr std::array kKept = {
     "aten::_use_cudnn_ctc_loss"sv,
     "aten::_use_miopen_ctc_loss"sv,
 };
+/// Likewise, where launches are kept.
+constexpr std::array kLaunched = {"aten::_foreach_"sv, "aten::_fused_adam"sv, "aten::_fused_sgd"sv,
+                                  "aten::_fused_adagrad"sv};
 /// Of these `unfold_backward`, `view_copy` and the like are none.
 constexpr std::array kNotKept = {"_backward"sv, "_copy"sv, "_sparse_semi"sv, "_scatter"sv};
 
@@ -79,6 +83,7 @@ bool is_one_of(const Names& names, std::string_view name) {
 }
 
 bool is_kept(std::string_view name) {
+  if (keeps_launches() && starts_one_of(kLaunched, name)) return true;
   for (const std::string_view part : kNotKept)
     if (name.find(part) != std::string_view::npos) return false;
   return starts_one_of(kKept, name);

@@ -228,7 +228,9 @@ void Operator::launch(std::shared_ptr<Call> call, const Stack& arguments,
   work.parameters = std::make_shared<Parameters>(call->parameters());
   const auto handle = call->is_reciprocal() ? *multiplication_ : handle_;
   const bool is_random = is_random_;
-  const bool is_foreach = name_.starts_with("aten::_foreach_");
+  // a copy has nothing to round
+  const bool is_foreach =
+      name_.starts_with("aten::_foreach_") && !name_.starts_with("aten::_foreach_copy");
   work.body = [=](std::span<const std::byte> parameters) {
     at::init_num_threads();  // what the program has set is not yet known to this thread
     const std::uint64_t seed = is_random ? seed_of(call->philox(parameters)) : 0;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tests/simulated_cuda/launches.h"
 #include "tests/simulated_cuda/runtime.h"
 
 namespace simulated = steptape::tests::simulated;
@@ -52,6 +53,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 // These two work on a device that has failed, too: destructors of LibTorch's rely on it.
 cudaError_t cudaGetDevice(int* device) {
+  simulated::leave_residue();
   *device = 0;
   return cudaSuccess;
 }

@@ -13,6 +13,8 @@ bool is_device(MemoryKind kind) { return kind == MemoryKind::kDevice; }
 Work memcpy_work(void* to, const void* from, std::size_t bytes) {
   Work work;
   work.type = cudaGraphNodeTypeMemcpy;
+  work.copies_to = to;
+  work.copies_from = from;
   work.body = [=](std::span<const std::byte>) { std::memmove(to, from, bytes); };
   return work;
 }

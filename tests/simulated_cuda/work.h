@@ -32,6 +32,8 @@ struct Work {
   dim3 grid{1, 1, 1};
   dim3 block{1, 1, 1};
   std::shared_ptr<const Parameters> parameters;  ///< of a kernel; shared because launches copy them
+  void* copies_to = nullptr;                     ///< of a copy, as is the next
+  const void* copies_from = nullptr;
   /// Does the work. Borrows the memory it works on, as a kernel does. Throws to fail the device.
   std::function<void(std::span<const std::byte> parameters)> body;
 };

@@ -1,9 +1,12 @@
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
 
 #include <fstream>
+#include <mutex>
 
 #include "tests/session/cuda/device_training.h"
 
@@ -113,12 +116,44 @@ TEST_F(DeviceMemoryTest, AnInputThatLiesStillIsNotCopied) {
   }
   ASSERT_GE(step_->stats().replayed, 1U) << step_->explain();
   EXPECT_EQ(device().static_bytes, 0U) << step_->explain();
+  // graphs that no comparison has seen are not replayed before one has
+  EXPECT_EQ(step_->stats().audits + 1, device().captures) << step_->explain();
   const std::uint64_t captures = device().captures;
   // elsewhere: captured once more, with a copy for good
   for (int i = 0; i < 5; ++i) call(batch(i));
   EXPECT_EQ(device().captures, captures + 1) << step_->explain();
   EXPECT_GT(device().static_bytes, 0U) << step_->explain();
   EXPECT_NE(device().captured_for.find("inputs[0]"), std::string::npos) << step_->explain();
+  EXPECT_EQ(step_->stats().audits + 1, device().captures) << step_->explain();
+}
+
+TEST_F(DeviceMemoryTest, WorkspacesOfTheCapturesLiveAsLongAsTheirGraphs) {
+  // one that cuBLAS might have made on the stream of the captures
+  static bool is_freed;
+  is_freed = false;
+  torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  library.impl("erfc", [](const at::Tensor& x) {
+    const auto stream = c10::cuda::getCurrentCUDAStream();
+    auto& workspaces = at::cuda::cublas_handle_stream_to_workspace();
+    const std::unique_lock lock(workspaces.mutex);
+    auto& memory = workspaces.map[{&is_freed, stream.stream()}];
+    if (stream != c10::cuda::getDefaultCUDAStream() && !memory) {
+      memory = at::DataPtr(
+          &is_freed, &is_freed, [](void*) { is_freed = true; }, x.device());
+    }
+    return x * 2;
+  });
+  make(quiet());
+  {
+    auto step = session_->wrap("erfc", [](at::Tensor x) { return x.erfc(); });
+    for (int i = 0; i < 8; ++i) step(batch(i));
+    ASSERT_GE(step.stats().replayed, 1U) << step.explain();
+    at::cuda::clearCublasWorkspaces();
+    EXPECT_FALSE(is_freed);
+  }
+  step_.reset();
+  session_.reset();
+  EXPECT_TRUE(is_freed);
 }
 
 TEST_F(DeviceMemoryTest, AMovedParameterIsCapturedAgainAndSaysSo) {
