@@ -334,13 +334,13 @@ class Child:
 
     def row(self):
         """What the work gave, or {"failure": why}. It is the child's turn."""
-        data = part = self.first.lstrip(b"\n") if self.first is not None else None
-        os.write(self.to_child, b"g")
-        while part is not None:
+        data = part = self.first
+        if part == b"\n":  # else it has failed, and is gone
+            os.write(self.to_child, b"g")
+            data = b""
+        while part:
             part = self._read()
-            if not part:
-                break
-            data += part
+            data += part or b""
         if part is None:
             os.killpg(self.process, signal.SIGKILL)
             data = json.dumps({"failure": f"it took more than {self.limit_s:g} s"}).encode()

@@ -69,7 +69,7 @@ def jobs_of(phase, pack, results):
     if phase == "table":
         return [Job(name, [pack / "steptape_gpu_table", "--workload", name, "--rounds", 5, "--json", results / f"table-{name}.json"], 120)
                 for name in TABLE], 1
-    return [Job(f"peers {name}", [*table, "--workload", name, "--limit-s", 100, "--at-a-time", 5, "--json", results / f"peers-{name}.json"], 300)
+    return [Job(f"peers {name}", [*table, "--workload", name, "--limit-s", 100, "--at-a-time", 10, "--json", results / f"peers-{name}.json"], 300)
             for name in PEERS], 1
 
 

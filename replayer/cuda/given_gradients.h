@@ -4,13 +4,14 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "trace/model.h"
 
 namespace steptape::replayer::cuda {
 
 /// Gradients that lie in memory which graphs write again (Options::static_gradients), as the user
-/// has them.
+/// has them: several may lie in one buffer, on one storage.
 class GivenGradients {
  public:
   /// `own` is the tensor of `plan`; what is returned is the user's, on the same memory.
@@ -24,7 +25,12 @@ class GivenGradients {
   void move_out();
 
  private:
-  std::map<std::pair<const void*, trace::BufferId>, at::Tensor> given_;
+  struct Given {
+    c10::Storage storage;
+    std::vector<at::Tensor> gradients;
+    bool is_held() const;
+  };
+  std::map<std::pair<const void*, trace::BufferId>, Given> given_;
 };
 
 }  // namespace steptape::replayer::cuda

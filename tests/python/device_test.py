@@ -275,6 +275,29 @@ case(kept_while_others_replay, name="static_gradients_kept_while_another_plan_re
      steps=40, share=0.8)
 
 
+class Joined(nn.Module):
+    """Its parameters' gradients are parts of one tensor, as those of cuDNN's RNNs are."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ParameterList(nn.Parameter(torch.randn(1, 6)) for _ in range(3))
+
+    def forward(self, x):
+        return F.linear(x, torch.cat(list(self.parts)))
+
+
+def joined_gradients():
+    kept = []
+    made = trained(model=Joined(), holds=[kept])
+    first, second, third = made.model.parts
+    made.after = lambda i: kept.append((first, second, third)[i % 3].grad)
+    return made
+
+
+case(joined_gradients, name="gradients_in_one_buffer")
+case(joined_gradients, name="static_gradients_in_one_buffer", static_gradients=True)
+
+
 def accumulated():
     """One plan goes on from the gradients that another one left."""
     model = net().to(DEVICE)
