@@ -58,8 +58,9 @@ struct LoadOptions {
   /// How many threads LibTorch uses in this process from now on, as at::set_num_threads; 0: as
   /// many as it does.
   int threads = 0;
-  /// Where to run. "cpu" alone is known.
-  std::string device = "cpu";
+  /// Where the steps were recorded, as "cpu" or "cuda:0": a trace of another device is refused.
+  /// Empty: wherever that was.
+  std::string device = {};
   /// Told of all that the player and its clones do, in the threads that do it; must be callable
   /// from several. What it throws is dropped.
   std::function<void(const PlayerEvent&)> on_event = {};

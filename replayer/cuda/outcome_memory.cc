@@ -3,7 +3,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <c10/core/Allocator.h>
 
-#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -35,35 +34,19 @@ bool is_whole(const at::Tensor& tensor) {
 }  // namespace
 
 void OutcomeMemory::take(const DevicePlan& plan) {
-  for (const trace::TensorId id : plan.recording().results) {
-    const auto buffer = graphs_buffer(plan, id);
-    if (!buffer || memory_.contains(*buffer)) continue;
-    memory_[*buffer].storage =
-        c10::Storage(c10::Storage::use_byte_size_t(), plan.recording().buffers[*buffer].bytes,
-                     c10::GetAllocator(device_.type()), /*resizable=*/true);
+  for (const trace::TensorId id : plan.recording().results) take(plan, id);
+  if (gradients_ == Gradients::kStatic) return;
+  for (const trace::ExitGradient& gradient : plan.recording().exit_gradients) {
+    take(plan, gradient.tensor);
   }
-  if (gradients_ == Gradients::kNew) take_gradients(plan);
 }
 
-void OutcomeMemory::take_gradients(const DevicePlan& plan) {
-  constexpr std::uint64_t kAligned = 512;  // as what the device's allocator gives
-  std::vector<std::pair<trace::BufferId, std::uint64_t>> offsets;
-  std::uint64_t bytes = 0;
-  for (const trace::ExitGradient& gradient : plan.recording().exit_gradients) {
-    const auto buffer = graphs_buffer(plan, gradient.tensor);
-    if (!buffer || !memory_.try_emplace(*buffer).second) continue;
-    offsets.emplace_back(*buffer, bytes);
-    bytes += (plan.recording().buffers[*buffer].bytes + kAligned - 1) / kAligned * kAligned;
-  }
-  if (offsets.empty()) return;
-  const c10::Storage whole(c10::Storage::use_byte_size_t(), bytes,
-                           c10::GetAllocator(device_.type()),
-                           /*resizable=*/false);
-  auto* const first = static_cast<std::byte*>(whole.mutable_data());
-  for (const auto& [buffer, offset] : offsets) {
-    memory_[buffer].storage =
-        storage_within(whole, first + offset, plan.recording().buffers[buffer].bytes);
-  }
+void OutcomeMemory::take(const DevicePlan& plan, trace::TensorId id) {
+  const auto buffer = graphs_buffer(plan, id);
+  if (!buffer || memory_.contains(*buffer)) return;
+  memory_[*buffer].storage =
+      c10::Storage(c10::Storage::use_byte_size_t(), plan.recording().buffers[*buffer].bytes,
+                   c10::GetAllocator(device_.type()), /*resizable=*/true);
 }
 
 Outcome OutcomeMemory::outcome(DevicePlan& plan, GivenGradients& given, const void* owner) {

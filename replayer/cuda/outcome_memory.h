@@ -13,8 +13,9 @@
 
 namespace steptape::replayer::cuda {
 
-/// What a run gives to the user: in new memory, where graphs would write it again. Each result has
-/// memory of its own; gradients share one allocation, since they come and go together.
+/// What a run gives to the user: in new memory, where graphs would write it again. Each buffer has
+/// an allocation of its own, as an eager step's has: who works on it on another stream tells the
+/// allocator so (record_stream), which knows none but its own.
 class OutcomeMemory {
  public:
   OutcomeMemory(c10::Device device, Gradients gradients) : device_(device), gradients_(gradients) {}
@@ -27,7 +28,7 @@ class OutcomeMemory {
   void let_go() { memory_.clear(); }
 
  private:
-  void take_gradients(const DevicePlan& plan);
+  void take(const DevicePlan& plan, trace::TensorId id);
   at::Tensor tensor(DevicePlan& plan, trace::TensorId id);
 
   /// Of one buffer.

@@ -100,7 +100,8 @@ void IndexBounds::add(const trace::Recording& recording, trace::TensorId indices
 
 Verdict IndexBounds::check(std::span<const live::Argument> arguments) const {
   for (const Bound& bound : bounds_) {
-    const at::Tensor& tensor = arguments[bound.argument].tensor;
+    // an index beyond its table would end a device for the whole process
+    const at::Tensor tensor = arguments[bound.argument].tensor.cpu();
     const auto found = tensor.scalar_type() == at::kLong
                            ? first_outside<std::int64_t>(tensor, bound)
                            : first_outside<std::int32_t>(tensor, bound);

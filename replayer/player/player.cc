@@ -1,5 +1,6 @@
 #include "steptape/player.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "live/tensors.h"
 #include "replayer/analysis/refusals.h"
 #include "replayer/optimizers/optimizers.h"
 #include "replayer/plan_words.h"
@@ -17,6 +19,7 @@
 #include "replayer/player/snapshots.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/player/weights.h"
+#include "replayer/run/backends.h"
 #include "replayer/run/tensor_on.h"
 #include "storage/reader.h"
 #include "storage/writer.h"
@@ -57,17 +60,35 @@ void find_updates(const Steps& steps, std::vector<std::string>& problems) {
   }
 }
 
-/// Paths of all memory that steps find when they begin.
-std::set<std::string> buffers_of(const trace::Trace& trace) {
-  std::set<std::string> paths;
+void require_device(const trace::Device& device, const std::string& asked) {
+  const std::string here = text_of(device);
+  if (!asked.empty() && asked != here && asked + ":0" != here) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("no step of it runs on \"{}\": it was recorded on {}", asked, here));
+  }
+  if (device.kind == trace::DeviceKind::kCpu) return;
+  std::string why;
+  if (replayer::backend_of(device.kind, &why) == nullptr)
+    throw Error(ErrorCode::kUnsupported, fmt::format("no backend for {}: {}", here, why));
+  const c10::Device found = live::device_of(device);
+  if (!at::hasCUDA() || found.index() >= at::detail::getCUDAHooks().deviceCount())
+    throw Error(ErrorCode::kUnsupported, fmt::format("this process has no device {}", here));
+  at::globalContext().lazyInitDevice(found.type());
+}
+
+/// All memory that steps find when they begin. Throws Error (unsupported) where this process has
+/// not its device, or one that `asked` is not.
+replayer::PlayerState::Devices buffers_of(const trace::Trace& trace, const std::string& asked) {
+  replayer::PlayerState::Devices buffers;
   for (const trace::Step& step : trace.steps) {
     for (const trace::Recording& recording : step.recordings) {
+      require_device(replayer::device_of(recording), asked);
       for (const trace::Buffer& buffer : recording.buffers) {
-        if (!buffer.path.empty()) paths.insert(buffer.path);
+        if (!buffer.path.empty()) buffers.emplace(buffer.path, live::device_of(buffer.device));
       }
     }
   }
-  return paths;
+  return buffers;
 }
 
 /// The step's variants know each other from here on.
@@ -120,8 +141,8 @@ struct Player::Impl {
   std::vector<replayer::TrackedTensor> tracked;
   std::optional<replayer::Snapshots> snapshots;
 
-  explicit Impl(std::shared_ptr<Shared> loaded)
-      : shared(std::move(loaded)), state(shared->trace.state, buffers_of(shared->trace)) {}
+  Impl(std::shared_ptr<Shared> loaded, const std::string& device)
+      : shared(std::move(loaded)), state(shared->trace.state, buffers_of(shared->trace, device)) {}
   /// A clone.
   Impl(const Impl& other, std::shared_ptr<replayer::Publication> publication)
       : shared(other.shared),
@@ -396,9 +417,6 @@ std::string Player::explain() const {
 }
 
 Player load(const std::string& path, const LoadOptions& options) {
-  if (options.device != "cpu") {
-    throw Error(ErrorCode::kUnsupported, "no device \"" + options.device + "\": \"cpu\" alone");
-  }
   if (options.threads < 0) {
     throw Error(ErrorCode::kInvalidArgument, "a negative number of threads");
   }
@@ -410,7 +428,7 @@ Player load(const std::string& path, const LoadOptions& options) {
   std::vector<std::string> problems;
   shared->differences = replayer::environment_differences(shared->trace.environment);
   if (options.environment == Environment::kExact) problems = shared->differences;
-  auto impl = std::make_unique<Player::Impl>(shared);
+  auto impl = std::make_unique<Player::Impl>(shared, options.device);
   shared->trace.state.clear();  // its bytes are the player's now
   impl->steps = plan_steps(*shared, impl->state, problems);
   if (problems.empty() && impl->steps.empty()) {

@@ -1,11 +1,16 @@
 #include "replayer/player/player_state.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include <cmath>
 #include <cstring>
+#include <span>
+#include <utility>
 
+#include "live/device_bytes.h"
 #include "live/generator_state.h"
+#include "live/tensors.h"
 #include "replayer/run/tensor_on.h"
 #include "steptape/error.h"
 #include "trace/text.h"
@@ -14,6 +19,7 @@ namespace steptape::replayer {
 namespace {
 
 constexpr std::string_view kGenerator = "generator.";
+constexpr std::string_view kDefault = "default";
 /// "player.runs[train]": how often a step ran.
 constexpr std::string_view kRuns = "player.runs[";
 
@@ -27,6 +33,28 @@ std::string step_of(const std::string& path) {
 std::mutex& default_generator_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+/// "default" is the CPU's; "default.cuda:0" a device's.
+bool is_default(const std::string& path) {
+  return path == kDefault || path.starts_with("default.");
+}
+
+at::Generator default_generator(const std::string& path) {
+  if (path == kDefault) return at::detail::getDefaultCPUGenerator();
+  const c10::Device device(path.substr(kDefault.size() + 1));
+  at::globalContext().lazyInitDevice(device.type());
+  return at::globalContext().defaultGenerator(device);
+}
+
+bool is_state_of(const at::Generator& generator, const at::Tensor& state) {
+  try {
+    at::Generator scratch = generator.clone();
+    live::set_state(scratch, state);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
 }
 
 at::Tensor copy_of(const at::Tensor& state) {
@@ -61,49 +89,50 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 
 }  // namespace
 
-PlayerState::PlayerState(const std::vector<trace::Saved>& saved,
-                         const std::set<std::string>& buffers) {
-  const at::Tensor like = [] {
-    const std::lock_guard lock(default_generator_mutex());
-    return live::state_of(at::detail::getDefaultCPUGenerator());
-  }();
-  constexpr std::string_view kOfDevice = "generator.default.cuda:";
-  const auto state_in = [&like](const trace::Saved& entry) {
-    at::Tensor state = bytes_as_tensor(entry, like);
-    if (!is_generator_state(state))
+PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& buffers) {
+  const auto state_in = [](const trace::Saved& entry, const at::Generator& generator) {
+    at::Tensor state = bytes_as_tensor(entry, [&] {
+      const std::lock_guard lock(default_generator_mutex());
+      return live::state_of(generator);
+    }());
+    if (!is_state_of(generator, state))
       throw Error(ErrorCode::kDataLoss, entry.path + ": no state of a generator");
     return state;
   };
   for (const trace::Saved& entry : saved) {
-    const bool is_memory = entry.content && buffers.contains(entry.path);
+    const auto buffer = entry.content ? buffers.find(entry.path) : buffers.end();
+    const bool is_generator = entry.path.starts_with(kGenerator) && buffer == buffers.end();
+    const std::string name = is_generator ? entry.path.substr(kGenerator.size()) : "";
     if (const std::string step = step_of(entry.path); !step.empty()) {
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
     } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
-    } else if (entry.path.starts_with(kOfDevice) && !is_memory) {
-      // steps that draw from it are refused
-    } else if (entry.path == "generator.default" && !is_memory) {
-      default_generator_ = state_in(entry);
-    } else if (entry.path.starts_with(kGenerator) && !is_memory) {
+    } else if (is_generator && is_default(name)) {
+      // of a device that this process has not, no step draws
+      if (name != kDefault && !at::hasCUDA()) continue;
+      default_generators_[name] = state_in(entry, default_generator(name));
+    } else if (is_generator) {
       at::Generator generator = at::detail::createCPUGenerator();
-      live::set_state(generator, state_in(entry));
-      generators_.emplace(entry.path.substr(kGenerator.size()), std::move(generator));
+      live::set_state(generator, state_in(entry, generator));
+      generators_.emplace(name, std::move(generator));
     } else {
-      const c10::Storage storage = allocate(entry.content->size(), entry.address_mod_64);
-      if (!entry.content->empty()) {
-        std::memcpy(storage.mutable_data(), entry.content->data(), entry.content->size());
-      }
-      buffers_.emplace(entry.path, storage);
+      const c10::Device device = buffer == buffers.end() ? c10::Device(c10::kCPU) : buffer->second;
+      buffers_.emplace(entry.path, allocate_with(std::as_bytes(std::span(*entry.content)),
+                                                 entry.address_mod_64, device));
     }
   }
-  if (!default_generator_.defined()) default_generator_ = like;
+  if (!default_generators_.contains(std::string(kDefault))) {
+    const std::lock_guard lock(default_generator_mutex());
+    default_generators_[std::string(kDefault)] =
+        live::state_of(at::detail::getDefaultCPUGenerator());
+  }
 }
 
 PlayerState::PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication)
-    : numbers_(other.numbers_),
-      default_generator_(copy_of(other.default_generator_)),
-      runs_(other.runs_),
-      publication_(std::move(publication)) {
+    : numbers_(other.numbers_), runs_(other.runs_), publication_(std::move(publication)) {
+  for (const auto& [path, state] : other.default_generators_) {
+    default_generators_[path] = copy_of(state);
+  }
   for (const auto& [path, generator] : other.generators_) {
     at::Generator own = at::detail::createCPUGenerator();
     live::set_state(own, live::state_of(generator));
@@ -118,7 +147,20 @@ PlayerState::~PlayerState() {
 
 void PlayerState::renew() {
   if (!publication_ || !publication_->renew(reading_)) return;
-  buffers_ = reading_.from->memory;
+  const c10::Storage* last = nullptr;
+  for (const auto& [path, published] : reading_.from->memory) {
+    if (published.device().is_cpu()) {
+      buffers_.insert_or_assign(path, published);
+      continue;
+    }
+    c10::Storage& own = buffers_[path];
+    if (!own) own = memory_like(published);
+    live::copy_bytes(own.mutable_data(), own.device(), published.data(), published.device(),
+                     own.nbytes());
+    last = &own;
+  }
+  // the version is not read any more when this returns
+  if (last != nullptr) wait_for(*last);
   ++version_;
 }
 
@@ -153,16 +195,6 @@ std::string PlayerState::misfit(const std::string& path, const trace::Value& val
              : trace::words_of(value) + " is no integer, or too large";
 }
 
-bool PlayerState::is_generator_state(const at::Tensor& state) {
-  try {
-    at::Generator scratch = at::detail::createCPUGenerator();
-    live::set_state(scratch, state);
-    return true;
-  } catch (const c10::Error&) {
-    return false;
-  }
-}
-
 bool PlayerState::set_number(const std::string& path, const trace::Value& value) {
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return false;
@@ -181,7 +213,12 @@ bool PlayerState::set_number(const std::string& path, const trace::Value& value)
 }
 
 at::Generator PlayerState::generator(const std::string& path) {
-  if (path == "default") return at::detail::getDefaultCPUGenerator();
+  if (is_default(path)) {
+    at::Generator generator = default_generator(path);
+    // the state that it has now, where none was saved
+    if (!default_generators_.contains(path)) default_generators_[path] = live::state_of(generator);
+    return generator;
+  }
   const auto found = generators_.find(path);
   if (found == generators_.end()) {
     throw Error(ErrorCode::kUnsupported,
@@ -191,26 +228,36 @@ at::Generator PlayerState::generator(const std::string& path) {
 }
 
 std::vector<std::string> PlayerState::generators() const {
-  std::vector<std::string> paths = {"default"};
+  std::vector<std::string> paths;
+  for (const auto& [path, state] : default_generators_) paths.push_back(path);
   for (const auto& [path, generator] : generators_) paths.push_back(path);
   return paths;
 }
 
 at::Tensor PlayerState::generator_state(const std::string& path) const {
-  return path == "default" ? copy_of(default_generator_) : live::state_of(generators_.at(path));
+  return is_default(path) ? copy_of(default_generators_.at(path))
+                          : live::state_of(generators_.at(path));
 }
 
 void PlayerState::set_generator_state(const std::string& path, const at::Tensor& state) {
-  if (path == "default") {
-    default_generator_ = copy_of(state);
+  if (is_default(path)) {
+    default_generators_.at(path) = copy_of(state);
   } else {
     live::set_state(generators_.at(path), state);
   }
 }
 
+bool PlayerState::takes_generator_state(const std::string& path, const at::Tensor& state) const {
+  return is_state_of(is_default(path) ? default_generator(path) : generators_.at(path), state);
+}
+
 void PlayerState::seed(std::uint64_t value) {
-  const at::Tensor state = live::state_of(at::detail::createCPUGenerator(value));
-  for (const std::string& path : generators()) set_generator_state(path, state);
+  for (const std::string& path : generators()) {
+    at::Generator seeded =
+        is_default(path) ? default_generator(path).clone() : at::detail::createCPUGenerator();
+    seeded.set_current_seed(value);
+    set_generator_state(path, live::state_of(seeded));
+  }
 }
 
 std::uint64_t PlayerState::bytes() const {
@@ -224,7 +271,7 @@ std::vector<trace::Saved> PlayerState::save() const {
   for (const auto& [path, storage] : buffers_) {
     const auto remainder = reinterpret_cast<std::uintptr_t>(storage.data()) % 64;
     saved.push_back({path, static_cast<std::uint8_t>(storage.nbytes() == 0 ? 0 : remainder),
-                     trace::make_blob(storage.data(), storage.nbytes())});
+                     live::blob_of(*storage.unsafeGetStorageImpl())});
   }
   for (const auto& [path, number] : numbers_) saved.push_back({path, 0, nullptr, number});
   for (const auto& [step, runs] : runs_) {
@@ -232,7 +279,7 @@ std::vector<trace::Saved> PlayerState::save() const {
     saved.push_back({std::string(kRuns) + step + "]", 0, nullptr,
                      trace::Value{static_cast<std::int64_t>(runs)}});
   }
-  saved.push_back(saved_state("default", default_generator_));
+  for (const auto& [path, state] : default_generators_) saved.push_back(saved_state(path, state));
   for (const auto& [path, generator] : generators_) {
     saved.push_back(saved_state(path, live::state_of(generator)));
   }
@@ -240,15 +287,22 @@ std::vector<trace::Saved> PlayerState::save() const {
 }
 
 PlayerState::DefaultGenerator::DefaultGenerator(PlayerState& state)
-    : lock_(default_generator_mutex()),
-      state_(state),
-      process_(live::state_of(at::detail::getDefaultCPUGenerator())) {
-  live::set_state(at::detail::getDefaultCPUGenerator(), state_.default_generator_);
+    : lock_(default_generator_mutex()), state_(state), others_(state.default_generators_) {
+  exchange();
 }
 
 PlayerState::DefaultGenerator::~DefaultGenerator() {
-  state_.default_generator_ = live::state_of(at::detail::getDefaultCPUGenerator());
-  live::set_state(at::detail::getDefaultCPUGenerator(), process_);
+  exchange();
+  state_.default_generators_ = std::move(others_);
+}
+
+void PlayerState::DefaultGenerator::exchange() {
+  for (auto& [path, other] : others_) {
+    at::Generator generator = default_generator(path);
+    at::Tensor in_use = live::state_of(generator);
+    live::set_state(generator, other);
+    other = std::move(in_use);
+  }
 }
 
 }  // namespace steptape::replayer

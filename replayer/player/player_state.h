@@ -20,10 +20,13 @@ namespace steptape::replayer {
 /// generator states, by the paths that recordings give their buffers.
 class PlayerState {
  public:
+  /// Where each buffer lies, by its path.
+  using Devices = std::map<std::string, c10::Device>;
+
   /// Copies the bytes of `saved` into memory with the address remainders they had. Saved entries
   /// are memory where `buffers` has their path, whatever it looks like. Throws Error (data_loss)
   /// when a generator's state is none.
-  PlayerState(const std::vector<trace::Saved>& saved, const std::set<std::string>& buffers);
+  PlayerState(const std::vector<trace::Saved>& saved, const Devices& buffers);
   /// Of a clone: numbers and generators of `other` as they are now, and memory that is read as it
   /// was published.
   PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication);
@@ -33,8 +36,9 @@ class PlayerState {
 
   /// Whether its memory is read as others write it, and must not be written.
   bool is_shared() const { return publication_ != nullptr; }
-  /// Takes up what was published last. Behind it `version` is another where that is new; storages
-  /// found before may then be written by others.
+  /// Takes up what was published last. After it `version` is another where that is new; storages of
+  /// the host that were found before may then be written by others. On a device graphs know the
+  /// memory by its address: there it is copied into that of the clone.
   void renew();
   std::uint64_t version() const { return version_; }
 
@@ -64,8 +68,8 @@ class PlayerState {
     numbers_.try_emplace(name, recorded);
   }
 
-  /// A tracked generator of the trace, the player's own. Throws Error (unsupported) when the trace
-  /// holds no state for it.
+  /// A tracked generator of the trace, the player's own, or the process's default one of a device.
+  /// Throws Error (unsupported) when the trace holds no state for it.
   at::Generator generator(const std::string& path);
   /// "default" and those of the trace.
   std::vector<std::string> generators() const;
@@ -73,8 +77,8 @@ class PlayerState {
   at::Tensor generator_state(const std::string& path) const;
   /// Throws c10::Error when it is none.
   void set_generator_state(const std::string& path, const at::Tensor& state);
-  /// Whether a generator can be in this state.
-  static bool is_generator_state(const at::Tensor& state);
+  /// Whether the generator can be in this state.
+  bool takes_generator_state(const std::string& path, const at::Tensor& state) const;
   /// Seeds all of them.
   void seed(std::uint64_t value);
 
@@ -88,8 +92,8 @@ class PlayerState {
   /// What a trace of this moment holds.
   std::vector<trace::Saved> save() const;
 
-  /// Runs ops with the player's default generator in place of the process's, which is put back. One
-  /// thread at a time: others wait.
+  /// Runs ops with the player's default generators in place of the process's, which are put back.
+  /// One thread at a time: others wait.
   class DefaultGenerator {
    public:
     explicit DefaultGenerator(PlayerState& state);
@@ -99,15 +103,17 @@ class PlayerState {
 
    private:
     std::unique_lock<std::mutex> lock_;
+    void exchange();
+
     PlayerState& state_;
-    at::Tensor process_;
+    std::map<std::string, at::Tensor> others_;  ///< states of those that are not in use
   };
 
  private:
   Publication::Memory buffers_;
   std::map<std::string, trace::Value> numbers_;
   std::map<std::string, at::Generator> generators_;
-  at::Tensor default_generator_;
+  std::map<std::string, at::Tensor> default_generators_;  ///< states, of the CPU's and of devices'
   std::map<std::string, std::uint64_t> runs_;
   std::set<std::string> set_;
   std::shared_ptr<Publication> publication_;

@@ -42,14 +42,6 @@ std::pair<const std::byte*, const std::byte*> range_of(const at::Tensor& tensor)
   return {first, first + (last + 1) * static_cast<std::int64_t>(tensor.element_size())};
 }
 
-/// A player's memory is the host's.
-std::shared_ptr<const trace::Recording> on_host(std::shared_ptr<const trace::Recording> recording) {
-  const trace::Device device = device_of(*recording);
-  if (device.kind == trace::DeviceKind::kCpu) return recording;
-  throw Error(ErrorCode::kUnsupported, "the step was recorded on " + text_of(device) +
-                                           "; a player runs steps that were recorded on the CPU");
-}
-
 bool is_outside(const trace::Buffer& buffer) { return trace::is_outside_path(buffer.path); }
 
 }  // namespace
@@ -62,7 +54,7 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
       plan_us_(-std::chrono::duration<double, std::micro>(
                     std::chrono::steady_clock::now().time_since_epoch())
                     .count()),
-      executor_(make_executor(on_host(recording_), generators_of(state))),
+      executor_(make_executor(recording_, generators_of(state))),
       inputs_(*recording_, guards::positions_of(*recording_, executor_->bound())),
       overlap_(*recording_, executor_->bound(), executor_->written_buffers()),
       bounds_(*recording_) {
@@ -86,7 +78,8 @@ void PlayerVariant::find_memory() {
     } else if (is_outside(buffer) && buffer.content) {
       lasting_.back() = copy_outside(buffer);
     } else if (!is_outside(buffer) && state_.holds(buffer.path) &&
-               state_.storage(buffer.path).nbytes() >= buffer.bytes) {
+               state_.storage(buffer.path).nbytes() >= buffer.bytes &&
+               live::device_of(state_.storage(buffer.path).device()) == buffer.device) {
       held_.push_back(position);
     } else {
       missing += (missing.empty() ? "" : ", ") + buffer.path;
@@ -173,10 +166,8 @@ std::uint64_t PlayerVariant::constant_bytes() const {
 }
 
 void* PlayerVariant::copy_outside(const trace::Buffer& buffer) {
-  outside_.push_back(allocate(buffer.bytes, buffer.address_mod_64));
-  if (buffer.bytes != 0) {
-    std::memcpy(outside_.back().mutable_data(), buffer.content->data(), buffer.bytes);
-  }
+  outside_.push_back(allocate_with(std::as_bytes(std::span(*buffer.content)).first(buffer.bytes),
+                                   buffer.address_mod_64, live::device_of(buffer.device)));
   return outside_.back().mutable_data();
 }
 
@@ -257,7 +248,7 @@ std::span<const live::Argument> PlayerVariant::arguments_of(std::span<const at::
     const trace::Input& input = recording_->inputs[i];
     if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
       if (next == inputs.size()) break;
-      arguments_.push_back({inputs[next++], {}, true});
+      arguments_.push_back({brought(input, inputs[next++]), {}, true});
     } else {
       const trace::Value* set = argument_numbers_[i];
       arguments_.push_back({{}, set != nullptr ? *set : input.value, false});
@@ -265,6 +256,19 @@ std::span<const live::Argument> PlayerVariant::arguments_of(std::span<const at::
   }
   for (; next < inputs.size(); ++next) arguments_.push_back({inputs[next], {}, true});
   return arguments_;
+}
+
+/// A tensor of the host for an input on a device is brought there, unless the step writes it: that
+/// the caller would not see.
+at::Tensor PlayerVariant::brought(const trace::Input& input, const at::Tensor& given) const {
+  const trace::TensorId id = std::get<trace::TensorRef>(input.value.data).id;
+  if (id == trace::kNoTensor || !given.defined() || !given.is_cpu()) return given;
+  const trace::BufferId buffer = recording_->tensors[id].buffer;
+  const trace::Device& device = recording_->buffers[buffer].device;
+  if (device.kind == trace::DeviceKind::kCpu) return given;
+  const std::vector<trace::BufferId> written = executor_->written_buffers();
+  const bool is_written = std::ranges::find(written, buffer) != written.end();
+  return is_written ? given : given.to(live::device_of(device));
 }
 
 void PlayerVariant::forget_arguments() { arguments_.clear(); }

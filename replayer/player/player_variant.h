@@ -38,7 +38,8 @@ class PlayerVariant {
   /// Whether these have the recorded number, dtypes and geometries: asked before `check`, which
   /// puts into words what differs.
   bool takes(std::span<const at::Tensor> inputs) const;
-  /// The tensors that the caller passes, with the numbers that were set or recorded between them.
+  /// The tensors that the caller passes, where the step takes them, with the numbers that were set
+  /// or recorded between them.
   std::span<const live::Argument> arguments_of(std::span<const at::Tensor> inputs);
   /// The last ones.
   std::span<const live::Argument> arguments() const { return arguments_; }
@@ -75,6 +76,7 @@ class PlayerVariant {
   void require_apart(std::size_t index, std::span<const at::Tensor> results,
                      const Refuse& refuse) const;
   void* copy_outside(const trace::Buffer& buffer);
+  at::Tensor brought(const trace::Input& input, const at::Tensor& given) const;
   void find_numbers();
   Verdict check_facts();
   Verdict check_ambient();

@@ -1,11 +1,25 @@
 #include "replayer/player/publication.h"
 
-#include <cstring>
+#include <c10/core/DeviceGuard.h>
 
+#include <optional>
+
+#include "live/device_bytes.h"
 #include "live/tensors.h"
 #include "replayer/run/tensor_on.h"
 
 namespace steptape::replayer {
+
+c10::Storage memory_like(const c10::Storage& storage) {
+  const c10::OptionalDeviceGuard on_device(
+      storage.device().is_cpu() ? std::optional<c10::Device>() : std::optional(storage.device()));
+  return allocate(storage.nbytes(), live::address_mod_64(*storage.unsafeGetStorageImpl()),
+                  storage.device_type());
+}
+
+void wait_for(const c10::Storage& storage) {
+  if (storage.nbytes() != 0) live::bytes_on_host(storage.data(), storage.device(), 1);
+}
 
 std::shared_ptr<Publication::Version> Publication::unread() {
   const std::lock_guard lock(mutex_);
@@ -23,14 +37,17 @@ void Publication::publish(const Memory& from, std::set<std::string> gradients) {
     version = std::make_shared<Version>();
     for (const std::string& path : paths_) {
       const c10::Storage& source = from.at(path);
-      version->memory.emplace(
-          path, allocate(source.nbytes(), live::address_mod_64(*source.unsafeGetStorageImpl())));
+      version->memory.emplace(path, memory_like(source));
     }
   }
+  const c10::Storage* last = nullptr;
   for (const auto& [path, storage] : version->memory) {
     const c10::Storage& source = from.at(path);
-    if (source.nbytes() != 0) std::memcpy(storage.mutable_data(), source.data(), source.nbytes());
+    live::copy_bytes(storage.mutable_data(), storage.device(), source.data(), source.device(),
+                     source.nbytes());
+    if (!storage.device().is_cpu()) last = &storage;
   }
+  if (last != nullptr) wait_for(*last);
   version->gradients = std::move(gradients);
   const std::lock_guard lock(mutex_);
   if (is_new) versions_.push_back(version);

@@ -169,7 +169,7 @@ class Loading {
       return;
     }
     const at::Tensor from = entry.tensor.contiguous();
-    if (!PlayerState::is_generator_state(from)) {
+    if (!state_.takes_generator_state(path, from)) {
       problems_.push_back(fmt::format("{}: no state of a generator", entry.name));
       return;
     }
@@ -222,7 +222,7 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
   std::set<std::string> seen;
   for (const TrackedTensor& each : tracked) {
     if ((!is_weight(each) && !options.everything) || !state.holds(each.buffer)) continue;
-    const at::Tensor tensor = tensor_of(state, each);
+    const at::Tensor tensor = tensor_of(state, each).cpu();
     const auto add = [&](const std::string& name) {
       if (!names.covers(name) || !seen.insert(name).second) return;
       entries.push_back({names.in_file(name), tensor});

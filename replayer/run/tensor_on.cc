@@ -1,9 +1,11 @@
 #include "replayer/run/tensor_on.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "live/device_bytes.h"
 #include "live/tensors.h"
@@ -41,6 +43,16 @@ c10::Storage allocate(std::size_t bytes, std::uint8_t remainder, c10::DeviceType
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
                       at::DataPtr(address, block.release(), &delete_block, device), nullptr,
                       /*resizable=*/false);
+}
+
+c10::Storage allocate_with(std::span<const std::byte> content, std::uint8_t remainder,
+                           c10::Device device) {
+  const c10::OptionalDeviceGuard on_device(device.is_cpu() ? std::optional<c10::Device>()
+                                                           : std::optional(device));
+  const c10::Storage storage = allocate(content.size(), remainder, device.type());
+  live::copy_bytes(storage.mutable_data(), device, content.data(), c10::Device(c10::kCPU),
+                   content.size());
+  return storage;
 }
 
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry) {

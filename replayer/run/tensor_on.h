@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "trace/model.h"
 
 namespace steptape::replayer {
@@ -15,6 +19,10 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
 /// modulo 64.
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder,
                       c10::DeviceType kind = c10::DeviceType::CPU);
+
+/// The same on a device, with these bytes of the host. Returns when they are there.
+c10::Storage allocate_with(std::span<const std::byte> content, std::uint8_t remainder,
+                           c10::Device device);
 
 /// The same on a copy of the storage's bytes, on the same device.
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry);

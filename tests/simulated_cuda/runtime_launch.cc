@@ -22,8 +22,6 @@
 
 namespace simulated = steptape::tests::simulated;
 using simulated::finish;
-using simulated::not_simulated;
-using simulated::runtime;
 
 namespace steptape::tests::simulated {
 
