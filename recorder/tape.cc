@@ -1,9 +1,11 @@
 #include "recorder/tape.h"
 
+#include <ATen/Context.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -70,6 +72,13 @@ Tape::Tape(const live::Objects& objects, const Look& look)
       name_generator_([this](const at::Generator& generator) {
         return ledger_.generators.path_of(generator);
       }) {
+  if (at::hasCUDA()) {
+    const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
+    for (c10::DeviceIndex i = 0; i < cuda.deviceCount(); ++i) {
+      if (at::detail::getCUDAHooks().hasPrimaryContext(i))
+        streams_.emplace(i, cuda.getStream(c10::Device(c10::kCUDA, i)));
+    }
+  }
   // most steps need no more, and growth moves everything that was recorded
   constexpr std::size_t kTypicalOps = 256;
   ledger_.recording.ops.reserve(kTypicalOps);
@@ -158,6 +167,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   if (!nodes_.has_begun()) nodes_.begin(may_have_node(arguments));
   name_context(running);
   check_operator(running);
+  check_stream(device_of(arguments, running));
   check_draw(arguments, running);
   check_reads(running);
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
@@ -316,6 +326,18 @@ trace::Device Tape::device_of(Arguments arguments, const Running& running) const
     if (argument.isDevice()) return live::device_of(argument.toDevice());
   }
   return {};
+}
+
+/// A replay gives all to the stream that it is called on: who waits for another one, as the eager
+/// step's results ask for, would wait for nothing.
+void Tape::check_stream(const trace::Device& device) {
+  if (device.kind != trace::DeviceKind::kCuda) return;
+  const auto index = static_cast<c10::DeviceIndex>(device.index);
+  const c10::Stream now =
+      c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(c10::Device(c10::kCUDA, index));
+  if (streams_.try_emplace(index, now).first->second == now) return;
+  ledger_.refusals.add(RefusalCode::kDevice, site_,
+                       "the op is given to another stream than that on which the step was called");
 }
 
 void Tape::check_draw(Arguments arguments, Running& running) {

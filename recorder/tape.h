@@ -1,9 +1,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 #include <c10/util/SmallVector.h>
 
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -76,6 +78,7 @@ class Tape final : public OpListener {
   void check_operator(const Running& running);
   void check_modes();
   trace::Device device_of(c10::ArrayRef<c10::IValue> arguments, const Running& running) const;
+  void check_stream(const trace::Device& device);
   void check_draw(c10::ArrayRef<c10::IValue> arguments, Running& running);
   void check_reads(Running& running);
   void check_written(const trace::Tensor& tensor);
@@ -96,6 +99,7 @@ class Tape final : public OpListener {
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed
   const std::thread::id owner_ = std::this_thread::get_id();
+  std::map<c10::DeviceIndex, c10::Stream> streams_;  ///< of CUDA devices, when the step began
   NodeCounts nodes_;
   std::uint64_t next_sequence_;  ///< autograd's counter at the op before
   std::int64_t modes_ = -1;      ///< on the stack at the first op

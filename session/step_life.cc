@@ -1,5 +1,6 @@
 #include "session/step_life.h"
 
+#include <c10/core/AutogradState.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
@@ -48,6 +49,23 @@ Refusal misfit_refusal(const trace::Recording& plan, const trace::Difference& pa
              ? trace::refusal_at(plan, parted.op, RefusalCode::kScalarVaries, message)
              : make_refusal(RefusalCode::kScalarVaries, message);
 }
+
+/// While it lives, backward of tensors on a device runs in the thread that asks for it, as that of
+/// the CPU's does, in place of a thread of autograd's own: what hooks and functions of the program
+/// do there is watched as all else is. The order of the nodes is the same.
+class BackwardInThisThread {
+ public:
+  explicit BackwardInThisThread(bool is_wanted) {
+    if (is_wanted) state().set_multithreading_enabled(false);
+  }
+  ~BackwardInThisThread() { state().set_multithreading_enabled(was_); }
+  BackwardInThisThread(const BackwardInThisThread&) = delete;
+  BackwardInThisThread& operator=(const BackwardInThisThread&) = delete;
+
+ private:
+  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
+  bool was_ = state().get_multithreading_enabled();
+};
 
 }  // namespace
 
@@ -151,6 +169,7 @@ std::uint64_t StepLife::call_of_run() const {
 
 recorder::Returned StepLife::run_function(const Eager& eager, InsideStep::Depth depth) {
   const InsideStep inside(depth);
+  const BackwardInThisThread here(depth == InsideStep::Depth::kWatched);
   recorder::Returned returned;
   deferred_ = {};
   const Deferred::Scope scope(deferred_);
@@ -557,6 +576,12 @@ void StepLife::judge_audit(Variant& variant, Verified& verified) {
     variant.guards->settle_remainders();
     note_proved(variant, verified);
     note_verified(variant);
+    return;
+  }
+  if (!verified.divergence) {
+    // it differs in nothing: the eager step has run, and goes on without it
+    drop(variant,
+         make_refusal(RefusalCode::kReplayThrew, "a trusted plan threw: " + verified.failure));
     return;
   }
   if (entry_.has_new_remainders && !verified.is_open) {

@@ -419,6 +419,8 @@ Verified verify(Variant& variant, const Call& call, const recorder::StepFunction
                 recorder::Interceptor* interceptor) {
   const auto start = std::chrono::steady_clock::now();
   Verified verified = Verification(variant, call, interceptor).run(eager);
+  if (!verified.skipped && !verified.changed && !verified.is_wrong())
+    variant.executor->note_agreement();
   verified.us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   return verified;

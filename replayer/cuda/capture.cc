@@ -291,6 +291,11 @@ class Capturing {
 }  // namespace
 
 Captured capture(DevicePlan& plan, c10::MempoolId_t pool) {
+  // of what it has to say, the eager step has said what is the program's: other numbers are not
+  struct Silent : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent;
+  const c10::WarningUtils::WarningHandlerGuard until_the_end(&silent);
   const BelowAutograd below;
   return Capturing(plan, pool).run();
 }

@@ -58,6 +58,7 @@ struct Executor::Impl {
   bool is_lasting = false;  ///< something was written that is not put back where the run ends
   bool is_compared;         ///< ExecutorOptions
   bool may_be_new = false;  ///< the next run
+  bool is_agreed = false;   ///< what these graphs leave, by a comparison
   DeviceStats told;
 
   Impl(std::shared_ptr<const trace::Recording> recorded, const GeneratorOf& generator,
@@ -184,6 +185,7 @@ struct Executor::Impl {
     at::cuda::CUDAEvent after;
     after.record(side);
     after.block(caller);
+    is_agreed = false;
     told.capture_us = us_since(start);
     ++told.captures;
     told.pool_bytes = 0;
@@ -358,6 +360,7 @@ struct Executor::Impl {
       refuse_uncompared(decision.why);
       make_graphs_that_hold(addresses, leaves, decision);
     } else {
+      if (!is_agreed) refuse_uncompared("none of their runs was compared");
       copies.check_alignment(addresses);
     }
     bind(addresses);
@@ -436,6 +439,7 @@ const std::vector<at::Generator>& Executor::generators() const {
 }
 
 void Executor::expect_comparison() { impl_->may_be_new = true; }
+void Executor::note_agreement() { impl_->is_agreed = true; }
 
 Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
                       const std::function<void()>& decided) {

@@ -26,6 +26,7 @@ class Executor final : public replayer::Executor {
   bool draws_random() const override;
   const std::vector<at::Generator>& generators() const override;
   void expect_comparison() override;
+  void note_agreement() override;
   Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
               const std::function<void()>& decided = {}) override;
   void run_into(std::span<void* const> memory, std::span<const double> leaves,

@@ -60,6 +60,8 @@ class Executor {
   /// What the next run leaves is compared with the eager step: it may do what none did before,
   /// where other runs throw Uncompared (ExecutorOptions::is_compared).
   virtual void expect_comparison() {}
+  /// It was, and is the same: from here on any run may do what that one did.
+  virtual void note_agreement() {}
 
   /// Inputs lie at other addresses, modulo 64, than the recorded ones or any that this was called
   /// for. False where the plan could not leave what the ops leave there. Asked for is memory as for

@@ -298,6 +298,63 @@ case(joined_gradients, name="gradients_in_one_buffer")
 case(joined_gradients, name="static_gradients_in_one_buffer", static_gradients=True)
 
 
+def hooked(hook_of, change=lambda state, model, i: None, holds=lambda state: []):
+    """Code of the program's in backward, which autograd runs in a thread of its own for tensors of a device."""
+    def make():
+        state = SimpleNamespace(scale=1.25, seen=[], calls=0)
+        made = trained()
+        hook_of(made.model, state)
+        training, made.holds = made.holds, lambda: [training(), holds(state)]
+        made.after = lambda i: change(state, made.model, i)
+        return made
+
+    return make
+
+
+def counting(model, state):
+    def count(gradient):
+        state.calls += 1
+        state.seen.append(gradient.detach())
+
+    model[0].weight.register_hook(count)
+
+
+def later(state, model, i):
+    state.scale = 1.25 if i < 12 else 2.5
+
+
+def annealed(model, state):
+    class Reversed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return -state.scale * gradient
+
+    plain, model.forward = model.forward, lambda x: Reversed.apply(plain(x))
+
+
+def stepping(model, state):
+    """An optimizer of its own for each parameter, stepped as soon as its gradient is there."""
+    state.own = {p: SGD([p], lr=0.001) for p in model.parameters()}
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p: state.own[p].step())
+
+
+case(hooked(lambda model, state: model[0].weight.register_hook(lambda g: g * state.scale), later),
+     name="a_hook_that_reads", share=0.7)
+case(hooked(lambda model, state: model[0].register_full_backward_hook(
+    lambda module, inputs, outputs: tuple(g if g is None else g * state.scale for g in inputs)), later),
+     name="a_hook_of_a_module_that_reads", share=0.7)
+case(hooked(lambda model, state: model[0].weight.register_hook(lambda g: g * 2 if model.training else g), lambda
+            state, model, i: model.train(i < 12)), name="a_hook_that_branches", share=0.7)
+case(hooked(counting, holds=lambda state: [state.seen, state.calls]), name="a_hook_that_counts")
+case(hooked(annealed, later), name="a_function_whose_backward_reads", share=0.7)
+case(hooked(stepping), name="optimizers_in_backward")
+
+
 @case
 def gradients_on_another_stream():
     """The allocator is told that another stream still reads a gradient which the program lets go of."""
@@ -643,6 +700,75 @@ def loaded():
     print("weights")
 
 
+def test_what_orders_work_on_the_device_is_refused_by_name():
+    """No op tells of it."""
+    done = process("ordered")
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        asked, told = json.loads(line)
+        assert f"(`{asked}`)" in told and "host_effect" in told and "0 replayed" in told, told
+    assert len(done.stdout.splitlines()) == 6, done.stdout
+
+
+def ordered():
+    side, event, graph, counted = torch.cuda.Stream(), torch.cuda.Event(), torch.cuda.CUDAGraph(), torch.zeros(3, device=DEVICE)
+    with torch.cuda.graph(graph):
+        counted.add_(1)
+
+    def on_side():
+        with torch.cuda.stream(side):
+            counted.sum()
+
+    asks = {"Event.record": event.record, "Stream.wait_stream": lambda: torch.cuda.current_stream().wait_stream(side),
+            "stream": on_side, "Stream.query": side.query, "CUDAGraph.replay": graph.replay,
+            "memory_allocated": torch.cuda.memory_allocated}
+    for name, ask in asks.items():
+        made = trained()
+
+        def step(x, y):
+            loss = made.step(x, y)
+            ask()
+            return loss
+
+        wrapped = steptape.wrap(step, model=made.model, optimizer=made.optimizer)
+        for i in range(8):
+            wrapped(*made.batch(i))
+        print(json.dumps([name, wrapped.explain()]))
+
+
+def test_graphs_of_an_audit_whose_eager_step_throws_are_compared_again():
+    done = process("thrown")
+    assert done.returncode == 0 and done.stdout.split() == ["raised", "1", "same"], done.stdout + done.stderr
+
+
+def thrown():
+    """Parameters move, the call is an audit, and the program's own function raises in it."""
+    made, throws = trained(), []
+
+    def step(x, y):
+        loss = made.step(x, y)
+        if throws:
+            raise ValueError(throws.pop())
+        return loss
+
+    wrapped = steptape.wrap(step, model=made.model, optimizer=made.optimizer, verify={"rate": 0.0})
+    for i in range(12):
+        wrapped(*made.batch(i))
+    audits = wrapped.stats["audits"]
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.data = parameter.data.clone()
+    throws.append("by the program")
+    try:
+        wrapped(*made.batch(12))
+    except ValueError:
+        print("raised")
+    for i in range(13, 20):
+        wrapped(*made.batch(i))
+    print(wrapped.stats["audits"] - audits)
+    print("same" if wrapped.stats["replayed"] > 10 else wrapped.explain())
+
+
 def test_updates_of_kernels_are_proved_by_the_trial():
     """A runtime that takes new numbers for a kernel and leaves the old ones: no plan is replayed."""
     done = process("updated", STEPTAPE_SIMULATED_CUDA_LOSES_UPDATES="1")
@@ -705,7 +831,8 @@ def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness
     if sys.argv[1] != "cases":
-        return {"grouped": grouped, "failing": failing, "loaded": loaded, "updated": updated}[sys.argv[1]]()
+        return {"grouped": grouped, "failing": failing, "loaded": loaded, "updated": updated, "ordered": ordered,
+                "thrown": thrown}[sys.argv[1]]()
     found = 0
     for name in list(CASES)[int(sys.argv[2])::int(sys.argv[3])]:
         problem = problem_of(*CASES[name])

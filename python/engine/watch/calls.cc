@@ -390,6 +390,7 @@ bool Watcher::call(const Call& made, int depth) {
   if (PyFunction_Check(callee)) {
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
+      refuse_order_of_device(callee);
       made.for_each([this](PyObject* value) { load_given(value); });
     }
     return false;
@@ -606,6 +607,11 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     refuse(RefusalCode::kHostEffect, "the step looks at the frames of all threads");
     return true;
   }
+  if ((type == "torch.Stream" || type == "torch.Event") && !name.starts_with("__")) {
+    refuse(RefusalCode::kHostEffect, "the step uses a stream or an event of its own (`" + name +
+                                         "`), which a replay does not");
+    return true;
+  }
   if (type.starts_with("_thread._local") || type.starts_with("_ctypes.")) {
     refuse(RefusalCode::kHostEffect,
            "the step uses a " + type + ", whose content cannot be compared");
@@ -727,6 +733,22 @@ bool Watcher::call_of_torch(const Call& made, const std::string& name) {
   std::vector<PyObject*> given = made.arguments;
   given.insert(given.end(), made.named.begin(), made.named.end());
   return call_of_torch(made.callee, name, given);
+}
+
+/// Of streams, events and graphs, and of the device's allocator, no op tells.
+void Watcher::refuse_order_of_device(PyObject* function) {
+  const std::string module = text_of(member(function, "__module__").ptr());
+  if (!module.starts_with("torch.cuda")) return;
+  const std::string name = text_of(member(function, "__qualname__").ptr());
+  const bool is_of_cuda = module == "torch.cuda" && (name == "stream" || name == "set_stream");
+  if (is_of_cuda || module == "torch.cuda.streams" || module == "torch.cuda.graphs") {
+    if (name.find("__") != name.npos) return;  // makes one, or compares it
+    refuse(RefusalCode::kHostEffect, "the step uses a stream, an event or a graph of its own (`" +
+                                         name + "`), which a replay does not");
+  } else if (module == "torch.cuda.memory" && name.find("mem") != name.npos &&
+             !name.starts_with("reset_") && !name.starts_with("set_")) {
+    refuse(RefusalCode::kHostEffect, "the step asks the device's allocator (`" + name + "`)");
+  }
 }
 
 void Watcher::note_step(PyObject* optimizer) {

@@ -223,6 +223,39 @@ TEST_F(DeviceHazardsTest, AnOpThatCopiesFromTheHostByItselfIsKeptOutOfGraphs) {
   EXPECT_EQ(device_of(run).graphs, 2U) << run.text;
 }
 
+TEST_F(DeviceHazardsTest, ACaptureThatFailsInAnAuditRaisesNothing) {
+  static bool fails;
+  fails = false;
+  torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  library.impl("erfc", [](const at::Tensor& x) {
+    const bool is_on_side = c10::cuda::getCurrentCUDAStream() != c10::cuda::getDefaultCUDAStream();
+    TORCH_CHECK(!fails || !is_on_side, "no memory for it");
+    return x * 2;
+  });
+  Small state;
+  Options options;
+  options.verify.rate = 0;
+  options.on_divergence = OnDivergence::kThrow;
+  Session session(options);
+  session.track("model", state.model.ptr()).track("optimizer", state.optimizer);
+  auto step = session.wrap("train", [&](at::Tensor x) {
+    return state.update((state.model(x) * state.model(x).detach().erfc()).square().mean());
+  });
+  for (int call = 0; call < 12; ++call) {
+    if (call == 10) {
+      // graphs are made anew for it
+      const torch::NoGradGuard no_grad;
+      state.model->weight.set_data(state.model->weight.clone());
+      fails = true;
+    }
+    EXPECT_TRUE(step(on_device_batch(call)[0]).isfinite().item<bool>());
+  }
+  EXPECT_GE(step.stats().replayed, 5U) << step.explain();
+  EXPECT_NE(step.explain().find("replay_threw: a trusted plan threw: no memory for it"),
+            std::string::npos)
+      << step.explain();
+}
+
 TEST_F(DeviceHazardsTest, AnOpThatDiffersFromItselfSpeaksAgainstNoNumber) {
   torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   library.impl("erfc", [](const at::Tensor& x) {
