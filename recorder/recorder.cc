@@ -41,6 +41,7 @@ OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Object
   tape_ = std::make_shared<Tape>(objects, look);
   tape_->guarded([&] {
     write_entry(tape_->ledger(), arguments_);
+    tape_->note_streams();
     if (look.depth >= Depth::kDigests) write_entry_digests(tape_->ledger());
     if (look.depth >= Depth::kBytes) copy_entry(tape_->ledger(), found_, generators_found_);
   });

@@ -1,6 +1,5 @@
 #include "recorder/tape.h"
 
-#include <ATen/Context.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -72,13 +71,6 @@ Tape::Tape(const live::Objects& objects, const Look& look)
       name_generator_([this](const at::Generator& generator) {
         return ledger_.generators.path_of(generator);
       }) {
-  if (at::hasCUDA()) {
-    const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
-    for (c10::DeviceIndex i = 0; i < cuda.deviceCount(); ++i) {
-      if (at::detail::getCUDAHooks().hasPrimaryContext(i))
-        streams_.emplace(i, cuda.getStream(c10::Device(c10::kCUDA, i)));
-    }
-  }
   // most steps need no more, and growth moves everything that was recorded
   constexpr std::size_t kTypicalOps = 256;
   ledger_.recording.ops.reserve(kTypicalOps);
@@ -326,6 +318,10 @@ trace::Device Tape::device_of(Arguments arguments, const Running& running) const
     if (argument.isDevice()) return live::device_of(argument.toDevice());
   }
   return {};
+}
+
+void Tape::note_streams() {
+  for (const trace::Buffer& buffer : ledger_.recording.buffers) check_stream(buffer.device);
 }
 
 /// A replay gives all to the stream that it is called on: who waits for another one, as the eager

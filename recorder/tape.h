@@ -26,6 +26,8 @@ class Tape final : public OpListener {
              const std::function<void()>& run) override;
 
   Ledger& ledger() { return ledger_; }
+  /// The step begins: what lies on a device at entry tells which streams there are.
+  void note_streams();
   /// Ops of threads that outlive the step are let through unseen from here on.
   void close();
 

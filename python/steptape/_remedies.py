@@ -55,10 +55,13 @@ REMEDIES = {
 }
 
 
+_ON_ONE_STREAM = "order streams, record events and launch graphs between steps, and call the step on one stream"
 _AS_A_TENSOR = "return the tensor, and call numpy() on it after the step"
 _BY_READING = (  # (code, what the reason says, remedy)
     ("written_outside", "`numpy` gives", _AS_A_TENSOR),
     ("host_effect", "the step returns a numpy", _AS_A_TENSOR),
+    ("host_effect", "the step uses a stream", _ON_ONE_STREAM),
+    ("device", "the op is given to another stream", _ON_ONE_STREAM),
     ("host_effect", "what the step returns went", "return the number or tensor itself, and make a text of it after the step"),
     ("host_effect", "that is held elsewhere too", "return a copy: dict(logs), list(items)"),
     ("host_effect", "reads the clock", "measure around the call of the step, or declare it: now = steptape.host(time.time), and "

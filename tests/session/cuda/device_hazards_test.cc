@@ -1,7 +1,9 @@
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <torch/library.h>
@@ -254,6 +256,27 @@ TEST_F(DeviceHazardsTest, ACaptureThatFailsInAnAuditRaisesNothing) {
   EXPECT_NE(step.explain().find("replay_threw: a trusted plan threw: no memory for it"),
             std::string::npos)
       << step.explain();
+}
+
+TEST_F(DeviceHazardsTest, AnOpOnAnotherStreamThanTheCallsIsRefused) {
+  const auto make = small([](Small& state, std::vector<at::Tensor> in) {
+    const auto side = c10::cuda::getStreamFromPool();
+    const auto caller = c10::cuda::getCurrentCUDAStream();
+    at::cuda::CUDAEvent before, after;
+    before.record(caller);
+    before.block(side);
+    at::Tensor loss;
+    {
+      const c10::cuda::CUDAStreamGuard on_side(side);
+      loss = state.update(state.model(in[0]).square().mean());
+      after.record(side);
+    }
+    after.block(caller);
+    return loss;
+  });
+  const Trained run = expect_same(make, 8, 0);
+  EXPECT_EQ(run.stats.replayed, 0U) << run.text;
+  EXPECT_NE(run.text.find("given to another stream"), std::string::npos) << run.text;
 }
 
 TEST_F(DeviceHazardsTest, AnOpThatDiffersFromItselfSpeaksAgainstNoNumber) {
