@@ -742,7 +742,8 @@ void Watcher::refuse_order_of_device(PyObject* function) {
   const std::string name = text_of(member(function, "__qualname__").ptr());
   const bool is_of_cuda = module == "torch.cuda" && (name == "stream" || name == "set_stream");
   if (is_of_cuda || module == "torch.cuda.streams" || module == "torch.cuda.graphs") {
-    if (name.find("__") != name.npos) return;  // makes one, or compares it
+    // a method, but for those that make one or compare it; `is_current_stream_capturing` only asks
+    if (!is_of_cuda && (name.find('.') == name.npos || name.find("__") != name.npos)) return;
     refuse(RefusalCode::kHostEffect, "the step uses a stream, an event or a graph of its own (`" +
                                          name + "`), which a replay does not");
   } else if (module == "torch.cuda.memory" && name.find("mem") != name.npos &&
