@@ -316,7 +316,7 @@ class Child:
 
         try:
             row = work(wait_for_turn)
-        except BaseException as error:  # whatever ends a way is told, and the others go on
+        except BaseException as error:  # reported as the failure of this way; the others go on
             row = {"failure": (str(error).strip().splitlines() or [""])[0][:300] or type(error).__name__}
         try:
             with os.fdopen(to_parent, "w") as out:

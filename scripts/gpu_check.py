@@ -9,8 +9,9 @@ usage: scripts/gpu_check.py [--pack FOLDER] [--results FOLDER] [--limit-s S] [--
   peers     Python: eager, make_graphed_callables, hand-made graphs, torch.compile and replay (bench/gpu_table.py)
 
 Builds nothing: scripts/gpu_pack.sh gathers what it runs (default of --pack: the folder above this one, if that is a pack, or
-out/gpu). Needs python3 with torch 2.11 and pytest, and no network. After each job RESULTS/PHASE.json and RESULTS/gpu_results.md
-are written anew; a job that passed there is not run again, so a phase that the limit ended goes on where it stopped.
+out/gpu). Needs python3 with torch 2.11 and pytest, and no network. RESULTS/PHASE.json is written anew after each job, and
+RESULTS/gpu_results.md after each phase; a job that passed there is not run again, so a phase that the limit ended goes on where it
+stopped.
 
 Exit 0: all passed; 1: something failed or did not come to its end, and the page says what; 2: nothing could be run.
 """
@@ -74,9 +75,10 @@ def jobs_of(phase, pack, results):
 
 
 MACHINE = """
-import platform, sys, torch
+import os, platform, torch
 device = torch.cuda.get_device_properties(0)
-driver = open('/proc/driver/nvidia/version').readline().split('  ')[1] if __import__('os').path.exists('/proc/driver/nvidia/version') else 'none'
+version = '/proc/driver/nvidia/version'
+driver = open(version).readline().split('  ')[1] if os.path.exists(version) else 'none'
 print(f'{device.name}, {device.total_memory >> 30} GiB|{driver}|{torch.__version__}|{torch.version.cuda}|{platform.python_version()}')
 """
 

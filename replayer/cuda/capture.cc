@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -126,12 +127,10 @@ class Capturing {
     // captured with other numbers than those of this run, so that no launch is right but by its
     // updates: what is wrong with them the first comparison with the eager step shows
     const std::vector<double> others = NumberUpdates::other_numbers(call, numbers);
-    std::vector<cudaGraphNode_t> nodes;
-    {
-      MadeUp made_up(call);
-      made_up.set(numbers, others);
-      nodes = make(call, group, *stretch.graph);
-    }
+    std::optional<MadeUp> made_up;
+    if (!others.empty()) made_up.emplace(call).set(numbers, others);
+    std::vector<cudaGraphNode_t> nodes = make(call, group, *stretch.graph);
+    made_up.reset();
     if (!numbers.empty()) {
       learnings_.push_back({&call,
                             {ops.begin(), ops.end()},

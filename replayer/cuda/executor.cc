@@ -273,7 +273,7 @@ struct Executor::Impl {
   }
 
   void refuse_uncompared(const std::string& why) const {
-    if (is_compared && !may_be_new) throw Uncompared("graphs are captured again: " + why);
+    if (is_compared && !may_be_new) throw Uncompared("no run of these graphs was compared: " + why);
   }
 
   void launch(std::size_t part) {
@@ -360,7 +360,7 @@ struct Executor::Impl {
       refuse_uncompared(decision.why);
       make_graphs_that_hold(addresses, leaves, decision);
     } else {
-      if (!is_agreed) refuse_uncompared("none of their runs was compared");
+      if (!is_agreed) refuse_uncompared("the comparison did not come to its end");
       copies.check_alignment(addresses);
     }
     bind(addresses);

@@ -171,7 +171,7 @@ std::optional<KernelImage> Graph::image_of(cudaGraphNode_t node, std::string& wh
     const cudaError_t answer = cudaFuncGetParamInfo(found.func, i, &offset, &bytes);
     if (answer != cudaSuccess) {
       cudaGetLastError();
-      if (answer == cudaErrorInvalidValue) break;  // there are no more
+      if (answer == cudaErrorInvalidValue) break;  // that was the last one
       why = "CUDA does not show the parameters of its kernel";
       return std::nullopt;
     }

@@ -205,16 +205,17 @@ std::string NumberUpdates::learn(Call& call, std::vector<CallNumber> numbers,
     updated.nodes.push_back(node);
     updated.images.push_back(*std::move(image));
   }
+  const auto drawn = sample_numbers(own, domains_of(updated.numbers));
   std::vector<ParameterSample> samples;
   SlotSearch search;
   // what differs by chance may do so in one capture alone: more of them show it
   for (int round = 0; round < kMostRounds && !search.slots; ++round) {
-    for (std::vector<double>& values : sample_numbers(own, domains_of(updated.numbers))) {
+    for (const std::vector<double>& values : drawn) {
       MadeUp made_up(call);
       made_up.set(updated.numbers, values);
       auto images = capture(call, why);
       if (!images) return why;
-      samples.push_back({std::move(values), *std::move(images)});
+      samples.push_back({values, *std::move(images)});
     }
     if (!std::ranges::equal(updated.images, samples.front().nodes, is_same_launch)) {
       return "it left other kernels in the graph than alone";

@@ -36,7 +36,6 @@ class MadeUp {
   MadeUp(const MadeUp&) = delete;
   MadeUp& operator=(const MadeUp&) = delete;
 
-  /// No values: its own.
   void set(const std::vector<CallNumber>& numbers, const std::vector<double>& values);
 
  private:

@@ -81,10 +81,15 @@ void PlanInUse::begin() {
   if (kept_out_next_) keep_out(*std::exchange(kept_out_next_, std::nullopt));
 }
 
-std::string PlanInUse::object_to_numbers() {
+std::optional<KeptOut> PlanInUse::parted_group() {
   for (GroupedCall& group : plan_->groups) {
-    auto found = parted(group);
-    if (!found) continue;
+    if (auto found = parted(group)) return found;
+  }
+  return std::nullopt;
+}
+
+std::string PlanInUse::object_to_numbers() {
+  if (auto found = parted_group()) {
     keep_out(*std::move(found));
     return kOtherNumbers;
   }
@@ -95,11 +100,7 @@ std::string PlanInUse::object_to_numbers() {
   return why;
 }
 
-bool PlanInUse::would_object_to_numbers() {
-  return std::ranges::any_of(plan_->groups,
-                             [](GroupedCall& group) { return parted(group).has_value(); }) ||
-         objection();
-}
+bool PlanInUse::would_object_to_numbers() { return parted_group() || objection(); }
 
 std::optional<KeptOut> PlanInUse::objection() const {
   for (const Captured::Stretch& stretch : captured_.stretches) {

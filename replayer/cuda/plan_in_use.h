@@ -50,6 +50,7 @@ class PlanInUse {
   void keep_out(KeptOut op);
   void leave_alone(const GroupedCall& group);
   void plan_again();
+  std::optional<KeptOut> parted_group();
   std::optional<KeptOut> objection() const;
 
   std::shared_ptr<const trace::Recording> recording_;

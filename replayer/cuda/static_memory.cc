@@ -74,15 +74,6 @@ Decision StaticMemory::decide(std::span<void* const> addresses) {
   return decision;
 }
 
-bool StaticMemory::holds_for(std::span<void* const> addresses) const {
-  if (!is_captured_) return false;
-  for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    const Bound& buffer = buffers_[i];
-    if (buffer.hold == Hold::kByAddress && buffer.captured != addresses[i]) return false;
-  }
-  return true;
-}
-
 void StaticMemory::captured(std::span<void* const> addresses) {
   if (addresses.size() != buffers_.size()) {
     throw Error(ErrorCode::kInternal, "addresses of other buffers than the bound ones");

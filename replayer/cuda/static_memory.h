@@ -52,9 +52,6 @@ class StaticMemory {
   /// it remembers where inputs lie. A capture that it asks for is asked for until there is one.
   Decision decide(std::span<void* const> addresses);
 
-  /// Whether the captured graph holds for these addresses; no when there is none.
-  bool holds_for(std::span<void* const> addresses) const;
-
   /// A capture has been made for these addresses, as the last decision said.
   void captured(std::span<void* const> addresses);
 

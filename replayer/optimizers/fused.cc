@@ -257,16 +257,11 @@ class Fusion {
     buffer.bytes = sizeof count;
     buffer.role = trace::Role::kConstant;
     buffer.content = trace::make_blob(&count, sizeof count);
-    const trace::TensorId tensor = add_count_tensor(std::move(buffer));
-    counts_.push_back({fused_.recording.tensors[tensor].buffer, path});
-    return tensor;
-  }
-
-  trace::TensorId add_count_tensor(trace::Buffer buffer) {
     trace::Recording& recording = fused_.recording;
     trace::Tensor tensor;
     tensor.buffer = static_cast<trace::BufferId>(recording.buffers.size());
     tensor.dtype = trace::DType::kFloat32;
+    counts_.push_back({tensor.buffer, path});
     recording.buffers.push_back(std::move(buffer));
     recording.tensors.push_back(std::move(tensor));
     return static_cast<trace::TensorId>(recording.tensors.size() - 1);

@@ -76,15 +76,21 @@ void require_device(const trace::Device& device, const std::string& asked) {
   at::globalContext().lazyInitDevice(found.type());
 }
 
-/// All memory that steps find when they begin. Throws Error (unsupported) where this process has
-/// not its device, or one that `asked` is not.
+/// All memory that steps find when they begin. Throws Error (unsupported) where the device of one
+/// that can be replayed is not here, or is not `asked`.
 replayer::PlayerState::Devices buffers_of(const trace::Trace& trace, const std::string& asked) {
   replayer::PlayerState::Devices buffers;
   for (const trace::Step& step : trace.steps) {
     for (const trace::Recording& recording : step.recordings) {
-      require_device(replayer::device_of(recording), asked);
+      const bool is_trusted = recording.standing == trace::Standing::kTrusted;
+      if (is_trusted) require_device(replayer::device_of(recording), asked);
       for (const trace::Buffer& buffer : recording.buffers) {
-        if (!buffer.path.empty()) buffers.emplace(buffer.path, live::device_of(buffer.device));
+        if (buffer.path.empty()) continue;
+        if (is_trusted) {
+          buffers.insert_or_assign(buffer.path, live::device_of(buffer.device));
+        } else {
+          buffers.emplace(buffer.path, c10::kCPU);
+        }
       }
     }
   }

@@ -47,9 +47,15 @@ at::Generator default_generator(const std::string& path) {
   return at::globalContext().defaultGenerator(device);
 }
 
-bool is_state_of(const at::Generator& generator, const at::Tensor& state) {
+/// A new one of the same kind, which nobody draws from.
+at::Generator generator_like(const std::string& path) {
+  const bool is_of_device = is_default(path) && path != kDefault;
+  return is_of_device ? default_generator(path).clone() : at::detail::createCPUGenerator();
+}
+
+bool is_state_of(const std::string& path, const at::Tensor& state) {
   try {
-    at::Generator scratch = generator.clone();
+    at::Generator scratch = generator_like(path);
     live::set_state(scratch, state);
     return true;
   } catch (const c10::Error&) {
@@ -90,12 +96,9 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 }  // namespace
 
 PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& buffers) {
-  const auto state_in = [](const trace::Saved& entry, const at::Generator& generator) {
-    at::Tensor state = bytes_as_tensor(entry, [&] {
-      const std::lock_guard lock(default_generator_mutex());
-      return live::state_of(generator);
-    }());
-    if (!is_state_of(generator, state))
+  const auto state_in = [](const trace::Saved& entry, const std::string& name) {
+    at::Tensor state = bytes_as_tensor(entry, live::state_of(generator_like(name)));
+    if (!is_state_of(name, state))
       throw Error(ErrorCode::kDataLoss, entry.path + ": no state of a generator");
     return state;
   };
@@ -110,10 +113,10 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& 
     } else if (is_generator && is_default(name)) {
       // of a device that this process has not, no step draws
       if (name != kDefault && !at::hasCUDA()) continue;
-      default_generators_[name] = state_in(entry, default_generator(name));
+      default_generators_[name] = state_in(entry, name);
     } else if (is_generator) {
       at::Generator generator = at::detail::createCPUGenerator();
-      live::set_state(generator, state_in(entry, generator));
+      live::set_state(generator, state_in(entry, name));
       generators_.emplace(name, std::move(generator));
     } else {
       const c10::Device device = buffer == buffers.end() ? c10::Device(c10::kCPU) : buffer->second;
@@ -154,7 +157,7 @@ void PlayerState::renew() {
       continue;
     }
     c10::Storage& own = buffers_[path];
-    if (!own) own = memory_like(published);
+    if (!own) own = allocate_like(published);
     live::copy_bytes(own.mutable_data(), own.device(), published.data(), published.device(),
                      own.nbytes());
     last = &own;
@@ -248,13 +251,12 @@ void PlayerState::set_generator_state(const std::string& path, const at::Tensor&
 }
 
 bool PlayerState::takes_generator_state(const std::string& path, const at::Tensor& state) const {
-  return is_state_of(is_default(path) ? default_generator(path) : generators_.at(path), state);
+  return is_state_of(path, state);
 }
 
 void PlayerState::seed(std::uint64_t value) {
   for (const std::string& path : generators()) {
-    at::Generator seeded =
-        is_default(path) ? default_generator(path).clone() : at::detail::createCPUGenerator();
+    at::Generator seeded = generator_like(path);
     seeded.set_current_seed(value);
     set_generator_state(path, live::state_of(seeded));
   }

@@ -1,21 +1,9 @@
 #include "replayer/player/publication.h"
 
-#include <c10/core/DeviceGuard.h>
-
-#include <optional>
-
 #include "live/device_bytes.h"
-#include "live/tensors.h"
 #include "replayer/run/tensor_on.h"
 
 namespace steptape::replayer {
-
-c10::Storage memory_like(const c10::Storage& storage) {
-  const c10::OptionalDeviceGuard on_device(
-      storage.device().is_cpu() ? std::optional<c10::Device>() : std::optional(storage.device()));
-  return allocate(storage.nbytes(), live::address_mod_64(*storage.unsafeGetStorageImpl()),
-                  storage.device_type());
-}
 
 void wait_for(const c10::Storage& storage) {
   if (storage.nbytes() != 0) live::bytes_on_host(storage.data(), storage.device(), 1);
@@ -36,8 +24,7 @@ void Publication::publish(const Memory& from, std::set<std::string> gradients) {
   if (is_new) {
     version = std::make_shared<Version>();
     for (const std::string& path : paths_) {
-      const c10::Storage& source = from.at(path);
-      version->memory.emplace(path, memory_like(source));
+      version->memory.emplace(path, allocate_like(from.at(path)));
     }
   }
   const c10::Storage* last = nullptr;

@@ -13,8 +13,6 @@
 
 namespace steptape::replayer {
 
-/// As much memory as it has, on its device and with its address modulo 64.
-c10::Storage memory_like(const c10::Storage& storage);
 /// Waits for what the current stream was given for its device. It is not of the host.
 void wait_for(const c10::Storage& storage);
 

@@ -34,31 +34,35 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
   return tensor;
 }
 
-c10::Storage allocate(std::size_t bytes, std::uint8_t remainder, c10::DeviceType kind) {
-  auto block = std::make_unique<at::DataPtr>(c10::GetAllocator(kind)->allocate(bytes + 64));
+c10::Storage allocate(std::size_t bytes, std::uint8_t remainder, c10::Device device) {
+  const bool is_a_certain_one = !device.is_cpu() && device.has_index();
+  const c10::OptionalDeviceGuard on_device(is_a_certain_one ? std::optional(device) : std::nullopt);
+  auto block =
+      std::make_unique<at::DataPtr>(c10::GetAllocator(device.type())->allocate(bytes + 64));
   auto* first = static_cast<char*>(block->get());
   const auto now = reinterpret_cast<std::uintptr_t>(first) % 64;
   char* address = first + (remainder + 64 - now) % 64;
-  const c10::Device device = block->device();
+  const c10::Device found = block->device();
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
-                      at::DataPtr(address, block.release(), &delete_block, device), nullptr,
+                      at::DataPtr(address, block.release(), &delete_block, found), nullptr,
                       /*resizable=*/false);
+}
+
+c10::Storage allocate_like(const c10::Storage& storage) {
+  const auto remainder = reinterpret_cast<std::uintptr_t>(storage.data()) % 64;
+  return allocate(storage.nbytes(), static_cast<std::uint8_t>(remainder), storage.device());
 }
 
 c10::Storage allocate_with(std::span<const std::byte> content, std::uint8_t remainder,
                            c10::Device device) {
-  const c10::OptionalDeviceGuard on_device(device.is_cpu() ? std::optional<c10::Device>()
-                                                           : std::optional(device));
-  const c10::Storage storage = allocate(content.size(), remainder, device.type());
+  const c10::Storage storage = allocate(content.size(), remainder, device);
   live::copy_bytes(storage.mutable_data(), device, content.data(), c10::Device(c10::kCPU),
                    content.size());
   return storage;
 }
 
 at::Tensor copied_tensor_on(const c10::Storage& storage, const trace::Tensor& geometry) {
-  const auto remainder =
-      static_cast<std::uint8_t>(reinterpret_cast<std::uintptr_t>(storage.data()) % 64);
-  const c10::Storage copy = allocate(storage.nbytes(), remainder, storage.device_type());
+  const c10::Storage copy = allocate_like(storage);
   live::copy_bytes(copy.mutable_data(), copy.device(), storage.data(), storage.device(),
                    storage.nbytes());
   return tensor_on(copy, geometry);

@@ -15,12 +15,15 @@ namespace steptape::replayer {
 at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
                      std::int64_t first_byte = 0);
 
-/// `bytes` of new memory, on the current device of the kind, whose address has this remainder
-/// modulo 64.
+/// `bytes` of new memory whose address has this remainder modulo 64, on the device, or where it has
+/// no index on the current one of its kind.
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder,
-                      c10::DeviceType kind = c10::DeviceType::CPU);
+                      c10::Device device = c10::DeviceType::CPU);
 
-/// The same on a device, with these bytes of the host. Returns when they are there.
+/// As much as a storage has, on its device and with its remainder.
+c10::Storage allocate_like(const c10::Storage& storage);
+
+/// The same with these bytes of the host. Returns when they are there.
 c10::Storage allocate_with(std::span<const std::byte> content, std::uint8_t remainder,
                            c10::Device device);
 

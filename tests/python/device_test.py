@@ -357,7 +357,7 @@ case(hooked(stepping), name="optimizers_in_backward")
 
 @case
 def gradients_on_another_stream():
-    """The allocator is told that another stream still reads a gradient which the program lets go of."""
+    """Another stream still reads a gradient that the program has dropped: record_stream keeps its memory."""
     side, seen = torch.cuda.Stream(), []
     made = trained(holds=[seen])
 

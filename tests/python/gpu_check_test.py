@@ -22,6 +22,7 @@ def test_the_check_writes_its_page_and_goes_on_where_it_ended(tmp_path):
                             capture_output=True, text=True, check=False)
     assert packed.returncode == 0, packed.stderr
     engine, = (pack / "python/steptape").glob("_engine*.so")
+    # an engine for another CPython cannot be imported here: so where scripts/test_pythons.sh tests several with one build
     if f"cpython-{sys.version_info[0]}{sys.version_info[1]}-" not in engine.name:
         pytest.skip(f"the build is for another CPython than this: {engine.name}")
     command = [sys.executable, pack / "scripts/gpu_check.py", "--results", results]

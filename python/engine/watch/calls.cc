@@ -740,10 +740,11 @@ void Watcher::refuse_order_of_device(PyObject* function) {
   const std::string module = text_of(member(function, "__module__").ptr());
   if (!module.starts_with("torch.cuda")) return;
   const std::string name = text_of(member(function, "__qualname__").ptr());
-  const bool is_of_cuda = module == "torch.cuda" && (name == "stream" || name == "set_stream");
-  if (is_of_cuda || module == "torch.cuda.streams" || module == "torch.cuda.graphs") {
-    // a method, but for those that make one or compare it; `is_current_stream_capturing` only asks
-    if (!is_of_cuda && (name.find('.') == name.npos || name.find("__") != name.npos)) return;
+  const bool is_chosen = module == "torch.cuda" && (name == "stream" || name == "set_stream");
+  // the others of these modules make one, compare it, or only ask
+  const bool is_method = name.find('.') != name.npos && name.find("__") == name.npos;
+  if (is_chosen ||
+      (is_method && (module == "torch.cuda.streams" || module == "torch.cuda.graphs"))) {
     refuse(RefusalCode::kHostEffect, "the step uses a stream, an event or a graph of its own (`" +
                                          name + "`), which a replay does not");
   } else if (module == "torch.cuda.memory" && name.find("mem") != name.npos &&
