@@ -107,7 +107,7 @@ inline bool TensorFacts::holds(const c10::TensorImpl& tensor, const Kind& kind) 
 inline bool TensorFacts::place(const c10::TensorImpl& tensor, const Kind& kind, void*& slot) {
   const c10::StorageImpl* storage = tensor.unsafe_storage().unsafeGetStorageImpl();
   auto* address = const_cast<void*>(storage->data());
-  if (storage->nbytes() < kind.bytes) return false;
+  if (storage->nbytes() != kind.bytes) return false;
   if (kind.is_written && live::is_lazily_shared(*storage)) return false;
   if (kind.bytes != 0) {
     const auto remainder = reinterpret_cast<std::uintptr_t>(address) % kLine;

@@ -108,6 +108,14 @@ c10::Device device_of(const trace::Device& device) {
   throw Error(ErrorCode::kUnsupported, "the trace names a device that no backend serves");
 }
 
+bool has_plain_keys(const at::Tensor& tensor) noexcept {
+  constexpr c10::DispatchKeySet kOthers =
+      kFunctorch | c10::DispatchKeySet{c10::DispatchKey::Python,    c10::DispatchKey::ZeroTensor,
+                                       c10::DispatchKey::Named,     c10::DispatchKey::NestedTensor,
+                                       c10::DispatchKey::Quantized, c10::DispatchKey::Sparse};
+  return !tensor.key_set().has_any(kOthers);
+}
+
 std::optional<std::string> unplannable_kind(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const c10::DispatchKeySet keys = impl.key_set();

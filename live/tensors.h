@@ -19,6 +19,8 @@ at::ScalarType scalar_type_of(trace::DType dtype);
 trace::Device device_of(const c10::Device& device);
 c10::Device device_of(const trace::Device& device);
 
+/// Whether nothing in its keys is what unplannable_kind has a word for: a look at one word.
+bool has_plain_keys(const at::Tensor& tensor) noexcept;
 /// Why a tensor cannot stand in a plan: "sparse", "quantized", "nested", "meta", "a tensor
 /// subclass", "a functorch wrapper", "a zero tensor", "opaque (mkldnn)", "without storage"; none
 /// for a plain one. A plain tensor on a device other than CPU and CUDA is named by

@@ -53,6 +53,12 @@ class Notes {
   }
   const std::vector<std::pair<std::size_t, trace::Formula>>& returned() const { return returned_; }
 
+  /// The step ends with this number at the place that a host value or hyperparameter is read from.
+  void become(std::size_t position, std::string path) {
+    becoming_.emplace_back(position, std::move(path));
+  }
+  const std::vector<std::pair<std::size_t, std::string>>& becoming() const { return becoming_; }
+
   /// The step adds `by` to the host number of optimizer state at `path`.
   void advance(std::string path, std::int64_t by) { advances_.push_back({std::move(path), by}); }
   const std::vector<trace::Advance>& advances() const { return advances_; }
@@ -173,6 +179,7 @@ class Notes {
   std::vector<Number> announced_;
   std::vector<Site> sites_;
   std::vector<std::pair<std::size_t, trace::Formula>> returned_;
+  std::vector<std::pair<std::size_t, std::string>> becoming_;
   std::vector<trace::Advance> advances_;
   std::set<std::string> assigned_;
   std::vector<Condition> conditions_;

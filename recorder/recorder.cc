@@ -13,7 +13,7 @@ namespace {
 
 void write_returned(trace::Recording& recording, const Returned& returned) {
   for (const trace::Value& number : returned.numbers) {
-    recording.numbers.push_back({number, trace::kNone});
+    recording.numbers.emplace_back().value = number;
   }
   recording.observed = static_cast<trace::Index>(returned.observed);
 }

@@ -54,7 +54,7 @@ FREE = ("tests", "bench")
 LIBRARY_OF_HEADER = (
     ("cuda", r"((ATen|c10)/cuda/|cuda|cublas|cudnn)"),
     ("torch", r"(torch|ATen|c10|caffe2)/"),
-    ("python", r"pybind11/|(internal/pycore_\w+|Python|frameobject|longintrepr|opcode)\.h$"),
+    ("python", r"pybind11/|(internal/pycore_\w+|Python|frameobject|longintrepr|opcode|structmember)\.h$"),
     ("protobuf", r"google/protobuf/|.*\.pb\.h$"),
     ("zstd", r"zstd\w*\.h$"),
     ("tbb", r"(oneapi/)?tbb/"),

@@ -23,6 +23,9 @@ class Binder {
   void bind() {
     for (const recorder::Notes::Site& site : notes().sites()) bind(site);
     for (const auto& [position, formula] : notes().returned()) bind(position, formula);
+    for (const auto& [position, path] : notes().becoming()) {
+      if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
+    }
     for (const recorder::Notes::Condition& condition : notes().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
     }

@@ -40,6 +40,8 @@ struct SessionState {
   struct Declaration {
     std::string name;
     std::function<pack::Leaf()> function;
+    /// It only looks at what a place holds, and may be asked when a trace is saved.
+    bool is_place = false;
   };
   std::vector<Declaration> host_values;
   std::vector<Declaration> facts;

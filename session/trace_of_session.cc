@@ -5,6 +5,7 @@
 #include "live/device_bytes.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
+#include "session/arguments.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/aside.h"
@@ -105,7 +106,10 @@ trace::Trace SessionState::to_trace(bool with_state) const {
   trace.state = state_of(objects, used_paths(trace.steps));
   const auto add = adding_to(trace.state);
   for (std::size_t i = 0; i < declared_last.host_values.size(); ++i) {
-    trace::for_each_number(host_values[i].name, declared_last.host_values[i], add);
+    const bool is_place = host_values[i].is_place;
+    const trace::Value value =
+        is_place ? argument_of(host_values[i].function()).fact : declared_last.host_values[i];
+    trace::for_each_number(host_values[i].name, value, add);
   }
   for (std::size_t i = 0; i < declared_last.facts.size(); ++i) {
     trace::for_each_number(facts[i].name, declared_last.facts[i], add);

@@ -128,8 +128,8 @@ trace::ScalarSite decode(const proto::ScalarSite& in) {
     site.buffer = in.buffer();
   } else {
     site.argument = in.argument();
-    site.item = minus_one(in.item());
   }
+  site.item = minus_one(in.item());
   return site;
 }
 
@@ -141,10 +141,12 @@ trace::HostRead decode(const proto::HostRead& in) {
   return {in.op(), decode_small<trace::ReadUse>("use of a read", in.use())};
 }
 
-trace::Effect decode(const proto::Effect& in) { return {in.name(), in.value(), in.place()}; }
+trace::Effect decode(const proto::Effect& in) {
+  return {in.name(), in.value(), in.place(), in.decides()};
+}
 
 trace::Number decode(const proto::Number& in) {
-  return {decode(in.value()), minus_one(in.op()), minus_one(in.formula())};
+  return {decode(in.value()), minus_one(in.op()), minus_one(in.formula()), in.becomes()};
 }
 
 trace::ParameterGroup decode(const proto::ParameterGroup& in) {

@@ -99,6 +99,7 @@ void encode(const trace::Effect& effect, proto::Effect& out) {
   out.set_name(effect.name);
   out.set_value(effect.value);
   out.set_place(effect.place);
+  out.set_decides(effect.decides);
 }
 
 void encode(const trace::ParameterGroup& group, proto::ParameterGroup& out) {
@@ -148,8 +149,8 @@ void encode(const trace::ScalarSite& site, proto::ScalarSite& out) {
     out.set_buffer(site.buffer);
   } else {
     out.set_argument(site.argument);
-    out.set_item(plus_one(site.item));
   }
+  out.set_item(plus_one(site.item));
 }
 
 void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
@@ -182,6 +183,7 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
     encode(number.value, *added.mutable_value());
     added.set_op(plus_one(number.op));
     added.set_formula(plus_one(number.formula));
+    added.set_becomes(number.becomes);
   }
   out.set_observed(recording.observed);
   for (const std::string& path : recording.updates) out.add_updates(path);

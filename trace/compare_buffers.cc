@@ -1,7 +1,10 @@
-
-#include <set>
+#include <algorithm>
+#include <map>
+#include <span>
+#include <vector>
 
 #include "trace/compare_parts.h"
+#include "trace/numbers.h"
 
 namespace steptape::trace {
 namespace {
@@ -32,23 +35,35 @@ Found differ_in_tensor(std::size_t i, const Tensor& a, const Tensor& b) {
   return differ(kKind, a.wrapped_number, b.wrapped_number, path("wrapped_number"));
 }
 
-/// Digest where one was taken, else of the content that was kept.
-std::string bytes_in_words(const Buffer& buffer) {
+/// Digest where one was taken, else of the content that was kept. Of a buffer with elements that a
+/// formula gives, of all others.
+std::string bytes_in_words(const Buffer& buffer, std::span<const Element> bound) {
+  if (!bound.empty() && buffer.content) {
+    std::vector<std::byte> others = *buffer.content;
+    for (const Element& element : bound) {
+      if (element.offset + element.bytes.size() > others.size()) continue;
+      std::ranges::fill(std::span(others).subspan(element.offset, element.bytes.size()),
+                        std::byte{});
+    }
+    return text_of(digest_of(others));
+  }
   if (buffer.digest) return text_of(*buffer.digest);
   return buffer.content ? text_of(digest_of(*buffer.content)) : std::string("no digest");
 }
 
 Found differ_in_constants(DifferenceKind kind, const Recording& a, const Recording& b) {
   const bool host_made = kind == DifferenceKind::kHostTensor;
-  std::set<BufferId> bound;
+  std::map<BufferId, std::vector<Element>> bound;
   for (const ScalarSite& site : b.scalars) {
-    if (site.op == kNone) bound.insert(site.buffer);
+    if (site.op != kNone) continue;
+    if (const auto element = element_at(b, site)) bound[site.buffer].push_back(*element);
   }
   for (std::size_t i = 0; i < a.buffers.size(); ++i) {
     const Buffer& x = a.buffers[i];
     if (x.role != Role::kConstant || x.path.empty() != host_made) continue;
-    if (bound.contains(static_cast<BufferId>(i))) continue;
-    Found found = differ(kind, bytes_in_words(x), bytes_in_words(b.buffers[i]), [&] {
+    const std::vector<Element>& elements = bound[static_cast<BufferId>(i)];
+    const std::string words = bytes_in_words(x, elements);
+    Found found = differ(kind, words, bytes_in_words(b.buffers[i], elements), [&] {
       return host_made ? fmt::format("buffers[{}]", i) : fmt::format("buffers[{}] {}", i, x.path);
     });
     if (found) return found;

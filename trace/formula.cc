@@ -46,6 +46,15 @@ constexpr std::array kOperations = {
     OperationRow{Operation::kSine, "sin", 1},
     OperationRow{Operation::kCosine, "cos", 1},
     OperationRow{Operation::kRoundTo, "round_to", 2},
+    OperationRow{Operation::kBinaryLogarithm, "log2", 1},
+    OperationRow{Operation::kDecimalLogarithm, "log10", 1},
+    OperationRow{Operation::kLogarithmOf1Plus, "log1p", 1},
+    OperationRow{Operation::kExponentialMinus1, "expm1", 1},
+    OperationRow{Operation::kTangent, "tan", 1},
+    OperationRow{Operation::kArcTangent, "atan", 1},
+    OperationRow{Operation::kHyperbolicSine, "sinh", 1},
+    OperationRow{Operation::kHyperbolicCosine, "cosh", 1},
+    OperationRow{Operation::kHyperbolicTangent, "tanh", 1},
 };
 
 constexpr std::array kLeafKinds = {
@@ -150,6 +159,24 @@ double apply(Operation operation, double a, double b) noexcept {
       return std::sin(a);
     case Operation::kCosine:
       return std::cos(a);
+    case Operation::kBinaryLogarithm:
+      return std::log2(a);
+    case Operation::kDecimalLogarithm:
+      return std::log10(a);
+    case Operation::kLogarithmOf1Plus:
+      return std::log1p(a);
+    case Operation::kExponentialMinus1:
+      return std::expm1(a);
+    case Operation::kTangent:
+      return std::tan(a);
+    case Operation::kArcTangent:
+      return std::atan(a);
+    case Operation::kHyperbolicSine:
+      return std::sinh(a);
+    case Operation::kHyperbolicCosine:
+      return std::cosh(a);
+    case Operation::kHyperbolicTangent:
+      return std::tanh(a);
     case Operation::kNegate:
       return -a;
     case Operation::kSameBits:

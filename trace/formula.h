@@ -63,6 +63,15 @@ enum class Operation : std::uint8_t {
   kSine,
   kCosine,
   kRoundTo,  ///< to `b` decimals, from 0 to 22, halves to the even one
+  kBinaryLogarithm,
+  kDecimalLogarithm,
+  kLogarithmOf1Plus,
+  kExponentialMinus1,
+  kTangent,
+  kArcTangent,
+  kHyperbolicSine,
+  kHyperbolicCosine,
+  kHyperbolicTangent,
 };
 
 std::string_view name_of(Operation operation) noexcept;

@@ -39,11 +39,11 @@ class FormulaComparison {
       for (Index i = 0; i < both; ++i) compare_values(i, (*list_x)[i], (*list_y)[i]);
       return;
     }
-    const Index formula_x = formula_of(a_, pair_.a, item, x);
-    const Index formula_y = formula_of(b_, pair_.b, item, y);
-    if (formula_x == kNone && formula_y == kNone) return;
-    std::string words_x = words_of(a_, pair_.a, item, x, formula_x);
-    std::string words_y = words_of(b_, pair_.b, item, y, formula_y);
+    const std::vector<Index> formulas_x = formulas_of(a_, pair_.a, item, x);
+    const std::vector<Index> formulas_y = formulas_of(b_, pair_.b, item, y);
+    if (formulas_x.empty() && formulas_y.empty()) return;
+    std::string words_x = words_of(a_, pair_.a, item, x, formulas_x);
+    std::string words_y = words_of(b_, pair_.b, item, y, formulas_y);
     if (words_x == words_y || !is_new(x)) return;
     findings_.push_back({place_of(item), std::move(words_x), std::move(words_y)});
   }
@@ -55,18 +55,24 @@ class FormulaComparison {
     return told_.insert(a_.recording().tensors[tensor->id].buffer).second;
   }
 
-  Index formula_of(const OpStream& stream, Index op, Index item, const Value& value) const {
-    const auto* tensor = std::get_if<TensorRef>(&value.data);
-    if (tensor == nullptr) return stream.formula_at(op, argument_, item);
-    if (tensor->id == kNoTensor) return kNone;
-    return stream.formula_of(stream.recording().tensors[tensor->id].buffer);
+  std::vector<Index> formulas_of(const OpStream& stream, Index op, Index item,
+                                 const Value& value) const {
+    if (const auto* tensor = std::get_if<TensorRef>(&value.data)) {
+      if (tensor->id == kNoTensor) return {};
+      return stream.formulas_of(stream.recording().tensors[tensor->id].buffer);
+    }
+    const Index formula = stream.formula_at(op, argument_, item);
+    return formula == kNone ? std::vector<Index>() : std::vector{formula};
   }
 
   std::string words_of(const OpStream& stream, Index op, Index item, const Value& value,
-                       Index formula) const {
-    if (formula == kNone) return stream.words_of(op, argument_, item, value);
+                       const std::vector<Index>& formulas) const {
+    if (formulas.empty()) return stream.words_of(op, argument_, item, value);
     const auto& leaves = &stream == &a_ ? a_.recording().leaves : leaves_of_b_;
-    return text_of(stream.recording().formulas[formula], leaves);
+    std::vector<std::string> words;
+    for (const Index formula : formulas)
+      words.push_back(text_of(stream.recording().formulas[formula], leaves));
+    return fmt::format("{}", fmt::join(words, ", "));
   }
 
   std::string place_of(Index item) const {

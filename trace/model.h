@@ -187,6 +187,9 @@ struct Effect {
   std::string name;   ///< "host.mode", "results"
   std::string value;  ///< in words: what it was set to, how the results stood
   std::string place;  ///< "train.py:41", or empty
+  /// The step has read what was there before, which was something else: what it leaves decides
+  /// about the next call.
+  bool decides = false;
   friend bool operator==(const Effect&, const Effect&) = default;
 };
 
@@ -214,12 +217,12 @@ struct OptimizerLayout {
   friend bool operator==(const OptimizerLayout&, const OptimizerLayout&) = default;
 };
 
-/// A host number of an op that a replay computes anew: a scalar argument, or the one element of a
-/// tensor that the host made inside the step.
+/// A host number of an op that a replay computes anew: a scalar argument, or an element of a tensor
+/// that the host made inside the step.
 struct ScalarSite {
   Index op = kNone;        ///< kNone: it is the content of `buffer`
   Index argument = kNone;  ///< of the op
-  Index item = kNone;      ///< of that argument, where it is a list
+  Index item = kNone;      ///< of that argument or buffer, where it is a list or has several
   BufferId buffer = kNone;
   Index formula = kNone;  ///< in Recording::formulas
   friend bool operator==(const ScalarSite&, const ScalarSite&) = default;
@@ -260,6 +263,9 @@ struct Number {
   Value value;
   Index op = kNone;       ///< the host read that gave it
   Index formula = kNone;  ///< what it follows from otherwise
+  /// The host value or hyperparameter that it becomes when the step ends: what the next call reads
+  /// there; "" for none.
+  std::string becomes;
   friend bool operator==(const Number&, const Number&) = default;
 };
 

@@ -16,6 +16,21 @@ std::string state_path(std::string_view optimizer, std::string_view parameter) {
 
 std::string read_path(Index op) { return fmt::format("ops[{}]", op); }
 
+std::optional<Element> element_at(const Recording& recording, const ScalarSite& site) noexcept {
+  const auto tensor = std::ranges::find(recording.tensors, site.buffer, &Tensor::buffer);
+  if (tensor == recording.tensors.end()) return std::nullopt;
+  return element_at(recording.buffers[site.buffer], tensor->dtype, site.item);
+}
+
+std::optional<Element> element_at(const Buffer& buffer, DType dtype, Index item) noexcept {
+  const std::size_t width = bytes_of(dtype);
+  Element element{dtype, item == kNone ? 0 : item * width, {}};
+  if (element.offset + width > buffer.bytes) return std::nullopt;
+  if (buffer.content && buffer.content->size() == buffer.bytes)
+    element.bytes = std::span(*buffer.content).subspan(element.offset, width);
+  return element;
+}
+
 Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept {
   const auto found = std::ranges::find_if(
       recording.leaves, [&](const Leaf& leaf) { return leaf.kind == kind && leaf.path == path; });

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,18 @@ std::string group_path(std::string_view optimizer, std::size_t group);
 std::string state_path(std::string_view optimizer, std::string_view parameter);
 /// "ops[17]": what that op gives the host.
 std::string read_path(Index op);
+
+/// The element of a buffer that a site without an op is for.
+struct Element {
+  DType dtype;                       ///< that of the first tensor on the buffer
+  std::size_t offset;                ///< in bytes
+  std::span<const std::byte> bytes;  ///< empty where no content is kept
+};
+/// None where no tensor lies on the buffer, or the buffer ends before the element does. Looks
+/// through all tensors.
+std::optional<Element> element_at(const Recording& recording, const ScalarSite& site) noexcept;
+/// The same where the dtype is known; `item`: that of the site.
+std::optional<Element> element_at(const Buffer& buffer, DType dtype, Index item) noexcept;
 
 /// Position in Recording::leaves, or kNone.
 Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept;

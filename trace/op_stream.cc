@@ -44,7 +44,7 @@ bool is_contiguous(const Tensor& tensor) noexcept {
 OpStream::OpStream(const Recording& recording) : recording_(recording) {
   for (const ScalarSite& site : recording.scalars) {
     if (site.op == kNone) {
-      bound_buffers_.emplace(site.buffer, site.formula);
+      bound_buffers_[site.buffer].push_back(site.formula);
     } else {
       sites_[site.op].push_back(&site);
     }
@@ -92,7 +92,7 @@ std::string OpStream::words_of_tensor(const Tensor& tensor) const {
 }
 
 std::string OpStream::number_of(const Tensor& tensor) const {
-  if (formula_of(tensor.buffer) != kNone) return "formula";
+  if (!formulas_of(tensor.buffer).empty()) return "formula";
   const auto number = number_in(recording_.buffers[tensor.buffer], tensor);
   return number ? trace::words_of(*number) : "";
 }
@@ -123,9 +123,10 @@ Index OpStream::formula_at(Index op, Index argument, Index item) const {
   return kNone;
 }
 
-Index OpStream::formula_of(BufferId buffer) const {
+const std::vector<Index>& OpStream::formulas_of(BufferId buffer) const {
+  static const std::vector<Index> none;
   const auto bound = bound_buffers_.find(buffer);
-  return bound == bound_buffers_.end() ? kNone : bound->second;
+  return bound == bound_buffers_.end() ? none : bound->second;
 }
 
 std::string OpStream::words_of(Index op, Index argument, Index item, const Value& value) const {

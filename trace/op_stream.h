@@ -47,8 +47,8 @@ class OpStream {
   std::string words_of(Index op, Index argument, Index item, const Value& value) const;
   /// The formula at this place in Recording::formulas, or kNone.
   Index formula_at(Index op, Index argument, Index item) const;
-  /// The same of the content of a buffer.
-  Index formula_of(BufferId buffer) const;
+  /// Those of the elements of a buffer.
+  const std::vector<Index>& formulas_of(BufferId buffer) const;
 
  private:
   std::string words_of_tensor(const Tensor& tensor) const;
@@ -57,7 +57,7 @@ class OpStream {
   const Recording& recording_;
   std::vector<Index> makers_;  ///< by buffer: the op that made it, or kNone
   std::unordered_map<std::uint64_t, std::vector<const ScalarSite*>> sites_;  ///< by op
-  std::unordered_map<BufferId, Index> bound_buffers_;
+  std::unordered_map<BufferId, std::vector<Index>> bound_buffers_;
   std::vector<std::string> tensors_;
 };
 

@@ -28,6 +28,7 @@ void RecordingParser::parse_effect() {
   effect.value = in_.take_string();
   in_.expect("at");
   effect.place = in_.take_string();
+  effect.decides = in_.accept("decides");
 }
 
 void RecordingParser::parse_leaf() {
@@ -65,9 +66,9 @@ void RecordingParser::parse_scalar() {
     site.op = take_op("a position");
     in_.expect("argument");
     site.argument = static_cast<Index>(in_.take_number("an argument", UINT32_MAX - 1));
-    if (in_.accept("item")) {
-      site.item = static_cast<Index>(in_.take_number("an item", UINT32_MAX - 1));
-    }
+  }
+  if (in_.accept("item")) {
+    site.item = static_cast<Index>(in_.take_number("an item", UINT32_MAX - 1));
   }
   in_.expect("=");
   site.formula = in_.take_index('f', "a formula");
@@ -99,6 +100,7 @@ void RecordingParser::parse_number() {
   number.value = in_.take_value();
   if (in_.accept("from")) number.op = take_op("a position");
   if (in_.accept("as")) number.formula = in_.take_index('f', "a formula");
+  if (in_.accept("becomes")) number.becomes = in_.take_string();
 }
 
 void RecordingParser::parse_observed() {

@@ -229,11 +229,11 @@ void Printer::print_numbers(const Recording& recording) {
     line("  formula f{}{}  # {}", i, words, text_of(recording.formulas[i], recording.leaves));
   }
   for (const ScalarSite& site : recording.scalars) {
+    const std::string item = site.item == kNone ? "" : fmt::format(" item {}", site.item);
     if (site.op == kNone) {
-      line("  scalar buffer b{} = f{}", site.buffer, site.formula);
+      line("  scalar buffer b{}{} = f{}", site.buffer, item, site.formula);
     } else {
-      line("  scalar op {} argument {}{} = f{}", site.op, site.argument,
-           site.item == kNone ? "" : fmt::format(" item {}", site.item), site.formula);
+      line("  scalar op {} argument {}{} = f{}", site.op, site.argument, item, site.formula);
     }
   }
   for (const Predicate& predicate : recording.predicates) {
@@ -262,15 +262,16 @@ void Printer::print_outcome(const Recording& recording) {
   }
   for (TensorId result : recording.results) line("  result {}", print_value({TensorRef{result}}));
   for (const Number& number : recording.numbers) {
-    line("  number = {}{}{}", print_value(number.value),
+    line("  number = {}{}{}{}", print_value(number.value),
          number.op == kNone ? "" : fmt::format(" from op {}", number.op),
-         number.formula == kNone ? "" : fmt::format(" as f{}", number.formula));
+         number.formula == kNone ? "" : fmt::format(" as f{}", number.formula),
+         number.becomes.empty() ? "" : " becomes " + in_quotes(number.becomes));
   }
   if (recording.observed != 0) line("  observed {}", recording.observed);
   for (const std::string& path : recording.updates) line("  update {}", in_quotes(path));
   for (const Effect& effect : recording.effects) {
-    line("  effect {} = {} at {}", in_quotes(effect.name), in_quotes(effect.value),
-         in_quotes(effect.place));
+    line("  effect {} = {} at {}{}", in_quotes(effect.name), in_quotes(effect.value),
+         in_quotes(effect.place), effect.decides ? " decides" : "");
   }
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  exit_gradient {} = {}", in_quotes(gradient.parameter),

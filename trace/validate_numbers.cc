@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "trace/numbers.h"
 #include "trace/validate.h"
 
 namespace steptape::trace {
@@ -61,10 +62,12 @@ class NumberChecker {
     if (!buffer.content || buffer.role != Role::kConstant) {
       place.fail(fmt::format("buffer {} is no constant whose bytes are kept", site.buffer));
     }
-    for (const Tensor& tensor : recording_.tensors) {
-      if (tensor.buffer == site.buffer && bytes_of(tensor.dtype) != buffer.bytes) {
-        place.fail(fmt::format("buffer {} holds more than one element", site.buffer));
-      }
+    const std::optional<Element> element = element_at(recording_, site);
+    if (!element || element->bytes.empty()) {
+      place.fail(fmt::format("buffer {} has no such element", site.buffer));
+    }
+    if (site.item == kNone && element->bytes.size() != buffer.bytes) {
+      place.fail(fmt::format("buffer {} holds more than one element", site.buffer));
     }
   }
 

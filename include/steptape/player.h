@@ -149,9 +149,9 @@ class PlayerStep {
   /// which `run` needs it to be; empty when the trace does not say.
   std::string ambient(const std::string& name) const;
 
-  /// How the results stood in what the step returned, as the front end of another language wrote
-  /// it:
-  /// "(tensor, {'loss': float})". Empty for a step of C++.
+  /// How the results of the newest run (before one, of the first variant) stood in what the step
+  /// returned, as the front end of another language wrote it: "(tensor, {'loss': float})". Empty
+  /// for a step of C++.
   std::string structure() const;
 
   struct Impl;

@@ -130,15 +130,27 @@ bool require_float(const FollowedNumbers::Derivation& made, const Formula& formu
       now().require(joined(last, trace::constant(0), Operation::kLess), false);
       return true;
     case Operation::kLogarithm:
+    case Operation::kBinaryLogarithm:
+    case Operation::kDecimalLogarithm:
+    case Operation::kLogarithmOf1Plus: {
       if (!std::isfinite(value)) return false;
-      now().require(joined(trace::constant(0), last, Operation::kLess), true);
+      const double pole = made.operation == Operation::kLogarithmOf1Plus ? -1 : 0;
+      now().require(joined(trace::constant(pole), last, Operation::kLess), true);
       return true;
+    }
     case Operation::kExponential:
+    case Operation::kExponentialMinus1:
+    case Operation::kHyperbolicCosine:
       if (!std::isfinite(value)) return false;
       now().require(joined(formula, trace::constant(DBL_MAX), Operation::kLessEqual), true);
       return true;
+    case Operation::kHyperbolicSine:
+      if (!std::isfinite(value) || !is_kept(formula - formula)) return false;
+      now().require(is_finite(formula), true);
+      return true;
     case Operation::kSine:
     case Operation::kCosine:
+    case Operation::kTangent:
       if (!std::isfinite(value) || !is_kept(last - last)) return false;
       now().require(is_finite(last), true);
       return true;
@@ -482,6 +494,24 @@ void FollowedNumbers::test(PyObject* number) {
   const Formula* formula = formula_of(number);
   if (formula == nullptr) return;
   now().require(joined(*formula, trace::constant(0), Operation::kEqual), double_of(number) == 0);
+}
+
+bool FollowedNumbers::test_class(std::string_view name, PyObject* number) {
+  const Formula* formula = formula_of(number);
+  if (formula == nullptr || !is_kept(*formula - *formula)) return false;
+  const double value = double_of(number);
+  if (name == "isfinite") {
+    now().require(is_finite(*formula), std::isfinite(value));
+  } else if (name == "isnan") {
+    now().require(joined(*formula, *formula, Operation::kEqual), !std::isnan(value));
+  } else if (name == "isinf") {
+    now().require(joined(applied(*formula, Operation::kAbsolute), trace::constant(HUGE_VAL),
+                         Operation::kEqual),
+                  std::isinf(value));
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void FollowedNumbers::escape_one(PyObject* number) {

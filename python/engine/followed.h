@@ -78,6 +78,9 @@ class FollowedNumbers {
   bool compare_each(watch::Operator operation, PyObject* number, PyObject* container);
   /// Requires what the test of a number found.
   void test(PyObject* number);
+  /// Requires what `isfinite`, `isnan` or `isinf` found. False for another name, or a number that
+  /// is not followed.
+  bool test_class(std::string_view name, PyObject* number);
 
   /// Whatever is in `value` goes where it is not followed. Of containers and objects of C's all
   /// that they hold does, of objects of Python's classes nothing. Runs none of the program's code.

@@ -443,9 +443,15 @@ std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const 
 std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [slot, change, moves, appended] : captured_->changes()) {
-    HostChange made{
-        name + "." + slot->path + change.path, change, {}, {}, slot->place, moves, appended};
+  for (auto& [slot, change, moves, appended, decides] : captured_->changes()) {
+    HostChange made{name + "." + slot->path + change.path,
+                    change,
+                    {},
+                    {},
+                    slot->place,
+                    moves,
+                    appended,
+                    decides};
     const bool is_inside =
         slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0 && !appended;
     if (slot->is_assignable() || is_inside || appended) {

@@ -1,5 +1,7 @@
 #include "python/engine/moving.h"
 
+#include <structmember.h>
+
 #include <algorithm>
 
 #include "python/engine/plain.h"
@@ -53,6 +55,12 @@ bool is_same_key(PyObject* a, PyObject* b) {
 bool is_member(PyObject* key) {
   return key != nullptr &&
          (Py_TYPE(key) == &PyMemberDescr_Type || Py_TYPE(key) == &PyGetSetDescr_Type);
+}
+
+bool is_read_only(PyObject* key) {
+  if (key != nullptr && Py_TYPE(key) == &PyMemberDescr_Type)
+    return (reinterpret_cast<PyMemberDescrObject*>(key)->d_member->flags & READONLY) != 0;
+  return is_member(key) && reinterpret_cast<PyGetSetDescrObject*>(key)->d_getset->set == nullptr;
 }
 
 bool is_plain_number(PyObject* value) {
@@ -146,6 +154,7 @@ std::vector<std::string> MovingPlaces::names_of_given() const {
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
   if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
   if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;
+  if (is_read_only(key)) return false;
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.name);
   const py::object held = held_at(owner, key);

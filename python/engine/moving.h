@@ -24,6 +24,8 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value);
 /// Whether a key is a descriptor of C's, which names a member of its object whatever that is: a
 /// slot of a dict, too.
 bool is_member(PyObject* key);
+/// Whether it is one that nothing can be assigned to.
+bool is_read_only(PyObject* key);
 /// Whether two keys, or nulls, are of one place; other keys than texts and ints by their identity.
 bool is_same_key(PyObject* a, PyObject* b);
 
@@ -51,6 +53,11 @@ class MovingPlaces {
   bool is_argument(PyObject* owner, PyObject* key) const {
     const Place* place = find(owner, key);
     return place != nullptr && place->is_argument;
+  }
+  /// The name of a place whose number is followed, or "".
+  std::string name_of(PyObject* owner, PyObject* key) const {
+    const Place* place = find(owner, key);
+    return place == nullptr || place->is_argument ? "" : place->name;
   }
   bool is_empty() const { return places_.empty(); }
   Roots& roots() const { return roots_; }

@@ -256,7 +256,8 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
       add_content_changes(i, now, changes);
     } else if (!is_same) {
-      changes.push_back({&slot, values_[i].change_of_place(now.ptr()), moves(i)});
+      changes.push_back(
+          {&slot, values_[i].change_of_place(now.ptr()), moves(i), {}, slot.is_guarded});
     } else if (now && (slot.is_written ? !is_as_found(slot, now.ptr()) : is_followed(now.ptr()))) {
       changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}});
     }
@@ -282,7 +283,7 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
       is_same ? Change{"", shown(now.ptr()), now, py::list()} : values_[position].change(now.ptr());
   // in a full deque all items are others after that
   if (from || !keys || (keys->empty() && !is_same)) {
-    changes.push_back({&slot, whole, false, from});
+    changes.push_back({&slot, whole, false, from, slot.is_guarded && !is_same});
     return;
   }
   const std::vector<py::object> moving = moving_items(position);
@@ -292,7 +293,7 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
     change.keys.append(key);
     const bool moves =
         std::ranges::any_of(moving, [&key](const auto& other) { return other.is(key); });
-    changes.push_back({&slot, std::move(change), moves});
+    changes.push_back({&slot, std::move(change), moves, {}, slot.is_guarded});
   }
 }
 

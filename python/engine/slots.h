@@ -88,6 +88,7 @@ class SlotWatch {
     Change change;
     bool moves = false;  ///< read before it was written, and MovingPlaces may note it
     std::optional<Py_ssize_t> appended = {};  ///< from there on items were added, and that is all
+    bool decides = false;  ///< something else was there before, which a plan depends on
   };
   /// What the places that are guarded held, as words; of containers nothing.
   std::map<std::string, std::string> guarded() const;

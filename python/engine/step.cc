@@ -298,6 +298,22 @@ std::vector<bool> gradient_flags_of(const Arguments& arguments) {
   return flags;
 }
 
+/// What the numbers are called that a value is, or that stand in a tuple, in order; none where
+/// there are others in it, deeper down.
+std::vector<std::string> names_of_numbers(const py::handle& value, const std::string& name) {
+  const auto is_number = [](const py::handle& item) {
+    return PyFloat_CheckExact(item.ptr()) || PyLong_CheckExact(item.ptr());
+  };
+  if (is_number(value)) return {name};
+  std::vector<std::string> names;
+  if (!PyTuple_CheckExact(value.ptr())) return names;
+  for (const py::handle& item : value) {
+    if (!is_number(item)) return {};
+    names.push_back(name + "[" + std::to_string(names.size()) + "]");
+  }
+  return names;
+}
+
 }  // namespace
 
 /// What a replay needs to look like the call that was recorded.
@@ -467,9 +483,11 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
                               "the step changes whether a tensor that it is given requires grad"));
     }
     if (!same(before, flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity))) {
-      notes->refuse(
+      Refusal refusal =
           trace::make_refusal(RefusalCode::kHostEffect,
-                              "the step changes a list, a dict or an object that it is given"));
+                              "the step changes a list, a dict or an object that it is given");
+      refusal.place = place_of_change();
+      notes->refuse(std::move(refusal));
     }
     followed->put_again();  // a tuple of the arguments may be among what the step leaves
   }
@@ -515,26 +533,41 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
   struct Made {
     std::string path, words, place, change;
     std::size_t end;  ///< after the parts of its values
+    bool decides;
   };
   std::vector<Made> all;
   Structure& structure = note.structure;
   for (const py::handle& item : assignments_.value_or(py::list())) {
-    const auto [path, owner, key, keys, kept, place, change] =
+    const auto [path, owner, key, keys, kept, place, change, decides] =
         py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
-                            std::string>>(item);
+                            std::string, bool>>(item);
     Note::Assignment& made = note.assignments.emplace_back(Note::Assignment{
         Root(roots_, owner.ptr()), key.is_none() ? Root() : Root(roots_, key.ptr()),
         Root(roots_, keys.ptr())});
     const py::list values =
         kept.is_none() ? held_in(made.place()) : items_from(owner, py::cast<std::size_t>(kept));
     if (!kept.is_none()) made.appended = values.size();
+    std::string becomes;
+    if (kept.is_none() && keys.empty()) {
+      PyObject* at = key.is_none() ? nullptr : key.ptr();
+      becomes = notes.is_assigned(path) ? path : moving_.name_of(owner.ptr(), at);
+    }
+    std::vector<std::string> parts =
+        becomes.empty() ? std::vector<std::string>() : names_of_numbers(values[0], becomes);
+    std::ranges::reverse(parts);
+    const auto on_value = [&](std::size_t position, PyObject* number) {
+      on_number(position, number);
+      if (parts.empty()) return;
+      notes.become(position, parts.back());
+      parts.pop_back();
+    };
     std::string words = kept.is_none() ? "" : "appended:";
     for (const py::handle& value : values) {
       // by the place and by `values`
-      structure.add(roots_, {value.ptr(), 2, true}, flat, on_number);
+      structure.add(roots_, {value.ptr(), 2, true}, flat, on_value);
       words += (words.empty() ? "" : " ") + structure.text(structure.size() - 1);
     }
-    all.push_back({path, words, place, change, structure.size()});
+    all.push_back({path, words, place, change, structure.size(), decides});
   }
   structure.settle();
   if (!structure.opaque(0).empty()) {
@@ -546,7 +579,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
     notes.refuse(
         trace::make_refusal(RefusalCode::kTensorKind, "a result is of a subclass of torch.Tensor"));
   }
-  notes.add_effect({"results", structure.text(0), ""});
+  notes.add_effect({"results", structure.text(0), "", false});
   std::size_t k = 1;
   for (const Made& made : all) {
     for (; k < made.end; ++k) {
@@ -556,7 +589,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
       refusal.place = made.place;
       notes.refuse(std::move(refusal));
     }
-    notes.add_effect({made.path, made.words, made.place});
+    notes.add_effect({made.path, made.words, made.place, made.decides});
   }
 }
 

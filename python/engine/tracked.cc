@@ -120,12 +120,8 @@ py::dict Tracked::end_watch() {
   for (const auto& [path, object] : watcher_->objects()) {
     if (!known.contains(object.ptr())) objects.append(py::make_tuple(path, object));
   }
-  py::list outputs;
-  for (const auto& [function, place] : watcher_->outputs())
-    outputs.append(py::make_tuple(function, place));
   seen["findings"] = findings;
   seen["objects"] = objects;
-  seen["outputs"] = outputs;
   seen["is_known"] = !host_->take(watcher_->take());
   for (const auto& [name, watched] : watched_) {
     auto* modules = dynamic_cast<Modules*>(watched.get());
@@ -234,13 +230,15 @@ void Tracked::declare_moving() {
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
     if (moving_.places()[i].is_argument) continue;
     const auto found = std::make_shared<Found>();
-    session_.host_values.push_back({moving_.places()[i].name, [this, i, found]() -> pack::Leaf {
+    session_.host_values.push_back({moving_.places()[i].name,
+                                    [this, i, found]() -> pack::Leaf {
                                       const MovingPlaces::Place& place = moving_.places()[i];
                                       if (place.owner.get() == nullptr) return std::string("gone");
                                       const py::object value =
                                           held_at(place.owner.get(), place.key.get());
                                       return leaf_in(value.ptr(), roots_, *found);
-                                    }});
+                                    },
+                                    true});
   }
 }
 
@@ -264,6 +262,10 @@ bool Tracked::take_news() {
 void Tracked::forget() {
   for (const auto& [name, watched] : watched_) watched->forget();
   watcher_.reset();
+}
+
+std::string Tracked::place_of_change() const {
+  return watcher_ == nullptr ? "" : watcher_->place_of_change();
 }
 
 py::list Tracked::counters() const {
@@ -322,7 +324,8 @@ py::list Tracked::changes() const {
           change.path, or_none(change.change.after), or_none(change.owner), or_none(change.key),
           change.change.was, shown(change.change.after.ptr()), change.change.keys,
           change.change.is_whole && change.change.after, change.place, change.moves,
-          change.appended ? py::object(py::int_(*change.appended)) : py::object(py::none())));
+          change.appended ? py::object(py::int_(*change.appended)) : py::object(py::none()),
+          change.decides));
     }
   }
   return list;

@@ -62,8 +62,7 @@ class Tracked {
   bool begin_numbers();
   /// Ends that. Gives a dict: `findings`, what no plan can do, as (code, message, place);
   /// `objects`, modules, optimizers, generators and host values that were met and are not tracked,
-  /// as (path, object); `outputs`, as (function, place); and `is_known`, whether the tensors that
-  /// were met are tracked.
+  /// as (path, object); and `is_known`, whether the tensors that were met are tracked.
   py::dict end_watch();
   /// Refuses what no guard can look at: a scripted module keeps its flags and attributes in C++,
   /// and what the code of a tensor subclass does shows in no op.
@@ -87,6 +86,8 @@ class Tracked {
   py::list moving() const;
 
  protected:
+  /// Where it wrote first to something that it was given, or "".
+  std::string place_of_change() const;
   /// Containers that watched code has changed, which the host state reports by itself.
   std::unordered_set<PyObject*> changed_containers() const;
   static bool is_in(const HostChange& change, const std::unordered_set<PyObject*>& changed);

@@ -4,7 +4,6 @@ from ._errors import FailedPrecondition
 from ._tracking import places_of_torch
 
 
-
 class Effects:
     """Takes what the engine has seen of a recorded call besides its ops.
 
@@ -15,7 +14,6 @@ class Effects:
 
     def __init__(self, does_again=True):
         self.does_again = does_again  # else a change is refused where no number says it
-        self.outputs = {}  # place of a call that shows something: name of the function
 
     def enter(self, engine):
         engine.capture(places_of_torch())
@@ -34,13 +32,12 @@ class Effects:
     def leave(self, engine, seen):
         """`seen`: what the engine has watched, or None."""
         if seen is not None:
-            self.outputs.update({place: name for name, place in seen["outputs"]})
             for code, message, place in seen["findings"]:
                 _engine.refuse(code, message, place)
-        assignments = [(path, owner, key, [], None, engine.place_of_write(key), change)
+        assignments = [(path, owner, key, [], None, engine.place_of_write(key), change, False)
                        for path, owner, key, change in self.set_again]
         assigned = set()
-        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept in engine.changes():
+        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept, decides in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue
             is_followed = _engine.is_followed(after) and not keys
@@ -51,13 +48,13 @@ class Effects:
                 if (place_of := (id(owner), _as_key(key))) in assigned:
                     continue  # met by itself and among the items of its container
                 assigned.add(place_of)
-            change = f"{text_before} → {text_after}"
+            change = f"{text_before} → {'another one' if text_before == text_after else text_after}"
             is_done_again = self.does_again or is_followed
             if not is_done_again or (kept is None and not (
                     is_whole and owner is not None and _holds(owner, key, keys, after))):
                 _engine.refuse("host_effect", f"host state `{path}` went {change}", place)
                 continue
-            assignments.append((path, owner, key, keys, kept, place, change))
+            assignments.append((path, owner, key, keys, kept, place, change, decides))
         engine.assign_again(assignments)
 
 

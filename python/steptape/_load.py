@@ -14,15 +14,17 @@ class LoadedStep:
     def __init__(self, player, name):
         self._step = player.step(name)
         self.name = name
-        self._shape = _shape_of(self._step.structure())
+        self._shapes = {}  # by their texts: variants may return other structures
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Runs the step: the player's state moves on, and the results come back as they stood in what the
         recorded function returned. Raises FailedPrecondition with the verdict, nothing changed, when a
         guard does not hold."""
         tensors, numbers = self._step.run(list(inputs))
-        tensors, numbers = iter(tensors), iter(numbers)
-        return _built(self._shape, tensors, numbers)
+        text = self._step.structure()
+        if text not in self._shapes:
+            self._shapes[text] = _shape_of(text)
+        return _built(self._shapes[text], iter(tensors), iter(numbers))
 
     def check(self, *inputs: torch.Tensor) -> str | None:
         """Why a call with these tensors would not hold: "inputs[0].size(0): 64 → 17"; None when it would."""

@@ -64,6 +64,9 @@ _BY_READING = (  # (code, what the reason says, remedy)
     ("device", "the op is given to another stream", _ON_ONE_STREAM),
     ("host_effect", "what the step returns went", "return the number or tensor itself, and make a text of it after the step"),
     ("host_effect", "that is held elsewhere too", "return a copy: dict(logs), list(items)"),
+    ("host_effect", "the step prints or writes", "show what the step returns after the call, or a tensor after each call with "
+                                                 "steptape.observe(tensor, function)"),
+    ("host_effect", "the step takes a lock", "take it around the call of the step"),
     ("host_effect", "reads the clock", "measure around the call of the step, or declare it: now = steptape.host(time.time), and "
                                        "now() in the step"),
     ("host_effect", "requires grad", "set requires_grad before the step"),

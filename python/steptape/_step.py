@@ -195,8 +195,6 @@ class Step:
         for file in ("trace", "ledger", "log"):
             if problem := stats[f"{file}_problem"]:
                 lines.append(f"  {file} not written: {problem}")
-        if self._kept is not None:
-            lines += [f"  note: {note}" for note in _notes_of(self._effects.outputs)]
         # the count is gone with the first of equal codes, as where the cell of a notebook runs again
         times = 0 if self._code is None else _wrapped.get(self._code, 0)
         if times > 2 and not stats["replayed"]:
@@ -364,10 +362,6 @@ def _checked_record(record, trace):
 
 def _calls(at):
     return at if isinstance(at, (list, tuple, set, range)) else [at, None]
-
-
-def _notes_of(outputs):
-    return [f"{_short(place)} calls {name}() in the recorded steps; replays will not" for place, name in outputs.items()]
 
 
 def _refusal_dict(refusal, names):

@@ -59,7 +59,7 @@ trace::Index Bindings::formula(const trace::Formula& formula) {
 }
 
 Bindings::Place Bindings::place_of(const trace::ScalarSite& site) {
-  if (site.op == trace::kNone) return {trace::kNone, site.buffer, trace::kNone};
+  if (site.op == trace::kNone) return {trace::kNone, site.buffer, site.item};
   return {site.op, site.argument, site.item};
 }
 
@@ -99,9 +99,10 @@ bool Bindings::gives_recorded(const trace::Formula& formula, const trace::Scalar
   if (site.op != trace::kNone) {
     return trace::Real{trace::number_of(recorded_number(recording_, site))} == trace::Real{value};
   }
-  const auto& content = recording_.buffers[site.buffer].content;
   const auto dtype = dtypes_.find(site.buffer);
-  return content && dtype != dtypes_.end() && trace::is_element(value, dtype->second, *content);
+  if (dtype == dtypes_.end()) return false;
+  const auto element = trace::element_at(recording_.buffers[site.buffer], dtype->second, site.item);
+  return element && trace::is_element(value, element->dtype, element->bytes);
 }
 
 Numbers numbers_at(const trace::Recording& recording) {
@@ -145,12 +146,9 @@ std::vector<double> recorded_leaves(const trace::Recording& recording) {
 
 trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site) {
   if (site.op == trace::kNone) {
-    const trace::Buffer& buffer = recording.buffers[site.buffer];
-    for (const trace::Tensor& tensor : recording.tensors) {
-      if (tensor.buffer != site.buffer) continue;
-      return trace::element_of(buffer.content->data(), tensor.dtype);
-    }
-    return {};
+    const auto element = trace::element_at(recording, site);
+    if (!element || element->bytes.empty()) return {};
+    return trace::element_of(element->bytes.data(), element->dtype);
   }
   const trace::Value& value = recording.ops[site.op].inputs[site.argument];
   return site.item == trace::kNone ? value : std::get<trace::List>(value.data)[site.item];

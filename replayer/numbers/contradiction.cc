@@ -40,10 +40,10 @@ class Given {
   bool fits(const trace::ScalarSite& site) const {
     const double given = value(site.formula);
     if (site.op == trace::kNone) {
-      const trace::Buffer& buffer = proof_.buffers[site.buffer];
-      const trace::Value element = recorded_number(plan_, site);
-      return buffer.content && buffer.content->size() == plan_.buffers[site.buffer].bytes &&
-             trace::is_number(element) && is_element(given, site);
+      const auto element = trace::element_at(proof_, site);
+      return element && proof_.buffers[site.buffer].bytes == plan_.buffers[site.buffer].bytes &&
+             trace::is_number(recorded_number(plan_, site)) &&
+             trace::is_element(given, element->dtype, element->bytes);
     }
     if (!is_there(site)) return false;
     const trace::Value found = recorded_number(proof_, site);
@@ -57,14 +57,6 @@ class Given {
     if (site.item == trace::kNone) return true;
     const auto* list = std::get_if<trace::List>(&proof_.ops[site.op].inputs[site.argument].data);
     return list != nullptr && site.item < list->size();
-  }
-
-  bool is_element(double given, const trace::ScalarSite& site) const {
-    for (const trace::Tensor& tensor : proof_.tensors) {
-      if (tensor.buffer != site.buffer) continue;
-      return trace::is_element(given, tensor.dtype, *proof_.buffers[site.buffer].content);
-    }
-    return false;
   }
 
   const trace::Recording& plan_;
@@ -88,9 +80,10 @@ bool is_known_before(const trace::Recording& recording, trace::Index formula, tr
 }
 
 std::string path_of(const trace::ScalarSite& site) {
-  if (site.op == trace::kNone) return fmt::format("buffers[{}]", site.buffer);
-  const std::string argument = fmt::format("ops[{}].inputs[{}]", site.op, site.argument);
-  return site.item == trace::kNone ? argument : fmt::format("{}[{}]", argument, site.item);
+  const std::string path = site.op == trace::kNone
+                               ? fmt::format("buffers[{}]", site.buffer)
+                               : fmt::format("ops[{}].inputs[{}]", site.op, site.argument);
+  return site.item == trace::kNone ? path : fmt::format("{}[{}]", path, site.item);
 }
 
 std::optional<trace::Difference> other_returned(const trace::Recording& plan,

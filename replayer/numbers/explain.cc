@@ -16,6 +16,9 @@
 namespace steptape::replayer {
 namespace {
 
+/// Of a tensor whose elements may follow numbers each; a longer one is data.
+constexpr std::size_t kMostElements = 16;
+
 /// As doubles, by their bits.
 bool same_number(const trace::Value& a, const trace::Value& b) {
   return trace::Real{trace::number_of(a)} == trace::Real{trace::number_of(b)};
@@ -162,25 +165,35 @@ class Explanation {
       const bool host_made = now.role == trace::Role::kConstant && now.path.empty();
       if (!host_made || !before.content || !now.content || *before.content == *now.content)
         continue;
-      if (now.bytes != trace::bytes_of(tensor.dtype) || before.bytes != now.bytes) continue;
-      const trace::ScalarSite site{trace::kNone, trace::kNone, trace::kNone, tensor.buffer,
-                                   trace::kNone};
-      if (bindings_.is_bound(site)) continue;
-      const auto holds = [&](const trace::Buffer& buffer, const trace::Value& number) {
-        return trace::is_element(trace::number_of(number), tensor.dtype, *buffer.content);
-      };
-      if (bind(site, first_use[tensor.buffer], [&](const Candidate& candidate) {
-            return may_follow(tensor.dtype, candidate.now) && holds(before, candidate.before) &&
-                   holds(now, candidate.now);
-          })) {
-        continue;
+      const std::size_t width = trace::bytes_of(tensor.dtype);
+      const std::size_t count = width == 0 ? 0 : now.bytes / width;
+      if (before.bytes != now.bytes || count > kMostElements) continue;
+      for (trace::Index i = 0; i < count; ++i) {
+        explain_element(tensor, count == 1 ? trace::kNone : i, first_use[tensor.buffer]);
       }
-      derive(site, first_use[tensor.buffer], [&](const Derived& number) {
-        return (number.is_integer || holds_reals(tensor.dtype)) &&
-               trace::is_element(number.before, tensor.dtype, *before.content) &&
-               trace::is_element(number.now, tensor.dtype, *now.content);
-      });
     }
+  }
+
+  void explain_element(const trace::Tensor& tensor, trace::Index item, std::int64_t used_at) {
+    const trace::ScalarSite site{trace::kNone, trace::kNone, item, tensor.buffer, trace::kNone};
+    const auto before = trace::element_at(before_.buffers[tensor.buffer], tensor.dtype, item);
+    const auto now = trace::element_at(now_.buffers[tensor.buffer], tensor.dtype, item);
+    if (!before || !now || std::ranges::equal(before->bytes, now->bytes)) return;
+    if (bindings_.is_bound(site)) return;
+    const auto holds = [&](const trace::Element& element, double number) {
+      return trace::is_element(number, element.dtype, element.bytes);
+    };
+    if (bind(site, used_at, [&](const Candidate& candidate) {
+          return may_follow(tensor.dtype, candidate.now) &&
+                 holds(*before, trace::number_of(candidate.before)) &&
+                 holds(*now, trace::number_of(candidate.now));
+        })) {
+      return;
+    }
+    derive(site, used_at, [&](const Derived& number) {
+      return (number.is_integer || holds_reals(tensor.dtype)) && holds(*before, number.before) &&
+             holds(*now, number.now);
+    });
   }
 
   /// Binds the place to the first candidate that fits. Which of several it follows cannot be told

@@ -182,6 +182,16 @@ std::vector<std::string> PlayerState::numbers() const {
   return paths;
 }
 
+std::vector<std::string> PlayerState::numbers_at(const std::string& place) const {
+  std::vector<std::string> paths;
+  for (const auto& [path, number] : numbers_) {
+    const bool is_inside =
+        path.size() > place.size() && (path[place.size()] == '[' || path[place.size()] == '.');
+    if (path.starts_with(place) && (is_inside || path == place)) paths.push_back(path);
+  }
+  return paths;
+}
+
 std::string PlayerState::misfit(const std::string& path, const trace::Value& value) const {
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return "";

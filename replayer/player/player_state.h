@@ -55,6 +55,8 @@ class PlayerState {
   /// where it is as long as this object.
   trace::Value* number(const std::string& path);
   std::vector<std::string> numbers() const;
+  /// Those of a place and of what is in it: "o.param_groups[0].betas[1]".
+  std::vector<std::string> numbers_at(const std::string& place) const;
   const std::map<std::string, trace::Value>& saved_numbers() const { return numbers_; }
   /// Why a number of this path cannot become `value`: "2.5 is no integer"; empty: it can, or there
   /// is none.

@@ -148,6 +148,7 @@ const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::T
   }
   last_verdict = {};
   recorded_call = variant->recording().call;
+  newest = variant;
   ++runs;
   const double us = watch.us();
   counters->ran(us);
@@ -245,7 +246,8 @@ std::string PlayerStep::ambient(const std::string& name) const {
 }
 
 std::string PlayerStep::structure() const {
-  for (const trace::Effect& effect : impl_->variants.front()->recording().effects) {
+  const auto* newest = impl_->newest != nullptr ? impl_->newest : impl_->variants.front().get();
+  for (const trace::Effect& effect : newest->recording().effects) {
     if (effect.name == "results") return effect.value;
   }
   return "";

@@ -29,6 +29,7 @@ struct PlayerStep::Impl {
   std::function<void()> wrote_state;
   std::vector<double> numbers;  ///< of the last run
   std::uint64_t recorded_call = 0;
+  const replayer::PlayerVariant* newest = nullptr;  ///< that of the last run
   Verdict last_verdict;
 
   Impl(std::string step, replayer::PlayerState& of, std::shared_ptr<const replayer::Events> tells,

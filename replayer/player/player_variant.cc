@@ -98,10 +98,15 @@ void PlayerVariant::find_memory() {
                                              "; save it with Session::save(path, State::kWith)");
   }
   for (const trace::Effect& effect : recording_->effects) {
-    if (state_.number(effect.name) == nullptr) continue;
+    constexpr std::string_view kOfTheProgram = "host.";
+    const std::string place = effect.name.starts_with(kOfTheProgram)
+                                  ? effect.name.substr(kOfTheProgram.size())
+                                  : effect.name;
+    const std::vector<std::string> parts = state_.numbers_at(place);
+    const auto is_set = [this](const std::string& path) { return becomes(path); };
+    if (parts.empty() ? !effect.decides : std::ranges::all_of(parts, is_set)) continue;
     throw Error(ErrorCode::kUnsupported,
-                "the step sets " + effect.name +
-                    (effect.place.empty() ? "" : " at " + effect.place) +
+                "the step sets " + place + (effect.place.empty() ? "" : " at " + effect.place) +
                     ", which players do not; set it between the steps that are recorded");
   }
   bind_state();
@@ -136,8 +141,10 @@ void PlayerVariant::find_uses() {
     return recording_->buffers[id].role != trace::Role::kInput &&
            !is_outside(recording_->buffers[id]);
   };
+  const auto leaves_one = [](const trace::Number& number) { return !number.becomes.empty(); };
   writes_state_ = uses_gradients_ || !recording_->advances.empty() ||
                   !recording_->updates.empty() ||
+                  std::ranges::any_of(recording_->numbers, leaves_one) ||
                   std::ranges::any_of(executor_->written_buffers(), is_state);
 }
 
@@ -173,6 +180,11 @@ void* PlayerVariant::copy_outside(const trace::Buffer& buffer) {
 
 /// Every number that a formula starts from must be in the trace; hyperparameters without formulas
 /// must stay as they were recorded.
+bool PlayerVariant::becomes(const std::string& path) const {
+  return std::ranges::find(recording_->numbers, path, &trace::Number::becomes) !=
+         recording_->numbers.end();
+}
+
 void PlayerVariant::find_numbers() {
   for (const trace::Leaf& leaf : recording_->leaves) {
     const bool saved =
@@ -181,8 +193,19 @@ void PlayerVariant::find_numbers() {
     throw Error(ErrorCode::kUnsupported, "the trace holds no value of " + leaf.path +
                                              "; save it with Session::save(path, State::kWith)");
   }
+  for (const trace::Number& number : recording_->numbers) {
+    if (trace::is_exact_number(number.value)) continue;
+    throw Error(ErrorCode::kUnsupported, "the step returns " + trace::words_of(number.value) +
+                                             ", which players cannot: they return doubles");
+  }
   for (const trace::NamedValue& value : recording_->host_values) {
-    if (trace::is_number(value.value)) state_.declare(value.name, value.value);
+    if (!trace::is_number(value.value)) continue;
+    // a place of the program's that held something else when the trace was saved
+    if (state_.number(value.name) == nullptr && becomes(value.name)) {
+      throw Error(ErrorCode::kUnsupported,
+                  "the trace holds no number of " + value.name + ", which the step goes on from");
+    }
+    state_.declare(value.name, value.value);
   }
   for (const trace::NamedValue& fact : recording_->facts) {
     if (trace::is_number(fact.value)) state_.declare(fact.name, fact.value);
@@ -224,6 +247,10 @@ void PlayerVariant::join(bool checks_training) {
     if (trace::Value* counter = state_.number(advance.path)) {
       advances_.push_back({counter, advance.by});
     }
+  }
+  for (std::size_t i = 0; i < recording_->numbers.size(); ++i) {
+    if (trace::Value* number = state_.number(recording_->numbers[i].becomes))
+      becoming_.push_back({i, number});
   }
 }
 
@@ -339,7 +366,7 @@ Results PlayerVariant::run(std::span<const live::Argument> arguments) {
     results.tensors.push_back(result_of(i, outcome, arguments));
   }
   settle_gradients(outcome, arguments);
-  move_on();
+  move_on(results.numbers);
   return results;
 }
 
@@ -354,7 +381,7 @@ void PlayerVariant::run_into(std::span<const live::Argument> arguments,
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
   executor_->run_into(memory_, leaves_, results, numbers);
-  move_on();
+  move_on(numbers);
 }
 
 void PlayerVariant::require_fits(std::span<const at::Tensor> results) const {
@@ -401,9 +428,15 @@ void PlayerVariant::require_apart(std::size_t index, std::span<const at::Tensor>
   }
 }
 
-void PlayerVariant::move_on() {
+void PlayerVariant::move_on(const std::vector<double>& numbers) {
   for (const auto& [counter, by] : advances_) {
     *counter = {static_cast<std::int64_t>(trace::number_of(*counter)) + by};
+  }
+  for (const auto& [position, number] : becoming_) {
+    const bool is_integer =
+        std::holds_alternative<std::int64_t>(recording_->numbers[position].value.data);
+    *number = is_integer ? trace::Value{static_cast<std::int64_t>(numbers[position])}
+                         : trace::Value{trace::Real{numbers[position]}};
   }
   ++replays_;
 }

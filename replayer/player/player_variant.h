@@ -71,7 +71,10 @@ class PlayerVariant {
   void bind_state();
   void find_uses();
   std::size_t result_count() const { return recording_->results.size() - recording_->observed; }
-  void move_on();
+  /// Whether the step leaves a number at the place of this host value or hyperparameter.
+  bool becomes(const std::string& path) const;
+  /// The state after a run that returned these numbers.
+  void move_on(const std::vector<double>& numbers);
   template <typename Refuse>
   void require_apart(std::size_t index, std::span<const at::Tensor> results,
                      const Refuse& refuse) const;
@@ -116,6 +119,7 @@ class PlayerVariant {
   std::vector<std::pair<std::size_t, const trace::Value*>> numbers_;  ///< by leaf
   std::vector<const trace::Value*> argument_numbers_;  ///< by input; null for what is none
   std::vector<std::pair<trace::Value*, std::int64_t>> advances_;
+  std::vector<std::pair<std::size_t, trace::Value*>> becoming_;  ///< by position of a number
   bool ambient_known_ = false;
   live::Ambient ambient_{};   ///< the newest that was found to agree
   std::uint64_t checks_ = 0;  ///< each may find memory elsewhere

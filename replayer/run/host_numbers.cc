@@ -119,18 +119,20 @@ void HostNumbers::apply(const Patch& patch) {
         "a value that was proved", trace::words_of({trace::Real{number}}));
   });
   if (patch.site.op == trace::kNone) {
-    const trace::Tensor& tensor = recording().tensors[memory_.first_on(patch.site.buffer)];
+    const trace::DType dtype = recording().tensors[memory_.first_on(patch.site.buffer)].dtype;
+    const std::size_t width = trace::bytes_of(dtype);
     std::array<std::byte, sizeof(double)> element{};
-    if (!trace::put_element(number, tensor.dtype, element.data())) {
+    if (!trace::put_element(number, dtype, element.data())) {
       throw Changed(RefusalCode::kScalarVaries,
                     guards::failed(GuardKind::kPredicate,
                                    trace::text_of(recording().formulas[patch.site.formula],
                                                   recording().leaves),
                                    "a number that fits", trace::words_of({trace::Real{number}})));
     }
-    live::copy_bytes(memory_.address(patch.site.buffer),
-                     memory_.storage(patch.site.buffer)->device(), element.data(),
-                     c10::Device(c10::kCPU), trace::bytes_of(tensor.dtype));
+    auto* into = static_cast<std::byte*>(memory_.address(patch.site.buffer));
+    if (patch.site.item != trace::kNone) into += patch.site.item * width;
+    live::copy_bytes(into, memory_.storage(patch.site.buffer)->device(), element.data(),
+                     c10::Device(c10::kCPU), width);
     return;
   }
   c10::IValue& argument = calls_[patch.call].arguments[patch.site.argument];

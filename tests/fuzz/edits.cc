@@ -151,6 +151,7 @@ void add_formula(Recording& recording, Choices& choices) {
   site.formula = static_cast<Index>(recording.formulas.size() - 1);
   if (choices.flip()) {
     site.buffer = static_cast<BufferId>(choices.of(recording.buffers.size()));
+    if (choices.flip()) site.item = static_cast<Index>(choices.of(3));
   } else {
     site.op = draw_op(recording, choices);
     site.argument = static_cast<Index>(choices.of(3));

@@ -4,14 +4,17 @@ by name and line, since a replay would leave it out.
 Lines marked `# here` are those that a refusal must name.
 """
 import collections
+import ctypes
 import itertools
+import mmap
+import operator
 import types
 
 import pytest
 import torch.nn as nn
 import torch.nn.functional as F
 
-from classification import Program, learner
+from classification import Program, batch, learner
 from host_programs import STEPS, check, collect, marked_lines, names_the_line
 from outcomes import OUTCOMES
 
@@ -305,6 +308,87 @@ def test_a_change_of_host_state_is_refused(make, codes):
     if make is iterator_advanced:  # an iterator cannot be looked at; what it gives varies
         codes = codes | {"scalar_varies", "unstable_op_stream", "host_tensor_varies"}
     check(make, codes=codes)
+
+
+class Status(ctypes.Structure):
+    _fields_ = [("step", ctypes.c_int)]
+
+
+STORES = {  # into an object of C's: what is made, what the step does with it
+    "field": (Status, lambda held, n: setattr(held, "step", n)),
+    "item_of_an_array": (ctypes.c_double * 2, lambda held, n: held.__setitem__(0, n)),
+    "item_of_mapped_memory": (lambda: mmap.mmap(-1, 8), lambda held, n: operator.setitem(held, 0, 1)),
+    "item_by_an_instruction": (ctypes.c_double * 2, lambda held, n: store_first(held)),
+    "field_by_an_instruction": (Status, lambda held, n: store_step(held, n)),
+}
+
+
+def store_first(held):
+    held[0] = 1.0
+
+
+def store_step(held, n):
+    held.step = n
+
+
+@pytest.mark.parametrize("made, store", STORES.values(), ids=STORES)
+def test_what_is_stored_into_objects_of_c_is_refused(made, store):
+    def make():
+        model, optimizer, learn = learner()
+        held, calls = made(), [0]
+
+        def train(x, y):
+            calls[0] += 1
+            store(held, calls[0])
+            return learn(x, y)
+        return Program(step=train, held=lambda: [model, optimizer, bytes(held)])
+
+    check(make, codes={"host_effect"})
+
+
+def entry_added(batch):
+    batch["seen"] = 1  # here
+
+
+def entry_taken(batch):
+    batch.pop("extra")  # here
+
+
+def list_appended(batch):
+    batch["list"].append(2.0)  # here
+
+
+def list_lengthened(batch):
+    held = batch["list"]
+    held += [2.0]  # here
+
+
+def entry_deleted(batch):
+    del batch["extra"]  # here
+
+
+def attribute_assigned(batch):
+    batch["object"].n = 5  # here
+
+
+@pytest.mark.parametrize("change", [entry_added, entry_taken, list_appended, list_lengthened, entry_deleted, attribute_assigned],
+                         ids=lambda change: change.__name__)
+def test_a_change_of_an_argument_names_its_line(change):
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(given):
+            loss = learn(given["x"], given["y"])
+            change(given)
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    def arguments(i):
+        x, y = batch(i)
+        return ({"x": x, "y": y, "extra": 1.0, "list": [1.0], "object": types.SimpleNamespace(n=1)},)
+
+    step = check(make, arguments=arguments, codes={"host_effect"})
+    names_the_line(step, {"host_effect"}, __file__, marked_lines(change))
 
 
 @pytest.mark.parametrize("make, codes", [p for p in CHANGES if p.id not in (

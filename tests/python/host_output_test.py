@@ -1,82 +1,144 @@
-"""What a step says: prints and files are noted, and steptape.observe is told of values in every call."""
-import contextlib
+"""What a step says: calls that print or write run eagerly, and steptape.observe is told of values in every call."""
 import io
+import logging
+import threading
 
+import pytest
 import torch
 
 import steptape
 from classification import Program, batch, learner
 from host_programs import LATE, STEPS, check
-from outcomes import replays_or_says_why
 
 
-def says(names):
-    """A program that prints its name in each run of the step."""
+SHOWN = {}  # way: (show(log, n, loss), what the refusal says)
+
+
+def shown(says):
+    def add(show):
+        SHOWN[show.__name__] = (show, says)
+        return show
+    return add
+
+
+@shown("the step prints or writes (`print`)")
+def printed(log, n, loss):
+    print("step", n, file=log.stream)
+
+
+@shown("the step prints or writes (`print`)")
+def printed_tensor(log, n, loss):
+    print(loss, f"{loss.item():.3f}", file=log.stream)
+
+
+@shown("the step prints or writes (`write`)")
+def written(log, n, loss):
+    log.stream.write("step\n")
+
+
+@shown("the step prints or writes (`writelines`)")
+def lines_written(log, n, loss):
+    log.stream.writelines(["step\n", "done\n"])
+
+
+@shown("the step prints or writes (`logging`)")
+def logged(log, n, loss):
+    log.info("step %d: %s", n, loss.item())
+
+
+@shown("the step prints or writes (`logging`)")
+def logged_by_level(log, n, loss):
+    log.log(logging.WARNING, "step")
+
+
+@shown("the step prints or writes (`logging`)")
+def logged_by_an_adapter(log, n, loss):
+    logging.LoggerAdapter(log, {"run": 1}).error("step", exc_info=True)
+
+
+@shown("the step takes a lock")
+def locked(log, n, loss):
+    with log.lock:
+        log.stream.seek(0, 2)
+
+
+class Logger(logging.Logger):
+    """One that writes to a text in memory."""
+
+    def __init__(self):
+        super().__init__("of a test", logging.INFO)
+        self.stream, self.lock = io.StringIO(), threading.RLock()
+        self.addHandler(logging.StreamHandler(self.stream))
+
+
+def showing(show, every):
     def make():
         model, optimizer, learn = learner()
-        name = next(names)
+        log, calls = Logger(), [0]
 
         def train(x, y):
-            print("run", name)
-            return learn(x, y)
-        return Program(step=train, held=lambda: [model, optimizer])
+            calls[0] += 1
+            loss = learn(x, y)
+            if calls[0] % every == 0:
+                show(log, calls[0], loss)
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer, log.stream.getvalue()])
     return make
 
 
-def test_printing_is_noted_and_happens_where_the_step_runs(capsys):
-    step = check(says(iter(["eager", "wrapped"])))
-    out = capsys.readouterr().out
-    assert out.count("run eager\n") == STEPS
-    assert out.count("run wrapped\n") == STEPS - step.stats["replayed"]
-    assert "print" in step.explain(), step.explain()
+@pytest.mark.parametrize("way", SHOWN)
+def test_what_the_step_shows_is_shown_in_every_call(way):
+    """Calls that show something run eagerly and say so; the others replay."""
+    show, says = SHOWN[way]
+    step = check(showing(show, every=4))
+    assert any(says in refusal["reason"] for refusal in step.stats["refusals"]), step.explain()
+    assert step.stats["replayed"] > STEPS / 3, step.explain()
 
 
-def test_writing_a_file_is_noted_and_happens_where_the_step_runs(tmp_path):
-    names = iter(["eager", "wrapped"])
-    with contextlib.ExitStack() as files:
-        def make():
-            model, optimizer, learn = learner()
-            log = files.enter_context(open(tmp_path / next(names), "w"))
-
-            def train(x, y):
-                log.write("step\n")
-                return learn(x, y)
-            return Program(step=train, held=lambda: [model, optimizer])
-
-        step = check(make)
-    assert (tmp_path / "eager").read_text() == "step\n" * STEPS
-    runs = STEPS - step.stats["replayed"]
-    assert (tmp_path / "wrapped").read_text() == "step\n" * runs
-    assert "write" in step.explain(), step.explain()
+@pytest.mark.parametrize("way", SHOWN)
+def test_a_step_that_always_shows_something_never_replays(way):
+    show, says = SHOWN[way]
+    step = check(showing(show, every=1))
+    assert any(says in refusal["reason"] for refusal in step.stats["refusals"]), step.explain()
+    assert step.stats["replayed"] == 0, step.explain()
 
 
-def test_a_text_in_memory_that_the_step_writes_is_no_file():
-    """Text that the program can read afterwards is host state."""
+def test_what_no_logger_shows_replays():
+    def debug(log, n, loss):
+        log.debug("step %d: %s", n, loss)
+
+    check(showing(debug, every=1), share=0.9)
+
+
+def test_a_logger_that_begins_to_show_is_heard():
     def make():
         model, optimizer, learn = learner()
-        log = io.StringIO()
-
-        def train(x, y):
-            log.write("step\n")
-            return learn(x, y)
-        return Program(step=train, log=log, held=lambda: [model, optimizer])
-
-    step = check(make)
-    replays_or_says_why(step)
-    assert step.stats["replayed"] == 0 or "write" in step.explain()
-
-
-def test_printing_a_tensor_throws_nothing(capsys):
-    def make():
-        model, optimizer, learn = learner()
+        log = Logger()
 
         def train(x, y):
             loss = learn(x, y)
-            print(loss, f"{loss.item():.3f}", repr(model[0].weight))
+            log.debug("step")
             return loss
+        return Program(step=train, log=log, held=lambda: [model, optimizer, log.stream.getvalue()])
+
+    def between(program, i):
+        program.log.setLevel(logging.DEBUG if i >= LATE else logging.INFO)
+
+    step = check(make, between=between)
+    assert step.stats["replayed"] > 0, step.explain()
+
+
+def test_a_text_that_the_step_makes_for_itself_is_not_shown():
+    def make():
+        model, optimizer, learn = learner()
+
+        def train(x, y):
+            text = io.StringIO()
+            text.write("a text")
+            return learn(x, y), text.getvalue()
         return Program(step=train, held=lambda: [model, optimizer])
 
-    replays_or_says_why(check(make))
+    check(make, share=0.9)
 
 
 def test_an_observed_value_is_seen_in_every_call():

@@ -150,6 +150,7 @@ WAYS = {
     "namespace": lambda n: types.SimpleNamespace(n=n).n > 16,
     "copied": lambda n: collections.Counter({"a": n}).total() > 16,
     "attributes_summed": lambda n: sum(map(operator.attrgetter("value"), [Holder(n)])) > 16,
+    "greater_by_an_operator": lambda n: operator.gt(n, 16),
     "method_by_name": lambda n: operator.methodcaller("__gt__", 16)(n),
     "same_object": lambda n: operator.is_(n, SEVENTEEN),
     "identity": lambda n: n is SEVENTEEN,
@@ -184,6 +185,11 @@ WAYS = {
     "keys_of_a_generator": lambda n: len(dict((k, 1) for k in (n, 17))) == 1,
     "far_inside_an_array": lambda n: numpy.array([[[[[[[[[[[[n]]]]]]]]]]]]).max() > 16,
     "far_inside_a_text": lambda n: "17" in repr([[[[[[[[[[[[n]]]]]]]]]]]]),
+    "finite": lambda n: math.isfinite(n * 1e307),
+    "infinite": lambda n: math.isinf(n * -1e307),
+    "no_number": lambda n: math.isnan(n * 1e307 - n * 1e307),
+    "out_of_a_domain": lambda n: in_domain(math.log2, 17 - n) or in_domain(math.log1p, 16 - n),
+    "out_of_range": lambda n: in_domain(math.cosh, n * 45) or in_domain(math.expm1, n * 45),
     "array_compared": lambda n: bool((numpy.array([16.5]) < n).all()),
 }
 
@@ -211,6 +217,12 @@ HANDED_ON = {
     "limited_as_float": lambda n: min(max(float(n), 5.0), 20.0),
     "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * n / 40)),
     "square_root": lambda n: math.sqrt(n),
+    "logarithms": lambda n: math.log2(n + 2) * math.log10(n + 2) - math.log1p(n / 7),
+    "hyperbolic": lambda n: math.tanh(n / 9) + math.sinh(n / 9) - math.cosh(n / 9),
+    "trigonometric": lambda n: math.tan(n) + math.atan(n) + math.expm1(n / 11),
+    "found_finite": lambda n: n / 3 if math.isfinite(n) and not math.isnan(n / 5) and not math.isinf(n) else 7,
+    "operators": lambda n: operator.add(n, 1) * operator.truediv(operator.mul(n, 3), 7) - operator.pow(2.0, operator.sub(n, 20)),
+    "compared_by_operators": lambda n: n + operator.lt(n, -1) * operator.mod(n, 3) + operator.floordiv(n, 2),
     "power": lambda n: 0.99 ** n,
     "power_of_math": lambda n: 1 - math.pow(0.9, n + 1),
     "power_of_it": lambda n: math.pow(n + 1, 0.5) + math.pow(n + 1, 2),
@@ -220,6 +232,13 @@ HANDED_ON = {
 
 
 PLACES = ["argument", "inside", "attribute"]
+
+
+def in_domain(function, number):
+    try:
+        return function(number) is not None
+    except (ValueError, OverflowError):
+        return False
 
 
 def play(compute, where, wrap):

@@ -173,6 +173,35 @@ def test_an_int_that_no_double_holds():
                                           batch=lambda i: (torch.randn(3),), holds=lambda: []), 20, share=0.9)
 
 
+MADE = {  # a tensor that the step makes of numbers, and whether one that moves is followed there
+    "beside_a_literal": (lambda x, n: torch.tensor([n, 5.0]), True),
+    "after_an_equal_literal": (lambda x, n: torch.tensor([5, 4, n]), True),
+    "computed": (lambda x, n: torch.tensor([n / 3, 1 - n / 7, n * n], dtype=torch.float64), True),
+    "repeated": (lambda x, n: torch.tensor([n] * 8), True),
+    "of_lists": (lambda x, n: torch.tensor([[n, 1.0], [2.0, n + 1]]), True),
+    "like_another": (lambda x, n: x.new_tensor((n, n + 0.5)), True),
+    "as_tensor": (lambda x, n: torch.as_tensor([0.5, n]), False),  # no op makes it
+    "that_indexes": (lambda x, n: x.flatten()[torch.tensor([n % 3, 0])], True),
+    "in_one_column": (lambda x, n: torch.tensor([n, 2]).unsqueeze(1), True),
+    "written_later": (lambda x, n: torch.tensor([n, 0.0]).add_(1), False),
+    "grown": (lambda x, n: torch.tensor([n] * (3 + n % 2)), True),
+    "of_half_precision": (lambda x, n: torch.tensor([n, 1], dtype=torch.float16), False),
+    "that_it_outgrows": (lambda x, n: torch.tensor([n * 8, 1], dtype=torch.int8), True),
+    "of_decisions": (lambda x, n: torch.tensor([n > 8, n == 11]), True),
+}
+
+
+@pytest.mark.parametrize("made, is_followed", MADE.values(), ids=MADE)
+def test_numbers_in_a_tensor_that_the_step_makes(made, is_followed):
+    def make():
+        def step(x, n):
+            return (x.sum() * made(x, n).sum()).detach(), made(x, n + 1)
+        return SimpleNamespace(step=step, batch=lambda i: (torch.randn(4, 3), i % 23), holds=lambda: [])
+
+    step = twins.compare(make, 69)
+    assert (step.stats["replayed"] > 20) == is_followed, step.explain()
+
+
 COUNTED = {
     "root": lambda n: max(n, 10) ** 0.5,
     "largest": lambda n: max(n, 10.0),

@@ -305,10 +305,12 @@ def test_what_comes_late(case):
 def test_objects_that_are_others_in_each_call_are_refused_until_they_stay():
     def make():
         held = SimpleNamespace(holder=Value(None))
+        kept = []  # so that no address comes again
 
         def batch(i):
             if i < 60:
                 held.holder.value = Value(i % 3 + 1.0)
+                kept.append(held.holder.value)
             return (torch.full((2,), i + 0.5),)
 
         return SimpleNamespace(step=lambda x: x * held.holder.value.value, batch=batch, holds=list)

@@ -2,9 +2,11 @@
 import contextlib
 import functools
 import inspect
+import sqlite3
 import sys
 import traceback
 
+import numpy
 import pytest
 import torch
 import torch.nn as nn
@@ -202,6 +204,65 @@ OUTER_FRAMES = {
 }
 for name, of in OUTER_FRAMES.items():
     odd_ways[f"frames that call the step: {name}"] = lambda of=of: Training(lambda x: x * of(), codes={"host_effect"})
+
+
+def half_run():
+    received = 1.0
+    while True:
+        received = yield received
+
+
+def suspended():
+    generator = half_run()
+    next(generator)
+    return generator
+
+
+async def waiting():
+    await Suspension()
+
+
+class Suspension:
+    def __await__(self):
+        yield
+
+
+UNFINISHED = {
+    "local of a generator": (suspended, lambda g: g.gi_frame.f_locals["received"]),
+    "line of a generator": (suspended, lambda g: g.gi_frame.f_lineno),
+    "locals by inspect": (suspended, lambda g: inspect.getgeneratorlocals(g)["received"]),
+    "state by inspect": (suspended, lambda g: len(inspect.getgeneratorstate(g))),
+    "state of a coroutine": (waiting, lambda c: len(inspect.getcoroutinestate(c))),
+}
+for name, (made, of) in UNFINISHED.items():
+    odd_ways[f"code that has not ended: {name}"] = lambda made=made, of=of: state_of_code(made(), of)
+
+
+def state_of_code(code, of):
+    return Training(lambda x: x * of(code), lambda: code.send(None if inspect.iscoroutine(code) else 4.0),
+                    codes={"host_effect"}, matters=False)
+
+
+@odd_ways
+def the_code_of_a_generator_tells_nothing_of_its_state():
+    generator = suspended()
+    return Training(lambda x: x * generator.gi_code.co_argcount, lambda: generator.send(4.0), matters=False)
+
+
+@odd_ways
+def a_count_of_cs_that_nothing_can_be_assigned_to():
+    seeds = numpy.random.SeedSequence(5)
+    return Training(lambda x: x * (1 + seeds.n_children_spawned), lambda: seeds.spawn(2))
+
+
+@odd_ways
+def a_count_of_cs_that_moves_in_each_call():
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table t(x)")
+
+    def each(i):
+        connection.execute("insert into t values(1)")
+    return Training(lambda x: x * connection.total_changes, each=each, begins=False, matters=False)
 
 
 def argument_of_handled():

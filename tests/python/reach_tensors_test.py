@@ -29,6 +29,80 @@ def parameters_and_momenta_are_laid_out_anew():
 
 
 @tensors
+def memory_behind_tensors_grows():
+    """Each moves to the front of a longer one, which nothing but the recording tells from its own."""
+    model, optimizer, step = regression()
+    state = optimizer.state
+
+    def longer(tensor):
+        whole = torch.zeros(40)
+        whole[:tensor.numel()] = tensor.flatten()
+        return whole[:tensor.numel()].view(tensor.shape)
+
+    def momentum():
+        state[model.weight]["momentum_buffer"] = longer(state[model.weight]["momentum_buffer"])
+
+    return Training(step, {
+        20: lambda: setattr(model.weight, "data", longer(model.weight.data)), 28: momentum,
+        34: lambda: model.bias.untyped_storage().resize_(1000),
+        40: lambda: setattr(model.weight, "grad", longer(model.weight))}, holds=lambda: [model, optimizer], matters=False)
+
+
+def of_a_held_tensor(change, scale):
+    weight, held = nn.Parameter(torch.ones(3)), torch.ones(3)
+
+    def step(x):
+        weight.grad = None
+        loss = (weight * x * scale(held)).sum()
+        loss.backward()
+        return torch.zeros(()) + loss.detach()
+
+    return Training(step, lambda: change(held), holds=lambda: [weight])
+
+
+@tensors
+def a_tensor_becomes_a_zero_tensor():
+    return of_a_held_tensor(lambda held: setattr(held, "data", torch._efficientzerotensor(3)), lambda held: held * 2)
+
+
+@tensors
+def a_tensor_becomes_a_transposed_conjugate():
+    weight, held = nn.Parameter(torch.ones(3)), torch.full((3,), 1 + 2j)
+
+    def step(x):
+        weight.grad = None
+        loss = (weight * x * torch.view_as_real(held * 1).sum(-1)).sum()
+        loss.backward()
+        return loss.detach()
+
+    return Training(step, lambda: setattr(held, "data", torch.full((3,), 1 + 2j).conj()), holds=lambda: [weight])
+
+
+@tensors
+def a_tensor_gets_names():
+    return of_a_held_tensor(lambda held: held.rename_("C"), lambda held: 2.0 if held.names[0] is None else 3.0)
+
+
+@tensors
+def a_tensor_that_an_op_takes_gets_names():
+    return of_a_held_tensor(lambda held: held.rename_("C"), lambda held: (held * 2).rename(None) if held.has_names() else held * 3)
+
+
+@tensors
+def a_momentum_gets_names():
+    """The optimizer refuses it, and nothing else has changed."""
+    model, optimizer, step = regression()
+
+    def named():
+        optimizer.state[model.weight]["momentum_buffer"].rename_("O", "I")
+
+    def unnamed():
+        optimizer.state[model.weight]["momentum_buffer"].rename_(None)
+
+    return Training(step, {20: named, 25: unnamed}, holds=lambda: [model, optimizer])
+
+
+@tensors
 def parameters_come_to_share_memory():
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

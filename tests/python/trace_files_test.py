@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -98,6 +99,204 @@ def test_a_loaded_step_goes_on_with_the_same_bits(tmp_path):
     loaded = steptape.load(path)["train"]
     for i in range(LATE, LATE + 20):
         assert bits(loaded(*batch(i))) == bits(step(*batch(i))), i
+
+
+TOTAL = 0
+
+
+class Counting:
+    total = 0
+
+    def __init__(self):
+        self.n = 0
+
+    def __call__(self, x):
+        self.n += 1
+        return x / self.n
+
+
+def counted_by_a_global(x):
+    global TOTAL
+    TOTAL += 1
+    return x / TOTAL
+
+
+def counted_by_a_class(x):
+    Counting.total += 1
+    return x / Counting.total
+
+
+def counting_steps():
+    """Steps that go on from numbers which they leave in places of the program."""
+    held = SimpleNamespace(n=0, k=0, counts={"n": 0}, numbers=[0, 0.0])
+    alias = held
+    n = 0
+
+    def attribute(x):
+        held.n += 1
+        return x / held.n
+
+    def cell(x):
+        nonlocal n
+        n += 1
+        return x / n
+
+    def item_of_a_dict(x):
+        held.counts["n"] += 1
+        return x / held.counts["n"]
+
+    def average_of_what_is_read(x):
+        held.numbers[0] += 1
+        held.numbers[1] = 0.9 * held.numbers[1] + x.sum().item()
+        return x / held.numbers[0], held.numbers[1]
+
+    def by_another_name(x):
+        alias.k = held.k + 1
+        return x / held.k
+
+    def exchanged(x):
+        held.n, held.k = held.k + 1, held.n + 2
+        return x / held.n
+
+    def in_some_calls(x):
+        held.n += 1
+        if held.n % 3 == 0:
+            held.k += 1
+        return x / held.n + held.k
+
+    def up_to_a_limit(x):
+        held.n = min(held.n + 1, 25)
+        return x * held.n
+
+    return {step.__name__: step for step in (
+        attribute, cell, item_of_a_dict, average_of_what_is_read, by_another_name, exchanged, in_some_calls,
+        up_to_a_limit, counted_by_a_global, counted_by_a_class)} | {"attribute_of_itself": Counting()}
+
+
+@pytest.mark.parametrize("name", counting_steps())
+def test_a_loaded_step_goes_on_counting(name, tmp_path, monkeypatch):
+    def begin():
+        monkeypatch.setitem(globals(), "TOTAL", 0)
+        monkeypatch.setattr(Counting, "total", 0)
+        return counting_steps()[name]
+
+    given = [torch.full((2,), i + 1.0) for i in range(40)]
+    eager = begin()
+    expected = [bits(eager(x)) for x in given]
+    step = steptape.wrap(begin(), verify={"first": True, "rate": 0.0}, name="step")
+    seen = [bits(step(x)) for x in given[:20]]
+    assert step.stats["replayed"] > 5, step.explain()
+    path = tmp_path / "run.tape"
+    step.save(path)
+    for part in (given[20:30], given[30:]):
+        player = steptape.load(path)
+        seen += [bits(player["step"](x)) for x in part]
+        path = tmp_path / "later.tape"
+        player.save(path)
+    assert seen == expected
+
+
+def test_a_number_that_is_left_in_a_new_container_is_not_carried_on(tmp_path):
+    """No plan depends on it, so that no trace can hold a step that would go on with the old one."""
+    held = SimpleNamespace(state={"n": 0})
+
+    def train(x):
+        held.state = {"n": held.state["n"] + 1}
+        return x / held.state["n"]
+
+    step = steptape.wrap(train, name="step")
+    for i in range(20):
+        step(torch.ones(2))
+    step.save(tmp_path / "run.tape")
+    with pytest.raises(steptape.Error, match="cannot be replayed here"):
+        steptape.load(tmp_path / "run.tape")
+
+
+def leaving(make):
+    """What a step leaves at a place by which it decides in the next call; half of the calls see each."""
+    first, second = make()
+    held = SimpleNamespace(mode=first)
+
+    def train(x):
+        if held.mode is first:
+            held.mode = second
+            return x * 2
+        held.mode = first
+        return x * 3
+    return train
+
+
+LEFT = {"flag": lambda: (True, False), "text": lambda: ("grow", "shrink"), "none": lambda: (None, "set"),
+        "function": lambda: (len, abs), "object": lambda: (SimpleNamespace(), SimpleNamespace()),
+        "texts_in_tuple": lambda: (("a", "b"), ("b", "a"))}
+
+
+@pytest.mark.parametrize("make", LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize("calls", [8, 9, 20])
+def test_a_player_does_not_take_a_step_that_leaves_what_decides(make, calls, tmp_path):
+    step, eager = steptape.wrap(leaving(make), name="step", verify={"first": True, "rate": 0.0}), leaving(make)
+    for i in range(calls):
+        assert bits(step(torch.full((2,), i))) == bits(eager(torch.full((2,), i)))
+    step.save(tmp_path / "run.tape")
+    with pytest.raises(steptape.Error, match="which players do not|cannot be replayed here"):
+        steptape.load(tmp_path / "run.tape")["step"](torch.ones(2))
+
+
+@pytest.mark.parametrize("value", [None, True, "text", 10 ** 30], ids=str)
+def test_a_number_that_is_none_when_a_trace_is_saved(value, tmp_path):
+    held = SimpleNamespace(n=0)
+
+    def train(x):
+        held.n += 1
+        return x / held.n
+
+    step = steptape.wrap(train, name="step")
+    for _ in range(10):
+        step(torch.ones(2))
+    held.n = value
+    step.save(tmp_path / "run.tape")
+    with pytest.raises(steptape.Error, match="holds no number of held.n"):
+        steptape.load(tmp_path / "run.tape")["step"](torch.ones(2))
+
+
+def test_a_step_that_sets_the_same_each_time_is_loaded(tmp_path):
+    held = SimpleNamespace(mode="train", losses=[])
+
+    def train(x):
+        held.mode = "train"
+        held.losses.append(x.sum().item())
+        return x * (2 if held.mode == "train" else 3)
+
+    step = steptape.wrap(train, name="step")
+    for i in range(10):
+        step(torch.full((2,), float(i)))
+    step.save(tmp_path / "run.tape")
+    assert steptape.load(tmp_path / "run.tape")["step"](torch.ones(2)).tolist() == [2, 2]
+
+
+def test_each_variant_of_a_loaded_step_has_results_of_its_own(tmp_path):
+    held = SimpleNamespace(n=0)
+
+    def train(x):
+        held.n += 1
+        kind = held.n % 5
+        if kind == 0:
+            return {"even": x * 2}
+        if kind == 1:
+            return {"odd": x * 3}
+        if kind == 2:
+            return x, x * 2, None
+        return held.n if kind == 3 else held.n + 0.5
+
+    step = steptape.wrap(train, name="step", verify={"first": True, "rate": 0.0})
+    given = [torch.full((2,), i + 1.0) for i in range(70)]
+    for x in given[:60]:
+        step(x)
+    step.save(tmp_path / "run.tape")
+    loaded = steptape.load(tmp_path / "run.tape")["step"]
+    for x in given[60:]:
+        seen, expected = loaded(x), train(x)
+        assert bits(seen) == bits(expected) and type(seen) is type(expected)
 
 
 def test_a_loaded_step_throws_where_its_guards_do_not_hold(tmp_path):

@@ -125,6 +125,19 @@ TEST_F(ProofsTest, AReadThatMovesWhenAnAuditIsDue) {
   }
 }
 
+TEST_F(ProofsTest, NumbersInATensorThatTheStepMakes) {
+  const auto body = [](const at::Tensor& x, double c) {
+    return x * torch::tensor({c, 2.0, c * c, 5.0});
+  };
+  auto step = session_.wrap("step", [&](at::Tensor x, double c) { return body(x, c); });
+  for (int i = 0; i < 60; ++i) {
+    const at::Tensor x = at::rand({4});
+    const double c = 0.5 * (i % 13);  // 2 and 5 too, which stand beside it
+    ASSERT_TRUE(same_bits(body(x, c), step(x, c))) << i << step.explain();
+  }
+  EXPECT_GT(step.stats().replayed, 0U) << step.explain();
+}
+
 TEST_F(ProofsTest, AReadThatEntersTwoScalars) {
   const auto body = [](const at::Tensor& x, const at::Tensor& t) {
     const double s = (t + 0).item<double>();

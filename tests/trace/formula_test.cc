@@ -61,6 +61,16 @@ TEST(FormulaTest, RoundsAsPythonDoes) {
   EXPECT_EQ(of(Operation::kAbsolute, -2.5), 2.5);
   EXPECT_EQ(of(Operation::kCosine, 0.7), std::cos(0.7));
   EXPECT_EQ(of(Operation::kExponential, 0.7), std::exp(0.7));
+  EXPECT_EQ(of(Operation::kBinaryLogarithm, 8), 3);
+  EXPECT_EQ(of(Operation::kDecimalLogarithm, 1000), 3);
+  EXPECT_EQ(of(Operation::kLogarithmOf1Plus, 1e-20), 1e-20);
+  EXPECT_EQ(of(Operation::kExponentialMinus1, 1e-20), 1e-20);
+  volatile double given = 0.7;  // the compiler's own constants may differ in their last bit
+  EXPECT_EQ(of(Operation::kTangent, given), std::tan(given));
+  EXPECT_EQ(of(Operation::kArcTangent, given), std::atan(given));
+  EXPECT_EQ(of(Operation::kHyperbolicSine, given), std::sinh(given));
+  EXPECT_EQ(of(Operation::kHyperbolicCosine, given), std::cosh(given));
+  EXPECT_EQ(of(Operation::kHyperbolicTangent, given), std::tanh(given));
 }
 
 TEST(FormulaTest, RoundsToDecimalsAsPythonDoes) {

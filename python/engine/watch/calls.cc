@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 4> kHandsOn = {"zip", "enumerate", "rever
 constexpr std::array<std::string_view, 12> kGives = {
     "items",   "values",  "keys",       "copy",     "get",         "pop",
     "popleft", "popitem", "setdefault", "__iter__", "__getitem__", "__len__"};
-constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "display"};
+constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "flush"};
 
 /// Whether it is of a class of C's whose objects are what they were made, or of those that are seen
 /// to elsewhere.
@@ -109,6 +109,11 @@ void escape_keys(PyObject* pairs) {
 
 bool is_partial(PyObject* value) {
   return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
+}
+
+/// Not so a hash of hashlib's, which has an `update` too.
+bool holds_items(PyObject* value) {
+  return Py_TYPE(value)->tp_iter != nullptr || PySequence_Check(value) != 0;
 }
 
 bool is_function_of_c(PyObject* value) {
@@ -617,6 +622,11 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
            "the step uses a " + type + ", whose content cannot be compared");
     return true;
   }
+  if ((type.ends_with("Lock") || type == "_thread.lock") && exists(self)) {
+    refuse(RefusalCode::kHostEffect,
+           "the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
+    return true;
+  }
   const bool is_setter = (made.module == "sys" && name.starts_with("set")) ||
                          (made.module == "gc" && name != "collect" && !name.starts_with("get") &&
                           name != "isenabled") ||
@@ -650,7 +660,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;
-  if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
+  if (is_one_of(name, kShows)) refuse_output(name);
   const auto& arguments = made.arguments;
   const std::size_t count = arguments.size();
   if (made.named.empty()) {
@@ -671,7 +681,10 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     awaited_.back().path = path_of(arguments[0]) + "." + text_of(arguments[1]);
     return name == "getattr";
   }
-  if ((name == "setattr" && count == 3) || (name == "delattr" && count == 2)) {
+  const bool stores_item = name == "setitem" || name == "delitem";
+  if (made.module == "_operator" && stores_item && count >= 2 && !is_container(arguments[0])) {
+    store_item(arguments[0], arguments[1]);
+  } else if ((name == "setattr" && count == 3) || (name == "delattr" && count == 2)) {
     store_attribute(arguments[0], arguments[1]);
   } else if (name == "len" && count == 1) {
     look_up(arguments[0], "__len__");
@@ -813,6 +826,12 @@ void Watcher::load_callable(PyObject* value) {
   }
 }
 
+bool Watcher::refuse_output(std::string_view name) {
+  refuse(RefusalCode::kHostEffect,
+         "the step prints or writes (`" + std::string(name) + "`), which a replay does not do");
+  return false;
+}
+
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
   const auto& arguments = made.arguments;
   if (name == "__getattribute__" && arguments.size() == 1) {
@@ -827,7 +846,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;
-  if (is_one_of(name, kShows)) outputs_.emplace_back(name, locate());
+  if (is_one_of(name, kShows) && exists(self)) return refuse_output(name);
   if (name == "__get__" && is_member(self) && !arguments.empty() && exists(arguments[0])) {
     read(Kind::kMember, arguments[0], self,
          path_of(arguments[0]) + "." + text_of(PyDescr_NAME(self)));
@@ -852,6 +871,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
       load_objects(value);
     });
   }
+  if (is_one_of(name, kChanges) || is_one_of(name, kTakes)) change_given(self);
   const bool is_dict = PyDict_Check(self);
   // a list's or dict's own method keeps what it is given, but for keys and positions
   const auto is_a_dict = [](PyObject* value) { return PyDict_Check(value) != 0; };
@@ -875,7 +895,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
       for (const auto& [key, value] : entries_of(argument)) store_item(self, key);
     }
     for (PyObject* key : made.names) store_item(self, key);
-  } else if (exists(self) && is_one_of(name, kChanges)) {
+  } else if (exists(self) && is_one_of(name, kChanges) && holds_items(self)) {
     if (name == "sort" || name == "remove") {  // they compare what is there
       load_whole(self);
       load_deep(self);

@@ -98,12 +98,21 @@ struct Function {
   std::string_view name;
   trace::Operation operation;
 };
-constexpr std::array<Function, 13> kFunctions = {{
+constexpr std::array<Function, 22> kFunctions = {{
     {"sqrt", trace::Operation::kSquareRoot},
     {"exp", trace::Operation::kExponential},
     {"log", trace::Operation::kLogarithm},
     {"sin", trace::Operation::kSine},
     {"cos", trace::Operation::kCosine},
+    {"log2", trace::Operation::kBinaryLogarithm},
+    {"log10", trace::Operation::kDecimalLogarithm},
+    {"log1p", trace::Operation::kLogarithmOf1Plus},
+    {"expm1", trace::Operation::kExponentialMinus1},
+    {"tan", trace::Operation::kTangent},
+    {"atan", trace::Operation::kArcTangent},
+    {"sinh", trace::Operation::kHyperbolicSine},
+    {"cosh", trace::Operation::kHyperbolicCosine},
+    {"tanh", trace::Operation::kHyperbolicTangent},
     {"floor", trace::Operation::kFloor},
     {"ceil", trace::Operation::kCeiling},
     {"trunc", trace::Operation::kTruncate},
@@ -164,6 +173,40 @@ bool is_of_no_number(const Instruction& in) {
 
 }  // namespace
 
+std::optional<bool> Watcher::compute_operator(std::string_view name,
+                                              std::span<PyObject* const> arguments) {
+  struct Row {
+    std::string_view name;
+    Operator made;
+  };
+  constexpr std::array<Row, 7> kBinary = {{{"add", Operator::kAdd},
+                                           {"sub", Operator::kSubtract},
+                                           {"mul", Operator::kMultiply},
+                                           {"truediv", Operator::kDivide},
+                                           {"floordiv", Operator::kFloorDivide},
+                                           {"mod", Operator::kModulo},
+                                           {"pow", Operator::kPower}}};
+  constexpr std::array<Row, 6> kComparing = {{{"lt", Operator::kLess},
+                                              {"le", Operator::kLessEqual},
+                                              {"gt", Operator::kGreater},
+                                              {"ge", Operator::kGreaterEqual},
+                                              {"eq", Operator::kEqual},
+                                              {"ne", Operator::kNotEqual}}};
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (arguments.size() != 2) return std::nullopt;
+  const auto comparing = std::ranges::find(kComparing, name, &Row::name);
+  if (comparing != kComparing.end() &&
+      numbers.compare(comparing->made, arguments[0], arguments[1])) {
+    return false;
+  }
+  const auto binary = std::ranges::find(kBinary, name, &Row::name);
+  if (binary == kBinary.end()) return std::nullopt;
+  auto number = numbers.derive(binary->made, arguments[0], arguments[1]);
+  if (!number) return std::nullopt;
+  awaited_.back().number = std::move(number);
+  return true;
+}
+
 std::optional<bool> Watcher::compute(std::string_view name, std::string_view module,
                                      std::span<PyObject* const> arguments) {
   FollowedNumbers& numbers = FollowedNumbers::current();
@@ -173,6 +216,7 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
     const Operator operation = is_left ? Operator::kGreater : Operator::kLess;
     if (only_looks && numbers.compare_each(operation, arguments[1], arguments[0])) return false;
   }
+  if (module == "_operator") return compute_operator(name, arguments);
   const bool is_known = module.empty() || module == "math" || module == "builtins";
   if (!is_known || arguments.empty()) return std::nullopt;
   if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
@@ -217,6 +261,7 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
     numbers.test(arguments[0]);
     return false;
   }
+  if (module == "math" && numbers.test_class(name, arguments[0])) return false;
   for (const Function& function : kFunctions) {
     if (function.name != name) continue;
     number = numbers.derive(function.operation, arguments[0]);
@@ -283,6 +328,14 @@ bool Watcher::follow(const Instruction& in) {
   // one container holds what two held
   const bool joins = in.made == Operator::kAdd && (are(&PyList_Type) || are(&PyTuple_Type));
   if (joins || (in.operation == Operation::kBinary && are(&PyDict_Type))) return false;
+  // one container holds what another one held several times
+  const auto is_sequence = [](PyObject* value) {
+    return value != nullptr && (PyList_CheckExact(value) || PyTuple_CheckExact(value));
+  };
+  if (in.made == Operator::kMultiply && is_sequence(in.first) != is_sequence(in.second)) {
+    numbers.escape(is_sequence(in.first) ? in.second : in.first);
+    return false;
+  }
   // what a tensor is given is told to the recorder
   if (is_tensor(in.first) || (in.second != nullptr && is_tensor(in.second))) return false;
   numbers.escape(in.first);

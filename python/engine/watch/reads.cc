@@ -76,6 +76,20 @@ bool has_items_of_dict(PyObject* object) {
 
 }  // namespace
 
+/// Whether a special method of a class is code of C's, which no instruction shows.
+bool is_of_c(PyTypeObject* type, const char* method) {
+  const auto name = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(method));
+  PyObject* found = _PyType_Lookup(type, name.ptr());
+  return found != nullptr && !PyFunction_Check(found);
+}
+
+/// Whether what it does with a value that an attribute is given is code of C's.
+bool is_set_by_c(PyObject* descriptor) {
+  if (Py_TYPE(descriptor) != &PyProperty_Type) return is_of_c(Py_TYPE(descriptor), "__set__");
+  const py::object sets = member(descriptor, "fset");
+  return sets && PyCFunction_Check(sets.ptr());
+}
+
 bool is_container(PyObject* value) {
   return PyList_Check(value) || PyDict_Check(value) || PyAnySet_Check(value) || is_array(value) ||
          Py_TYPE(value) == &PyDictKeys_Type || Py_TYPE(value) == &PyDictValues_Type ||
@@ -308,7 +322,14 @@ void Watcher::load_of_frame(PyObject* frame, PyObject* name) {
     const py::object caller = member(frame, attribute.c_str());
     if (caller && PyFrame_Check(caller.ptr()))
       refuse_outer(reinterpret_cast<PyFrameObject*>(caller.ptr()));
+  } else if (exists(frame) && attribute != "f_code") {
+    refuse_running(path_of(frame), attribute);
   }
+}
+
+void Watcher::refuse_running(const std::string& path, const std::string& attribute) {
+  refuse(RefusalCode::kHostEffect,
+         "the step reads `" + path + "." + attribute + "`, the state of code that has not ended");
 }
 
 void Watcher::refuse_outer(PyFrameObject* frame) {
@@ -335,6 +356,11 @@ void Watcher::load_handled() {
 
 void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   if (PyFrame_Check(object)) return load_of_frame(object, name);
+  const bool is_suspended =
+      PyGen_Check(object) || PyCoro_CheckExact(object) || PyAsyncGen_CheckExact(object);
+  if (is_suspended && exists(object) && view_of(name).find("_code") == std::string_view::npos &&
+      !view_of(name).starts_with("__"))
+    refuse_running(path_of(object), text_of(name));
   PyTypeObject* type = Py_TYPE(object);
   const std::string path = path_of(object) + "." + text_of(name);
   if (is_heap(type)) {
@@ -470,12 +496,13 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
   if (PyCell_Check(object) && !own_cells_.contains(object))
     return write(Kind::kCell, object, nullptr, text_of(name));
-  if (!is_tensor(object) && !exists(object)) return;
+  if (!is_tensor(object) && !exists(object)) return change_given(object);
   const std::string path = path_of(object) + "." + text_of(name);
   if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
     if (is_tensor(object)) return;
     if (Py_TYPE(found) == &PyMemberDescr_Type) return write(Kind::kMember, object, found, path);
-    if (is_member(found)) refuse_member(object, found);
+    if (is_member(found)) return refuse_member(object, found);
+    if (is_set_by_c(found)) refuse_incomparable("writes an attribute of", object);
     return;
   }
   if (PyObject* dict = dict_of(object)) write(Kind::kEntry, dict, name, path);
@@ -531,7 +558,7 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
   load_methods(key);
   if (!is_tensor(object)) look_which(key, object);
   look_up(object, "__setitem__");
-  if (!exists(object)) return;
+  if (!exists(object)) return change_given(object);
   if (PyDict_Check(object)) {
     write(Kind::kEntry, object, key, path_of_item(object, key));
   } else if ((PyList_Check(object) && PyLong_Check(key)) ||
@@ -539,6 +566,8 @@ void Watcher::store_item(PyObject* object, PyObject* key) {
     write(Kind::kItem, object, key, path_of_item(object, key));
   } else if (is_container(object)) {
     change(object, path_of(object));
+  } else if (!is_tensor(object) && is_of_c(Py_TYPE(object), "__setitem__")) {
+    refuse_incomparable("writes an item of", object);
   }
 }
 

@@ -30,6 +30,13 @@ bool imports(PyObject* function) {
   return std::ranges::find(of_modules, function) != std::end(of_modules);
 }
 
+/// Whether it is what the methods of loggers call once a message is of a level that is shown.
+bool logs(PyObject* function) {
+  static PyObject* const known =
+      py::object(py::module_::import("logging").attr("Logger").attr("_log")).release().ptr();
+  return known == (PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function);
+}
+
 bool is_host_value(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "Host" &&
          type_name(object) == "steptape._host.Host";
@@ -88,7 +95,7 @@ Watcher::Code Watcher::code_in(std::string_view file) {
 }
 
 bool Watcher::wants(PyCodeObject* code, bool by_watched) {
-  if (imports_ != 0) return false;
+  if (unwatched_ != 0) return false;
   const Whose owner = whose(code);
   if (owner == Whose::kSteptapes) return false;
   return owner != Whose::kPythons || by_watched || is_for_numbers_;
@@ -319,6 +326,12 @@ std::string Watcher::place_of_write(const std::string& name) const {
   return found == writes_.end() ? "" : found->second;
 }
 
+bool Watcher::leave_unwatched() {
+  ++unwatched_;
+  awaited_.emplace_back().is_unwatched = true;
+  return true;
+}
+
 bool Watcher::look(const Instruction& given) {
   if (given.operation == Operation::kImport ||
       (given.operation == Operation::kCall && imports(given.callee))) {
@@ -327,9 +340,12 @@ bool Watcher::look(const Instruction& given) {
       read(Kind::kEntry, given.builtins, importer, "__import__");
     }
     // what modules do as they are loaded is done once, and no replay's to do
-    ++imports_;
-    awaited_.emplace_back().is_import = true;
-    return true;
+    return leave_unwatched();
+  }
+  if (given.operation == Operation::kCall && logs(given.callee)) {
+    // locks, clocks and frames that a logger looks at are of no interest beside what it shows
+    refuse_output("logging");
+    return leave_unwatched();
   }
   if (!is_for_numbers_ && arrays_.empty() && whose(given.code) == Whose::kTorchs) {
     return look_at_torchs(given);
@@ -404,6 +420,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kBinary:
     case Operation::kCompare:
+      if (in.is_in_place) change_given(in.first);
       if (in.is_in_place && PyList_CheckExact(in.first) && exists(in.first)) {
         load_content(in.second);
         change(in.first, path_of(in.first), appended_by("extend", in.first, in.second));
@@ -507,7 +524,7 @@ bool Watcher::before(const Instruction& in) {
 void Watcher::after(PyObject** result) {
   const Awaited awaited = std::move(awaited_.back());
   awaited_.pop_back();
-  if (awaited.is_import) --imports_;
+  if (awaited.is_unwatched) --unwatched_;
   if (awaited.gives_objects) --gives_objects_;
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "python/engine/followed.h"
+#include "python/engine/locate.h"
 #include "python/engine/slots.h"
 #include "python/engine/watch/instruction.h"
 #include "steptape/refusal.h"
@@ -111,8 +112,8 @@ class Watcher final : public Listener {
   void release();
   /// Where an attribute or item of this name was assigned, or its content changed by a method; "".
   std::string place_of_write(const std::string& name) const;
-  /// Functions that show something to a person: (name, place).
-  const std::vector<std::pair<std::string, std::string>>& outputs() const { return outputs_; }
+  /// Where something that the step is given was written to first; "".
+  const std::string& place_of_change() const { return place_of_change_; }
 
  private:
   using Kind = Slot::Kind;
@@ -131,10 +132,10 @@ class Watcher final : public Listener {
   /// it, or sees nothing of it.
   enum class Reads { kNone, kFollowed, kGiven, kInternal };
   struct Awaited {
-    std::string path;       ///< of what is to be marked when it is there, or ""
-    bool is_fresh = false;  ///< a new object
-    bool is_kept = false;   ///< no place that was read has held it until now
-    bool is_import = false;
+    std::string path;            ///< of what is to be marked when it is there, or ""
+    bool is_fresh = false;       ///< a new object
+    bool is_kept = false;        ///< no place that was read has held it until now
+    bool is_unwatched = false;   ///< an import, or a call that is refused whatever it does
     bool gives_objects = false;  ///< it hands what Python's code gives it to a function of C's
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     // of what does ops
@@ -148,6 +149,8 @@ class Watcher final : public Listener {
   };
 
   bool look(const Instruction& instruction);
+  /// Until the call that begins ends. True: its end is awaited.
+  bool leave_unwatched();
   bool look_at_torchs(const Instruction& instruction);
   /// What a weak proxy stands for, which is refused but for a module or an optimizer; any other
   /// object itself.
@@ -166,6 +169,10 @@ class Watcher final : public Listener {
   /// `appended`: how many items a method has added at the end, if that is what it does.
   void change(PyObject* owner, const std::string& path,
               std::optional<Py_ssize_t> appended = std::nullopt);
+  /// Something is written to an object that did not exist before, but may be given.
+  void change_given(PyObject* object) {
+    if (place_of_change_.empty() && given_containers_.contains(object)) place_of_change_ = locate();
+  }
   void refuse(RefusalCode code, const std::string& message);
   void add_object(PyObject* value, const std::string& path);
   /// What is given was met in a place of the program's: it existed before, too.
@@ -210,6 +217,8 @@ class Watcher final : public Listener {
   void load_size(PyObject* container);
   /// Marks the globals that a frame shows, and refuses the frames of those that called the step.
   void load_of_frame(PyObject* frame, PyObject* name);
+  /// Of a frame or generator that was there before and has not ended.
+  void refuse_running(const std::string& path, const std::string& attribute);
   /// Refuses a frame that is none of those from what runs now back to where the step was called.
   void refuse_outer(PyFrameObject* frame);
   /// The exception that is being handled, if that is its caller's.
@@ -268,6 +277,8 @@ class Watcher final : public Listener {
   /// None where the callee is not from functools or operator.
   std::optional<bool> call_of_functools(const Call& made, int depth);
   bool is_from_outside(const Call& made, const std::string& name, PyObject* self);
+  /// False: nothing is awaited.
+  bool refuse_output(std::string_view name);
 
   // arrays of NumPy (arrays.cc)
   /// True where the instruction was seen to, and its result is awaited.
@@ -287,6 +298,8 @@ class Watcher final : public Listener {
   /// None where the function is not known to compute with numbers, or none of them is followed.
   std::optional<bool> compute(std::string_view name, std::string_view module,
                               std::span<PyObject* const> arguments);
+  /// The same of a function of `operator`.
+  std::optional<bool> compute_operator(std::string_view name, std::span<PyObject* const> arguments);
   /// Shows the program its own objects where it asks whether one is another.
   static void show_own(const Instruction& in);
   bool operation_of_torch(const Instruction& in);
@@ -361,16 +374,16 @@ class Watcher final : public Listener {
   std::unordered_set<PyObject*> globals_;       ///< of the code that ran, borrowed
   PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
+  std::string place_of_change_;
   std::vector<Finding> findings_;
   std::vector<std::pair<std::string, py::object>> objects_;
   std::unordered_set<PyObject*> seen_objects_;
   std::unordered_set<PyObject*> stepped_;  ///< borrowed: they are tracked, or known by nobody
-  std::vector<std::pair<std::string, std::string>> outputs_;
   std::vector<Awaited> awaited_;
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
   // calls that are under way
-  int imports_ = 0;
+  int unwatched_ = 0;
   int gives_objects_ = 0;
 };
 

@@ -39,6 +39,8 @@ def table(rows):
     codes = collections.Counter(code for row in rows if row["outcome"] == "refused" for code in row["codes"] or ["no refusal"])
     lines = [", ".join(f"{counts[name]} {name}" for name in ("replayed", "refused", *FAILURES, "broken")),
              f"share that replays: {share_of_replays(rows):.1%}",
+             f"goes on as a loaded step: {sum(row.get('loaded', 0) > 0 for row in rows)}; says why not: "
+             f"{sum(row.get('loaded') == 0 for row in rows)}",
              "refused by: " + (", ".join(f"{code} {count}" for code, count in codes.most_common()) or "nothing")]
     for row in rows:
         if row["outcome"] in (*FAILURES, "broken"):

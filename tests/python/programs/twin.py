@@ -18,6 +18,7 @@ from .write import CALLS, NAMES
 
 MODULES = ("program", "trainkit", *NAMES)  # of a program's own, in each twin anew
 SEED = 20261121
+LOADED_CALLS = 6
 
 
 def lay_out(text, folder):
@@ -137,6 +138,7 @@ def run(text, folder):
         except Exception:
             return {"outcome": "broken", "what": traceback.format_exc(limit=-2), "call": i}
         failures += raised
+        before = _counts(wrapped)["replayed"]
         try:
             seen, _, warned = wrapped.call(i)
         except Exception:
@@ -147,7 +149,46 @@ def run(text, folder):
     if failures == i + 1:
         return {"outcome": "broken", "what": f"raises in every call: {eager.error!r}"}
     counts = _counts(wrapped)
-    return {"outcome": "replayed" if counts["replayed"] else "refused", **counts}
+    if not counts["replayed"]:
+        return {"outcome": "refused", **counts}
+    if counts["replayed"] == before:  # no plan is of what the program holds now
+        return {"outcome": "replayed", **counts}
+    goes_on = _loaded(eager, wrapped, i + 1, folder)
+    return {"outcome": "differs" if goes_on.get("what") else "replayed", **goes_on, **counts}
+
+
+def _loaded(eager, wrapped, first, folder):
+    """What becomes of the step in a process that has its trace alone, where the program changes nothing any more:
+    `loaded` says how many calls went as the eager ones did, `what` the first difference."""
+    if len(wrapped.steps) != 1:
+        return {}
+    try:
+        with wrapped:
+            wrapped.steps[0].save(f"{folder}/run.tape")
+            player = steptape.load(f"{folder}/run.tape")
+            step = player[wrapped.steps[0].name]
+        for i in range(first, first + LOADED_CALLS):
+            with eager:
+                arguments, keywords = eager.program.arguments(i)
+                if keywords or not all(type(x) is torch.Tensor for x in arguments):
+                    return {}  # what they are called there is the trace's to say
+                seen = _leaves(step(*arguments))
+                expected = _leaves(eager.program.step(*arguments))
+            if seen != expected:
+                return {"what": f"loaded: {seen} for {expected}", "call": i}
+    except steptape.Error:
+        return {"loaded": 0}  # it says why it does not play on
+    return {"loaded": LOADED_CALLS}
+
+
+def _leaves(value):
+    """The tensors and numbers in a result, in order."""
+    if isinstance(value, torch.Tensor):
+        return [(str(value.dtype), value.detach().tolist())]
+    if isinstance(value, (bool, int, float)):
+        return [(type(value).__name__, repr(value))]
+    inner = value if isinstance(value, (list, tuple)) else value.values() if isinstance(value, dict) else getattr(value, "__dict__", {}).values()
+    return [leaf for item in inner for leaf in _leaves(item)]
 
 
 def _counts(twin):
