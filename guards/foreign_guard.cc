@@ -59,6 +59,14 @@ ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Object
   }
 }
 
+Verdict ForeignGuard::check_unseen() const {
+  for (const Watched& watched : watched_) {
+    Verdict verdict = watched.watch->check();
+    if (!verdict && verdict.kind != GuardKind::kTraining) return verdict;
+  }
+  return {};
+}
+
 Verdict ForeignGuard::check(Entry& entry) const {
   for (const Watched& watched : watched_) {
     if (Verdict verdict = watched.watch->check(); !verdict) {

@@ -23,6 +23,9 @@ class ForeignGuard {
   /// The objects must be alive (Objects::check_alive). Fills the leaves of `entry`.
   Verdict check(Entry& entry) const;
 
+  /// The part of it that shows in no trace: all but numbers and training flags.
+  Verdict check_unseen() const;
+
   /// As VaryingNumbers::settle, prove and pin.
   void settle();
   void prove(const NumberAt& number_at);

@@ -45,6 +45,10 @@ class GuardSet {
   Verdict check(std::span<const live::Argument> arguments, const Declared& declared,
                 Entry& entry) const;
 
+  /// Whether what the program of another language holds now is what the plan was made for, numbers
+  /// and training flags apart, which a trace file knows.
+  bool fits_program() const { return static_cast<bool>(foreign_.check_unseen()); }
+
   const TrackedGuard& tracked() const { return tracked_; }
   /// Step counters that the step advances, in the order of `advances`, as they are now.
   std::vector<std::int64_t> counters() const;

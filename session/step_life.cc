@@ -823,10 +823,15 @@ std::string StepLife::explain() const {
   return session::explain(name_, place_, stats(), differences());
 }
 
-trace::Step StepLife::to_trace() const {
+trace::Step StepLife::to_trace(bool with_state) const {
   trace::Step step{name_, place_, {}};
   if (warm_up_) step.recordings.push_back(*warm_up_);
-  for (const auto& variant : variants_) step.recordings.push_back(*variant->recording);
+  for (const auto& variant : variants_) {
+    trace::Recording& recording = step.recordings.emplace_back(*variant->recording);
+    const bool is_trusted = recording.standing == trace::Standing::kTrusted;
+    if (with_state && is_trusted && !variant->guards->fits_program())
+      recording.standing = trace::Standing::kAgreed;
+  }
   return step;
 }
 

@@ -101,7 +101,7 @@ std::vector<trace::Saved> state_of(const live::Objects& objects,
 
 trace::Trace SessionState::to_trace(bool with_state) const {
   trace::Trace trace = head_of(started ? run : RunIdentity::now());
-  for (const auto& step : steps) trace.steps.push_back(step->to_trace());
+  for (const auto& step : steps) trace.steps.push_back(step->to_trace(with_state));
   if (!with_state) return trace;
   trace.state = state_of(objects, used_paths(trace.steps));
   const auto add = adding_to(trace.state);

@@ -438,7 +438,9 @@ Player load(const std::string& path, const LoadOptions& options) {
   shared->trace.state.clear();  // its bytes are the player's now
   impl->steps = plan_steps(*shared, impl->state, problems);
   if (problems.empty() && impl->steps.empty()) {
-    problems.push_back("no step in it was verified while recording: run more steps before saving");
+    problems.push_back(
+        "no step in it was verified, with the program as it was when it was saved: run more steps "
+        "before saving");
   }
   if (!problems.empty()) {
     throw Error(ErrorCode::kUnsupported, fmt::format("{} cannot be replayed here:\n  {}", path,

@@ -259,6 +259,53 @@ def test_a_number_that_is_none_when_a_trace_is_saved(value, tmp_path):
         steptape.load(tmp_path / "run.tape")["step"](torch.ones(2))
 
 
+PHASES = {"text": ("warm", "main"), "flag": (False, True), "none": (None, 1.5), "function": (len, abs)}
+
+
+def phased(held):
+    def train(x):
+        return x * 2 if held.phase is held.first else x * 3
+    return train
+
+
+@pytest.mark.parametrize("first, second", PHASES.values(), ids=PHASES)
+@pytest.mark.parametrize("calls", [10, 11, 20])
+def test_a_player_goes_on_in_the_phase_that_the_program_was_in(first, second, calls, tmp_path):
+    """A trace says nothing of what a step reads but numbers: plans of other phases are not played."""
+    held = SimpleNamespace(phase=first, first=first)
+    step = steptape.wrap(phased(held), name="step", verify={"first": True, "rate": 0.0})
+    for i in range(calls):
+        if i == 10:
+            held.phase = second
+        step(torch.full((2,), float(i)))
+    if calls == 10:
+        held.phase = second
+    step.save(tmp_path / "run.tape")
+    if calls < 20:
+        with pytest.raises(steptape.Error, match="as it was when it was saved"):
+            steptape.load(tmp_path / "run.tape")
+    else:
+        assert steptape.load(tmp_path / "run.tape")["step"](torch.ones(2)).tolist() == [3, 3]
+
+
+def test_a_flag_that_the_step_sets_once(tmp_path):
+    """The call that sets it was never verified; those before it are of another program."""
+    held = SimpleNamespace(n=0, late=False)
+
+    def train(x):
+        held.n += 1
+        if held.n == 12:
+            held.late = True
+        return x * (3 if held.late else 2)
+
+    step = steptape.wrap(train, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(13):
+        step(torch.full((2,), float(i)))
+    step.save(tmp_path / "run.tape")
+    with pytest.raises(steptape.Error, match="as it was when it was saved"):
+        steptape.load(tmp_path / "run.tape")
+
+
 def test_a_step_that_sets_the_same_each_time_is_loaded(tmp_path):
     held = SimpleNamespace(mode="train", losses=[])
 
