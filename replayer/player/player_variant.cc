@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -43,6 +44,18 @@ std::pair<const std::byte*, const std::byte*> range_of(const at::Tensor& tensor)
 }
 
 bool is_outside(const trace::Buffer& buffer) { return trace::is_outside_path(buffer.path); }
+
+/// The number that a front end has written as Python does; none in other words.
+trace::Value number_in(const std::string& words) {
+  const auto read = [&words](auto& value) {
+    const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), value);
+    return error == std::errc() && end == words.data() + words.size();
+  };
+  std::int64_t integer = 0;
+  if (read(integer)) return {integer};
+  double real = 0;
+  return read(real) ? trace::Value{trace::Real{real}} : trace::Value{};
+}
 
 }  // namespace
 
@@ -105,6 +118,11 @@ void PlayerVariant::find_memory() {
     const std::vector<std::string> parts = state_.numbers_at(place);
     const auto is_set = [this](const std::string& path) { return becomes(path); };
     if (parts.empty() ? !effect.decides : std::ranges::all_of(parts, is_set)) continue;
+    const trace::Value constant = number_in(effect.value);
+    if (trace::is_exact_number(constant) && parts == std::vector{place}) {
+      resets_.emplace_back(state_.number(place), constant);
+      continue;
+    }
     throw Error(ErrorCode::kUnsupported,
                 "the step sets " + place + (effect.place.empty() ? "" : " at " + effect.place) +
                     ", which players do not; set it between the steps that are recorded");
@@ -144,7 +162,7 @@ void PlayerVariant::find_uses() {
   const auto leaves_one = [](const trace::Number& number) { return !number.becomes.empty(); };
   writes_state_ = uses_gradients_ || !recording_->advances.empty() ||
                   !recording_->updates.empty() ||
-                  std::ranges::any_of(recording_->numbers, leaves_one) ||
+                  std::ranges::any_of(recording_->numbers, leaves_one) || !resets_.empty() ||
                   std::ranges::any_of(executor_->written_buffers(), is_state);
 }
 
@@ -438,6 +456,7 @@ void PlayerVariant::move_on(const std::vector<double>& numbers) {
     *number = is_integer ? trace::Value{static_cast<std::int64_t>(numbers[position])}
                          : trace::Value{trace::Real{numbers[position]}};
   }
+  for (const auto& [number, constant] : resets_) *number = constant;
   ++replays_;
 }
 

@@ -168,8 +168,14 @@ def counting_steps():
         held.n = min(held.n + 1, 25)
         return x * held.n
 
+    def with_a_reset(x):
+        held.n += 1
+        if held.n == 4:
+            held.n = 0
+        return x / (1 + held.n), held.n
+
     return {step.__name__: step for step in (
-        attribute, cell, item_of_a_dict, average_of_what_is_read, by_another_name, exchanged, in_some_calls,
+        with_a_reset, attribute, cell, item_of_a_dict, average_of_what_is_read, by_another_name, exchanged, in_some_calls,
         up_to_a_limit, counted_by_a_global, counted_by_a_class)} | {"attribute_of_itself": Counting()}
 
 
