@@ -184,7 +184,7 @@ def _loaded(eager, wrapped, first, folder):
 def _leaves(value):
     """The tensors and numbers in a result, in order."""
     if isinstance(value, torch.Tensor):
-        return [(str(value.dtype), value.detach().tolist())]
+        return [(str(value.dtype), repr(value.detach().tolist()))]  # as text, NaN is equal to itself
     if isinstance(value, (bool, int, float)):
         return [(type(value).__name__, repr(value))]
     inner = value if isinstance(value, (list, tuple)) else value.values() if isinstance(value, dict) else getattr(value, "__dict__", {}).values()
