@@ -47,16 +47,15 @@ bool type_has(PyTypeObject* type, const char* attribute) {
   return false;
 }
 
-/// As `shown`, and of a long text what tells it from others that begin like it.
+/// As `shown`, but a text in whole, from which players make it; of a very long one what tells it
+/// from others that begin like it.
 std::string shown_whole(PyObject* object) {
-  std::string text = shown(object);
-  if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
-    const std::string whole = text_of(py::repr(object).ptr());
-    if (whole != text) {
-      text += "(" + trace::text_of(trace::digest_of(std::as_bytes(std::span(whole)))) + ")";
-    }
-  }
-  return text;
+  constexpr std::size_t kLongest = 256;
+  if (!PyUnicode_CheckExact(object) && !PyBytes_CheckExact(object)) return shown(object);
+  std::string whole = text_of(py::repr(object).ptr());
+  if (whole.size() <= kLongest) return whole;
+  return shown(object) + "(" + trace::text_of(trace::digest_of(std::as_bytes(std::span(whole)))) +
+         ")";
 }
 
 /// A plan makes its tensors outside inference mode.

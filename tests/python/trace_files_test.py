@@ -338,7 +338,7 @@ def test_each_variant_of_a_loaded_step_has_results_of_its_own(tmp_path):
         if kind == 1:
             return {"odd": x * 3}
         if kind == 2:
-            return x, x * 2, None
+            return x, x * 2, None, "a text of more than eighty characters, such as the name of an experiment or of its run 17"
         return held.n if kind == 3 else held.n + 0.5
 
     step = steptape.wrap(train, name="step", verify={"first": True, "rate": 0.0})

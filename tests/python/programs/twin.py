@@ -173,7 +173,7 @@ def _loaded(eager, wrapped, first, folder):
                 if keywords or not all(type(x) is torch.Tensor for x in arguments):
                     return {}  # what they are called there is the trace's to say
                 seen = _leaves(step(*arguments))
-                expected = _leaves(eager.program.step(*arguments))
+                expected = _leaves(eager.program.step(*eager.program.arguments(i)[0]))
             if seen != expected:
                 return {"what": f"loaded: {seen} for {expected}", "call": i}
     except steptape.Error:
