@@ -270,13 +270,12 @@ TEST_F(TrainingGuardKindsTest, Offset) {
 }
 
 TEST_F(TrainingGuardKindsTest, AParameterThatMovesIntoTheMemoryOfAnother) {
-  EXPECT_EQ(
-      verdict(GuardKind::kMemory,
-              [](SgdTraining& t) {
-                t.model->fc1->bias.set_data(t.model->fc1->weight.detach().view(-1).narrow(
-                    0, 0, t.model->fc1->bias.numel()));
-              }),
-      "model.fc1.bias.storage().nbytes: 128 → 8192");
+  EXPECT_EQ(verdict(GuardKind::kMemory,
+                    [](SgdTraining& t) {
+                      t.model->fc1->bias.set_data(t.model->fc1->weight.detach().view(-1).narrow(
+                          0, 0, t.model->fc1->bias.numel()));
+                    }),
+            "model.fc1.bias.storage().nbytes: 128 → 8192");
 }
 
 TEST_F(TrainingGuardKindsTest, RequiresGrad) {
