@@ -1,8 +1,7 @@
 #include "recorder/number_sites.h"
 
-#include <span>
-
 #include "trace/element.h"
+#include "trace/numbers.h"
 
 namespace steptape::recorder {
 namespace {
@@ -53,21 +52,17 @@ class Takes {
   void take_content(const trace::Tensor& tensor) {
     const trace::Buffer& buffer = recording_.buffers[tensor.buffer];
     if (tensor.buffer < first_new_ || !buffer.content) return;
-    const std::size_t width = trace::bytes_of(tensor.dtype);
-    const std::size_t count = width == 0 ? 0 : buffer.content->size() / width;
-    if (count > kMostElements) return;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto bytes = std::span(*buffer.content).subspan(i * width, width);
-      const auto item = count == 1 ? trace::kNone : static_cast<trace::Index>(i);
+    trace::for_each_element(buffer, tensor.dtype, kMostElements, [&](trace::Index item) {
+      const auto element = trace::element_at(buffer, tensor.dtype, item);
       take({trace::kNone, trace::kNone, item, tensor.buffer, trace::kNone},
            [&](const Notes::Number& number) {
              // of one list its place is known, of lists in lists their order
              const bool may_be = tensor.sizes.size() != 1 || item == trace::kNone ||
                                  number.item == trace::kNone || number.item == item;
              return may_be &&
-                    trace::is_element(trace::number_of(number.value), tensor.dtype, bytes);
+                    trace::is_element(trace::number_of(number.value), tensor.dtype, element->bytes);
            });
-    }
+    });
   }
 
   template <typename Fits>

@@ -51,8 +51,8 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   void invalidate(const std::string& why);
   /// From here on the step is not recorded any more.
   void refuse_always(Refusal refusal);
-  /// `with_state`: for a player, which goes on from what the program holds now. Plans that this
-  /// does not fit are no longer trusted there.
+  /// `with_state`: for a player, which goes on from what the program holds now. A plan that
+  /// does not fit this is not trusted there.
   trace::Step to_trace(bool with_state) const;
   /// While a plan is compared with the eager step: what the front end noted of the call that the
   /// plan was made from, else null.

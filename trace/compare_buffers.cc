@@ -62,8 +62,8 @@ Found differ_in_constants(DifferenceKind kind, const Recording& a, const Recordi
     const Buffer& x = a.buffers[i];
     if (x.role != Role::kConstant || x.path.empty() != host_made) continue;
     const std::vector<Element>& elements = bound[static_cast<BufferId>(i)];
-    const std::string words = bytes_in_words(x, elements);
-    Found found = differ(kind, words, bytes_in_words(b.buffers[i], elements), [&] {
+    const Buffer& y = b.buffers[i];
+    Found found = differ(kind, bytes_in_words(x, elements), bytes_in_words(y, elements), [&] {
       return host_made ? fmt::format("buffers[{}]", i) : fmt::format("buffers[{}] {}", i, x.path);
     });
     if (found) return found;

@@ -30,6 +30,16 @@ std::optional<Element> element_at(const Recording& recording, const ScalarSite& 
 /// The same where the dtype is known; `item`: that of the site.
 std::optional<Element> element_at(const Buffer& buffer, DType dtype, Index item) noexcept;
 
+/// Calls `visit(item)` for each element, by what a site has for it; for none where there are more
+/// than `most`.
+template <typename Visit>
+void for_each_element(const Buffer& buffer, DType dtype, std::size_t most, Visit&& visit) {
+  const std::size_t width = bytes_of(dtype);
+  const std::size_t count = width == 0 ? 0 : buffer.bytes / width;
+  if (count > most) return;
+  for (Index i = 0; i < count; ++i) visit(count == 1 ? kNone : i);
+}
+
 /// Position in Recording::leaves, or kNone.
 Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept;
 /// The position of an input, or kNone.

@@ -165,12 +165,10 @@ class Explanation {
       const bool host_made = now.role == trace::Role::kConstant && now.path.empty();
       if (!host_made || !before.content || !now.content || *before.content == *now.content)
         continue;
-      const std::size_t width = trace::bytes_of(tensor.dtype);
-      const std::size_t count = width == 0 ? 0 : now.bytes / width;
-      if (before.bytes != now.bytes || count > kMostElements) continue;
-      for (trace::Index i = 0; i < count; ++i) {
-        explain_element(tensor, count == 1 ? trace::kNone : i, first_use[tensor.buffer]);
-      }
+      if (before.bytes != now.bytes) continue;
+      trace::for_each_element(now, tensor.dtype, kMostElements, [&](trace::Index item) {
+        explain_element(tensor, item, first_use[tensor.buffer]);
+      });
     }
   }
 

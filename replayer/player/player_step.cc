@@ -147,7 +147,6 @@ const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::T
     throw;
   }
   last_verdict = {};
-  recorded_call = variant->recording().call;
   newest = variant;
   ++runs;
   const double us = watch.us();
@@ -196,7 +195,9 @@ void PlayerStep::run_into(std::span<const at::Tensor> inputs, std::span<const at
 }
 
 const Verdict& PlayerStep::last_verdict() const { return impl_->last_verdict; }
-std::uint64_t PlayerStep::recorded_call() const { return impl_->recorded_call; }
+std::uint64_t PlayerStep::recorded_call() const {
+  return impl_->newest == nullptr ? 0 : impl_->newest->recording().call;
+}
 std::uint64_t PlayerStep::runs() const { return impl_->runs; }
 bool PlayerStep::writes_state() const { return impl_->writes_state(); }
 

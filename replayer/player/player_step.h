@@ -27,8 +27,7 @@ struct PlayerStep::Impl {
   std::uint64_t& runs;
   /// Called when a run that wrote state has ended, updates behind it included.
   std::function<void()> wrote_state;
-  std::vector<double> numbers;  ///< of the last run
-  std::uint64_t recorded_call = 0;
+  std::vector<double> numbers;                      ///< of the last run
   const replayer::PlayerVariant* newest = nullptr;  ///< that of the last run
   Verdict last_verdict;
 

@@ -119,8 +119,8 @@ class PlayerVariant {
   std::vector<std::pair<std::size_t, const trace::Value*>> numbers_;  ///< by leaf
   std::vector<const trace::Value*> argument_numbers_;  ///< by input; null for what is none
   std::vector<std::pair<trace::Value*, std::int64_t>> advances_;
-  std::vector<std::pair<trace::Value*, trace::Value>>
-      resets_;  ///< to numbers that stand in the step
+  /// To constants that stand in the step.
+  std::vector<std::pair<trace::Value*, trace::Value>> resets_;
   std::vector<std::pair<std::size_t, trace::Value*>> becoming_;  ///< by position of a number
   bool ambient_known_ = false;
   live::Ambient ambient_{};   ///< the newest that was found to agree

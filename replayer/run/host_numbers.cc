@@ -11,6 +11,7 @@
 #include "replayer/numbers/bindings.h"
 #include "replayer/run/number_proofs.h"
 #include "trace/element.h"
+#include "trace/numbers.h"
 #include "trace/text.h"
 
 namespace steptape::replayer {
@@ -120,7 +121,8 @@ void HostNumbers::apply(const Patch& patch) {
   });
   if (patch.site.op == trace::kNone) {
     const trace::DType dtype = recording().tensors[memory_.first_on(patch.site.buffer)].dtype;
-    const std::size_t width = trace::bytes_of(dtype);
+    const auto place =
+        trace::element_at(recording().buffers[patch.site.buffer], dtype, patch.site.item);
     std::array<std::byte, sizeof(double)> element{};
     if (!trace::put_element(number, dtype, element.data())) {
       throw Changed(RefusalCode::kScalarVaries,
@@ -129,10 +131,9 @@ void HostNumbers::apply(const Patch& patch) {
                                                   recording().leaves),
                                    "a number that fits", trace::words_of({trace::Real{number}})));
     }
-    auto* into = static_cast<std::byte*>(memory_.address(patch.site.buffer));
-    if (patch.site.item != trace::kNone) into += patch.site.item * width;
-    live::copy_bytes(into, memory_.storage(patch.site.buffer)->device(), element.data(),
-                     c10::Device(c10::kCPU), width);
+    live::copy_bytes(static_cast<std::byte*>(memory_.address(patch.site.buffer)) + place->offset,
+                     memory_.storage(patch.site.buffer)->device(), element.data(),
+                     c10::Device(c10::kCPU), trace::bytes_of(dtype));
     return;
   }
   c10::IValue& argument = calls_[patch.call].arguments[patch.site.argument];

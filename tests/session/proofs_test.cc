@@ -132,7 +132,7 @@ TEST_F(ProofsTest, NumbersInATensorThatTheStepMakes) {
   auto step = session_.wrap("step", [&](at::Tensor x, double c) { return body(x, c); });
   for (int i = 0; i < 60; ++i) {
     const at::Tensor x = at::rand({4});
-    const double c = 0.5 * (i % 13);  // 2 and 5 too, which stand beside it
+    const double c = 0.5 * (i % 13);  // it reaches 2 and 5, the literals after it
     ASSERT_TRUE(same_bits(body(x, c), step(x, c))) << i << step.explain();
   }
   EXPECT_GT(step.stats().replayed, 0U) << step.explain();
