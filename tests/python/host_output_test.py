@@ -1,4 +1,5 @@
 """What a step says: calls that print or write run eagerly, and steptape.observe is told of values in every call."""
+import functools
 import io
 import logging
 import threading
@@ -62,12 +63,19 @@ def locked(log, n, loss):
         log.stream.seek(0, 2)
 
 
+@shown("the step takes a lock")
+def locked_by_a_condition(log, n, loss):
+    with log.condition:
+        log.stream.seek(0, 2)
+
+
 class Logger(logging.Logger):
     """One that writes to a text in memory."""
 
     def __init__(self):
         super().__init__("of a test", logging.INFO)
         self.stream, self.lock = io.StringIO(), threading.RLock()
+        self.condition = threading.Condition(self.lock)
         self.addHandler(logging.StreamHandler(self.stream))
 
 
@@ -108,6 +116,28 @@ def test_what_no_logger_shows_replays():
         log.debug("step %d: %s", n, loss)
 
     check(showing(debug, every=1), share=0.9)
+
+
+def test_locks_of_the_caches_of_the_standard_library_are_nothing():
+    """Up to Python 3.11 a cached_property takes one, as logging does for a level that it has not
+    looked up."""
+    class Scale:
+        @functools.cached_property
+        def value(self):
+            return 2.0
+
+    def make():
+        model, optimizer, learn = learner()
+        scale, log = Scale(), logging.getLogger("steptape.of.a.test")
+
+        def train(x, y):
+            log.manager._clear_cache()
+            loss = learn(x * scale.value, y)
+            log.debug("step: %s", loss)
+            return loss
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    check(make, share=0.5)
 
 
 def test_a_logger_that_begins_to_show_is_heard():

@@ -86,6 +86,16 @@ PyObject* attribute_type(const char* module, const char* name) {
   return found ? py::object(found.attr(name)).release().ptr() : nullptr;
 }
 
+/// Whether a lock that is taken now is one of functools' or logging's own, which guards nothing but
+/// what they keep (a `cached_property` has one up to Python 3.11).
+bool guards_a_cache() {
+  const auto is_of = [globals = PyEval_GetGlobals()](const char* module) {
+    const auto found = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str(module).ptr()));
+    return found && globals == PyModule_GetDict(found.ptr());
+  };
+  return is_of("functools") || is_of("logging");
+}
+
 /// Of what a dict is made of, the keys are compared.
 void escape_keys(PyObject* pairs) {
   FollowedNumbers& numbers = FollowedNumbers::current();
@@ -623,6 +633,7 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   if ((type.ends_with("Lock") || type == "_thread.lock") && exists(self)) {
+    if (guards_a_cache()) return true;
     refuse(RefusalCode::kHostEffect,
            "the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
     return true;
