@@ -44,12 +44,9 @@ ForeignGuard::ForeignGuard(const trace::Recording& recording, const live::Object
     for (std::size_t k = 0; k < names.size(); ++k) {
       const std::string path = name + names[k];
       const trace::Index leaf = leaf_of(recording, path);
-      const bool is_followed = leaf != trace::kNone || watched.watch->is_complete();
-      const auto kind =
-          is_followed ? VaryingNumbers::Kind::kFollowed : VaryingNumbers::Kind::kLiteral;
       const auto found = at_entry.find(path);
-      const bool moves = is_followed && found != at_entry.end();
-      watched.numbers.add(path, moves ? found->second : watched.values[k], leaf, kind);
+      watched.numbers.add(path, found != at_entry.end() ? found->second : watched.values[k], leaf,
+                          VaryingNumbers::Kind::kFollowed);
       const auto advance = std::ranges::find(recording.advances, path, &trace::Advance::path);
       if (advance == recording.advances.end()) continue;
       counters_.push_back({watched_.size(), k});

@@ -30,11 +30,9 @@ class ForeignWatch {
   /// Everything but the numbers, with a path below the object's name: ".fc1.training".
   virtual Verdict check() = 0;
   /// The numbers that may change while a plan holds, by their path below the object's name:
-  /// ".param_groups[0].lr".
+  /// ".param_groups[0].lr". Every use that a step makes of them is known: one that it does not use
+  /// may be any.
   virtual std::vector<std::string> names() const { return {}; }
-  /// Whether every use that a step makes of these numbers is known, so that one which it does not
-  /// use may be any.
-  virtual bool is_complete() const { return false; }
   /// Their values, one for each name. Gives the position of the first that is a number of its kind
   /// no longer, or kAllRead.
   virtual std::size_t read(std::span<double>) { return kAllRead; }
@@ -86,9 +84,9 @@ class ForeignOptimizer : public Foreign {
   virtual std::string type() const = 0;
   virtual std::vector<Group> groups() const = 0;
   virtual std::vector<State> state() const = 0;
-  /// Sets the integer that stands in the state of `parameter` under `key`, if one does.
-  virtual void set_counter(const at::Tensor& parameter, const std::string& key,
-                           std::int64_t value) const = 0;
+  /// Sets the int or float that stands in the state of `parameter` under `key`, if one does.
+  virtual void set_number(const at::Tensor& parameter, const std::string& key,
+                          const trace::Value& value) const = 0;
 };
 
 }  // namespace steptape::live

@@ -9,6 +9,8 @@ namespace {
 /// Of a tensor that the host makes of numbers one by one; a longer one is data.
 constexpr std::size_t kMostElements = 1024;
 
+using Use = Notes::Number::Use;
+
 class Takes {
  public:
   Takes(Notes& notes, const trace::Recording& recording, trace::BufferId first_new)
@@ -43,7 +45,7 @@ class Takes {
       take(site, [&](const Notes::Number& number) {
         const bool may_be = number.value.data.index() == value.data.index() ||
                             std::holds_alternative<trace::Real>(value.data);
-        return may_be && number.item == site.item &&
+        return may_be && number.use != Use::kElement && number.item == site.item &&
                trace::Real{trace::number_of(number.value)} == trace::Real{trace::number_of(value)};
       });
     }
@@ -59,7 +61,9 @@ class Takes {
              // of one list its place is known, of lists in lists their order
              const bool may_be = tensor.sizes.size() != 1 || item == trace::kNone ||
                                  number.item == trace::kNone || number.item == item;
-             return may_be &&
+             const bool is_other =
+                 number.use == Use::kIndex && tensor.dtype != trace::DType::kInt64;
+             return may_be && !is_other &&
                     trace::is_element(trace::number_of(number.value), tensor.dtype, element->bytes);
            });
     });

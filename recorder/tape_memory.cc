@@ -147,7 +147,13 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
         tensor, [&live](std::uint64_t begin, std::uint64_t end) { live.written->add(begin, end); });
   }
   note_content(tensor.buffer);
-  if (live.origin != Origin::kForeign) return;
+  // each replay begins with what the host puts into a tensor that it makes in the step; which those
+  // are is known of the plan, where a trial records and no front end is told
+  const bool may_be_made =
+      is_owner() && (Notes::current() == nullptr || ledger_.notes.has_made(live.storage));
+  const bool is_made_in_step =
+      may_be_made && ledger_.recording.buffers[tensor.buffer].content != nullptr;
+  if (live.origin != Origin::kForeign || is_made_in_step) return;
   ledger_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", tensor.buffer), site_,
                        c10::str("tracked: ", ledger_.objects.text(), "; written: ",
                                 shape_text(tensor), ", first by `", *site_.op, "` op ", op));

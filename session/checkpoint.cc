@@ -18,21 +18,21 @@ bool can_be_kept(const at::Tensor& tensor) {
   return tensor.defined() && !live::unplannable_kind(tensor) && !live::foreign_device(tensor);
 }
 
-/// Calls `visit(path, counter)` for each step counter that is known, and writes back what it
+/// Calls `visit(path, number)` for each number in the state of optimizers, and writes back what it
 /// became.
 template <typename Visit>
-void for_each_counter(const live::Objects& objects, const live::Snapshot& snapshot, Visit&& visit) {
+void for_each_number(const live::Objects& objects, const live::Snapshot& snapshot, Visit&& visit) {
   for (const auto& [path, object] : objects.foreign()) {
     const auto* optimizer = dynamic_cast<const live::ForeignOptimizer*>(object.get());
     if (optimizer == nullptr) continue;
     for (const live::ForeignOptimizer::State& state : optimizer->state()) {
-      const auto* value = std::get_if<trace::Value>(&state.value);
-      const auto* counter = value == nullptr ? nullptr : std::get_if<std::int64_t>(&value->data);
-      const std::string parameter = counter == nullptr ? "" : snapshot.path_of(state.parameter);
+      const auto* number = std::get_if<trace::Value>(&state.value);
+      const bool is_number = number != nullptr && trace::is_number(*number);
+      const std::string parameter = is_number ? snapshot.path_of(state.parameter) : "";
       if (parameter.empty()) continue;
-      std::int64_t now = *counter;
+      trace::Value now = *number;
       visit(trace::state_path(path, parameter) + "." + state.key, now);
-      if (now != *counter) optimizer->set_counter(state.parameter, state.key, now);
+      if (now != *number) optimizer->set_number(state.parameter, state.key, now);
     }
   }
   for (const auto& [path, optimizer] : objects.optimizers()) {
@@ -40,7 +40,9 @@ void for_each_counter(const live::Objects& objects, const live::Snapshot& snapsh
       const auto parameter = snapshot.positions.find(static_cast<const c10::TensorImpl*>(key));
       if (parameter == snapshot.positions.end()) continue;
       if (std::int64_t* counter = state == nullptr ? nullptr : live::step_counter(*state)) {
-        visit(trace::state_path(path, snapshot.tensors[parameter->second].path), *counter);
+        trace::Value now{*counter};
+        visit(trace::state_path(path, snapshot.tensors[parameter->second].path), now);
+        *counter = std::get<std::int64_t>(now.data);
       }
     }
   }
@@ -54,8 +56,8 @@ Checkpoint::Checkpoint(const live::Objects& objects) {
   for (const live::TensorAt& at : snapshot.tensors) {
     if (can_be_kept(at.tensor)) tensors_.emplace_back(at.path, at.tensor.clone());
   }
-  for_each_counter(objects, snapshot, [this](std::string path, std::int64_t counter) {
-    counters_.emplace_back(std::move(path), counter);
+  for_each_number(objects, snapshot, [this](std::string path, const trace::Value& number) {
+    numbers_.emplace_back(std::move(path), number);
   });
   for (const auto& [path, generator] : objects.generators()) {
     generators_.emplace_back(path, live::state_of(generator));
@@ -81,9 +83,9 @@ std::vector<std::string> Checkpoint::put_back(const live::Objects& objects) cons
     tensor.copy_(saved);
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
-  const std::map<std::string_view, std::int64_t> counters(counters_.begin(), counters_.end());
-  for_each_counter(objects, snapshot, [&](const std::string& path, std::int64_t& counter) {
-    if (const auto found = counters.find(path); found != counters.end()) counter = found->second;
+  const std::map<std::string_view, trace::Value> numbers(numbers_.begin(), numbers_.end());
+  for_each_number(objects, snapshot, [&](const std::string& path, trace::Value& number) {
+    if (const auto found = numbers.find(path); found != numbers.end()) number = found->second;
   });
   for (const auto& [path, generator] : objects.generators()) {
     for (const auto& [saved, state] : generators_) {

@@ -11,8 +11,9 @@
 
 namespace steptape::session {
 
-/// What tracked objects held at one moment: the elements of their tensors (gradients too), step
-/// counters and generator states. Hyperparameters and training flags are the program's and stay.
+/// What tracked objects held at one moment: the elements of their tensors (gradients too), numbers
+/// in the state of optimizers, and generator states. Hyperparameters and training flags are the
+/// program's and stay, as does what the step carries in places of the program.
 class Checkpoint {
  public:
   explicit Checkpoint(const live::Objects& objects);
@@ -23,7 +24,7 @@ class Checkpoint {
 
  private:
   std::vector<std::pair<std::string, at::Tensor>> tensors_;
-  std::vector<std::pair<std::string, std::int64_t>> counters_;  ///< by path of the state
+  std::vector<std::pair<std::string, trace::Value>> numbers_;  ///< of optimizers, by path
   std::vector<std::pair<std::string, at::Tensor>> generators_;
 };
 

@@ -359,6 +359,24 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operation ope
   return derivation;
 }
 
+FollowedNumbers::Derivation FollowedNumbers::derive(const OfRead& made, const Formula& read) const {
+  Derivation derivation;
+  derivation.operation = made.operation;
+  derivation.is_of_float = true;
+  derivation.last = read;
+  if (!made.other) {
+    derivation.formula = applied(read, made.operation);
+    return derivation;
+  }
+  derivation.escape = {made.other.ptr()};
+  const std::optional<Formula> other = formula_or_constant(made.other.ptr());
+  if (!other) return derivation;
+  derivation.formula =
+      made.is_first ? joined(read, *other, made.operation) : joined(*other, read, made.operation);
+  if (made.is_first) derivation.last = *other;
+  return derivation;
+}
+
 std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_extreme(
     bool is_max, const std::vector<PyObject*>& numbers) {
   const auto is_known = [this](PyObject* number) { return contains(number); };
@@ -498,16 +516,24 @@ void FollowedNumbers::test(PyObject* number) {
 
 bool FollowedNumbers::test_class(std::string_view name, PyObject* number) {
   const Formula* formula = formula_of(number);
-  if (formula == nullptr || !is_kept(*formula - *formula)) return false;
+  if (formula == nullptr) return false;
   const double value = double_of(number);
+  return test_class(name, *formula,
+                    name == "isfinite" ? std::isfinite(value)
+                    : name == "isnan"  ? std::isnan(value)
+                                       : std::isinf(value));
+}
+
+bool FollowedNumbers::test_class(std::string_view name, const Formula& formula, bool found) {
+  if (!is_kept(formula - formula)) return false;
   if (name == "isfinite") {
-    now().require(is_finite(*formula), std::isfinite(value));
+    now().require(is_finite(formula), found);
   } else if (name == "isnan") {
-    now().require(joined(*formula, *formula, Operation::kEqual), !std::isnan(value));
+    now().require(joined(formula, formula, Operation::kEqual), !found);
   } else if (name == "isinf") {
-    now().require(joined(applied(*formula, Operation::kAbsolute), trace::constant(HUGE_VAL),
+    now().require(joined(applied(formula, Operation::kAbsolute), trace::constant(HUGE_VAL),
                          Operation::kEqual),
-                  std::isinf(value));
+                  found);
   } else {
     return false;
   }

@@ -66,6 +66,13 @@ class FollowedNumbers {
   /// Of a function that gives one number for one, or for one and a number that is not followed.
   std::optional<Derivation> derive(trace::Operation operation, PyObject* number,
                                    std::optional<double> by = std::nullopt);
+  /// What a function makes of a number that it has read from a tensor, with another one or null.
+  struct OfRead {
+    trace::Operation operation;
+    py::object other;  ///< a number
+    bool is_first;     ///< the one that is read comes before the other
+  };
+  Derivation derive(const OfRead& made, const trace::Formula& read) const;
   /// Of `max` or `min`.
   std::optional<Derivation> derive_extreme(bool is_max, const std::vector<PyObject*>& numbers);
   /// What takes the place of the result, which is null where there was none. Null: it stays.
@@ -81,6 +88,7 @@ class FollowedNumbers {
   /// Requires what `isfinite`, `isnan` or `isinf` found. False for another name, or a number that
   /// is not followed.
   bool test_class(std::string_view name, PyObject* number);
+  static bool test_class(std::string_view name, const trace::Formula& formula, bool found);
 
   /// Whatever is in `value` goes where it is not followed. Of containers and objects of C's all
   /// that they hold does, of objects of Python's classes nothing. Runs none of the program's code.

@@ -31,12 +31,15 @@ PyObject* dict_entry(PyObject* object, const char* name) {
   return entry != nullptr && PyDict_Check(entry) ? entry : nullptr;
 }
 
-std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict) {
+/// But for those in places that count as arguments.
+std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict,
+                                                           const MovingPlaces& moving) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0;) {
-    if (is_tensor(value)) tensors.emplace_back(component_of(key), tensor_of(value));
+    if (is_tensor(value) && !moving.is_argument(dict, key))
+      tensors.emplace_back(component_of(key), tensor_of(value));
   }
   return tensors;
 }
@@ -114,10 +117,11 @@ void collect(PyObject* value, const std::string& path, int depth, Reach reach,
               below, moving, found);
     }
   } else if (reach != Reach::kValue && PyDict_Check(value) && PyDict_Size(value) <= 1000) {
+    const bool is_of_optimizer = moving.is_of_optimizer(value);  // which has the tensors in it
     PyObject* key = nullptr;
     PyObject* item = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;) {
-      if (moving.is_argument(value, key)) continue;
+      if (moving.is_argument(value, key) || (is_of_optimizer && is_tensor(item))) continue;
       collect(item, path + "[" + shown(key) + "]", depth - 1, below, moving, found);
     }
   }
@@ -130,6 +134,7 @@ void collect(const Slot& slot, const MovingPlaces& moving, live::ForeignModule& 
   if (!slot.is_guarded || !(slot.holds_value() || is_whole || is_of_items)) return;
   const Reach reach = is_whole ? Reach::kAll : is_of_items ? Reach::kItems : Reach::kValue;
   const py::object value = slot.value();
+  if (value && is_tensor(value.ptr()) && moving.is_of_optimizer(slot.owner.get())) return;
   collect(value.ptr(), slot.path, kDepth, reach, moving, found);
 }
 
@@ -190,8 +195,8 @@ std::vector<live::ForeignModule> Modules::modules() const {
     PyObject* dict = dict_of(at.module);
     PyObject* training = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "training");
     modules.push_back({at.path, type_name(at.module), training == Py_True,
-                       tensors_in(dict_entry(at.module, "_parameters")),
-                       tensors_in(dict_entry(at.module, "_buffers")), at.aliases});
+                       tensors_in(dict_entry(at.module, "_parameters"), moving_),
+                       tensors_in(dict_entry(at.module, "_buffers"), moving_), at.aliases});
   }
   return modules;
 }
@@ -246,7 +251,6 @@ class Optimizer::Captured::Guard final : public WatchOf<Captured> {
  public:
   using WatchOf::WatchOf;
   std::vector<std::string> names() const override { return kept_->watch.names(); }
-  bool is_complete() const override { return kept_->watch.is_torchs_own(); }
   std::size_t read(std::span<double> values) override { return kept_->watch.read(values); }
   void advance(std::size_t k, std::int64_t by) override { kept_->watch.advance(k, by); }
 };
@@ -281,6 +285,7 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
         }
         continue;
       }
+      if (moving_.is_argument(dict, key)) continue;
       if (is_tensor(value)) group.tensors.emplace_back(name, tensor_of(value));
       group.hyperparameters.push_back({name, value_of(value)});
     }
@@ -316,36 +321,48 @@ std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
   return states;
 }
 
-void Optimizer::set_counter(const at::Tensor& parameter, const std::string& key,
-                            std::int64_t value) const {
+void Optimizer::set_number(const at::Tensor& parameter, const std::string& key,
+                           const trace::Value& value) const {
+  const auto* integer = std::get_if<std::int64_t>(&value.data);
+  const py::object number = integer != nullptr ? py::object(py::int_(*integer))
+                                               : py::object(py::float_(trace::number_of(value)));
   for_each_state([&](PyObject* owner, PyObject* items) {
     if (!is_tensor(owner) || !tensor_of(owner).is_same(parameter)) return;
     PyObject* name = nullptr;
     PyObject* found = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(items, &at, &name, &found) != 0;) {
-      if (!PyUnicode_Check(name) || !PyLong_CheckExact(found)) continue;
+      if (!PyUnicode_Check(name) || !is_plain_number(found)) continue;
       if (component_of(name) != key) continue;
-      if (PyDict_SetItem(items, name, py::int_(value).ptr()) != 0) throw py::error_already_set();
+      if (PyDict_SetItem(items, name, number.ptr()) != 0) throw py::error_already_set();
       return;
     }
   });
 }
 
-py::list Optimizer::counters(const std::string& name, const live::PathOf& path_of) const {
-  py::list counters;
+py::list Optimizer::numbers(const std::string& name, const live::PathOf& path_of) const {
+  py::list numbers;
   for_each_state([&](PyObject* owner, PyObject* items) {
     if (!is_tensor(owner)) return;
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(items, &at, &key, &value) != 0;) {
-      if (!PyUnicode_Check(key) || !PyLong_CheckExact(value)) continue;
+      if (!PyUnicode_Check(key) || !is_plain_number(value)) continue;
       const std::string state = trace::state_path(name, path_of(tensor_of(owner)));
-      counters.append(py::make_tuple(py::reinterpret_borrow<py::object>(items),
-                                     py::reinterpret_borrow<py::object>(key),
-                                     state + "." + component_of(key)));
+      numbers.append(
+          py::make_tuple(borrowed(items), borrowed(key), state + "." + component_of(key)));
     }
   });
-  return counters;
+  return numbers;
+}
+
+bool Optimizer::holds(PyObject* dict) const {
+  bool found = false;
+  PyObject* groups = groups_of(optimizer_);
+  for (Py_ssize_t g = 0; groups != nullptr && g < PyList_GET_SIZE(groups); ++g) {
+    found |= PyList_GET_ITEM(groups, g) == dict;
+  }
+  for_each_state([&](PyObject*, PyObject* items) { found |= items == dict; });
+  return found;
 }
 
 void Optimizer::capture() {

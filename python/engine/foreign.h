@@ -89,14 +89,16 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   std::string type() const override;
   std::vector<Group> groups() const override;
   std::vector<State> state() const override;
-  void set_counter(const at::Tensor& parameter, const std::string& key,
-                   std::int64_t value) const override;
-  /// Integers in the state of parameters, each: (dict, key, path).
-  py::list counters(const std::string& name, const live::PathOf& path_of) const;
+  void set_number(const at::Tensor& parameter, const std::string& key,
+                  const trace::Value& value) const override;
+  /// Numbers in the state of parameters, each: (dict, key, path).
+  py::list numbers(const std::string& name, const live::PathOf& path_of) const;
   void capture() override;
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
+  /// Whether `dict` is one of its groups, or holds the state of a parameter.
+  bool holds(PyObject* dict) const;
   /// The step has called its step().
   void note_step();
 

@@ -206,7 +206,7 @@ void define(py::module_& m) {
       .def("untrack", &Tracked::untrack)
       .def("capture", &Tracked::capture)
       .def("changes", &Tracked::changes)
-      .def("counters", &Tracked::counters)
+      .def("state_numbers", &Tracked::state_numbers)
       .def("assign_again", &Tracked::assign_again)
       .def("begin_watch", &Tracked::begin_watch)
       .def("begin_numbers", &Tracked::begin_numbers)

@@ -111,6 +111,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     if (entry.rule == Rule::kSkip) continue;
     // a number that the step has put there may be the one that was there by chance
     if (entry.plain.same(found) && !is_followed(found)) continue;
+    if (add_moved_buffers(entry, found, changes)) continue;
     EntryChange& change = changes.emplace_back(EntryChange{
         text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
         py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found)});
@@ -130,6 +131,27 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
                        {"", "nothing", py::reinterpret_borrow<py::object>(value), py::list()}});
   }
   return changes;
+}
+
+/// Other tensors in the places of buffers, each of which counts as an argument from here on. False
+/// where that is not all that differs.
+bool DictWatch::add_moved_buffers(const Entry& entry, PyObject* found,
+                                  std::vector<EntryChange>& changes) {
+  const std::string name = text_of(entry.key.get());
+  if (entry.rule != Rule::kMembers || name != "_buffers" || found == nullptr) return false;
+  const auto keys = entry.plain.changed_items(found);
+  if (!keys || keys->empty()) return false;
+  const auto is_tensors = [found](const py::object& key) {
+    const py::object held = held_at(found, key.ptr());
+    return held && is_tensor(held.ptr());
+  };
+  if (!std::ranges::all_of(*keys, is_tensors)) return false;
+  for (const py::object& key : *keys) {
+    const py::object held = held_at(found, key.ptr());
+    changes.push_back(
+        {text_of(key.ptr()), borrowed(found), key, {"", "a tensor", held, py::list()}, true});
+  }
+  return true;
 }
 
 std::optional<DictWatch::EntryChange> DictWatch::mismatch(PyObject* dict) const {

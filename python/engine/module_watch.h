@@ -50,6 +50,8 @@ class DictWatch {
     bool is_compared = true;
   };
   bool compares(const EntryChange& change) const;
+  static bool add_moved_buffers(const Entry& entry, PyObject* found,
+                                std::vector<EntryChange>& changes);
   static Plain made(Roots& roots, PyObject* value, Rule rule);
 
   MovingPlaces& moving_;

@@ -155,10 +155,11 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
   if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;
   if (is_read_only(key)) return false;
-  std::vector<std::string> names;
-  for (const Place& place : places_) names.push_back(place.name);
   const py::object held = held_at(owner, key);
   const bool is_number = held && is_plain_number(held.ptr());
+  if (is_number && is_of_optimizer_(owner)) return false;
+  std::vector<std::string> names;
+  for (const Place& place : places_) names.push_back(place.name);
   places_.push_back({free_name(path, names), Root(roots_, owner),
                      key == nullptr ? Root() : Root(roots_, key), !is_number});
   has_news_ = true;

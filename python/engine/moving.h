@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,11 +45,16 @@ class MovingPlaces {
     bool is_argument;
   };
 
-  explicit MovingPlaces(Roots& roots) : roots_(roots) {}
+  /// `is_of_optimizer` says of a dict that whatever number stands in it is followed already.
+  MovingPlaces(Roots& roots, std::function<bool(PyObject*)> is_of_optimizer)
+      : roots_(roots), is_of_optimizer_(std::move(is_of_optimizer)) {}
 
-  /// What this place holds moves. False where nothing comes of it: it is known, or there are too
-  /// many.
+  /// What this place holds moves. False where nothing comes of it: it is known, or a number of an
+  /// optimizer's, or there are too many.
   bool note(const std::string& path, PyObject* owner, PyObject* key);
+  bool is_of_optimizer(PyObject* owner) const {
+    return owner != nullptr && is_of_optimizer_(owner);
+  }
   bool contains(PyObject* owner, PyObject* key) const { return find(owner, key) != nullptr; }
   bool is_argument(PyObject* owner, PyObject* key) const {
     const Place* place = find(owner, key);
@@ -79,6 +85,7 @@ class MovingPlaces {
   const Place* find(PyObject* owner, PyObject* key) const;
 
   Roots& roots_;
+  std::function<bool(PyObject*)> is_of_optimizer_;
   std::vector<Place> places_;
   bool has_news_ = false;
   bool compares_offsets_ = false;

@@ -50,7 +50,6 @@ OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& 
                                PyObject* optimizer, const live::PathOf& path_of, bool is_idle)
     : optimizer_(roots, optimizer),
       type_(types.of(Py_TYPE(optimizer))),
-      is_torchs_own_(type_name(optimizer).starts_with("torch.optim.")),
       is_idle_(is_idle),
       moving_(moving),
       attributes_(roots, moving, dict_of(optimizer), &rule_of_optimizer) {
@@ -280,8 +279,12 @@ void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
   const bool is_group = fixed.group >= 0;
   for (const auto& [key, plain] : fixed.entries) {
     PyObject* now = PyDict_GetItemWithError(dict, key.get());
-    // tensors are tracked
-    if (plain.same(now) || (now != nullptr && is_tensor(now))) continue;
+    if (plain.same(now)) continue;
+    if (now != nullptr && is_tensor(now)) {  // in place of another: it counts as an argument
+      changes.push_back({trace::join_path(fixed.path, text_of(key.get())), borrowed(dict),
+                         borrowed(key.get()), plain.change_of_place(now), true});
+      continue;
+    }
     // the layout of the optimizer says it of a group, but where two values look alike in it
     if (is_group && (is_in_layout(now) || text_of(key.get()) == "params")) continue;
     const auto if_state = [is_group](PyObject* object) {

@@ -26,8 +26,6 @@ class OptimizerWatch {
   std::size_t read(std::span<double> values) const;
   /// Adds to number `k`, an int that stands in a dict.
   void advance(std::size_t k, std::int64_t by) const;
-  /// Whether the class is one of torch.optim: all that those do with their numbers can be followed.
-  bool is_torchs_own() const { return is_torchs_own_; }
   void note_moving() const;
   /// Attributes, hyperparameters and host numbers of state that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
@@ -71,7 +69,6 @@ class OptimizerWatch {
 
   Root optimizer_;
   const TypeWatch* type_;
-  bool is_torchs_own_;
   bool is_idle_;
   const MovingPlaces& moving_;
   DictWatch attributes_;

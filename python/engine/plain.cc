@@ -364,10 +364,11 @@ void Plain::take_items(Roots& roots, PyObject* sequence, int depth) {
 }
 
 void Plain::let_move(PyObject* value, const MovingPlaces& moving) {
-  if (value == nullptr || items_.empty() || moving.is_empty()) return;
+  if (value == nullptr || items_.empty()) return;
+  if (moving.is_empty() && FollowedNumbers::current().is_empty()) return;
   bool has_moving = false;
   if (kind_ == Kind::kDeque || (kind_ == Kind::kList && PyList_Check(value))) {
-    const py::object items = list_of(value);
+    const py::object items = PyList_Check(value) ? borrowed(value) : list_of(value);
     for (Py_ssize_t i = 0; i < length_; ++i) {
       has_moving |= let_item_move(static_cast<std::size_t>(i), value, py::int_(i).ptr(),
                                   PyList_GET_ITEM(items.ptr(), i), moving);
@@ -389,7 +390,7 @@ void Plain::let_move(PyObject* value, const MovingPlaces& moving) {
 
 bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObject* item,
                           const MovingPlaces& moving) {
-  if (!moving.contains(owner, key)) {
+  if (!moving.contains(owner, key) && !is_followed(item)) {
     items_[i].let_move(item, moving);
     return false;
   }

@@ -45,8 +45,8 @@ class Plain {
 
   bool same(PyObject* now) const;
   /// From here on anything may stand in those places of `value`, which this was made of, that are
-  /// in `moving`; a container with such a place is held to its identity, since they are places of
-  /// that one.
+  /// in `moving` or hold a number that is followed now: who takes it takes that very object. A
+  /// container with such a place is held to its identity, since they are places of that one.
   void let_move(PyObject* value, const MovingPlaces& moving);
   /// Where items begin in `now`, a list or deque, after `count` were added at the end of those that
   /// it held; none where that is not all that has happened. Of a list the count need not be right.

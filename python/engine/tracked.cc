@@ -1,5 +1,6 @@
 #include "python/engine/tracked.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "python/engine/structure.h"
@@ -268,8 +269,8 @@ std::string Tracked::place_of_change() const {
   return watcher_ == nullptr ? "" : watcher_->place_of_change();
 }
 
-py::list Tracked::counters() const {
-  std::optional<live::Snapshot> snapshot;  // few optimizers count in Python
+py::list Tracked::state_numbers() const {
+  std::optional<live::Snapshot> snapshot;  // few optimizers keep numbers of Python's
   const live::PathOf path_of = [this, &snapshot](const at::Tensor& tensor) {
     if (!snapshot) snapshot.emplace(session_.objects.snapshot());
     return snapshot->path_of(tensor);
@@ -278,9 +279,16 @@ py::list Tracked::counters() const {
   for (const auto& [name, watched] : watched_) {
     const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
     if (optimizer == nullptr) continue;
-    for (const py::handle& counter : optimizer->counters(name, path_of)) all.append(counter);
+    for (const py::handle& number : optimizer->numbers(name, path_of)) all.append(number);
   }
   return all;
+}
+
+bool Tracked::is_of_optimizer(PyObject* dict) const {
+  return std::ranges::any_of(watched_, [dict](const auto& at) {
+    const auto* optimizer = dynamic_cast<const Optimizer*>(at.second.get());
+    return optimizer != nullptr && optimizer->holds(dict);
+  });
 }
 
 std::unordered_set<PyObject*> Tracked::changed_containers() const {

@@ -43,8 +43,8 @@ class Tracked {
   py::list changes() const;
   /// Lets go of what was captured, of which the tracked objects then show nothing.
   void forget();
-  /// Integers in the state of tracked optimizers, each as (dict, key, path).
-  py::list counters() const;
+  /// Numbers in the state of tracked optimizers, each as (dict, key, path).
+  py::list state_numbers() const;
   /// What replays are to assign again, each: (path, owner of the place, key or None, keys that lead
   /// further in, None or how many items were there before those that were appended, line,
   /// "before → after").
@@ -95,11 +95,13 @@ class Tracked {
   /// them, in order.
   template <typename Visit>
   void for_each_module(Visit&& visit) const;
+  /// Whether it is the dict of a group, or of the state of a parameter.
+  bool is_of_optimizer(PyObject* dict) const;
   /// Modules and optimizers.
   std::unordered_set<PyObject*> tracked() const;
 
   Roots roots_;
-  MovingPlaces moving_{roots_};
+  MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); }};
   session::SessionState session_;
   std::optional<py::list> assignments_;   ///< of the probe that is under way
   std::vector<Arguments::Array> arrays_;  ///< that the call which is under way is given

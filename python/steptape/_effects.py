@@ -20,6 +20,25 @@ class Effects:
         self.advanced = set()  # (id of a dict, key) of step counters that are accounted for
         self.set_again = []  # (path, dict, key, change) of hyperparameters that the step has set to followed numbers
 
+    def settle_number(self, holder, key, was, followed, path, kind):
+        """A number of an optimizer that stood at `holder[key]` as `followed`, now that the step has run: itself
+        again, counted on, or set to what followed numbers give."""
+        number = holder.get(key)
+        if number is followed:
+            holder[key] = was
+            self.advanced.add((id(holder), key))
+            return
+        by = _engine.advance_of(number, kind, path)
+        if by is not None:
+            holder[key] = _engine.plain(number)
+            self.advanced.add((id(holder), key))
+            if by != 0:
+                _engine.advance(path, by)
+        elif self.does_again and _follows(number):
+            _engine.assign(path)
+            self.advanced.add((id(holder), key))
+            self.set_again.append((path, holder, key, f"{was} → {number}"))
+
     def watch(self, engine, roots, given):
         """Whether what the step executes is watched from here on."""
         try:
@@ -56,6 +75,11 @@ class Effects:
                 continue
             assignments.append((path, owner, key, keys, kept, place, change, decides))
         engine.assign_again(assignments)
+
+
+def _follows(value):
+    """Whether it is a followed number, or a tuple with one."""
+    return any(map(_engine.is_followed, value)) if type(value) is tuple else _engine.is_followed(value)
 
 
 def _as_key(key):

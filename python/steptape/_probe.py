@@ -11,11 +11,6 @@ import torch
 from . import _engine
 
 
-def follows(value):
-    """Whether a hyperparameter is a followed number, or a tuple with one."""
-    return any(map(_engine.is_followed, value)) if type(value) is tuple else _engine.is_followed(value)
-
-
 class _Hyperparameters:
     """Puts followed numbers in the places of hyperparameters and host numbers of optimizer state."""
 
@@ -47,54 +42,41 @@ class _Hyperparameters:
         return value
 
     def __exit__(self, *_):
-        for holder, key, value, followed, path in self.places:
-            number = holder.get(key)
-            if number is followed:
-                holder[key] = value
-            elif by := _engine.advance_of(number, "hyperparameter", path):
-                self.effects.advanced.add((id(holder), key))
-                _engine.advance(path, by)
-                holder[key] = _engine.plain(number)
-            elif self.effects.does_again and follows(number):
-                _engine.assign(path)
-                self.effects.advanced.add((id(holder), key))
-                self.effects.set_again.append((path, holder, key, f"{value} → {number}"))
+        for place in self.places:
+            self.effects.settle_number(*place, "hyperparameter")
 
 
-class _Counters:
-    """Puts followed numbers in the places of step counters in optimizer state, and notes what was added."""
+class _StateNumbers:
+    """Puts followed numbers in the places of numbers in optimizer state, and notes what the step makes of them."""
 
     def __init__(self, engine, effects):
         self.engine = engine
         self.effects = effects
 
     def __enter__(self):
-        self.places = list({(id(state), key): (state, key, path) for state, key, path in self.engine.counters()}.values())
-        for state, key, path in self.places:
-            state[key] = _engine.follow(state[key], "state_number", path)
+        self.places = []
+        of_place = {(id(state), key): (state, key, path) for state, key, path in self.engine.state_numbers()}
+        for state, key, path in of_place.values():
+            number = state[key]
+            state[key] = _engine.follow(number, "state_number", path)
+            self.places.append((state, key, number, state[key], path))
 
     def __exit__(self, *_):
-        for state, key, path in self.places:
-            number = state.get(key)
-            by = _engine.advance_of(number, "state_number", path)
-            if by is not None:
-                state[key] = _engine.plain(number)
-                self.effects.advanced.add((id(state), key))
-                if by != 0:
-                    _engine.advance(path, by)
+        for place in self.places:
+            self.effects.settle_number(*place, "state_number")
 
 
 class _Moving:
     """Puts followed numbers in the places of the program whose numbers move."""
 
-    def __init__(self, engine, effects, hyperparameters):
+    def __init__(self, engine, effects, of_optimizers):
         self.engine = engine
         self.effects = effects
-        self.hyperparameters = hyperparameters
+        self.of_optimizers = of_optimizers
 
     def __enter__(self):
         self.places = []
-        known = {(id(holder), name) for holder, name, *_ in self.hyperparameters.places}
+        known = {(id(holder), name) for held in self.of_optimizers for holder, name, *_ in held.places}
         for name, owner, key in self.engine.moving():
             if type(key) is str and (id(owner), key) in known:
                 continue
@@ -122,9 +104,8 @@ class Looking:
     def __enter__(self):
         self.engine.refuse_hidden()
         with contextlib.ExitStack() as stack:
-            hyperparameters = _Hyperparameters(self.optimizers, self.effects)
-            for held in (hyperparameters, _Counters(self.engine, self.effects),
-                         _Moving(self.engine, self.effects, hyperparameters)):
+            of_optimizers = (_Hyperparameters(self.optimizers, self.effects), _StateNumbers(self.engine, self.effects))
+            for held in (*of_optimizers, _Moving(self.engine, self.effects, of_optimizers)):
                 stack.enter_context(held)
             self.stack = stack.pop_all()
 

@@ -18,7 +18,7 @@ REMEDIES = {
     "outside_tensor_varies": "pass the tensor as an argument of the step",
     "overlapping_memory": "clone() what from_numpy() or from_blob() laid over the same bytes",
     "escaped_buffer": "return the tensor from the step, or copy_() it into a tensor made before the step",
-    "rebound_tensor": "write tracked tensors in place with copy_() under no_grad() instead of assigning new ones",
+    "rebound_tensor": "write tracked tensors in place with copy_() under no_grad() instead of giving them other memory",
     "tensor_kind": "use dense strided tensors in the step: Embedding(sparse=False), to_dense(), dequantize()",
     "device": "move model and data to the CPU, or call the function without wrapping it",
     "dispatch_mode": "leave the dispatch mode or functorch transform before calling the step",

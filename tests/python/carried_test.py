@@ -146,26 +146,188 @@ def module_attr():
     return step, lambda: (m.h, m.hs, m.b, list(m.parameters()))
 
 
-@case("rebound_tensor")
-def module_buffer_rebound():
-    class M(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.l = nn.Linear(3, 3)
-            self.register_buffer("b", torch.zeros(2, 3))
-        def forward(self, x):
-            y = self.l(x) + self.b
-            self.b = y.detach() * .3
-            return y
-    m = M()
-    opt = torch.optim.SGD(m.parameters(), .1)
-    def step(x):
-        loss = m(x).pow(2).mean()
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-        return loss.detach()
-    return step, lambda: (m.b, list(m.parameters()))
+def of_buffers(buffers, forward, between=None):
+    """A module that makes something of `buffers` in each call."""
+    def make():
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.l = nn.Linear(3, 3)
+                for name, tensor in buffers().items():
+                    self.register_buffer(name, tensor)
+        M.forward = forward
+        m = M()
+        opt = torch.optim.SGD(m.parameters(), .1)
+        def step(x):
+            loss = m(x).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            return loss.detach()
+        return step, m.state_dict, None if between is None else lambda i: between(i, m)
+    return make
+
+
+def rebinds(self, x):
+    y = self.l(x) + (1.0 if self.b is None else self.b)
+    self.b = y.detach() * .3
+    return y
+
+
+def averages(self, x):
+    y = self.l(x)
+    self.mean = .9 * self.mean + .1 * y.detach().mean(0)
+    self.var = .9 * self.var + .1 * y.detach().var(0)
+    self.n += 1
+    return (y - self.mean) / (self.var + 1e-3).sqrt()
+
+
+def leaves(self, x):
+    y = self.l(x)
+    self.last = y.detach()
+    return y
+
+
+def sets_entry(self, x):
+    y = self.l(x) + self.b
+    self._buffers["b"] = y.detach() * .3
+    return y
+
+
+def registers(self, x):
+    y = self.l(x) + self.b
+    self.register_buffer("b", y.detach() * .3)
+    return y
+
+
+def sets_data(self, x):
+    y = self.l(x) + self.b
+    self.b.data = y.detach() * .3
+    return y
+
+
+def edits(i, m):
+    if i % 7 == 6:
+        m.b = torch.ones(2, 3)
+    if i == 15:
+        m.b.mul_(2)
+    if i == 18:
+        m.load_state_dict({key: value + .01 for key, value in m.state_dict().items()})
+
+
+def other_shapes(i, m):
+    if i in (10, 16):
+        m.b = torch.zeros(3) if i == 10 else m.b.double()
+
+
+def gone_for_a_call(i, m):
+    if i in (12, 13):
+        m.b = None if i == 12 else torch.zeros(2, 3)
+
+
+def one():
+    return {"b": torch.zeros(2, 3)}
+
+
+BUFFERS = {
+    "rebound": (of_buffers(one, rebinds), REPLAYS),
+    "edited between": (of_buffers(one, rebinds, edits), REPLAYS),
+    "of another shape": (of_buffers(one, rebinds, other_shapes), REPLAYS),
+    "gone for a call": (of_buffers(one, rebinds, gone_for_a_call), REPLAYS),
+    "several": (of_buffers(lambda: {"mean": torch.zeros(3), "var": torch.ones(3), "n": torch.tensor(0)}, averages), REPLAYS),
+    "never read": (of_buffers(lambda: {"last": torch.zeros(2, 3)}, leaves), REPLAYS),
+    "in its dict": (of_buffers(one, sets_entry), REPLAYS),
+    "registered again": (of_buffers(one, registers), REPLAYS),
+    "of other memory": (of_buffers(one, sets_data), "rebound_tensor"),
+}
+CASES.extend(pytest.param(make, outcome, id=f"buffer {name}") for name, (make, outcome) in BUFFERS.items())
+
+
+def of_made(body):
+    """A step that writes to a tensor which it makes of numbers of the host's."""
+    def make():
+        w, state = torch.zeros(3), {"n": 0, "kept": None, "other": torch.zeros(3)}
+        def step(x):
+            state["n"] += 1
+            result = body(w, state, x)
+            return w.sum() if result is None else result
+        return step, lambda: (w, state)
+    return make
+
+
+def sums(w, state, x):
+    total = torch.tensor(0.)
+    for row in x:
+        total.add_(row.abs().sum())
+    w.sub_(x[0] / (total + 1))
+
+
+def scales_numbers(w, state, x):
+    made = torch.tensor([state["n"] * .5, 1., 2.])
+    made.mul_(2).add_(x[0])
+    w.sub_(made, alpha=.001)
+    return made
+
+
+def keeps_anew(w, state, x):
+    state["kept"] = torch.tensor(0.)
+    state["kept"].add_(x.sum())
+
+
+def keeps_once(w, state, x):
+    if state["kept"] is None:
+        state["kept"] = torch.tensor(0.)
+    state["kept"].add_(x.sum())
+
+
+def sets_items(w, state, x):
+    made = torch.tensor([1., 2., 3.])
+    made[0], made[1] = x[0, 0], 5
+    w.sub_(made * .01)
+
+
+def sets_a_moving_item(w, state, x):
+    made = torch.tensor([0., 0., 0.])
+    made[state["n"] % 2] = 1.
+    w.sub_(made * .01)
+
+
+def writes_out(w, state, x):
+    made = x.new_tensor([1., 2., 3.])
+    torch.add(x[0], made, out=made)
+    w.sub_(made * .01)
+
+
+def writes_an_index(w, state, x):
+    made, index = torch.tensor([1., 2., 3.]), torch.tensor([2, 1, 0])
+    index.add_(1).remainder_(3)
+    w.sub_(made[index] * .01)
+    made.zero_()
+    return index
+
+
+def holds_a_read(w, state, x):
+    made = torch.tensor([x.sum().item(), 1., 2.])
+    made.mul_(2.)
+    w.sub_(made * .01)
+    return made
+
+
+def takes_a_place(w, state, x):
+    made = torch.tensor([1., 1., 2.])
+    made += state["other"] * .5
+    state["other"] = made
+
+
+def through_a_view(w, state, x):
+    made = torch.tensor([1., 1., 2.])
+    made[1:].mul_(x[0, 0])
+    w.add_(made * .01)
+
+
+CASES.extend(pytest.param(of_made(body), REPLAYS, id=f"host-made {body.__name__}") for body in (
+    sums, scales_numbers, keeps_anew, keeps_once, sets_items, sets_a_moving_item, writes_out, writes_an_index,
+    holds_a_read, takes_a_place, through_a_view))
 
 
 @case()

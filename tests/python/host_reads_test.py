@@ -186,6 +186,37 @@ ENTERING = {  # a read that enters an op: (function of a tensor, share or None)
 }
 
 
+MATH = {  # of a tensor, which math makes a float of
+    "sqrt": lambda t, n: math.sqrt(t),
+    "pow of it": lambda t, n: math.pow(t, .5),
+    "pow by it": lambda t, n: math.pow(.5, t),
+    "pow by a count": lambda t, n: math.pow(t, 1 / n),
+    "exp": lambda t, n: math.exp(-t),
+    "log": lambda t, n: math.log(t + 2),
+    "floor": lambda t, n: math.floor(t * 30),
+    "fabs of a double": lambda t, n: math.fabs(t.double() - .4),
+    "of a host-made one": lambda t, n: math.sqrt(torch.tensor(4)) * t,
+    "isfinite": lambda t, n: 1. if math.isfinite(t) else 2.,
+    "isnan": lambda t, n: 1. if math.isnan(t) else 2.,
+    "isinf late": lambda t, n: 1. if math.isinf(t / (n != LATE)) else 2.,
+    "decided by": lambda t, n: 1. if math.exp(t) > 1.6 else 2.,
+}
+
+
+@pytest.mark.parametrize("function", MATH.values(), ids=MATH)
+def test_what_math_makes_of_a_tensor_is_followed(function):
+    def make():
+        model, optimizer, learn = learner()
+        calls = [0]
+
+        def train(x, y):
+            calls[0] += 1
+            return learn(x * function(x.abs().mean(), calls[0]), y)
+        return Program(step=train, held=lambda: [model, optimizer])
+
+    check(make, share=0.6)
+
+
 @pytest.mark.parametrize("enter, share", ENTERING.values(), ids=ENTERING)
 def test_a_value_that_is_read_and_enters_an_op(enter, share):
     def make():

@@ -165,4 +165,4 @@ def test_a_closure_is_part_of_the_step(kind):
 def test_lbfgs_is_refused_because_it_makes_its_state_anew(search):
     compare(lambda: with_closure(lambda m: LBFGS(m.parameters(), lr=0.1, max_iter=4,
                                                  history_size=3, line_search_fn=search)),
-            20, codes={"rebound_tensor"})
+            20, codes={"optimizer_unsupported"})

@@ -1,6 +1,9 @@
 """Optimizers that keep their counts and state in other ways than those of torch.optim: in param_groups, in attributes, as new tensors in
 each step; that another object wraps; and LBFGS, whose closure is the step.
 """
+import copy
+import math
+
 import pytest
 import torch
 import torch.nn as nn
@@ -147,6 +150,172 @@ def test_an_optimizer_of_another_make_replays(make):
     seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] >= 12, step.explain()
+
+
+class Kept(torch.optim.Optimizer):
+    """Keeps what `update` makes of it in the dicts of its groups and of its state."""
+    def __init__(self, parameters, update):
+        super().__init__(parameters, {"lr": 0.1})
+        self.update = update
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            if "n" not in group:
+                group["n"] = 0
+            parameters = group["params"]
+            for p in parameters:
+                if len(self.state[p]) == 0:
+                    self.state[p]["rate"] = 1.0
+                    self.state[p].update(mean=torch.zeros_like(p), before=torch.zeros_like(p))
+            self.update(group, parameters, [self.state[p] for p in parameters])
+
+
+def averages_a_rate(group, parameters, states):
+    for p, state in zip(parameters, states):
+        state["rate"] = state["rate"] * .9 + .1 * group["lr"]
+        p.add_(p.grad, alpha=-.01 / state["rate"])
+
+
+def rates_as_a_tensor(group, parameters, states):
+    rates = []
+    for state in states:
+        state["rate"] = state["rate"] * .9 + .1 * group["lr"]
+        rates.append(-.01 / state["rate"])
+    rates = torch.tensor(rates, dtype=torch.float32) if all(isinstance(r, float) for r in rates) else None
+    torch._foreach_addcmul_(parameters, [p.grad for p in parameters], rates.unbind())
+
+
+def rates_by_the_count(group, parameters, states):
+    group["n"] += 1
+    for p, state in zip(parameters, states):
+        p.add_(p.grad, alpha=-.1 * state["rate"])
+        state["rate"] = 2.0 / (group["n"] + 3)
+
+
+def one_rate_for_all(group, parameters, states):
+    group["n"] += 1
+    rate = 2.0 / (group["n"] + 3)
+    for p, state in zip(parameters, states):
+        p.add_(p.grad, alpha=-.1 * (1 - rate) * state["rate"])
+    for state in states:
+        state["rate"] = rate
+
+
+def adds_to_a_rate(group, parameters, states):
+    group["n"] = group.setdefault("n", 0) + 1
+    for p, state in zip(parameters, states):
+        state["rate"] += 1.0 / group["n"]
+        p.add_(p.grad, alpha=-.01 / state["rate"])
+
+
+def passes_a_copy_on(group, parameters, states):
+    group["n"] += 1
+    for copied in ({**group, "lr": group["lr"] * .5}, dict(group), group.copy()):
+        for p in parameters:
+            p.add_(p.grad, alpha=-copied["lr"] / copied["n"])
+
+
+def leaves_a_norm(group, parameters, states):
+    for p, state in zip(parameters, states):
+        state["norm"] = state["mean"].norm(2).clone()
+        state["mean"].mul_(.9).add_(p.grad)
+        p.add_(state["mean"] / (state["norm"] + 1), alpha=-.01)
+
+
+def exchanges_tensors(group, parameters, states):
+    for p, state in zip(parameters, states):
+        state["before"], state["mean"] = state["mean"], p.grad.clone()
+        p.add_(state["before"], alpha=-.01)
+
+
+def keeps_tensors_in_groups(group, parameters, states):
+    norm = torch.stack([p.grad.norm() for p in parameters]).norm()
+    group["size"] = group["norm"] / norm * .01 if "norm" in group else torch.tensor(.01)
+    group["norm"] = norm
+    for p in parameters:
+        p.sub_(p.grad * group["size"])
+
+
+def roots_a_tensor(group, parameters, states):
+    total = torch.tensor(0.0)
+    for p in parameters:
+        total.add_(p.grad.square().sum())
+    group["size"] = 1.0 / math.sqrt(total + 1)
+    for p in parameters:
+        p.sub_(p.grad, alpha=group["size"] * group["lr"])
+
+
+UPDATES = [averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on,
+           leaves_a_norm, exchanges_tensors, keeps_tensors_in_groups, roots_a_tensor]
+
+
+def nothing(i, optimizer):
+    pass
+
+
+def moves_the_rate(i, optimizer):
+    optimizer.param_groups[0]["lr"] *= .9
+
+
+def sets_the_state(i, optimizer):
+    if i in (9, 13):
+        for state in optimizer.state.values():
+            state["rate"] = .3 if i == 9 else 1
+            state["mean"] = torch.ones_like(state["mean"])
+
+
+def loads_the_state(i, optimizer):
+    if i in (9, 13):
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def train_with(update, between=nothing):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = Kept(model.parameters(), update)
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def held():
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+        return list(model.parameters()), [dict(state) for state in optimizer.state.values()], groups
+    return train, held, lambda i: between(i, optimizer)
+
+
+@pytest.mark.parametrize("between", [nothing, moves_the_rate, sets_the_state, loads_the_state])
+@pytest.mark.parametrize("update", UPDATES)
+def test_what_an_optimizer_keeps_in_its_dicts_replays(update, between):
+    def play(wrap):
+        train, held, after = train_with(update, between)
+        step, seen = wrap(train), []
+        for i in range(32):
+            seen.append(snapshot((step(batch(i)), held())))
+            after(i)
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
+
+
+@pytest.mark.parametrize("update", [averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate,
+                                    passes_a_copy_on])
+def test_a_loaded_step_goes_on_with_the_numbers_of_an_optimizer(update, tmp_path):
+    train, held, _ = train_with(update)
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        step(batch(i))
+    step.save(tmp_path / "step.tape")
+    player = steptape.load(tmp_path / "step.tape")
+    for i in range(16, 26):
+        assert snapshot(player["train"](batch(i))) == snapshot(train(batch(i)))
 
 
 def lbfgs(wraps_closure):

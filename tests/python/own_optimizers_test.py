@@ -244,13 +244,26 @@ def test_a_loaded_trace_counts_on():
     assert set(counters.values()) == {state["step"] for state in made.optimizer.state.values()} == {28}
 
 
-def test_counters_are_put_back_with_the_rest_of_the_state(request):
+class Decaying(Moments):
+    """Keeps a float beside its count, which it makes smaller in each step."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["rate"] = self.state[p].get("rate", 1.0) * 0.9
+                p.add_(p.grad, alpha=-0.01 * self.state[p]["rate"])
+
+
+@pytest.mark.parametrize("kind", [Moments, Decaying])
+def test_numbers_are_put_back_with_the_rest_of_the_state(kind, request):
     """A step that reads what no guard sees goes wrong, and is undone to where it was verified last."""
     limit = sys.getrecursionlimit()
     request.addfinalizer(lambda: sys.setrecursionlimit(limit))
 
     def make():
-        made = training(lambda m: Moments(m.parameters()), between=None)
+        made = training(lambda m: kind(m.parameters()), between=None)
 
         def step(x, y):
             made.optimizer.zero_grad()

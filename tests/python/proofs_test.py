@@ -183,7 +183,7 @@ MADE = {  # a tensor that the step makes of numbers, and whether one that moves 
     "as_tensor": (lambda x, n: torch.as_tensor([0.5, n]), False),  # no op makes it
     "that_indexes": (lambda x, n: x.flatten()[torch.tensor([n % 3, 0])], True),
     "in_one_column": (lambda x, n: torch.tensor([n, 2]).unsqueeze(1), True),
-    "written_later": (lambda x, n: torch.tensor([n, 0.0]).add_(1), False),
+    "written_later": (lambda x, n: torch.tensor([n, 0.0]).add_(1), True),
     "grown": (lambda x, n: torch.tensor([n] * (3 + n % 2)), True),
     "of_half_precision": (lambda x, n: torch.tensor([n, 1], dtype=torch.float16), False),
     "that_it_outgrows": (lambda x, n: torch.tensor([n * 8, 1], dtype=torch.int8), True),

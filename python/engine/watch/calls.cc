@@ -291,10 +291,11 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
                        PyFunction_GET_CODE(method) == reinterpret_cast<PyObject*>(code);
     if (is_it) function = method;
   }
+  const bool was_there = !may_be_made(code);  // asked of all that runs: it notes what that makes
   if (function != nullptr) {
-    if (!may_be_made(code)) mark(function, name);
+    if (was_there) mark(function, name);
     note_function(function);
-  } else if (!called_codes_.contains(reinterpret_cast<PyObject*>(code)) && !may_be_made(code)) {
+  } else if (was_there && !called_codes_.contains(reinterpret_cast<PyObject*>(code))) {
     for (const py::object& each : functions_of(code)) {
       mark(each.ptr(), name);
       note_function(each.ptr());
@@ -882,15 +883,22 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
       load_objects(value);
     });
   }
-  if (is_one_of(name, kChanges) || is_one_of(name, kTakes)) change_given(self);
   const bool is_dict = PyDict_Check(self);
+  const bool is_get_or_set =
+      is_dict && name == "setdefault" && !arguments.empty() && is_plain_key(arguments[0]);
+  const bool is_get = is_get_or_set && PyDict_Contains(self, arguments[0]) == 1;
+  if (!is_get && (is_one_of(name, kChanges) || is_one_of(name, kTakes))) change_given(self);
   // a list's or dict's own method keeps what it is given, but for keys and positions
   const auto is_a_dict = [](PyObject* value) { return PyDict_Check(value) != 0; };
   const bool merges = is_dict && name == "update" && std::ranges::all_of(arguments, is_a_dict);
   const bool keeps =
       merges || ((PyList_Check(self) || is_dict || is_deque(self)) && is_one_of(name, kKeeps));
-  if (exists(self) && is_dict && (name == "get" || name == "__getitem__") && !arguments.empty()) {
+  if (exists(self) && is_dict && (name == "get" || name == "__getitem__" || is_get) &&
+      !arguments.empty()) {
     load_item(self, arguments[0]);
+  } else if (exists(self) && is_get_or_set) {
+    read(Kind::kHas, self, arguments[0], path_of_item(self, arguments[0]));
+    store_item(self, arguments[0]);
   } else if (exists(self) && (is_dict || PyAnySet_Check(self)) && name == "__contains__" &&
              !arguments.empty() && is_plain_key(arguments[0])) {
     read(Kind::kHas, self, arguments[0], path_of_item(self, arguments[0]));

@@ -222,8 +222,11 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
     // as item() does, but for what int() cuts off
     const bool is_cut = name == "int" && tensor_of(arguments[0]).is_floating_point();
-    return begin_ops({}, is_cut ? Reads::kGiven : Reads::kFollowed);
+    return begin_ops(std::vector<recorder::Notes::Number>(),
+                     is_cut ? Reads::kGiven : Reads::kFollowed);
   }
+  if (module == "math" && std::ranges::any_of(arguments, &is_tensor))
+    return compute_of_tensor(name, arguments);
   if (numbers.is_empty()) return std::nullopt;
   std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
   const bool is_max = name == "max";
@@ -262,12 +265,33 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
     return false;
   }
   if (module == "math" && numbers.test_class(name, arguments[0])) return false;
-  for (const Function& function : kFunctions) {
-    if (function.name != name) continue;
-    number = numbers.derive(function.operation, arguments[0]);
-    return true;
+  const Function* function = std::ranges::find(kFunctions, name, &Function::name);
+  if (function == kFunctions.end()) return std::nullopt;
+  number = numbers.derive(function->operation, arguments[0]);
+  return true;
+}
+
+/// The number in a tensor, which math's function reads first, and another one.
+std::optional<bool> Watcher::compute_of_tensor(std::string_view name,
+                                               std::span<PyObject* const> arguments) {
+  Awaited& awaited = awaited_.back();
+  if (name == "pow" && arguments.size() == 2) {
+    const bool is_first = is_tensor(arguments[0]);
+    PyObject* other = arguments[is_first ? 1 : 0];
+    if (!is_number(other)) return std::nullopt;
+    awaited.of_read = {trace::Operation::kPower, borrowed(other), is_first};
+  } else {
+    const Function* function = std::ranges::find(kFunctions, name, &Function::name);
+    if (arguments.size() != 1) return std::nullopt;
+    if (name == "isfinite" || name == "isnan" || name == "isinf") {
+      awaited.tested = name;
+    } else if (function != kFunctions.end()) {
+      awaited.of_read = {function->operation, {}, true};
+    } else {
+      return std::nullopt;
+    }
   }
-  return std::nullopt;
+  return begin_ops(std::vector<recorder::Notes::Number>(), Reads::kFollowed);
 }
 
 bool Watcher::follow(const Instruction& in) {
@@ -352,15 +376,32 @@ void Watcher::show_own(const Instruction& in) {
 }
 
 bool Watcher::begin_ops(std::span<PyObject* const> values, Reads reads) {
+  return begin_ops(FollowedNumbers::current().among(values), reads);
+}
+
+bool Watcher::begin_ops(std::vector<recorder::Notes::Number> numbers, Reads reads) {
   recorder::Notes* notes = recorder::Notes::current();
   if (notes == nullptr) return false;
   Awaited& awaited = awaited_.back();
   awaited.reads = reads;
   awaited.first_read = notes->reads();
-  std::vector<recorder::Notes::Number> numbers = FollowedNumbers::current().among(values);
   awaited.has_announced = !numbers.empty();
   if (awaited.has_announced) notes->announce(std::move(numbers));
   return true;
+}
+
+/// Of a tensor, at `index`; `value` is what is put there, or null.
+bool Watcher::begin_item(PyObject* index, PyObject* value) {
+  using Use = recorder::Notes::Number::Use;
+  std::vector<recorder::Notes::Number> numbers;
+  for (auto [object, use] : {std::pair(index, Use::kIndex), std::pair(value, Use::kElement)}) {
+    if (object == nullptr) continue;
+    for (recorder::Notes::Number& number : FollowedNumbers::current().among({&object, 1})) {
+      number.use = use;
+      numbers.push_back(std::move(number));
+    }
+  }
+  return begin_ops(std::move(numbers), Reads::kInternal);
 }
 
 void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
@@ -378,11 +419,20 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   if (notes->reads() == awaited.first_read) return;
   if (awaited.reads == Reads::kInternal) notes->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
+  FollowedNumbers& numbers = FollowedNumbers::current();
   const std::string read = "ops[" + std::to_string(notes->newest_read()) + "]";
-  py::object followed = FollowedNumbers::current().follow(
-      *result, trace::leaf(notes->leaf(trace::LeafKind::kHostRead, read)));
+  const trace::Formula leaf = trace::leaf(notes->leaf(trace::LeafKind::kHostRead, read));
+  if (!awaited.tested.empty()) {
+    if (FollowedNumbers::test_class(awaited.tested, leaf, *result == Py_True))
+      notes->follow_read(notes->newest_read());
+    return;
+  }
+  py::object followed = awaited.of_read
+                            ? numbers.take(numbers.derive(*awaited.of_read, leaf), *result)
+                            : numbers.follow(*result, leaf);
   // wherever it goes that nobody follows it escapes: one that goes nowhere may be any
-  if (is_followed(followed.ptr())) notes->follow_read(notes->newest_read());
+  if (!followed || !is_followed(followed.ptr())) return;
+  notes->follow_read(notes->newest_read());
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
 }
 
@@ -447,7 +497,8 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     }
     return false;
   }
-  if (is_method && name == "item") return begin_ops({}, Reads::kFollowed);
+  if (is_method && name == "item")
+    return begin_ops(std::vector<recorder::Notes::Number>(), Reads::kFollowed);
   return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal);
 }
 
@@ -510,9 +561,9 @@ bool Watcher::operation_of_torch(const Instruction& in) {
       if (!is_tensor(in.first) && !is_tensor(in.second)) return false;
       return begin_ops(std::array{in.first, in.second}, Reads::kInternal);
     case Operation::kLoadItem:
-      return is_tensor(in.first) && begin_ops(std::array{in.second}, Reads::kInternal);
+      return is_tensor(in.first) && begin_item(in.second, nullptr);
     case Operation::kStoreItem:
-      return is_tensor(in.first) && begin_ops(std::array{in.second, in.third}, Reads::kInternal);
+      return is_tensor(in.first) && begin_item(in.second, in.third);
     default:
       return false;
   }

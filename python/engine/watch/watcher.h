@@ -143,6 +143,8 @@ class Watcher final : public Listener {
     bool has_announced = false;
     bool is_made = false;  ///< a tensor of what the host holds, with a memory of its own
     std::size_t first_read = 0;
+    std::optional<FollowedNumbers::OfRead> of_read = {};  ///< what the result is of that
+    std::string tested = {};  ///< the function that tells of what class that is
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
     enum class Made { kSlice, kAlias, kCopy } made = Made::kSlice;
@@ -299,6 +301,8 @@ class Watcher final : public Listener {
   std::optional<bool> compute(std::string_view name, std::string_view module,
                               std::span<PyObject* const> arguments);
   /// The same of a function of `operator`.
+  std::optional<bool> compute_of_tensor(std::string_view name,
+                                        std::span<PyObject* const> arguments);
   std::optional<bool> compute_operator(std::string_view name, std::span<PyObject* const> arguments);
   /// Shows the program its own objects where it asks whether one is another.
   static void show_own(const Instruction& in);
@@ -323,6 +327,8 @@ class Watcher final : public Listener {
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
   bool begin_ops(std::span<PyObject* const> values, Reads reads);
+  bool begin_ops(std::vector<recorder::Notes::Number> numbers, Reads reads);
+  bool begin_item(PyObject* index, PyObject* value);
   void end_ops(const Awaited& awaited, PyObject** result);
 
   Roots& roots_;
