@@ -226,9 +226,15 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (const ModuleWatch& module : captured_->modules) {
-    for (auto& [entry, owner, key, change, moves] : module.changes()) {
+    for (auto& [entry, owner, key, change, moves, decides] : module.changes()) {
       changes.push_back({name + module.path() + "." + trace::path_component(entry) + change.path,
-                         change, owner, key, "", moves});
+                         change,
+                         owner,
+                         key,
+                         "",
+                         moves,
+                         {},
+                         decides});
     }
   }
   return changes;
@@ -236,8 +242,8 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
 
 struct Optimizer::Captured {
   Captured(Roots& roots, MovingPlaces& moving, TypeWatches::Kept& kept, PyObject* optimizer,
-           const live::PathOf& path_of, bool is_idle)
-      : types(roots, kept), watch(roots, moving, types, optimizer, path_of, is_idle) {}
+           bool is_idle)
+      : types(roots, kept), watch(roots, moving, types, optimizer, is_idle) {}
   Verdict check() const { return watch.check(); }
 
   TypeWatches types;
@@ -369,9 +375,7 @@ void Optimizer::capture() {
   if (captured_ != nullptr) captured_->watch.note_moving();
   const bool has_changed = captured_ != nullptr && !captured_->watch.has_same_state();
   if (has_changed && !use_.is_stepped && !use_.is_idle) use_.is_idle = use_.has_news = true;
-  captured_ = std::make_shared<const Captured>(
-      roots_, moving_, types_, optimizer_, [](const at::Tensor&) { return std::string("…"); },
-      use_.is_idle);
+  captured_ = std::make_shared<Captured>(roots_, moving_, types_, optimizer_, use_.is_idle);
 }
 
 void Optimizer::note_step() {
@@ -381,15 +385,18 @@ void Optimizer::note_step() {
 }
 
 std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of) const {
-  return std::make_unique<Captured::Guard>(
-      std::make_shared<const Captured>(roots_, moving_, types_, optimizer_, path_of, use_.is_idle));
+  auto captured = captured_ != nullptr ? captured_
+                                       : std::make_shared<Captured>(roots_, moving_, types_,
+                                                                    optimizer_, use_.is_idle);
+  captured->watch.name(path_of);
+  return std::make_unique<Captured::Guard>(std::move(captured));
 }
 
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [entry, owner, key, change, moves] : captured_->watch.changes()) {
-    changes.push_back({name + entry + change.path, change, owner, key, "", moves});
+  for (auto& [entry, owner, key, change, moves, decides] : captured_->watch.changes()) {
+    changes.push_back({name + entry + change.path, change, owner, key, "", moves, {}, decides});
   }
   return changes;
 }

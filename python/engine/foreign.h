@@ -115,7 +115,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   Root weak_;
   mutable TypeWatches::Kept types_;
   struct Captured;
-  std::shared_ptr<const Captured> captured_;
+  std::shared_ptr<Captured> captured_;
 };
 
 /// Places of the program that the step reads and writes, as the newest probe has seen them: what

@@ -115,6 +115,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     EntryChange& change = changes.emplace_back(EntryChange{
         text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
         py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found)});
+    change.decides = entry.rule == Rule::kPlain && entry.is_compared;
     if (entry.rule != Rule::kPlain || found == nullptr) continue;
     change.moves = entry.plain.is_number() ? is_plain_number(found) : moves_inside(change);
   }
@@ -129,6 +130,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
                        py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(key),
                        {"", "nothing", py::reinterpret_borrow<py::object>(value), py::list()}});
+    changes.back().decides = !compares_all_ && compares(changes.back());
   }
   return changes;
 }
@@ -203,7 +205,7 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
   attributes.note_moving(path.empty() ? path : path.substr(1), dict);
-  const auto& [name, owner, key, change, moves] = *mismatch;
+  const auto& [name, owner, key, change, moves, decides] = *mismatch;
   return {path + "." + trace::path_component(name) + change.path, change.was,
           shown(change.after.ptr())};
 }

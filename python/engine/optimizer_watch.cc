@@ -47,7 +47,7 @@ PyObject* state_of(PyObject* optimizer) {
 }
 
 OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types,
-                               PyObject* optimizer, const live::PathOf& path_of, bool is_idle)
+                               PyObject* optimizer, bool is_idle)
     : optimizer_(roots, optimizer),
       type_(types.of(Py_TYPE(optimizer))),
       is_idle_(is_idle),
@@ -66,11 +66,10 @@ OptimizerWatch::OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& 
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(state, &at, &key, &value) != 0;) {
-      if (!PyDict_Check(value)) continue;
-      const std::string path = is_tensor(key) ? path_of(tensor_of(key)) : shown(key);
-      add_dict(roots, ".state[" + path + "]", -1, key, value);
+      if (PyDict_Check(value)) add_dict(roots, "", -1, key, value);
     }
   }
+  name([](const at::Tensor&) { return std::string("…"); });
   recorded_.resize(numbers_.size());
   newest_.resize(numbers_.size());
   read(recorded_);
@@ -87,9 +86,8 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
-    const std::string name = trace::join_path(fixed.path, text_of(key));
     if (FollowedNumbers::can_follow(value)) {
-      add_number(roots, name, key, -1, value);
+      add_number(roots, key, -1, value);
       continue;
     }
     constexpr Py_ssize_t kMost = 8;
@@ -104,16 +102,29 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
       continue;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-      add_number(roots, name + "[" + std::to_string(i) + "]", key, i, PyTuple_GET_ITEM(value, i));
+      add_number(roots, key, i, PyTuple_GET_ITEM(value, i));
     }
   }
 }
 
-void OptimizerWatch::add_number(Roots& roots, const std::string& path, PyObject* key,
-                                Py_ssize_t item, PyObject* value) {
+void OptimizerWatch::add_number(Roots& roots, PyObject* key, Py_ssize_t item, PyObject* value) {
   ++fixed_.back().numbers;
   numbers_.push_back({fixed_.size() - 1, Root(roots, key), item, PyLong_CheckExact(value) != 0});
-  names_.push_back(path);
+}
+
+void OptimizerWatch::name(const live::PathOf& path_of) {
+  for (Fixed& fixed : fixed_) {
+    PyObject* parameter = fixed.key.get();
+    if (parameter == nullptr) continue;
+    fixed.path =
+        ".state[" + (is_tensor(parameter) ? path_of(tensor_of(parameter)) : shown(parameter)) + "]";
+  }
+  names_.clear();
+  for (const Number& number : numbers_) {
+    const std::string item = number.item < 0 ? "" : "[" + std::to_string(number.item) + "]";
+    const std::string& path = fixed_[number.dict].path;
+    names_.push_back(trace::join_path(path, text_of(number.key.get())) + item);
+  }
 }
 
 void OptimizerWatch::find_dicts() const {
@@ -291,7 +302,7 @@ void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
       return is_group ? py::object() : py::reinterpret_borrow<py::object>(object);
     };
     changes.push_back({trace::join_path(fixed.path, text_of(key.get())), if_state(dict),
-                       if_state(key.get()), plain.change(now)});
+                       if_state(key.get()), plain.change(now), false, true});
   }
 }
 

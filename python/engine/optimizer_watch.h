@@ -16,7 +16,9 @@ class OptimizerWatch {
  public:
   /// `is_idle`: its state is left out.
   OptimizerWatch(Roots& roots, MovingPlaces& moving, TypeWatches& types, PyObject* optimizer,
-                 const live::PathOf& path_of, bool is_idle);
+                 bool is_idle);
+  /// Gives the state of each parameter the path of that.
+  void name(const live::PathOf& path_of);
 
   Verdict check() const;
   /// Whether there is state for the same parameters, and the same objects in it but for numbers.
@@ -53,8 +55,7 @@ class OptimizerWatch {
 
   void add_dict(Roots& roots, std::string path, Py_ssize_t group, PyObject* parameter,
                 PyObject* dict);
-  void add_number(Roots& roots, const std::string& path, PyObject* key, Py_ssize_t item,
-                  PyObject* value);
+  void add_number(Roots& roots, PyObject* key, Py_ssize_t item, PyObject* value);
   /// The dicts as they are now; null for one that is gone. They may have been replaced by equal
   /// ones.
   void find_dicts() const;

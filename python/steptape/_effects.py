@@ -23,19 +23,20 @@ class Effects:
     def settle_number(self, holder, key, was, followed, path, kind):
         """A number of an optimizer that stood at `holder[key]` as `followed`, now that the step has run: itself
         again, counted on, or set to what followed numbers give."""
-        number = holder.get(key)
+        number = _engine.held_at(holder, key)
         if number is followed:
-            holder[key] = was
+            _engine.put_at(holder, key, was)
             self.advanced.add((id(holder), key))
             return
         by = _engine.advance_of(number, kind, path)
         if by is not None:
-            holder[key] = _engine.plain(number)
+            _engine.put_at(holder, key, _engine.plain(number))
             self.advanced.add((id(holder), key))
             if by != 0:
                 _engine.advance(path, by)
-        elif self.does_again and _follows(number):
-            _engine.assign(path)
+        elif self.does_again and (_follows(number) or (kind == "state_number" and type(number) in (int, float))):
+            if _follows(number):
+                _engine.assign(path)
             self.advanced.add((id(holder), key))
             self.set_again.append((path, holder, key, f"{was} → {number}"))
 
@@ -55,7 +56,7 @@ class Effects:
                 _engine.refuse(code, message, place)
         assignments = [(path, owner, key, [], None, engine.place_of_write(key), change, False)
                        for path, owner, key, change in self.set_again]
-        assigned = set()
+        assigned = {}  # by place: its position among them, or None
         for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept, decides in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue
@@ -63,16 +64,22 @@ class Effects:
             place = place or engine.place_of_write(_last_name(path))
             if moves and not is_followed and engine.note_moving(path.removeprefix("host."), owner, key):
                 continue  # the next recording follows it
-            if kept is None and not keys and owner is not None:
-                if (place_of := (id(owner), _as_key(key))) in assigned:
-                    continue  # met by itself and among the items of its container
-                assigned.add(place_of)
+            is_place = kept is None and not keys and owner is not None
+            place_of = (id(owner), _as_key(key))
+            if is_place and place_of in assigned:  # met by itself and as a part of what holds it
+                if decides and (at := assigned[place_of]) is not None:
+                    assignments[at] = (*assignments[at][:-1], True)
+                continue
             change = f"{text_before} → {'another one' if text_before == text_after else text_after}"
             is_done_again = self.does_again or is_followed
             if not is_done_again or (kept is None and not (
                     is_whole and owner is not None and _holds(owner, key, keys, after))):
                 _engine.refuse("host_effect", f"host state `{path}` went {change}", place)
+                if is_place:
+                    assigned[place_of] = None
                 continue
+            if is_place:
+                assigned[place_of] = len(assignments)
             assignments.append((path, owner, key, keys, kept, place, change, decides))
         engine.assign_again(assignments)
 

@@ -28,10 +28,10 @@ class _Hyperparameters:
                     self.follow(group, f"{name}.param_groups[{g}]", "hyperparameter")
 
     def follow(self, holder, path, kind):
-        for key, value in holder.items():
+        for key, value in dict.items(holder):
             followed = self.followed(value, _engine.join_path(path, str(key)), kind)
             if followed is not value:
-                holder[key] = followed
+                _engine.put_at(holder, key, followed)
                 self.places.append((holder, key, value, followed, _engine.join_path(path, str(key))))
 
     def followed(self, value, path, kind):
@@ -57,9 +57,10 @@ class _StateNumbers:
         self.places = []
         of_place = {(id(state), key): (state, key, path) for state, key, path in self.engine.state_numbers()}
         for state, key, path in of_place.values():
-            number = state[key]
-            state[key] = _engine.follow(number, "state_number", path)
-            self.places.append((state, key, number, state[key], path))
+            number = _engine.held_at(state, key)
+            followed = _engine.follow(number, "state_number", path)
+            _engine.put_at(state, key, followed)
+            self.places.append((state, key, number, followed, path))
 
     def __exit__(self, *_):
         for place in self.places:

@@ -246,7 +246,21 @@ def roots_a_tensor(group, parameters, states):
         p.sub_(p.grad, alpha=group["size"] * group["lr"])
 
 
-UPDATES = [averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on,
+def starts_over(group, parameters, states):
+    for p, state in zip(parameters, states):
+        state["n"] = state.get("n", 0) + 1
+        if state["n"] >= 4:
+            state["n"] = 0
+        p.add_(p.grad, alpha=-.01 * (1 + state["n"]))
+
+
+def switches(group, parameters, states):
+    for p, state in zip(parameters, states):
+        state["sign"] = "-" if state.get("sign") == "+" else "+"
+        p.add_(p.grad, alpha=-.01 if state["sign"] == "+" else .005)
+
+
+UPDATES = [starts_over, switches, averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on,
            leaves_a_norm, exchanges_tensors, keeps_tensors_in_groups, roots_a_tensor]
 
 
@@ -305,7 +319,7 @@ def test_what_an_optimizer_keeps_in_its_dicts_replays(update, between):
     assert step.stats["replayed"] >= 12, step.explain()
 
 
-@pytest.mark.parametrize("update", [averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate,
+@pytest.mark.parametrize("update", [starts_over, averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate,
                                     passes_a_copy_on])
 def test_a_loaded_step_goes_on_with_the_numbers_of_an_optimizer(update, tmp_path):
     train, held, _ = train_with(update)
@@ -316,6 +330,65 @@ def test_a_loaded_step_goes_on_with_the_numbers_of_an_optimizer(update, tmp_path
     player = steptape.load(tmp_path / "step.tape")
     for i in range(16, 26):
         assert snapshot(player["train"](batch(i))) == snapshot(train(batch(i)))
+
+
+@pytest.mark.parametrize("name", ["sign", "mode"])
+def test_a_loaded_step_is_refused_where_a_text_that_it_sets_decides(name, tmp_path):
+    """Of an optimizer's state, and of a module."""
+    train, _, _ = train_with(switches)
+    model = nn.Linear(3, 2)
+    model.mode = "+"
+
+    def moded(x):
+        model.mode = "-" if model.mode == "+" else "+"
+        return model(x * (1 if model.mode == "+" else 2)).sum().detach()
+
+    step = steptape.wrap(train if name == "sign" else moded, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        step(batch(i))
+    assert step.stats["replayed"] > 4, step.explain()
+    step.save(tmp_path / "step.tape")
+    with pytest.raises(steptape.Unsupported, match=name):
+        steptape.load(tmp_path / "step.tape")["step"](batch(16))
+
+
+class Asked(dict):
+    """Says how often its own methods were called."""
+    calls = 0
+
+    def __setitem__(self, key, value):
+        Asked.calls += 1
+        dict.__setitem__(self, key, value)
+
+    def get(self, *key):
+        Asked.calls += 1
+        return dict.get(self, *key)
+
+    def items(self):
+        Asked.calls += 1
+        return dict.items(self)
+
+
+def test_methods_of_a_dict_of_the_program_s_are_called_by_the_step_alone():
+    def play(wrap):
+        Asked.calls = 0
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        optimizer = Kept(model.parameters(), starts_over)
+        optimizer.param_groups[0] = Asked(optimizer.param_groups[0])
+        for p in model.parameters():
+            optimizer.state[p] = Asked(n=0, rate=1.0, mean=torch.zeros_like(p))
+
+        def train(x):
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        step = wrap(train)
+        return [(snapshot(step(batch(i))), Asked.calls) for i in range(20)]
+
+    assert play(steptape.wrap) == play(lambda step: step)
 
 
 def lbfgs(wraps_closure):
