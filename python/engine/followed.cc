@@ -422,10 +422,14 @@ py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {
                          made.operation == Operation::kModulo ||
                          made.operation == Operation::kFloorDivide;
     bool is_known = true;
+    // a negative exponent makes a float of two ints
+    if (made.operation == Operation::kPower && !made.is_of_float)
+      now().require(joined(trace::constant(0), made.last, Operation::kLessEqual),
+                    PyLong_Check(result));
     if (PyLong_Check(result)) {
       if (may_give_negative_zero(made.operation)) formula = formula + trace::constant(0);
-      is_known = made.operation != Operation::kPower && is_exact_int(result) &&
-                 std::abs(double_of(result)) <= kLargestResult && is_kept(formula);
+      is_known =
+          is_exact_int(result) && std::abs(double_of(result)) <= kLargestResult && is_kept(formula);
       const bool is_extreme =
           made.operation == Operation::kMaximum || made.operation == Operation::kMinimum;
       if (is_known && !is_extreme) require_small(formula);

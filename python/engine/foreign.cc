@@ -23,7 +23,9 @@ bool is_referenced(const Root& weak) {
   return weak.get() != nullptr && referent_of(weak.get()) != Py_None;
 }
 
-std::string component_of(PyObject* key) { return trace::path_component(text_of(key)); }
+std::string component_of(PyObject* key) {
+  return trace::path_component(PyUnicode_Check(key) ? text_of(key) : shown(key));
+}
 
 PyObject* dict_entry(PyObject* object, const char* name) {
   PyObject* dict = dict_of(object);

@@ -21,24 +21,25 @@ class Effects:
         self.set_again = []  # (path, dict, key, change) of hyperparameters that the step has set to followed numbers
 
     def settle_number(self, holder, key, was, followed, path, kind):
-        """A number of an optimizer that stood at `holder[key]` as `followed`, now that the step has run: itself
-        again, counted on, or set to what followed numbers give."""
+        """A number of an optimizer that stood at `holder[key]` as `followed`, now that the step has run. Whether it
+        was counted on or set, which replays are to do again; else it is itself again, or not a number."""
         number = _engine.held_at(holder, key)
         if number is followed:
             _engine.put_at(holder, key, was)
             self.advanced.add((id(holder), key))
-            return
+            return False
         by = _engine.advance_of(number, kind, path)
         if by is not None:
             _engine.put_at(holder, key, _engine.plain(number))
-            self.advanced.add((id(holder), key))
             if by != 0:
                 _engine.advance(path, by)
-        elif self.does_again and (_follows(number) or (kind == "state_number" and type(number) in (int, float))):
-            if _follows(number):
-                _engine.assign(path)
-            self.advanced.add((id(holder), key))
+        elif self.does_again and (_follows(number) or type(number) in (int, float)):
+            _engine.assign(path)
             self.set_again.append((path, holder, key, f"{was} → {number}"))
+        else:
+            return False
+        self.advanced.add((id(holder), key))
+        return True
 
     def watch(self, engine, roots, given):
         """Whether what the step executes is watched from here on."""

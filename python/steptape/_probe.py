@@ -18,14 +18,17 @@ class _Hyperparameters:
         self.optimizers = optimizers
         self.effects = effects
         self.places = []
+        self.others = {}  # paths that lead to a group as well, by its id: one that wraps another shows its groups
 
     def __enter__(self):
-        seen = set()  # one that wraps another shows its groups
         for name, optimizer in self.optimizers.items():
             for g, group in enumerate(optimizer.param_groups):
-                if id(group) not in seen:
-                    seen.add(id(group))
-                    self.follow(group, f"{name}.param_groups[{g}]", "hyperparameter")
+                path = f"{name}.param_groups[{g}]"
+                if id(group) in self.others:
+                    self.others[id(group)].append(path)
+                else:
+                    self.others[id(group)] = []
+                    self.follow(group, path, "hyperparameter")
 
     def follow(self, holder, path, kind):
         for key, value in dict.items(holder):
@@ -42,8 +45,10 @@ class _Hyperparameters:
         return value
 
     def __exit__(self, *_):
-        for place in self.places:
-            self.effects.settle_number(*place, "hyperparameter")
+        for holder, key, *number in self.places:
+            if self.effects.settle_number(holder, key, *number, "hyperparameter"):
+                for path in self.others[id(holder)]:
+                    _engine.assign(_engine.join_path(path, str(key)))
 
 
 class _StateNumbers:

@@ -54,6 +54,34 @@ def test_a_number_argument_that_the_step_decides_by(function):
                                           holds=lambda: []), 45)
 
 
+POWERS = {  # of ints: does it replay as they grow?
+    "square": (lambda n: n ** 2, True),
+    "of a negative one": (lambda n: (-n) ** 3, True),
+    "of two": (lambda n: 2 ** n, True),
+    "by pow": (lambda n: pow(n, 2), True),
+    "of a decision": (lambda n: (n > 10) ** 2, True),
+    "of itself": (lambda n: n ** n, False),  # it grows beyond what a double holds
+    "with an exponent that turns positive": (lambda n: 2 ** (n - 10), False),
+    "of which one is not an int": (lambda n: n ** .5, True),
+    "modulo": (lambda n: pow(n, 2, 7), False),
+}
+
+
+@pytest.mark.parametrize("function, replays", POWERS.values(), ids=POWERS)
+def test_powers_of_ints(function, replays):
+    def make():
+        counted = SimpleNamespace(n=0)
+
+        def step(x):
+            counted.n += 1
+            power = function(counted.n)
+            return x * power, power
+        return SimpleNamespace(step=step, batch=lambda i: (torch.ones(2),), holds=lambda: [counted.n])
+
+    step = twins.compare(make, 40)
+    assert not replays or step.stats["replayed"] >= 20, step.explain()
+
+
 @pytest.mark.parametrize("function", [lambda x, i: x * 2, lambda x, i: x * (3 if i % 5 == 0 else 2)], ids=["unread", "decides"])
 def test_the_number_of_a_batch(function):
     step = steptape.wrap(function, verify={"first": True, "rate": 0.0})

@@ -352,6 +352,80 @@ def test_a_loaded_step_is_refused_where_a_text_that_it_sets_decides(name, tmp_pa
         steptape.load(tmp_path / "step.tape")["step"](batch(16))
 
 
+class Lookahead(torch.optim.Optimizer):
+    """Steps another optimizer, whose groups are its own, too, and goes halfway there every third time."""
+    def __init__(self, optimizer, counts):
+        self.optimizer, self.counts = optimizer, counts
+        self.param_groups, self.defaults, self.state = optimizer.param_groups, optimizer.defaults, {}
+        self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = {}, {}
+        for group in self.param_groups:
+            group["counter"] = 0
+        self.slow = [[p.detach().clone() for p in group["params"]] for group in self.param_groups]
+
+    @torch.no_grad()
+    def step(self):
+        self.optimizer.step()
+        for group, slow in zip(self.param_groups, self.slow):
+            if group["counter"] == 0:
+                for p, kept in zip(group["params"], slow):
+                    p.copy_(kept.add_(p - kept, alpha=.5))
+            self.counts(group)
+
+
+def starts_the_count_over(group):
+    group["counter"] += 1
+    if group["counter"] >= 3:
+        group["counter"] = 0
+
+
+def takes_the_remainder(group):
+    group["counter"] = (group["counter"] + 1) % 3
+    group["lr"] *= .99
+
+
+@pytest.mark.parametrize("counts", [starts_the_count_over, takes_the_remainder])
+def test_two_optimizers_share_groups_that_the_step_counts_in(counts):
+    def play(wrap):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        base = torch.optim.Adam(model.parameters(), lr=.1)
+        optimizer = Lookahead(base, counts)
+
+        def train(x):
+            base.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        step, seen = wrap(train), []
+        for i in range(36):
+            if i == 25:
+                base.param_groups[0]["lr"] = .05
+            group = base.param_groups[0]
+            seen.append(snapshot((step(batch(i)), list(model.parameters()), optimizer.slow, group["lr"], group["counter"])))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
+
+
+def test_state_whose_keys_are_not_text_is_saved(tmp_path):
+    def update(group, parameters, states):
+        for p, state in zip(parameters, states):
+            state.update({0: 1.0, ("a", 1): 2.0})
+            p.add_(p.grad, alpha=-.01 * state[0] * state[("a", 1)])
+
+    train, _, _ = train_with(update)
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(12):
+        step(batch(i))
+    step.save(tmp_path / "step.tape")
+    player = steptape.load(tmp_path / "step.tape")
+    assert snapshot(player["train"](batch(12))) == snapshot(train(batch(12)))
+
+
 class Asked(dict):
     """Says how often its own methods were called."""
     calls = 0
