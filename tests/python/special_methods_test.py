@@ -369,7 +369,7 @@ def scheduled(make):
     return step, optimizer, scheduler
 
 
-@case("hyperparameter_changed", True)
+@case()
 def a_scheduler_that_is_patched(wrap):
     step, optimizer, scheduler = scheduled(lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1.0))
     return wrap(step), lambda: setattr(scheduler, "get_lr", lambda: [0.25]), lambda: optimizer.param_groups[0]["lr"]
