@@ -293,7 +293,8 @@ std::vector<live::ForeignOptimizer::Group> Optimizer::groups() const {
         }
         continue;
       }
-      if (moving_.is_argument(dict, key)) continue;
+      const bool is_place = !PyUnicode_Check(key) && is_plain_number(value);  // see OptimizerWatch
+      if (is_place || moving_.is_argument(dict, key)) continue;
       if (is_tensor(value)) group.tensors.emplace_back(name, tensor_of(value));
       group.hyperparameters.push_back({name, value_of(value)});
     }

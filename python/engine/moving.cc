@@ -157,7 +157,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   if (is_read_only(key)) return false;
   const py::object held = held_at(owner, key);
   const bool is_number = held && is_plain_number(held.ptr());
-  if (is_number && is_of_optimizer_(owner)) return false;
+  if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner)) return false;
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.name);
   places_.push_back({free_name(path, names), Root(roots_, owner),

@@ -45,7 +45,7 @@ class MovingPlaces {
     bool is_argument;
   };
 
-  /// `is_of_optimizer` says of a dict that whatever number stands in it is followed already.
+  /// `is_of_optimizer` says of a dict that a number which stands there under a text is followed.
   MovingPlaces(Roots& roots, std::function<bool(PyObject*)> is_of_optimizer)
       : roots_(roots), is_of_optimizer_(std::move(is_of_optimizer)) {}
 

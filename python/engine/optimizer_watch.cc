@@ -86,12 +86,14 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value) != 0;) {
+    const bool is_named = PyUnicode_Check(key) != 0;
     if (FollowedNumbers::can_follow(value)) {
-      add_number(roots, key, -1, value);
+      // another one is of the program's places, where the step reads it
+      if (is_named) add_number(roots, key, -1, value);
       continue;
     }
     constexpr Py_ssize_t kMost = 8;
-    bool all_numbers = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) > 0 &&
+    bool all_numbers = is_named && PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) > 0 &&
                        PyTuple_GET_SIZE(value) <= kMost;
     for (Py_ssize_t i = 0; all_numbers && i < PyTuple_GET_SIZE(value); ++i) {
       all_numbers = is_plain_number(PyTuple_GET_ITEM(value, i));

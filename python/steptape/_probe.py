@@ -32,10 +32,12 @@ class _Hyperparameters:
 
     def follow(self, holder, path, kind):
         for key, value in dict.items(holder):
-            followed = self.followed(value, _engine.join_path(path, str(key)), kind)
-            if followed is not value:
-                _engine.put_at(holder, key, followed)
-                self.places.append((holder, key, value, followed, _engine.join_path(path, str(key))))
+            if isinstance(key, str):
+                named = _engine.join_path(path, key)
+                followed = self.followed(value, named, kind)
+                if followed is not value:
+                    _engine.put_at(holder, key, followed)
+                    self.places.append((holder, key, value, followed, named))
 
     def followed(self, value, path, kind):
         if type(value) is tuple and all(type(item) in (int, float) for item in value):
@@ -48,7 +50,7 @@ class _Hyperparameters:
         for holder, key, *number in self.places:
             if self.effects.settle_number(holder, key, *number, "hyperparameter"):
                 for path in self.others[id(holder)]:
-                    _engine.assign(_engine.join_path(path, str(key)))
+                    _engine.assign(_engine.join_path(path, key))
 
 
 class _StateNumbers:

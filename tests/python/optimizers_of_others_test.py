@@ -260,7 +260,14 @@ def switches(group, parameters, states):
         p.add_(p.grad, alpha=-.01 if state["sign"] == "+" else .005)
 
 
-UPDATES = [starts_over, switches, averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on,
+def counts_under_other_keys(group, parameters, states):
+    group[5] = group.get(5, 0) + 1
+    for p, state in zip(parameters, states):
+        state[("a", 1)] = state.get(("a", 1), 0.0) * .5 + 1
+        p.add_(p.grad, alpha=-.01 * state[("a", 1)] / group[5])
+
+
+UPDATES = [counts_under_other_keys, starts_over, switches, averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on,
            leaves_a_norm, exchanges_tensors, keeps_tensors_in_groups, roots_a_tensor]
 
 
