@@ -91,6 +91,9 @@ struct SessionState {
   /// Writes their names and values into a recording.
   void describe(const guards::Declared& declared, trace::Recording& recording) const;
 
+  /// Whether the places that a front end declares hold what a plan of this recording can begin
+  /// with: a number where it found one, and what it found where that was none.
+  bool fits_places(const trace::Recording& recording) const;
   /// Everything recorded so far as a trace; with the bytes of all persistent tensors when
   /// `with_state`.
   trace::Trace to_trace(bool with_state) const;

@@ -829,8 +829,10 @@ trace::Step StepLife::to_trace(bool with_state) const {
   for (const auto& variant : variants_) {
     trace::Recording& recording = step.recordings.emplace_back(*variant->recording);
     const bool is_trusted = recording.standing == trace::Standing::kTrusted;
-    if (with_state && is_trusted && !variant->guards->fits_program())
-      recording.standing = trace::Standing::kAgreed;
+    const auto fits = [&] {
+      return variant->guards->fits_program() && session_->fits_places(recording);
+    };
+    if (with_state && is_trusted && !fits()) recording.standing = trace::Standing::kAgreed;
   }
   return step;
 }

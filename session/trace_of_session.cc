@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -115,6 +116,15 @@ trace::Trace SessionState::to_trace(bool with_state) const {
     trace::for_each_number(facts[i].name, declared_last.facts[i], add);
   }
   return trace;
+}
+
+bool SessionState::fits_places(const trace::Recording& recording) const {
+  return std::ranges::all_of(recording.host_values, [this](const trace::NamedValue& was) {
+    const auto place = std::ranges::find(host_values, was.name, &Declaration::name);
+    if (place == host_values.end() || !place->is_place) return true;
+    const trace::Value now = argument_of(place->function()).fact;
+    return (trace::is_number(was.value) && trace::is_number(now)) || was.value == now;
+  });
 }
 
 void SessionState::make_room() {

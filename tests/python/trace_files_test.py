@@ -261,8 +261,34 @@ def test_a_number_that_is_none_when_a_trace_is_saved(value, tmp_path):
         step(torch.ones(2))
     held.n = value
     step.save(tmp_path / "run.tape")
-    with pytest.raises(steptape.Error, match="holds no number of held.n"):
+    with pytest.raises(steptape.Error, match="as it was when it was saved"):
         steptape.load(tmp_path / "run.tape")["step"](torch.ones(2))
+
+
+NOW = {"gone": lambda held: vars(held).pop("n"), "none": lambda held: setattr(held, "n", None),
+       "text": lambda held: setattr(held, "n", "2"), "flag": lambda held: setattr(held, "n", True),
+       "again": lambda held: setattr(held, "n", 7)}
+
+
+@pytest.mark.parametrize("change", NOW.values(), ids=NOW)
+def test_a_moving_number_that_is_another_thing_when_a_trace_is_saved(change, tmp_path):
+    """Of the plans for either the one for what is there now goes on."""
+    held = SimpleNamespace(n=2)
+
+    def train(x):
+        n = getattr(held, "n", 4)
+        return x * n if isinstance(n, (int, float)) else x * 5
+
+    step = steptape.wrap(train, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        if i == 1:
+            held.n = 3
+        if i == 12:
+            change(held)
+        step(torch.full((2,), float(i)))
+    assert step.stats["replayed"] > 8, step.explain()
+    step.save(tmp_path / "run.tape")
+    assert steptape.load(tmp_path / "run.tape")["step"](torch.ones(2)).tolist() == train(torch.ones(2)).tolist()
 
 
 PHASES = {"text": ("warm", "main"), "flag": (False, True), "none": (None, 1.5), "function": (len, abs)}
