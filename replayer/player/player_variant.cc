@@ -107,8 +107,9 @@ void PlayerVariant::find_memory() {
       missing += " (result) " + found.path;
   }
   if (!missing.empty()) {
-    throw Error(ErrorCode::kUnsupported, "the trace holds no bytes of " + missing +
-                                             "; save it with Session::save(path, State::kWith)");
+    throw Error(ErrorCode::kUnsupported,
+                "the trace holds no bytes of " + missing +
+                    "; save it with its state (State::kWith, in Python state=True)");
   }
   for (const trace::Effect& effect : recording_->effects) {
     constexpr std::string_view kOfTheProgram = "host.";
@@ -208,8 +209,9 @@ void PlayerVariant::find_numbers() {
     const bool saved =
         leaf.kind == trace::LeafKind::kHyperparameter || leaf.kind == trace::LeafKind::kStateNumber;
     if (!saved || state_.number(leaf.path)) continue;
-    throw Error(ErrorCode::kUnsupported, "the trace holds no value of " + leaf.path +
-                                             "; save it with Session::save(path, State::kWith)");
+    throw Error(ErrorCode::kUnsupported,
+                "the trace holds no value of " + leaf.path +
+                    "; save it with its state (State::kWith, in Python state=True)");
   }
   for (const trace::Number& number : recording_->numbers) {
     if (trace::is_exact_number(number.value)) continue;
