@@ -36,8 +36,8 @@ class Notes {
     trace::Value value;
     trace::Formula formula;            ///< over the leaves of these notes
     trace::Index item = trace::kNone;  ///< its position in the list that the op is given it in
-    /// What it may be: an index is no element but of a tensor of indices, and what is put at one
-    /// is an element.
+    /// Where it may stand: an index among the elements of a tensor of indices alone, and a value
+    /// that is assigned to an item among elements alone.
     enum class Use { kAny, kIndex, kElement } use = Use::kAny;
   };
   /// A place of the recording that such a number stands in.

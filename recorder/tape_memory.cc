@@ -147,8 +147,8 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
         tensor, [&live](std::uint64_t begin, std::uint64_t end) { live.written->add(begin, end); });
   }
   note_content(tensor.buffer);
-  // each replay begins with what the host puts into a tensor that it makes in the step; which those
-  // are is known of the plan, where a trial records and no front end is told
+  // Each replay begins with what the host puts into a tensor that it makes in the step. A trial
+  // tells no front end, so it does not know which those are; the recording of its plan did.
   const bool may_be_made =
       is_owner() && (Notes::current() == nullptr || ledger_.notes.has_made(live.storage));
   const bool is_made_in_step =

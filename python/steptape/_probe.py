@@ -12,7 +12,7 @@ from . import _engine
 
 
 class _Hyperparameters:
-    """Puts followed numbers in the places of hyperparameters and host numbers of optimizer state."""
+    """Puts followed numbers in the places of hyperparameters, and notes what the step makes of them."""
 
     def __init__(self, optimizers, effects):
         self.optimizers = optimizers
@@ -28,22 +28,22 @@ class _Hyperparameters:
                     self.others[id(group)].append(path)
                 else:
                     self.others[id(group)] = []
-                    self.follow(group, path, "hyperparameter")
+                    self.follow(group, path)
 
-    def follow(self, holder, path, kind):
+    def follow(self, holder, path):
         for key, value in dict.items(holder):
             if isinstance(key, str):
                 named = _engine.join_path(path, key)
-                followed = self.followed(value, named, kind)
+                followed = self.followed(value, named)
                 if followed is not value:
                     _engine.put_at(holder, key, followed)
                     self.places.append((holder, key, value, followed, named))
 
-    def followed(self, value, path, kind):
+    def followed(self, value, path):
         if type(value) is tuple and all(type(item) in (int, float) for item in value):
-            return tuple(self.followed(item, f"{path}[{i}]", kind) for i, item in enumerate(value))
+            return tuple(self.followed(item, f"{path}[{i}]") for i, item in enumerate(value))
         if type(value) in (int, float):
-            return _engine.follow(value, kind, path)
+            return _engine.follow(value, "hyperparameter", path)
         return value
 
     def __exit__(self, *_):

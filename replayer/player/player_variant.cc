@@ -57,6 +57,12 @@ trace::Value number_in(const std::string& words) {
   return read(real) ? trace::Value{trace::Real{real}} : trace::Value{};
 }
 
+Error lacks(const std::string& what) {
+  return {ErrorCode::kUnsupported,
+          "the trace holds no " + what +
+              "; save it with its state (State::kWith, in Python state=True)"};
+}
+
 }  // namespace
 
 PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
@@ -107,9 +113,7 @@ void PlayerVariant::find_memory() {
       missing += " (result) " + found.path;
   }
   if (!missing.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "the trace holds no bytes of " + missing +
-                    "; save it with its state (State::kWith, in Python state=True)");
+    throw lacks("bytes of " + missing);
   }
   for (const trace::Effect& effect : recording_->effects) {
     constexpr std::string_view kOfTheProgram = "host.";
@@ -209,9 +213,7 @@ void PlayerVariant::find_numbers() {
     const bool saved =
         leaf.kind == trace::LeafKind::kHyperparameter || leaf.kind == trace::LeafKind::kStateNumber;
     if (!saved || state_.number(leaf.path)) continue;
-    throw Error(ErrorCode::kUnsupported,
-                "the trace holds no value of " + leaf.path +
-                    "; save it with its state (State::kWith, in Python state=True)");
+    throw lacks("value of " + leaf.path);
   }
   for (const trace::Number& number : recording_->numbers) {
     if (trace::is_exact_number(number.value)) continue;

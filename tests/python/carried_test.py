@@ -59,6 +59,17 @@ def play(make, wrap):
     return seen, step
 
 
+def training(m):
+    opt = torch.optim.SGD(m.parameters(), .1)
+    def step(x):
+        loss = m(x).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+    return step
+
+
 @case()
 def lstm_tuple():
     o = types.SimpleNamespace()
@@ -136,14 +147,7 @@ def module_attr():
             self.hs[0] = y.detach() * .1
             return y
     m = M()
-    opt = torch.optim.SGD(m.parameters(), .1)
-    def step(x):
-        loss = m(x).pow(2).mean()
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-        return loss.detach()
-    return step, lambda: (m.h, m.hs, m.b, list(m.parameters()))
+    return training(m), lambda: (m.h, m.hs, m.b, list(m.parameters()))
 
 
 def of_buffers(buffers, forward, between=None):
@@ -157,14 +161,7 @@ def of_buffers(buffers, forward, between=None):
                     self.register_buffer(name, tensor)
         M.forward = forward
         m = M()
-        opt = torch.optim.SGD(m.parameters(), .1)
-        def step(x):
-            loss = m(x).pow(2).mean()
-            opt.zero_grad()
-            loss.backward()
-            opt.step()
-            return loss.detach()
-        return step, m.state_dict, None if between is None else lambda i: between(i, m)
+        return training(m), m.state_dict, None if between is None else lambda i: between(i, m)
     return make
 
 

@@ -14,6 +14,29 @@ from carried_test import batch, snapshot
 from outcomes import codes_of
 
 
+def as_eager(play):
+    """play: wrap -> (what is seen, the step). It sees the same with the plain step; gives the wrapped one."""
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    return step
+
+
+def replays(play):
+    step = as_eager(play)
+    assert step.stats["replayed"] >= 12, step.explain()
+
+
+def learning(model, optimizer):
+    def train(x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return train
+
+
 class CountsInGroups(torch.optim.Optimizer):
     def __init__(self, parameters):
         super().__init__(parameters, {"lr": 0.1, "step": 0})
@@ -121,10 +144,7 @@ def test_the_rate_of_an_optimizer_that_another_one_shows_moves(make, steps):
                                   [(g["lr"], g.get("step")) for g in optimizer.param_groups])))
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
-    assert step.stats["replayed"] >= 12, step.explain()
+    replays(play)
 
 
 @pytest.mark.parametrize("make", [CountsInGroups, RebindsState, KeepsItElsewhere, lambda p: Around(torch.optim.Adam(p))],
@@ -134,22 +154,12 @@ def test_an_optimizer_of_another_make_replays(make):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
         optimizer = make(model.parameters())
-
-        def train(x):
-            optimizer.zero_grad()
-            loss = model(x).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-        step = wrap(train)
+        step = wrap(learning(model, optimizer))
         inner = getattr(optimizer, "optimizer", optimizer)
         return [snapshot((step(batch(i)), list(model.parameters()), [list(s.values()) for s in inner.state.values()],
                           [g.get("step") for g in inner.param_groups], vars(optimizer).get("count"))) for i in range(24)], step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
-    assert step.stats["replayed"] >= 12, step.explain()
+    replays(play)
 
 
 class Kept(torch.optim.Optimizer):
@@ -267,8 +277,8 @@ def counts_under_other_keys(group, parameters, states):
         p.add_(p.grad, alpha=-.01 * state[("a", 1)] / group[5])
 
 
-UPDATES = [counts_under_other_keys, starts_over, switches, averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on,
-           leaves_a_norm, exchanges_tensors, keeps_tensors_in_groups, roots_a_tensor]
+UPDATES = [averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate, passes_a_copy_on, starts_over,
+           switches, counts_under_other_keys, leaves_a_norm, exchanges_tensors, keeps_tensors_in_groups, roots_a_tensor]
 
 
 def nothing(i, optimizer):
@@ -296,17 +306,10 @@ def train_with(update, between=nothing):
     model = nn.Linear(3, 2)
     optimizer = Kept(model.parameters(), update)
 
-    def train(x):
-        optimizer.zero_grad()
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
     def held():
         groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         return list(model.parameters()), [dict(state) for state in optimizer.state.values()], groups
-    return train, held, lambda i: between(i, optimizer)
+    return learning(model, optimizer), held, lambda i: between(i, optimizer)
 
 
 @pytest.mark.parametrize("between", [nothing, moves_the_rate, sets_the_state, loads_the_state])
@@ -320,10 +323,7 @@ def test_what_an_optimizer_keeps_in_its_dicts_replays(update, between):
             after(i)
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
-    assert step.stats["replayed"] >= 12, step.explain()
+    replays(play)
 
 
 @pytest.mark.parametrize("update", [starts_over, averages_a_rate, rates_as_a_tensor, rates_by_the_count, one_rate_for_all, adds_to_a_rate,
@@ -369,6 +369,9 @@ class Lookahead(torch.optim.Optimizer):
             group["counter"] = 0
         self.slow = [[p.detach().clone() for p in group["params"]] for group in self.param_groups]
 
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
     @torch.no_grad()
     def step(self):
         self.optimizer.step()
@@ -398,13 +401,7 @@ def test_two_optimizers_share_groups_that_the_step_counts_in(counts):
         base = torch.optim.Adam(model.parameters(), lr=.1)
         optimizer = Lookahead(base, counts)
 
-        def train(x):
-            base.zero_grad()
-            loss = model(x).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-        step, seen = wrap(train), []
+        step, seen = wrap(learning(model, optimizer)), []
         for i in range(36):
             if i == 25:
                 base.param_groups[0]["lr"] = .05
@@ -412,10 +409,7 @@ def test_two_optimizers_share_groups_that_the_step_counts_in(counts):
             seen.append(snapshot((step(batch(i)), list(model.parameters()), optimizer.slow, group["lr"], group["counter"])))
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
-    assert step.stats["replayed"] >= 12, step.explain()
+    replays(play)
 
 
 def test_state_whose_keys_are_not_text_is_saved(tmp_path):
@@ -459,14 +453,7 @@ def test_methods_of_a_dict_of_the_program_s_are_called_by_the_step_alone():
         optimizer.param_groups[0] = Asked(optimizer.param_groups[0])
         for p in model.parameters():
             optimizer.state[p] = Asked(n=0, rate=1.0, mean=torch.zeros_like(p))
-
-        def train(x):
-            optimizer.zero_grad()
-            loss = model(x).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-        step = wrap(train)
+        step = wrap(learning(model, optimizer))
         return [(snapshot(step(batch(i))), Asked.calls) for i in range(20)]
 
     assert play(steptape.wrap) == play(lambda step: step)
@@ -487,10 +474,7 @@ def lbfgs(wraps_closure):
         return [snapshot((optimizer.step(step) if wraps_closure else step(), list(model.parameters())))
                 for _ in range(20)], step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
-    return step
+    return as_eager(play)
 
 
 def test_the_closure_of_lbfgs_is_the_step():

@@ -222,8 +222,7 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
     // as item() does, but for what int() cuts off
     const bool is_cut = name == "int" && tensor_of(arguments[0]).is_floating_point();
-    return begin_ops(std::vector<recorder::Notes::Number>(),
-                     is_cut ? Reads::kGiven : Reads::kFollowed);
+    return begin_ops({}, is_cut ? Reads::kGiven : Reads::kFollowed);
   }
   if (module == "math" && std::ranges::any_of(arguments, &is_tensor))
     return compute_of_tensor(name, arguments);
@@ -280,18 +279,16 @@ std::optional<bool> Watcher::compute_of_tensor(std::string_view name,
     PyObject* other = arguments[is_first ? 1 : 0];
     if (!is_number(other)) return std::nullopt;
     awaited.of_read = {trace::Operation::kPower, borrowed(other), is_first};
+  } else if (arguments.size() != 1) {
+    return std::nullopt;
+  } else if (name == "isfinite" || name == "isnan" || name == "isinf") {
+    awaited.tested = name;
   } else {
     const Function* function = std::ranges::find(kFunctions, name, &Function::name);
-    if (arguments.size() != 1) return std::nullopt;
-    if (name == "isfinite" || name == "isnan" || name == "isinf") {
-      awaited.tested = name;
-    } else if (function != kFunctions.end()) {
-      awaited.of_read = {function->operation, {}, true};
-    } else {
-      return std::nullopt;
-    }
+    if (function == kFunctions.end()) return std::nullopt;
+    awaited.of_read = {function->operation, {}, true};
   }
-  return begin_ops(std::vector<recorder::Notes::Number>(), Reads::kFollowed);
+  return begin_ops({}, Reads::kFollowed);
 }
 
 bool Watcher::follow(const Instruction& in) {
@@ -376,10 +373,10 @@ void Watcher::show_own(const Instruction& in) {
 }
 
 bool Watcher::begin_ops(std::span<PyObject* const> values, Reads reads) {
-  return begin_ops(FollowedNumbers::current().among(values), reads);
+  return announce(FollowedNumbers::current().among(values), reads);
 }
 
-bool Watcher::begin_ops(std::vector<recorder::Notes::Number> numbers, Reads reads) {
+bool Watcher::announce(std::vector<recorder::Notes::Number> numbers, Reads reads) {
   recorder::Notes* notes = recorder::Notes::current();
   if (notes == nullptr) return false;
   Awaited& awaited = awaited_.back();
@@ -401,7 +398,7 @@ bool Watcher::begin_item(PyObject* index, PyObject* value) {
       numbers.push_back(std::move(number));
     }
   }
-  return begin_ops(std::move(numbers), Reads::kInternal);
+  return announce(std::move(numbers), Reads::kInternal);
 }
 
 void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
@@ -497,8 +494,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     }
     return false;
   }
-  if (is_method && name == "item")
-    return begin_ops(std::vector<recorder::Notes::Number>(), Reads::kFollowed);
+  if (is_method && name == "item") return begin_ops({}, Reads::kFollowed);
   return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal);
 }
 

@@ -327,7 +327,7 @@ class Watcher final : public Listener {
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
   bool begin_ops(std::span<PyObject* const> values, Reads reads);
-  bool begin_ops(std::vector<recorder::Notes::Number> numbers, Reads reads);
+  bool announce(std::vector<recorder::Notes::Number> numbers, Reads reads);
   bool begin_item(PyObject* index, PyObject* value);
   void end_ops(const Awaited& awaited, PyObject** result);
 
