@@ -1,10 +1,10 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
+#include "diff/numeric_differences.h"
+#include "diff/stream_diff.h"
 #include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"
-#include "trace/numeric_differences.h"
-#include "trace/stream_diff.h"
 
 /// How long it takes to diff two long op streams and what their ops left, and how much memory the
 /// process took at most.
@@ -29,7 +29,7 @@ void count(benchmark::State& state, const trace::Recording& a) {
 
 void diff(benchmark::State& state, const trace::Recording& a, const trace::Recording& b) {
   std::size_t cost = 0;
-  for (auto _ : state) cost = trace::diff(trace::OpStream(a), trace::OpStream(b)).cost();
+  for (auto _ : state) cost = diff::compare(diff::OpStream(a), diff::OpStream(b)).cost();
   count(state, a);
   state.counters["edits"] = static_cast<double>(cost);
 }
@@ -71,10 +71,10 @@ void other_bits(benchmark::State& state) {
   test::run_fake(b, other);
   std::size_t differing = 0;
   for (auto _ : state) {
-    const trace::OpStream stream_a(a);
-    const trace::OpStream stream_b(b);
-    const trace::StreamDiff found = trace::diff(stream_a, stream_b);
-    differing = trace::numeric_differences(stream_a, stream_b, found.alignment).count();
+    const diff::OpStream stream_a(a);
+    const diff::OpStream stream_b(b);
+    const diff::StreamDiff found = diff::compare(stream_a, stream_b);
+    differing = diff::numeric_differences(stream_a, stream_b, found.alignment).count();
   }
   count(state, a);
   state.counters["differing"] = static_cast<double>(differing);

@@ -11,7 +11,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 
-ALL = frozenset({"trace", "storage", "live", "recorder", "guards", "replayer", "session"})
+ALL = frozenset({"trace", "diff", "storage", "live", "recorder", "guards", "replayer", "session"})
 VALUE_HEADERS = frozenset({"error.h", "refusal.h", "verdict.h", "stats.h", "options.h",
                            "guard_kind.h"})
 
@@ -35,6 +35,7 @@ def rights(parts="", libraries="", sources_only="", public=VALUE_HEADERS, **more
 TABLE = {
     "include/steptape": rights(libraries="torch", public=None, torch_prefixes=("ATen/core/",)),
     "trace": rights(libraries="fmt xxhash"),
+    "diff": rights("trace", "fmt"),
     "storage": rights("trace", "posix fmt", sources_only="protobuf zstd tbb xxhash"),
     "live": rights("trace", "torch fmt"),
     "recorder": rights("trace live", "torch fmt"),
@@ -43,10 +44,10 @@ TABLE = {
                        public=VALUE_HEADERS | {"player.h", "metrics.h"},
                        torch_prefixes=("torch/", "ATen/", "c10/", "caffe2/serialize/")),
     "replayer/cuda": rights("trace live guards replayer", "torch fmt cuda"),
-    "session": rights(" ".join(ALL), "posix torch fmt", public=None),
-    "tools": rights("trace storage", "posix fmt cli json", sources_only="protobuf"),
-    "tools/torch": rights("trace storage live replayer tools", "posix fmt cli json torch", public=None),
-    "python": rights(" ".join(ALL), "torch python", public=None),
+    "session": rights(" ".join(ALL - {"diff"}), "posix torch fmt", public=None),
+    "tools": rights("trace diff storage", "posix fmt cli json", sources_only="protobuf"),
+    "tools/torch": rights("trace diff storage live replayer tools", "posix fmt cli json torch", public=None),
+    "python": rights(" ".join(ALL - {"diff"}), "torch python", public=None),
     "examples": rights(libraries="torch json cli fmt http", public=None),
 }
 FREE = ("tests", "bench")

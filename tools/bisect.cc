@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "diff/op_stream.h"
 #include "steptape/error.h"
 #include "storage/ledger_reader.h"
 #include "tools/bisection.h"
@@ -16,7 +17,6 @@
 #include "tools/numerics_json.h"
 #include "tools/numerics_text.h"
 #include "tools/output.h"
-#include "trace/op_stream.h"
 #include "trace/shell_word.h"
 
 namespace steptape::tools {
@@ -119,8 +119,8 @@ class Told {
                  {"numerics", nullptr},
                  {"record", nullptr}};
     if (bisection_.recording != nullptr) {
-      const trace::OpStream stream_a(recording_a());
-      const trace::OpStream stream_b(recording_b());
+      const diff::OpStream stream_a(recording_a());
+      const diff::OpStream stream_b(recording_b());
       json["numerics"] = numerics_json(bisection_.recording->numerics, stream_a, stream_b);
     }
     if (next != 0) {
@@ -168,20 +168,20 @@ class Told {
   }
 
   std::string ledger_words() const {
-    const trace::CallDifference& call = *bisection_.ledger;
-    const std::string equal = call.words_of(trace::PartStanding::kEqual);
+    const diff::CallDifference& call = *bisection_.ledger;
+    const std::string equal = call.words_of(diff::PartStanding::kEqual);
     return fmt::format("{}{}", equal.empty() ? "" : equal + " equal: ", call.origin());
   }
 
   std::string numerics_text() const {
-    const trace::NumericDifferences& numerics = bisection_.recording->numerics;
+    const diff::NumericDifferences& numerics = bisection_.recording->numerics;
     if (numerics.count() == 0) {
       return fmt::format("  its {} left the same on both sides: what differs came from elsewhere\n",
                          count_of(numerics.compared, "op"));
     }
     Lines out("  ");
-    const trace::OpStream stream_a(recording_a());
-    const trace::OpStream stream_b(recording_b());
+    const diff::OpStream stream_a(recording_a());
+    const diff::OpStream stream_b(recording_b());
     put_numerics(out, numerics, stream_a, stream_b, Detail::kSome);
     return out.take();
   }

@@ -9,15 +9,15 @@ namespace {
 
 using Standing = Bisection::Standing;
 
-const trace::StepDiff* find_step(const trace::Diff& diff, const std::string& name) {
-  const auto found = std::ranges::find(diff.steps, name, &trace::StepDiff::name);
+const diff::StepDiff* find_step(const diff::Diff& diff, const std::string& name) {
+  const auto found = std::ranges::find(diff.steps, name, &diff::StepDiff::name);
   return found == diff.steps.end() ? nullptr : &*found;
 }
 
 /// What the recordings of its step say about the call.
-void add_recordings(const trace::StepDiff* step, Bisection& out) {
+void add_recordings(const diff::StepDiff* step, Bisection& out) {
   if (step == nullptr) return;
-  for (const trace::RecordingDiff& recording : step->recordings) {
+  for (const diff::RecordingDiff& recording : step->recordings) {
     if (recording.call == 0 || recording.call > out.call) continue;
     out.nearest_recorded = std::max(out.nearest_recorded, recording.call);
     if (recording.call == out.call && recording.numerics.is_compared()) out.recording = &recording;
@@ -25,13 +25,13 @@ void add_recordings(const trace::StepDiff* step, Bisection& out) {
 }
 
 Bisection bisect_ledgers(const Comparison& found) {
-  const trace::LedgerDiff& ledger = *found.diff.ledger;
+  const diff::LedgerDiff& ledger = *found.diff.ledger;
   Bisection out;
-  if (ledger.first == trace::LedgerDiff::kNoStep) {
+  if (ledger.first == diff::LedgerDiff::kNoStep) {
     if (ledger.differing() > 0) out.standing = Standing::kLonely;
     return out;
   }
-  const trace::StepLedgerDiff& step = ledger.steps[ledger.first];
+  const diff::StepLedgerDiff& step = ledger.steps[ledger.first];
   out.standing = Standing::kNamed;
   out.step = step.name;
   out.call = step.first->call;
@@ -44,26 +44,26 @@ Bisection bisect_ledgers(const Comparison& found) {
 /// A recording that was entered with other bits came after the call where the runs parted.
 Bisection bisect_recordings(const Comparison& found) {
   Bisection out;
-  const trace::RecordingDiff* first = found.diff.first_numeric();
+  const diff::RecordingDiff* first = found.diff.first_numeric();
   if (first == nullptr) return out;
-  const auto holds = [first](const trace::StepDiff& step) {
+  const auto holds = [first](const diff::StepDiff& step) {
     return std::ranges::any_of(step.recordings,
                                [first](const auto& recording) { return &recording == first; });
   };
-  const trace::StepDiff& step = *std::ranges::find_if(found.diff.steps, holds);
+  const diff::StepDiff& step = *std::ranges::find_if(found.diff.steps, holds);
   out.standing = Standing::kNamed;
   out.step = step.name;
   out.call = first->call;
   add_recordings(&step, out);
   out.recording = first;
-  for (const trace::RecordingDiff& recording : step.recordings) {
+  for (const diff::RecordingDiff& recording : step.recordings) {
     const bool is_equal = recording.numerics.is_compared() && recording.numerics.count() == 0;
     if (is_equal && recording.call < out.call) {
       out.last_equal = std::max(out.last_equal, recording.call);
     }
   }
   const bool came_from_before = std::ranges::any_of(
-      first->numerics.entered, [](const trace::EnteredBuffer& buffer) { return !buffer.is_noisy; });
+      first->numerics.entered, [](const diff::EnteredBuffer& buffer) { return !buffer.is_noisy; });
   if (came_from_before && out.last_equal + 1 < out.call) {
     out.standing = Standing::kBracket;
     out.record_next = out.last_equal + (out.call - out.last_equal) / 2;
@@ -71,9 +71,9 @@ Bisection bisect_recordings(const Comparison& found) {
   return out;
 }
 
-bool has_compared_recordings(const trace::Diff& diff) {
-  return std::ranges::any_of(diff.steps, [](const trace::StepDiff& step) {
-    return std::ranges::any_of(step.recordings, [](const trace::RecordingDiff& recording) {
+bool has_compared_recordings(const diff::Diff& diff) {
+  return std::ranges::any_of(diff.steps, [](const diff::StepDiff& step) {
+    return std::ranges::any_of(step.recordings, [](const diff::RecordingDiff& recording) {
       return recording.numerics.is_compared();
     });
   });

@@ -21,9 +21,9 @@ struct Bisection {
   std::string step;
   std::uint64_t call = 0;
   /// How the call differs by the ledgers; none where recordings told it.
-  std::optional<trace::CallDifference> ledger;
+  std::optional<diff::CallDifference> ledger;
   /// The recordings of the call, where both sides have one and their ops were compared.
-  const trace::RecordingDiff* recording = nullptr;
+  const diff::RecordingDiff* recording = nullptr;
   /// The last call up to `call` that both recorded; 0: none.
   std::uint64_t nearest_recorded = 0;
   /// Of a bracket: the last call whose recordings are equal; 0: none.

@@ -23,10 +23,10 @@ bool are_both_ledgers(const std::filesystem::path& a, const std::filesystem::pat
                           (is_ledger_a ? a : b).string(), (is_ledger_a ? b : a).string()));
 }
 
-trace::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const std::string& step,
-                           const std::vector<trace::Trace>& other_runs) {
+diff::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const std::string& step,
+                          const std::vector<trace::Trace>& other_runs) {
   const Progress progress("comparing the traces");
-  return trace::diff(a, b, step, other_runs);
+  return diff::compare(a, b, step, other_runs);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Comparison compare(const std::filesystem::path& a, const std::filesystem::path& 
     const storage::FoundLedger of_a = open_ledger(a);
     const storage::FoundLedger of_b = open_ledger(b);
     out.has_torn_ledger = of_a.torn_bytes > 0 || of_b.torn_bytes > 0;
-    out.diff.ledger = trace::diff(of_a.ledger, of_b.ledger, step, other_ledgers);
+    out.diff.ledger = diff::compare(of_a.ledger, of_b.ledger, step, other_ledgers);
   } else if (has_a || has_b) {
     out.diff.ledger_only_in = has_a ? "a" : "b";
   }

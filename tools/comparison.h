@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "trace/diff.h"
+#include "diff/diff.h"
 
 namespace steptape::tools {
 
 /// Two traces and what came of their comparison. Of two ledgers alone, the traces are empty.
 struct Comparison {
   trace::Trace a, b;
-  trace::Diff diff;
+  diff::Diff diff;
   /// Whether a ledger ends in lines that nobody can read: where nothing differs, not all was
   /// compared.
   bool has_torn_ledger = false;

@@ -1,4 +1,4 @@
-#include "trace/diff.h"
+#include "diff/diff.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,14 +50,13 @@ Colours colours_of(const std::string& word) {
 }
 
 Ledgers ledgers_of(const DiffPolicy& policy) {
-  const bool are_told =
-      policy.tells(trace::Section::kLedger) || policy.tells(trace::Section::kTime);
+  const bool are_told = policy.tells(diff::Section::kLedger) || policy.tells(diff::Section::kTime);
   return are_told ? Ledgers::kBeside : Ledgers::kIgnored;
 }
 
 /// What was not compared, for people.
 std::string note_of(const Comparison& found, const DiffPolicy& policy) {
-  return policy.tells(trace::Section::kNumerics) ? note_of_numerics(found.diff) : "";
+  return policy.tells(diff::Section::kNumerics) ? note_of_numerics(found.diff) : "";
 }
 
 int exit_code_of(const Comparison& found, const DiffPolicy& policy) {

@@ -1,21 +1,21 @@
 #include "tools/diff_json.h"
 
+#include "diff/op_stream.h"
 #include "tools/ledger_json.h"
 #include "tools/numerics_json.h"
 #include "tools/op_times_json.h"
-#include "trace/op_stream.h"
 
 namespace steptape::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using trace::Section;
+using diff::Section;
 
 Json number_or_null(trace::Index index) { return index == trace::kNone ? Json() : Json(index); }
 
-Json findings_json(const trace::Findings& findings, const DiffPolicy& policy) {
+Json findings_json(const diff::Findings& findings, const DiffPolicy& policy) {
   Json json = Json::object();
-  for (const Section section : trace::sections()) {
+  for (const Section section : diff::sections()) {
     if (!policy.tells(section) || findings.of(section).empty()) continue;
     Json& list = json[std::string(name_of(section))] = Json::array();
     for (const trace::Finding& finding : findings.of(section)) {
@@ -26,9 +26,9 @@ Json findings_json(const trace::Findings& findings, const DiffPolicy& policy) {
   return json;
 }
 
-Json edit_json(const trace::Edit& edit, const trace::OpStream& a, const trace::OpStream& b) {
-  const bool is_insert = edit.kind == trace::EditKind::kInsert;
-  const trace::StreamOp op = is_insert ? b.op(edit.b) : a.op(edit.a);
+Json edit_json(const diff::Edit& edit, const diff::OpStream& a, const diff::OpStream& b) {
+  const bool is_insert = edit.kind == diff::EditKind::kInsert;
+  const diff::StreamOp op = is_insert ? b.op(edit.b) : a.op(edit.a);
   Json json = {{"kind", name_of(edit.kind)},
                {"a", number_or_null(edit.a)},
                {"b", number_or_null(edit.b)},
@@ -38,20 +38,20 @@ Json edit_json(const trace::Edit& edit, const trace::OpStream& a, const trace::O
   if (edit.a != trace::kNone && edit.b != trace::kNone) {
     json["matched_by"] = name_of(edit.matched_by);
   }
-  if (edit.kind == trace::EditKind::kChange) json["changes"] = changes_json(edit.changes);
+  if (edit.kind == diff::EditKind::kChange) json["changes"] = changes_json(edit.changes);
   return json;
 }
 
-Json pairs_json(const std::vector<trace::OpPair>& pairs) {
+Json pairs_json(const std::vector<diff::OpPair>& pairs) {
   Json json = Json::object();
   for (const auto by :
-       {trace::MatchedBy::kModuleCall, trace::MatchedBy::kSequence, trace::MatchedBy::kContent}) {
-    json[std::string(name_of(by))] = std::ranges::count(pairs, by, &trace::OpPair::matched_by);
+       {diff::MatchedBy::kModuleCall, diff::MatchedBy::kSequence, diff::MatchedBy::kContent}) {
+    json[std::string(name_of(by))] = std::ranges::count(pairs, by, &diff::OpPair::matched_by);
   }
   return json;
 }
 
-Json recording_json(const trace::RecordingDiff& diff, const trace::Recording& a,
+Json recording_json(const diff::RecordingDiff& diff, const trace::Recording& a,
                     const trace::Recording& b, const DiffPolicy& policy) {
   Json json = {{"a", diff.pair.a},
                {"b", diff.pair.b},
@@ -60,14 +60,14 @@ Json recording_json(const trace::RecordingDiff& diff, const trace::Recording& a,
                {"ops_b", b.ops.size()},
                {"ops_matched_by", pairs_json(diff.stream.alignment.pairs)}};
   if (diff.call != 0) json["call"] = diff.call;
-  const trace::OpStream stream_a(a);
-  const trace::OpStream stream_b(b);
+  const diff::OpStream stream_a(a);
+  const diff::OpStream stream_b(b);
   if (policy.tells(Section::kNumerics)) {
     json["numerics"] = numerics_json(diff.numerics, stream_a, stream_b);
   }
   if (policy.tells(Section::kStructure)) {
     Json edits = Json::array();
-    for (const trace::Edit& edit : diff.stream.edits) {
+    for (const diff::Edit& edit : diff.stream.edits) {
       edits.push_back(edit_json(edit, stream_a, stream_b));
     }
     json["edits"] = std::move(edits);
@@ -79,9 +79,9 @@ Json recording_json(const trace::RecordingDiff& diff, const trace::Recording& a,
 
 }  // namespace
 
-Json changes_json(const std::vector<trace::OpChange>& changes) {
+Json changes_json(const std::vector<diff::OpChange>& changes) {
   Json json = Json::array();
-  for (const trace::OpChange& change : changes) {
+  for (const diff::OpChange& change : changes) {
     json.push_back({{"aspect", name_of(change.aspect)},
                     {"place", change.place},
                     {"expected", change.expected},
@@ -90,9 +90,9 @@ Json changes_json(const std::vector<trace::OpChange>& changes) {
   return json;
 }
 
-Json stats_json(const std::vector<trace::ModuleStat>& stats) {
+Json stats_json(const std::vector<diff::ModuleStat>& stats) {
   Json json = Json::array();
-  for (const trace::ModuleStat& stat : stats) {
+  for (const diff::ModuleStat& stat : stats) {
     json.push_back({{"module", stat.module},
                     {"ops_a", stat.ops_a},
                     {"ops_b", stat.ops_b},
@@ -104,18 +104,18 @@ Json stats_json(const std::vector<trace::ModuleStat>& stats) {
   return json;
 }
 
-Json diff_json(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+Json diff_json(const diff::Diff& diff, const trace::Trace& a, const trace::Trace& b,
                const DiffPolicy& policy) {
   Json counts = Json::object();
-  for (const Section section : trace::sections()) {
+  for (const Section section : diff::sections()) {
     if (policy.tells(section)) counts[std::string(name_of(section))] = diff.count(section);
   }
   Json steps = Json::array();
-  for (const trace::StepDiff& step : diff.steps) {
+  for (const diff::StepDiff& step : diff.steps) {
     const auto& recordings_a = a.find_step(step.name)->recordings;
     const auto& recordings_b = b.find_step(step.name)->recordings;
     Json recordings = Json::array();
-    for (const trace::RecordingDiff& recording : step.recordings) {
+    for (const diff::RecordingDiff& recording : step.recordings) {
       recordings.push_back(recording_json(recording, recordings_a[recording.pair.a],
                                           recordings_b[recording.pair.b], policy));
     }

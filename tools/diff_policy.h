@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/diff.h"
+#include "diff/diff.h"
 
 namespace steptape::tools {
 
@@ -15,16 +15,16 @@ class DiffPolicy {
   /// the program and times. Throws Error (invalid_argument) for a name that no section has.
   DiffPolicy(const std::vector<std::string>& ignore, const std::vector<std::string>& fail_on);
 
-  bool tells(trace::Section section) const { return !ignored_.contains(section); }
-  bool fails_on(trace::Section section) const { return tells(section) && fails_.contains(section); }
-  bool differs(const trace::Diff& diff) const;
+  bool tells(diff::Section section) const { return !ignored_.contains(section); }
+  bool fails_on(diff::Section section) const { return tells(section) && fails_.contains(section); }
+  bool differs(const diff::Diff& diff) const;
   /// Sections that `fail_on` names and that could not be compared, by name.
-  std::vector<std::string> unanswered(const trace::Diff& diff) const;
+  std::vector<std::string> unanswered(const diff::Diff& diff) const;
   /// Whether something is told of the two recordings, be it noise.
-  bool has_told(const trace::RecordingDiff& recording) const;
+  bool has_told(const diff::RecordingDiff& recording) const;
 
  private:
-  std::set<trace::Section> ignored_, fails_;
+  std::set<diff::Section> ignored_, fails_;
   bool asks_ = false;  ///< `fail_on` names some
 };
 

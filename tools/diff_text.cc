@@ -15,7 +15,7 @@
 namespace steptape::tools {
 namespace {
 
-using trace::Section;
+using diff::Section;
 
 /// So many edits of a module, and so many findings of a section, are shown where not all are.
 constexpr std::size_t kMost = 8;
@@ -26,13 +26,13 @@ std::string module_of(const trace::Recording& recording, trace::Index op) {
 }
 
 /// Ops before, ops now, edits by kind; modules in which nothing differs have no line.
-void put_stats(Lines& out, const std::vector<trace::ModuleStat>& stats) {
+void put_stats(Lines& out, const std::vector<diff::ModuleStat>& stats) {
   std::size_t widest = 0;
-  const auto name_of = [](const trace::ModuleStat& stat) {
+  const auto name_of = [](const diff::ModuleStat& stat) {
     return stat.module.empty() ? "no module" : shown(stat.module);
   };
-  for (const trace::ModuleStat& stat : stats) widest = std::max(widest, name_of(stat).size());
-  for (const trace::ModuleStat& stat : stats) {
+  for (const diff::ModuleStat& stat : stats) widest = std::max(widest, name_of(stat).size());
+  for (const diff::ModuleStat& stat : stats) {
     if (stat.removed + stat.inserted + stat.moved + stat.changed == 0) continue;
     std::string words;
     const auto add = [&words](std::size_t count, std::string_view word, Tone tone) {
@@ -50,12 +50,12 @@ void put_stats(Lines& out, const std::vector<trace::ModuleStat>& stats) {
 
 class RecordingText {
  public:
-  RecordingText(const trace::RecordingDiff& diff, const trace::Recording& a,
+  RecordingText(const diff::RecordingDiff& diff, const trace::Recording& a,
                 const trace::Recording& b, const DiffPolicy& policy, Detail detail)
       : diff_(diff), a_(a), b_(b), stream_a_(a), stream_b_(b), policy_(policy), detail_(detail) {}
 
   std::string take() {
-    for (const Section section : trace::sections()) {
+    for (const Section section : diff::sections()) {
       const bool has_noise = section == Section::kNumerics && diff_.numerics.noisy() > 0;
       if (!policy_.tells(section) || (diff_.count(section) == 0 && !has_noise)) continue;
       if (section == Section::kNumerics) {
@@ -87,12 +87,12 @@ class RecordingText {
     if (edits.empty()) return;
     if (detail_ == Detail::kCounts) return put_stats(out_, diff_.modules);
     out_.line("  {}", words_of_pairs());
-    std::map<std::string, std::vector<const trace::Edit*>> by_module;
-    for (const trace::Edit& edit : edits) {
+    std::map<std::string, std::vector<const diff::Edit*>> by_module;
+    for (const diff::Edit& edit : edits) {
       by_module[edit.a == trace::kNone ? module_of(b_, edit.b) : module_of(a_, edit.a)].push_back(
           &edit);
     }
-    for (const trace::ModuleStat& stat : diff_.modules) {
+    for (const diff::ModuleStat& stat : diff_.modules) {
       const auto found = by_module.find(stat.module);
       if (found != by_module.end()) put_module(stat, found->second);
     }
@@ -102,17 +102,17 @@ class RecordingText {
   std::string words_of_pairs() const {
     const auto& pairs = diff_.stream.alignment.pairs;
     std::string words;
-    for (const auto& [by, how] : {std::pair(trace::MatchedBy::kModuleCall, "module call"),
-                                  std::pair(trace::MatchedBy::kSequence, "sequence"),
-                                  std::pair(trace::MatchedBy::kContent, "content")}) {
-      const auto count = std::ranges::count(pairs, by, &trace::OpPair::matched_by);
+    for (const auto& [by, how] : {std::pair(diff::MatchedBy::kModuleCall, "module call"),
+                                  std::pair(diff::MatchedBy::kSequence, "sequence"),
+                                  std::pair(diff::MatchedBy::kContent, "content")}) {
+      const auto count = std::ranges::count(pairs, by, &diff::OpPair::matched_by);
       if (count == 0) continue;
       words += fmt::format("{}{} by {}", words.empty() ? "" : ", ", count, how);
     }
     return fmt::format("{} paired: {}", pairs.size(), words);
   }
 
-  void put_module(const trace::ModuleStat& stat, const std::vector<const trace::Edit*>& edits) {
+  void put_module(const diff::ModuleStat& stat, const std::vector<const diff::Edit*>& edits) {
     out_.line("  {}  {} → {} ops",
               toned(Tone::kHeading, stat.module.empty() ? "no module" : shown(stat.module)),
               stat.ops_a, stat.ops_b);
@@ -121,36 +121,36 @@ class RecordingText {
     if (edits.size() > shown_ones) out_.line("    and {} more", edits.size() - shown_ones);
   }
 
-  static std::string words_of(const trace::OpStream& stream, trace::Index op) {
-    const trace::StreamOp words = stream.op(op);
+  static std::string words_of(const diff::OpStream& stream, trace::Index op) {
+    const diff::StreamOp words = stream.op(op);
     const bool is_backward = words.phase == trace::Phase::kBackward;
     return fmt::format("op {} {}{}", op, shown(words.text), is_backward ? "  backward" : "");
   }
 
-  void put_edit(const trace::Edit& edit) {
+  void put_edit(const diff::Edit& edit) {
     switch (edit.kind) {
-      case trace::EditKind::kRemove:
+      case diff::EditKind::kRemove:
         return out_.line("    {}", toned(Tone::kBad, "- " + words_of(stream_a_, edit.a)));
-      case trace::EditKind::kInsert:
+      case diff::EditKind::kInsert:
         return out_.line("    {}", toned(Tone::kGood, "+ " + words_of(stream_b_, edit.b)));
-      case trace::EditKind::kMove:
+      case diff::EditKind::kMove:
         return out_.line("    > {}", words_of_pair(edit));
-      case trace::EditKind::kChange:
+      case diff::EditKind::kChange:
         return put_change(edit);
     }
   }
 
   /// "op 17 → 19 aten::relu"; most are paired by their module call, the others say how.
-  std::string words_of_pair(const trace::Edit& edit) const {
+  std::string words_of_pair(const diff::Edit& edit) const {
     std::string words = fmt::format("op {}", edit.a);
     if (edit.a != edit.b) words += fmt::format(" → {}", edit.b);
     words += " " + shown(a_.operator_of(a_.ops[edit.a]).full_name());
     if (a_.ops[edit.a].phase == trace::Phase::kBackward) words += " backward";
-    if (edit.matched_by == trace::MatchedBy::kModuleCall) return words;
+    if (edit.matched_by == diff::MatchedBy::kModuleCall) return words;
     return words + fmt::format(" (paired by {})", name_of(edit.matched_by));
   }
 
-  void put_change(const trace::Edit& edit) {
+  void put_change(const diff::Edit& edit) {
     const std::vector<std::string> changes = words_of_changes(edit.changes);
     const bool fits = changes.size() == 1;
     out_.line("    ~ {}{}", words_of_pair(edit), fits ? ": " + changes.front() : "");
@@ -159,11 +159,11 @@ class RecordingText {
   }
 
   /// "shape self, result: [32, 64] → [48, 64]": what changes alike in one line.
-  static std::vector<std::string> words_of_changes(const std::vector<trace::OpChange>& changes) {
+  static std::vector<std::string> words_of_changes(const std::vector<diff::OpChange>& changes) {
     std::vector<std::string> words;
     for (std::size_t i = 0; i < changes.size(); ++i) {
-      const trace::OpChange& first = changes[i];
-      const auto is_alike = [&first](const trace::OpChange& other) {
+      const diff::OpChange& first = changes[i];
+      const auto is_alike = [&first](const diff::OpChange& other) {
         return std::tie(other.aspect, other.expected, other.found) ==
                std::tie(first.aspect, first.expected, first.found);
       };
@@ -180,10 +180,10 @@ class RecordingText {
     return words;
   }
 
-  const trace::RecordingDiff& diff_;
+  const diff::RecordingDiff& diff_;
   const trace::Recording& a_;
   const trace::Recording& b_;
-  trace::OpStream stream_a_, stream_b_;
+  diff::OpStream stream_a_, stream_b_;
   const DiffPolicy& policy_;
   Detail detail_;
   Lines out_{"    "};
@@ -191,22 +191,22 @@ class RecordingText {
 
 class DiffText {
  public:
-  DiffText(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+  DiffText(const diff::Diff& diff, const trace::Trace& a, const trace::Trace& b,
            const DiffPolicy& policy, Detail detail)
       : diff_(diff), a_(a), b_(b), policy_(policy), detail_(detail) {}
 
   std::string take() {
-    for (const Section section : trace::sections()) {
+    for (const Section section : diff::sections()) {
       put_section(diff_.findings, section, "");
       if (section == Section::kLedger) put_ledger();
     }
-    for (const trace::StepDiff& step : diff_.steps) put_step(step);
+    for (const diff::StepDiff& step : diff_.steps) put_step(step);
     put_times();
     return std::move(text_);
   }
 
  private:
-  void put_section(const trace::Findings& findings, Section section, const std::string& indent) {
+  void put_section(const diff::Findings& findings, Section section, const std::string& indent) {
     if (!policy_.tells(section) || findings.of(section).empty()) return;
     text_ += fmt::format("{}{}\n", indent, toned(Tone::kHeading, name_of(section)));
     for (const trace::Finding& finding : findings.of(section)) {
@@ -225,23 +225,23 @@ class DiffText {
   void put_times() {
     if (!policy_.tells(Section::kTime)) return;
     std::string times = diff_.ledger ? time_diff_text(*diff_.ledger) : "";
-    for (const trace::StepDiff& step : diff_.steps) times += op_times_text(step, detail_);
+    for (const diff::StepDiff& step : diff_.steps) times += op_times_text(step, detail_);
     if (!times.empty()) text_ += toned(Tone::kHeading, name_of(Section::kTime)) + "\n" + times;
   }
 
-  void put_step(const trace::StepDiff& step) {
+  void put_step(const diff::StepDiff& step) {
     const trace::Step& x = *a_.find_step(step.name);
     const trace::Step& y = *b_.find_step(step.name);
     std::string head =
         fmt::format("{}step {}\n", text_.empty() ? "" : "\n", toned(Tone::kHeading, shown(x.name)));
     const std::size_t before = text_.size();
-    for (const Section section : trace::sections()) put_section(step.findings, section, "  ");
+    for (const Section section : diff::sections()) put_section(step.findings, section, "  ");
     put_lonely_calls(step.calls_only_in_a, "first");
     put_lonely_calls(step.calls_only_in_b, "second");
     const bool has_variants = std::ranges::any_of(step.recordings, [&](const auto& recording) {
       return !recording.is_beside && policy_.has_told(recording);
     });
-    for (const trace::RecordingDiff& recording : step.recordings) {
+    for (const diff::RecordingDiff& recording : step.recordings) {
       if (!policy_.has_told(recording)) continue;
       put_recording(recording, x.recordings[recording.pair.a], y.recordings[recording.pair.b],
                     has_variants);
@@ -261,7 +261,7 @@ class DiffText {
   }
 
   /// A warm-up mostly differs in what the variants differ in, and is told in one line beside them.
-  void put_recording(const trace::RecordingDiff& diff, const trace::Recording& a,
+  void put_recording(const diff::RecordingDiff& diff, const trace::Recording& a,
                      const trace::Recording& b, bool has_variants) {
     text_ +=
         fmt::format("  recording {} {} → {} {}, paired by {}", diff.pair.a, name_of(a.standing),
@@ -275,7 +275,7 @@ class DiffText {
     text_ += "\n" + RecordingText(diff, a, b, policy_, detail_).take();
   }
 
-  const trace::Diff& diff_;
+  const diff::Diff& diff_;
   const trace::Trace& a_;
   const trace::Trace& b_;
   const DiffPolicy& policy_;
@@ -285,7 +285,7 @@ class DiffText {
 
 }  // namespace
 
-std::string diff_text(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+std::string diff_text(const diff::Diff& diff, const trace::Trace& a, const trace::Trace& b,
                       const DiffPolicy& policy, Detail detail) {
   return DiffText(diff, a, b, policy, detail).take();
 }

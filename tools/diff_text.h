@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "diff/diff.h"
 #include "tools/diff_policy.h"
-#include "trace/diff.h"
 
 namespace steptape::tools {
 
@@ -15,7 +15,7 @@ enum class Detail {
 
 /// What `steptape diff` prints below its verdict, for two traces and their diff; empty where
 /// nothing that is told differs, no ledgers were compared and no trace says how long ops took.
-std::string diff_text(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b,
+std::string diff_text(const diff::Diff& diff, const trace::Trace& a, const trace::Trace& b,
                       const DiffPolicy& policy, Detail detail);
 
 }  // namespace steptape::tools

@@ -13,8 +13,8 @@ namespace {
 
 class EditCount {
  public:
-  void add(const std::vector<trace::Edit>& edits) {
-    for (const trace::Edit& edit : edits) ++counts_[static_cast<std::size_t>(edit.kind)];
+  void add(const std::vector<diff::Edit>& edits) {
+    for (const diff::Edit& edit : edits) ++counts_[static_cast<std::size_t>(edit.kind)];
   }
   std::string words() const {
     constexpr std::array kWords = {"removed", "inserted", "moved", "changed"};
@@ -31,39 +31,39 @@ class EditCount {
   std::array<std::size_t, 4> counts_{};
 };
 
-std::string words_of_structure(const trace::Diff& diff) {
+std::string words_of_structure(const diff::Diff& diff) {
   EditCount edits;
-  for (const trace::StepDiff& step : diff.steps) {
-    for (const trace::RecordingDiff& recording : step.recordings) {
+  for (const diff::StepDiff& step : diff.steps) {
+    for (const diff::RecordingDiff& recording : step.recordings) {
       if (!recording.is_beside) edits.add(recording.stream.edits);
     }
   }
-  const std::size_t others = diff.count(trace::Section::kStructure) - edits.total();
+  const std::size_t others = diff.count(diff::Section::kStructure) - edits.total();
   std::string words = edits.words();
   if (words.empty()) return std::to_string(others);
   return others == 0 ? words : fmt::format("{}, {} beside the ops", words, others);
 }
 
-std::string words_of_section(const Comparison& found, trace::Section section, std::size_t count) {
-  const trace::Diff& diff = found.diff;
-  if (section == trace::Section::kStructure) return words_of_structure(diff);
-  if (section == trace::Section::kNumerics) return shown(words_of_numerics(diff, found.a, found.b));
-  if (section == trace::Section::kLedger && count == 0) {
+std::string words_of_section(const Comparison& found, diff::Section section, std::size_t count) {
+  const diff::Diff& diff = found.diff;
+  if (section == diff::Section::kStructure) return words_of_structure(diff);
+  if (section == diff::Section::kNumerics) return shown(words_of_numerics(diff, found.a, found.b));
+  if (section == diff::Section::kLedger && count == 0) {
     return fmt::format("{} noisy", diff.ledger->noisy());
   }
-  if (section == trace::Section::kLedger) return shown(diff.ledger->verdict());
+  if (section == diff::Section::kLedger) return shown(diff.ledger->verdict());
   return std::to_string(count);
 }
 
 /// Whether all that differs in the section differs in a control too.
-bool has_noise(const trace::Diff& diff, trace::Section section) {
-  if (section == trace::Section::kLedger) return diff.ledger && diff.ledger->noisy() > 0;
-  return section == trace::Section::kNumerics && noisy_numerics(diff) > 0;
+bool has_noise(const diff::Diff& diff, diff::Section section) {
+  if (section == diff::Section::kLedger) return diff.ledger && diff.ledger->noisy() > 0;
+  return section == diff::Section::kNumerics && noisy_numerics(diff) > 0;
 }
 
-bool has_other_warm_up(const trace::Diff& diff, const DiffPolicy& policy) {
-  return std::ranges::any_of(diff.steps, [&](const trace::StepDiff& step) {
-    return std::ranges::any_of(step.recordings, [&](const trace::RecordingDiff& recording) {
+bool has_other_warm_up(const diff::Diff& diff, const DiffPolicy& policy) {
+  return std::ranges::any_of(diff.steps, [&](const diff::StepDiff& step) {
+    return std::ranges::any_of(step.recordings, [&](const diff::RecordingDiff& recording) {
       return recording.is_beside && policy.has_told(recording);
     });
   });
@@ -71,16 +71,16 @@ bool has_other_warm_up(const trace::Diff& diff, const DiffPolicy& policy) {
 
 }  // namespace
 
-std::string words_of_edits(const std::vector<trace::Edit>& edits) {
+std::string words_of_edits(const std::vector<diff::Edit>& edits) {
   EditCount count;
   count.add(edits);
   return count.words();
 }
 
 std::string verdict_of(const Comparison& found, const DiffPolicy& policy) {
-  const trace::Diff& diff = found.diff;
+  const diff::Diff& diff = found.diff;
   std::string words;
-  for (const trace::Section section : trace::sections()) {
+  for (const diff::Section section : diff::sections()) {
     const std::size_t count = policy.tells(section) ? diff.count(section) : 0;
     if (count == 0 && !(policy.tells(section) && has_noise(diff, section))) continue;
     words += fmt::format("{}{} ({})", words.empty() ? "" : ", ", name_of(section),

@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "diff/diff.h"
 #include "tools/comparison.h"
 #include "tools/diff_policy.h"
-#include "trace/diff.h"
 
 namespace steptape::tools {
 
@@ -14,6 +14,6 @@ namespace steptape::tools {
 std::string verdict_of(const Comparison& found, const DiffPolicy& policy);
 
 /// "22 inserted, 3 changed": edits by kind, those that occur.
-std::string words_of_edits(const std::vector<trace::Edit>& edits);
+std::string words_of_edits(const std::vector<diff::Edit>& edits);
 
 }  // namespace steptape::tools

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "diff/layout.h"
 #include "tools/output.h"
 #include "tools/state_table.h"
-#include "trace/layout.h"
 #include "trace/numbers.h"
 #include "trace/text.h"
 
@@ -153,9 +153,9 @@ Json optimizer_json(const trace::Recording& recording, const trace::OptimizerLay
 }
 
 /// How the optimizers differ from those of the recording before; none before the second.
-std::vector<trace::LayoutDifference> differences_of(const trace::Step& step, std::size_t position) {
+std::vector<diff::LayoutDifference> differences_of(const trace::Step& step, std::size_t position) {
   if (position == 0) return {};
-  return trace::layout_differences(step.recordings[position - 1], step.recordings[position]);
+  return diff::layout_differences(step.recordings[position - 1], step.recordings[position]);
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ std::string OptimizerView::text(const trace::Step& step, std::size_t position) c
   }
   const auto differences = differences_of(step, position);
   if (!differences.empty()) out.line("since recording {}", position - 1);
-  for (const trace::LayoutDifference& difference : differences) {
+  for (const diff::LayoutDifference& difference : differences) {
     out.line("  {}", shown(difference.text()));
   }
   return out.take();
@@ -186,7 +186,7 @@ Json OptimizerView::json(const trace::Step& step, std::size_t position) const {
     optimizers.push_back(optimizer_json(recording, optimizer));
   }
   Json differences = Json::array();
-  for (const trace::LayoutDifference& difference : differences_of(step, position)) {
+  for (const diff::LayoutDifference& difference : differences_of(step, position)) {
     differences.push_back({{"path", difference.path},
                            {"expected", difference.expected},
                            {"found", difference.found}});

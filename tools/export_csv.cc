@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "diff/op_stream.h"
 #include "tools/output.h"
 #include "tools/step_part.h"
-#include "trace/op_stream.h"
 
 namespace steptape::tools {
 namespace {
@@ -24,7 +24,7 @@ std::string cell(std::string_view text) {
 
 std::string export_csv(const ChosenRecording& chosen) {
   const trace::Recording& recording = chosen.recording();
-  const trace::OpStream stream(recording);
+  const diff::OpStream stream(recording);
   const std::vector<StepPart> parts = parts_of(recording);
   std::string csv = "op,part,operator,module_call,sequence,call,where\r\n";
   for (trace::Index i = 0; i < recording.ops.size(); ++i) {

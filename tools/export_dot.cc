@@ -5,10 +5,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "diff/op_stream.h"
 #include "tools/module_tree.h"
 #include "tools/output.h"
 #include "tools/step_part.h"
-#include "trace/op_stream.h"
 #include "trace/op_use.h"
 
 namespace steptape::tools {
@@ -130,7 +130,7 @@ class Graph {
 
   const ChosenRecording& chosen_;
   const trace::Recording& recording_;
-  trace::OpStream stream_;
+  diff::OpStream stream_;
   std::vector<StepPart> parts_;
   std::vector<ModuleNode> modules_;
   std::vector<std::vector<trace::Index>> ops_of_;              ///< by module, as modules_

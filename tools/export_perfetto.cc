@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 
+#include "diff/lifetimes.h"
+#include "diff/op_stream.h"
 #include "perfetto.pb.h"
 #include "tools/module_tree.h"
 #include "tools/output.h"
 #include "tools/step_part.h"
-#include "trace/lifetimes.h"
-#include "trace/op_stream.h"
 #include "trace/path.h"
 
 namespace steptape::tools {
@@ -44,7 +44,7 @@ std::string words_of_times(const trace::Recording& recording) {
 /// one for the end of the step.
 std::vector<std::int64_t> growth_of_temporaries(const trace::Recording& recording) {
   std::vector<std::int64_t> growth(recording.ops.size() + 1);
-  const std::vector<trace::Lifetime> lifetimes = lifetimes_of(recording);
+  const std::vector<diff::Lifetime> lifetimes = diff::lifetimes_of(recording);
   for (std::size_t b = 0; b < lifetimes.size(); ++b) {
     const trace::Buffer& buffer = recording.buffers[b];
     if (buffer.role != trace::Role::kTemporary || lifetimes[b].first == trace::kNone) continue;
@@ -179,7 +179,7 @@ class Timeline {
   }
 
   const trace::Recording& recording_;
-  trace::OpStream stream_;
+  diff::OpStream stream_;
   std::vector<StepPart> parts_;
   std::vector<ModuleNode> modules_;
   std::vector<std::int64_t> growth_;

@@ -37,14 +37,14 @@ Lines lines_of(const trace::Ledger& ledger, const LedgerOptions& options) {
   return lines;
 }
 
-void show(const trace::Ledger& ledger, const Lines& lines, const trace::LedgerSummary& summary) {
+void show(const trace::Ledger& ledger, const Lines& lines, const diff::LedgerSummary& summary) {
   if (!lines.empty()) put(table_heading());
   for (const trace::LedgerLine* line : lines) put(line_text(ledger, *line));
   put((lines.empty() ? "" : "\n") + summary_text(summary));
 }
 
 void show_json(const LedgerOptions& options, const storage::FoundLedger& found, const Lines& lines,
-               const trace::LedgerSummary& summary) {
+               const diff::LedgerSummary& summary) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const trace::LedgerLine* line : lines) list.push_back(line_json(found.ledger, *line));
   put(json_text({{"file", options.path},
@@ -65,7 +65,7 @@ int run(const LedgerOptions& options) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("no step of {} is called `{}`", options.path, options.step));
   }
-  const trace::LedgerSummary summary = trace::summarize(ledger, options.step);
+  const diff::LedgerSummary summary = diff::summarize(ledger, options.step);
   const Lines lines = lines_of(ledger, options);
   if (options.json) {
     show_json(options, found, lines, summary);

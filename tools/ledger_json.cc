@@ -12,7 +12,7 @@ Json digest_json(std::uint64_t digest, int digits) {
   return digest == 0 ? Json() : Json(fmt::format("{:0{}x}", digest, digits));
 }
 
-Json times_json(const trace::CallTimes& times) {
+Json times_json(const diff::CallTimes& times) {
   return {{"calls", times.calls},
           {"lower_quartile_us", times.lower_quartile},
           {"median_us", times.median},
@@ -38,13 +38,13 @@ Json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line) {
   return json;
 }
 
-Json summary_json(const trace::LedgerSummary& summary) {
+Json summary_json(const diff::LedgerSummary& summary) {
   Json outcomes = Json::object();
-  for (const trace::OutcomeSummary& outcome : summary.outcomes) {
+  for (const diff::OutcomeSummary& outcome : summary.outcomes) {
     outcomes[std::string(name_of(outcome.outcome))] = times_json(outcome.times);
   }
   Json verdicts = Json::object();
-  for (const trace::VerdictCount& verdict : summary.verdicts) {
+  for (const diff::VerdictCount& verdict : summary.verdicts) {
     verdicts[std::string(name_of(verdict.kind))] = verdict.calls;
   }
   return {{"calls", summary.calls},
@@ -53,19 +53,19 @@ Json summary_json(const trace::LedgerSummary& summary) {
           {"verdicts", verdicts}};
 }
 
-Json difference_json(const trace::CallDifference& difference) {
+Json difference_json(const diff::CallDifference& difference) {
   Json json = {{"call", difference.call}, {"origin", difference.origin()}};
-  for (const trace::CallPart part : trace::call_parts()) {
+  for (const diff::CallPart part : diff::call_parts()) {
     json[std::string(name_of(part))] = name_of(difference.of(part));
   }
   return json;
 }
 
-Json ledger_diff_json(const trace::LedgerDiff& diff) {
+Json ledger_diff_json(const diff::LedgerDiff& diff) {
   Json steps = Json::array();
-  for (const trace::StepLedgerDiff& step : diff.steps) {
+  for (const diff::StepLedgerDiff& step : diff.steps) {
     Json times = Json::object();
-    for (const trace::TimeDifference& time : step.times) {
+    for (const diff::TimeDifference& time : step.times) {
       times[std::string(name_of(time.outcome))] = {{"comparable", time.is_comparable()},
                                                    {"differs", time.differs()},
                                                    {"a", times_json(time.a)},

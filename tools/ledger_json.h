@@ -2,16 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trace/ledger_diff.h"
-#include "trace/ledger_summary.h"
+#include "diff/ledger_diff.h"
+#include "diff/ledger_summary.h"
 
 namespace steptape::tools {
 
 /// Digests that were not taken are null.
 nlohmann::ordered_json line_json(const trace::Ledger& ledger, const trace::LedgerLine& line);
-nlohmann::ordered_json summary_json(const trace::LedgerSummary& summary);
+nlohmann::ordered_json summary_json(const diff::LedgerSummary& summary);
 /// How one call differs.
-nlohmann::ordered_json difference_json(const trace::CallDifference& difference);
-nlohmann::ordered_json ledger_diff_json(const trace::LedgerDiff& diff);
+nlohmann::ordered_json difference_json(const diff::CallDifference& difference);
+nlohmann::ordered_json ledger_diff_json(const diff::LedgerDiff& diff);
 
 }  // namespace steptape::tools

@@ -7,7 +7,7 @@
 namespace steptape::tools {
 namespace {
 
-using trace::PartStanding;
+using diff::PartStanding;
 
 constexpr const char* kRow =
     "{:>9}  {:<8} {:>8} {:>9}  {:<16} {:<16} {:<16} {:<16} {:<10} {:<15} {}\n";
@@ -21,17 +21,17 @@ std::string share_of(std::uint64_t part, std::uint64_t all) {
                      all == 0 ? 0. : 100. * static_cast<double>(part) / static_cast<double>(all));
 }
 
-std::string words_of(const trace::CallDifference& difference) {
+std::string words_of(const diff::CallDifference& difference) {
   const std::string equal = difference.words_of(PartStanding::kEqual);
   return fmt::format("call {}: {} differ{}: {}", difference.call,
                      difference.words_of(PartStanding::kDiffers),
                      equal.empty() ? "" : "; " + equal + " equal", difference.origin());
 }
 
-std::string words_of(const trace::TimeDifference& time) {
+std::string words_of(const diff::TimeDifference& time) {
   if (time.differs()) return "differs";
   if (time.is_comparable()) return "within the noise";
-  return fmt::format("too few to compare, which takes {} each", trace::kFewestCalls);
+  return fmt::format("too few to compare, which takes {} each", diff::kFewestCalls);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string line_text(const trace::Ledger& ledger, const trace::LedgerLine& line
                      shown(ledger.steps[line.step]));
 }
 
-std::string summary_text(const trace::LedgerSummary& summary) {
+std::string summary_text(const diff::LedgerSummary& summary) {
   std::string text = fmt::format("{}, {} replayed\n", count_of(summary.calls, "call"),
                                  share_of(summary.replayed, summary.calls));
   for (const auto& [outcome, times] : summary.outcomes) {
@@ -65,9 +65,9 @@ std::string summary_text(const trace::LedgerSummary& summary) {
   return text;
 }
 
-std::string ledger_diff_text(const trace::LedgerDiff& diff) {
+std::string ledger_diff_text(const diff::LedgerDiff& diff) {
   std::string text = toned(Tone::kHeading, "ledger") + "\n";
-  for (const trace::StepLedgerDiff& step : diff.steps) {
+  for (const diff::StepLedgerDiff& step : diff.steps) {
     text += fmt::format("  {}: {} compared, {} differ", shown(step.name),
                         count_of(step.compared, "call"), step.differing);
     if (step.noisy > 0) text += fmt::format(", {} of them noise", step.noisy);
@@ -80,9 +80,9 @@ std::string ledger_diff_text(const trace::LedgerDiff& diff) {
   return text;
 }
 
-std::string time_diff_text(const trace::LedgerDiff& diff) {
+std::string time_diff_text(const diff::LedgerDiff& diff) {
   std::string text;
-  for (const trace::StepLedgerDiff& step : diff.steps) {
+  for (const diff::StepLedgerDiff& step : diff.steps) {
     for (const auto& time : step.times) {
       text += fmt::format(
           "  {} {}: {} → {} µs, middle half {} to {} → {} to {}, of {} and {} calls: {}\n",

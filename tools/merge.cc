@@ -1,4 +1,4 @@
-#include "trace/merge.h"
+#include "diff/merge.h"
 
 #include <fmt/format.h>
 
@@ -58,7 +58,7 @@ std::size_t variants_of(const trace::Step& step) {
 }
 
 /// What whoever goes on with the result should know.
-std::vector<std::string> warnings_of(const trace::Merged& merged,
+std::vector<std::string> warnings_of(const diff::Merged& merged,
                                      const MergeCommandOptions& options) {
   std::vector<std::string> warnings;
   const std::size_t most = steptape::Options().max_variants;
@@ -78,15 +78,15 @@ std::vector<std::string> warnings_of(const trace::Merged& merged,
   return warnings;
 }
 
-Json origins_json(const std::vector<trace::Origin>& origins, const MergeCommandOptions& options) {
+Json origins_json(const std::vector<diff::Origin>& origins, const MergeCommandOptions& options) {
   Json json = Json::array();
-  for (const trace::Origin& origin : origins) {
+  for (const diff::Origin& origin : origins) {
     json.push_back({{"file", options.inputs[origin.trace]}, {"recording", origin.recording}});
   }
   return json;
 }
 
-Json merged_json(const trace::Merged& merged, const MergeCommandOptions& options,
+Json merged_json(const diff::Merged& merged, const MergeCommandOptions& options,
                  const std::vector<std::string>& warnings) {
   Json steps = Json::array();
   for (std::size_t i = 0; i < merged.steps.size(); ++i) {
@@ -105,23 +105,22 @@ Json merged_json(const trace::Merged& merged, const MergeCommandOptions& options
 }
 
 /// "2 of a.tape, 1 of b.tape"
-std::string words_of(const std::vector<trace::Origin>& origins,
-                     const MergeCommandOptions& options) {
+std::string words_of(const std::vector<diff::Origin>& origins, const MergeCommandOptions& options) {
   std::string words;
   for (std::size_t i = 0; i < options.inputs.size(); ++i) {
-    const auto count = std::ranges::count(origins, i, &trace::Origin::trace);
+    const auto count = std::ranges::count(origins, i, &diff::Origin::trace);
     if (count == 0) continue;
     words += fmt::format("{}{} of {}", words.empty() ? "" : ", ", count, options.inputs[i]);
   }
   return words;
 }
 
-void show(const trace::Merged& merged, const MergeCommandOptions& options) {
+void show(const diff::Merged& merged, const MergeCommandOptions& options) {
   put(fmt::format("{}: {} of {}, {}\n", toned(Tone::kHeading, options.out),
                   count_of(merged.steps.size(), "step"), count_of(options.inputs.size(), "trace"),
                   size_of(std::filesystem::file_size(options.out))));
   for (std::size_t i = 0; i < merged.steps.size(); ++i) {
-    const trace::MergedStep& step = merged.steps[i];
+    const diff::MergedStep& step = merged.steps[i];
     put(fmt::format(
         "  {}: {}; recordings: {}{}\n", shown(step.name),
         count_of(variants_of(merged.trace.steps[i]), "variant"),
@@ -137,7 +136,7 @@ int run(const MergeCommandOptions& options) {
   std::vector<trace::Trace> traces;
   for (const std::string& input : options.inputs) traces.push_back(open_trace(input, Parts::kAll));
   require_free(options);
-  const trace::Merged merged = trace::merge(traces, options.inputs);
+  const diff::Merged merged = diff::merge(traces, options.inputs);
   storage::write(merged.trace, options.out);
   const std::vector<std::string> warnings = warnings_of(merged, options);
   for (const std::string& warning : warnings) complain(shown(warning));

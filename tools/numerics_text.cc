@@ -4,14 +4,14 @@
 #include <array>
 #include <utility>
 
+#include "diff/numeric_words.h"
 #include "tools/output.h"
-#include "trace/numeric_words.h"
 
 namespace steptape::tools {
 namespace {
 
-using trace::NumericOp;
-using trace::NumericStanding;
+using diff::NumericOp;
+using diff::NumericStanding;
 
 /// So many buffers at entry, and ops of each kind, are shown where not all are.
 constexpr std::size_t kMostEntered = 2;
@@ -31,7 +31,7 @@ std::string words_of_counts(std::size_t origins, std::size_t receivers, std::siz
   return words;
 }
 
-std::string words_of_call(const trace::StepDiff& step, const trace::RecordingDiff& recording) {
+std::string words_of_call(const diff::StepDiff& step, const diff::RecordingDiff& recording) {
   const std::string place = recording.call == 0 ? fmt::format("recording {}", recording.pair.a)
                                                 : fmt::format("call {}", recording.call);
   return fmt::format("{}: {}", step.name, place);
@@ -39,8 +39,8 @@ std::string words_of_call(const trace::StepDiff& step, const trace::RecordingDif
 
 class NumericsText {
  public:
-  NumericsText(Lines& out, const trace::NumericDifferences& found, const trace::OpStream& a,
-               const trace::OpStream& b, Detail detail)
+  NumericsText(Lines& out, const diff::NumericDifferences& found, const diff::OpStream& a,
+               const diff::OpStream& b, Detail detail)
       : out_(out), found_(found), a_(a), b_(b), detail_(detail) {}
 
   void put() {
@@ -66,11 +66,11 @@ class NumericsText {
   void put_modules() {
     const auto stats = stats_of(found_, a_.recording());
     std::size_t widest = 0;
-    const auto name_of = [](const trace::NumericStat& stat) {
+    const auto name_of = [](const diff::NumericStat& stat) {
       return stat.module.empty() ? "no module" : shown(stat.module);
     };
-    for (const trace::NumericStat& stat : stats) widest = std::max(widest, name_of(stat).size());
-    for (const trace::NumericStat& stat : stats) {
+    for (const diff::NumericStat& stat : stats) widest = std::max(widest, name_of(stat).size());
+    for (const diff::NumericStat& stat : stats) {
       out_.line("  {:<{}}  {}", name_of(stat), widest,
                 words_of_counts(stat.origins, stat.receivers, stat.unknown, stat.noisy));
     }
@@ -94,24 +94,24 @@ class NumericsText {
   }
 
   Lines& out_;
-  const trace::NumericDifferences& found_;
-  const trace::OpStream& a_;
-  const trace::OpStream& b_;
+  const diff::NumericDifferences& found_;
+  const diff::OpStream& a_;
+  const diff::OpStream& b_;
   Detail detail_;
 };
 
 }  // namespace
 
-std::string words_of_numerics(const trace::Diff& diff, const trace::Trace& a,
+std::string words_of_numerics(const diff::Diff& diff, const trace::Trace& a,
                               const trace::Trace& b) {
-  const trace::RecordingDiff* first = diff.first_numeric();
+  const diff::RecordingDiff* first = diff.first_numeric();
   if (first == nullptr) return fmt::format("{} noisy", noisy_numerics(diff));
-  const auto step = std::ranges::find_if(diff.steps, [first](const trace::StepDiff& candidate) {
+  const auto step = std::ranges::find_if(diff.steps, [first](const diff::StepDiff& candidate) {
     return std::ranges::any_of(candidate.recordings,
                                [first](const auto& recording) { return &recording == first; });
   });
-  const trace::OpStream stream_a(a.find_step(step->name)->recordings[first->pair.a]);
-  const trace::OpStream stream_b(b.find_step(step->name)->recordings[first->pair.b]);
+  const diff::OpStream stream_a(a.find_step(step->name)->recordings[first->pair.a]);
+  const diff::OpStream stream_b(b.find_step(step->name)->recordings[first->pair.b]);
   std::string words = words_of_call(*step, *first);
   const std::string entered = words_of_entered(first->numerics, stream_a.recording(), kMostEntered);
   if (!entered.empty()) words += ": entered with other bits: " + entered;
@@ -123,20 +123,20 @@ std::string words_of_numerics(const trace::Diff& diff, const trace::Trace& a,
   return words;
 }
 
-void put_numerics(Lines& out, const trace::NumericDifferences& found, const trace::OpStream& a,
-                  const trace::OpStream& b, Detail detail) {
+void put_numerics(Lines& out, const diff::NumericDifferences& found, const diff::OpStream& a,
+                  const diff::OpStream& b, Detail detail) {
   NumericsText(out, found, a, b, detail).put();
 }
 
-std::string note_of_numerics(const trace::Diff& diff) {
+std::string note_of_numerics(const diff::Diff& diff) {
   constexpr std::string_view kRemedy =
       "record the same calls in both, with digests (Options::record and Options::digests; in "
       "Python record= and digests=True)";
   std::size_t pairs = 0;
   std::size_t compared = 0;
   std::string why;
-  for (const trace::StepDiff& step : diff.steps) {
-    for (const trace::RecordingDiff& recording : step.recordings) {
+  for (const diff::StepDiff& step : diff.steps) {
+    for (const diff::RecordingDiff& recording : step.recordings) {
       ++pairs;
       compared += recording.numerics.is_compared() ? 1 : 0;
       if (why.empty()) why = recording.numerics.not_compared;
@@ -150,10 +150,10 @@ std::string note_of_numerics(const trace::Diff& diff) {
   return fmt::format("{}: {}; {}\n", what, why, kRemedy);
 }
 
-std::size_t noisy_numerics(const trace::Diff& diff) {
+std::size_t noisy_numerics(const diff::Diff& diff) {
   std::size_t noisy = 0;
-  for (const trace::StepDiff& step : diff.steps) {
-    for (const trace::RecordingDiff& recording : step.recordings) {
+  for (const diff::StepDiff& step : diff.steps) {
+    for (const diff::RecordingDiff& recording : step.recordings) {
       noisy += recording.numerics.noisy();
     }
   }

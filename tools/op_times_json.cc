@@ -5,7 +5,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json side_json(const trace::OpTimes& times) {
+Json side_json(const diff::OpTimes& times) {
   return {{"recordings", times.recordings},
           {"least_ns", times.least},
           {"lower_quartile_ns", times.lower_quartile},
@@ -14,7 +14,7 @@ Json side_json(const trace::OpTimes& times) {
           {"most_ns", times.most}};
 }
 
-Json difference_json(const trace::OpTimeDifference& times) {
+Json difference_json(const diff::OpTimeDifference& times) {
   return {{"comparable", times.is_comparable()},
           {"differs", times.differs()},
           {"band", times.has_middle_halves() ? "middle_half" : "all"},
@@ -24,9 +24,9 @@ Json difference_json(const trace::OpTimeDifference& times) {
 
 }  // namespace
 
-Json op_times_json(const trace::OpTimeDifferences& times) {
+Json op_times_json(const diff::OpTimeDifferences& times) {
   Json modules = Json::array();
-  for (const trace::OpTimeDifference& module : times.modules) {
+  for (const diff::OpTimeDifference& module : times.modules) {
     Json json = {{"module", module.module}};
     json.update(difference_json(module));
     modules.push_back(std::move(json));

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trace/op_times.h"
+#include "diff/op_times.h"
 
 namespace steptape::tools {
 
 /// How long the ops of a step, and of each of its modules, took on both sides.
-nlohmann::ordered_json op_times_json(const trace::OpTimeDifferences& times);
+nlohmann::ordered_json op_times_json(const diff::OpTimeDifferences& times);
 
 }  // namespace steptape::tools

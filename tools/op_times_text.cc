@@ -18,15 +18,15 @@ std::string band_text(std::uint64_t lower, std::uint64_t upper) {
   return fmt::format("{:.1f} to {:.1f}", microseconds(lower), microseconds(upper));
 }
 
-std::string verdict_of(const trace::OpTimeDifference& times) {
+std::string verdict_of(const diff::OpTimeDifference& times) {
   if (times.differs()) return toned(Tone::kBad, "differs");
   if (times.is_comparable()) return "within the noise";
-  return fmt::format("too few to compare, which takes {} each", trace::kFewestRecordings);
+  return fmt::format("too few to compare, which takes {} each", diff::kFewestRecordings);
 }
 
 /// "120.1 → 140.0 µs, middle half 118.0 to 122.4 → 138.2 to 142.0, of 12 and 12 recordings:
 /// differs"
-std::string words_of(const trace::OpTimeDifference& times) {
+std::string words_of(const diff::OpTimeDifference& times) {
   const auto& [module, a, b] = times;
   const std::string bands =
       times.has_middle_halves()
@@ -39,7 +39,7 @@ std::string words_of(const trace::OpTimeDifference& times) {
 
 }  // namespace
 
-std::string op_times_text(const trace::StepDiff& step, Detail detail) {
+std::string op_times_text(const diff::StepDiff& step, Detail detail) {
   if (!step.op_times_only_in.empty()) {
     return fmt::format("  {} ops: only the {} trace says how long they took\n", shown(step.name),
                        step.op_times_only_in == "a" ? "first" : "second");

@@ -43,7 +43,7 @@ std::string page(const ReportOptions& options) {
   for (const std::string& path : options.controls)
     controls.push_back(open_trace(path, Parts::kAll));
   const Progress progress("making the page");
-  const ReportedDiff other = {reported(options.b, b), trace::diff(a, b, {}, controls)};
+  const ReportedDiff other = {reported(options.b, b), diff::compare(a, b, {}, controls)};
   return report_page(report_data(reported(options.a, a), &other));
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "trace/diff.h"
+#include "diff/diff.h"
 #include "trace/model.h"
 
 namespace steptape::tools {
@@ -19,7 +19,7 @@ struct ReportedTrace {
 /// Another trace and how it differs.
 struct ReportedDiff {
   ReportedTrace b;
-  trace::Diff diff;
+  diff::Diff diff;
 };
 
 /// A page's number of something: -1 for none.

@@ -2,11 +2,11 @@
 
 #include <map>
 
+#include "diff/op_stream.h"
 #include "tools/diff_json.h"
 #include "tools/diff_policy.h"
 #include "tools/op_times_json.h"
 #include "tools/report_numerics.h"
-#include "trace/op_stream.h"
 
 namespace steptape::tools {
 namespace {
@@ -17,12 +17,12 @@ using Json = nlohmann::ordered_json;
 /// down both; what lies between two such pairs stands before the second, a's side first.
 class Rows {
  public:
-  Rows(const trace::StreamDiff& diff, const trace::Recording& a, const trace::Recording& b)
+  Rows(const diff::StreamDiff& diff, const trace::Recording& a, const trace::Recording& b)
       : diff_(diff), a_(a), b_(b) {
-    for (const trace::Edit& edit : diff.edits) {
-      if (edit.kind == trace::EditKind::kChange) changes_[edit.a] = &edit;
+    for (const diff::Edit& edit : diff.edits) {
+      if (edit.kind == diff::EditKind::kChange) changes_[edit.a] = &edit;
     }
-    for (const trace::OpPair& pair : diff.alignment.pairs) {
+    for (const diff::OpPair& pair : diff.alignment.pairs) {
       if (!pair.is_moved) continue;
       moved_a_[pair.a] = &pair;
       moved_b_[pair.b] = &pair;
@@ -30,7 +30,7 @@ class Rows {
   }
 
   Json take() {
-    for (const trace::OpPair& pair : diff_.alignment.pairs) {
+    for (const diff::OpPair& pair : diff_.alignment.pairs) {
       if (pair.is_moved) continue;
       put_between(pair.a, pair.b);
       put_pair(pair);
@@ -65,7 +65,7 @@ class Rows {
     }
   }
 
-  void put_pair(const trace::OpPair& pair) {
+  void put_pair(const diff::OpPair& pair) {
     if (changes_.contains(pair.a)) {
       put_edit("change", pair.a, pair.b);
       add_how(pair);
@@ -99,34 +99,34 @@ class Rows {
   }
 
   /// Adds to the last row how its ops were paired and in what they differ.
-  void add_how(const trace::OpPair& pair) {
+  void add_how(const diff::OpPair& pair) {
     Json& row = rows_.back();
     row["matched_by"] = name_of(pair.matched_by);
     const auto changed = changes_.find(pair.a);
     if (changed != changes_.end()) row["changes"] = changes_json(changed->second->changes);
   }
 
-  static std::string text(const trace::OpStream& stream, trace::Index op) {
+  static std::string text(const diff::OpStream& stream, trace::Index op) {
     return stream.op(op).text;
   }
-  static std::string call_of(const trace::OpStream& stream, trace::Index op) {
+  static std::string call_of(const diff::OpStream& stream, trace::Index op) {
     return stream.call_of(stream.recording().ops[op]);
   }
 
-  const trace::StreamDiff& diff_;
-  trace::OpStream a_, b_;
-  std::map<trace::Index, const trace::Edit*> changes_;              ///< by op of a
-  std::map<trace::Index, const trace::OpPair*> moved_a_, moved_b_;  ///< by op
+  const diff::StreamDiff& diff_;
+  diff::OpStream a_, b_;
+  std::map<trace::Index, const diff::Edit*> changes_;              ///< by op of a
+  std::map<trace::Index, const diff::OpPair*> moved_a_, moved_b_;  ///< by op
   trace::Index next_a_ = 0, next_b_ = 0;
   trace::Index run_a_ = 0, run_b_ = 0;
   std::size_t run_ = 0;
-  trace::MatchedBy run_by_ = trace::MatchedBy::kSequence;
+  diff::MatchedBy run_by_ = diff::MatchedBy::kSequence;
   Json rows_ = Json::array();
 };
 
-Json findings_json(const trace::Findings& findings) {
+Json findings_json(const diff::Findings& findings) {
   Json json = Json::array();
-  for (const trace::Section section : trace::sections()) {
+  for (const diff::Section section : diff::sections()) {
     for (const trace::Finding& finding : findings.of(section)) {
       json.push_back({{"section", name_of(section)},
                       {"path", finding.path},
@@ -139,29 +139,29 @@ Json findings_json(const trace::Findings& findings) {
 
 }  // namespace
 
-Json report_diff(const trace::Diff& diff, const trace::Trace& a, const trace::Trace& b) {
+Json report_diff(const diff::Diff& diff, const trace::Trace& a, const trace::Trace& b) {
   Json counts = Json::object();
-  for (const trace::Section section : trace::sections()) {
+  for (const diff::Section section : diff::sections()) {
     counts[std::string(name_of(section))] = diff.count(section);
   }
   Json steps = Json::array();
-  for (const trace::StepDiff& step : diff.steps) {
+  for (const diff::StepDiff& step : diff.steps) {
     Json recordings = Json::array();
-    for (const trace::RecordingDiff& pair : step.recordings) {
+    for (const diff::RecordingDiff& pair : step.recordings) {
       const trace::Recording& of_a = a.find_step(step.name)->recordings[pair.pair.a];
       const trace::Recording& of_b = b.find_step(step.name)->recordings[pair.pair.b];
-      recordings.push_back({{"a", pair.pair.a},
-                            {"b", pair.pair.b},
-                            {"paired_by", name_of(pair.pair.paired_by)},
-                            {"call", pair.call},
-                            {"is_beside", pair.is_beside},
-                            {"ops_a", of_a.ops.size()},
-                            {"ops_b", of_b.ops.size()},
-                            {"rows", Rows(pair.stream, of_a, of_b).take()},
-                            {"modules", stats_json(pair.modules)},
-                            {"numerics", report_numerics(pair.numerics, trace::OpStream(of_a),
-                                                         trace::OpStream(of_b))},
-                            {"findings", findings_json(pair.findings)}});
+      recordings.push_back(
+          {{"a", pair.pair.a},
+           {"b", pair.pair.b},
+           {"paired_by", name_of(pair.pair.paired_by)},
+           {"call", pair.call},
+           {"is_beside", pair.is_beside},
+           {"ops_a", of_a.ops.size()},
+           {"ops_b", of_b.ops.size()},
+           {"rows", Rows(pair.stream, of_a, of_b).take()},
+           {"modules", stats_json(pair.modules)},
+           {"numerics", report_numerics(pair.numerics, diff::OpStream(of_a), diff::OpStream(of_b))},
+           {"findings", findings_json(pair.findings)}});
     }
     steps.push_back({{"name", step.name},
                      {"findings", findings_json(step.findings)},

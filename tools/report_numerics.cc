@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "diff/numeric_words.h"
 #include "tools/numerics_json.h"
-#include "trace/numeric_words.h"
 
 namespace steptape::tools {
 namespace {
@@ -15,14 +15,14 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostOps = 1000;
 constexpr std::size_t kMostEntered = 8;
 
-int rank_of(const trace::NumericOp& op) {
+int rank_of(const diff::NumericOp& op) {
   if (op.is_noisy) return 3;
   switch (op.standing) {
-    case trace::NumericStanding::kOrigin:
+    case diff::NumericStanding::kOrigin:
       return 0;
-    case trace::NumericStanding::kUnknown:
+    case diff::NumericStanding::kUnknown:
       return 1;
-    case trace::NumericStanding::kReceiver:
+    case diff::NumericStanding::kReceiver:
       break;
   }
   return 2;
@@ -30,21 +30,21 @@ int rank_of(const trace::NumericOp& op) {
 
 }  // namespace
 
-Json report_numerics(const trace::NumericDifferences& found, const trace::OpStream& a,
-                     const trace::OpStream& b) {
+Json report_numerics(const diff::NumericDifferences& found, const diff::OpStream& a,
+                     const diff::OpStream& b) {
   if (!found.is_compared()) return {{"not_compared", found.not_compared}};
-  std::vector<trace::NumericOp> ops = found.ops;
+  std::vector<diff::NumericOp> ops = found.ops;
   std::ranges::stable_sort(ops, {}, rank_of);
   ops.resize(std::min(ops.size(), kMostOps));
   Json list = Json::array();
-  for (const trace::NumericOp& op : ops) {
+  for (const diff::NumericOp& op : ops) {
     list.push_back(numeric_op_json(op, a, b));
     list.back()["cause"] = words_of_cause(op, a, b);
   }
   return {{"compared", found.compared},
-          {"origins", found.count(trace::NumericStanding::kOrigin)},
-          {"receivers", found.count(trace::NumericStanding::kReceiver)},
-          {"unknown", found.count(trace::NumericStanding::kUnknown)},
+          {"origins", found.count(diff::NumericStanding::kOrigin)},
+          {"receivers", found.count(diff::NumericStanding::kReceiver)},
+          {"unknown", found.count(diff::NumericStanding::kUnknown)},
           {"noisy", found.noisy()},
           {"entered", words_of_entered(found, a.recording(), kMostEntered)},
           {"ops", list},

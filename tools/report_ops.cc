@@ -2,10 +2,10 @@
 
 #include <map>
 
+#include "diff/lifetimes.h"
+#include "diff/op_stream.h"
 #include "tools/report_data.h"
 #include "tools/step_part.h"
-#include "trace/lifetimes.h"
-#include "trace/op_stream.h"
 #include "trace/schema.h"
 #include "trace/text.h"
 
@@ -81,7 +81,7 @@ Json tensors_json(const trace::Recording& recording) {
     dtype.push_back(dtypes.of(std::string(name_of(tensor.dtype))));
     sizes.push_back(tensor.sizes);
     offset.push_back(tensor.offset);
-    if (!trace::is_contiguous(tensor)) strides[std::to_string(i)] = tensor.strides;
+    if (!tensor.is_contiguous()) strides[std::to_string(i)] = tensor.strides;
     if (const std::string words = flags_of(tensor); !words.empty()) {
       flags[std::to_string(i)] = words;
     }
@@ -91,7 +91,7 @@ Json tensors_json(const trace::Recording& recording) {
 }
 
 Json buffers_json(const trace::Recording& recording) {
-  const std::vector<trace::Lifetime> lifetimes = lifetimes_of(recording);
+  const std::vector<diff::Lifetime> lifetimes = diff::lifetimes_of(recording);
   Names roles;
   Names devices;
   Json columns = {{"roles", nullptr},       {"devices", nullptr},      {"bytes", Json::array()},

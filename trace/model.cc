@@ -119,6 +119,15 @@ std::int64_t Tensor::numel() const noexcept {
   return count;
 }
 
+bool Tensor::is_contiguous() const noexcept {
+  std::int64_t expected = 1;
+  for (std::size_t d = sizes.size(); d-- > 0;) {
+    if (strides[d] != expected) return false;
+    expected *= std::max<std::int64_t>(sizes[d], 1);
+  }
+  return true;
+}
+
 std::pair<std::uint64_t, std::uint64_t> Tensor::byte_range() const {
   if (sizes.size() != strides.size()) {
     throw Error(ErrorCode::kDataLoss,

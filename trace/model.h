@@ -75,6 +75,8 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 
   std::int64_t numel() const noexcept;
+  /// Whether its elements lie in order without gaps.
+  bool is_contiguous() const noexcept;
   /// Half-open byte range in the buffer that the tensor's elements span; {0, 0} when it has none.
   /// Throws Error (data_loss) when the range overflows or starts before the buffer.
   std::pair<std::uint64_t, std::uint64_t> byte_range() const;

@@ -7,7 +7,6 @@
 #include "live/operators.h"
 #include "replayer/cpu/kernels/table.h"
 #include "replayer/passes/passes.h"
-#include "trace/op_stream.h"
 
 namespace steptape::replayer {
 namespace {
@@ -66,7 +65,7 @@ bool is_sound(const Program& program, std::size_t index) {
   if (std::ranges::find(kSoundIfContiguous, name) == kSoundIfContiguous.end()) return true;
   const auto* input = std::get_if<trace::TensorRef>(&op.inputs.at(0).data);
   if (input == nullptr || input->id == trace::kNoTensor) return false;
-  return trace::is_contiguous(program.recording->tensors[input->id]);
+  return program.recording->tensors[input->id].is_contiguous();
 }
 
 /// Where a result may be written, instead of being adopted.

@@ -1,12 +1,12 @@
 #include "storage/ledger_reader.h"
 
+#include "diff/ledger_diff.h"
+#include "diff/ledger_summary.h"
 #include "storage/ledger_record.h"
 #include "storage/ledger_writer.h"
 #include "tests/fuzz/bounded.h"
 #include "tests/fuzz/resealed.h"
 #include "tests/storage/ledger_lines.h"
-#include "trace/ledger_diff.h"
-#include "trace/ledger_summary.h"
 
 /// A ledger file of any bytes is read or refused within bounded work, and a writer goes on behind
 /// what is read or leaves the file as it was.
@@ -20,10 +20,10 @@ constexpr Bound kRead = {1, 8};
 constexpr std::uint64_t kNewCall = 77;
 
 void require_can_be_looked_at(const trace::Ledger& ledger) {
-  const trace::LedgerDiff diff = trace::diff(ledger, ledger);
+  const diff::LedgerDiff diff = diff::compare(ledger, ledger);
   require(diff.verdict().empty() && diff.differing() == 0, "a ledger differs in nothing of itself");
   require(diff.differing_times() == 0, "nor in its times");
-  require(trace::summarize(ledger).calls == ledger.lines.size(), "each line counts as a call");
+  require(diff::summarize(ledger).calls == ledger.lines.size(), "each line counts as a call");
 }
 
 /// Whether a writer went on; `before` is what was read.

@@ -1,8 +1,8 @@
+#include "diff/diff.h"
+#include "tests/diff/edit_script.h"
 #include "tests/fuzz/edits.h"
 #include "tests/fuzz/target.h"
 #include "trace/compare.h"
-#include "trace/diff.h"
-#include "trace/edit_script.h"
 
 /// Two traces, one made from the other by edits that the input draws: the edit script leads there
 /// and back, a trace differs in nothing of itself, and the diff is the same the other way round.
@@ -12,27 +12,30 @@ namespace {
 using namespace trace;
 
 void require_scripts_lead_there_and_back(const Recording& a, const Recording& b) {
-  const OpStream x(a);
-  const OpStream y(b);
-  const StreamDiff there = diff(x, y);
-  const EditScript script = script_of(there, x, y);
-  const EditScript back = script_of(diff(y, x), y, x);
-  require(apply_script(script, x.ops()) == y.ops(), "the script of A and B applied to A gives B");
-  require(apply_script(back, y.ops()) == x.ops(), "the script of B and A applied to B gives A");
-  require(inverse(script) == back, "the script of B and A is the inverse one");
-  require(there.edits.empty() == same_stream(x.ops(), y.ops()), "streams that differ have edits");
+  const diff::OpStream x(a);
+  const diff::OpStream y(b);
+  const diff::StreamDiff there = diff::compare(x, y);
+  const diff::EditScript script = script_of(there, x, y);
+  const diff::EditScript back = script_of(diff::compare(y, x), y, x);
+  require(diff::apply_script(script, x.ops()) == y.ops(),
+          "the script of A and B applied to A gives B");
+  require(diff::apply_script(back, y.ops()) == x.ops(),
+          "the script of B and A applied to B gives A");
+  require(diff::inverse(script) == back, "the script of B and A is the inverse one");
+  require(there.edits.empty() == diff::same_stream(x.ops(), y.ops()),
+          "streams that differ have edits");
   require(there.cost() <= a.ops.size() + b.ops.size() + std::min(a.ops.size(), b.ops.size()),
           "no script is longer than to remove, insert and change all");
   std::size_t counted = 0;
-  for (const ModuleStat& stat : stats_of(there, x, y)) {
+  for (const diff::ModuleStat& stat : stats_of(there, x, y)) {
     counted += stat.removed + stat.inserted + stat.moved + stat.changed;
   }
   require(counted == there.cost(), "each edit counts for one module");
 }
 
-std::size_t differences(const Diff& diff) {
+std::size_t differences(const diff::Diff& found) {
   std::size_t count = 0;
-  for (const Section section : sections()) count += diff.count(section);
+  for (const diff::Section section : diff::sections()) count += found.count(section);
   return count;
 }
 
@@ -43,13 +46,13 @@ Trace trace_of(const std::vector<Recording>& recordings) {
 }
 
 void require_same_both_ways(const Trace& a, const Trace& b) {
-  const Diff there = diff(a, b);
-  const Diff back = diff(b, a);
-  for (const Section section : sections()) {
+  const diff::Diff there = diff::compare(a, b);
+  const diff::Diff back = diff::compare(b, a);
+  for (const diff::Section section : diff::sections()) {
     require(there.count(section) == back.count(section),
             "as much differs the other way round: " + std::string(name_of(section)));
   }
-  require(differences(diff(a, a)) == 0, "a trace differs in nothing of itself");
+  require(differences(diff::compare(a, a)) == 0, "a trace differs in nothing of itself");
 }
 
 /// A few variants, each from the one before it.

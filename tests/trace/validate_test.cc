@@ -10,7 +10,7 @@
 namespace steptape::trace {
 namespace {
 
-constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 TEST(ValidateTest, TheGoldenTraceIsValid) { EXPECT_NO_THROW(validate(test::train_trace())); }
 TEST(ValidateTest, AnEmptyTraceIsValid) { EXPECT_NO_THROW(validate(Trace())); }
@@ -109,14 +109,14 @@ INSTANTIATE_TEST_SUITE_P(
         in_recording(
             "RangeOverflow",
             [](Recording& r) {
-              r.tensors[2].strides = {kHuge, 1};
+              r.tensors[2].strides = {kLargest, 1};
             },
             ", tensor 2: the byte range of sizes [2, 2], strides [9223372036854775807, 1] and "
             "offset 0 overflows"),
         in_recording(
             "NumelOverflow",
             [](Recording& r) {
-              r.tensors[2].sizes = {kHuge, kHuge};
+              r.tensors[2].sizes = {kLargest, kLargest};
               r.tensors[2].strides = {0, 0};
             },
             ", tensor 2: the number of elements overflows")),

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "diff/numeric_words.h"
+#include "diff/op_stream.h"
 #include "replayer/floor.h"
 #include "steptape/player.h"
 #include "storage/reader.h"
@@ -20,8 +22,6 @@
 #include "tools/torch/inputs.h"
 #include "tools/torch/quantile.h"
 #include "tools/torch/step_choice.h"
-#include "trace/numeric_words.h"
-#include "trace/op_stream.h"
 
 namespace steptape::tools {
 namespace {
@@ -86,7 +86,7 @@ std::vector<Row> rows_of(const trace::Recording& recording,
                          const std::vector<std::vector<double>>& us,
                          const std::vector<StageTime>& stages) {
   const std::vector<double> floors = replayer::floors_us(recording);
-  const trace::OpStream stream(recording);
+  const diff::OpStream stream(recording);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     Row row{.name = name_of(recording, stages[i].ops),
@@ -95,9 +95,9 @@ std::vector<Row> rows_of(const trace::Recording& recording,
             .ops = stages[i].ops,
             .us = quantile(us[i], 0.5)};
     for (const std::uint64_t op : row.ops) row.floor_us += floors[op];
-    trace::NumericOp first;
+    diff::NumericOp first;
     first.a = first.b = static_cast<trace::Index>(row.ops.front());
-    row.place = trace::words_of_place(first, stream, stream);
+    row.place = diff::words_of_place(first, stream, stream);
     rows.push_back(std::move(row));
   }
   return rows;

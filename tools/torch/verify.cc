@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "diff/numeric_words.h"
+#include "diff/op_stream.h"
 #include "replayer/player/environment.h"
 #include "replayer/player/repetition.h"
 #include "steptape/error.h"
@@ -17,8 +19,6 @@
 #include "tools/exit_code.h"
 #include "tools/output.h"
 #include "tools/progress.h"
-#include "trace/numeric_words.h"
-#include "trace/op_stream.h"
 
 namespace steptape::tools {
 namespace {
@@ -60,10 +60,10 @@ void repeat(const trace::Recording& recording, int threads, Verified& verified) 
   verified.failure = repetition.failure;
   verified.first = repetition.first_difference(recording);
   if (verified.first == trace::kNone) return;
-  const trace::OpStream stream(recording);
-  trace::NumericOp op;
+  const diff::OpStream stream(recording);
+  diff::NumericOp op;
   op.a = op.b = verified.first;
-  verified.place = trace::words_of_place(op, stream, stream);
+  verified.place = diff::words_of_place(op, stream, stream);
   verified.recorded = text_of(recording.op_digests[verified.first]);
   verified.here = text_of(*repetition.digests[verified.first]);
 }

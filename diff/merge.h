@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::diff {
+
+/// A recording of one of the traces that were joined.
+struct Origin {
+  std::size_t trace = 0;
+  std::size_t recording = 0;  ///< of the step of that name
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+
+/// Where the recordings of a joined step come from.
+struct MergedStep {
+  std::string name;
+  std::vector<Origin> kept;  ///< one for each recording, in order
+  /// Left out: another does the same, or is the step's warm-up.
+  std::vector<Origin> left_out;
+};
+
+struct Merged {
+  trace::Trace trace;
+  std::vector<MergedStep> steps;  ///< one for each of `trace`
+  std::size_t state_of = 0;       ///< the trace whose saved state it has
+  /// Saved in a later trace, and not in that one.
+  std::vector<std::string> unsaved;
+};
+
+/// Joins traces of one program: steps by name, their recordings one behind the other as variants.
+/// A step has one warm-up, the first; of recordings that do the same it keeps the one that got
+/// furthest. Saved state is that of the first trace that has one; of the facts about the run, those
+/// on which all agree stay. `names` are what errors call the traces; there is at least one, and all
+/// are valid. Throws Error (invalid_argument) where two were made in other environments or by other
+/// programs: no one could say which of them a step is to follow.
+Merged merge(std::span<const trace::Trace> traces, std::span<const std::string> names);
+
+}  // namespace steptape::diff
