@@ -60,8 +60,17 @@ Verdict ForeignGuard::check_unseen() const {
   for (const Watched& watched : watched_) {
     Verdict verdict = watched.watch->check();
     if (!verdict && verdict.kind != GuardKind::kTraining) return verdict;
+    if (verdict = read(watched); !verdict) return verdict;
   }
   return {};
+}
+
+Verdict ForeignGuard::read(const Watched& watched) {
+  if (watched.values.empty()) return {};
+  const std::size_t other = watched.watch->read(watched.values);
+  if (other == live::ForeignWatch::kAllRead) return {};
+  return failed(GuardKind::kHyperparameter, watched.name + watched.watch->names()[other],
+                "a number of the type it had when it was recorded", "another type, or gone");
 }
 
 Verdict ForeignGuard::check(Entry& entry) const {
@@ -71,12 +80,8 @@ Verdict ForeignGuard::check(Entry& entry) const {
       if (verdict.kind == GuardKind::kNone) verdict.kind = GuardKind::kHostState;
       return verdict;
     }
+    if (Verdict verdict = read(watched); !verdict) return verdict;
     if (watched.values.empty()) continue;
-    const std::size_t other = watched.watch->read(watched.values);
-    if (other != live::ForeignWatch::kAllRead) {
-      return failed(GuardKind::kHyperparameter, watched.name + watched.watch->names()[other],
-                    "a number of the type it had when it was recorded", "another type, or gone");
-    }
     if (Verdict verdict = watched.numbers.check(watched.values, entry); !verdict) return verdict;
   }
   return {};

@@ -23,7 +23,7 @@ class ForeignGuard {
   /// The objects must be alive (Objects::check_alive). Fills the leaves of `entry`.
   Verdict check(Entry& entry) const;
 
-  /// The part of it that shows in no trace: all but numbers and training flags.
+  /// The part of it that shows in no trace: all but training flags and the values of numbers.
   Verdict check_unseen() const;
 
   /// As VaryingNumbers::settle, prove and pin.
@@ -43,6 +43,9 @@ class ForeignGuard {
     VaryingNumbers numbers;
     mutable std::vector<double> values;  ///< of the newest reading
   };
+  /// Into its `values`.
+  static Verdict read(const Watched& watched);
+
   struct Counter {
     std::size_t watched, number;
   };

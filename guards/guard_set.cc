@@ -1,6 +1,7 @@
 #include "guards/guard_set.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "guards/mismatch.h"
@@ -87,6 +88,21 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = overlap_.check(entry.memory, moves); !verdict) return verdict;
   entry.moved = tracked_.moved();
   return {};
+}
+
+bool GuardSet::fits_program() const {
+  const auto is_known = [](const Verdict& verdict) {
+    return verdict || verdict.kind == GuardKind::kTraining ||
+           verdict.kind == GuardKind::kHyperparameter;
+  };
+  // as no check counts them: the next one looks again
+  constexpr std::uint64_t kNoMoves = std::numeric_limits<std::uint64_t>::max();
+  Entry entry;
+  entry.memory.assign(bound_, nullptr);
+  entry.leaves.assign(recording_.leaves.size(), 0);
+  return is_known(modules_.check()) && foreign_.check_unseen() &&
+         is_known(optimizers_.check(entry)) && tracked_.check_unplaced(entry.memory) &&
+         overlap_.check_apart(entry.memory, kNoMoves);
 }
 
 Verdict GuardSet::place_inputs(std::span<const live::Argument> arguments, Entry& entry) const {

@@ -45,9 +45,10 @@ class GuardSet {
   Verdict check(std::span<const live::Argument> arguments, const Declared& declared,
                 Entry& entry) const;
 
-  /// Whether what the program of another language holds now is what the plan was made for, numbers
-  /// and training flags apart, which a trace file knows.
-  bool fits_program() const { return static_cast<bool>(foreign_.check_unseen()); }
+  /// Whether what the program holds now is what the plan was made for, but for what a player knows
+  /// and asks about itself: values of numbers, training flags, whether gradients are there, and
+  /// where memory lies. The tracked objects must be alive (Objects::check_alive).
+  bool fits_program() const;
 
   const TrackedGuard& tracked() const { return tracked_; }
   /// Step counters that the step advances, in the order of `advances`, as they are now.

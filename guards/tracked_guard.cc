@@ -111,6 +111,16 @@ Verdict TrackedGuard::check(std::span<void*> memory) const {
   return {};
 }
 
+Verdict TrackedGuard::check_unplaced(std::span<void*> memory) const {
+  for (const Watched& watched : watched_) {
+    const Verdict verdict = check_one(watched, memory);
+    const bool is_placing = verdict.kind == GuardKind::kAlignment ||
+                            (verdict.kind == GuardKind::kPresence && watched.is_gradient());
+    if (!verdict && !is_placing) return verdict;
+  }
+  return {};
+}
+
 std::string TrackedGuard::moved() const {
   return facts_.moved() < 0 ? "" : watched_[order_[static_cast<std::size_t>(facts_.moved())]].path;
 }
@@ -153,16 +163,13 @@ Verdict TrackedGuard::check_memory(const Watched& watched, const at::Tensor& ten
   if (watched.expected.is_written && live::is_lazily_shared(*storage)) {
     return failed(GuardKind::kMemory, watched.path, "memory of its own", "that of a lazy clone");
   }
-  if (Verdict verdict = alignment_mismatch(watched.path, buffer, address); !verdict) {
-    return verdict;
-  }
   void*& slot = memory[static_cast<std::size_t>(watched.expected.position)];
   if (slot != nullptr && slot != address && buffer.bytes != 0) {
     return failed(GuardKind::kMemory, watched.path, "in one memory with " + buffer.path,
                   "in memory of its own");
   }
   slot = address;
-  return {};
+  return alignment_mismatch(watched.path, buffer, address);
 }
 
 std::string_view TrackedGuard::path_of(const at::Tensor& tensor) const {

@@ -25,6 +25,9 @@ class TrackedGuard {
                const std::vector<trace::BufferId>& written, const live::Snapshot& snapshot);
 
   Verdict check(std::span<void*> memory) const;
+  /// What of it would hold in any memory: all but address remainders, and whether gradients are
+  /// there. Tells tensors that share one by `memory`.
+  Verdict check_unplaced(std::span<void*> memory) const;
 
   /// The path of a tensor other than a gradient whose memory moved since `forget_moves`; empty when
   /// none did.

@@ -101,6 +101,7 @@ std::vector<trace::Saved> state_of(const live::Objects& objects,
 }  // namespace
 
 trace::Trace SessionState::to_trace(bool with_state) const {
+  if (with_state) objects.check_alive();
   trace::Trace trace = head_of(started ? run : RunIdentity::now());
   for (const auto& step : steps) trace.steps.push_back(step->to_trace(with_state));
   if (!with_state) return trace;
@@ -123,7 +124,8 @@ bool SessionState::fits_places(const trace::Recording& recording) const {
     const auto place = std::ranges::find(host_values, was.name, &Declaration::name);
     if (place == host_values.end() || !place->is_place) return true;
     const trace::Value now = argument_of(place->function()).fact;
-    return (trace::is_number(was.value) && trace::is_number(now)) || was.value == now;
+    const bool is_of_its_kind = was.value.data.index() == now.data.index();
+    return (trace::is_number(was.value) && is_of_its_kind) || was.value == now;
   });
 }
 

@@ -153,6 +153,8 @@ class PlayerStep {
   /// returned, as the front end of another language wrote it: "(tensor, {'loss': float})". Empty
   /// for a step of C++.
   std::string structure() const;
+  /// Those of each variant, in the order of `variants`.
+  std::vector<std::string> structures() const;
 
   struct Impl;
 

@@ -251,7 +251,8 @@ void define(py::module_& m) {
              return py::str(verdict.text());
            })
       .def("inputs", [](const PlayerStep& step) { return list_of(step.inputs()); })
-      .def("structure", &PlayerStep::structure);
+      .def("structure", &PlayerStep::structure)
+      .def("structures", &PlayerStep::structures);
   py::class_<Player>(m, "Player")
       .def(py::init([](const std::string& path, const std::string& environment) {
         LoadOptions options;

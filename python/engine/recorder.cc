@@ -1,5 +1,6 @@
 #include "python/engine/recorder.h"
 
+#include "python/engine/followed.h"
 #include "session/followed_numbers.h"
 #include "storage/writer.h"
 
@@ -14,6 +15,7 @@ void Recorder::begin() {
       std::vector<recorder::Argument>(), session_.objects,
       recorder::interceptor(recorder::InterceptorKind::kFakeKey), look_);
   recorder::Notes::current()->follow_numbers();
+  FollowedNumbers::current().clear();  // of the step before: the notes of both may lie in one place
 }
 
 std::size_t Recorder::end() {

@@ -47,15 +47,30 @@ bool type_has(PyTypeObject* type, const char* attribute) {
   return false;
 }
 
-/// As `shown`, but a text in whole, from which players make it; of a very long one what tells it
+/// What players make a constant of, as Python writes it. In angle brackets one that they cannot
+/// make: a class, a function, a member of an enumeration; and a very long text, with what tells it
 /// from others that begin like it.
-std::string shown_whole(PyObject* object) {
+std::string text_of_constant(PyObject* object) {
   constexpr std::size_t kLongest = 256;
-  if (!PyUnicode_CheckExact(object) && !PyBytes_CheckExact(object)) return shown(object);
-  std::string whole = text_of(py::repr(object).ptr());
-  if (whole.size() <= kLongest) return whole;
-  return shown(object) + "(" + trace::text_of(trace::digest_of(std::as_bytes(std::span(whole)))) +
-         ")";
+  if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
+    std::string whole = text_of(py::repr(object).ptr());
+    if (whole.size() <= kLongest) return whole;
+    const auto bytes = std::as_bytes(std::span(whole));
+    return "<" + shown(object) + " " + trace::text_of(trace::digest_of(bytes)) + ">";
+  }
+  if (PyTuple_CheckExact(object)) {
+    std::string items;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+      items += text_of_constant(PyTuple_GET_ITEM(object, i)) + ", ";
+    }
+    return "(" + items + ")";
+  }
+  const bool has_words = object == Py_None || object == Py_Ellipsis || PyBool_Check(object) ||
+                         PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
+                         PyComplex_CheckExact(object) || THPSize_Check(object) ||
+                         THPDevice_Check(object) || THPDtype_Check(object) ||
+                         THPLayout_Check(object) || THPMemoryFormat_Check(object);
+  return has_words ? text_of(py::repr(object).ptr()) : "<" + shown(object) + ">";
 }
 
 /// A plan makes its tensors outside inference mode.
@@ -184,7 +199,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     node.kind = Kind::kSame;
     node.same = met->second.position;
     --met->second.held_elsewhere;
-    part.text += "<" + std::to_string(node.same) + ">";
+    part.text += "same[" + std::to_string(node.same) + "]";
     if (node.same == kOpen) part.opaque = type_name(value) + " that holds itself";
     return node;
   }
@@ -234,11 +249,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
         !is_fixed(value)) {
       part.opaque = type_name(value);
     }
-    if (THPSize_Check(value) || THPDevice_Check(value)) {
-      part.text += text_of(py::repr(value).ptr());
-    } else {
-      part.text += shown_whole(value);
-    }
+    part.text += text_of_constant(value);
   }
   if (node.is_shared) containers_.at(value).position = complete_++;
   return node;
@@ -264,7 +275,7 @@ void Structure::take_dict(const Taking& into, PyObject* dict, Node& node, int de
   PyObject* mirror = PyDict_CheckExact(dict) ? nullptr : dict_of(dict);
   for (const auto& [key, value] : entries_of(dict)) {
     if (!node.items.empty()) into.part.text += ", ";
-    into.part.text += shown_whole(key) + ": ";
+    into.part.text += text_of_constant(key) + ": ";
     node.keys.emplace_back(into.roots, key);
     const bool is_twice = mirror != nullptr && find_entry(mirror, key) == value;
     node.items.push_back(take(into, value, is_twice ? 2 : 1, depth - 1));

@@ -37,6 +37,8 @@ class Effects:
             _engine.assign(path)
             self.set_again.append((path, holder, key, f"{was} → {number}"))
         else:
+            if _follows(number):  # only a replay would take it from there
+                _engine.put_at(holder, key, tuple(map(_engine.plain, number)) if type(number) is tuple else _engine.plain(number))
             return False
         self.advanced.add((id(holder), key))
         return True

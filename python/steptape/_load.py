@@ -1,11 +1,13 @@
 """Traces replayed without the model's code."""
 import ast
+import itertools
 import os
 from typing import Any
 
 import torch
 
 from . import _engine
+from ._errors import Unsupported
 
 
 class LoadedStep:
@@ -14,17 +16,16 @@ class LoadedStep:
     def __init__(self, player, name):
         self._step = player.step(name)
         self.name = name
-        self._shapes = {}  # by their texts: variants may return other structures
+        # by their texts, since variants may return other structures; none for a step of C++
+        self._shapes = {text: _shape_of(text, name) for text in self._step.structures() if text}
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Runs the step: the player's state moves on, and the results come back as they stood in what the
         recorded function returned. Raises FailedPrecondition with the verdict, nothing changed, when a
         guard does not hold."""
         tensors, numbers = self._step.run(list(inputs))
-        text = self._step.structure()
-        if text not in self._shapes:
-            self._shapes[text] = _shape_of(text)
-        return _built(self._shapes[text], iter(tensors), iter(numbers))
+        shape = self._shapes.get(self._step.structure())
+        return [*tensors, *numbers] if shape is None else shape.built(tensors, numbers)
 
     def check(self, *inputs: torch.Tensor) -> str | None:
         """Why a call with these tensors would not hold: "inputs[0].size(0): 64 → 17"; None when it would."""
@@ -48,7 +49,8 @@ class Player:
         return self._player.steps()
 
     def __getitem__(self, name: str) -> LoadedStep:
-        """The step of this name. Raises InvalidArgument, which lists the steps there are."""
+        """The step of this name. Raises InvalidArgument, which lists the steps there are; Unsupported where its
+        results held something that a trace does not keep, such as a class or a function."""
         if name not in self._steps:
             self._steps[name] = LoadedStep(self._player, name)
         return self._steps[name]
@@ -106,31 +108,56 @@ def load(path: str | os.PathLike, *, environment: str = "exact") -> Player:
     return Player(path, environment)
 
 
-_PLACEHOLDERS = {"tensor", "float", "int", "bool"}
+class _Shape:
+    """How the results of a variant stood in what its function returned, from the engine's text of it."""
+
+    def __init__(self, text):
+        """Raises ValueError or SyntaxError where the text does not say how to make something."""
+        self._node = ast.parse(text, mode="eval").body
+        self.built(itertools.repeat(None), itertools.repeat(0.0))
+
+    def built(self, tensors, numbers):
+        self._tensors, self._numbers = iter(tensors), iter(numbers)
+        self._met = []  # lists, dicts and such, as each was complete
+        return self._built(self._node)
+
+    def _built(self, node):
+        match node:
+            case ast.Name("tensor"):
+                return next(self._tensors)
+            case ast.Name("float" | "int" | "bool" as kind):
+                return {"float": float, "int": int, "bool": bool}[kind](next(self._numbers))
+            case ast.Name("Ellipsis"):
+                return ...
+            case ast.Subscript(ast.Name("same"), ast.Constant(position)):
+                return self._met[position]
+            case ast.Attribute(ast.Name("torch"), name):
+                return getattr(torch, name)
+            case ast.Call(ast.Name("device"), [], words):
+                return torch.device(":".join(str(word.value.value) for word in words))
+            case ast.Call(ast.Attribute(ast.Name("torch"), "Size"), [sizes]):
+                return torch.Size(ast.literal_eval(sizes))
+            case ast.Tuple(items):
+                made = tuple(self._built(item) for item in items)
+                # the engine counts those alone that a replay makes anew
+                if not any(isinstance(part, ast.Name) and part.id == "tensor" for part in ast.walk(node)):
+                    return made
+            case ast.List(items):
+                made = [self._built(item) for item in items]
+            case ast.Dict(keys, values):
+                made = {self._built(key): self._built(value) for key, value in zip(keys, values)}
+            case ast.Call(_, [ast.Dict() as fields]):  # a class of the program's own
+                return self._built(fields)
+            case _:
+                return ast.literal_eval(node)
+        self._met.append(made)
+        return made
 
 
-def _shape_of(text):
-    """The structure of a result, from its text; a list of all tensors where there is none."""
+def _shape_of(text, name):
     try:
-        return ast.parse(text, mode="eval").body
-    except SyntaxError:
-        return None
-
-
-def _built(node, tensors, numbers):
-    if node is None:
-        return [*tensors, *numbers]
-    if isinstance(node, ast.Name) and node.id in _PLACEHOLDERS:
-        if node.id == "tensor":
-            return next(tensors)
-        return {"float": float, "int": int, "bool": bool}[node.id](next(numbers))
-    if isinstance(node, ast.Tuple):
-        return tuple(_built(item, tensors, numbers) for item in node.elts)
-    if isinstance(node, ast.List):
-        return [_built(item, tensors, numbers) for item in node.elts]
-    if isinstance(node, ast.Dict):
-        return {_built(key, tensors, numbers): _built(value, tensors, numbers)
-                for key, value in zip(node.keys, node.values)}
-    if isinstance(node, ast.Call):  # a class of the program's own: its fields
-        return _built(node.args[0], tensors, numbers)
-    return ast.literal_eval(node)
+        return _Shape(text)
+    except (SyntaxError, ValueError, LookupError):
+        raise Unsupported(
+            f"step {name} returned {text}, of which a trace keeps no more than these words: return tensors, numbers, "
+            "texts, and lists, tuples and dicts of them") from None

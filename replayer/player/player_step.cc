@@ -21,6 +21,12 @@ TensorSpec spec_of(const trace::Recording& recording, trace::TensorId id, std::s
   return spec;
 }
 
+std::string structure_of(const replayer::PlayerVariant& variant) {
+  const auto& effects = variant.recording().effects;
+  const auto results = std::ranges::find(effects, "results", &trace::Effect::name);
+  return results == effects.end() ? "" : results->value;
+}
+
 std::vector<TensorSpec> inputs_of(const trace::Recording& recording) {
   std::vector<TensorSpec> specs;
   for (const trace::Input& input : recording.inputs) {
@@ -247,11 +253,13 @@ std::string PlayerStep::ambient(const std::string& name) const {
 }
 
 std::string PlayerStep::structure() const {
-  const auto* newest = impl_->newest != nullptr ? impl_->newest : impl_->variants.front().get();
-  for (const trace::Effect& effect : newest->recording().effects) {
-    if (effect.name == "results") return effect.value;
-  }
-  return "";
+  return structure_of(impl_->newest != nullptr ? *impl_->newest : *impl_->variants.front());
+}
+
+std::vector<std::string> PlayerStep::structures() const {
+  std::vector<std::string> structures;
+  for (const auto& variant : impl_->variants) structures.push_back(structure_of(*variant));
+  return structures;
 }
 
 at::Tensor PlayerStep::single(std::vector<at::Tensor> results) {

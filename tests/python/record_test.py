@@ -1,4 +1,6 @@
 """steptape.record: the first steps of a loop, as a trace."""
+import contextlib
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -115,3 +117,41 @@ def test_timings_say_how_long_each_op_took(tmp_path):
     for each in dumped(path)["steps"][0]["recordings"]:
         assert len(each["op_ns"]) == len(each["ops"])
         assert sum(each["op_ns"]) > 0
+
+
+class Averaging(torch.optim.Optimizer):
+    """Keeps a rate and floats that none of its ops uses."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1, "betas": (0.5, 0.25)})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            group["lr"] *= 0.99
+            group["betas"] = (group["betas"][0] * 0.5, group["betas"][1])
+            for p in group["params"]:
+                state = self.state[p]
+                state["rate"] = state.get("rate", 1.0) * 0.9
+                p.sub_(p.grad, alpha=0.1)
+
+
+@pytest.mark.parametrize("round", range(3))
+def test_numbers_of_an_optimizer_that_a_recorded_loop_computes(tmp_path, round):
+    """Each recording follows numbers of its own: none that the recording before it has made."""
+    def trained(record):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 2)
+        optimizer = Averaging(model.parameters())
+        with record(model, optimizer) as recorded:
+            for _ in range(8):
+                optimizer.zero_grad()
+                model(torch.ones(4, 3)).pow(2).mean().backward()
+                optimizer.step()
+                recorded.step()
+        assert getattr(recorded, "recorded", 6) == 6
+        return twins.bits([*model.parameters()]), optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"], \
+            [optimizer.state[p]["rate"] for p in model.parameters()]
+
+    eager = trained(lambda *_: contextlib.nullcontext(SimpleNamespace(step=lambda: None)))
+    assert trained(lambda model, optimizer: steptape.record(tmp_path / "run.tape", model=model, optimizer=optimizer, steps=6)) == eager

@@ -378,6 +378,153 @@ def test_each_variant_of_a_loaded_step_has_results_of_its_own(tmp_path):
         assert bits(seen) == bits(expected) and type(seen) is type(expected)
 
 
+def saved(tmp_path, train, *, model, change, counting=()):
+    """The one step of a trace that was saved after `change()`, loaded."""
+    step = steptape.wrap(train, model=model, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        step(torch.full((2, 3), i / 16))
+    assert step.stats["replayed"] > 8, step.explain()
+    change()
+    step.save(tmp_path / "run.tape")
+    return steptape.load(tmp_path / "run.tape")["step"]
+
+
+def two_layers():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    model.register_buffer("scale", torch.full((3,), 0.5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = (model(x) * model.scale).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return train, model, optimizer
+
+
+def transpose(weight):
+    weight.data = weight.data.t().contiguous().t()
+
+
+# what a program may do to its model between the last call and save(): the plans hold for it no longer
+CHANGED = {
+    "frozen": lambda m, o: m[0].weight.requires_grad_(False),
+    "all_frozen": lambda m, o: m.requires_grad_(False),
+    "buffer_that_learns": lambda m, o: m.scale.requires_grad_(),
+    "other_dtype": lambda m, o: m.double(),
+    "buffer_of_other_dtype": lambda m, o: setattr(m.scale, "data", m.scale.data.double()),
+    "other_strides": lambda m, o: transpose(m[1].weight),
+    "other_offset": lambda m, o: setattr(m[0].bias, "data", torch.randn(6)[3:]),
+    "one_memory": lambda m, o: setattr(m[0].bias, "data", m[1].bias.data),
+    "tied": lambda m, o: setattr(m[1], "weight", m[0].weight),
+    "tensor_hook": lambda m, o: m[0].weight.register_hook(lambda g: g * 2),
+    "hook_after_gradients": lambda m, o: m[0].weight.register_post_accumulate_grad_hook(lambda p: p.grad.zero_()),
+    "module_hook": lambda m, o: m[0].register_forward_hook(lambda *a: None),
+    "moment_of_other_dtype": lambda m, o: setattr(o.state[m[0].weight]["momentum_buffer"], "data",
+                                                  torch.zeros(3, 3, dtype=torch.float64)),
+    "momentum_gone": lambda m, o: o.state.clear(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_program_that_is_no_longer_what_its_plans_were_made_for(change, tmp_path):
+    train, model, optimizer = two_layers()
+    with pytest.raises(steptape.Error, match="as it was when it was saved|is not"):
+        saved(tmp_path, train, model=model, change=lambda: change(model, optimizer))(torch.ones(2, 3))
+
+
+UNCHANGED = {
+    "nothing": lambda m, o: None,
+    "gradients_of_zero": lambda m, o: o.zero_grad(set_to_none=False),
+    "other_memory": lambda m, o: setattr(m[0].weight, "data", m[0].weight.data.clone()),
+    "other_values": lambda m, o: m.load_state_dict({name: value * 2 for name, value in m.state_dict().items()}),
+    "other_rate": lambda m, o: o.param_groups[0].update(lr=0.25),
+}
+
+
+@pytest.mark.parametrize("change", UNCHANGED.values(), ids=UNCHANGED)
+def test_a_program_that_has_other_bits_when_it_is_saved(change, tmp_path):
+    train, model, optimizer = two_layers()
+    loaded = saved(tmp_path, train, model=model, change=lambda: change(model, optimizer))
+    for i in range(4):
+        x = torch.full((2, 3), i + 0.5)
+        assert bits(loaded(x)) == bits(train(x))
+
+
+COUNTS = {"attribute": lambda held: held, "dict": lambda held: held.of, "list": lambda held: held.all,
+          "optimizer": lambda held: held.optimizer.state[held.weight], "group": lambda held: held.optimizer.param_groups[0]}
+
+
+@pytest.mark.parametrize("place", COUNTS)
+@pytest.mark.parametrize("value", [7.5, 7], ids=["float", "int"])
+def test_an_int_that_is_a_float_when_a_trace_is_saved(place, value, tmp_path):
+    weight = torch.nn.Parameter(torch.ones(2, 3))
+    held = SimpleNamespace(n=0, of={"n": 0}, all=[0], weight=weight, optimizer=torch.optim.SGD([weight], lr=0.1))
+    held.optimizer.state[weight]["n"] = held.optimizer.param_groups[0]["n"] = 0
+    where = COUNTS[place](held)
+    key = {"list": 0}.get(place, "n")
+
+    def write(number):
+        if place == "attribute":
+            held.n = number
+        else:
+            where[key] = number
+
+    def train(x):
+        write((held.n if place == "attribute" else where[key]) + 1)
+        return x / (held.n if place == "attribute" else where[key])
+
+    load = lambda: saved(tmp_path, train, model=None, change=lambda: write(value))
+    if value == 7:
+        loaded = load()
+        assert [bits(loaded(torch.ones(2, 3))) for _ in range(4)] == [bits(train(torch.ones(2, 3))) for _ in range(4)]
+        return
+    with pytest.raises(steptape.Error, match="as it was when it was saved|cannot be replayed|is not"):
+        load()(torch.ones(2, 3))
+
+
+MADE_AGAIN = {"complex": 1 + 2j, "ellipsis": ..., "dtype": torch.float32, "device": torch.device("cpu"), "large": 10 ** 30,
+              "size": torch.Size([2, 3]), "layout": torch.strided, "format": torch.channels_last, "bytes": b"<0>",
+              "text": "same[0] <1>", "none": None}
+
+
+@pytest.mark.parametrize("constant", MADE_AGAIN.values(), ids=MADE_AGAIN)
+def test_constants_in_the_results_of_a_loaded_step(constant, tmp_path):
+    def train(x):
+        return {"a": (x * 2, constant), "b": [constant]}
+
+    loaded = saved(tmp_path, train, model=None, change=lambda: None)
+    seen, expected = loaded(torch.ones(2, 3)), train(torch.ones(2, 3))
+    assert bits(seen["a"][0]) == bits(expected["a"][0])
+    assert (seen["a"][1], seen["b"]) == (constant, [constant]) and type(seen["a"][1]) is type(constant)
+
+
+def test_keys_in_the_results_of_a_loaded_step(tmp_path):
+    def train(x):
+        return {(1, "a"): x * 2, None: "b", True: 2.5, 1.5: 3, b"k": x, ((),): ..., torch.float64: 1}
+
+    seen, expected = saved(tmp_path, train, model=None, change=lambda: None)(torch.ones(2, 3)), train(torch.ones(2, 3))
+    assert list(seen) == list(expected) and bits([*seen.values()]) == bits([*expected.values()])
+
+
+def test_a_list_that_a_loaded_step_returns_twice_is_one(tmp_path):
+    def train(x):
+        once, pair = [x * 2, 1.5], (x, "p")
+        return once, {"again": once, "pair": pair}, pair, ("q",)
+
+    seen = saved(tmp_path, train, model=None, change=lambda: None)(torch.ones(2, 3))
+    assert seen[0] is seen[1]["again"] and seen[2] is seen[1]["pair"] and seen[3] == ("q",)
+    assert seen[0][1] == 1.5 and seen[2][1] == "p"
+
+
+@pytest.mark.parametrize("constant", [int, len, SimpleNamespace, "long" * 100], ids=["class", "function", "c_class", "long_text"])
+def test_results_that_a_trace_does_not_keep_are_refused_before_anything_runs(constant, tmp_path):
+    with pytest.raises(steptape.Unsupported, match="step step returned .*of which a trace keeps no more than"):
+        saved(tmp_path, lambda x: (x * 2, constant), model=None, change=lambda: None)
+
+
 def test_a_loaded_step_throws_where_its_guards_do_not_hold(tmp_path):
     step, _, _, path = replaying_program(tmp_path)
     loaded = steptape.load(path)["train"]
