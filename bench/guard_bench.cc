@@ -16,8 +16,8 @@
 #include "live/objects.h"
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
-#include "replayer/optimizers/optimizers.h"
-#include "replayer/run/backends.h"
+#include "replayer/planner/optimizers/optimizers.h"
+#include "replayer/runtime/backends.h"
 
 namespace steptape::bench {
 namespace {

@@ -19,7 +19,7 @@
 #include "live_bytes.h"
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
-#include "replayer/numbers/evaluator.h"
+#include "replayer/planner/numbers/evaluator.h"
 #include "steptape/session.h"
 
 namespace steptape::bench {

@@ -21,8 +21,8 @@
 #include "live_bytes.h"
 #include "recorder/interceptor.h"
 #include "recorder/recorder.h"
-#include "replayer/floor.h"
 #include "steptape/session.h"
+#include "tools/torch/floor.h"
 #include "workloads.h"
 
 namespace steptape::bench {
@@ -143,7 +143,7 @@ Recorded record(const Workload& workload) {
     recorded = once();
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
-  return {median(std::move(times)), replayer::floor_us(recorded.recording)};
+  return {median(std::move(times)), tools::floor_us(recorded.recording)};
 }
 
 /// Of live tensors, in a step behind the warm-up.

@@ -40,10 +40,13 @@ TABLE = {
     "live": rights("trace", "torch fmt"),
     "recorder": rights("trace live", "torch fmt"),
     "guards": rights("trace live", "torch fmt"),
-    "replayer": rights("trace storage live guards", "torch fmt", sources_only="posix json",
-                       public=VALUE_HEADERS | {"player.h", "metrics.h"},
-                       torch_prefixes=("torch/", "ATen/", "c10/", "caffe2/serialize/")),
-    "replayer/cuda": rights("trace live guards replayer", "torch fmt cuda"),
+    "replayer": rights("trace storage live guards", "torch fmt json"),
+    "replayer/planner": rights("trace live", "torch fmt"),
+    "replayer/runtime": rights("trace live guards replayer/planner", "torch fmt", sources_only="posix"),
+    "replayer/runtime/cuda": rights("trace live guards replayer", "torch fmt cuda"),
+    "replayer/player": rights("trace storage live guards replayer", "torch fmt", sources_only="posix json",
+                              public=VALUE_HEADERS | {"player.h", "metrics.h"},
+                              torch_prefixes=("torch/", "ATen/", "c10/", "caffe2/serialize/")),
     "session": rights(" ".join(ALL - {"diff"}), "posix torch fmt", public=None),
     "tools": rights("trace diff storage", "posix fmt cli json", sources_only="protobuf"),
     "tools/torch": rights("trace diff storage live replayer tools", "posix fmt cli json torch", public=None),
@@ -106,7 +109,7 @@ def check_include(root, path, row, name, quoted, shown):
     if target is not None or (root / name.split("/")[0] / "CMakeLists.txt").is_file():
         if target is None:
             return f"nobody includes {name.split('/')[0]}/"
-        if target == row or target in allowed.parts:
+        if target == row or any(target == part or target.startswith(part + "/") for part in allowed.parts):
             return None
         return f"{row} may not include {target}; it may include {names(allowed.parts)}"
     library = library_of(name, LIBRARY_OF_HEADER)

@@ -16,7 +16,7 @@ most=$((60 << 20))
 
 say() { printf 'gpu_pack: %s\n' "$*" >&2; }
 
-programs=("$build/tests/session/cuda/session_gpu_test" "$build/bin/steptape_gpu_table" "$build/replayer/cuda/libsteptape_cuda.so")
+programs=("$build/tests/session/cuda/session_gpu_test" "$build/bin/steptape_gpu_table" "$build/replayer/runtime/cuda/libsteptape_cuda.so")
 engines=("$(compgen -G "$build/python/_engine*.so" || true)")
 for file in "${programs[@]}" "${engines[0]:-missing}"; do
   [[ -f $file ]] || { say "$file is not built; run: cmake --build $build"; exit 2; }

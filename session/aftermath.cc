@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "replayer/run/tensor_on.h"
+#include "replayer/runtime/tensor_on.h"
 #include "trace/numbers.h"
 
 namespace steptape::session {

@@ -8,7 +8,7 @@
 #include "guards/guard_set.h"
 #include "live/argument.h"
 #include "recorder/recorder.h"
-#include "replayer/run/executor.h"
+#include "replayer/runtime/executor.h"
 
 namespace steptape::session {
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "replayer/plan_words.h"
+#include "replayer/planner/plan_words.h"
 #include "session/fallbacks.h"
 #include "session/step_life.h"
 #include "trace/text_parts.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "replayer/numbers/bindings.h"
+#include "replayer/planner/numbers/bindings.h"
 #include "trace/numbers.h"
 #include "trace/refusals.h"
 

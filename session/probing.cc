@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "live/operators.h"
-#include "replayer/numbers/contradiction.h"
+#include "replayer/planner/numbers/contradiction.h"
 #include "session/told_apart.h"
 #include "trace/compare.h"
 #include "trace/entry.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "recorder/recorder.h"
-#include "replayer/numbers/explain.h"
-#include "replayer/numbers/numbers_at.h"
+#include "replayer/planner/numbers/explain.h"
+#include "replayer/planner/numbers/numbers_at.h"
 #include "steptape/refusal.h"
 #include "trace/model.h"
 

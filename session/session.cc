@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "replayer/optimizers/optimizers.h"
+#include "replayer/planner/optimizers/optimizers.h"
 #include "session/deferred.h"
 #include "session/session_state.h"
 #include "session/step_life.h"

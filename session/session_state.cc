@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "live/optimizer_layout.h"
-#include "replayer/optimizers/optimizers.h"
+#include "replayer/planner/optimizers/optimizers.h"
 #include "session/arguments.h"
 #include "session/record_schedule.h"
 #include "session/say_once.h"

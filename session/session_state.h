@@ -9,7 +9,7 @@
 #include "guards/entry.h"
 #include "live/argument.h"
 #include "live/objects.h"
-#include "replayer/run/backends.h"
+#include "replayer/runtime/backends.h"
 #include "session/call_ledger.h"
 #include "session/counter_block.h"
 #include "session/earlier_trace.h"

@@ -7,9 +7,10 @@
 #include <bit>
 #include <chrono>
 
-#include "replayer/analysis/refusals.h"
-#include "replayer/numbers/contradiction.h"
-#include "replayer/optimizers/optimizers.h"
+#include "replayer/planner/analysis/refusals.h"
+#include "replayer/planner/numbers/contradiction.h"
+#include "replayer/planner/optimizers/optimizers.h"
+#include "replayer/runtime/backends.h"
 #include "session/arguments.h"
 #include "session/call_digests.h"
 #include "session/call_line.h"
@@ -704,7 +705,8 @@ void StepLife::learn_from(recorder::Recorded recorded) {
 void StepLife::make_plan(Probing::Agreed agreed) {
   recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return;
-  std::vector<Refusal> refusals = replayer::refusals_of(recorded.recording);
+  std::vector<Refusal> refusals =
+      replayer::refusals_of(recorded.recording, replayer::why_no_backend);
   if (!refusals.empty()) {
     refuse(std::move(refusals));
     return;

@@ -5,8 +5,8 @@
 #include <random>
 #include <utility>
 
-#include "replayer/optimizers/fused.h"
-#include "replayer/run/backends.h"
+#include "replayer/planner/optimizers/fused.h"
+#include "replayer/runtime/backends.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
 #include "trace/refusals.h"

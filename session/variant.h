@@ -8,8 +8,8 @@
 
 #include "guards/guard_set.h"
 #include "recorder/recorder.h"
-#include "replayer/run/executor.h"
-#include "replayer/run/number_proofs.h"
+#include "replayer/runtime/executor.h"
+#include "replayer/runtime/number_proofs.h"
 #include "session/aftermath.h"
 #include "session/audit_schedule.h"
 #include "session/chance.h"

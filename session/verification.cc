@@ -12,7 +12,7 @@
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
 #include "recorder/unnoticed.h"
-#include "replayer/run/undo.h"
+#include "replayer/runtime/undo.h"
 #include "session/differing_op.h"
 #include "session/ulps.h"
 #include "trace/numbers.h"

@@ -10,7 +10,7 @@
 
 #include "guards/entry.h"
 #include "recorder/recorder.h"
-#include "replayer/run/executor.h"
+#include "replayer/runtime/executor.h"
 #include "session/left_behind.h"
 #include "session/variant.h"
 #include "steptape/refusal.h"

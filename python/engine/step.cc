@@ -12,7 +12,7 @@
 #include "python/engine/followed.h"
 #include "python/engine/watch/watcher.h"
 #include "recorder/notes.h"
-#include "replayer/plan_words.h"
+#include "replayer/planner/plan_words.h"
 #include "session/fallbacks.h"
 #include "steptape/error.h"
 #include "storage/writer.h"

@@ -10,17 +10,17 @@
 #include <set>
 
 #include "live/tensors.h"
-#include "replayer/analysis/refusals.h"
-#include "replayer/optimizers/optimizers.h"
-#include "replayer/plan_words.h"
+#include "replayer/planner/analysis/refusals.h"
+#include "replayer/planner/optimizers/optimizers.h"
+#include "replayer/planner/plan_words.h"
 #include "replayer/player/environment.h"
 #include "replayer/player/player_step.h"
 #include "replayer/player/publication.h"
 #include "replayer/player/snapshots.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/player/weights.h"
-#include "replayer/run/backends.h"
-#include "replayer/run/tensor_on.h"
+#include "replayer/runtime/backends.h"
+#include "replayer/runtime/tensor_on.h"
 #include "storage/reader.h"
 #include "storage/writer.h"
 #include "trace/text_parts.h"
@@ -67,8 +67,7 @@ void require_device(const trace::Device& device, const std::string& asked) {
                 fmt::format("no step of it runs on \"{}\": it was recorded on {}", asked, here));
   }
   if (device.kind == trace::DeviceKind::kCpu) return;
-  std::string why;
-  if (replayer::backend_of(device.kind, &why) == nullptr)
+  if (const std::string why = replayer::why_no_backend(device.kind); !why.empty())
     throw Error(ErrorCode::kUnsupported, fmt::format("no backend for {}: {}", here, why));
   const c10::Device found = live::device_of(device);
   if (!at::hasCUDA() || found.index() >= at::detail::getCUDAHooks().deviceCount())
@@ -118,7 +117,8 @@ Steps plan_steps(Shared& shared, replayer::PlayerState& state, std::vector<std::
     auto loaded = make_step(step.name, state, shared);
     for (const trace::Recording& recording : step.recordings) {
       if (recording.standing != trace::Standing::kTrusted) continue;
-      const std::vector<Refusal> refusals = replayer::refusals_of(recording);
+      const std::vector<Refusal> refusals =
+          replayer::refusals_of(recording, replayer::why_no_backend);
       for (const Refusal& refusal : refusals)
         problems.push_back("step \"" + step.name + "\": " + refusal.text());
       if (!refusals.empty() || !problems.empty()) continue;

@@ -11,7 +11,7 @@
 #include "live/device_bytes.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
-#include "replayer/run/tensor_on.h"
+#include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
 #include "trace/text.h"
 

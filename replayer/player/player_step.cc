@@ -7,7 +7,7 @@
 #include <set>
 
 #include "replayer/player/spec_words.h"
-#include "replayer/run/changed.h"
+#include "replayer/runtime/changed.h"
 
 namespace steptape {
 namespace {

@@ -10,7 +10,7 @@
 #include "live/ambient.h"
 #include "replayer/player/index_bounds.h"
 #include "replayer/player/player_state.h"
-#include "replayer/run/executor.h"
+#include "replayer/runtime/executor.h"
 #include "steptape/stats.h"
 #include "steptape/verdict.h"
 

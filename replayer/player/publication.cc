@@ -1,7 +1,7 @@
 #include "replayer/player/publication.h"
 
 #include "live/device_bytes.h"
-#include "replayer/run/tensor_on.h"
+#include "replayer/runtime/tensor_on.h"
 
 namespace steptape::replayer {
 

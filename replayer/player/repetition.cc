@@ -11,10 +11,10 @@
 
 #include "live/generator_state.h"
 #include "live/operators.h"
-#include "replayer/analysis/refusals.h"
-#include "replayer/passes/passes.h"
-#include "replayer/run/backends.h"
-#include "replayer/run/tensor_on.h"
+#include "replayer/planner/analysis/refusals.h"
+#include "replayer/runtime/backends.h"
+#include "replayer/runtime/cpu/executor.h"
+#include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
 
 namespace steptape::replayer {
@@ -107,12 +107,13 @@ std::vector<std::string> lacks_of(const trace::Recording& recording) {
   std::vector<std::string> lacks;
   if (recording.op_digests.empty()) lacks.emplace_back("it has no digests of its ops");
   const auto literal = as_recorded(recording);
-  for (const Refusal& refusal : refusals_of(*literal)) lacks.push_back(refusal.text());
+  for (const Refusal& refusal : refusals_of(*literal, why_no_backend))
+    lacks.push_back(refusal.text());
   if (!lacks.empty()) return lacks;
   if (const trace::Device device = device_of(recording); device.kind != trace::DeviceKind::kCpu) {
     return {"it was recorded on " + text_of(device) + ", and calls are done again on the CPU"};
   }
-  const Program program = plan(literal, {});
+  const Program program = cpu::plan(literal);
   std::vector<std::string> missing;
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
     const trace::Buffer& buffer = recording.buffers[id];

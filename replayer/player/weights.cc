@@ -12,8 +12,8 @@
 
 #include "live/tensors.h"
 #include "replayer/player/spec_words.h"
-#include "replayer/run/tensor_on.h"
-#include "replayer/weights/weights_file.h"
+#include "replayer/player/weights/weights_file.h"
+#include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
 
 namespace steptape::replayer {

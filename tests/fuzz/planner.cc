@@ -1,8 +1,9 @@
 #include <memory>
 #include <vector>
 
-#include "replayer/analysis/refusals.h"
-#include "replayer/passes/passes.h"
+#include "replayer/planner/analysis/refusals.h"
+#include "replayer/runtime/backends.h"
+#include "replayer/runtime/cpu/executor.h"
 #include "steptape/error.h"
 #include "tests/fuzz/target.h"
 #include "trace/text.h"
@@ -43,9 +44,9 @@ void require_sound(const Program& program) {
 void look_at(std::string_view text) try {
   auto recording = std::make_shared<trace::Recording>(trace::parse_recording(text));
   trace::validate(*recording);
-  if (!replayer::refusals_of(*recording).empty()) return;
-  require_sound(replayer::plan(recording, {}));
-  require_sound(replayer::plan(std::move(recording), {.share_memory = false}));
+  if (!replayer::refusals_of(*recording, replayer::why_no_backend).empty()) return;
+  require_sound(replayer::cpu::plan(recording));
+  require_sound(replayer::cpu::plan(std::move(recording), {.share_memory = false}));
 } catch (const Error& error) {
   require(error.code() != ErrorCode::kInternal && error.code() != ErrorCode::kIo,
           std::string("no error but one of the recording: ") + error.what());

@@ -1,5 +1,5 @@
-#include "replayer/weights/pickle_reader.h"
-#include "replayer/weights/weights_file.h"
+#include "replayer/player/weights/pickle_reader.h"
+#include "replayer/player/weights/weights_file.h"
 #include "tests/fuzz/bounded.h"
 
 /// A file of weights of any bytes, and a pickle of any bytes, is read or refused within bounded

@@ -8,7 +8,7 @@
 
 #include <stdexcept>
 
-#include "replayer/run/tensor_on.h"
+#include "replayer/runtime/tensor_on.h"
 #include "trace/model.h"
 
 namespace steptape::tests {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "recorder/recorder.h"
-#include "replayer/cpu/executor.h"
+#include "replayer/runtime/cpu/executor.h"
 
 namespace steptape::tests {
 

@@ -55,7 +55,7 @@ class CheckIncludesTest(unittest.TestCase):
         self.expect("replayer/plan.cc:2: replayer may not include recorder")
 
     def test_recorder_must_not_include_replayer(self):
-        self.plant("recorder/stream.h", '#include "replayer/program.h"')
+        self.plant("recorder/stream.h", '#include "replayer/planner/program.h"')
         self.expect("recorder/stream.h:1: recorder may not include replayer")
 
     def test_trace_must_not_include_torch(self):

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "replayer/weights/weights_file.h"
+#include "replayer/player/weights/weights_file.h"
 #include "steptape/player.h"
 #include "storage/writer.h"
 #include "tests/session/taught.h"

@@ -13,12 +13,12 @@
 
 #include "diff/numeric_words.h"
 #include "diff/op_stream.h"
-#include "replayer/floor.h"
 #include "steptape/player.h"
 #include "storage/reader.h"
 #include "tools/exit_code.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/torch/floor.h"
 #include "tools/torch/inputs.h"
 #include "tools/torch/quantile.h"
 #include "tools/torch/step_choice.h"
@@ -85,7 +85,7 @@ std::string name_of(const trace::Recording& recording, const std::vector<std::ui
 std::vector<Row> rows_of(const trace::Recording& recording,
                          const std::vector<std::vector<double>>& us,
                          const std::vector<StageTime>& stages) {
-  const std::vector<double> floors = replayer::floors_us(recording);
+  const std::vector<double> floors = tools::floors_us(recording);
   const diff::OpStream stream(recording);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < stages.size(); ++i) {

@@ -1,0 +1,157 @@
+#include "replayer/planner/numbers/bindings.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <string_view>
+
+#include "replayer/planner/numbers/numbers_at.h"
+#include "trace/element.h"
+#include "trace/numbers.h"
+
+namespace steptape::replayer {
+Bindings::Bindings(trace::Recording& recording)
+    : recording_(recording), numbers_(recording), values_(numbers_.of(recording.leaves)) {
+  for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
+    leaves_.emplace(std::pair(recording.leaves[i].kind, recording.leaves[i].path), i);
+  }
+  for (trace::Index i = 0; i < recording.formulas.size(); ++i) {
+    formulas_.emplace(key_of(recording.formulas[i]), i);
+  }
+  for (const trace::ScalarSite& site : recording.scalars) places_.insert(place_of(site));
+  for (const trace::Tensor& tensor : recording.tensors) {
+    if (recording.buffers[tensor.buffer].content) dtypes_.try_emplace(tensor.buffer, tensor.dtype);
+  }
+}
+
+Bindings::Key Bindings::key_of(const trace::Formula& formula) {
+  Key key;
+  key.reserve(2 * formula.nodes.size());
+  for (const trace::Node& node : formula.nodes) {
+    key.push_back(static_cast<std::uint64_t>(node.operation));
+    key.push_back(node.operation == trace::Operation::kLeaf
+                      ? node.leaf
+                      : std::bit_cast<std::uint64_t>(node.constant.value));
+  }
+  return key;
+}
+
+std::size_t Bindings::Hash::operator()(const Key& key) const noexcept {
+  return std::hash<std::string_view>()(
+      {reinterpret_cast<const char*>(key.data()), key.size() * sizeof(Key::value_type)});
+}
+
+trace::Index Bindings::leaf(trace::LeafKind kind, const std::string& path) {
+  const auto next = static_cast<trace::Index>(recording_.leaves.size());
+  const auto [entry, is_new] = leaves_.try_emplace({kind, path}, next);
+  if (is_new) {
+    recording_.leaves.push_back({kind, path});
+    values_.push_back(numbers_[path]);
+  }
+  return entry->second;
+}
+
+trace::Index Bindings::formula(const trace::Formula& formula) {
+  const auto next = static_cast<trace::Index>(recording_.formulas.size());
+  const auto [entry, is_new] = formulas_.try_emplace(key_of(formula), next);
+  if (is_new) recording_.formulas.push_back(formula);
+  return entry->second;
+}
+
+Bindings::Place Bindings::place_of(const trace::ScalarSite& site) {
+  if (site.op == trace::kNone) return {trace::kNone, site.buffer, site.item};
+  return {site.op, site.argument, site.item};
+}
+
+bool Bindings::is_bound(const trace::ScalarSite& site) const {
+  return places_.contains(place_of(site));
+}
+
+void Bindings::bind(trace::ScalarSite site, const trace::Formula& formula) {
+  if (!places_.insert(place_of(site)).second) return;
+  site.formula = this->formula(formula);
+  recording_.scalars.push_back(site);
+}
+
+void Bindings::require(const trace::Formula& formula, bool is_nonzero) {
+  const trace::Predicate predicate{this->formula(formula), is_nonzero};
+  for (const trace::Predicate& known : recording_.predicates) {
+    if (known == predicate) return;
+  }
+  recording_.predicates.push_back(predicate);
+}
+
+void Bindings::advance(const std::string& path, std::int64_t by) {
+  for (trace::Advance& advance : recording_.advances) {
+    if (advance.path != path) continue;
+    advance.by += by;
+    return;
+  }
+  recording_.advances.push_back({path, by});
+}
+
+double Bindings::recorded(const trace::Formula& formula) const {
+  return trace::evaluate(formula, values_);
+}
+
+bool Bindings::gives_recorded(const trace::Formula& formula, const trace::ScalarSite& site) const {
+  const double value = recorded(formula);
+  if (site.op != trace::kNone) {
+    return trace::Real{trace::number_of(recorded_number(recording_, site))} == trace::Real{value};
+  }
+  const auto dtype = dtypes_.find(site.buffer);
+  if (dtype == dtypes_.end()) return false;
+  const auto element = trace::element_at(recording_.buffers[site.buffer], dtype->second, site.item);
+  return element && trace::is_element(value, element->dtype, element->bytes);
+}
+
+Numbers numbers_at(const trace::Recording& recording) {
+  Numbers numbers;
+  const auto add = [&numbers](const std::string& path, const trace::Value& value) {
+    numbers.emplace(path, trace::number_of(value));
+  };
+  for (const trace::OptimizerLayout& layout : recording.optimizers) {
+    trace::for_each_number(layout, add);
+  }
+  for (const trace::Input& input : recording.inputs) {
+    trace::for_each_number(input.path, input.value, add);
+  }
+  for (const trace::NamedValue& value : recording.host_values) {
+    trace::for_each_number(value.name, value.value, add);
+  }
+  for (const trace::HostRead& read : recording.reads) {
+    trace::for_each_number(trace::read_path(read.op), recording.ops[read.op].outputs[0], add);
+  }
+  return numbers;
+}
+
+RecordedNumbers::RecordedNumbers(const trace::Recording& recording)
+    : numbers_(numbers_at(recording)) {}
+
+double RecordedNumbers::operator[](const std::string& path) const {
+  const auto found = numbers_.find(path);
+  return found == numbers_.end() ? 0 : found->second;
+}
+
+std::vector<double> RecordedNumbers::of(const std::vector<trace::Leaf>& leaves) const {
+  std::vector<double> values;
+  values.reserve(leaves.size());
+  for (const trace::Leaf& leaf : leaves) values.push_back((*this)[leaf.path]);
+  return values;
+}
+
+std::vector<double> recorded_leaves(const trace::Recording& recording) {
+  return RecordedNumbers(recording).of(recording.leaves);
+}
+
+trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site) {
+  if (site.op == trace::kNone) {
+    const auto element = trace::element_at(recording, site);
+    if (!element || element->bytes.empty()) return {};
+    return trace::element_of(element->bytes.data(), element->dtype);
+  }
+  const trace::Value& value = recording.ops[site.op].inputs[site.argument];
+  return site.item == trace::kNone ? value : std::get<trace::List>(value.data)[site.item];
+}
+
+}  // namespace steptape::replayer

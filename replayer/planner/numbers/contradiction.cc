@@ -1,0 +1,183 @@
+#include "replayer/planner/numbers/contradiction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "replayer/planner/numbers/bindings.h"
+#include "replayer/planner/numbers/numbers_at.h"
+#include "trace/element.h"
+#include "trace/numbers.h"
+#include "trace/text.h"
+
+namespace steptape::replayer {
+namespace {
+
+/// What the formulas of a plan give for the numbers of another recording.
+class Given {
+ public:
+  Given(const trace::Recording& plan, const trace::Recording& proof)
+      : plan_(plan),
+        proof_(proof),
+        numbers_(numbers_at(proof)),
+        leaves_(RecordedNumbers(proof).of(plan.leaves)) {}
+
+  /// Whether all that the formula reads is there.
+  bool knows(trace::Index formula) const {
+    return std::ranges::all_of(plan_.formulas[formula].nodes, [this](const trace::Node& node) {
+      return node.operation != trace::Operation::kLeaf ||
+             numbers_.contains(plan_.leaves[node.leaf].path);
+    });
+  }
+
+  double value(trace::Index formula) const {
+    return trace::evaluate(plan_.formulas[formula], leaves_);
+  }
+
+  bool fits(const trace::ScalarSite& site) const {
+    const double given = value(site.formula);
+    if (site.op == trace::kNone) {
+      const auto element = trace::element_at(proof_, site);
+      return element && proof_.buffers[site.buffer].bytes == plan_.buffers[site.buffer].bytes &&
+             trace::is_number(recorded_number(plan_, site)) &&
+             trace::is_element(given, element->dtype, element->bytes);
+    }
+    if (!is_there(site)) return false;
+    const trace::Value found = recorded_number(proof_, site);
+    return found.data.index() == recorded_number(plan_, site).data.index() &&
+           trace::Real{trace::number_of(found)} == trace::Real{given};
+  }
+
+ private:
+  /// A list may be a shorter one.
+  bool is_there(const trace::ScalarSite& site) const {
+    if (site.item == trace::kNone) return true;
+    const auto* list = std::get_if<trace::List>(&proof_.ops[site.op].inputs[site.argument].data);
+    return list != nullptr && site.item < list->size();
+  }
+
+  const trace::Recording& plan_;
+  const trace::Recording& proof_;
+  Numbers numbers_;
+  std::vector<double> leaves_;
+};
+
+/// Whether all reads that the formula waits for come before op `end`.
+bool is_known_before(const trace::Recording& recording, trace::Index formula, trace::Index end) {
+  for (const trace::Node& node : recording.formulas[formula].nodes) {
+    if (node.operation != trace::Operation::kLeaf) continue;
+    const trace::Leaf& leaf = recording.leaves[node.leaf];
+    if (leaf.kind != trace::LeafKind::kHostRead) continue;
+    const bool is_before = std::ranges::any_of(recording.reads, [&](const trace::HostRead& read) {
+      return read.op < end && trace::read_path(read.op) == leaf.path;
+    });
+    if (!is_before) return false;
+  }
+  return true;
+}
+
+std::string path_of(const trace::ScalarSite& site) {
+  const std::string path = site.op == trace::kNone
+                               ? fmt::format("buffers[{}]", site.buffer)
+                               : fmt::format("ops[{}].inputs[{}]", site.op, site.argument);
+  return site.item == trace::kNone ? path : fmt::format("{}[{}]", path, site.item);
+}
+
+std::optional<trace::Difference> other_returned(const trace::Recording& plan,
+                                                const trace::Recording& proof, const Given& given) {
+  for (std::size_t i = 0; i < plan.numbers.size(); ++i) {
+    const trace::Number& number = plan.numbers[i];
+    const trace::Value& found = proof.numbers[i].value;
+    trace::Value expected = number.value;
+    if (number.formula != trace::kNone) {
+      expected = {trace::Real{given.value(number.formula)}};
+    } else if (number.op != trace::kNone) {
+      expected = proof.ops[number.op].outputs[0];
+    }
+    if (trace::is_number(found) && trace::is_number(expected) &&
+        trace::Real{trace::number_of(found)} == trace::Real{trace::number_of(expected)}) {
+      continue;
+    }
+    return trace::Difference{trace::DifferenceKind::kHostRead, trace::kNone,
+                             fmt::format("numbers[{}]", i), trace::print_value(expected),
+                             trace::print_value(found)};
+  }
+  return std::nullopt;
+}
+
+/// The proof as if its modules were in training or not as those of the plan were, if they were not:
+/// guards have found what the plan depends on, and a model may have no module that asks.
+std::optional<trace::Recording> in_the_modes_of(const trace::Recording& plan,
+                                                const trace::Recording& proof) {
+  const auto same = [](const trace::Module& a, const trace::Module& b) {
+    return a.path != b.path || a.training == b.training;
+  };
+  const std::size_t count = std::min(plan.modules.size(), proof.modules.size());
+  if (std::equal(plan.modules.begin(), plan.modules.begin() + static_cast<std::ptrdiff_t>(count),
+                 proof.modules.begin(), same)) {
+    return std::nullopt;
+  }
+  trace::Recording made = proof;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (made.modules[i].path == plan.modules[i].path)
+      made.modules[i].training = plan.modules[i].training;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::optional<trace::Difference> other_number(const trace::Recording& plan,
+                                              const trace::Recording& proof) {
+  const Given given(plan, proof);
+  for (const trace::ScalarSite& site : plan.scalars) {
+    if (given.fits(site)) continue;
+    return trace::Difference{trace::DifferenceKind::kScalar, site.op, path_of(site),
+                             trace::print_value({trace::Real{given.value(site.formula)}}),
+                             trace::print_value(recorded_number(proof, site))};
+  }
+  return other_returned(plan, proof, given);
+}
+
+std::optional<trace::Difference> contradiction(const trace::Recording& plan,
+                                               const trace::Recording& proof) {
+  if (const auto other = in_the_modes_of(plan, proof)) return contradiction(plan, *other);
+  // where the second has a formula, the first may have any number
+  if (auto found = trace::first_difference(proof, plan)) {
+    std::swap(found->expected, found->found);
+    return found;
+  }
+  return other_number(plan, proof);
+}
+
+bool took_another_way(const trace::Recording& plan, const trace::Recording& proof,
+                      const trace::Difference& parted) {
+  if (parted.kind == trace::DifferenceKind::kHostRead && parted.op != trace::kNone) return true;
+  const trace::Index end =
+      parted.op == trace::kNone
+          ? static_cast<trace::Index>(std::min(plan.ops.size(), proof.ops.size()))
+          : parted.op;
+  for (const trace::HostRead& read : plan.reads) {
+    if (read.op >= end || read.use != trace::ReadUse::kChecked) continue;
+    if (plan.ops[read.op].outputs != proof.ops[read.op].outputs) return true;
+  }
+  const Given given(plan, proof);
+  return std::ranges::any_of(plan.predicates, [&](const trace::Predicate& predicate) {
+    return is_known_before(plan, predicate.formula, end) &&
+           (given.value(predicate.formula) != 0) != predicate.is_nonzero;
+  });
+}
+
+void drop_refuted(const trace::Recording& before, trace::Recording& now) {
+  const Given given(now, before);
+  std::vector<trace::ScalarSite> kept;
+  for (const trace::ScalarSite& site : now.scalars) {
+    if (!given.knows(site.formula) || given.fits(site)) kept.push_back(site);
+  }
+  now.scalars = std::move(kept);
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,110 @@
+#include "replayer/planner/numbers/derived.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "replayer/planner/numbers/bindings.h"
+#include "replayer/planner/numbers/numbers_at.h"
+#include "trace/numbers.h"
+
+namespace steptape::replayer {
+namespace {
+
+/// Which of the leaves are integers, and which op's read they wait for.
+class Leaves {
+ public:
+  Leaves(const trace::Recording& before, const trace::Recording& now)
+      : then_(numbers_at(before)),
+        here_(numbers_at(now)),
+        before_(RecordedNumbers(before).of(now.leaves)),
+        now_(RecordedNumbers(now).of(now.leaves)) {
+    for (const trace::HostRead& read : now.reads) {
+      ops_.emplace(trace::read_path(read.op), read.op);
+      note(trace::read_path(read.op), now.ops[read.op].outputs[0]);
+    }
+    for (const trace::Input& input : now.inputs) note(input.path, input.value);
+    for (const trace::NamedValue& value : now.host_values) note(value.name, value.value);
+    for (const trace::OptimizerLayout& layout : now.optimizers) {
+      trace::for_each_number(layout, [this](const std::string& path, const trace::Value& value) {
+        note(path, value);
+      });
+    }
+    leaves_ = &now.leaves;
+  }
+
+  /// None where one of its leaves is unknown, or it is the same in both recordings.
+  std::optional<Derived> number(const trace::Formula& formula) const {
+    Derived derived{formula, trace::evaluate(formula, before_), trace::evaluate(formula, now_),
+                    true};
+    if (trace::Real{derived.before} == trace::Real{derived.now}) return std::nullopt;
+    for (const trace::Node& node : formula.nodes) {
+      if (node.operation != trace::Operation::kLeaf) continue;
+      const std::string& path = (*leaves_)[node.leaf].path;
+      if (!then_.contains(path) || !here_.contains(path)) return std::nullopt;
+      const auto integer = integers_.find(path);
+      derived.is_integer &= integer != integers_.end() && integer->second;
+      const auto op = ops_.find(path);
+      if (op != ops_.end())
+        derived.known_at = std::max(derived.known_at, static_cast<std::int64_t>(op->second));
+    }
+    return derived;
+  }
+
+ private:
+  void note(const std::string& path, const trace::Value& value) {
+    integers_.emplace(path, std::holds_alternative<std::int64_t>(value.data));
+  }
+
+  Numbers then_, here_;
+  std::vector<double> before_, now_;
+  const std::vector<trace::Leaf>* leaves_ = nullptr;
+  std::map<std::string, bool> integers_;
+  std::map<std::string, trace::Index> ops_;
+};
+
+}  // namespace
+
+std::vector<Derived> derived_numbers(const trace::Recording& before, const trace::Recording& now) {
+  const Leaves leaves(before, now);
+  std::vector<trace::Formula> formulas;
+  for (trace::Index i = 0; i < now.leaves.size(); ++i) {
+    // a count of steps looks like much else that goes on by one
+    if (now.leaves[i].kind != trace::LeafKind::kStateNumber) formulas.push_back(trace::leaf(i));
+  }
+  for (const trace::ScalarSite& site : now.scalars) {
+    formulas.push_back(now.formulas[site.formula]);
+  }
+  std::vector<Derived> derived;
+  for (const trace::Formula& formula : formulas) {
+    if (std::ranges::find(derived, formula, &Derived::formula) != derived.end()) continue;
+    if (auto number = leaves.number(formula)) derived.push_back(*std::move(number));
+  }
+  return derived;
+}
+
+std::vector<Derived> made_of(const Derived& number) {
+  const trace::Formula& f = number.formula;
+  const trace::Formula one = trace::constant(1);
+  std::vector<Derived> made;
+  const auto add = [&](trace::Formula formula, auto&& value, bool keeps_integers) {
+    if (!trace::is_well_formed(formula, trace::kNone)) return;
+    made.push_back({std::move(formula), value(number.before), value(number.now),
+                    number.is_integer && keeps_integers, number.known_at});
+  };
+  add(
+      f - one, [](double x) { return x - 1; }, true);
+  add(
+      one - f, [](double x) { return 1 - x; }, true);
+  add(
+      -f, [](double x) { return -x; }, true);
+  add(
+      one / f, [](double x) { return 1 / x; }, false);
+  add(
+      one / (one - f), [](double x) { return 1 / (1 - x); }, false);
+  return made;
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,115 @@
+#include "replayer/planner/numbers/evaluator.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "trace/numbers.h"
+
+namespace steptape::replayer {
+namespace {
+
+using Shape = std::vector<std::uint64_t>;
+
+/// The formula with every step counter taken for the same one.
+Shape shape_of(const trace::Recording& recording, const trace::Formula& formula) {
+  Shape shape;
+  for (const trace::Node& node : formula.nodes) {
+    shape.push_back(static_cast<std::uint64_t>(node.operation));
+    if (node.operation == trace::Operation::kConstant) {
+      shape.push_back(std::bit_cast<std::uint64_t>(node.constant.value));
+    } else if (node.operation == trace::Operation::kLeaf) {
+      const bool counter = recording.leaves[node.leaf].kind == trace::LeafKind::kStateNumber;
+      shape.push_back(counter ? trace::kNone : node.leaf);
+    }
+  }
+  return shape;
+}
+
+/// The one step counter that a formula reads; kNone for none, or for several.
+trace::Index counter_of(const trace::Recording& recording, const trace::Formula& formula) {
+  trace::Index counter = trace::kNone;
+  for (const trace::Node& node : formula.nodes) {
+    if (node.operation != trace::Operation::kLeaf) continue;
+    if (recording.leaves[node.leaf].kind != trace::LeafKind::kStateNumber) continue;
+    if (counter != trace::kNone && counter != node.leaf) return trace::kNone;
+    counter = node.leaf;
+  }
+  return counter;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(const trace::Recording& recording)
+    : recording_(recording),
+      leaves_(recording.leaves.size()),
+      values_(recording.formulas.size()),
+      waits_for_(recording.formulas.size(), trace::kNone),
+      leaf_of_op_(recording.reads.empty() ? 0 : recording.ops.size()) {
+  std::unordered_map<std::string, trace::Index> reads;
+  for (const trace::HostRead& read : recording.reads) {
+    reads.emplace(trace::read_path(read.op), read.op);
+  }
+  std::vector<trace::Index> op_of_leaf(recording.leaves.size(), trace::kNone);
+  for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
+    if (recording.leaves[i].kind != trace::LeafKind::kHostRead) continue;
+    const auto found = reads.find(recording.leaves[i].path);
+    if (found == reads.end()) continue;
+    op_of_leaf[i] = found->second;
+    leaf_of_op_[found->second].push_back(i);
+  }
+  std::map<Shape, trace::Index> shapes;
+  for (trace::Index i = 0; i < recording.formulas.size(); ++i) {
+    const trace::Formula& formula = recording.formulas[i];
+    for (const trace::Node& node : formula.nodes) {
+      if (node.operation != trace::Operation::kLeaf || op_of_leaf[node.leaf] == trace::kNone) {
+        continue;
+      }
+      waits_for_[i] = waits_for_[i] == trace::kNone
+                          ? op_of_leaf[node.leaf]
+                          : std::max(waits_for_[i], op_of_leaf[node.leaf]);
+    }
+    counter_.push_back(counter_of(recording, formula));
+    shape_.push_back(trace::kNone);
+    if (counter_.back() == trace::kNone) continue;
+    const auto next = static_cast<trace::Index>(memos_.size());
+    const auto [entry, is_new] = shapes.try_emplace(shape_of(recording, formula), next);
+    if (is_new) memos_.emplace_back();
+    shape_.back() = entry->second;
+  }
+}
+
+void Evaluator::begin(std::span<const double> leaves) {
+  ++run_;
+  std::copy_n(leaves.begin(), std::min(leaves.size(), leaves_.size()), leaves_.begin());
+  for (trace::Index i = 0; i < values_.size(); ++i) {
+    if (waits_for_[i] == trace::kNone) evaluate(i);
+  }
+}
+
+bool Evaluator::read(trace::Index op, double value) {
+  if (leaf_of_op_[op].empty()) return false;
+  for (const trace::Index leaf : leaf_of_op_[op]) leaves_[leaf] = value;
+  for (trace::Index i = 0; i < values_.size(); ++i) {
+    if (waits_for_[i] == op) evaluate(i);
+  }
+  return true;
+}
+
+void Evaluator::evaluate(trace::Index formula) {
+  const trace::Formula& expression = recording_.formulas[formula];
+  if (shape_[formula] == trace::kNone) {
+    values_[formula] = trace::evaluate(expression, leaves_);
+    return;
+  }
+  Memo& memo = memos_[shape_[formula]];
+  const double count = leaves_[counter_[formula]];
+  if (memo.run != run_ || memo.count != count) {
+    memo = {count, trace::evaluate(expression, leaves_), run_};
+  }
+  values_[formula] = memo.value;
+}
+
+}  // namespace steptape::replayer

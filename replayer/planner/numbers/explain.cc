@@ -1,0 +1,368 @@
+#include "replayer/planner/numbers/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "live/operators.h"
+#include "replayer/planner/numbers/bindings.h"
+#include "replayer/planner/numbers/derived.h"
+#include "trace/element.h"
+#include "trace/numbers.h"
+
+namespace steptape::replayer {
+namespace {
+
+/// Of a tensor whose elements may follow numbers each; a longer one is data.
+constexpr std::size_t kMostElements = 16;
+
+/// As doubles, by their bits.
+bool same_number(const trace::Value& a, const trace::Value& b) {
+  return trace::Real{trace::number_of(a)} == trace::Real{trace::number_of(b)};
+}
+
+/// What a number may follow: a number of its own kind, and a real number an integer as well. A flag
+/// that stands for "not zero", or an integer that was rounded, is a decision of the program.
+bool may_follow(const trace::Value& number, const trace::Value& leaf) {
+  if (number.data.index() == leaf.data.index()) return true;
+  return std::holds_alternative<trace::Real>(number.data) &&
+         std::holds_alternative<std::int64_t>(leaf.data);
+}
+
+bool may_follow(trace::DType dtype, const trace::Value& leaf) {
+  return may_follow(trace::element_of(std::vector<std::byte>(16).data(), dtype), leaf);
+}
+
+bool holds_reals(trace::DType dtype) {
+  return std::holds_alternative<trace::Real>(
+      trace::element_of(std::vector<std::byte>(16).data(), dtype).data);
+}
+
+/// A number that may explain others: it differs between the two recordings.
+struct Candidate {
+  trace::LeafKind kind;
+  std::string path;
+  trace::Value before, now;
+  std::int64_t known_at = -1;  ///< the op that gave it; -1: known when the step begins
+};
+
+class Explanation {
+ public:
+  Explanation(const trace::Recording& before, trace::Recording& now)
+      : before_(before), now_(now), bindings_(now) {}
+
+  void explain(Reads reads, const std::set<trace::Index>* only) {
+    if (before_.ops.size() != now_.ops.size() || before_.buffers.size() != now_.buffers.size() ||
+        before_.inputs.size() != now_.inputs.size()) {
+      return;
+    }
+    only_ = only;
+    collect();
+    explain_places();
+    derived_ = derived_numbers(before_, now_);
+    explain_places();
+    explain_returned();
+    settle_reads(reads);
+  }
+
+ private:
+  void collect() {
+    for (std::size_t i = 0; i < now_.inputs.size(); ++i) {
+      offer(trace::LeafKind::kArgument, now_.inputs[i].path, before_.inputs[i].value,
+            now_.inputs[i].value);
+    }
+    for (std::size_t i = 0; i < std::min(before_.host_values.size(), now_.host_values.size());
+         ++i) {
+      offer(trace::LeafKind::kHostValue, now_.host_values[i].name, before_.host_values[i].value,
+            now_.host_values[i].value);
+    }
+    for (const trace::HostRead& read : now_.reads) {
+      const auto& outputs = before_.ops[read.op].outputs;
+      if (outputs.size() != 1) continue;
+      offer(trace::LeafKind::kHostRead, trace::read_path(read.op), outputs[0],
+            now_.ops[read.op].outputs[0], read.op);
+    }
+  }
+
+  void offer(trace::LeafKind kind, const std::string& path, const trace::Value& before,
+             const trace::Value& now, std::int64_t known_at = -1) {
+    const bool is_left_out =
+        only_ != nullptr && (kind != trace::LeafKind::kHostRead ||
+                             !only_->contains(static_cast<trace::Index>(known_at)));
+    if (is_left_out) return;
+    if (before == now || before.data.index() != now.data.index()) return;
+    if (!trace::is_exact_number(before) || !trace::is_exact_number(now)) return;
+    candidates_.push_back({kind, path, before, now, known_at});
+  }
+
+  void explain_places() {
+    explain_arguments();
+    explain_contents();
+  }
+
+  void explain_arguments() {
+    for (trace::Index op = 0; op < now_.ops.size(); ++op) {
+      const auto handle = live::find_operator(now_.operator_of(now_.ops[op]));
+      const auto& before = before_.ops[op].inputs;
+      const auto& now = now_.ops[op].inputs;
+      if (!handle || before.size() != now.size()) return;
+      const std::vector<bool> follow = live::arguments_that_may_follow(*handle);
+      for (trace::Index k = 0; k < std::min(now.size(), follow.size()); ++k) {
+        if (follow[k]) explain_argument(op, k, before[k], now[k]);
+      }
+    }
+  }
+
+  void explain_argument(trace::Index op, trace::Index argument, const trace::Value& before,
+                        const trace::Value& now) {
+    const auto* a = std::get_if<trace::List>(&before.data);
+    const auto* b = std::get_if<trace::List>(&now.data);
+    if (a == nullptr || b == nullptr) {
+      explain_site({op, argument, trace::kNone, trace::kNone, trace::kNone}, before, now, op);
+      return;
+    }
+    for (trace::Index i = 0; i < std::min(a->size(), b->size()); ++i) {
+      explain_site({op, argument, i, trace::kNone, trace::kNone}, (*a)[i], (*b)[i], op);
+    }
+  }
+
+  void explain_site(const trace::ScalarSite& site, const trace::Value& before,
+                    const trace::Value& now, std::int64_t used_at) {
+    if (!trace::is_number(before) || !trace::is_number(now) || before == now) return;
+    if (before.data.index() != now.data.index() || bindings_.is_bound(site)) return;
+    if (bind(site, used_at, [&](const Candidate& candidate) {
+          return may_follow(now, candidate.now) && same_number(candidate.before, before) &&
+                 same_number(candidate.now, now);
+        })) {
+      return;
+    }
+    const bool is_real = std::holds_alternative<trace::Real>(now.data);
+    derive(site, used_at, [&](const Derived& number) {
+      return (is_real || number.is_integer) &&
+             trace::Real{trace::number_of(before)} == trace::Real{number.before} &&
+             trace::Real{trace::number_of(now)} == trace::Real{number.now};
+    });
+  }
+
+  /// The elements of tensors that the host made: wrapped numbers, `torch::tensor(x)`.
+  void explain_contents() {
+    std::vector<std::int64_t> first_use(now_.buffers.size(), -1);
+    for (std::size_t op = now_.ops.size(); op-- > 0;) {
+      for (const trace::Value& value : now_.ops[op].inputs) {
+        for_each_tensor(value, [&](trace::TensorId id) {
+          if (id != trace::kNoTensor) {
+            first_use[now_.tensors[id].buffer] = static_cast<std::int64_t>(op);
+          }
+        });
+      }
+    }
+    for (const trace::Tensor& tensor : now_.tensors) {
+      const trace::Buffer& before = before_.buffers[tensor.buffer];
+      const trace::Buffer& now = now_.buffers[tensor.buffer];
+      const bool host_made = now.role == trace::Role::kConstant && now.path.empty();
+      if (!host_made || !before.content || !now.content || *before.content == *now.content)
+        continue;
+      if (before.bytes != now.bytes) continue;
+      trace::for_each_element(now, tensor.dtype, kMostElements, [&](trace::Index item) {
+        explain_element(tensor, item, first_use[tensor.buffer]);
+      });
+    }
+  }
+
+  void explain_element(const trace::Tensor& tensor, trace::Index item, std::int64_t used_at) {
+    const trace::ScalarSite site{trace::kNone, trace::kNone, item, tensor.buffer, trace::kNone};
+    const auto before = trace::element_at(before_.buffers[tensor.buffer], tensor.dtype, item);
+    const auto now = trace::element_at(now_.buffers[tensor.buffer], tensor.dtype, item);
+    if (!before || !now || std::ranges::equal(before->bytes, now->bytes)) return;
+    if (bindings_.is_bound(site)) return;
+    const auto holds = [&](const trace::Element& element, double number) {
+      return trace::is_element(number, element.dtype, element.bytes);
+    };
+    if (bind(site, used_at, [&](const Candidate& candidate) {
+          return may_follow(tensor.dtype, candidate.now) &&
+                 holds(*before, trace::number_of(candidate.before)) &&
+                 holds(*now, trace::number_of(candidate.now));
+        })) {
+      return;
+    }
+    derive(site, used_at, [&](const Derived& number) {
+      return (number.is_integer || holds_reals(tensor.dtype)) && holds(*before, number.before) &&
+             holds(*now, number.now);
+    });
+  }
+
+  /// Binds the place to the first candidate that fits. Which of several it follows cannot be told
+  /// while they are equal: the plan holds while they stay so.
+  template <typename Fits>
+  bool bind(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
+    std::optional<trace::Formula> bound;
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.known_at >= used_at && candidate.known_at >= 0) continue;
+      if (!fits(candidate)) continue;
+      const trace::Formula leaf = leaf_of(candidate);
+      if (!bound) {
+        bindings_.bind(site, leaf);
+        bound = leaf;
+      } else {
+        bindings_.require(trace::same_bits(*bound, leaf), true);
+      }
+    }
+    return bound.has_value();
+  }
+
+  /// The same for what the step computes of its numbers, and then for what torch makes of that.
+  template <typename Fits>
+  void derive(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
+    std::optional<trace::Formula> bound;
+    const auto take = [&](const Derived& number) {
+      if (number.known_at >= used_at && number.known_at >= 0) return;
+      if (!fits(number)) return;
+      if (!bound) {
+        bindings_.bind(site, number.formula);
+        bound = number.formula;
+      } else if (number.formula != *bound) {
+        bindings_.require(trace::same_bits(*bound, number.formula), true);
+      }
+    };
+    for (const Derived& number : derived_) take(number);
+    if (bound) return;
+    for (const Derived& number : derived_) {
+      for (const Derived& made : made_of(number)) take(made);
+    }
+  }
+
+  trace::Formula leaf_of(const Candidate& candidate) {
+    if (candidate.kind == trace::LeafKind::kHostRead) {
+      free_reads_.push_back(static_cast<trace::Index>(candidate.known_at));
+    }
+    return trace::leaf(bindings_.leaf(candidate.kind, candidate.path));
+  }
+
+  /// A number that differs is a read that differs in the same way. One that does not differ stays
+  /// what it was, and so does the read that gave it, which is checked.
+  void explain_returned() {
+    if (before_.numbers.size() != now_.numbers.size()) return;
+    for (std::size_t i = 0; i < now_.numbers.size(); ++i) {
+      trace::Number& number = now_.numbers[i];
+      if (number.formula != trace::kNone) continue;
+      const trace::Value& before = before_.numbers[i].value;
+      if (before == number.value) {
+        // where the program's numbers are followed, one that follows nothing is a constant
+        if (only_ == nullptr) number.op = equal_read(number.value);
+        continue;
+      }
+      std::optional<trace::Formula> bound;
+      for (const Candidate& candidate : candidates_) {
+        if (candidate.kind != trace::LeafKind::kHostRead) continue;
+        if (candidate.before != before || candidate.now != number.value) continue;
+        const trace::Formula leaf = leaf_of(candidate);
+        if (!bound) {
+          number.op = static_cast<trace::Index>(candidate.known_at);
+          bound = leaf;
+        } else {
+          bindings_.require(trace::same_bits(*bound, leaf), true);
+        }
+      }
+    }
+  }
+
+  /// A read that gave `value` in both recordings; kNone where there is none.
+  trace::Index equal_read(const trace::Value& value) const {
+    for (const trace::HostRead& read : now_.reads) {
+      const auto& outputs = before_.ops[read.op].outputs;
+      if (outputs.size() == 1 && outputs[0] == value && now_.ops[read.op].outputs[0] == value) {
+        return read.op;
+      }
+    }
+    return trace::kNone;
+  }
+
+  void settle_reads(Reads reads) {
+    for (trace::HostRead& read : now_.reads) {
+      const bool bound = std::ranges::find(free_reads_, read.op) != free_reads_.end();
+      if (bound) read.use = trace::ReadUse::kFree;
+      if (!bound && reads == Reads::kForLooking) read.use = trace::ReadUse::kLookedAt;
+    }
+  }
+
+  const trace::Recording& before_;
+  trace::Recording& now_;
+  Bindings bindings_;
+  const std::set<trace::Index>* only_ = nullptr;
+  std::vector<Candidate> candidates_;
+  std::vector<Derived> derived_;
+  std::vector<trace::Index> free_reads_;
+};
+
+}  // namespace
+
+void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads,
+                     const std::set<trace::Index>* only) {
+  Explanation(before, now).explain(reads, only);
+}
+
+namespace {
+
+/// Which kind of number stands at each path in the optimizers of a recording.
+std::map<std::string, std::size_t> kinds_of(const trace::Recording& recording) {
+  std::map<std::string, std::size_t> kinds;
+  for (const trace::OptimizerLayout& layout : recording.optimizers) {
+    trace::for_each_number(layout, [&kinds](const std::string& path, const trace::Value& value) {
+      kinds.emplace(path, value.data.index());
+    });
+  }
+  return kinds;
+}
+
+/// Whether numbers of optimizers that formulas of `known` read are of the same kinds in `now`.
+bool has_numbers_of(const trace::Recording& known, const trace::Recording& now) {
+  const auto before = kinds_of(known);
+  const auto after = kinds_of(now);
+  return std::ranges::all_of(known.leaves, [&](const trace::Leaf& leaf) {
+    const auto found = before.find(leaf.path);
+    if (found == before.end()) return true;
+    const auto kept = after.find(leaf.path);
+    return kept != after.end() && kept->second == found->second;
+  });
+}
+
+}  // namespace
+
+bool take_over_numbers(const trace::Recording& known, trace::Recording& now) {
+  if (!has_numbers_of(known, now)) return false;
+  Bindings bindings(now);
+  const auto renumbered = [&](trace::Index formula) {
+    trace::Formula result = known.formulas[formula];
+    for (trace::Node& node : result.nodes) {
+      if (node.operation != trace::Operation::kLeaf) continue;
+      const trace::Leaf& leaf = known.leaves[node.leaf];
+      node.leaf = bindings.leaf(leaf.kind, leaf.path);
+    }
+    return result;
+  };
+  for (std::size_t i = 0; i < std::min(known.reads.size(), now.reads.size()); ++i) {
+    if (known.reads[i].op == now.reads[i].op) now.reads[i].use = known.reads[i].use;
+  }
+  for (const trace::ScalarSite& site : known.scalars) {
+    if (bindings.is_bound(site)) continue;
+    const trace::Formula formula = renumbered(site.formula);
+    if (!bindings.gives_recorded(formula, site)) return false;
+    bindings.bind(site, formula);
+  }
+  for (const trace::Predicate& predicate : known.predicates) {
+    const trace::Formula formula = renumbered(predicate.formula);
+    bindings.require(formula, bindings.recorded(formula) != 0);
+  }
+  for (std::size_t i = 0; i < std::min(known.numbers.size(), now.numbers.size()); ++i) {
+    trace::Number& number = now.numbers[i];
+    if (number.formula != trace::kNone) continue;
+    number.op = known.numbers[i].op;
+    if (number.op != trace::kNone && now.ops[number.op].outputs[0] != number.value) return false;
+  }
+  return true;
+}
+
+}  // namespace steptape::replayer

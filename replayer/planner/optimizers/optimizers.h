@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "replayer/planner/optimizers/update.h"
+#include "trace/model.h"
+
+/// What is known about how each optimizer type computes the numbers of its ops: one file an
+/// optimizer. The order of operations is that of the eager code, since it decides the last bits.
+namespace steptape::replayer {
+
+struct Lowering {
+  const char* type;          ///< OptimizerLayout::type
+  void (*match)(Update&);    ///< the update of one parameter
+  bool counts_steps = true;  ///< whether each update advances a counter that users see
+};
+
+extern const Lowering kSgd;
+extern const Lowering kAdam;
+extern const Lowering kAdamW;
+extern const Lowering kRmsprop;
+extern const Lowering kAdagrad;
+
+/// Whether the numbers of such an optimizer's updates are known (OptimizerLayout::type).
+bool is_known_optimizer(const std::string& type);
+/// The name of the step that steps the optimizer of this path and does nothing else.
+std::string update_step_of(const std::string& path);
+
+/// Finds the updates of every tracked optimizer in `recording` and writes down what their numbers
+/// follow from: leaves, formulas, scalars, predicates, advances. What cannot be accounted for
+/// becomes a refusal: an update that is not the one of its type, or whose formulas do not give the
+/// recorded bits (optimizer_unsupported); a parameter that other ops update from its gradient
+/// (untracked_write).
+void bind_optimizers(trace::Recording& recording);
+
+/// One update of one parameter: ops from `first` up to `end`.
+struct MatchedUpdate {
+  std::size_t layout;  ///< in Recording::optimizers
+  std::size_t group;
+  std::string parameter;
+  std::size_t first, end;
+  trace::TensorId gradient;
+  std::int64_t earlier;  ///< updates of the same parameter before it in the step
+};
+
+/// The updates that bind_optimizers finds, in order.
+std::vector<MatchedUpdate> updates_of(trace::Recording recording);
+
+/// What a plan from this recording would freeze: an optimizer that wrote and has no formulas.
+void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& refusals);
+
+}  // namespace steptape::replayer

@@ -1,0 +1,73 @@
+#include <cstddef>
+#include <vector>
+
+#include "live/operators.h"
+#include "replayer/planner/analysis/writes.h"
+#include "replayer/planner/passes/passes.h"
+
+namespace steptape::replayer {
+namespace {
+
+/// Whether it must run though nobody needs its results: it draws from a generator, tells the host
+/// something, may throw, or its results are looked at by the plan.
+bool does_more(const live::Effects& effects) {
+  return effects.is_random || effects.is_host_read || effects.is_dynamic_shape ||
+         effects.may_throw_on_data;
+}
+
+/// The buffers that somebody needs behind the op that is looked at.
+class Needed {
+ public:
+  explicit Needed(const Program& program)
+      : program_(program), is_needed_(program.buffers.size(), false) {
+    const auto end = static_cast<std::int64_t>(program.instructions.size());
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      const BufferPlan& plan = program.buffers[id];
+      is_needed_[id] = plan.placement == Placement::kBound || plan.last_use == end;
+    }
+  }
+
+  /// Whether anything that the op writes or returns is needed.
+  bool is_needed(const trace::Op& op) const {
+    bool is = false;
+    for (const trace::BufferId id : written_by(*program_.recording, op)) is |= is_needed_[id];
+    for (const trace::Value& value : op.outputs) {
+      for_each_buffer(value, [&](trace::BufferId id) { is |= is_needed_[id]; });
+    }
+    return is;
+  }
+
+  void need_inputs_of(const trace::Op& op) {
+    for (const trace::Value& value : op.inputs) {
+      for_each_buffer(value, [&](trace::BufferId id) { is_needed_[id] = true; });
+    }
+  }
+
+ private:
+  template <typename Visit>
+  void for_each_buffer(const trace::Value& value, Visit&& visit) const {
+    for_each_tensor(value, [&](trace::TensorId id) {
+      if (id != trace::kNoTensor) visit(program_.recording->tensors[id].buffer);
+    });
+  }
+
+  const Program& program_;
+  std::vector<bool> is_needed_;
+};
+
+}  // namespace
+
+void drop_dead(Program& program) {
+  Needed needed(program);
+  for (std::size_t i = program.instructions.size(); i-- > 0;) {
+    Instruction& instruction = program.instructions[i];
+    const trace::Op& op = program.recording->ops[i];
+    if (does_more(live::effects_of(instruction.callee)) || needed.is_needed(op)) {
+      needed.need_inputs_of(op);
+    } else {
+      instruction.treatment = Treatment::kDropped;
+    }
+  }
+}
+
+}  // namespace steptape::replayer

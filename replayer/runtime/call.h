@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "replayer/runtime/kernel.h"
+#include "trace/model.h"
+
+namespace steptape::replayer {
+
+/// One call of a run, everything about it known beforehand.
+struct Call {
+  c10::OperatorHandle callee;
+  std::vector<c10::IValue> arguments = {};
+  /// Results of the call that bring new memory, in the order of the op's flattened outputs.
+  std::vector<trace::TensorId> outputs = {};
+  bool adopts = false;
+  std::vector<trace::TensorId> placed = {};  ///< results in memory that is there before the call
+  std::vector<trace::BufferId> makes = {};   ///< of that memory, what is allocated for it
+  bool copies = false;  ///< where there is no kernel: its own results are copied to `placed`
+  std::vector<trace::BufferId> release = {};  ///< adopted buffers last used here
+  trace::Index op = 0;
+  bool may_throw = true;  ///< because of the bytes it reads
+  bool is_once = false;   ///< done in the first run alone
+  /// Its place in the order of the run: `op`, of a read the op behind which it comes, or -1 of what
+  /// is done once.
+  std::int64_t at = 0;
+  /// Position in Recording::reads of an op that gives the host a value, or kNone.
+  trace::Index read = trace::kNone;
+  std::unique_ptr<Kernel> kernel = {};  ///< does the call; null: the dispatcher does
+  std::string_view no_kernel = {};      ///< why
+};
+
+/// What an operator is called with. A list of indices is a copy: it is handed on by reference, and
+/// an operator may write it (aten::_unsafe_masked_index does).
+inline void put_arguments(const Call& call, std::vector<c10::IValue>& stack) {
+  stack.assign(call.arguments.begin(), call.arguments.end());
+  for (c10::IValue& argument : stack) {
+    if (argument.isOptionalTensorList()) argument = argument.toOptionalTensorList().copy();
+  }
+}
+
+/// "op 1 `aten::_local_scalar_dense`".
+inline std::string name_of(const Call& call) {
+  return "op " + std::to_string(call.op) + " `" + call.callee.schema().name() + "`";
+}
+
+}  // namespace steptape::replayer

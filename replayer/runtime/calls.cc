@@ -1,0 +1,142 @@
+#include "replayer/runtime/calls.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "live/operators.h"
+#include "live/values.h"
+
+namespace steptape::replayer {
+namespace {
+
+class Preparation {
+ public:
+  Preparation(const Program& program, const Memory& memory, const GeneratorOf& generator)
+      : program_(program), memory_(memory), generator_(generator) {
+    made_.generators.push_back(generator("default"));
+  }
+
+  Calls run(const std::vector<std::int64_t>& earliest_reads) {
+    for (const Place& place : order_of(program_, earliest_reads)) {
+      made_.calls.push_back(call_of(place));
+    }
+    plan_releases();
+    return std::move(made_);
+  }
+
+ private:
+  const trace::Recording& recording() const { return *program_.recording; }
+
+  Call call_of(const Place& place) {
+    const Instruction& instruction = program_.instructions[place.op];
+    const trace::Op& op = recording().ops[place.op];
+    const auto recorded = live::find_operator(recording().operator_of(op));
+    Call call{.callee = instruction.callee,
+              .op = place.op,
+              .may_throw = live::effects_of(*recorded).may_throw_on_data,
+              .is_once = place.is_once,
+              .at = place.at};
+    const auto tensor = [this](trace::TensorId id) { return memory_.tensor(id); };
+    const auto tracked_generator = [this](const std::string& path) {
+      at::Generator found = generator_(path);
+      if (std::ranges::find(made_.generators, found) == made_.generators.end()) {
+        made_.generators.push_back(found);
+      }
+      return found;
+    };
+    const auto& arguments = instruction.callee.schema().arguments();
+    for (std::size_t a = 0; a < op.inputs.size(); ++a) {
+      call.arguments.push_back(
+          live::ivalue_of(op.inputs[a], *arguments[a].type(), tensor, tracked_generator));
+    }
+    if (instruction.treatment != Treatment::kCall) {
+      place_results(call, op, instruction.treatment);
+    } else {
+      adopt_results(call, op);
+    }
+    return call;
+  }
+
+  void place_results(Call& call, const trace::Op& op, Treatment treatment) const {
+    for (const trace::Value& output : op.outputs) {
+      for_each_tensor(output, [&](trace::TensorId id) {
+        call.placed.push_back(id);
+        if (treatment == Treatment::kOut) call.arguments.emplace_back(memory_.tensor(id));
+        const trace::BufferId buffer = recording().tensors[id].buffer;
+        if (program_.buffers[buffer].placement == Placement::kMade) call.makes.push_back(buffer);
+      });
+    }
+    call.copies = treatment == Treatment::kInto;
+  }
+
+  void adopt_results(Call& call, const trace::Op& op) const {
+    for (const trace::Value& output : op.outputs) {
+      for_each_tensor(output, [&](trace::TensorId id) {
+        call.outputs.push_back(id);
+        if (id == trace::kNoTensor) return;
+        call.adopts |= program_.buffers[recording().tensors[id].buffer].defined ==
+                       static_cast<std::int64_t>(call.op);
+      });
+    }
+  }
+
+  void plan_releases() {
+    std::vector<Call*> last_call(program_.buffers.size(), nullptr);
+    for (Call& call : made_.calls) {
+      const auto use = [&](trace::TensorId id) {
+        if (id != trace::kNoTensor) last_call[recording().tensors[id].buffer] = &call;
+      };
+      const trace::Op& op = recording().ops[call.op];
+      for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
+      for (const trace::Value& value : op.outputs) for_each_tensor(value, use);
+    }
+    const auto end = static_cast<std::int64_t>(recording().ops.size());
+    for (trace::BufferId id = 0; id < program_.buffers.size(); ++id) {
+      const BufferPlan& plan = program_.buffers[id];
+      if (!is_new_each_time(plan.placement) || plan.defined < 0 || plan.stays) continue;
+      if (plan.last_use == end || last_call[id] == nullptr) {
+        made_.leftover.push_back(id);
+      } else {
+        last_call[id]->release.push_back(id);
+      }
+    }
+  }
+
+  const Program& program_;
+  const Memory& memory_;
+  const GeneratorOf& generator_;
+  Calls made_;
+};
+
+}  // namespace
+
+std::vector<Place> order_of(const Program& program,
+                            const std::vector<std::int64_t>& earliest_reads) {
+  std::vector<Place> order;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.treatment == Treatment::kGeometry ||
+        instruction.treatment == Treatment::kDropped)
+      continue;
+    const std::int64_t at = instruction.is_once ? -1 : static_cast<std::int64_t>(i);
+    order.push_back({static_cast<trace::Index>(i), instruction.is_once, at});
+  }
+  for (std::size_t i = 0; i < earliest_reads.size(); ++i) {
+    const auto read = std::ranges::find(order, program.recording->reads[i].op, &Place::op);
+    if (read != order.end()) read->at = earliest_reads[i];
+  }
+  // a read comes behind the call whose place it shares, and never among what is done once: it has
+  // a place of -1 as well where nothing writes what it reads
+  std::ranges::stable_sort(order, {}, [](const Place& place) {
+    return std::tuple(!place.is_once, place.at, place.at != static_cast<std::int64_t>(place.op));
+  });
+  return order;
+}
+
+Calls calls_of(const Program& program, const Memory& memory, const GeneratorOf& generator,
+               const std::vector<std::int64_t>& earliest_reads) {
+  return Preparation(program, memory, generator).run(earliest_reads);
+}
+
+}  // namespace steptape::replayer

@@ -1,0 +1,397 @@
+#include "replayer/runtime/cpu/executor.h"
+
+#include <ATen/core/stack.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "live/operators.h"
+#include "replayer/planner/analysis/writes.h"
+#include "replayer/runtime/below_autograd.h"
+#include "replayer/runtime/bound.h"
+#include "replayer/runtime/call_results.h"
+#include "replayer/runtime/calls.h"
+#include "replayer/runtime/cpu/kernels/dispatch.h"
+#include "replayer/runtime/cpu/kernels/products/blas.h"
+#include "replayer/runtime/cpu/kernels/table.h"
+#include "replayer/runtime/cpu/lanes/section.h"
+#include "replayer/runtime/cpu/stages.h"
+#include "replayer/runtime/host_numbers.h"
+#include "replayer/runtime/memory.h"
+#include "replayer/runtime/out_trial.h"
+#include "replayer/runtime/run_log.h"
+#include "replayer/runtime/seeks.h"
+#include "replayer/runtime/tensor_on.h"
+#include "replayer/runtime/undo.h"
+#include "steptape/error.h"
+
+namespace steptape::replayer::cpu {
+
+Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options) {
+  const auto fills_results = [](const c10::FunctionSchema& schema) {
+    return KernelTable::all().fills_results(schema);
+  };
+  return replayer::plan(std::move(recording), fills_results, options);
+}
+
+struct Executor::Impl {
+  Program program;
+  Memory memory;
+  Bound bound;
+  std::vector<trace::BufferId> leftover;
+  std::vector<at::Generator> generators;
+  std::vector<Call> calls;
+  std::vector<Stage> stages;
+  std::size_t once = 0;  ///< the first stages, which the first run alone does
+  std::vector<PlacedSection> sections;
+  bool ran_before = false;
+  bool keeps_everything = false;
+  const Call* running = nullptr;
+  std::size_t first_decided = 0;  ///< the first call behind Bound::last_deciding_op
+  bool is_decided = false;
+  Undo undo;
+  torch::jit::Stack stack;
+  std::optional<HostNumbers> numbers;
+  std::optional<Seeks> seeks;
+  CallResults results;
+  RunLog log;  ///< of the next run
+
+  Impl(Program lowered, const GeneratorOf& generator)
+      : program(std::move(lowered)), memory(program), results(program, memory) {
+    const Writes writes = writes_of(recording());
+    bound = bound_of(program, writes);
+    Calls made = calls_of(program, memory, generator, writes.earliest_reads);
+    calls = std::move(made.calls);
+    generators = std::move(made.generators);
+    leftover = std::move(made.leftover);
+    const auto decided = std::ranges::find_if(
+        calls, [this](const Call& call) { return call.at > bound.last_deciding_op; });
+    first_decided = static_cast<std::size_t>(decided - calls.begin());
+    numbers.emplace(program, memory, calls);
+    const auto call_of = [this](trace::Index op) {
+      const auto found = std::ranges::find(calls, op, &Call::op);
+      return static_cast<std::size_t>(found - calls.begin());
+    };
+    seeks.emplace(recording(), calls.size(), call_of, generator);
+    if (program.uses_kernels) prepare_kernels(program, memory, bound.refilled, calls);
+    const bool has_chains = program.uses_chains && seeks->empty();
+    stages =
+        stages_of(program, memory, calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
+    once = count_once();
+    if (seeks->empty())
+      sections = sections_of(stages, calls, first_decided, memory, program.side_by_side);
+  }
+
+  const trace::Recording& recording() const { return *program.recording; }
+
+  /// How many stages the first run alone does: those at the front, and none behind them.
+  std::size_t count_once() const {
+    const auto is_once = [this](const Stage& stage) { return calls[stage.first].is_once; };
+    const auto rest = std::ranges::find_if_not(stages, is_once);
+    if (std::any_of(rest, stages.end(), is_once)) {
+      throw Error(ErrorCode::kInternal, "what is done once stands behind what each run does");
+    }
+    return static_cast<std::size_t>(rest - stages.begin());
+  }
+
+  void bind(std::span<void* const> addresses) {
+    for (std::size_t i = 0; i < bound.buffers.size(); ++i)
+      memory.point_at(bound.buffers[i], addresses[i]);
+    for (const trace::BufferId id : bound.refilled) memory.refill(id);
+  }
+
+  void take_undo() {
+    std::vector<Region> regions;
+    for (const std::size_t position : bound.undone) {
+      const trace::BufferId id = bound.buffers[position];
+      regions.push_back({memory.address(id), recording().buffers[id].bytes});
+    }
+    undo.take(regions, bound.restores_generators ? std::span<const at::Generator>(generators)
+                                                 : std::span<const at::Generator>());
+  }
+
+  void run_calls(const std::function<void()>& decided) {
+    const BelowAutograd below;
+    // a run that is looked at, and the first one, take one stage after the other
+    const bool may_share = ran_before && !log.is_asked();
+    keep_everything(log.wants_digests());
+    auto section = sections.begin();
+    for (std::size_t i = ran_before ? once : 0; i < stages.size();) {
+      if (stages[i].first == first_decided && decided) {
+        is_decided = true;
+        decided();
+      }
+      if (may_share && section != sections.end() && section->first == i) {
+        run_section(*section);
+        i += section->count;
+        ++section;
+        continue;
+      }
+      running = &calls[stages[i].first];
+      if (log.wants_times()) {
+        run_timed(stages[i]);
+      } else {
+        run_stage(stages[i]);
+      }
+      ++i;
+    }
+    stack.clear();
+    seeks->end();
+    ran_before = true;
+  }
+
+  /// Digests are of what each op leaves, for which a run has no need.
+  void keep_everything(bool keeps) {
+    if (keeps == keeps_everything) return;
+    keeps_everything = keeps;
+    for (const Stage& stage : stages) {
+      if (stage.chain) stage.chain->keep_everything(keeps);
+    }
+  }
+
+  std::span<Call> calls_in(const Stage& stage) {
+    return std::span(calls).subspan(stage.first, stage.count);
+  }
+
+  /// Whether each run does the op, and in no pass with others.
+  bool is_alone(trace::Index op) const {
+    return std::ranges::any_of(stages, [&](const Stage& stage) {
+      const Call& call = calls[stage.first];
+      return stage.count == 1 && call.op == op && !call.is_once;
+    });
+  }
+
+  void make_memory(const Stage& stage) {
+    for (const Call& call : calls_in(stage)) {
+      for (const trace::BufferId id : call.makes) memory.make(id);
+    }
+  }
+
+  void run_section(PlacedSection& placed) {
+    const auto inside = std::span(stages).subspan(placed.first, placed.count);
+    running = &calls[inside.front().first];
+    for (const Stage& stage : inside) make_memory(stage);
+    // none of them throws for what it reads; in which order they write is not said
+    running = &calls_in(inside.back()).back();
+    placed.section.run();
+    for (const Stage& stage : inside) end_stage(stage);
+  }
+
+  void run_stage(const Stage& stage) {
+    make_memory(stage);
+    if (!seeks->empty()) seeks->before(stage.first);
+    if (stage.chain) {
+      stage.chain->run();
+    } else {
+      run_call(calls[stage.first]);
+    }
+    if (!seeks->empty()) seeks->after(stage.first);
+    if (log.wants_digests()) log.add_digests(calls_in(stage), memory, stack);
+    end_stage(stage);
+  }
+
+  void run_timed(const Stage& stage) {
+    const auto start = std::chrono::steady_clock::now();
+    run_stage(stage);
+    const auto ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    log.add_time(calls_in(stage), static_cast<std::uint64_t>(ns));
+  }
+
+  void run_call(Call& call) {
+    if (call.kernel) return call.kernel->run();
+    if (!ran_before && program.instructions[call.op].treatment == Treatment::kOut && !call.copies) {
+      if (try_out_variant(call, placed_of(call), stack)) return;
+      give_up_out_variant(call,
+                          *live::find_operator(recording().operator_of(recording().ops[call.op])));
+    }
+    put_arguments(call, stack);
+    call.callee.callBoxed(stack);
+    if (call.copies) copy_made(stack, placed_of(call));
+  }
+
+  std::vector<at::Tensor> placed_of(const Call& call) const {
+    std::vector<at::Tensor> placed;
+    for (const trace::TensorId id : call.placed) placed.push_back(memory.tensor(id));
+    return placed;
+  }
+
+  void end_stage(const Stage& stage) {
+    for (const Call& call : calls_in(stage)) {
+      if (call.adopts) results.adopt(call, stack);
+      if (call.read != trace::kNone) numbers->take_read(call, stack.back());
+      if (!ran_before) results.check_placed(call);
+      for (const trace::BufferId id : call.release) memory.release(id);
+    }
+  }
+
+  at::Tensor outcome_of(trace::TensorId id, bool is_gradient) {
+    if (id == trace::kNoTensor) return {};
+    switch (program.buffers[recording().tensors[id].buffer].placement) {
+      case Placement::kMade:
+        if (is_gradient) return memory.gradient(id);
+        [[fallthrough]];
+      case Placement::kAdopted:
+        return memory.fresh_tensor(id);
+      case Placement::kConstant:
+        return memory.copied_tensor(id);
+      case Placement::kBound:
+      case Placement::kArena:
+      case Placement::kCaptured:
+      case Placement::kLanding:
+        break;
+    }
+    return {};
+  }
+
+  void let_go() {
+    for (const trace::BufferId id : leftover) memory.release(id);
+  }
+
+  void let_go_of_all() {
+    stack.clear();
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      const BufferPlan& plan = program.buffers[id];
+      if (is_new_each_time(plan.placement) && !plan.stays) memory.release(id);
+    }
+  }
+
+  /// `finish` takes what the run gives; where it throws, all is put back as well.
+  template <typename Finish>
+  void run(std::span<void* const> addresses, std::span<const double> leaves,
+           const std::function<void()>& decided, Finish finish) {
+    // what was asked of one run is not asked of the next, however it ends
+    const auto log_ends = c10::make_scope_exit([this] { log.end(); });
+    running = nullptr;
+    is_decided = false;
+    bind(addresses);
+    numbers->begin(leaves);
+    take_undo();
+    seeks->begin();
+    try {
+      run_calls(decided);
+      finish();
+      let_go();
+    } catch (const std::exception& error) {
+      let_go_of_all();
+      undo.restore();
+      const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
+      if (running == nullptr || (running->at < bound.first_lasting_write && !is_surprise)) throw;
+      throw Torn("op " + std::to_string(running->op) +
+                 " threw behind a write that cannot be undone; " +
+                 "parameters and state may be half updated: " + error.what());
+    }
+  }
+
+  Outcome outcome() {
+    Outcome outcome;
+    for (const trace::TensorId id : recording().results)
+      outcome.results.push_back(outcome_of(id, false));
+    for (const trace::ExitGradient& gradient : recording().exit_gradients) {
+      outcome.gradients.push_back(outcome_of(gradient.tensor, true));
+    }
+    add_numbers(outcome.numbers);
+    return outcome;
+  }
+
+  void add_numbers(std::vector<double>& to) const {
+    for (const trace::Number& number : recording().numbers) to.push_back(numbers->returned(number));
+  }
+
+  void copy_results(std::span<const at::Tensor> to) const {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      copy_onto(memory.tensor(recording().results[i]), to[i]);
+    }
+  }
+};
+
+Executor::Executor(Program program, const GeneratorOf& generator)
+    : impl_(std::make_unique<Impl>(std::move(program), generator)) {}
+Executor::~Executor() = default;
+
+const std::vector<trace::BufferId>& Executor::bound() const { return impl_->bound.buffers; }
+const std::vector<std::size_t>& Executor::written() const { return impl_->bound.written; }
+
+bool Executor::draws_random() const { return impl_->bound.draws_random; }
+const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
+Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
+                      const std::function<void()>& decided) {
+  Outcome outcome;
+  impl_->run(memory, leaves, decided, [&] { outcome = impl_->outcome(); });
+  return outcome;
+}
+
+void Executor::run_into(std::span<void* const> memory, std::span<const double> leaves,
+                        std::span<const at::Tensor> results, std::vector<double>& numbers) {
+  impl_->run(memory, leaves, {}, [&] {
+    impl_->copy_results(results);
+    numbers.clear();
+    impl_->add_numbers(numbers);
+  });
+}
+const Program& Executor::program() const { return impl_->program; }
+bool Executor::adapt_to(std::span<void* const> memory) {
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    impl_->memory.point_at(impl_->bound.buffers[i], memory[i]);
+  }
+  return std::ranges::all_of(impl_->calls,
+                             [](const Call& call) { return !call.kernel || call.kernel->adapt(); });
+}
+
+void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
+  digests.assign(impl_->recording().ops.size(), std::nullopt);
+  impl_->log.ask_for(digests);
+}
+
+bool Executor::set_apart(std::span<const trace::Index> ops) {
+  return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->is_alone(op); });
+}
+
+void Executor::impose(std::span<Imposed> imposed) { impl_->log.impose(imposed); }
+
+void Executor::log_times(std::vector<StageTime>& times) {
+  times.clear();
+  impl_->log.ask_for(times);
+}
+
+std::vector<SectionStats> Executor::sections() const {
+  std::vector<SectionStats> stats;
+  for (const PlacedSection& placed : impl_->sections) stats.push_back(placed.section.stats());
+  return stats;
+}
+
+PlanStats Executor::stats() const {
+  const Impl& impl = *impl_;
+  PlanStats stats;
+  stats.ops = impl.recording().ops.size();
+  std::map<std::string, std::uint64_t> unprepared;
+  for (const Call& call : impl.calls) {
+    if (call.is_once) continue;
+    ++stats.calls;
+    if (call.adopts) ++stats.adopted;
+    if (call.kernel) {
+      ++stats.prepared;
+    } else {
+      ++unprepared[reason_of(call)];
+    }
+  }
+  for (const auto& [reason, calls] : unprepared) stats.unprepared.push_back({reason, calls});
+  std::ranges::stable_sort(stats.unprepared, std::ranges::greater(), &CountedReason::calls);
+  stats.stages = impl.stages.size() - impl.once;
+  for (const SectionStats& section : sections()) {
+    stats.lanes_differed |= section.differed;
+    if (section.lanes < 2) continue;
+    stats.shared_stages += section.stages;
+    stats.lanes = std::max<std::uint64_t>(stats.lanes, section.lanes);
+    stats.in_order_us += static_cast<double>(section.in_order_ns) / 1e3;
+    stats.shared_us += static_cast<double>(section.shared_ns) / 1e3;
+  }
+  stats.lacks_blas = impl.program.uses_kernels && blas().sgemm == nullptr;
+  stats.arena_bytes = impl.program.arena_bytes;
+  stats.temporary_bytes = impl.program.temporary_bytes;
+  stats.max_live_bytes = impl.program.max_live_bytes;
+  return stats;
+}
+
+}  // namespace steptape::replayer::cpu

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "replayer/planner/passes/passes.h"
+#include "replayer/planner/program.h"
+#include "replayer/runtime/cpu/lanes/section_stats.h"
+#include "replayer/runtime/executor.h"
+
+namespace steptape::replayer::cpu {
+
+/// replayer::plan for the kernels of the CPU.
+Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options = {});
+
+/// A program ready to run on the CPU: prepared arguments, one arena, the plan's own tensors. Runs
+/// on the calling thread.
+class Executor final : public replayer::Executor {
+ public:
+  /// Allocates the arena and the constants. Throws c10::Error or std::bad_alloc when memory is
+  /// short, Error (data_loss) when a value does not fit its operator.
+  Executor(Program program, const GeneratorOf& generator);
+  ~Executor() override;
+
+  const std::vector<trace::BufferId>& bound() const override;
+  const std::vector<std::size_t>& written() const override;
+  bool draws_random() const override;
+  bool adapt_to(std::span<void* const> memory) override;
+  const std::vector<at::Generator>& generators() const override;
+  Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
+              const std::function<void()>& decided = {}) override;
+  void run_into(std::span<void* const> memory, std::span<const double> leaves,
+                std::span<const at::Tensor> results, std::vector<double>& numbers) override;
+  void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
+  bool set_apart(std::span<const trace::Index> ops) override;
+  void impose(std::span<Imposed> imposed) override;
+  void log_times(std::vector<StageTime>& times) override;
+  const Program& program() const override;
+  PlanStats stats() const override;
+
+  /// Work that may be shared out to several threads, in the order of the run.
+  std::vector<SectionStats> sections() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace steptape::replayer::cpu

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "replayer/runtime/cpu/kernels/elementwise.h"
+#include "replayer/runtime/uses.h"
+
+namespace steptape::replayer::cpu {
+
+/// Storages that hold something between two calls of a stage, and nothing
+/// before or behind it.
+using Passing = std::unordered_set<const c10::StorageImpl*>;
+
+/// Ops over the same elements, in order: they are run one after the other over
+/// a stretch that the processor's cache holds, then over the next.
+class Link final : public Kernel {
+ public:
+  /// What lies on storages of `passing` is used by no other link.
+  Link(std::span<const ElementOp* const> ops, const Passing& passing);
+
+  void run() override;
+  bool runs_anywhere() const override { return true; }
+  /// What it reads and writes beside what passes within it.
+  const std::vector<Use>& uses() const { return uses_; }
+  /// What passes within it: memory that it writes only while everything is
+  /// kept.
+  const std::vector<Use>& passing_uses() const { return passing_uses_; }
+  /// The tensors it writes, beside those.
+  std::vector<at::Tensor> written() const;
+  /// Whether what passes within it is written to its memory, too, for whoever
+  /// looks at it.
+  void keep_everything(bool keeps) { keeps_everything_ = keeps; }
+
+ private:
+  /// One op, its tensors by their places in `tensors_`.
+  struct Step {
+    const ElementOp* op;
+    std::size_t out;
+    std::array<std::size_t, 3> in;
+  };
+  static constexpr std::size_t kInMemory = SIZE_MAX;
+
+  void give_slots(const Passing& passing);
+  static float* scratch(std::size_t floats);
+  elements::Operands operands_of(const Step& step) const;
+
+  std::int64_t count_;
+  std::vector<Step> steps_;
+  std::vector<at::Tensor> tensors_ = {at::Tensor()};  ///< the first stands for none
+  std::vector<bool> is_written_ = {false};
+  /// By tensor: the stretch of scratch memory that stands for it, or kInMemory.
+  std::vector<std::size_t> slots_ = {kInMemory};
+  std::size_t slot_count_ = 0;
+  bool keeps_everything_ = false;
+  std::vector<float*> addresses_;
+  std::vector<elements::Operands> operands_;
+  std::vector<Use> uses_;
+  std::vector<Use> passing_uses_;
+};
+
+/// Calls that follow each other, done in one pass over memory. Ops that share no memory may change
+/// places. Leaves the bits that the kernels leave one after the other.
+class Chain final : public Kernel {
+ public:
+  /// No kernel may write a tensor that a later one takes as a number. They must outlive it.
+  explicit Chain(std::span<ElementwiseKernel* const> kernels, const Passing& passing = {});
+
+  void run() override;
+  bool runs_anywhere() const override { return true; }
+
+  /// Whether the links leave the bits of the calls: for the numbers that they have now. Else `run`
+  /// does the calls one by one.
+  bool is_fit() const { return are_fit(varying_); }
+  /// Whether `is_fit` is known before the calls in front of it are done.
+  bool knows_its_numbers() const;
+  const std::vector<std::unique_ptr<Link>>& links() const { return links_; }
+  /// See Link.
+  void keep_everything(bool keeps);
+
+ private:
+  std::vector<ElementwiseKernel*> kernels_;
+  std::vector<ElementNumber> varying_;
+  std::vector<std::unique_ptr<Link>> links_;
+};
+
+}  // namespace steptape::replayer::cpu

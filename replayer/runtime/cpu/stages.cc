@@ -1,0 +1,182 @@
+#include "replayer/runtime/cpu/stages.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "live/values.h"
+#include "replayer/runtime/cpu/kernels/elementwise.h"
+#include "replayer/runtime/cpu/kernels/preparation.h"
+#include "replayer/runtime/cpu/kernels/products/packed_factors.h"
+
+namespace steptape::replayer::cpu {
+namespace {
+
+/// What an op in place writes; empty for one that makes its results.
+std::vector<at::Tensor> written_in_place(const Call& call) {
+  const c10::FunctionSchema& schema = call.callee.schema();
+  if (schema.arguments().empty() || call.arguments.empty()) return {};
+  const auto* alias = schema.arguments()[0].alias_info();
+  if (alias == nullptr || !alias->isWrite()) return {};
+  const c10::IValue& self = call.arguments[0];
+  if (self.isTensor()) return {self.toTensor()};
+  return self.isTensorList() ? self.toTensorVector() : std::vector<at::Tensor>();
+}
+
+PlannedMemory planned_memory(const Program& program, const Memory& memory,
+                             const std::vector<trace::BufferId>& refilled) {
+  const trace::Recording& recording = *program.recording;
+  PlannedMemory planned;
+  for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+    const trace::Buffer& buffer = recording.buffers[id];
+    planned.address_mod_64.emplace(memory.storage(id), buffer.address_mod_64);
+    if (program.buffers[id].placement == Placement::kBound && buffer.role == trace::Role::kInput) {
+      planned.moving.insert(memory.storage(id));
+    }
+    if (program.buffers[id].placement == Placement::kConstant && buffer.bytes != 0) {
+      planned.literals.insert(memory.storage(id));
+    }
+  }
+  // constants that a formula or an op writes
+  for (const trace::ScalarSite& site : recording.scalars) {
+    if (site.op == trace::kNone && site.buffer < program.buffers.size()) {
+      planned.literals.erase(memory.storage(site.buffer));
+    }
+  }
+  for (const trace::BufferId id : refilled) planned.literals.erase(memory.storage(id));
+  return planned;
+}
+
+}  // namespace
+
+void prepare_kernels(const Program& program, const Memory& memory,
+                     const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls) {
+  const trace::Recording& recording = *program.recording;
+  const PlannedMemory planned = planned_memory(program, memory, refilled);
+  std::vector<std::vector<trace::Index>> varying(recording.ops.size());
+  for (const trace::ScalarSite& site : recording.scalars) {
+    if (site.op < varying.size()) varying[site.op].push_back(site.argument);
+  }
+  for (Call& call : calls) {
+    if (call.adopts || call.read != trace::kNone) {
+      call.no_kernel = call.adopts ? "its results are the user's" : "it gives the host a value";
+      continue;
+    }
+    KernelSite site{call, std::vector<bool>(call.arguments.size(), false), {}, planned};
+    for (const trace::Index argument : varying[call.op]) site.varies.at(argument) = true;
+    for (const trace::TensorId id : call.placed) site.results.push_back(memory.tensor(id));
+    if (call.placed.empty()) site.results = written_in_place(call);
+    Preparation made = prepare(site);
+    call.kernel = std::move(made.kernel);
+    call.no_kernel = made.reason;
+  }
+  share_packed_factors(program, memory, calls);
+}
+
+namespace {
+
+/// Finds what passes between calls.
+class Passages {
+ public:
+  Passages(const Program& program, const Memory& memory, const std::vector<Call>& calls) {
+    for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+      const BufferPlan& plan = program.buffers[id];
+      if (plan.placement == Placement::kArena && !plan.stays) users_[memory.storage(id)];
+    }
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const auto see = [&](const at::Tensor& tensor) { see_use(tensor, i); };
+      for (const c10::IValue& argument : calls[i].arguments) live::for_each_tensor(argument, see);
+      for (const trace::TensorId id : calls[i].placed) see(memory.tensor(id));
+    }
+  }
+
+  /// Planned memory that calls of [first, end) alone use.
+  Passing within(std::size_t first, std::size_t end) const {
+    Passing passing;
+    for (auto at = by_first_.lower_bound(first); at != by_first_.end() && at->first < end; ++at) {
+      if (users_.at(at->second).last < end) passing.insert(at->second);
+    }
+    return passing;
+  }
+
+ private:
+  struct Users {
+    bool are_known = false;
+    std::size_t last = 0;
+  };
+
+  void see_use(const at::Tensor& tensor, std::size_t call) {
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    const auto found = users_.find(tensor.storage().unsafeGetStorageImpl());
+    if (found == users_.end()) return;
+    Users& users = found->second;
+    if (!users.are_known) by_first_.emplace(call, found->first);
+    users = {true, call};
+  }
+
+  std::unordered_map<const c10::StorageImpl*, Users> users_;
+  std::multimap<std::size_t, const c10::StorageImpl*> by_first_;  ///< by the first call
+};
+
+/// Kernels that follow each other and may be done in one pass.
+class Following {
+ public:
+  explicit Following(const Passages& passages) : passages_(passages) {}
+
+  /// Not where it takes a number from a tensor that one of the others writes.
+  bool can_take(const ElementwiseKernel& kernel) const {
+    return std::ranges::none_of(kernel.varying(), [&](const ElementNumber& number) {
+      return number.tensor().defined() &&
+             written_.contains(number.tensor().storage().unsafeGetStorageImpl());
+    });
+  }
+  void take(ElementwiseKernel& kernel) {
+    kernels_.push_back(&kernel);
+    for (const ElementOp& op : kernel.ops()) {
+      written_.insert(op.out.storage().unsafeGetStorageImpl());
+    }
+  }
+  /// As the stage that ends before call `end`, if there are any; begins anew.
+  void end(std::size_t end, std::vector<Stage>& stages) {
+    if (kernels_.size() > 1) {
+      const std::size_t first = end - kernels_.size();
+      stages.push_back({first, kernels_.size(),
+                        std::make_unique<Chain>(kernels_, passages_.within(first, end))});
+    } else if (!kernels_.empty()) {
+      stages.push_back({end - 1});
+    }
+    kernels_.clear();
+    written_.clear();
+  }
+
+ private:
+  const Passages& passages_;
+  std::vector<ElementwiseKernel*> kernels_;
+  std::unordered_set<const c10::StorageImpl*> written_;
+};
+
+}  // namespace
+
+std::vector<Stage> stages_of(const Program& program, const Memory& memory,
+                             const std::vector<Call>& calls, std::size_t border, Chains chains) {
+  std::vector<Stage> stages;
+  const Passages passages(program, memory, calls);
+  Following following(passages);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const bool is_other_part = i == border || (i > 0 && calls[i].is_once != calls[i - 1].is_once);
+    if (is_other_part || chains == Chains::kNo) following.end(i, stages);
+    if (auto* kernel = dynamic_cast<ElementwiseKernel*>(calls[i].kernel.get())) {
+      if (!following.can_take(*kernel)) following.end(i, stages);
+      following.take(*kernel);
+      continue;
+    }
+    following.end(i, stages);
+    stages.push_back({i});
+  }
+  following.end(calls.size(), stages);
+  return stages;
+}
+
+}  // namespace steptape::replayer::cpu

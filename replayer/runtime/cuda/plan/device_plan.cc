@@ -1,0 +1,146 @@
+#include "replayer/runtime/cuda/plan/device_plan.h"
+
+#include <algorithm>
+#include <span>
+#include <unordered_set>
+#include <utility>
+
+#include "live/generator_state.h"
+#include "replayer/planner/passes/passes.h"
+#include "replayer/runtime/backends.h"
+#include "replayer/runtime/cuda/plan/agreement.h"
+#include "steptape/error.h"
+
+namespace steptape::replayer::cuda {
+namespace {
+
+std::vector<trace::Index> ops_of(const Program& program, const Writes& writes) {
+  std::vector<trace::Index> ops;
+  for (const Place& place : order_of(program, writes.earliest_reads)) {
+    ops.push_back(place.op);
+  }
+  return ops;
+}
+
+/// What a graph makes of a call does not follow from kernels, chains or planned memory: those
+/// passes are the CPU's.
+Program lowered(std::shared_ptr<const trace::Recording> recording) {
+  Program program = lower(std::move(recording));
+  drop_dead(program);
+  elide_views(program);
+  return program;
+}
+
+Program placed(Program program, const std::vector<Part>& parts) {
+  place_buffers(program, parts);
+  return program;
+}
+
+/// Whether a run may end at this part: it looks at what it is given.
+bool may_end_run(const Part& part) { return part.way != Way::kGraph; }
+
+}  // namespace
+
+DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
+                       const GeneratorOf& generator, const Exceptions& exceptions)
+    : program(lowered(std::move(recording))),
+      writes(writes_of(*program.recording)),
+      parts(parts_of(program, ops_of(program, writes), exceptions.kept_out)),
+      memory(program = placed(std::move(program), parts)),
+      calls(calls_of(program, memory, generator, writes.earliest_reads)),
+      bound(bound_of(program, writes)),
+      results(program, memory),
+      position_of(program.instructions.size(), 0),
+      group_of(program.instructions.size(), trace::kNone),
+      freed_behind(program.instructions.size()),
+      released_behind(parts.size()) {
+  for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
+  numbers.emplace(program, memory, calls.calls);
+  const auto part_of = [this](trace::Index op) {
+    const auto holds = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
+    const auto found = std::ranges::find_if(parts, holds, &Part::ops);
+    return static_cast<std::size_t>(found - parts.begin());
+  };
+  seeks.emplace(this->recording(), parts.size(), part_of, generator);
+  make_groups(exceptions.alone);
+  add_default_generator(generator);
+  choose_what_is_undone();
+  choose_when_memory_is_free();
+}
+
+void DevicePlan::make_groups(const std::vector<trace::Index>& alone) {
+  const auto is_same = [this](const ForeachOperator& by, trace::Index op) {
+    return agrees(program, by, op);
+  };
+  for (const Group& group : group_ops(program, parts, alone, is_same)) {
+    std::vector<const Call*> members;
+    for (const trace::Index op : group.ops) {
+      members.push_back(&call_of(op));
+      group_of[op] = static_cast<trace::Index>(groups.size());
+    }
+    groups.emplace_back(group, std::move(members));
+  }
+  groups_in.resize(parts.size());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    for (const trace::Index op : parts[p].ops) {
+      const GroupedCall* group = group_with(op);
+      if (group != nullptr && group->ops().front() == op) groups_in[p].push_back(group_of[op]);
+    }
+  }
+}
+
+void DevicePlan::add_default_generator(const GeneratorOf& generator) {
+  if (!bound.draws_random) return;
+  const at::Generator device = generator(live::default_generator_path(device_of(recording())));
+  if (std::ranges::find(calls.generators, device) != calls.generators.end()) return;
+  calls.generators.push_back(device);
+}
+
+void DevicePlan::choose_what_is_undone() {
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    if (may_end_run(parts[p])) first_decided = p + 1;
+  }
+  std::unordered_set<trace::BufferId> written;
+  for (const Part& part : std::span(parts).first(first_decided)) {
+    for (const trace::Index op : part.ops) {
+      const auto ids = written_by(recording(), recording().ops[op]);
+      written.insert(ids.begin(), ids.end());
+    }
+  }
+  bound.undone.clear();
+  for (const std::size_t position : bound.written) {
+    if (written.contains(bound.buffers[position])) bound.undone.push_back(position);
+  }
+  bound.restores_generators = bound.draws_random && first_decided > 0;
+}
+
+void DevicePlan::choose_when_memory_is_free() {
+  // in the order of a replay: what is done ahead may have moved in front of what came before it
+  struct Use {
+    std::size_t part = 0;
+    trace::Index op = trace::kNone;
+    bool is_outside = false;  ///< by some op outside graphs
+  };
+  std::vector<Use> last(program.buffers.size());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const bool is_graph = parts[p].way == Way::kGraph;
+    for (const trace::Index op : parts[p].ops) {
+      for_each_tensor_of(recording().ops[op], [&](trace::TensorId id) {
+        Use& use = last[recording().tensors[id].buffer];
+        use = {p, op, use.is_outside || !is_graph};
+      });
+    }
+  }
+  const auto end = static_cast<std::int64_t>(recording().ops.size());
+  for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
+    const BufferPlan& plan = program.buffers[id];
+    if (plan.last_use == end || last[id].op == trace::kNone) continue;
+    if (plan.placement == Placement::kAdopted) {
+      released_behind[last[id].part].push_back(id);
+    } else if (plan.placement == Placement::kCaptured && !last[id].is_outside) {
+      freed_behind[last[id].op].push_back(id);
+    }
+  }
+}
+
+}  // namespace steptape::replayer::cuda

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "replayer/planner/analysis/writes.h"
+#include "replayer/planner/program.h"
+#include "replayer/runtime/bound.h"
+#include "replayer/runtime/call_results.h"
+#include "replayer/runtime/calls.h"
+#include "replayer/runtime/cuda/plan/grouped_call.h"
+#include "replayer/runtime/cuda/plan/parts.h"
+#include "replayer/runtime/host_numbers.h"
+#include "replayer/runtime/memory.h"
+#include "replayer/runtime/seeks.h"
+
+namespace steptape::replayer::cuda {
+
+/// What was found out about ops of a plan: how they are not to be done.
+struct Exceptions {
+  std::vector<KeptOut> kept_out;    ///< of graphs
+  std::vector<trace::Index> alone;  ///< in no group
+};
+
+/// A recording planned for a device, all but its graphs: which calls are made in which part, on
+/// which memory. Makes no call of CUDA but to allocate, and to try operators the first time that a
+/// process plans with them (see agrees).
+struct DevicePlan {
+  /// Throws Error (unsupported) for what no plan on a device can hold.
+  DevicePlan(std::shared_ptr<const trace::Recording> recording, const GeneratorOf& generator,
+             const Exceptions& exceptions);
+  DevicePlan(const DevicePlan&) = delete;
+  DevicePlan& operator=(const DevicePlan&) = delete;
+
+  const trace::Recording& recording() const { return *program.recording; }
+  Call& call_of(trace::Index op) { return calls.calls[position_of[op]]; }
+  const Call& call_of(trace::Index op) const { return calls.calls[position_of[op]]; }
+  /// The group that the op is in; null: it is in none.
+  GroupedCall* group_with(trace::Index op) {
+    return group_of[op] == trace::kNone ? nullptr : &groups[group_of[op]];
+  }
+
+  Program program;
+  Writes writes;
+  std::vector<Part> parts;
+  Memory memory;
+  Calls calls;
+  Bound bound;
+  std::optional<HostNumbers> numbers;
+  std::optional<Seeks> seeks;  ///< by part
+  CallResults results;
+  std::vector<std::size_t> position_of;  ///< by op: in `calls`
+  std::vector<GroupedCall> groups;
+  std::vector<trace::Index> group_of;                ///< by op: in `groups`, or kNone
+  std::vector<std::vector<trace::Index>> groups_in;  ///< by part
+  /// Captured buffers whose memory another one may have behind an op; by op.
+  std::vector<std::vector<trace::BufferId>> freed_behind;
+  /// Adopted buffers that a run lets go of behind a part; by part.
+  std::vector<std::vector<trace::BufferId>> released_behind;
+  /// The first part behind which nothing but a want of memory can end a run.
+  std::size_t first_decided = 0;
+
+ private:
+  void make_groups(const std::vector<trace::Index>& alone);
+  void add_default_generator(const GeneratorOf& generator);
+  void choose_what_is_undone();
+  void choose_when_memory_is_free();
+};
+
+/// Calls `visit(tensor id)` for each tensor that the op is given or returns.
+template <typename Visit>
+void for_each_tensor_of(const trace::Op& op, Visit&& visit) {
+  const auto defined = [&](trace::TensorId id) {
+    if (id != trace::kNoTensor) visit(id);
+  };
+  for (const trace::Value& value : op.inputs) for_each_tensor(value, defined);
+  for (const trace::Value& value : op.outputs) for_each_tensor(value, defined);
+}
+
+}  // namespace steptape::replayer::cuda

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "replayer/planner/program.h"
+#include "replayer/runtime/changed.h"
+#include "replayer/runtime/imposed.h"
+#include "steptape/error.h"
+#include "steptape/stats.h"
+
+namespace steptape::replayer {
+
+/// What a run gives beside what it wrote to bound memory.
+struct Outcome {
+  /// One for each of Recording::results. Undefined where the result is undefined, or where it lies
+  /// in bound memory: the caller has the tensor it was given.
+  std::vector<at::Tensor> results;
+  /// One for each of Recording::numbers.
+  std::vector<double> numbers;
+  /// One for each of Recording::exit_gradients, in the same way.
+  std::vector<at::Tensor> gradients;
+};
+
+/// A run threw where nothing should be able to, behind a write of which no copy was taken: the
+/// state may be half updated, and running the eager step on top of it would be wrong.
+struct Torn : Error {
+  explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
+};
+
+/// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
+using GeneratorOf = std::function<at::Generator(const std::string&)>;
+
+/// A program bound to memory and ready to run on its device, by one of the backends. Bound memory
+/// is given as addresses at each run and never kept alive. Not thread-safe.
+class Executor {
+ public:
+  Executor() = default;
+  virtual ~Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Buffers whose memory each run is given, in this order.
+  virtual const std::vector<trace::BufferId>& bound() const = 0;
+  /// Bound buffers that a run writes, as positions in `bound()`.
+  virtual const std::vector<std::size_t>& written() const = 0;
+  /// The same as buffers.
+  std::vector<trace::BufferId> written_buffers() const;
+  virtual bool draws_random() const = 0;
+  /// The generators it may draw from: the default one, then others that ops name.
+  virtual const std::vector<at::Generator>& generators() const = 0;
+
+  /// What the next run leaves is compared with the eager step: it may do what none did before,
+  /// where other runs throw Uncompared (ExecutorOptions::is_compared).
+  virtual void expect_comparison() {}
+  /// It was, and is the same: from here on any run may do what that one did.
+  virtual void note_agreement() {}
+
+  /// Inputs lie at other addresses, modulo 64, than the recorded ones or any that this was called
+  /// for. False where the plan could not leave what the ops leave there. Asked for is memory as for
+  /// a run.
+  virtual bool adapt_to(std::span<void* const>) { return true; }
+
+  /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
+  /// the same address modulo 64 as the recording says, or one that the plan was adapted to. When an
+  /// op throws, everything written so far and the generators are put back before the exception goes
+  /// on; Changed likewise. Throws Torn when that could not be done. `leaves` has a value for each
+  /// of Recording::leaves; those of host reads come from the run itself. `decided` is called once
+  /// in mid-run, when nothing but running out of memory can still stop the run; what it releases is
+  /// not put back.
+  virtual Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
+                      const std::function<void()>& decided = {}) = 0;
+
+  /// The same for a caller that has memory of its own for the first results, of their geometry, and
+  /// `numbers` likewise; gradients go nowhere. Allocates nothing where the plan allocates nothing.
+  virtual void run_into(std::span<void* const> memory, std::span<const double> leaves,
+                        std::span<const at::Tensor> results, std::vector<double>& numbers) = 0;
+
+  /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
+  /// and ops behind one that threw, leave none. `digests` must outlive that run. See
+  /// live::op_digest.
+  virtual void log_digests(std::vector<std::optional<trace::Digest>>& digests) = 0;
+  /// The next run is done as the first one was, from which digests are of all ops.
+  virtual void start_over() {}
+  /// From here on each op is done by itself, where several were done by one call of another
+  /// operator. False where that was so already.
+  virtual bool ungroup() { return false; }
+  /// From here on these ops are done so that what they leave can be replaced. False where that
+  /// cannot be: an op that no run does by itself, or that the first run alone does.
+  virtual bool set_apart(std::span<const trace::Index> ops) = 0;
+  /// In the next run, of which digests are asked, ops that were set apart leave what `imposed`
+  /// says. It must outlive that run.
+  virtual void impose(std::span<Imposed> imposed) = 0;
+  /// What each stage takes in the next run that returns. `times` must outlive that run.
+  virtual void log_times(std::vector<StageTime>& times) = 0;
+
+  virtual const Program& program() const = 0;
+  /// What the plan is made of; times and counts of runs are the caller's to fill in.
+  virtual PlanStats stats() const = 0;
+};
+
+}  // namespace steptape::replayer

@@ -1,0 +1,79 @@
+#include "replayer/runtime/number_proofs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trace/numbers.h"
+
+namespace steptape::replayer {
+namespace {
+
+thread_local std::pair<const NumberProofs*, NumberProofs::Held> current_proofs{
+    nullptr, NumberProofs::Held::kAll};
+
+}  // namespace
+
+NumberProofs::NumberProofs(const trace::Recording& recording, const trace::Recording& planned)
+    : planned_(&planned), formulas_(planned.formulas.size()) {
+  for (const trace::HostRead& read : recording.reads) {
+    reads_.push_back({.path = trace::read_path(read.op)});
+  }
+  for (Proof& proof : formulas_) proof.is_held = false;
+  for (const trace::ScalarSite& site : planned.scalars) {
+    // the guards hold one number by itself
+    formulas_[site.formula].is_held = planned.formulas[site.formula].nodes.size() > 1;
+  }
+  add(numbers_at(recording));
+}
+
+template <typename Visit>
+void NumberProofs::for_each(const Numbers& numbers, Visit&& visit) {
+  for (Proof& read : reads_) {
+    const auto found = numbers.find(read.path);
+    if (found != numbers.end()) visit(read, found->second);
+  }
+  std::vector<double> leaves;
+  std::vector<bool> is_known;
+  for (const trace::Leaf& leaf : planned_->leaves) {
+    const auto found = numbers.find(leaf.path);
+    is_known.push_back(found != numbers.end());
+    leaves.push_back(is_known.back() ? found->second : 0);
+  }
+  for (std::size_t i = 0; i < formulas_.size(); ++i) {
+    const trace::Formula& formula = planned_->formulas[i];
+    const bool all_known = std::ranges::all_of(formula.nodes, [&](const trace::Node& node) {
+      return node.operation != trace::Operation::kLeaf || is_known[node.leaf];
+    });
+    if (formulas_[i].is_held && all_known) visit(formulas_[i], trace::evaluate(formula, leaves));
+  }
+}
+
+bool NumberProofs::holds(NumberOfRun number, double value) const {
+  const Proof& proof = of(number);
+  return !proof.is_held || proof.holds(value);
+}
+
+void NumberProofs::add(const Numbers& numbers) {
+  for_each(numbers, [](Proof& proof, double value) { proof.proved.add(value); });
+}
+
+bool NumberProofs::pin_others(const Numbers& numbers) {
+  bool any = false;
+  for_each(numbers, [&any](Proof& proof, double value) {
+    if (!proof.holds(value)) any = proof.is_pinned = true;
+  });
+  return any;
+}
+
+const NumberProofs* NumberProofs::current(NumberOfRun number) noexcept {
+  const auto [proofs, held] = current_proofs;
+  const bool is_held = proofs != nullptr && (held == Held::kAll || proofs->is_pinned(number));
+  return is_held ? proofs : nullptr;
+}
+
+NumberProofs::Scope::Scope(const NumberProofs* proofs, Held held)
+    : previous_(std::exchange(current_proofs, {proofs, held})) {}
+
+NumberProofs::Scope::~Scope() { current_proofs = previous_; }
+
+}  // namespace steptape::replayer

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "replayer/planner/numbers/numbers_at.h"
+#include "replayer/runtime/changed.h"
+#include "trace/model.h"
+#include "trace/proved_values.h"
+
+namespace steptape::replayer {
+
+/// A number of a run: of a host read, or what a formula gives an op.
+struct NumberOfRun {
+  enum class Of { kRead, kFormula } of;
+  trace::Index position;  ///< in Recording::reads or Recording::formulas
+};
+
+/// A run was undone, for a number had a value at which its plan was not proved.
+struct Unproved : Changed {
+  Unproved(RefusalCode code, Verdict what, NumberOfRun its)
+      : Changed(code, std::move(what)), number(its) {}
+  NumberOfRun number;
+};
+
+/// The values at which a plan was proved, of numbers that are known in mid-run alone: host reads
+/// that may give any value (ReadUse::kFree), and what formulas give ops. A formula has its own,
+/// since its numbers may be many where it gives one (`max(0.1 * epoch, 2)`), or turn where they do
+/// not (`10 - epoch`). Held against the runs of a thread while a Scope lives there.
+class NumberProofs {
+ public:
+  /// Proved at what `recording` has read, the plan's own. `planned` is what is executed, with fused
+  /// updates perhaps; it must outlive this.
+  NumberProofs(const trace::Recording& recording, const trace::Recording& planned);
+
+  bool holds(NumberOfRun number, double value) const;
+  /// From now on it may have the proved values alone.
+  bool is_pinned(NumberOfRun number) const { return of(number).is_pinned; }
+  void pin(NumberOfRun number) { of(number).is_pinned = true; }
+  /// The plan was proved at these as well.
+  void add(const Numbers& numbers);
+  /// Pins those that another recording has at values at which the plan does not hold. False where
+  /// there are none.
+  bool pin_others(const Numbers& numbers);
+
+  enum class Held { kAll, kPinned };
+  class Scope {
+   public:
+    explicit Scope(const NumberProofs* proofs, Held held = Held::kAll);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::pair<const NumberProofs*, Held> previous_;
+  };
+  /// Of the runs of this thread, or null where none hold this number.
+  static const NumberProofs* current(NumberOfRun number) noexcept;
+
+ private:
+  struct Proof {
+    std::string path = {};  ///< of a read
+    /// False of a formula that enters no op, or is one number: that is held by itself.
+    bool is_held = true;
+    trace::ProvedValues proved = {};
+    bool is_pinned = false;
+    bool holds(double value) const {
+      return is_pinned ? proved.is_among(value) : proved.holds(value);
+    }
+  };
+  const Proof& of(NumberOfRun number) const {
+    return (number.of == NumberOfRun::Of::kRead ? reads_ : formulas_)[number.position];
+  }
+  Proof& of(NumberOfRun number) {
+    return (number.of == NumberOfRun::Of::kRead ? reads_ : formulas_)[number.position];
+  }
+  /// Calls `visit(proof, value)` for each number that `numbers` tell.
+  template <typename Visit>
+  void for_each(const Numbers& numbers, Visit&& visit);
+
+  const trace::Recording* planned_;
+  std::vector<Proof> reads_;
+  std::vector<Proof> formulas_;
+};
+
+}  // namespace steptape::replayer

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "trace/model.h"
+
+namespace steptape::tools {
+
+/// What a step cannot take less than, in microseconds on this machine and with this many threads:
+/// its matrix products, convolutions and recurrent layers called bare, with warm caches, and the
+/// bytes that every other op reads and writes, at the bandwidth of a cache. An estimate to hold a
+/// replay against, and no bound: ops that are done together touch memory less often.
+double floor_us(const trace::Recording& recording);
+/// The same of each op.
+std::vector<double> floors_us(const trace::Recording& recording);
+
+}  // namespace steptape::tools
