@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "steptape/error.h"
-#include "storage/ledger_file.h"
-#include "storage/ledger_writer.h"
+#include "storage/ledger/ledger_file.h"
+#include "storage/ledger/ledger_writer.h"
 
 namespace steptape::session {
 namespace {

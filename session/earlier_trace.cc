@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "live/ambient.h"
-#include "storage/reader.h"
+#include "storage/trace/reader.h"
 #include "trace/compare.h"
 
 namespace steptape::session {

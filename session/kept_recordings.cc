@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "storage/stream_writer.h"
+#include "storage/trace/stream_writer.h"
 
 namespace steptape::session {
 namespace {

@@ -12,7 +12,7 @@
 #include "session/say_once.h"
 #include "session/step_life.h"
 #include "steptape/error.h"
-#include "storage/ledger_reader.h"
+#include "storage/ledger/ledger_reader.h"
 #include "trace/record_request.h"
 
 namespace steptape::session {

@@ -9,8 +9,8 @@
 #include "session/arguments.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
-#include "storage/aside.h"
-#include "storage/writer.h"
+#include "storage/files/aside.h"
+#include "storage/trace/writer.h"
 #include "trace/numbers.h"
 
 namespace steptape::session {

@@ -2,7 +2,7 @@
 
 #include "python/engine/followed.h"
 #include "session/followed_numbers.h"
-#include "storage/writer.h"
+#include "storage/trace/writer.h"
 
 namespace steptape::python {
 

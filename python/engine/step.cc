@@ -15,7 +15,7 @@
 #include "replayer/planner/plan_words.h"
 #include "session/fallbacks.h"
 #include "steptape/error.h"
-#include "storage/writer.h"
+#include "storage/trace/writer.h"
 #include "trace/refusals.h"
 
 namespace steptape::python {

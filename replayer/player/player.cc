@@ -21,8 +21,8 @@
 #include "replayer/player/weights.h"
 #include "replayer/runtime/backends.h"
 #include "replayer/runtime/tensor_on.h"
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "trace/text_parts.h"
 
 namespace steptape {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "storage/reader.h"
+#include "storage/trace/reader.h"
 
 namespace steptape {
 namespace replayer {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "steptape/player.h"
-#include "storage/snapshot_folder.h"
+#include "storage/trace/snapshot_folder.h"
 
 namespace steptape::replayer {
 

@@ -38,14 +38,14 @@ class RefusalsPageTest(unittest.TestCase):
 
 class ObservingPageTest(unittest.TestCase):
     def test_every_category_of_events_has_a_row_in_the_order_of_the_enum(self):
-        body = re.search(r"enum class Category[^{]*\{(.*?)\n\};", text_of("session/event.h"), re.S)[1]
+        body = re.search(r"enum class Category[^{]*\{(.*?)\n\};", text_of("session/observe/event.h"), re.S)[1]
         categories = [name.lower() for name in re.findall(r"^\s*k(\w+),", body, re.M)]
         table = text_of("docs/observing.md").split("| category | events |")[1].split("\n\n")[0]
         self.assertGreater(len(categories), 3)
         self.assertEqual(re.findall(r"^\| `(\w+)` \|", table, re.M), categories)
 
     def test_every_event_is_named(self):
-        journal, page = text_of("session/journal.cc"), text_of("docs/observing.md")
+        journal, page = text_of("session/observe/journal.cc"), text_of("docs/observing.md")
         names = re.findall(r'event\(\s*Category::k\w+,\s*(?:created_state \? )?"(\w+)"', journal)
         self.assertGreater(len(names), 5)
         for name in names:
@@ -56,7 +56,7 @@ class ObservingPageTest(unittest.TestCase):
 class ReliabilityPageTest(unittest.TestCase):
     def test_every_test_that_is_named_exists(self):
         sources = "".join(path.read_text(encoding="utf-8")
-                          for path in (ROOT / "tests/storage").glob("*_test.cc"))
+                          for path in (ROOT / "tests/storage").rglob("*_test.cc"))
         names = re.findall(r"`(\w+Test)(?:\.(\w+))?`", text_of("docs/reliability.md"))
         self.assertGreater(len(names), 10)
         for suite, name in names:

@@ -1,12 +1,12 @@
-#include "storage/ledger_reader.h"
+#include "storage/ledger/ledger_reader.h"
 
 #include "diff/ledger_diff.h"
 #include "diff/ledger_summary.h"
-#include "storage/ledger_record.h"
-#include "storage/ledger_writer.h"
+#include "storage/ledger/ledger_record.h"
+#include "storage/ledger/ledger_writer.h"
 #include "tests/fuzz/bounded.h"
 #include "tests/fuzz/resealed.h"
-#include "tests/storage/ledger_lines.h"
+#include "tests/storage/ledger/ledger_lines.h"
 
 /// A ledger file of any bytes is read or refused within bounded work, and a writer goes on behind
 /// what is read or leaves the file as it was.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "storage/block.h"
-#include "storage/ledger_record.h"
+#include "storage/ledger/ledger_record.h"
+#include "storage/trace/block.h"
 #include "tests/storage/trace_file.h"
 
 namespace steptape::fuzz {

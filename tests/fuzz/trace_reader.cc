@@ -1,8 +1,8 @@
 #include <tbb/global_control.h>
 
-#include "storage/format.h"
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/trace/format.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "tests/fuzz/bounded.h"
 #include "tests/fuzz/resealed.h"
 #include "tests/storage/sample.h"

@@ -3,9 +3,9 @@
 #include <iostream>
 #include <random>
 
-#include "storage/chunk.h"
-#include "storage/wire.h"
-#include "tests/storage/ledger_lines.h"
+#include "storage/trace/chunk.h"
+#include "storage/trace/wire.h"
+#include "tests/storage/ledger/ledger_lines.h"
 #include "tests/storage/message.h"
 #include "tests/storage/sample.h"
 #include "tests/storage/trace_file.h"

@@ -45,7 +45,7 @@ class CheckIncludesTest(unittest.TestCase):
         self.plant("trace/digest.cc", '#include "trace/model.h"', "#include <fmt/format.h>",
                    "#include <xxhash.h>", '#include "steptape/refusal.h"')
         self.plant("live/tensors.cc", '#include "trace/model.h"', "#include <ATen/core/Tensor.h>")
-        self.plant("storage/writer.cc", "#include <zstd.h>", "#include <google/protobuf/arena.h>")
+        self.plant("storage/trace/writer.cc", "#include <zstd.h>", "#include <google/protobuf/arena.h>")
         self.plant("tools/torch/replay.cc", '#include "steptape/player.h"')
         self.plant("tests/trace/odd_test.cc", '#include "recorder/recorder.h"')
         self.expect_clean()
@@ -63,17 +63,17 @@ class CheckIncludesTest(unittest.TestCase):
         self.expect("trace/model.cc:1: trace may not include torch", "trace/model.cc:2: ")
 
     def test_offline_tools_must_not_include_torch(self):
-        self.plant("tools/info.cc", "#include <ATen/ATen.h>")
+        self.plant("tools/dump/info.cc", "#include <ATen/ATen.h>")
         self.expect("tools may not include torch")
 
     def test_protobuf_stays_out_of_headers_that_others_see(self):
-        self.plant("session/save.cc", '#include "storage/reader.h"')
-        self.plant("storage/reader.h", '#include "storage/block.h"')
-        self.plant("storage/block.h", "#include <google/protobuf/message.h>",
+        self.plant("session/save.cc", '#include "storage/trace/reader.h"')
+        self.plant("storage/trace/reader.h", '#include "storage/trace/block.h"')
+        self.plant("storage/trace/block.h", "#include <google/protobuf/message.h>",
                    '#include "trace.pb.h"')
-        self.plant("storage/decode.h", '#include "trace.pb.h"')
-        self.expect("storage/block.h:1: other parts see this header: storage may not show them "
-                    "protobuf", "storage/block.h:2: ")
+        self.plant("storage/trace/decode.h", '#include "trace.pb.h"')
+        self.expect("storage/trace/block.h:1: other parts see this header: storage may not show them "
+                    "protobuf", "storage/trace/block.h:2: ")
 
     def test_protobuf_stays_in_storage(self):
         self.plant("live/values.cc", "#include <google/protobuf/message.h>")

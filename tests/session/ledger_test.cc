@@ -5,8 +5,8 @@
 #include <fstream>
 #include <map>
 
-#include "storage/ledger_reader.h"
-#include "storage/reader.h"
+#include "storage/ledger/ledger_reader.h"
+#include "storage/trace/reader.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "steptape/player.h"
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "tests/session/taught.h"
 
 namespace steptape::tests {

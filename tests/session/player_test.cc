@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {

@@ -2,7 +2,7 @@
 
 #include "replayer/player/weights/weights_file.h"
 #include "steptape/player.h"
-#include "storage/writer.h"
+#include "storage/trace/writer.h"
 #include "tests/session/taught.h"
 
 namespace steptape::tests {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "storage/reader.h"
+#include "storage/trace/reader.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {

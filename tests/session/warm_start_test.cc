@@ -6,9 +6,9 @@
 #include <fstream>
 #include <optional>
 
-#include "storage/ledger_reader.h"
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/ledger/ledger_reader.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {

@@ -4,8 +4,8 @@
 #include <sstream>
 #include <string>
 
-#include "storage/ledger_reader.h"
-#include "storage/ledger_record.h"
+#include "storage/ledger/ledger_reader.h"
+#include "storage/ledger/ledger_record.h"
 
 namespace steptape::storage {
 

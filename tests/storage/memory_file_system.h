@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/file_system.h"
+#include "storage/files/file_system.h"
 
 namespace steptape::storage {
 

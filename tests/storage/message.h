@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "storage/wire.h"
+#include "storage/trace/wire.h"
 
 namespace steptape::storage {
 

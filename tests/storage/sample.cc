@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "storage/writer.h"
+#include "storage/trace/writer.h"
 #include "tests/storage/memory_file_system.h"
 #include "tests/storage/stream.h"
 #include "tests/storage/trace_file.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/stream_writer.h"
+#include "storage/trace/stream_writer.h"
 #include "tests/trace/samples.h"
 
 namespace steptape::storage {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "steptape/error.h"
-#include "storage/block.h"
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/trace/block.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "tests/trace/samples.h"
 
 namespace steptape::storage {

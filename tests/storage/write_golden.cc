@@ -1,10 +1,10 @@
 #include <fstream>
 #include <iostream>
 
-#include "storage/format.h"
-#include "storage/reader.h"
+#include "storage/trace/format.h"
+#include "storage/trace/reader.h"
 #include "tests/storage/golden_text.h"
-#include "tests/storage/ledger_lines.h"
+#include "tests/storage/ledger/ledger_lines.h"
 #include "tests/storage/sample.h"
 #include "trace/text.h"
 

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "storage/writer.h"
+#include "storage/trace/writer.h"
 #include "tests/trace/samples.h"
 
 namespace steptape::tools {

@@ -1,8 +1,8 @@
 #include "tests/tools/recorded_runs.h"
 
-#include "storage/ledger_reader.h"
-#include "storage/ledger_writer.h"
-#include "storage/writer.h"
+#include "storage/ledger/ledger_reader.h"
+#include "storage/ledger/ledger_writer.h"
+#include "storage/trace/writer.h"
 #include "tests/trace/made_up.h"
 
 namespace steptape::tools {

@@ -4,7 +4,7 @@
 
 namespace steptape::tools {
 
-/// Adds `bench`, as tools/commands.h says.
+/// Adds `bench`, as tools/cli/commands.h says.
 void add_bench(CLI::App& app, int& exit_code);
 
 }  // namespace steptape::tools

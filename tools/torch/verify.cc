@@ -15,10 +15,10 @@
 #include "replayer/player/environment.h"
 #include "replayer/player/repetition.h"
 #include "steptape/error.h"
-#include "storage/reader.h"
-#include "tools/exit_code.h"
-#include "tools/output.h"
-#include "tools/progress.h"
+#include "storage/trace/reader.h"
+#include "tools/cli/exit_code.h"
+#include "tools/cli/output.h"
+#include "tools/cli/progress.h"
 
 namespace steptape::tools {
 namespace {

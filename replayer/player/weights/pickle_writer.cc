@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include "storage/wire.h"
+#include "storage/trace/wire.h"
 
 namespace steptape::replayer {
 namespace {

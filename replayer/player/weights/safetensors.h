@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "replayer/player/weights/named_tensor.h"
-#include "storage/input_file.h"
-#include "storage/output.h"
+#include "storage/files/input_file.h"
+#include "storage/files/output.h"
 
 /// The safetensors format: https://github.com/huggingface/safetensors
 namespace steptape::replayer {

@@ -2,7 +2,7 @@
 
 #include "replayer/player/weights/safetensors.h"
 #include "replayer/player/weights/state_dict.h"
-#include "storage/atomic_file.h"
+#include "storage/files/atomic_file.h"
 
 namespace steptape::replayer {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "replayer/player/weights/named_tensor.h"
-#include "storage/file_system.h"
+#include "storage/files/file_system.h"
 
 /// Files of named tensors that other programs read and write: PyTorch's state dicts and
 /// safetensors.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "storage/input_file.h"
+#include "storage/files/input_file.h"
 
 namespace steptape::replayer {
 

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "storage/reader.h"
-#include "storage/writer.h"
+#include "storage/trace/reader.h"
+#include "storage/trace/writer.h"
 #include "tests/tools/process.h"
 
 namespace steptape::tools {

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "storage/trace/wire.h"
+#include "trace/ledger.h"
+
+/// A ledger file, run.tape.ledger beside run.tape: records of 64 bytes, appended and never written
+/// again.
+///
+///     header   magic 8, version 4, zero 4, run 16, zero 24
+///     name     type 1, bytes 1, goes on 1, flags 1, step 2, zero 2, text 48
+///     line     type 1, outcome 1, verdict 1, flags 1, step 2, variant 2, call 8, results 8,
+///              gradients 8, parameters 8, inputs 8, generators 4, microseconds 4
+///     mark     type 1, zero 2, flags 1, zero 52
+///
+/// each followed by the XXH3-64, seed 0, of its 56 bytes and of its number in the file (8 bytes,
+/// from 0, not stored): a record that is missing, doubled or exchanged with another makes checksums
+/// wrong. All numbers are little-endian. A name takes as many records as it needs, one behind the
+/// other; names come in the order of their steps, each before the first line of its step.
+///
+/// Whether a file is whole: from the first record whose checksum is wrong, either it was never on
+/// the disk, since the machine stopped before the next sync, or its bytes changed later. The first
+/// record behind a sync says by its flag that all before it was on the disk, and a writer that
+/// closes the file leaves such a mark. So a wrong record before a flagged one is damage, and any
+/// other is a torn tail, with all behind it.
+///
+/// Rejected: telling them apart by whether good records follow (what was written between two syncs
+/// reaches the disk in any order); a mark behind every sync (a file twice as large where every call
+/// is synced); a trace's blocks (32 bytes of header for 56 of payload).
+namespace steptape::storage {
+
+inline constexpr std::array<std::uint8_t, 8> kLedgerMagic = {0x89, 'T',  'L',  'E',
+                                                             'D',  '\r', '\n', 0x1a};
+/// A reader refuses a newer one; the header's layout never changes.
+inline constexpr std::uint32_t kLedgerVersion = 1;
+inline constexpr std::size_t kRecordBytes = 64;
+inline constexpr std::size_t kNameBytes = 48;  ///< of a name in one record
+inline constexpr std::size_t kMaxSteps = 0xffff;
+
+enum class RecordType : std::uint8_t { kName = 1, kLine, kMark };
+
+/// All records before this one were on the disk when it was written.
+inline constexpr std::uint8_t kSyncedBefore = 1;
+
+/// What one record says of a name.
+struct NamePiece {
+  std::uint16_t step = 0;
+  bool goes_on = false;   ///< in the next record
+  std::string_view text;  ///< at most 48 bytes
+};
+
+/// Each appends 56 bytes, a record without its checksum.
+void put_ledger_header(std::string& out, const trace::Digest& run);
+void put_name(std::string& out, const NamePiece& piece);
+void put_line(std::string& out, const trace::LedgerLine& line);
+void put_mark(std::string& out);
+
+/// Makes the last 56 bytes of `out` record `number` of a ledger.
+void seal(std::string& out, std::uint64_t number, std::uint8_t flags);
+/// Whether the 64 bytes are record `number` of a ledger.
+bool is_sealed(ByteView record, std::uint64_t number) noexcept;
+
+struct LedgerHeader {
+  std::uint32_t version = 0;
+  trace::Digest run;
+};
+bool has_ledger_magic(ByteView bytes) noexcept;
+LedgerHeader decode_ledger_header(ByteView record);
+
+/// These take a record that is sealed, and give none where it says what cannot be. A name's text
+/// lies in the record.
+RecordType type_of(ByteView record) noexcept;
+bool has_synced_before(ByteView record) noexcept;
+std::optional<NamePiece> decode_name(ByteView record);
+std::optional<trace::LedgerLine> decode_line(ByteView record);
+
+}  // namespace steptape::storage

@@ -1,0 +1,292 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "diff/op_stream.h"
+#include "steptape/error.h"
+#include "storage/ledger/ledger_reader.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/exit_code.h"
+#include "tools/cli/output.h"
+#include "tools/diff/bisection.h"
+#include "tools/diff/comparison_options.h"
+#include "tools/diff/folder_pairs.h"
+#include "tools/diff/numerics_json.h"
+#include "tools/diff/numerics_text.h"
+#include "tools/dump/info_json.h"
+#include "tools/dump/ledger_json.h"
+#include "trace/shell_word.h"
+
+namespace steptape::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Standing = Bisection::Standing;
+
+/// Of the JSON; it grows when a key changes its meaning or goes.
+constexpr int kBisectVersion = 1;
+
+struct Options : ComparisonOptions {
+  bool json = false;
+};
+
+std::string_view fact_of(const trace::Trace& trace, std::string_view name) {
+  const auto fact = std::ranges::find(trace.run, name, &trace::Fact::name);
+  return fact == trace.run.end() ? std::string_view() : fact->value;
+}
+
+/// How the run of `trace` was started. Empty where it is not known: one process of several does not
+/// know what started them all.
+std::string_view program_of(const trace::Trace& trace) {
+  return fact_of(trace, "rank").empty() ? fact_of(trace, "command") : std::string_view();
+}
+
+/// The command line that makes the run of `trace` once more and records the call in it; what
+/// starts the program is left to the reader where it is not known.
+std::string command_of(const trace::Trace& trace, std::string_view program, std::uint64_t call) {
+  const std::string_view folder = fact_of(trace, "folder");
+  std::error_code unknown;
+  const bool is_elsewhere = !program.empty() && !folder.empty() &&
+                            folder != std::filesystem::current_path(unknown).string();
+  return fmt::format("{}steptape record --at {} --digests -- {}",
+                     is_elsewhere ? fmt::format("cd {} && ", trace::shell_word(folder)) : "", call,
+                     program.empty() ? "COMMAND" : program);
+}
+
+/// The same on a line that can be pasted: not of a program whose words are of several lines.
+std::string shown_command_of(const trace::Trace& trace, std::uint64_t call) {
+  const std::string_view program = program_of(trace);
+  return shown(command_of(trace, shown(std::string(program)) == program ? program : "", call));
+}
+
+std::string cpp_of(std::uint64_t call) {
+  return fmt::format("steptape::Options{{.record = {{.at = {{{}}}}}, .digests = true}}", call);
+}
+
+std::string python_of(std::uint64_t call) {
+  return fmt::format("steptape.wrap(..., record={{\"at\": [{}]}}, digests=True)", call);
+}
+
+/// The trace beside which a ledger lies; a trace itself.
+std::string trace_of(const std::filesystem::path& path) {
+  const bool is_beside = storage::is_ledger(path) && path.extension() == ".ledger";
+  return (is_beside ? std::filesystem::path(path).replace_extension() : path).string();
+}
+
+/// Two traces, where they part, and in which words that is told.
+class Told {
+ public:
+  Told(std::string a, std::string b, const Options& options,
+       const std::vector<std::filesystem::path>& controls)
+      : a_(std::move(a)),
+        b_(std::move(b)),
+        found_(compare(a_, b_, options.step, controls, Ledgers::kBeside)),
+        bisection_(bisect(found_)) {}
+
+  int exit_code() const {
+    if (bisection_.standing != Standing::kEqual) return kDiffers;
+    return found_.has_torn_ledger ? kTrouble : kGood;
+  }
+
+  std::string text() const {
+    std::string text = verdict() + "\n";
+    if (bisection_.call == 0) return text;
+    if (bisection_.ledger) text += fmt::format("  {}\n", ledger_words());
+    if (bisection_.recording != nullptr) text += numerics_text();
+    if (bisection_.recording == nullptr || bisection_.standing == Standing::kBracket) {
+      text += nearest_text();
+    }
+    if (bisection_.record_next != 0) text += commands_text();
+    return text;
+  }
+
+  Json json() const {
+    const bool differs = exit_code() == kDiffers;
+    const std::uint64_t next = bisection_.record_next;
+    Json json = {{"a", a_},
+                 {"b", b_},
+                 {"differ", differs},
+                 {"verdict", words()},
+                 {"step", bisection_.call == 0 ? Json() : Json(bisection_.step)},
+                 {"call", or_null(bisection_.call)},
+                 {"is_exact", bisection_.standing == Standing::kNamed},
+                 {"last_equal_call", or_null(bisection_.last_equal)},
+                 {"nearest_recorded_call", or_null(bisection_.nearest_recorded)},
+                 {"has_saved_state", has_saved_state()},
+                 {"ledger", bisection_.ledger ? difference_json(*bisection_.ledger) : Json()},
+                 {"numerics", nullptr},
+                 {"record", nullptr}};
+    if (bisection_.recording != nullptr) {
+      const diff::OpStream stream_a(recording_a());
+      const diff::OpStream stream_b(recording_b());
+      json["numerics"] = numerics_json(bisection_.recording->numerics, stream_a, stream_b);
+    }
+    if (next != 0) {
+      json["record"] = {{"call", next},
+                        {"command_a", command_of(found_.a, program_of(found_.a), next)},
+                        {"command_b", command_of(found_.b, program_of(found_.b), next)},
+                        {"cpp", cpp_of(next)},
+                        {"python", python_of(next)},
+                        {"then", then()}};
+    }
+    return json;
+  }
+
+ private:
+  static Json or_null(std::uint64_t call) { return call == 0 ? Json() : Json(call); }
+
+  bool has_saved_state() const { return !found_.a.state.empty() && !found_.b.state.empty(); }
+  const trace::Recording& recording_a() const {
+    return found_.a.find_step(bisection_.step)->recordings[bisection_.recording->pair.a];
+  }
+  const trace::Recording& recording_b() const {
+    return found_.b.find_step(bisection_.step)->recordings[bisection_.recording->pair.b];
+  }
+
+  std::string verdict() const {
+    return bisection_.standing == Standing::kEqual ? toned(Tone::kGood, "equal")
+                                                   : toned(Tone::kBad, "differ") + ": " + words();
+  }
+
+  /// "train: call 57: results, parameters"
+  std::string words() const {
+    switch (bisection_.standing) {
+      case Standing::kEqual:
+        return "equal";
+      case Standing::kLonely:
+        return shown(found_.diff.ledger->verdict());
+      case Standing::kBracket:
+        return shown(fmt::format("{}: behind call {}, at the latest in call {}", bisection_.step,
+                                 bisection_.last_equal, bisection_.call));
+      case Standing::kNamed:
+        break;
+    }
+    if (bisection_.ledger) return shown(found_.diff.ledger->verdict());
+    return shown(words_of_numerics(found_.diff, found_.a, found_.b));
+  }
+
+  std::string ledger_words() const {
+    const diff::CallDifference& call = *bisection_.ledger;
+    const std::string equal = call.words_of(diff::PartStanding::kEqual);
+    return fmt::format("{}{}", equal.empty() ? "" : equal + " equal: ", call.origin());
+  }
+
+  std::string numerics_text() const {
+    const diff::NumericDifferences& numerics = bisection_.recording->numerics;
+    if (numerics.count() == 0) {
+      return fmt::format("  its {} left the same on both sides: what differs came from elsewhere\n",
+                         count_of(numerics.compared, "op"));
+    }
+    Lines out("  ");
+    const diff::OpStream stream_a(recording_a());
+    const diff::OpStream stream_b(recording_b());
+    put_numerics(out, numerics, stream_a, stream_b, Detail::kSome);
+    return out.take();
+  }
+
+  std::string nearest_text() const {
+    std::string text = bisection_.nearest_recorded == 0
+                           ? std::string("  no call up to it was recorded in both\n")
+                           : fmt::format("  nearest call up to it that both recorded: {}\n",
+                                         bisection_.nearest_recorded);
+    if (has_saved_state()) text += "  both traces hold the state of when they were saved\n";
+    return text;
+  }
+
+  std::string then() const {
+    return fmt::format("steptape diff {} {} --step {} --fail-on numerics",
+                       trace::shell_word(trace_of(a_)), trace::shell_word(trace_of(b_)),
+                       trace::shell_word(bisection_.step));
+  }
+
+  std::string commands_text() const {
+    const std::uint64_t call = bisection_.record_next;
+    return fmt::format(
+        "record call {} in both, with digests:\n"
+        "  a       {}\n"
+        "  b       {}\n"
+        "or in the program:\n"
+        "  C++     {}\n"
+        "  Python  {}\n"
+        "then look again:\n"
+        "  {}\n",
+        call, shown_command_of(found_.a, call), shown_command_of(found_.b, call), cpp_of(call),
+        python_of(call), shown(then()));
+  }
+
+  std::string a_, b_;
+  Comparison found_;
+  Bisection bisection_;
+};
+
+int bisect_files(const Options& options) {
+  const Told told(options.a, options.b, options,
+                  {options.controls.begin(), options.controls.end()});
+  if (options.json) {
+    Json json = {{"version", kBisectVersion}};
+    json.update(told.json());
+    put(json_text(json));
+  } else {
+    put(told.text());
+  }
+  return told.exit_code();
+}
+
+int bisect_folders(const Options& options) {
+  const FolderPairs pairs = pair_folders(options.a, options.b);
+  Json traces = Json::array();
+  int exit_code = pairs.visit([&](const NamePair& names) {
+    const Told told((std::filesystem::path(options.a) / names.a).string(),
+                    (std::filesystem::path(options.b) / names.b).string(), options,
+                    files_named(names.a, options.controls));
+    if (options.json) {
+      traces.push_back(told.json());
+      traces.back()["name"] = names.a;
+      traces.back()["name_in_b"] = names.b;
+    } else {
+      put(fmt::format("{}: {}", toned(Tone::kHeading, shown(names.words())), told.text()));
+    }
+    return told.exit_code();
+  });
+  if (options.json) {
+    put(json_text({{"version", kBisectVersion},
+                   {"a", options.a},
+                   {"b", options.b},
+                   {"traces", traces},
+                   {"only_in_a", pairs.only_in_a},
+                   {"only_in_b", pairs.only_in_b}}));
+  } else {
+    put(lonely_text(pairs.only_in_a, options.a) + lonely_text(pairs.only_in_b, options.b));
+  }
+  const bool has_lonely = !pairs.only_in_a.empty() || !pairs.only_in_b.empty();
+  return std::max(exit_code, has_lonely ? kDiffers : kGood);
+}
+
+int run(const Options& options) {
+  return are_folders(options.a, options.b, options.controls) ? bisect_folders(options)
+                                                             : bisect_files(options);
+}
+
+}  // namespace
+
+void add_bisect(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("bisect", "Find the call and the op in which two runs part");
+  auto options = std::make_shared<Options>();
+  add_options(*command, *options);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Ledgers beside the traces tell the call; recordings of that call, with digests of what\n"
+      "ops left, tell the op. Where it was not recorded, says how to record it.\n"
+      "Examples:\n"
+      "  steptape bisect monday.tape tuesday.tape\n"
+      "  steptape bisect a.tape b.tape --control a_again.tape\n"
+      "  steptape bisect runA/ runB/ --json | jq '.traces[].call'\n"
+      "Exit status: 0 equal, 1 they differ, 2 trouble: a file that is missing or damaged, or\n"
+      "nothing to find the call by.");
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace steptape::tools

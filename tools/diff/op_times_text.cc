@@ -1,0 +1,62 @@
+#include "tools/diff/op_times_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/cli/output.h"
+
+namespace steptape::tools {
+namespace {
+
+/// So many modules are shown where not all are.
+constexpr std::size_t kMostModules = 8;
+
+double microseconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
+
+std::string band_text(std::uint64_t lower, std::uint64_t upper) {
+  return fmt::format("{:.1f} to {:.1f}", microseconds(lower), microseconds(upper));
+}
+
+std::string verdict_of(const diff::OpTimeDifference& times) {
+  if (times.differs()) return toned(Tone::kBad, "differs");
+  if (times.is_comparable()) return "within the noise";
+  return fmt::format("too few to compare, which takes {} each", diff::kFewestRecordings);
+}
+
+/// "120.1 → 140.0 µs, middle half 118.0 to 122.4 → 138.2 to 142.0, of 12 and 12 recordings:
+/// differs"
+std::string words_of(const diff::OpTimeDifference& times) {
+  const auto& [module, a, b] = times;
+  const std::string bands =
+      times.has_middle_halves()
+          ? "middle half " + band_text(a.lower_quartile, a.upper_quartile) + " → " +
+                band_text(b.lower_quartile, b.upper_quartile)
+          : "all within " + band_text(a.least, a.most) + " → " + band_text(b.least, b.most);
+  return fmt::format("{:.1f} → {:.1f} µs, {}, of {} and {} recordings: {}", microseconds(a.median),
+                     microseconds(b.median), bands, a.recordings, b.recordings, verdict_of(times));
+}
+
+}  // namespace
+
+std::string op_times_text(const diff::StepDiff& step, Detail detail) {
+  if (!step.op_times_only_in.empty()) {
+    return fmt::format("  {} ops: only the {} trace says how long they took\n", shown(step.name),
+                       step.op_times_only_in == "a" ? "first" : "second");
+  }
+  if (!step.op_times) return {};
+  std::string text = fmt::format("  {} ops: {}\n", shown(step.name), words_of(step.op_times->step));
+  if (detail == Detail::kCounts) return text;
+  const auto& modules = step.op_times->modules;
+  const std::size_t most =
+      detail == Detail::kAll ? modules.size() : std::min(kMostModules, modules.size());
+  for (std::size_t i = 0; i < most; ++i) {
+    text += fmt::format("    {}: {}\n",
+                        modules[i].module.empty() ? "no module" : shown(modules[i].module),
+                        words_of(modules[i]));
+  }
+  if (most < modules.size()) text += fmt::format("    and {} more\n", modules.size() - most);
+  return text;
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "diff/diff.h"
+#include "tools/diff/diff_text.h"
+
+namespace steptape::tools {
+
+/// How long the ops of a step took on both sides: a line for all of them, then one for each module,
+/// what differs most first. Empty where neither side says.
+std::string op_times_text(const diff::StepDiff& step, Detail detail);
+
+}  // namespace steptape::tools

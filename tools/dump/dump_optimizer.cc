@@ -1,0 +1,197 @@
+#include "tools/dump/dump_optimizer.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "diff/layout.h"
+#include "tools/cli/output.h"
+#include "tools/dump/state_table.h"
+#include "trace/numbers.h"
+#include "trace/text.h"
+
+namespace steptape::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view type_of(const trace::Value& value) {
+  if (std::holds_alternative<bool>(value.data)) return "bool";
+  if (std::holds_alternative<std::int64_t>(value.data)) return "integer";
+  if (std::holds_alternative<trace::Real>(value.data)) return "real";
+  if (std::holds_alternative<std::string>(value.data)) return "string";
+  if (std::holds_alternative<trace::None>(value.data)) return "none";
+  if (std::holds_alternative<trace::TensorRef>(value.data)) return "tensor";
+  return "other";
+}
+
+/// The IEEE bits of a real, or "".
+std::string bits_of(const trace::Value& value) {
+  const auto* real = std::get_if<trace::Real>(&value.data);
+  return real == nullptr ? "" : fmt::format("{:#018x}", std::bit_cast<std::uint64_t>(real->value));
+}
+
+std::string geometry_of(const trace::Recording& recording, trace::TensorId id) {
+  if (id == trace::kNoTensor) return "undefined";
+  const trace::Tensor& tensor = recording.tensors[id];
+  return fmt::format("{} [{}] {}", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "),
+                     text_of(recording.buffers[tensor.buffer].device));
+}
+
+Json geometry_json(const trace::Recording& recording, trace::TensorId id) {
+  if (id == trace::kNoTensor) return nullptr;
+  const trace::Tensor& tensor = recording.tensors[id];
+  return {{"dtype", name_of(tensor.dtype)},
+          {"sizes", tensor.sizes},
+          {"device", text_of(recording.buffers[tensor.buffer].device)}};
+}
+
+/// How plans hold its hyperparameters.
+std::string_view guarding_of(const trace::Recording& recording,
+                             const trace::OptimizerLayout& optimizer) {
+  if (recording.standing == trace::Standing::kWarmUp) return "";
+  return optimizer.has_formulas ? ", formulas follow its hyperparameters"
+                                : ", guarded by its hyperparameters";
+}
+
+struct Hyperparameter {
+  std::string name;  ///< "betas[1]"
+  const trace::Value* value;
+};
+
+std::vector<Hyperparameter> hyperparameters_of(const trace::ParameterGroup& group) {
+  std::vector<Hyperparameter> items;
+  for (const trace::NamedValue& named : group.hyperparameters) {
+    trace::for_each_item(named.name, named.value,
+                         [&](const std::string& name, const trace::Value& value) {
+                           items.push_back({name, &value});
+                         });
+  }
+  return items;
+}
+
+void put_group(Lines& out, const trace::ParameterGroup& group, std::size_t position) {
+  out.line("  group {}  {}", position, count_of(group.parameters.size(), "parameter"));
+  std::size_t widest_name = 0;
+  std::size_t widest_value = 0;
+  const std::vector<Hyperparameter> hyperparameters = hyperparameters_of(group);
+  for (const auto& [name, value] : hyperparameters) {
+    widest_name = std::max(widest_name, shown(name).size());
+    const bool is_real = std::holds_alternative<trace::Real>(value->data);
+    if (is_real) widest_value = std::max(widest_value, trace::words_of(*value).size());
+  }
+  for (const auto& [name, value] : hyperparameters) {
+    const std::string bits = bits_of(*value);
+    out.line("    {:<{}}  {:<7}  {}", shown(name), widest_name, type_of(*value),
+             bits.empty() ? shown(trace::words_of(*value))
+                          : fmt::format("{:<{}}  {}", trace::words_of(*value), widest_value, bits));
+  }
+}
+
+std::string item_words(const trace::Recording& recording, const StateItem& item) {
+  if (item.value == nullptr) return "missing";
+  const auto* tensor = std::get_if<trace::TensorRef>(&item.value->data);
+  if (tensor != nullptr) return geometry_of(recording, tensor->id);
+  return fmt::format("{} {}", type_of(*item.value), shown(trace::words_of(*item.value)));
+}
+
+void put_parameters(Lines& out, const trace::Recording& recording,
+                    const trace::OptimizerLayout& optimizer) {
+  for (const ParameterState& parameter : states_of(recording, optimizer)) {
+    out.line("  {}  {}{}", shown(parameter.path),
+             parameter.is_tracked ? geometry_of(recording, parameter.tensor) : "not tracked",
+             parameter.group == trace::kNone ? ", in no group"
+                                             : fmt::format(", group {}", parameter.group));
+    if (!parameter.has_state) out.line("    no state");
+    for (const StateItem& item : parameter.items) {
+      out.line("    {:<16}  {}", shown(item.key), item_words(recording, item));
+    }
+  }
+}
+
+Json group_json(const trace::ParameterGroup& group) {
+  Json hyperparameters = Json::array();
+  for (const auto& [name, value] : hyperparameters_of(group)) {
+    const std::string bits = bits_of(*value);
+    hyperparameters.push_back({{"name", name},
+                               {"type", type_of(*value)},
+                               {"value", trace::words_of(*value)},
+                               {"bits", bits.empty() ? Json() : Json(bits)}});
+  }
+  return {{"hyperparameters", hyperparameters}, {"parameters", group.parameters}};
+}
+
+Json item_json(const trace::Recording& recording, const StateItem& item) {
+  if (item.value == nullptr) return {{"key", item.key}, {"missing", true}};
+  Json json = {{"key", item.key}, {"type", type_of(*item.value)}};
+  if (const auto* tensor = std::get_if<trace::TensorRef>(&item.value->data)) {
+    json["tensor"] = geometry_json(recording, tensor->id);
+  } else {
+    json["value"] = trace::words_of(*item.value);
+  }
+  return json;
+}
+
+Json optimizer_json(const trace::Recording& recording, const trace::OptimizerLayout& optimizer) {
+  Json groups = Json::array();
+  for (const trace::ParameterGroup& group : optimizer.groups) groups.push_back(group_json(group));
+  Json parameters = Json::array();
+  for (const ParameterState& parameter : states_of(recording, optimizer)) {
+    Json state = Json::array();
+    for (const StateItem& item : parameter.items) state.push_back(item_json(recording, item));
+    parameters.push_back(
+        {{"path", parameter.path},
+         {"group", parameter.group == trace::kNone ? Json() : Json(parameter.group)},
+         {"tensor", geometry_json(recording, parameter.tensor)},
+         {"has_state", parameter.has_state},
+         {"state", state}});
+  }
+  return {{"path", optimizer.path},
+          {"type", optimizer.type},
+          {"has_formulas", optimizer.has_formulas},
+          {"groups", groups},
+          {"parameters", parameters}};
+}
+
+/// How the optimizers differ from those of the recording before; none before the second.
+std::vector<diff::LayoutDifference> differences_of(const trace::Step& step, std::size_t position) {
+  if (position == 0) return {};
+  return diff::layout_differences(step.recordings[position - 1], step.recordings[position]);
+}
+
+}  // namespace
+
+std::string OptimizerView::text(const trace::Step& step, std::size_t position) const {
+  const trace::Recording& recording = step.recordings[position];
+  Lines out("    ");
+  if (recording.optimizers.empty()) out.line("no optimizer");
+  for (const trace::OptimizerLayout& optimizer : recording.optimizers) {
+    out.line("{}  {}{}", toned(Tone::kHeading, shown(optimizer.path)), shown(optimizer.type),
+             guarding_of(recording, optimizer));
+    for (std::size_t g = 0; g < optimizer.groups.size(); ++g)
+      put_group(out, optimizer.groups[g], g);
+    put_parameters(out, recording, optimizer);
+  }
+  const auto differences = differences_of(step, position);
+  if (!differences.empty()) out.line("since recording {}", position - 1);
+  for (const diff::LayoutDifference& difference : differences) {
+    out.line("  {}", shown(difference.text()));
+  }
+  return out.take();
+}
+
+Json OptimizerView::json(const trace::Step& step, std::size_t position) const {
+  const trace::Recording& recording = step.recordings[position];
+  Json optimizers = Json::array();
+  for (const trace::OptimizerLayout& optimizer : recording.optimizers) {
+    optimizers.push_back(optimizer_json(recording, optimizer));
+  }
+  Json differences = Json::array();
+  for (const diff::LayoutDifference& difference : differences_of(step, position)) {
+    differences.push_back({{"path", difference.path},
+                           {"expected", difference.expected},
+                           {"found", difference.found}});
+  }
+  return {{"optimizers", optimizers}, {"since_recording_before", differences}};
+}
+
+}  // namespace steptape::tools

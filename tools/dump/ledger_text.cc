@@ -1,0 +1,97 @@
+#include "tools/dump/ledger_text.h"
+
+#include <fmt/format.h>
+
+#include "tools/cli/output.h"
+
+namespace steptape::tools {
+namespace {
+
+using diff::PartStanding;
+
+constexpr const char* kRow =
+    "{:>9}  {:<8} {:>8} {:>9}  {:<16} {:<16} {:<16} {:<16} {:<10} {:<15} {}\n";
+
+std::string digest_text(std::uint64_t digest, int digits) {
+  return digest == 0 ? "-" : fmt::format("{:0{}x}", digest, digits);
+}
+
+std::string share_of(std::uint64_t part, std::uint64_t all) {
+  return fmt::format("{:.1f} %",
+                     all == 0 ? 0. : 100. * static_cast<double>(part) / static_cast<double>(all));
+}
+
+std::string words_of(const diff::CallDifference& difference) {
+  const std::string equal = difference.words_of(PartStanding::kEqual);
+  return fmt::format("call {}: {} differ{}: {}", difference.call,
+                     difference.words_of(PartStanding::kDiffers),
+                     equal.empty() ? "" : "; " + equal + " equal", difference.origin());
+}
+
+std::string words_of(const diff::TimeDifference& time) {
+  if (time.differs()) return "differs";
+  if (time.is_comparable()) return "within the noise";
+  return fmt::format("too few to compare, which takes {} each", diff::kFewestCalls);
+}
+
+}  // namespace
+
+std::string table_heading() {
+  return fmt::format(fmt::runtime(kRow), "call", "outcome", "variant", "µs ", "inputs", "results",
+                     "gradients", "parameters", "generators", "verdict", "step");
+}
+
+std::string line_text(const trace::Ledger& ledger, const trace::LedgerLine& line) {
+  const bool has_variant = line.variant != trace::LedgerLine::kNoVariant;
+  const bool has_verdict = line.verdict != GuardKind::kNone;
+  return fmt::format(fmt::runtime(kRow), line.call, name_of(line.outcome),
+                     has_variant ? std::to_string(line.variant) : "-", line.microseconds,
+                     digest_text(line.inputs, 16), digest_text(line.results, 16),
+                     digest_text(line.gradients, 16), digest_text(line.parameters, 16),
+                     digest_text(line.generators, 8), has_verdict ? name_of(line.verdict) : "-",
+                     shown(ledger.steps[line.step]));
+}
+
+std::string summary_text(const diff::LedgerSummary& summary) {
+  std::string text = fmt::format("{}, {} replayed\n", count_of(summary.calls, "call"),
+                                 share_of(summary.replayed, summary.calls));
+  for (const auto& [outcome, times] : summary.outcomes) {
+    text += fmt::format("  {:<8} {:>9}  median {} µs, 95 % within {} µs\n", name_of(outcome),
+                        times.calls, times.median, times.percentile_95);
+  }
+  for (const auto& [kind, calls] : summary.verdicts) {
+    text += fmt::format("  fell back for {}: {}\n", name_of(kind), calls);
+  }
+  return text;
+}
+
+std::string ledger_diff_text(const diff::LedgerDiff& diff) {
+  std::string text = toned(Tone::kHeading, "ledger") + "\n";
+  for (const diff::StepLedgerDiff& step : diff.steps) {
+    text += fmt::format("  {}: {} compared, {} differ", shown(step.name),
+                        count_of(step.compared, "call"), step.differing);
+    if (step.noisy > 0) text += fmt::format(", {} of them noise", step.noisy);
+    if (step.only_in_a > 0) text += fmt::format(", {} only in the first", step.only_in_a);
+    if (step.only_in_b > 0) text += fmt::format(", {} only in the second", step.only_in_b);
+    if (step.without_digests > 0) text += fmt::format(", {} without digests", step.without_digests);
+    text += "\n";
+    if (step.first) text += "    " + words_of(*step.first) + "\n";
+  }
+  return text;
+}
+
+std::string time_diff_text(const diff::LedgerDiff& diff) {
+  std::string text;
+  for (const diff::StepLedgerDiff& step : diff.steps) {
+    for (const auto& time : step.times) {
+      text += fmt::format(
+          "  {} {}: {} → {} µs, middle half {} to {} → {} to {}, of {} and {} calls: {}\n",
+          shown(step.name), name_of(time.outcome), time.a.median, time.b.median,
+          time.a.lower_quartile, time.a.upper_quartile, time.b.lower_quartile,
+          time.b.upper_quartile, time.a.calls, time.b.calls, words_of(time));
+    }
+  }
+  return text;
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,70 @@
+#include "tools/dump/recording_view.h"
+
+#include "tools/cli/output.h"
+
+namespace steptape::tools {
+namespace {
+
+constexpr std::size_t kColumns = 80;
+
+/// Columns that UTF-8 text takes, each character one.
+std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0U) == 0x80U ? 0 : 1;
+  return width;
+}
+
+std::string heading_of(const trace::Recording& recording, std::size_t position) {
+  const bool is_warm_up = recording.standing == trace::Standing::kWarmUp;
+  return fmt::format("  recording {}  {}{}", position, name_of(recording.standing),
+                     is_warm_up ? ": it created state, no plan is made from it" : "");
+}
+
+}  // namespace
+
+void Lines::list(const std::string& head, const std::vector<std::string>& items) {
+  std::string current = indent_ + head;
+  const std::string below = indent_ + std::string(width_of(head), ' ');
+  bool is_first = true;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string item = items[i] + (i + 1 < items.size() ? "," : "");
+    if (!is_first && width_of(current) + 1 + width_of(item) > kColumns) {
+      text_ += current + "\n";
+      current = below;
+      is_first = true;
+    }
+    current += (is_first ? "" : " ") + item;
+    is_first = false;
+  }
+  text_ += current + "\n";
+}
+
+std::string view_text(const trace::Trace& trace, const RecordingView& view) {
+  std::string text;
+  for (const trace::Step& step : trace.steps) {
+    text += fmt::format("{}step {}{}\n", text.empty() ? "" : "\n",
+                        toned(Tone::kHeading, shown(step.name)),
+                        step.place.empty() ? "" : "  " + shown(step.place));
+    for (std::size_t i = 0; i < step.recordings.size(); ++i) {
+      text += heading_of(step.recordings[i], i) + "\n" + view.text(step, i);
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json view_json(const trace::Trace& trace, const RecordingView& view) {
+  using Json = nlohmann::ordered_json;
+  Json steps = Json::array();
+  for (const trace::Step& step : trace.steps) {
+    Json recordings = Json::array();
+    for (std::size_t i = 0; i < step.recordings.size(); ++i) {
+      Json recording = {{"recording", i}, {"standing", name_of(step.recordings[i].standing)}};
+      recording.update(view.json(step, i));
+      recordings.push_back(std::move(recording));
+    }
+    steps.push_back({{"name", step.name}, {"place", step.place}, {"recordings", recordings}});
+  }
+  return {{"steps", steps}};
+}
+
+}  // namespace steptape::tools

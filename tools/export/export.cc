@@ -1,0 +1,71 @@
+#include <memory>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/exit_code.h"
+#include "tools/cli/open_trace.h"
+#include "tools/cli/output.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/recording_options.h"
+#include "tools/cli/result_file.h"
+#include "tools/cli/trace_choice.h"
+#include "tools/dump/dump_json.h"
+#include "tools/dump/info_json.h"
+#include "tools/export/export_csv.h"
+#include "tools/export/export_dot.h"
+#include "tools/export/export_perfetto.h"
+
+namespace steptape::tools {
+namespace {
+
+struct ExportOptions : RecordingOptions {
+  bool csv = false;
+  bool dot = false;
+  bool json = false;
+  bool perfetto = false;
+};
+
+/// The chosen recording as `steptape dump --json` shows a trace of it alone.
+std::string export_json(const trace::Trace& trace, const ChosenRecording& chosen) {
+  trace::Trace alone = {trace.producer, trace.run, trace.environment, {}, {}};
+  alone.steps.push_back({chosen.step->name, chosen.step->place, {chosen.recording()}});
+  return json_text(dump_json(alone, trace::Contents::kDigests));
+}
+
+std::string exported(const ExportOptions& options) {
+  const trace::Trace trace = open_trace(options.path, Parts::kAll);
+  const ChosenRecording chosen = choose_recording(trace, options.step, options.recording);
+  const Progress progress("exporting " + chosen.step->name);
+  if (options.csv) return export_csv(chosen);
+  if (options.dot) return export_dot(chosen);
+  if (options.json) return export_json(trace, chosen);
+  if (chosen.recording().op_ns.empty()) {
+    complain("the trace holds no times: each op is drawn as one microsecond");
+  }
+  return export_perfetto(chosen);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("export", "Write a recording in a format of other tools");
+  auto options = std::make_shared<ExportOptions>();
+  command->add_option("FILE", options->path, "A trace")->required();
+  CLI::Option_group* format = command->add_option_group("Format");
+  format->add_flag("--csv", options->csv, "A line for each op");
+  format->add_flag("--dot", options->dot, "The graph of ops, by module, for Graphviz");
+  format->add_flag("--json", options->json, "Everything but tensor bytes");
+  format->add_flag("--perfetto", options->perfetto, "A timeline for ui.perfetto.dev");
+  format->require_option(1);
+  add_options(*command, *options);
+  command->footer(
+      "Examples:\n"
+      "  steptape export run.tape --csv | head\n"
+      "  steptape export run.tape --dot | dot -Tsvg -o run.svg\n"
+      "  steptape export run.tape --step train --perfetto -o run.pftrace");
+  command->callback([options, &exit_code] {
+    put_result(exported(*options), options->out);
+    exit_code = kGood;
+  });
+}
+
+}  // namespace steptape::tools

@@ -1,0 +1,102 @@
+#include "tools/report/report_data.h"
+
+#include "tools/dump/dump_guards.h"
+#include "tools/dump/dump_modules.h"
+#include "tools/dump/dump_optimizer.h"
+#include "tools/dump/info_json.h"
+#include "tools/dump/summary.h"
+#include "tools/report/report_diff.h"
+#include "tools/report/report_numbers.h"
+#include "tools/report/report_ops.h"
+#include "trace/path.h"
+
+namespace steptape::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json constants_json(const Summary& summary) {
+  Json json = Json::array();
+  for (const Constant& constant : summary.constants) {
+    json.push_back({{"path", constant.path},
+                    {"bytes", constant.bytes},
+                    {"kept", constant.is_kept},
+                    {"op", constant.first_op == trace::kNone ? Json(-1) : Json(constant.first_op)},
+                    {"module", constant.module},
+                    {"scope", constant.scope}});
+  }
+  return json;
+}
+
+Json roles_json(const Summary& summary) {
+  Json json = Json::array();
+  for (const RoleTotal& total : summary.roles) {
+    json.push_back(
+        {{"role", name_of(total.role)}, {"buffers", total.buffers}, {"bytes", total.bytes}});
+  }
+  return json;
+}
+
+/// The modules with the paths of what holds them, which only this side can take apart.
+Json modules_json(const trace::Step& step, std::size_t position) {
+  Json json = ModulesView().json(step, position);
+  for (Json& module : json["modules"]) {
+    module["parent"] = trace::parent_path(module["path"].get_ref<const std::string&>());
+  }
+  return json;
+}
+
+Json recording_json(const trace::Step& step, std::size_t position) {
+  const trace::Recording& recording = step.recordings[position];
+  const Summary summary = summarize(recording);
+  Json json = {{"standing", name_of(recording.standing)},
+               {"bytes", summary.bytes},
+               {"parameters", summary.parameters.size()},
+               {"elements", summary.elements},
+               {"roles", roles_json(summary)},
+               {"constants", constants_json(summary)},
+               {"refusals", refusals_json(recording.refusals)},
+               {"ambient", facts_json(recording.ambient)},
+               {"numbers", report_numbers(recording)}};
+  json.update(modules_json(step, position));
+  json.update(OptimizerView().json(step, position));
+  json.update(GuardsView().json(step, position));
+  json.update(report_ops(recording));
+  return json;
+}
+
+Json steps_json(const trace::Trace& trace) {
+  Json steps = Json::array();
+  for (const trace::Step& step : trace.steps) {
+    Json recordings = Json::array();
+    for (std::size_t i = 0; i < step.recordings.size(); ++i) {
+      recordings.push_back(recording_json(step, i));
+    }
+    steps.push_back({{"name", step.name}, {"place", step.place}, {"recordings", recordings}});
+  }
+  return steps;
+}
+
+Json file_json(const ReportedTrace& reported) {
+  const trace::Trace& trace = *reported.trace;
+  return {{"name", reported.name},
+          {"bytes", reported.bytes},
+          {"producer", facts_json(trace.producer)},
+          {"run", facts_json(trace.run)},
+          {"environment", facts_json(trace.environment)},
+          {"state", {{"entries", trace.state.size()}, {"bytes", bytes_of_state(trace)}}}};
+}
+
+}  // namespace
+
+Json report_data(const ReportedTrace& a, const ReportedDiff* other) {
+  Json json = {{"a", file_json(a)}, {"b", nullptr}, {"diff", nullptr}};
+  if (other != nullptr) {
+    json["b"] = file_json(other->b);
+    json["diff"] = report_diff(other->diff, *a.trace, *other->b.trace);
+  }
+  json["steps"] = steps_json(*a.trace);
+  return json;
+}
+
+}  // namespace steptape::tools

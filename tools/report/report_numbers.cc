@@ -1,0 +1,72 @@
+#include "tools/report/report_numbers.h"
+
+#include <algorithm>
+
+#include "tools/report/report_data.h"
+#include "trace/element.h"
+#include "trace/text.h"
+
+namespace steptape::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The recorded value of a scalar site in words; empty where the file does not hold it.
+std::string recorded_value(const trace::Recording& recording, const trace::ScalarSite& site) {
+  if (site.op != trace::kNone) {
+    const trace::Value& argument = recording.ops[site.op].inputs[site.argument];
+    const auto* list = std::get_if<trace::List>(&argument.data);
+    if (site.item == trace::kNone || list == nullptr) return trace::words_of(argument);
+    return trace::words_of((*list)[site.item]);
+  }
+  const trace::Blob& content = recording.buffers[site.buffer].content;
+  const auto tensor = std::ranges::find(recording.tensors, site.buffer, &trace::Tensor::buffer);
+  if (content == nullptr || tensor == recording.tensors.end()) return "";
+  if (content->size() != bytes_of(tensor->dtype)) return "";
+  return trace::words_of(trace::element_of(content->data(), tensor->dtype));
+}
+
+}  // namespace
+
+Json report_numbers(const trace::Recording& recording) {
+  Json formulas = Json::array();
+  for (const trace::Formula& formula : recording.formulas) {
+    formulas.push_back(text_of(formula, recording.leaves));
+  }
+  Json leaves = Json::array();
+  for (const trace::Leaf& leaf : recording.leaves) {
+    leaves.push_back({{"kind", name_of(leaf.kind)}, {"path", leaf.path}});
+  }
+  Json sites = Json::array();
+  for (const trace::ScalarSite& site : recording.scalars) {
+    sites.push_back({{"op", signed_of(site.op)},
+                     {"argument", signed_of(site.argument)},
+                     {"item", signed_of(site.item)},
+                     {"buffer", signed_of(site.buffer)},
+                     {"formula", site.formula},
+                     {"value", recorded_value(recording, site)}});
+  }
+  Json predicates = Json::array();
+  for (const trace::Predicate& predicate : recording.predicates) {
+    predicates.push_back({{"formula", predicate.formula}, {"is_nonzero", predicate.is_nonzero}});
+  }
+  Json advances = Json::array();
+  for (const trace::Advance& advance : recording.advances) {
+    advances.push_back({{"path", advance.path}, {"by", advance.by}});
+  }
+  Json reads = Json::array();
+  for (const trace::HostRead& read : recording.reads) {
+    reads.push_back({{"op", read.op}, {"use", name_of(read.use)}});
+  }
+  Json numbers = Json::array();
+  for (const trace::Number& number : recording.numbers) {
+    numbers.push_back({{"value", trace::words_of(number.value)},
+                       {"op", signed_of(number.op)},
+                       {"formula", signed_of(number.formula)}});
+  }
+  return {{"formulas", formulas},     {"leaves", leaves},     {"sites", sites},
+          {"predicates", predicates}, {"advances", advances}, {"reads", reads},
+          {"numbers", numbers}};
+}
+
+}  // namespace steptape::tools
