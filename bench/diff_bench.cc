@@ -1,7 +1,7 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
-#include "diff/numeric_differences.h"
+#include "diff/numerics/numeric_differences.h"
 #include "diff/stream_diff.h"
 #include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"

@@ -14,7 +14,7 @@
 #include "benchmarks.h"
 #include "guards/guard_set.h"
 #include "live/objects.h"
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 #include "recorder/recorder.h"
 #include "replayer/planner/optimizers/optimizers.h"
 #include "replayer/runtime/backends.h"

@@ -17,7 +17,7 @@
 #include "learners.h"
 #include "live/objects.h"
 #include "live_bytes.h"
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 #include "recorder/recorder.h"
 #include "replayer/planner/numbers/evaluator.h"
 #include "steptape/session.h"

@@ -19,7 +19,7 @@
 
 #include "live/objects.h"
 #include "live_bytes.h"
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 #include "recorder/recorder.h"
 #include "steptape/session.h"
 #include "tools/torch/floor.h"

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "diff/stream_diff.h"
-#include "trace/finding.h"
+#include "trace/compare/finding.h"
 
 namespace steptape::diff {
 

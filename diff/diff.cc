@@ -12,7 +12,7 @@
 #include "diff/memory_differences.h"
 #include "diff/module_differences.h"
 #include "diff/outcome_differences.h"
-#include "trace/guard_differences.h"
+#include "trace/compare/guard_differences.h"
 #include "trace/named.h"
 
 namespace steptape::diff {

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "diff/ledger_diff.h"
-#include "diff/numeric_differences.h"
-#include "diff/op_times.h"
-#include "diff/recording_pairs.h"
+#include "diff/align/recording_pairs.h"
+#include "diff/ledger/ledger_diff.h"
+#include "diff/ledger/op_times.h"
+#include "diff/numerics/numeric_differences.h"
 #include "diff/stream_diff.h"
-#include "trace/finding.h"
+#include "trace/compare/finding.h"
 
 namespace steptape::diff {
 

@@ -8,7 +8,7 @@
 
 #include "trace/numbers.h"
 #include "trace/schema.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "trace/finding.h"
+#include "trace/compare/finding.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "diff/diff.h"
 #include "diff/layout.h"
-#include "trace/entry.h"
+#include "trace/compare/entry.h"
 
 namespace steptape::diff {
 namespace {

@@ -8,9 +8,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "diff/sequence.h"
+#include "diff/align/sequence.h"
 #include "trace/path.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {

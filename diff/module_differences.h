@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "trace/finding.h"
+#include "trace/compare/finding.h"
 #include "trace/model.h"
 
 namespace steptape::diff {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "diff/buffer_pairs.h"
+#include "diff/align/buffer_pairs.h"
 #include "trace/element.h"
 #include "trace/path.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "trace/path.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {

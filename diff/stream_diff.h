@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "diff/alignment.h"
+#include "diff/align/alignment.h"
 #include "diff/op_changes.h"
 #include "diff/op_stream.h"
 

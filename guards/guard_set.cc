@@ -8,7 +8,7 @@
 #include "guards/positions.h"
 #include "guards/predicates.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::guards {
 

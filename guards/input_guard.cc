@@ -10,7 +10,7 @@
 #include "guards/predicates.h"
 #include "live/lazy_clone.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::guards {
 

@@ -6,7 +6,7 @@
 #include "guards/mismatch.h"
 #include "live/optimizer_layout.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::guards {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "guards/mismatch.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::guards {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "guards/mismatch.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::guards {
 namespace {

@@ -1,7 +1,7 @@
 #include "guards/varying_numbers.h"
 
 #include "guards/mismatch.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::guards {
 namespace {

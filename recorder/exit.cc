@@ -12,11 +12,11 @@
 #include "live/ambient.h"
 #include "live/tensors.h"
 #include "recorder/byte_ranges.h"
-#include "recorder/hidden_state.h"
+#include "recorder/context/hidden_state.h"
 #include "recorder/ledger.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::recorder {
 namespace {

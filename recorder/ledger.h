@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "live/objects.h"
-#include "recorder/attribution.h"
-#include "recorder/generators.h"
-#include "recorder/graphs.h"
-#include "recorder/modules.h"
+#include "recorder/context/attribution.h"
+#include "recorder/context/generators.h"
+#include "recorder/context/graphs.h"
+#include "recorder/context/modules.h"
 #include "recorder/notes.h"
 #include "recorder/operators.h"
 #include "recorder/recorder.h"

@@ -6,7 +6,7 @@
 
 #include "live/op_digest.h"
 #include "live/operators.h"
-#include "recorder/closing.h"
+#include "recorder/intercept/closing.h"
 #include "recorder/operators.h"
 
 namespace steptape::recorder {

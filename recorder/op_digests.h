@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 #include "recorder/recorder.h"
 #include "recorder/repeats.h"
 #include "trace/digest.h"

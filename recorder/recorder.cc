@@ -1,10 +1,10 @@
 #include "recorder/recorder.h"
 
-#include "recorder/active_listener.h"
+#include "recorder/context/scopes.h"
+#include "recorder/intercept/active_listener.h"
 #include "recorder/ledger.h"
 #include "recorder/notes.h"
 #include "recorder/open_recording.h"
-#include "recorder/scopes.h"
 #include "recorder/tape.h"
 #include "steptape/error.h"
 

@@ -8,7 +8,7 @@
 
 #include "live/argument.h"
 #include "live/objects.h"
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 #include "recorder/notes.h"
 #include "trace/model.h"
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 
 namespace steptape::recorder {
 

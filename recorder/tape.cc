@@ -17,8 +17,8 @@
 #include "live/operators.h"
 #include "live/tensors.h"
 #include "live/values.h"
+#include "recorder/context/scopes.h"
 #include "recorder/number_sites.h"
-#include "recorder/scopes.h"
 
 namespace steptape::recorder {
 namespace {

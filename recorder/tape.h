@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "recorder/context/node_counts.h"
 #include "recorder/ledger.h"
-#include "recorder/node_counts.h"
 
 namespace steptape::recorder {
 

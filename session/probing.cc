@@ -8,11 +8,11 @@
 
 #include "live/operators.h"
 #include "replayer/planner/numbers/contradiction.h"
-#include "session/told_apart.h"
-#include "trace/compare.h"
-#include "trace/entry.h"
+#include "session/verify/told_apart.h"
+#include "trace/compare/compare.h"
+#include "trace/compare/entry.h"
 #include "trace/refusals.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::session {
 namespace {

@@ -11,10 +11,10 @@
 #include "replayer/runtime/executor.h"
 #include "replayer/runtime/number_proofs.h"
 #include "session/aftermath.h"
-#include "session/audit_schedule.h"
-#include "session/chance.h"
-#include "session/checkpoint.h"
 #include "session/deferred.h"
+#include "session/verify/audit_schedule.h"
+#include "session/verify/chance.h"
+#include "session/verify/checkpoint.h"
 #include "steptape/stats.h"
 #include "trace/model.h"
 

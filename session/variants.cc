@@ -4,8 +4,8 @@
 #include <functional>
 #include <utility>
 
-#include "trace/compare.h"
-#include "trace/entry.h"
+#include "trace/compare/compare.h"
+#include "trace/compare/entry.h"
 
 namespace steptape::session {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "live/tensors.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::session {
 namespace {

@@ -16,7 +16,7 @@
 #include "steptape/error.h"
 #include "steptape/player.h"
 #include "trace/path.h"
-#include "trace/text_parts.h"
+#include "trace/text/text_parts.h"
 
 /// The extension module steptape._engine: what the Python package calls.
 namespace steptape::python {

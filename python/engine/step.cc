@@ -13,7 +13,7 @@
 #include "python/engine/watch/watcher.h"
 #include "recorder/notes.h"
 #include "replayer/planner/plan_words.h"
-#include "session/fallbacks.h"
+#include "session/observe/fallbacks.h"
 #include "steptape/error.h"
 #include "storage/trace/writer.h"
 #include "trace/refusals.h"

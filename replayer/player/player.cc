@@ -23,7 +23,7 @@
 #include "replayer/runtime/tensor_on.h"
 #include "storage/trace/reader.h"
 #include "storage/trace/writer.h"
-#include "trace/text_parts.h"
+#include "trace/text/text_parts.h"
 
 namespace steptape {
 namespace {

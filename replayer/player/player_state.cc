@@ -13,7 +13,7 @@
 #include "live/tensors.h"
 #include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::replayer {
 namespace {

@@ -21,7 +21,7 @@
 #include "steptape/error.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::replayer {
 namespace {

@@ -12,7 +12,7 @@
 #include "replayer/runtime/number_proofs.h"
 #include "trace/element.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::replayer {
 namespace {

@@ -7,7 +7,7 @@
 #include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"
 #include "tests/trace/samples.h"
-#include "trace/compare.h"
+#include "trace/compare/compare.h"
 
 namespace steptape::diff {
 namespace {

@@ -36,7 +36,7 @@ def source_of(test):
     else:
         suite, name = test.split(".")
         body = re.search(rf"^TEST(?:_F)?\({suite}, {name}\).*?^}}",
-                         text_of("tests/session/guard_kinds_test.cc"), re.M | re.S)
+                         text_of("tests/session/guards/guard_kinds_test.cc"), re.M | re.S)
     return None if body is None else re.sub(r'"\s*\n\s*"', "", body[0])
 
 

@@ -6,7 +6,7 @@
 #include "replayer/runtime/cpu/executor.h"
 #include "steptape/error.h"
 #include "tests/fuzz/target.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 /// A recording of any text that is valid is refused or becomes a plan, without an op being run.
 /// What the plan keeps in its own memory lies within it, and nothing that is alive shares a byte.

@@ -2,7 +2,7 @@
 #include "tests/diff/edit_script.h"
 #include "tests/fuzz/edits.h"
 #include "tests/fuzz/target.h"
-#include "trace/compare.h"
+#include "trace/compare/compare.h"
 
 /// Two traces, one made from the other by edits that the input draws: the edit script leads there
 /// and back, a trace differs in nothing of itself, and the diff is the same the other way round.

@@ -6,7 +6,7 @@
 #include "tests/fuzz/bounded.h"
 #include "tests/fuzz/resealed.h"
 #include "tests/storage/sample.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 /// A trace file of any bytes is read or refused within bounded work; `read`, `check` and `recover`
 /// agree on it, and what was read survives being written again.

@@ -1,7 +1,7 @@
 #include "steptape/error.h"
 #include "tests/fuzz/target.h"
-#include "trace/guard_list.h"
-#include "trace/text.h"
+#include "trace/compare/guard_list.h"
+#include "trace/text/text.h"
 
 /// Any text is parsed or refused. A trace that is valid besides is printed as it is, and can be
 /// looked at.

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "guards/overlap_guard.h"
-#include "trace/guard_list.h"
+#include "trace/compare/guard_list.h"
 
 namespace steptape::guards {
 namespace {

@@ -12,7 +12,7 @@
 #include <torch/nn/modules/upsampling.h>
 
 #include "module_options_probe.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::live {
 namespace {

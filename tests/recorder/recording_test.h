@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "recorder/recorder.h"
-#include "trace/compare.h"
-#include "trace/text.h"
+#include "trace/compare/compare.h"
+#include "trace/text/text.h"
 
 namespace steptape::recorder {
 

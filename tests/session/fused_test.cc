@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "session/ulps.h"
+#include "session/verify/ulps.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {

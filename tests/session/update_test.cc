@@ -6,7 +6,7 @@ namespace steptape::tests {
 namespace {
 
 /// Of a type that nobody knows.
-struct Unknown : torch::optim::SGD {
+struct UnknownSgd : torch::optim::SGD {
   using SGD::SGD;
 };
 
@@ -22,7 +22,7 @@ at::Tensor deferring_step(Session& session, SomeTraining& training, const Batch&
 }
 
 TEST(UpdateTest, AnUnknownOptimizerStepsBehindEveryReplay) {
-  using UnknownTraining = Training<Unknown, torch::optim::SGDOptions>;
+  using UnknownTraining = Training<UnknownSgd, torch::optim::SGDOptions>;
   const torch::optim::SGDOptions options = torch::optim::SGDOptions(0.1).momentum(0.9);
   UnknownTraining eager({}, options), taped({}, options);
   Session session(quiet());
@@ -234,7 +234,7 @@ TEST(UpdateTest, APlayerStepsAKnownOptimizerBehindTheStep) {
 
 TEST(UpdateTest, APlayerRefusesAStepWhoseOptimizerTheTraceDoesNotHold) {
   const std::string path = ::testing::TempDir() + "/unknown_update.tape";
-  Training<Unknown, torch::optim::SGDOptions> training({}, torch::optim::SGDOptions(0.1));
+  Training<UnknownSgd, torch::optim::SGDOptions> training({}, torch::optim::SGDOptions(0.1));
   train_and_save(training, make_batches(12), path);
   try {
     load(path);

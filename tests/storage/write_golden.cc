@@ -6,7 +6,7 @@
 #include "tests/storage/golden_text.h"
 #include "tests/storage/ledger/ledger_lines.h"
 #include "tests/storage/sample.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::storage {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "trace/op_use.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::test {
 namespace {

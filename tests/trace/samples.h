@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string>
 
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 /// Traces that several tests start from.
 namespace steptape::test {

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "steptape/error.h"
-#include "trace/text_parts.h"
+#include "trace/text/text_parts.h"
 
 namespace steptape::tools {
 namespace {

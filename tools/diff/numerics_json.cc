@@ -1,6 +1,6 @@
 #include "tools/diff/numerics_json.h"
 
-#include "diff/numeric_words.h"
+#include "diff/numerics/numeric_words.h"
 
 namespace steptape::tools {
 namespace {

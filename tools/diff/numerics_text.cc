@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "diff/numeric_words.h"
+#include "diff/numerics/numeric_words.h"
 #include "tools/cli/output.h"
 
 namespace steptape::tools {

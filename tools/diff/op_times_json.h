@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "diff/op_times.h"
+#include "diff/ledger/op_times.h"
 
 namespace steptape::tools {
 

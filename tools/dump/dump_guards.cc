@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "tools/cli/output.h"
-#include "trace/guard_differences.h"
-#include "trace/guard_list.h"
+#include "trace/compare/guard_differences.h"
+#include "trace/compare/guard_list.h"
 
 namespace steptape::tools {
 namespace {

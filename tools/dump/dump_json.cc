@@ -2,7 +2,7 @@
 
 #include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
-#include "trace/text_parts.h"
+#include "trace/text/text_parts.h"
 
 namespace steptape::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trace/model.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 

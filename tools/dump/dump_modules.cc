@@ -5,7 +5,7 @@
 #include "tools/cli/output.h"
 #include "tools/dump/module_tree.h"
 #include "trace/path.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include "tools/cli/output.h"
 #include "tools/dump/state_table.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {

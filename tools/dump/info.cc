@@ -8,7 +8,7 @@
 #include "tools/cli/output.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {

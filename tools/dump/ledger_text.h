@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "diff/ledger_diff.h"
-#include "diff/ledger_summary.h"
+#include "diff/ledger/ledger_diff.h"
+#include "diff/ledger/ledger_summary.h"
 
 namespace steptape::tools {
 

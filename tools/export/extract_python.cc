@@ -12,8 +12,8 @@
 #include "trace/element.h"
 #include "trace/op_use.h"
 #include "trace/schema.h"
-#include "trace/text.h"
-#include "trace/text_parts.h"
+#include "trace/text/text.h"
+#include "trace/text/text_parts.h"
 
 namespace steptape::tools {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "tools/report/report_data.h"
 #include "trace/element.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {

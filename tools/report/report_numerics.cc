@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diff/numeric_words.h"
+#include "diff/numerics/numeric_words.h"
 #include "tools/diff/numerics_json.h"
 
 namespace steptape::tools {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "diff/numeric_differences.h"
+#include "diff/numerics/numeric_differences.h"
 #include "diff/op_stream.h"
 
 namespace steptape::tools {

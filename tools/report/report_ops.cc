@@ -7,7 +7,7 @@
 #include "tools/dump/step_part.h"
 #include "tools/report/report_data.h"
 #include "trace/schema.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {

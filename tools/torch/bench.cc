@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "diff/numeric_words.h"
+#include "diff/numerics/numeric_words.h"
 #include "diff/op_stream.h"
 #include "steptape/player.h"
 #include "storage/trace/reader.h"

@@ -66,7 +66,8 @@ double product_us(const Shape& shape) {
   const float one = 1, zero = 0;
   const auto run = [&, m = m, n = n, k = k] {
     replayer::cpu::blas().sgemm("n", "n", &m, &n, &k, &one, a.const_data_ptr<float>(), &m,
-                      b.const_data_ptr<float>(), &k, &zero, c.mutable_data_ptr<float>(), &m);
+                                b.const_data_ptr<float>(), &k, &zero, c.mutable_data_ptr<float>(),
+                                &m);
   };
   return known[key] = best_us(run);
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "diff/numeric_words.h"
+#include "diff/numerics/numeric_words.h"
 #include "diff/op_stream.h"
 #include "replayer/player/environment.h"
 #include "replayer/player/repetition.h"

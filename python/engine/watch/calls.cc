@@ -5,7 +5,7 @@
 #include "python/engine/locate.h"
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
-#include "recorder/interceptor.h"
+#include "recorder/intercept/interceptor.h"
 
 /// What code of C's does with what it is given, which no instruction shows. Functions that read
 /// what they are given in a way of their own have a row here; of any other the arguments count as

@@ -11,7 +11,7 @@
 #include "replayer/planner/numbers/numbers_at.h"
 #include "trace/element.h"
 #include "trace/numbers.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::replayer {
 namespace {

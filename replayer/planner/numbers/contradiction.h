@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "trace/compare.h"
+#include "trace/compare/compare.h"
 #include "trace/model.h"
 
 namespace steptape::replayer {

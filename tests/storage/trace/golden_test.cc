@@ -6,7 +6,7 @@
 #include "storage/trace/format.h"
 #include "storage/trace/reader.h"
 #include "tests/storage/golden_text.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::storage {
 namespace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/storage/trace_file.h"
-#include "trace/text.h"
+#include "trace/text/text.h"
 
 namespace steptape::storage {
 namespace {

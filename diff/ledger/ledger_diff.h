@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "diff/ledger/call_times.h"
+#include "trace/ledger.h"
+
+namespace steptape::diff {
+
+/// What a line has digests of, in the order in which a call meets them.
+enum class CallPart : std::uint8_t { kInputs, kResults, kGradients, kParameters, kGenerators };
+inline constexpr std::size_t kCallParts = 5;
+
+std::span<const CallPart> call_parts() noexcept;
+std::string_view name_of(CallPart part) noexcept;
+
+enum class PartStanding : std::uint8_t { kNotTaken, kEqual, kDiffers };
+std::string_view name_of(PartStanding standing) noexcept;
+
+/// A call that did not leave the same on both sides.
+struct CallDifference {
+  std::uint64_t call = 0;
+  std::array<PartStanding, kCallParts> parts{};
+  /// Whether the ledgers show that the runs had not parted before: both have the step's call before
+  /// it, which left the same, and no call of another step differs that ended earlier in `a`.
+  bool is_entry_equal = false;
+
+  PartStanding of(CallPart part) const { return parts[static_cast<std::size_t>(part)]; }
+  /// "results, parameters"
+  std::string words_of(PartStanding standing) const;
+  /// Where the difference comes from: "it begins in this call", as inputs are equal; "it begins in
+  /// this call or before it", where nobody knows in which state that began; "it came with the
+  /// inputs"; "inputs were not compared".
+  std::string_view origin() const noexcept;
+};
+
+/// How long calls of one outcome took on both sides.
+struct TimeDifference {
+  trace::CallOutcome outcome = trace::CallOutcome::kEager;
+  CallTimes a, b;
+
+  bool is_comparable() const noexcept { return are_comparable(a, b); }
+  bool differs() const noexcept { return differ(a, b); }
+};
+
+/// The calls of the step of one name; those of one number are compared.
+struct StepLedgerDiff {
+  std::string name;
+  std::uint64_t compared = 0;
+  std::uint64_t differing = 0;
+  /// Of those that differ: whatever differs, differs in a control too.
+  std::uint64_t noisy = 0;
+  std::uint64_t without_digests = 0;  ///< of those compared: no digest was taken on both sides
+  std::uint64_t only_in_a = 0;
+  std::uint64_t only_in_b = 0;
+  std::optional<CallDifference> first;  ///< noise left out
+  std::vector<TimeDifference> times;    ///< of outcomes that both sides have
+};
+
+/// How two ledgers differ. Outcomes, variants and verdicts are not compared: audits come at random,
+/// and whatever ran must leave the same.
+struct LedgerDiff {
+  std::vector<StepLedgerDiff> steps;  ///< as `a` has them, then those of `b` alone
+  std::size_t first = kNoStep;        ///< the step whose first difference comes first in `a`
+
+  /// Calls that differ, noise left out, or that only one side has.
+  std::uint64_t differing() const noexcept;
+  /// Calls that differ in a control too.
+  std::uint64_t noisy() const noexcept;
+  /// Times that differ.
+  std::uint64_t differing_times() const noexcept;
+  /// "train: call 57: results"; "train: 3 calls only in the second"; empty where nothing differs.
+  std::string verdict() const;
+
+  static constexpr std::size_t kNoStep = ~std::size_t{0};
+};
+
+/// Of ledgers as storage::read_ledger gives them. With `step`, of the step of this name alone.
+/// `controls` are of other runs of the program that left `a`.
+LedgerDiff compare(const trace::Ledger& a, const trace::Ledger& b, std::string_view step = {},
+                   std::span<const trace::Ledger> controls = {});
+
+}  // namespace steptape::diff

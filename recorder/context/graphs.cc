@@ -1,0 +1,38 @@
+#include "recorder/context/graphs.h"
+
+#include <limits>
+#include <unordered_set>
+#include <vector>
+
+namespace steptape::recorder {
+namespace {
+
+// AccumulateGrad belongs to its parameter, not to one graph, and shares this number with all.
+constexpr auto kNoSequence = std::numeric_limits<std::uint64_t>::max();
+
+}  // namespace
+
+void GraphWatch::on_node(const torch::autograd::Node& node) {
+  const Identity identity{&node, node.sequence_nr()};
+  if (identity == last_ || identity.second == kNoSequence) return;
+  last_ = identity;
+  ran_.insert(identity);
+}
+
+bool GraphWatch::is_unconsumed(const at::Tensor& tensor) const {
+  if (!tensor.defined() || tensor.grad_fn() == nullptr) return false;
+  std::vector<const torch::autograd::Node*> open{tensor.grad_fn().get()};
+  std::unordered_set<const torch::autograd::Node*> seen{open.front()};
+  while (!open.empty()) {
+    const torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (ran_.count({node, node->sequence_nr()}) != 0) return false;
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      const auto* next = edge.function.get();
+      if (next != nullptr && seen.insert(next).second) open.push_back(next);
+    }
+  }
+  return true;
+}
+
+}  // namespace steptape::recorder

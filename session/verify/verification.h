@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "guards/entry.h"
+#include "recorder/recorder.h"
+#include "replayer/runtime/executor.h"
+#include "session/variant.h"
+#include "session/verify/left_behind.h"
+#include "steptape/refusal.h"
+#include "trace/compare/compare.h"
+#include "trace/digest.h"
+
+namespace steptape::session {
+
+struct Verified {
+  std::optional<Divergence> divergence;
+  bool skipped = false;  ///< there was no memory for the copy: only the eager step ran
+  /// Why the plan could not be run; empty when it was.
+  std::string failure;
+  /// The plan was not for this call after all, which it found out in mid-run; or it may be, but was
+  /// not proved.
+  std::optional<replayer::Changed> changed;
+  std::optional<replayer::Unproved> unproved;
+  /// So early that the eager step did not run: nothing has happened.
+  bool is_nothing = false;
+  /// An op is taken for one that leaves other bits each time: the next trial says whether it is.
+  bool is_open = false;
+  /// The plan did ops together, and does each by itself from here on: the next trial judges that.
+  bool is_ungrouped = false;
+  /// The plan was not proved at numbers that the call had: from here on it holds for those alone at
+  /// which it was.
+  bool is_pinned = false;
+  /// What the eager step did, op by op, where the plan has numbers that move.
+  std::optional<trace::Recording> proof;
+  /// The plan was proved at the numbers of `proof`, if nothing is wrong.
+  bool proves_numbers = false;
+  /// Results agree, and yet an op had a scalar that the plan would not have used, or another op.
+  std::optional<trace::Difference> misfit;
+  double us = 0;  ///< how long both ways took, with the comparison
+
+  /// The plan is not to be trusted: it left other bits, or threw.
+  bool is_wrong() const { return !is_pinned && (divergence || !failure.empty()); }
+  /// A misfit is a divergence: nothing else accounts for it.
+  void count_misfit(const trace::Recording& plan);
+  /// How it is wrong.
+  std::string text() const;
+  Refusal refusal(RefusalCode code, const std::string& more = "") const;
+};
+
+/// Runs the plan of `variant` and the eager step from the same state, and compares what they leave:
+/// results, numbers, written memory, gradients, generators, step counters. What the plan wrote is
+/// undone before the eager step runs, so the program goes on from the eager step whatever the
+/// outcome. Costs one copy of what the plan writes, while it lasts. An exception of the eager step
+/// passes through. With an `interceptor`, the first op in which the two part is named.
+///
+/// Where the variant has ops that leave other bits each time (Variant::chances), it is the eager
+/// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
+/// made to go on from what it left in the eager step. So everything else is compared bit for bit,
+/// and the op with what it differs from itself.
+/// The eager step is recorded, behind the back of its front end, where the plan has numbers that
+/// move: then scalars are compared as well as bits.
+struct Call {
+  const std::vector<live::Argument>& arguments;
+  const live::Objects& objects;
+  const guards::Entry& entry;
+  bool proves_numbers;  ///< Options::verify asks for it
+};
+Verified verify(Variant& variant, const Call& call, const recorder::StepFunction& eager,
+                recorder::Interceptor* interceptor);
+
+}  // namespace steptape::session

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include "trace/text/text_parse_recording.h"
+
+/// The lines about host numbers: leaves, formulas, and where they enter.
+namespace steptape::trace {
+
+Index RecordingParser::take_op(std::string_view expected) {
+  in_.expect("op");
+  return static_cast<Index>(in_.take_number(expected, UINT32_MAX - 1));
+}
+
+void RecordingParser::take_named_value(std::vector<NamedValue>& values) {
+  NamedValue& named = values.emplace_back();
+  named.name = in_.take_string();
+  in_.expect("=");
+  named.value = in_.take_value();
+}
+
+void RecordingParser::parse_host_value() { take_named_value(recording_.host_values); }
+
+void RecordingParser::parse_fact() { take_named_value(recording_.facts); }
+
+void RecordingParser::parse_effect() {
+  Effect& effect = recording_.effects.emplace_back();
+  effect.name = in_.take_string();
+  in_.expect("=");
+  effect.value = in_.take_string();
+  in_.expect("at");
+  effect.place = in_.take_string();
+  effect.decides = in_.accept("decides");
+}
+
+void RecordingParser::parse_leaf() {
+  expect_position('l', recording_.leaves.size());
+  Leaf& leaf = recording_.leaves.emplace_back();
+  leaf.kind = in_.take_named("a kind of leaf", leaf_kind_of);
+  leaf.path = in_.take_string();
+}
+
+void RecordingParser::parse_formula() {
+  expect_position('f', recording_.formulas.size());
+  Formula& formula = recording_.formulas.emplace_back();
+  while (!in_.at_end_of_line()) {
+    Node& node = formula.nodes.emplace_back();
+    const std::string_view word = in_.peek_word();
+    if (word.size() > 1 && word[0] == 'l' && word[1] <= '9') {
+      node.operation = Operation::kLeaf;
+      node.leaf = in_.take_index('l', "a leaf");
+    } else if (!word.empty() && word[0] >= 'a' && word != "inf" && !word.starts_with("nan")) {
+      node.operation = in_.take_named("an operation", operation_of);
+    } else {
+      const Value value = in_.take_value();
+      const auto* real = std::get_if<Real>(&value.data);
+      if (real == nullptr) in_.fail("a real number");
+      node.constant = *real;
+    }
+  }
+}
+
+void RecordingParser::parse_scalar() {
+  ScalarSite& site = recording_.scalars.emplace_back();
+  if (in_.accept("buffer")) {
+    site.buffer = in_.take_index('b', "a buffer");
+  } else {
+    site.op = take_op("a position");
+    in_.expect("argument");
+    site.argument = static_cast<Index>(in_.take_number("an argument", UINT32_MAX - 1));
+  }
+  if (in_.accept("item")) {
+    site.item = static_cast<Index>(in_.take_number("an item", UINT32_MAX - 1));
+  }
+  in_.expect("=");
+  site.formula = in_.take_index('f', "a formula");
+}
+
+void RecordingParser::parse_predicate() {
+  Predicate& predicate = recording_.predicates.emplace_back();
+  predicate.formula = in_.take_index('f', "a formula");
+  predicate.is_nonzero = in_.accept("nonzero");
+  if (!predicate.is_nonzero) in_.expect("zero");
+}
+
+void RecordingParser::parse_advance() {
+  Advance& advance = recording_.advances.emplace_back();
+  advance.path = in_.take_string();
+  in_.expect("by");
+  advance.by = in_.take_integer("a number");
+}
+
+void RecordingParser::parse_read() {
+  HostRead& read = recording_.reads.emplace_back();
+  read.op = take_op("a position");
+  read.use = in_.take_named("the use of a read", read_use_of);
+}
+
+void RecordingParser::parse_number() {
+  Number& number = recording_.numbers.emplace_back();
+  in_.expect("=");
+  number.value = in_.take_value();
+  if (in_.accept("from")) number.op = take_op("a position");
+  if (in_.accept("as")) number.formula = in_.take_index('f', "a formula");
+  if (in_.accept("becomes")) number.becomes = in_.take_string();
+}
+
+void RecordingParser::parse_observed() {
+  recording_.observed = static_cast<Index>(in_.take_number("a number of results", UINT32_MAX - 1));
+}
+
+void RecordingParser::parse_update() { recording_.updates.push_back(in_.take_string()); }
+
+}  // namespace steptape::trace
