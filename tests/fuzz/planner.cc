@@ -6,6 +6,7 @@
 #include "replayer/runtime/cpu/executor.h"
 #include "steptape/error.h"
 #include "tests/fuzz/target.h"
+#include "tests/trace/text/text_parse.h"
 #include "trace/text/text.h"
 
 /// A recording of any text that is valid is refused or becomes a plan, without an op being run.

@@ -6,6 +6,7 @@
 #include "tests/fuzz/bounded.h"
 #include "tests/fuzz/resealed.h"
 #include "tests/storage/sample.h"
+#include "tests/trace/text/text_parse.h"
 #include "trace/text/text.h"
 
 /// A trace file of any bytes is read or refused within bounded work; `read`, `check` and `recover`

@@ -1,5 +1,6 @@
 #include "steptape/error.h"
 #include "tests/fuzz/target.h"
+#include "tests/trace/text/text_parse.h"
 #include "trace/compare/guard_list.h"
 #include "trace/text/text.h"
 

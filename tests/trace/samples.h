@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 
+#include "tests/trace/text/text_parse.h"
 #include "trace/text/text.h"
 
 /// Traces that several tests start from.

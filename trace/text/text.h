@@ -13,8 +13,8 @@ enum class Contents {
   kBytes,    ///< every byte, in hexadecimal
 };
 
-/// The text form: one line a thing, stable, greppable, diffable. `parse(print(trace, kBytes)) ==
-/// trace`.
+/// The text form: one line a thing, stable, greppable, diffable. The tests read it back: no two
+/// traces have the same one with kBytes.
 std::string print(const Trace& trace, Contents contents);
 std::string print(const Recording& recording, Contents contents);
 /// "aten::add_.Tensor(t3, t7, 1)": one op as the text form shows it, without its position.
@@ -23,10 +23,5 @@ std::string print_op(const Recording& recording, const Op& op);
 std::string print_value(const Value& value);
 /// The same for people: reals in decimal alone, "0.1". Two reals of other bits never read alike.
 std::string words_of(const Value& value);
-
-/// Reads the text form back. Throws Error (invalid_argument) with line, column, what was expected
-/// and what stands there. What it gives back has not been validated.
-Trace parse(std::string_view text);
-Recording parse_recording(std::string_view text);
 
 }  // namespace steptape::trace

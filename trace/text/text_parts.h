@@ -6,7 +6,7 @@
 #include "trace/model.h"
 #include "trace/text/text.h"
 
-/// The small words that printing and parsing of the text form share.
+/// The small words of the text form.
 namespace steptape::trace {
 
 inline constexpr std::string_view kTextHeader = "steptape trace 1";

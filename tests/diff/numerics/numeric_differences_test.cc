@@ -9,6 +9,7 @@
 #include "diff/numerics/numeric_words.h"
 #include "tests/trace/fake_run.h"
 #include "tests/trace/made_up.h"
+#include "tests/trace/text/text_parse.h"
 #include "trace/text/text.h"
 
 namespace steptape::diff {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/storage/trace_file.h"
+#include "tests/trace/text/text_parse.h"
 #include "trace/text/text.h"
 
 namespace steptape::storage {

@@ -4,6 +4,7 @@
 
 #include "tests/tools/process.h"
 #include "tests/trace/samples.h"
+#include "tests/trace/text/text_parse.h"
 
 namespace steptape::tools {
 namespace {

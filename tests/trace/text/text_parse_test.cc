@@ -1,3 +1,5 @@
+#include "tests/trace/text/text_parse.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

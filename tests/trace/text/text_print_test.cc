@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/samples.h"
+#include "tests/trace/text/text_parse.h"
 
 namespace steptape::trace {
 namespace {

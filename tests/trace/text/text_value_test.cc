@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "steptape/error.h"
+#include "tests/trace/text/text_reader.h"
 #include "trace/text/text_parts.h"
-#include "trace/text/text_reader.h"
 
 namespace steptape::trace {
 namespace {

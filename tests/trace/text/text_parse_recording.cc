@@ -1,4 +1,4 @@
-#include "trace/text/text_parse_recording.h"
+#include "tests/trace/text/text_parse_recording.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "trace/text/text_parse_recording.h"
+#include "tests/trace/text/text_parse_recording.h"
 
 /// The lines about host numbers: leaves, formulas, and where they enter.
 namespace steptape::trace {

@@ -1,4 +1,4 @@
-#include "trace/text/text_reader.h"
+#include "tests/trace/text/text_reader.h"
 
 #include <fmt/format.h>
 

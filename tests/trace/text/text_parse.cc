@@ -1,6 +1,8 @@
+#include "tests/trace/text/text_parse.h"
+
 #include <optional>
 
-#include "trace/text/text_parse_recording.h"
+#include "tests/trace/text/text_parse_recording.h"
 #include "trace/text/text_parts.h"
 
 namespace steptape::trace {

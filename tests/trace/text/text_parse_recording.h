@@ -4,8 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "tests/trace/text/text_reader.h"
 #include "trace/model.h"
-#include "trace/text/text_reader.h"
 
 namespace steptape::trace {
 

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string_view>
+
+#include "trace/model.h"
+
+namespace steptape::trace {
+
+/// Reads the text form back (trace/text/text.h). Throws Error (invalid_argument) with line, column,
+/// what was expected and what stands there. What it gives back has not been validated.
+Trace parse(std::string_view text);
+Recording parse_recording(std::string_view text);
+
+}  // namespace steptape::trace
