@@ -63,16 +63,15 @@ class RecordedStep {
   std::size_t ops_ = 0;
 };
 
-Options options_of(Numerics numerics, double rate) {
+Options options_of(double rate) {
   Options options;
-  options.numerics = numerics;
   options.verify.rate = rate;
   return options;
 }
 
 class ReplayedStep {
  public:
-  explicit ReplayedStep(const LearnerKind& kind, Options options = options_of(Numerics::kExact, 0))
+  explicit ReplayedStep(const LearnerKind& kind, Options options = options_of(0))
       : learner_(kind.make()), session_(std::move(options)) {
     session_.track("model", learner_.model).track("optimizer", learner_.optimizer);
   }
@@ -98,17 +97,10 @@ class ReplayedStep {
       session_.wrap("train", [this](at::Tensor x, at::Tensor y) { return learner_.step(x, y); });
 };
 
-class FusedStep : public ReplayedStep {
- public:
-  explicit FusedStep(const LearnerKind& kind)
-      : ReplayedStep(kind, options_of(Numerics::kFused, 0)) {}
-};
-
 /// Every step is an audit: what a trial costs.
 class AuditedStep : public ReplayedStep {
  public:
-  explicit AuditedStep(const LearnerKind& kind)
-      : ReplayedStep(kind, options_of(Numerics::kExact, 1)) {}
+  explicit AuditedStep(const LearnerKind& kind) : ReplayedStep(kind, options_of(1)) {}
 };
 
 /// A folder that goes with its files.
@@ -127,7 +119,7 @@ class LedgerStep : Folder, public ReplayedStep {
 
  private:
   static Options options_in(const std::filesystem::path& folder, bool digests) {
-    Options options = options_of(Numerics::kExact, 0);
+    Options options = options_of(0);
     options.trace = folder / "run.tape";
     options.digests = digests;
     return options;
@@ -214,7 +206,6 @@ void register_steps() {
     add("audited", time_step<AuditedStep>);
     add("replayed_ledger", time_step<LedgerStep>);
     add("replayed_digests", time_step<DigestStep>);
-    if (kind.name.ends_with("adam")) add("fused", time_step<FusedStep>);
   }
   benchmark::RegisterBenchmark("formulas", evaluate_formulas)->Arg(1000);
   if (const char* trace = std::getenv("STEPTAPE_BENCH_TRACE")) {

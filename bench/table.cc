@@ -61,8 +61,7 @@ class Eager final : public Contestant {
 
 class Replayed final : public Contestant {
  public:
-  Replayed(const Workload& workload, Numerics numerics)
-      : trainee_(workload.make()), session_(options_of(numerics)) {
+  explicit Replayed(const Workload& workload) : trainee_(workload.make()), session_(options()) {
     session_.track("model", trainee_.model);
     if (trainee_.optimizer) session_.track("optimizer", trainee_.optimizer);
   }
@@ -75,9 +74,8 @@ class Replayed final : public Contestant {
   PlanStats plan() const { return step_.stats().variants.at(0); }
 
  private:
-  static Options options_of(Numerics numerics) {
+  static Options options() {
     Options options;
-    options.numerics = numerics;
     options.verify.rate = 0;
     return options;
   }
@@ -163,15 +161,13 @@ std::int64_t peak_of(const std::function<std::unique_ptr<Contestant>()>& make) {
 
 Peaks peaks_of(const Workload& workload) {
   return {peak_of([&] { return std::make_unique<Eager>(workload); }),
-          peak_of([&] { return std::make_unique<Replayed>(workload, Numerics::kExact); })};
+          peak_of([&] { return std::make_unique<Replayed>(workload); })};
 }
 
-nlohmann::json row(const Workload& workload, const char* numerics, int threads, double eager_us,
-                   double replay_us, const Recorded& recorded, const PlanStats& plan,
-                   const Peaks& peaks) {
+nlohmann::json row(const Workload& workload, int threads, double eager_us, double replay_us,
+                   const Recorded& recorded, const PlanStats& plan, const Peaks& peaks) {
   return {{"workload", workload.name},
           {"optimizer", workload.optimizer},
-          {"numerics", numerics},
           {"threads", threads},
           {"eager_us", eager_us},
           {"replay_us", replay_us},
@@ -185,53 +181,34 @@ nlohmann::json row(const Workload& workload, const char* numerics, int threads, 
 }
 
 void print_head() {
-  fmt::print("{:<10} {:<5} {:<6} {:>2} {:>9} {:>9} {:>6} {:>9} {:>6} {:>9} {:>8} {:>10}\n",
-             "workload", "opt", "bits", "th", "eager us", "replay us", "ratio", "floor us",
-             "/floor", "record us", "plan us", "arena");
+  fmt::print("{:<10} {:<5} {:>2} {:>9} {:>9} {:>6} {:>9} {:>6} {:>9} {:>8} {:>10}\n", "workload",
+             "opt", "th", "eager us", "replay us", "ratio", "floor us", "/floor", "record us",
+             "plan us", "arena");
 }
 
 void print(const nlohmann::json& row) {
   const double eager = row["eager_us"], replay = row["replay_us"], floor = row["floor_us"];
   fmt::print(
-      "{:<10} {:<5} {:<6} {:>2} {:>9.1f} {:>9.1f} {:>5.2f}x {:>9.1f} {:>5.2f}x {:>9.0f} {:>8.0f} "
+      "{:<10} {:<5} {:>2} {:>9.1f} {:>9.1f} {:>5.2f}x {:>9.1f} {:>5.2f}x {:>9.0f} {:>8.0f} "
       "{:>10}\n",
       row["workload"].get<std::string>(), row["optimizer"].get<std::string>(),
-      row["numerics"].get<std::string>(), row["threads"].get<int>(), eager, replay, eager / replay,
-      floor, replay / floor, row["record_us"].get<double>(), row["plan_us"].get<double>(),
+      row["threads"].get<int>(), eager, replay, eager / replay, floor, replay / floor,
+      row["record_us"].get<double>(), row["plan_us"].get<double>(),
       row["arena_bytes"].get<std::uint64_t>());
   std::fflush(stdout);
 }
 
-/// Whether its times count; else says why they do not.
-bool is_replayed(const Workload& workload, const char* numerics, const Replayed& replayed) {
-  const std::string problem = replayed.problem();
-  if (!problem.empty()) {
-    fmt::print("{} {} {}: {}", workload.name, workload.optimizer, numerics, problem);
-  }
-  return problem.empty();
-}
-
-/// A row for each numerics that replays.
-std::vector<nlohmann::json> measure(const Workload& workload, int threads, const Choice& choice) {
+/// Its row; empty, and said why, where not every step was replayed.
+std::optional<nlohmann::json> measure(const Workload& workload, int threads, const Choice& choice) {
   Eager eager(workload);
-  std::vector<std::pair<const char*, std::unique_ptr<Replayed>>> replayed;
-  replayed.emplace_back("exact", std::make_unique<Replayed>(workload, Numerics::kExact));
-  if (workload.optimizer != "none") {
-    replayed.emplace_back("fused", std::make_unique<Replayed>(workload, Numerics::kFused));
+  Replayed replayed(workload);
+  const std::vector<double> us = race({&eager, &replayed}, choice);
+  if (const std::string problem = replayed.problem(); !problem.empty()) {
+    fmt::print("{} {}: {}", workload.name, workload.optimizer, problem);
+    return std::nullopt;
   }
-  std::vector<Contestant*> contestants = {&eager};
-  for (const auto& [numerics, contestant] : replayed) contestants.push_back(contestant.get());
-  const std::vector<double> us = race(contestants, choice);
-  const Recorded recorded = record(workload);
-  const Peaks peaks = peaks_of(workload);
-  std::vector<nlohmann::json> rows;
-  for (std::size_t i = 0; i < replayed.size(); ++i) {
-    const auto& [numerics, contestant] = replayed[i];
-    if (!is_replayed(workload, numerics, *contestant)) continue;
-    rows.push_back(
-        row(workload, numerics, threads, us[0], us[i + 1], recorded, contestant->plan(), peaks));
-  }
-  return rows;
+  return row(workload, threads, us[0], us[1], record(workload), replayed.plan(),
+             peaks_of(workload));
 }
 
 bool is_chosen(const std::vector<std::string>& chosen, const std::string& name) {
@@ -247,12 +224,11 @@ int run(const Choice& choice) {
     for (const Workload& workload : workloads()) {
       if (!is_chosen(choice.names, workload.name)) continue;
       if (!is_chosen(choice.optimizers, workload.optimizer)) continue;
-      const auto rows = measure(workload, threads, choice);
-      is_whole &= !rows.empty();
-      for (const auto& each : rows) {
-        print(each);
-        table.push_back(each);
-      }
+      const auto row = measure(workload, threads, choice);
+      is_whole &= row.has_value();
+      if (!row) continue;
+      print(*row);
+      table.push_back(*row);
     }
   }
   if (!choice.json.empty()) {

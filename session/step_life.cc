@@ -391,7 +391,7 @@ Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eag
   if (verified.is_nothing) return verified;
   if (verified.proof) {
     session_->describe(given.declared, *verified.proof);
-    verified.misfit = replayer::contradiction(*variant.eager_recording, *verified.proof);
+    verified.misfit = replayer::contradiction(*variant.recording, *verified.proof);
     // results judge other ops and tensors, such as one that is two arguments; they prove no number
     const bool is_of_tensors =
         verified.misfit && (verified.misfit->kind == trace::DifferenceKind::kOpStream ||
@@ -427,8 +427,8 @@ void StepLife::prove(Variant& variant, const Given& given, const Eager& eager,
   bind_numbers(*recorded);
   const trace::Recording& proof = recorded->recording;
   const bool is_clean = !recorded->created_state && proof.refusals.empty() &&
-                        proof.advances == variant.eager_recording->advances;
-  const auto parted = replayer::contradiction(*variant.eager_recording, proof);
+                        proof.advances == variant.recording->advances;
+  const auto parted = replayer::contradiction(*variant.recording, proof);
   if (is_clean && !parted) {
     variant.guards->settle();
     variant.prove(replayer::numbers_at(proof));
@@ -438,7 +438,7 @@ void StepLife::prove(Variant& variant, const Given& given, const Eager& eager,
   const trace::Difference refused{trace::DifferenceKind::kOpStream, trace::kNone, "the step",
                                   "as recorded", "refused"};
   const bool speaks_against = judge(variant, proof, parted.value_or(refused), unproved);
-  const Refusal refusal = misfit_refusal(*variant.eager_recording, parted.value_or(refused));
+  const Refusal refusal = misfit_refusal(*variant.recording, parted.value_or(refused));
   const std::uint64_t made = variants_made_;
   learn_from(*std::move(recorded));
   if (speaks_against && variants_made_ == made) journal_.refused(refusal);
@@ -449,7 +449,7 @@ void StepLife::prove(Variant& variant, const Given& given, const Eager& eager,
 bool StepLife::judge(Variant& variant, const trace::Recording& proof,
                      const trace::Difference& parted, const replayer::Unproved* unproved) {
   const bool is_other_way =
-      unproved != nullptr && replayer::took_another_way(*variant.eager_recording, proof, parted);
+      unproved != nullptr && replayer::took_another_way(*variant.recording, proof, parted);
   if (is_other_way) {
     note_change(variant, *unproved);
     return false;
@@ -459,7 +459,7 @@ bool StepLife::judge(Variant& variant, const trace::Recording& proof,
       has_same_ops && variant.number_proofs.pin_others(replayer::numbers_at(proof));
   const bool pins_numbers = pin(variant, unproved);
   if (pins_numbers || pins_reads) return true;
-  drop(variant, misfit_refusal(*variant.eager_recording, parted));
+  drop(variant, misfit_refusal(*variant.recording, parted));
   return false;
 }
 
@@ -501,7 +501,7 @@ void StepLife::judge_trial(Variant& variant, Verified& verified) {
   // an op that leaves other bits each time says nothing about numbers
   verified.is_open = is_open(variant, verified);
   if (!verified.is_open) pin_others(variant, verified);
-  verified.count_misfit(*variant.eager_recording);
+  verified.count_misfit(*variant.recording);
   // a plan in doubt has been replayed as it is: that is to be told
   const bool may_be_by_grouping =
       !verified.is_open && !verified.changed && verified.is_wrong() && !variant.in_doubt;
@@ -563,7 +563,7 @@ bool StepLife::run_audit(Variant& variant, const Given& given, const Eager& eage
 }
 
 void StepLife::judge_audit(Variant& variant, Verified& verified) {
-  verified.count_misfit(*variant.eager_recording);
+  verified.count_misfit(*variant.recording);
   verified.is_open = is_open(variant, verified);
   journal_.audited(variant, verified);
   if (verified.changed) {
@@ -688,7 +688,7 @@ void StepLife::learn_from(recorder::Recorded recorded) {
     for (const Refusal& refusal : recorded.recording.refusals) journal_.refused(refusal);
   }
   std::vector<const trace::Recording*> known;
-  for (const auto& variant : variants_) known.push_back(variant->eager_recording.get());
+  for (const auto& variant : variants_) known.push_back(variant->recording.get());
   std::vector<const trace::Recording*> earlier;
   if (may_start_warm_ && session_->earlier) earlier = session_->earlier->plans_of(name_);
   const std::vector<Refusal> told = recorded.recording.refusals;

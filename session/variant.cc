@@ -5,7 +5,6 @@
 #include <random>
 #include <utility>
 
-#include "replayer/planner/optimizers/fused.h"
 #include "replayer/runtime/backends.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
@@ -55,7 +54,6 @@ PlanStats Variant::stats() const {
   stats.plan_us = plan_us;
   stats.replays = replays;
   stats.rebinds = rebinds;
-  stats.largest_ulps = largest_ulps;
   stats.is_warm_start = is_warm_start;
   for (const Chance& chance : chances) {
     if (!chance.is_known) continue;
@@ -71,14 +69,6 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                       std::uint64_t number) {
   const auto start = std::chrono::steady_clock::now();
   auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
-  std::shared_ptr<const trace::Recording> eager_recording = recording;
-  std::vector<trace::BufferId> approximate;
-  if (session.options.numerics == Numerics::kFused) {
-    if (auto fused = replayer::fuse(*recording)) {
-      recording = std::make_shared<trace::Recording>(std::move(fused->recording));
-      approximate = std::move(fused->approximate);
-    }
-  }
   auto executor = replayer::make_executor(recording, generators_of(session.objects),
                                           {.static_gradients = session.options.static_gradients,
                                            .pools = session.device_pools,
@@ -99,20 +89,18 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   auto aftermath = std::make_unique<Aftermath>(
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   const bool trusted = !session.options.verify.first;
-  replayer::NumberProofs number_proofs(*eager_recording, *recording);
+  replayer::NumberProofs number_proofs(*recording);
   if (trusted) recording->standing = trace::Standing::kTrusted;
   const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
   return std::make_unique<Variant>(Variant{.number = number,
                                            .recording = std::move(recording),
-                                           .eager_recording = std::move(eager_recording),
                                            .executor = std::move(executor),
                                            .guards = std::move(guards),
                                            .aftermath = std::move(aftermath),
                                            .audits = audits_of(session.options, number),
                                            .number_proofs = std::move(number_proofs),
                                            .trusted = trusted,
-                                           .plan_us = passed.count(),
-                                           .approximate = std::move(approximate)});
+                                           .plan_us = passed.count()});
 }
 
 }  // namespace steptape::session

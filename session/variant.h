@@ -26,8 +26,6 @@ struct SessionState;
 struct Variant {
   std::uint64_t number;  ///< the variants of a step are counted from 0
   std::shared_ptr<trace::Recording> recording;
-  /// As the eager step did it, where `recording` has fused updates; else the same.
-  std::shared_ptr<const trace::Recording> eager_recording;
   std::unique_ptr<replayer::Executor> executor;
   std::unique_ptr<guards::GuardSet> guards;
   std::unique_ptr<Aftermath> aftermath;
@@ -46,9 +44,7 @@ struct Variant {
   /// Not tried before this call: a trial was undone so, and another recording may fit better.
   std::uint64_t resumes_at = 0;
   std::chrono::nanoseconds last_run{0};  ///< how long the newest replay took, if that is looked at
-  std::vector<trace::BufferId> approximate = {};  ///< buffers compared within kMostUlps
-  double largest_ulps = -1;
-  std::vector<Chance> chances = {};  ///< ops that leave other bits each time, or may
+  std::vector<Chance> chances = {};      ///< ops that leave other bits each time, or may
   /// The audit that failed and is looked into: the next trial says whether it was by chance.
   std::optional<Refusal> in_doubt = {};
   Deferred deferred = {};  ///< of the newest call that ran the function

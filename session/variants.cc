@@ -43,8 +43,8 @@ void Variants::step_aside(Variant& variant, const replayer::Changed& changed, st
 bool Variants::resumes(const trace::Recording& recording, std::uint64_t now) {
   for (const auto& variant : variants_) {
     if (now >= variant->resumes_at) continue;
-    if (!trace::same_entry(*variant->eager_recording, recording, trace::Numbers::kAny)) continue;
-    if (trace::first_difference(*variant->eager_recording, recording)) continue;
+    if (!trace::same_entry(*variant->recording, recording, trace::Numbers::kAny)) continue;
+    if (trace::first_difference(*variant->recording, recording)) continue;
     variant->resumes_at = 0;
     return true;
   }

@@ -28,17 +28,6 @@ enum class OnRefusal {
   kThrow,  ///< the call after the one that was refused throws Error (unsupported), nothing changed
 };
 
-/// What a replay's arithmetic is held to.
-enum class Numerics {
-  kExact,  ///< the recorded ops: the bits of the eager step
-  /// Updates by LibTorch's fused kernels (Adam, AdamW, Adagrad on float32 and float64), which
-  /// round in another order. Every trial and audit compares what they wrote with the eager step,
-  /// element by element, and refuses the plan above 16 units in the last place (docs/numerics.md);
-  /// everything else is compared bit for bit. Over many steps the difference grows as differences
-  /// in training do.
-  kFused,
-};
-
 /// What becomes of a step with an op that leaves other bits each time it runs on the same inputs:
 /// atomics on a GPU, threads on a CPU (docs/numerics.md).
 enum class Determinism {
@@ -101,7 +90,6 @@ struct Options {
   Verify verify = {};
   OnDivergence on_divergence = OnDivergence::kThrow;
   OnRefusal on_refusal = OnRefusal::kEager;
-  Numerics numerics = Numerics::kExact;
   Determinism determinism = Determinism::kListed;
   HostReads host_reads = HostReads::kRefuse;
   Interception interception = Interception::kFakeKey;

@@ -116,9 +116,6 @@ struct PlanStats {
   double plan_us = 0;                 ///< time it took to make the plan
   std::uint64_t replays = 0;
   std::uint64_t rebinds = 0;  ///< calls that found tracked tensors in other memory, and took it up
-  /// Numerics::kFused: the largest difference that a trial or audit of this plan found, in units in
-  /// the last place; below 0 for a plan of the recorded ops.
-  double largest_ulps = -1;
   /// Made after one probe, which agreed with a plan of an earlier run in the trace.
   bool is_warm_start = false;
   std::vector<NondeterministicOp> nondeterministic;

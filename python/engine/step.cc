@@ -63,8 +63,6 @@ Options options_of(const py::dict& options) {
                                              {"restore", OnDivergence::kRestore}});
   made.on_refusal = chosen<OnRefusal>(options, "on_refusal",
                                       {{"eager", OnRefusal::kEager}, {"raise", OnRefusal::kThrow}});
-  made.numerics = chosen<Numerics>(options, "numerics",
-                                   {{"exact", Numerics::kExact}, {"fused", Numerics::kFused}});
   made.determinism = chosen<Determinism>(
       options, "determinism", {{"listed", Determinism::kListed}, {"strict", Determinism::kStrict}});
   made.host_reads = chosen<HostReads>(

@@ -17,7 +17,7 @@ from ._remedies import in_words, remedy_for
 from ._source import line_of, place_of_function, split_place
 from ._tracking import Models, Optimizers, given, track
 
-_OPTIONS = {"numerics": "exact", "determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
+_OPTIONS = {"determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
             "max_variants": 64, "static_gradients": False, "trace": None, "audit_seed": 0, "verify": True, "log": None,
             "ledger": True, "digests": False, "timings": False, "resume": False, "record": None}
 
@@ -27,7 +27,7 @@ _MOST_BEGINNINGS = 8
 
 _wrapped = weakref.WeakKeyDictionary()  # how many steps were made of a function, by its code
 
-_CHOICES = {"numerics": ("exact", "fused"), "determinism": ("listed", "strict"), "on_refusal": ("eager", "raise"),
+_CHOICES = {"determinism": ("listed", "strict"), "on_refusal": ("eager", "raise"),
             "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
 
 

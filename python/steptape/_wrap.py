@@ -19,8 +19,6 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
     model, optimizer: what the step trains: one object, a list, or a dict by name. Found from the function's
                 closure, the globals it names and its `self` when not given.
     name:       of the step in traces and reports; the function's own when not given.
-    numerics:   "exact", the bits of the eager step. "fused" allows updates 16 units in the last place, of which
-                optimizers of Python make no use.
     determinism: "listed": an op that leaves other bits each time it runs (atomics, threads) is listed in
                 `stats`, compared with the spread it shows, and everything else bit for bit, given what it
                 left. "strict" refuses such a step.

@@ -102,13 +102,6 @@ std::string warm_start_line(const PlanStats& plan) {
   return plan.is_warm_start ? "    one probe agreed with the trace of an earlier run\n" : "";
 }
 
-std::string fused_line(const PlanStats& plan) {
-  if (plan.largest_ulps < 0) return "";
-  return fmt::format(
-      "    fused updates: at most {:.1f} units in the last place from the eager ones\n",
-      plan.largest_ulps);
-}
-
 std::string nondeterministic_lines(const PlanStats& plan) {
   std::string text;
   for (const NondeterministicOp& op : plan.nondeterministic) {
@@ -139,7 +132,7 @@ std::string plan_lines(std::span<const PlanStats> plans, std::span<const std::st
     if (i < differences.size() && !differences[i].empty())
       text += "    " + trace::on_one_line(differences[i]) + "\n";
     text += graph_lines(plan) + kernel_lines(plan) + lanes_line(plan) + warm_start_line(plan) +
-            rebound_line(plan) + fused_line(plan) + nondeterministic_lines(plan);
+            rebound_line(plan) + nondeterministic_lines(plan);
   }
   return text;
 }

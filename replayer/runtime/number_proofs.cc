@@ -13,15 +13,15 @@ thread_local std::pair<const NumberProofs*, NumberProofs::Held> current_proofs{
 
 }  // namespace
 
-NumberProofs::NumberProofs(const trace::Recording& recording, const trace::Recording& planned)
-    : planned_(&planned), formulas_(planned.formulas.size()) {
+NumberProofs::NumberProofs(const trace::Recording& recording)
+    : recording_(&recording), formulas_(recording.formulas.size()) {
   for (const trace::HostRead& read : recording.reads) {
     reads_.push_back({.path = trace::read_path(read.op)});
   }
   for (Proof& proof : formulas_) proof.is_held = false;
-  for (const trace::ScalarSite& site : planned.scalars) {
+  for (const trace::ScalarSite& site : recording.scalars) {
     // the guards hold one number by itself
-    formulas_[site.formula].is_held = planned.formulas[site.formula].nodes.size() > 1;
+    formulas_[site.formula].is_held = recording.formulas[site.formula].nodes.size() > 1;
   }
   add(numbers_at(recording));
 }
@@ -34,13 +34,13 @@ void NumberProofs::for_each(const Numbers& numbers, Visit&& visit) {
   }
   std::vector<double> leaves;
   std::vector<bool> is_known;
-  for (const trace::Leaf& leaf : planned_->leaves) {
+  for (const trace::Leaf& leaf : recording_->leaves) {
     const auto found = numbers.find(leaf.path);
     is_known.push_back(found != numbers.end());
     leaves.push_back(is_known.back() ? found->second : 0);
   }
   for (std::size_t i = 0; i < formulas_.size(); ++i) {
-    const trace::Formula& formula = planned_->formulas[i];
+    const trace::Formula& formula = recording_->formulas[i];
     const bool all_known = std::ranges::all_of(formula.nodes, [&](const trace::Node& node) {
       return node.operation != trace::Operation::kLeaf || is_known[node.leaf];
     });

@@ -30,9 +30,8 @@ struct Unproved : Changed {
 /// not (`10 - epoch`). Held against the runs of a thread while a Scope lives there.
 class NumberProofs {
  public:
-  /// Proved at what `recording` has read, the plan's own. `planned` is what is executed, with fused
-  /// updates perhaps; it must outlive this.
-  NumberProofs(const trace::Recording& recording, const trace::Recording& planned);
+  /// Proved at what `recording`, the plan's own, has read; it must outlive this.
+  explicit NumberProofs(const trace::Recording& recording);
 
   bool holds(NumberOfRun number, double value) const;
   /// From now on it may have the proved values alone.
@@ -79,7 +78,7 @@ class NumberProofs {
   template <typename Visit>
   void for_each(const Numbers& numbers, Visit&& visit);
 
-  const trace::Recording* planned_;
+  const trace::Recording* recording_;
   std::vector<Proof> reads_;
   std::vector<Proof> formulas_;
 };

@@ -6,12 +6,10 @@ namespace steptape::session {
 
 std::optional<DifferingOp> first_differing_op(const trace::Recording& recording,
                                               std::span<const recorder::OpDigest> eager,
-                                              std::span<const PlanDigests> runs,
-                                              bool other_updates) {
+                                              std::span<const PlanDigests> runs) {
   const std::size_t ops = std::min(eager.size(), recording.ops.size());
   for (trace::Index op = 0; op < ops; ++op) {
     if (eager[op].op != recording.operator_of(recording.ops[op]).full_name()) {
-      if (other_updates) return std::nullopt;
       return DifferingOp{.op = op, .instead = eager[op].op};
     }
     std::vector<trace::Digest> left;

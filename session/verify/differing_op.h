@@ -21,11 +21,9 @@ struct DifferingOp {
   std::string instead = {};   ///< what the eager step did in its place; empty: the same op
 };
 
-/// `runs` are of one plan, from one state. Where the plan has `other_updates`, the op from which on
-/// the eager step does others ends the search.
+/// `runs` are of one plan, from one state.
 std::optional<DifferingOp> first_differing_op(const trace::Recording& recording,
                                               std::span<const recorder::OpDigest> eager,
-                                              std::span<const PlanDigests> runs,
-                                              bool other_updates);
+                                              std::span<const PlanDigests> runs);
 
 }  // namespace steptape::session

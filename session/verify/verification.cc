@@ -7,14 +7,12 @@
 #include <chrono>
 #include <new>
 
-#include "live/device_bytes.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/op_digests.h"
 #include "recorder/unnoticed.h"
 #include "replayer/runtime/undo.h"
 #include "session/verify/differing_op.h"
-#include "session/verify/ulps.h"
 #include "trace/numbers.h"
 #include "trace/refusals.h"
 
@@ -92,7 +90,6 @@ class Verification {
     undo_.restore();
     verified.is_nothing = verified.changed.has_value();
     if (verified.is_nothing) return;
-    keep(entry_, before_);
     const std::vector<std::int64_t> counters = variant_.guards->counters();
     const recorder::Returned returned = run_eager(eager, verified);
     if (!planned) return;
@@ -129,7 +126,7 @@ class Verification {
   }
 
   void prove(trace::Recording proof, Verified& verified) const {
-    const trace::Recording& plan = *variant_.eager_recording;
+    const trace::Recording& plan = *variant_.recording;
     // what only a front end tells
     proof.effects = plan.effects;
     proof.updates = plan.updates;
@@ -140,7 +137,6 @@ class Verification {
   }
 
   void eager_first(const recorder::StepFunction& eager, Verified& verified) {
-    keep(entry_, before_);
     const std::vector<std::int64_t> counters = variant_.guards->counters();
     std::vector<recorder::Repeat> repeats;
     for (const Chance& chance : variant_.chances) {
@@ -251,7 +247,6 @@ class Verification {
     for (const at::Tensor& gradient : outcome.gradients)
       left.gradients.push_back(digest_of(gradient));
     look_at_memory(left);
-    keep(entry_, after_plan_);
     return left;
   }
 
@@ -282,42 +277,10 @@ class Verification {
   std::optional<Divergence> difference(const LeftBehind& plan, const LeftBehind& eager) const {
     const auto written = [&](std::size_t i) -> std::optional<Divergence> {
       const trace::BufferId id = executor_.bound()[executor_.written()[i]];
-      if (is_approximate(id)) return compare_ulps(i, id);
       if (plan.written[i] == eager.written[i]) return std::nullopt;
       return digests_differ(recording_.buffers[id].path, plan.written[i], eager.written[i]);
     };
     return first_difference(plan, eager, recording_, written);
-  }
-
-  bool is_approximate(trace::BufferId id) const {
-    return std::ranges::find(variant_.approximate, id) != variant_.approximate.end();
-  }
-
-  /// The bytes of what fused kernels write, by position in `regions_`; empty for the rest.
-  using Kept = std::vector<std::vector<std::byte>>;
-  void keep(const guards::Entry& entry, Kept& kept) const {
-    if (variant_.approximate.empty()) return;
-    kept.clear();
-    for (const std::size_t position : executor_.written()) {
-      const trace::BufferId id = executor_.bound()[position];
-      const trace::Buffer& buffer = recording_.buffers[id];
-      kept.push_back(live::bytes_on_host(entry.memory[position], live::device_of(buffer.device),
-                                         is_approximate(id) ? buffer.bytes : 0));
-    }
-  }
-
-  std::optional<Divergence> compare_ulps(std::size_t i, trace::BufferId id) const {
-    const auto tensor = std::ranges::find(recording_.tensors, id, &trace::Tensor::buffer);
-    const std::vector<std::byte> now =
-        live::bytes_on_host(regions_[i].address, regions_[i].device, regions_[i].bytes);
-    const double ulps = distance_in_ulps(before_[i], after_plan_[i], now, tensor->dtype);
-    variant_.largest_ulps = std::max(variant_.largest_ulps, ulps);
-    if (ulps <= kMostUlps) return std::nullopt;
-    return Divergence{recording_.buffers[id].path,
-                      std::to_string(ulps) +
-                          " units in the last place between the fused and the "
-                          "eager update; at most " +
-                          std::to_string(static_cast<int>(kMostUlps)) + " are taken"};
   }
 
   /// Finds the first op in which the plan and the eager step part. The plan runs some more times
@@ -344,7 +307,7 @@ class Verification {
   }
 
   std::optional<DifferingOp> differing_op(const std::vector<PlanDigests>& looks) const {
-    return first_differing_op(recording_, eager_digests_, looks, !variant_.approximate.empty());
+    return first_differing_op(recording_, eager_digests_, looks);
   }
 
   /// Empty where the plan throws.
@@ -382,7 +345,6 @@ class Verification {
   const Call& call_;
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
-  Kept before_, after_plan_;
   PlanDigests plan_digests_;
   std::vector<replayer::Imposed> imposed_;
   std::vector<recorder::OpDigest> eager_digests_;

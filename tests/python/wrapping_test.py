@@ -74,9 +74,6 @@ def test_what_is_no_optimizer_is_no_optimizer(optimizer):
 
 
 OPTIONS = [  # (option, wrong value, what the message must name)
-    ("numerics", "fast", ("exact", "fused")),
-    ("numerics", 3, ("exact", "fused")),
-    ("numerics", None, ("exact", "fused")),
     ("on_refusal", "throw", ("eager", "raise")),
     ("on_refusal", True, ("eager", "raise")),
     ("on_divergence", "ignore", ("raise", "report", "restore")),
