@@ -216,6 +216,7 @@ void define(py::module_& m) {
       .def("place_of_write", &Tracked::place_of_write)
       .def("note_moving", &Tracked::note_moving)
       .def("take_news", &Tracked::take_news)
+      .def("close_moving", &Tracked::close_moving)
       .def("declare_moving", &Tracked::declare_moving)
       .def("moving", &Tracked::moving);
   py::class_<Recorder, Tracked>(m, "Recorder", py::custom_type_setup(&make_collectable))

@@ -153,7 +153,8 @@ std::vector<std::string> MovingPlaces::names_of_given() const {
 
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
   if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
-  if (owner == nullptr || places_.size() == kMost || contains(owner, key)) return false;
+  if (is_closed_ || owner == nullptr || places_.size() == kMost) return false;
+  if (contains(owner, key)) return false;
   if (is_read_only(key)) return false;
   const py::object held = held_at(owner, key);
   const bool is_number = held && is_plain_number(held.ptr());

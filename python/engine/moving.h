@@ -50,7 +50,7 @@ class MovingPlaces {
       : roots_(roots), is_of_optimizer_(std::move(is_of_optimizer)) {}
 
   /// What this place holds moves. False where nothing comes of it: it is known, or a number of an
-  /// optimizer's, or there are too many.
+  /// optimizer's, or there are too many, or they are closed.
   bool note(const std::string& path, PyObject* owner, PyObject* key);
   bool is_of_optimizer(PyObject* owner) const {
     return owner != nullptr && is_of_optimizer_(owner);
@@ -75,6 +75,8 @@ class MovingPlaces {
   void rename(const std::vector<std::string>& taken);
   /// Whether places came since this was asked last.
   bool take_news() { return std::exchange(has_news_, false); }
+  /// From here on `note` takes none: what is found is in another place in each call.
+  void close() { is_closed_ = true; }
   /// The step asks where in its memory an argument lies: from here on that is part of what it is
   /// called with.
   void compare_offsets() { has_news_ |= !std::exchange(compares_offsets_, true); }
@@ -88,6 +90,7 @@ class MovingPlaces {
   std::function<bool(PyObject*)> is_of_optimizer_;
   std::vector<Place> places_;
   bool has_news_ = false;
+  bool is_closed_ = false;
   bool compares_offsets_ = false;
 };
 

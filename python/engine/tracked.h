@@ -80,6 +80,8 @@ class Tracked {
   }
   /// Whether places began to move, or an optimizer to be idle, since this was asked last.
   bool take_news();
+  /// No place counts as one that moves that is not known to.
+  void close_moving() { moving_.close(); }
   /// Declares each number that moves as a host value of the session's.
   void declare_moving();
   /// The numbers that move, each as (name, owner, key or None).

@@ -24,6 +24,7 @@ _OPTIONS = {"determinism": "listed", "on_refusal": "eager", "on_divergence": "ra
 _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal": 0, "state": False}
 
 _MOST_BEGINNINGS = 8
+_MOST_NEWS = 16
 
 _wrapped = weakref.WeakKeyDictionary()  # how many steps were made of a function, by its code
 
@@ -72,6 +73,7 @@ class Step:
         self._kept = None  # what is tracked, which the engine points at
         self._met = {}  # by id: (name, object) of what probes have met
         self._effects = Effects()
+        self._news = (0, 0)  # replays when places were last seen to move, and how often in a row without one between
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
         self._call = self._first_call
         self._of_slots = {}  # by the id of an instance, which they keep alive
@@ -122,6 +124,10 @@ class Step:
         """A probe met objects that were not tracked, or tensors if not `is_known`: the next call begins anew with them.
         Gives whether it does."""
         if self._engine.take_news():
+            replayed = self.stats["replayed"]
+            self._news = (replayed, self._news[1] + 1 if self._news[0] == replayed else 1)
+            if self._news[1] == _MOST_NEWS:  # each call makes places of its own, such as another dict: what it does there is refused
+                self._engine.close_moving()
             self._engine.invalidate("what the step reads is another in each call: it is followed from here on")
             self._call = self._first_call
             return True

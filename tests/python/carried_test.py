@@ -14,6 +14,7 @@ import torch.nn as nn
 
 import steptape
 from outcomes import codes_of
+from twins import bits
 
 CALLS = 24
 REPLAYS = None
@@ -1034,3 +1035,53 @@ def test_a_full_queue_is_appended_to_by_replays(count):
     seen, step = run(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] >= CALLS // 2, step.explain()
+
+
+class MakesItsStateAnew(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            before = self.state[p]
+            self.state[p] = {"mean": before.get("mean", torch.zeros_like(p)) * 0.9 + p.grad}
+            p.sub_(self.state[p]["mean"], alpha=0.01)
+
+
+def with_a_dict_of_each_call():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = MakesItsStateAnew(model.parameters())
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return train, lambda: [optimizer.state[p]["mean"] for p in model.parameters()]
+
+
+def with_a_list_of_each_call():
+    model = torch.nn.Linear(3, 2)
+    model.register_buffer("mean", torch.zeros(2, 3))
+
+    def train(x):
+        model.mean = model.mean + x
+        model.last = model.mean
+        model.kept = [model.mean, model.mean * 2]
+        return model.mean.sum()
+    return train, lambda: model.kept
+
+
+@pytest.mark.parametrize("make", [with_a_dict_of_each_call, with_a_list_of_each_call])
+def test_a_step_that_leaves_what_it_reads_in_a_new_container_is_refused_in_the_end(make):
+    """It does not begin anew for ever: what is found in another place in each call is refused, with the line."""
+    (train, left), (eager, expected) = make(), make()
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(60):
+        x = torch.full((2, 3), i / 60)
+        assert bits([step(x), *left()]) == bits([eager(x), *expected()])
+    assert step.stats["recorded"] < 40, step.explain()
+    assert "host_effect" in codes_of(step), step.explain()
