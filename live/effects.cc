@@ -9,11 +9,8 @@ using enum ExceptionKind;
 
 constexpr std::string_view kStatistics = "running_mean,running_var";
 constexpr std::string_view kRunning = "updates its running statistics in training, unannotated";
-constexpr std::string_view kAllocates = "allocates; the bytes are whatever the allocator left";
-constexpr std::string_view kLike = "takes shape, dtype and device from its argument";
 constexpr std::string_view kShape = "answers from sizes, strides or flags";
 constexpr std::string_view kCounts = "returns sequence lengths that follow from the sizes";
-constexpr std::string_view kFills = "every element is replaced, none is looked at";
 constexpr std::string_view kInteger = "raises for an integer zero divisor or negative exponent";
 constexpr std::string_view kAlgebra = "checks shapes and dtypes, then only computes";
 
@@ -39,30 +36,6 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::_cudnn_rnn", kReturns, "weight_buf", "its backward is to have the weights"},
 
     {"aten::_cudnn_rnn", kDraws, "dropout", "cuDNN draws it, from bytes on the device"},
-
-    {"aten::empty", kUnwritten, "", kAllocates},
-    {"aten::empty_like", kUnwritten, "", kAllocates},
-    {"aten::empty_strided", kUnwritten, "", kAllocates},
-    {"aten::empty_permuted", kUnwritten, "", kAllocates},
-    {"aten::new_empty", kUnwritten, "", kAllocates},
-    {"aten::new_empty_strided", kUnwritten, "", kAllocates},
-
-    {"aten::empty_like", kGeometryOnly, "", kLike},
-    {"aten::zeros_like", kGeometryOnly, "", kLike},
-    {"aten::ones_like", kGeometryOnly, "", kLike},
-    {"aten::full_like", kGeometryOnly, "", kLike},
-    {"aten::rand_like", kGeometryOnly, "", kLike},
-    {"aten::randn_like", kGeometryOnly, "", kLike},
-    {"aten::randint_like", kGeometryOnly, "", kLike},
-    {"aten::new_empty", kGeometryOnly, "", kLike},
-    {"aten::new_empty_strided", kGeometryOnly, "", kLike},
-    {"aten::new_zeros", kGeometryOnly, "", kLike},
-    {"aten::new_ones", kGeometryOnly, "", kLike},
-    {"aten::new_full", kGeometryOnly, "", kLike},
-    {"aten::is_same_size", kGeometryOnly, "", kShape},
-    {"aten::_fused_sdp_choice", kGeometryOnly, "", kShape},
-    {"aten::_has_compatible_shallow_copy_type", kGeometryOnly, "", kShape},
-    {"aten::_debug_has_internal_overlap", kGeometryOnly, "", kShape},
 
     {"aten::is_same_size", kGeometryQuestion, "", kShape},
     {"aten::_fused_sdp_choice", kGeometryQuestion, "", "chooses a kernel by shapes and switches"},
@@ -98,20 +71,6 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::_flash_attention_forward", kGeometryQuestion, "", kCounts},
     {"aten::_efficient_attention_forward", kGeometryQuestion, "", kCounts},
     {"aten::_cudnn_attention_forward", kGeometryQuestion, "", kCounts},
-
-    {"aten::copy_", kOverwrites, "", kFills},
-    {"aten::fill_", kOverwrites, "", kFills},
-    {"aten::zero_", kOverwrites, "", kFills},
-    {"aten::normal_", kOverwrites, "", kFills},
-    {"aten::uniform_", kOverwrites, "", kFills},
-    {"aten::random_", kOverwrites, "", kFills},
-    {"aten::bernoulli_", kOverwrites, "", kFills},
-    {"aten::exponential_", kOverwrites, "", kFills},
-    {"aten::geometric_", kOverwrites, "", kFills},
-    {"aten::log_normal_", kOverwrites, "", kFills},
-    {"aten::cauchy_", kOverwrites, "", kFills},
-    {"aten::_foreach_zero_", kOverwrites, "", kFills},
-    {"aten::_foreach_copy_", kOverwrites, "", kFills},
 
     {"aten::resize_", kChangesStorage, "", "may grow the storage"},
     {"aten::resize_as_", kChangesStorage, "", "may grow the storage"},

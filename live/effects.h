@@ -12,10 +12,7 @@ enum class ExceptionKind {
   kAlias,             ///< returns its first argument's memory without an alias annotation
   kReturns,           ///< returns the named argument among its results, as it is
   kDraws,             ///< draws from a state of its own in training, if the named argument is not 0
-  kUnwritten,         ///< makes memory and leaves it unwritten
-  kGeometryOnly,      ///< looks at the geometry of its tensors only, never at their bytes
   kGeometryQuestion,  ///< returns a host value that follows from geometry: no host read
-  kOverwrites,        ///< in place, but does not read what it overwrites
   kChangesStorage,    ///< changes size or identity of a storage: geometry alone does not tell it
   kDynamicShape,      ///< the shape of a result depends on bytes though no tag says so
   kThrowsOnData,      ///< pointwise, but may raise depending on the bytes

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "live/effects.h"
+#include "trace/op_exceptions.h"
 
 namespace steptape::live {
 namespace {
@@ -93,14 +94,16 @@ Effects derive(const c10::OperatorHandle& op) {
   const auto listed = [&](ExceptionKind kind) {
     return find_exception(schema.name(), kind) != nullptr;
   };
+  using trace::is_exception;
+  using trace::OpException;
   Effects effects;
   effects.is_inplace_view =
       op.hasTag(at::Tag::inplace_view) && !listed(ExceptionKind::kChangesStorage);
   set_writes(schema, effects);
   effects.is_view = is_view(schema, effects);
-  effects.makes_unwritten = listed(ExceptionKind::kUnwritten);
-  effects.reads_geometry_only = listed(ExceptionKind::kGeometryOnly);
-  effects.overwrites = listed(ExceptionKind::kOverwrites);
+  effects.makes_unwritten = is_exception(schema.name(), OpException::kUnwritten);
+  effects.reads_geometry_only = is_exception(schema.name(), OpException::kGeometryOnly);
+  effects.overwrites = is_exception(schema.name(), OpException::kOverwrites);
   effects.is_random = op.hasTag(at::Tag::nondeterministic_seeded);
   effects.is_host_read = is_host_read(op);
   effects.is_dynamic_shape =

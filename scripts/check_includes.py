@@ -47,7 +47,7 @@ TABLE = {
     "replayer/player": rights("trace storage live guards replayer", "torch fmt", sources_only="posix json",
                               public=VALUE_HEADERS | {"player.h", "metrics.h"},
                               torch_prefixes=("torch/", "ATen/", "c10/", "caffe2/serialize/")),
-    "session": rights(" ".join(ALL - {"diff"}), "posix torch fmt", public=None),
+    "session": rights(" ".join(ALL - {"diff"}), "posix torch fmt", sources_only="json", public=None),
     "tools": rights("trace diff storage", "posix fmt cli json", sources_only="protobuf"),
     "tools/torch": rights("trace diff storage live replayer tools", "posix fmt cli json torch", public=None),
     "python": rights(" ".join(ALL - {"diff"}), "torch python", public=None),

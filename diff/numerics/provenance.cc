@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "diff/numerics/op_exceptions.h"
+#include "trace/op_exceptions.h"
 #include "trace/schema.h"
 
 namespace steptape::diff {
@@ -83,8 +83,10 @@ struct OperatorUse {
 std::vector<OperatorUse> uses_of_operators(const trace::Recording& recording) {
   std::vector<OperatorUse> uses;
   for (const trace::Operator& op : recording.operators) {
-    uses.push_back({trace::arguments_of(op.schema), is_exception(op.name, OpException::kOverwrites),
-                    is_exception(op.name, OpException::kGeometryOnly), draws(op)});
+    uses.push_back({trace::arguments_of(op.schema),
+                    trace::is_exception(op.name, trace::OpException::kOverwrites),
+                    trace::is_exception(op.name, trace::OpException::kGeometryOnly),
+                    trace::draws(op)});
   }
   return uses;
 }
@@ -103,7 +105,7 @@ class ProvenanceMaker {
     bytes_.reserve(recording_.buffers.size());
     for (const trace::Buffer& buffer : recording_.buffers) bytes_.emplace_back(buffer.bytes);
     for (const trace::Operator& op : recording_.operators) {
-      out.is_unwritten_.push_back(is_exception(op.name, OpException::kUnwritten));
+      out.is_unwritten_.push_back(trace::is_exception(op.name, trace::OpException::kUnwritten));
     }
   }
 

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 
-#include "session/observe/json_line.h"
 #include "trace/text/text_parts.h"
 
 namespace steptape::session {
@@ -31,32 +31,29 @@ std::string line_of(const Event& event) {
 }
 
 std::string json_of(const Event& event, double time_s) {
-  JsonLine line;
-  line.add_real("time_s", time_s);
-  line.add_count("session", event.session);
-  line.add_text("step", event.step);
-  line.add_text("place", event.place);
-  line.add_count("call", event.call);
-  line.add_text("category", name_of(event.category));
-  line.add_text("event", event.name);
-  if (event.variant) line.add_count("variant", *event.variant);
+  nlohmann::ordered_json line = {{"time_s", time_s},   {"session", event.session},
+                                 {"step", event.step}, {"place", event.place},
+                                 {"call", event.call}, {"category", name_of(event.category)},
+                                 {"event", event.name}};
+  if (event.variant) line["variant"] = *event.variant;
   if (event.verdict) {
     const Verdict& verdict = event.verdict->verdict;
-    line.add_text("kind", name_of(verdict.kind));
-    line.add_text("path", verdict.path);
-    line.add_text("expected", verdict.expected);
-    line.add_text("found", verdict.found);
-    line.add_count("last_held", event.verdict->last_held);
-    line.add_count("times", event.verdict->times);
+    line["kind"] = name_of(verdict.kind);
+    line["path"] = verdict.path;
+    line["expected"] = verdict.expected;
+    line["found"] = verdict.found;
+    line["last_held"] = event.verdict->last_held;
+    line["times"] = event.verdict->times;
   }
-  if (event.code) line.add_text("code", name_of(*event.code));
+  if (event.code) line["code"] = name_of(*event.code);
   if (event.plan) {
-    line.add_count("ops", event.plan->ops);
-    line.add_count("calls", event.plan->calls);
+    line["ops"] = event.plan->ops;
+    line["calls"] = event.plan->calls;
   }
-  if (event.us) line.add_real("us", *event.us);
-  line.add_text("text", event.text);
-  return line.text();
+  if (event.us) line["us"] = *event.us;
+  line["text"] = event.text;
+  // names and messages may be any bytes
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace steptape::session

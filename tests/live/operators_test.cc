@@ -6,6 +6,7 @@
 #include <set>
 
 #include "live/effects.h"
+#include "trace/op_exceptions.h"
 
 namespace steptape::live {
 namespace {
@@ -71,6 +72,10 @@ TEST(EffectsTest, EveryRowNamesAnOperatorAndAReason) {
     EXPECT_FALSE(row.reason.empty()) << row.name;
     // Collectives are registered by a library that need not be loaded.
     if (row.name.ends_with("::")) continue;
+    EXPECT_TRUE(names.contains(std::string(row.name))) << row.name;
+  }
+  for (const trace::OpExceptionRow& row : trace::op_exceptions()) {
+    EXPECT_FALSE(row.reason.empty()) << row.name;
     EXPECT_TRUE(names.contains(std::string(row.name))) << row.name;
   }
 }

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "session/observe/event.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {
@@ -30,6 +32,20 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+TEST(EventTest, ALineOfAFileIsWellFormedWhateverNamesHold) {
+  session::Event event;
+  event.step = "a\"b\\c\nd\xff\xed\xa0\x80";
+  event.us = std::numeric_limits<double>::infinity();
+  event.text = "64 → 17";
+  const std::string line = session::json_of(event, 1.5);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const json read = json::parse(line);
+  EXPECT_THAT(read["step"].get<std::string>(), StartsWith("a\"b\\c\nd\uFFFD"));
+  EXPECT_TRUE(read["us"].is_null());
+  EXPECT_EQ(read["text"], "64 → 17");
+  EXPECT_EQ(read["time_s"], 1.5);
 }
 
 /// Sessions whose logs a test reads.

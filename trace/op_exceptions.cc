@@ -1,25 +1,20 @@
-#include "diff/numerics/op_exceptions.h"
+#include "trace/op_exceptions.h"
 
 #include <algorithm>
 #include <array>
 
-namespace steptape::diff {
+namespace steptape::trace {
 namespace {
 
 using enum OpException;
 
-struct Row {
-  std::string_view name;
-  OpException kind;
-  std::string_view reason;
-};
-
 constexpr std::string_view kAllocates = "allocates, and writes nothing";
 constexpr std::string_view kLike = "takes shape, dtype and device from its argument";
+constexpr std::string_view kShape = "answers from sizes, strides or flags";
 constexpr std::string_view kFills = "replaces every element";
 constexpr std::string_view kDropsOut = "drops out by LibTorch's generator";
 
-constexpr auto kTable = std::to_array<Row>({
+constexpr auto kTable = std::to_array<OpExceptionRow>({
     {"aten::empty", kUnwritten, kAllocates},
     {"aten::empty_like", kUnwritten, kAllocates},
     {"aten::empty_strided", kUnwritten, kAllocates},
@@ -39,6 +34,11 @@ constexpr auto kTable = std::to_array<Row>({
     {"aten::new_zeros", kGeometryOnly, kLike},
     {"aten::new_ones", kGeometryOnly, kLike},
     {"aten::new_full", kGeometryOnly, kLike},
+
+    {"aten::is_same_size", kGeometryOnly, kShape},
+    {"aten::_fused_sdp_choice", kGeometryOnly, kShape},
+    {"aten::_has_compatible_shallow_copy_type", kGeometryOnly, kShape},
+    {"aten::_debug_has_internal_overlap", kGeometryOnly, kShape},
 
     {"aten::copy_", kOverwrites, kFills},
     {"aten::fill_", kOverwrites, kFills},
@@ -70,13 +70,15 @@ constexpr auto kTable = std::to_array<Row>({
 
 }  // namespace
 
+std::span<const OpExceptionRow> op_exceptions() noexcept { return kTable; }
+
 bool is_exception(std::string_view name, OpException kind) noexcept {
-  return std::ranges::any_of(kTable,
-                             [&](const Row& row) { return row.kind == kind && row.name == name; });
+  return std::ranges::any_of(
+      kTable, [&](const OpExceptionRow& row) { return row.kind == kind && row.name == name; });
 }
 
-bool draws(const trace::Operator& op) noexcept {
+bool draws(const Operator& op) noexcept {
   return op.schema.find("Generator") != std::string::npos || is_exception(op.name, kDraws);
 }
 
-}  // namespace steptape::diff
+}  // namespace steptape::trace
