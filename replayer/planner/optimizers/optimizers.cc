@@ -14,6 +14,11 @@
 namespace steptape::replayer {
 namespace {
 
+/// Ops from `first` up to `end`.
+struct OpRange {
+  std::size_t first, end;
+};
+
 constexpr std::array kLowerings = {&kSgd, &kAdam, &kAdamW, &kRmsprop, &kAdagrad};
 
 const Lowering* lowering_of(const std::string& type) {
@@ -96,7 +101,7 @@ class Binder {
     }
   }
 
-  std::vector<MatchedUpdate> take_matched() { return std::move(matched_); }
+  std::vector<OpRange> take_matched() { return std::move(matched_); }
 
  private:
   /// The end of the update that op `i` belongs to, or `i` when it belongs to none. Updates by
@@ -154,15 +159,13 @@ class Binder {
   void take(Match& match) {
     const trace::OptimizerLayout& layout = recording_.optimizers[match.owner.layout];
     const std::string& parameter = *match.owner.parameter;
-    std::int64_t& earlier = updates_[{match.owner.layout, parameter}];
     match.update.commit();
     if (lowering_of(layout.type)->counts_steps) {
       bindings_.advance(trace::state_path(layout.path, parameter) + ".step");
     }
     end_ = match.update.end();
-    matched_.push_back({match.owner.layout, match.owner.group, parameter, match.first, end_,
-                        match.update.gradient_tensor(), earlier});
-    ++earlier;
+    matched_.push_back({match.first, end_});
+    ++updates_[{match.owner.layout, parameter}];
   }
 
   void refuse(std::size_t op, std::string problem) {
@@ -175,15 +178,18 @@ class Binder {
   Owners owners_;
   std::map<std::pair<std::size_t, std::string>, std::int64_t> updates_;
   std::size_t end_ = 0;  ///< of the update matched last
-  std::vector<MatchedUpdate> matched_;
+  std::vector<OpRange> matched_;
 };
 
 /// Follows what comes from gradients through the ops behind backward, to find parameters that are
 /// updated by ops which no lowering has matched: the numbers in them would be frozen.
 class UnownedUpdates {
  public:
-  explicit UnownedUpdates(const trace::Recording& recording)
-      : recording_(recording), comes_from_gradient_(recording.buffers.size(), false) {
+  /// `matched`: the ops that lowerings have matched.
+  UnownedUpdates(const trace::Recording& recording, std::vector<OpRange> matched)
+      : recording_(recording),
+        comes_from_gradient_(recording.buffers.size(), false),
+        matched_(std::move(matched)) {
     for (trace::BufferId id = 0; id < recording.buffers.size(); ++id) {
       comes_from_gradient_[id] = recording.buffers[id].role == trace::Role::kGradient;
     }
@@ -216,12 +222,10 @@ class UnownedUpdates {
     return std::nullopt;
   }
 
-  void add_matched(const MatchedUpdate& update) { ranges_.push_back({update.first, update.end}); }
-
  private:
   bool is_matched(std::size_t op) const {
     return std::ranges::any_of(
-        ranges_, [op](const auto& range) { return op >= range.first && op < range.second; });
+        matched_, [op](const OpRange& range) { return op >= range.first && op < range.end; });
   }
 
   /// Its optimizer is one that nobody knows, which is refused by name.
@@ -251,7 +255,7 @@ class UnownedUpdates {
 
   const trace::Recording& recording_;
   std::vector<bool> comes_from_gradient_;
-  std::vector<std::pair<std::size_t, std::size_t>> ranges_;
+  std::vector<OpRange> matched_;
 };
 
 }  // namespace
@@ -263,15 +267,8 @@ std::string update_step_of(const std::string& path) { return path + ".step()"; }
 void bind_optimizers(trace::Recording& recording) {
   Binder binder(recording);
   binder.bind();
-  UnownedUpdates unowned(recording);
-  for (const MatchedUpdate& update : binder.take_matched()) unowned.add_matched(update);
+  UnownedUpdates unowned(recording, binder.take_matched());
   if (auto refusal = unowned.find()) recording.refusals.push_back(*std::move(refusal));
-}
-
-std::vector<MatchedUpdate> updates_of(trace::Recording recording) {
-  Binder binder(recording);
-  binder.bind();
-  return binder.take_matched();
 }
 
 void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& refusals) {

@@ -35,19 +35,6 @@ std::string update_step_of(const std::string& path);
 /// (untracked_write).
 void bind_optimizers(trace::Recording& recording);
 
-/// One update of one parameter: ops from `first` up to `end`.
-struct MatchedUpdate {
-  std::size_t layout;  ///< in Recording::optimizers
-  std::size_t group;
-  std::string parameter;
-  std::size_t first, end;
-  trace::TensorId gradient;
-  std::int64_t earlier;  ///< updates of the same parameter before it in the step
-};
-
-/// The updates that bind_optimizers finds, in order.
-std::vector<MatchedUpdate> updates_of(trace::Recording recording);
-
 /// What a plan from this recording would freeze: an optimizer that wrote and has no formulas.
 void refuse_optimizers(const trace::Recording& recording, std::vector<Refusal>& refusals);
 

@@ -54,8 +54,6 @@ class Update {
   /// Why not: "op 12 is `aten::mul_.Scalar`; torch::optim::Adam does `aten::add_.Tensor`".
   const std::string& problem() const { return problem_; }
   std::size_t end() const { return next_; }
-  /// The gradient that it found; kNoTensor before it met one.
-  trace::TensorId gradient_tensor() const { return slots_[0].value_or(trace::kNoTensor); }
   /// Whether its formulas give the very numbers of the recording.
   bool gives_recorded() const { return bits_problem().empty(); }
   /// The first that does not: "op 12, argument 2 is not what lr gives".
