@@ -1,9 +1,9 @@
-#include "diff/constant_differences.h"
-
 #include <fmt/format.h>
 
 #include <unordered_map>
 #include <unordered_set>
+
+#include "diff/sections.h"
 
 namespace steptape::diff {
 namespace {

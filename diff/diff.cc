@@ -6,12 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "diff/constant_differences.h"
-#include "diff/formula_differences.h"
 #include "diff/layout.h"
-#include "diff/memory_differences.h"
-#include "diff/module_differences.h"
-#include "diff/outcome_differences.h"
+#include "diff/sections.h"
 #include "trace/compare/guard_differences.h"
 #include "trace/named.h"
 

@@ -10,7 +10,7 @@
 
 #include "diff/align/recording_pairs.h"
 #include "diff/ledger/ledger_diff.h"
-#include "diff/ledger/op_times.h"
+#include "diff/ledger/times.h"
 #include "diff/numerics/numeric_differences.h"
 #include "diff/stream_diff.h"
 #include "trace/compare/finding.h"

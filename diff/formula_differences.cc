@@ -1,11 +1,10 @@
-#include "diff/formula_differences.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "diff/sections.h"
 #include "trace/numbers.h"
 #include "trace/schema.h"
 #include "trace/text/text.h"

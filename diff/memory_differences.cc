@@ -1,5 +1,3 @@
-#include "diff/memory_differences.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "diff/lifetimes.h"
+#include "diff/sections.h"
 
 namespace steptape::diff {
 namespace {

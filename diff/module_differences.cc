@@ -1,5 +1,3 @@
-#include "diff/module_differences.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "diff/align/sequence.h"
+#include "diff/sections.h"
 #include "trace/path.h"
 #include "trace/text/text.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "diff/align/buffer_pairs.h"
+#include "diff/align/op_keys.h"
 #include "trace/element.h"
 #include "trace/path.h"
 #include "trace/text/text.h"

@@ -1,9 +1,8 @@
-#include "diff/outcome_differences.h"
-
 #include <fmt/format.h>
 
 #include <unordered_set>
 
+#include "diff/sections.h"
 #include "trace/path.h"
 #include "trace/text/text.h"
 

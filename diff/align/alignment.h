@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "diff/align/buffer_pairs.h"
+#include "diff/align/op_keys.h"
 #include "diff/op_stream.h"
 
 namespace steptape::diff {

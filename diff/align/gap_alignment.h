@@ -3,7 +3,6 @@
 #include <span>
 #include <vector>
 
-#include "diff/align/buffer_pairs.h"
 #include "diff/align/op_keys.h"
 #include "diff/align/sequence.h"
 

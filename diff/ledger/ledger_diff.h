@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "diff/ledger/call_times.h"
+#include "diff/ledger/times.h"
 #include "trace/ledger.h"
 
 namespace steptape::diff {

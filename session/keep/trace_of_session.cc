@@ -9,7 +9,7 @@
 #include "session/arguments.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
-#include "storage/files/aside.h"
+#include "storage/files/replace.h"
 #include "storage/trace/writer.h"
 #include "trace/numbers.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 namespace steptape::storage {
 

@@ -5,8 +5,20 @@
 #include <string>
 
 #include "storage/files/descriptor.h"
+#include "storage/files/wire.h"
 
 namespace steptape::storage {
+
+/// A file that is written from its start to its end.
+class Output {
+ public:
+  virtual ~Output() = default;
+
+  /// Throws Error (io).
+  virtual void append(ByteView bytes) = 0;
+  /// How many were appended.
+  virtual std::uint64_t bytes() const noexcept = 0;
+};
 
 /// A regular file open for reading, with the size it had when it was opened. Threads may read at
 /// the same time.

@@ -5,7 +5,6 @@
 #include <cerrno>
 
 #include "steptape/error.h"
-#include "storage/files/aside.h"
 #include "storage/files/folder.h"
 #include "storage/files/replace.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "storage/files/descriptor.h"
-#include "storage/files/output.h"
+#include "storage/files/input_file.h"
 
 namespace steptape::storage {
 

@@ -6,9 +6,9 @@
 #include <cerrno>
 
 #include "steptape/error.h"
-#include "storage/files/aside.h"
 #include "storage/files/folder.h"
 #include "storage/files/input_file.h"
+#include "storage/files/replace.h"
 #include "storage/ledger/ledger_record.h"
 
 namespace steptape::storage {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 #include "trace/ledger.h"
 
 /// A ledger file, run.tape.ledger beside run.tape: records of 64 bytes, appended and never written

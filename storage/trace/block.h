@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "storage/files/wire.h"
 #include "storage/trace/format.h"
-#include "storage/trace/wire.h"
 
 namespace steptape::storage {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "storage/files/output.h"
+#include "storage/files/input_file.h"
 #include "storage/trace/block.h"
 #include "trace.pb.h"
 

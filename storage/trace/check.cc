@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "storage/trace/opened.h"
+#include "storage/trace/reader.h"
 #include "storage/trace/verify.h"
 
 namespace steptape::storage {

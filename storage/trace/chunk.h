@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "storage/files/wire.h"
 #include "storage/trace/format.h"
-#include "storage/trace/wire.h"
 #include "storage/trace/writer.h"
 
 /// The payload of a block of type kBytes: a piece of the bytes of one id.

@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "steptape/error.h"
+#include "storage/files/wire.h"
 #include "storage/trace/value_codec.h"
-#include "storage/trace/wire.h"
 
 namespace steptape::storage {
 namespace {

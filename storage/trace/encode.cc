@@ -2,8 +2,8 @@
 
 #include <bit>
 
+#include "storage/files/wire.h"
 #include "storage/trace/value_codec.h"
-#include "storage/trace/wire.h"
 
 namespace steptape::storage {
 namespace {

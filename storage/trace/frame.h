@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 /// zstd frames, alone and against other bytes.
 namespace steptape::storage {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "storage/files/file_system.h"
+#include "storage/files/input_file.h"
 #include "trace/model.h"
 
 namespace steptape::storage {
@@ -43,5 +44,10 @@ Report check(const std::filesystem::path& path, FileSystem& files = operating_sy
 /// written, or are left out. None when not even the header is there.
 std::optional<trace::Trace> recover(const std::filesystem::path& path, Report& report,
                                     FileSystem& files = operating_system());
+
+/// The same over a file that is open, so that several of them see the same bytes though a writer
+/// may put another file in its place. Errors do not name the file.
+trace::Trace read(const InputFile& file);
+Report check(const InputFile& file);
 
 }  // namespace steptape::storage

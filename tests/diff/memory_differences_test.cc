@@ -1,7 +1,6 @@
-#include "diff/memory_differences.h"
-
 #include <gmock/gmock.h>
 
+#include "diff/sections.h"
 #include "tests/trace/made_up.h"
 
 namespace steptape::diff {

@@ -3,8 +3,8 @@
 #include <iostream>
 #include <random>
 
+#include "storage/files/wire.h"
 #include "storage/trace/chunk.h"
-#include "storage/trace/wire.h"
 #include "tests/storage/ledger/ledger_lines.h"
 #include "tests/storage/message.h"
 #include "tests/storage/sample.h"

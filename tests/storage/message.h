@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 namespace steptape::storage {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/color.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,12 +10,22 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "steptape/error.h"
 #include "trace/text/text_parts.h"
 
 namespace steptape::tools {
 namespace {
+
+/// What the shell says when there is no such command.
+constexpr int kNotFound = 127 << 8;
+
+std::string pager() {
+  const char* wanted = std::getenv("PAGER");
+  if (wanted == nullptr) return "less -FRX";
+  return wanted == std::string("cat") ? "" : wanted;
+}
 
 bool may_colour() { return ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr; }
 
@@ -36,6 +47,22 @@ fmt::text_style style_of(Tone tone) {
 }
 
 }  // namespace
+
+void put_paged(std::string_view text, Paging paging) {
+  const std::string command = pager();
+  const bool is_paged =
+      paging == Paging::kOnTerminal && !command.empty() && ::isatty(STDOUT_FILENO) == 1;
+  if (!is_paged) return put(text);
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
+  std::FILE* pipe = ::popen(command.c_str(), "w");
+  bool is_shown = pipe != nullptr;
+  if (is_shown) {
+    std::fwrite(text.data(), 1, text.size(), pipe);
+    is_shown = ::pclose(pipe) != kNotFound;
+  }
+  ::signal(SIGPIPE, before);
+  if (!is_shown) put(text);
+}
 
 void put(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -8,6 +9,12 @@
 
 /// Which part of a trace a command is about.
 namespace steptape::tools {
+
+enum class Parts { kAll, kWhatIsLeft };
+
+/// Reads the trace. With Parts::kWhatIsLeft a damaged file gives what is whole of it, and what is
+/// missing goes to the standard error. Throws Error as storage::read does.
+trace::Trace open_trace(const std::filesystem::path& path, Parts parts);
 
 /// The trace with one step alone and without saved state, which belongs to all steps. Throws Error
 /// (invalid_argument) with the names that there are.

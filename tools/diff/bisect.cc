@@ -11,12 +11,11 @@
 #include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/diff/bisection.h"
-#include "tools/diff/comparison_options.h"
+#include "tools/diff/comparison.h"
 #include "tools/diff/folder_pairs.h"
-#include "tools/diff/numerics_json.h"
-#include "tools/diff/numerics_text.h"
+#include "tools/diff/numerics.h"
 #include "tools/dump/info_json.h"
-#include "tools/dump/ledger_json.h"
+#include "tools/dump/ledger_view.h"
 #include "trace/shell_word.h"
 
 namespace steptape::tools {

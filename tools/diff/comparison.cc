@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "steptape/error.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/progress.h"
-#include "tools/dump/open_ledger.h"
+#include "tools/cli/trace_choice.h"
+#include "tools/dump/ledger_view.h"
 
 namespace steptape::tools {
 namespace {
@@ -30,6 +30,20 @@ diff::Diff compare_traces(const trace::Trace& a, const trace::Trace& b, const st
 }
 
 }  // namespace
+
+void add_options(CLI::App& command, ComparisonOptions& options) {
+  command.add_option("A", options.a, "A trace, a folder of traces, or a ledger")->required();
+  command.add_option("B", options.b, "Another")->required();
+  command.add_option("--step", options.step, "Only the step of this name");
+  add_control_option(command, options.controls);
+}
+
+CLI::Option* add_control_option(CLI::App& command, std::vector<std::string>& controls) {
+  return command
+      .add_option("--control", controls,
+                  "Another run of A's program: what differs between the two is noise")
+      ->allow_extra_args(false);
+}
 
 Comparison compare(const std::filesystem::path& a, const std::filesystem::path& b,
                    const std::string& step, const std::vector<std::filesystem::path>& controls,

@@ -11,15 +11,12 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
-#include "tools/cli/pager.h"
 #include "tools/diff/comparison.h"
-#include "tools/diff/comparison_options.h"
 #include "tools/diff/diff_json.h"
-#include "tools/diff/diff_policy.h"
 #include "tools/diff/diff_text.h"
 #include "tools/diff/diff_verdict.h"
 #include "tools/diff/folder_pairs.h"
-#include "tools/diff/numerics_text.h"
+#include "tools/diff/numerics.h"
 #include "tools/dump/info_json.h"
 
 namespace steptape::tools {

@@ -1,9 +1,9 @@
 #include "tools/diff/diff_json.h"
 
 #include "diff/op_stream.h"
-#include "tools/diff/numerics_json.h"
-#include "tools/diff/op_times_json.h"
-#include "tools/dump/ledger_json.h"
+#include "tools/diff/numerics.h"
+#include "tools/diff/op_times.h"
+#include "tools/dump/ledger_view.h"
 
 namespace steptape::tools {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "tools/cli/output.h"
 #include "tools/diff/diff_verdict.h"
-#include "tools/diff/numerics_text.h"
-#include "tools/diff/op_times_text.h"
-#include "tools/dump/ledger_text.h"
+#include "tools/diff/numerics.h"
+#include "tools/diff/op_times.h"
+#include "tools/dump/ledger_view.h"
 #include "tools/dump/recording_view.h"
 
 namespace steptape::tools {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "diff/diff.h"
-#include "tools/diff/diff_policy.h"
+#include "tools/diff/diff_verdict.h"
 
 namespace steptape::tools {
 

@@ -13,8 +13,8 @@
 #include "storage/trace/writer.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/output.h"
+#include "tools/cli/trace_choice.h"
 #include "tools/dump/info_json.h"
 
 namespace steptape::tools {

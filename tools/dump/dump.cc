@@ -4,14 +4,11 @@
 
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
-#include "tools/dump/dump_guards.h"
-#include "tools/dump/dump_json.h"
-#include "tools/dump/dump_modules.h"
-#include "tools/dump/dump_optimizer.h"
+#include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
+#include "tools/dump/optimizer_view.h"
 
 namespace steptape::tools {
 namespace {

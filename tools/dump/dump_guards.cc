@@ -1,8 +1,7 @@
-#include "tools/dump/dump_guards.h"
-
 #include <algorithm>
 
 #include "tools/cli/output.h"
+#include "tools/dump/dumps.h"
 #include "trace/compare/guard_differences.h"
 #include "trace/compare/guard_list.h"
 

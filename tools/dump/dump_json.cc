@@ -1,5 +1,4 @@
-#include "tools/dump/dump_json.h"
-
+#include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
 #include "trace/text/text_parts.h"

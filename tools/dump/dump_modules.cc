@@ -1,8 +1,7 @@
-#include "tools/dump/dump_modules.h"
-
 #include <algorithm>
 
 #include "tools/cli/output.h"
+#include "tools/dump/dumps.h"
 #include "tools/dump/module_tree.h"
 #include "trace/path.h"
 #include "trace/text/text.h"

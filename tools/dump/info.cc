@@ -4,8 +4,8 @@
 
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/output.h"
+#include "tools/cli/trace_choice.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
 #include "trace/text/text.h"

@@ -9,14 +9,12 @@
 #include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/dump/info_json.h"
-#include "tools/dump/ledger_json.h"
-#include "tools/dump/ledger_text.h"
-#include "tools/dump/open_ledger.h"
+#include "tools/dump/ledger_view.h"
 
 namespace steptape::tools {
 namespace {
 
-using Lines = std::vector<const trace::LedgerLine*>;
+using LinesShown = std::vector<const trace::LedgerLine*>;
 
 struct LedgerOptions {
   std::string path;
@@ -27,8 +25,8 @@ struct LedgerOptions {
 };
 
 /// The last lines that are asked for, of the step that is asked for.
-Lines lines_of(const trace::Ledger& ledger, const LedgerOptions& options) {
-  Lines lines;
+LinesShown lines_of(const trace::Ledger& ledger, const LedgerOptions& options) {
+  LinesShown lines;
   for (const trace::LedgerLine& line : ledger.lines) {
     if (options.step.empty() || ledger.steps[line.step] == options.step) lines.push_back(&line);
   }
@@ -37,14 +35,15 @@ Lines lines_of(const trace::Ledger& ledger, const LedgerOptions& options) {
   return lines;
 }
 
-void show(const trace::Ledger& ledger, const Lines& lines, const diff::LedgerSummary& summary) {
+void show(const trace::Ledger& ledger, const LinesShown& lines,
+          const diff::LedgerSummary& summary) {
   if (!lines.empty()) put(table_heading());
   for (const trace::LedgerLine* line : lines) put(line_text(ledger, *line));
   put((lines.empty() ? "" : "\n") + summary_text(summary));
 }
 
-void show_json(const LedgerOptions& options, const storage::FoundLedger& found, const Lines& lines,
-               const diff::LedgerSummary& summary) {
+void show_json(const LedgerOptions& options, const storage::FoundLedger& found,
+               const LinesShown& lines, const diff::LedgerSummary& summary) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const trace::LedgerLine* line : lines) list.push_back(line_json(found.ledger, *line));
   put(json_text({{"file", options.path},
@@ -66,7 +65,7 @@ int run(const LedgerOptions& options) {
                 fmt::format("no step of {} is called `{}`", options.path, options.step));
   }
   const diff::LedgerSummary summary = diff::summarize(ledger, options.step);
-  const Lines lines = lines_of(ledger, options);
+  const LinesShown lines = lines_of(ledger, options);
   if (options.json) {
     show_json(options, found, lines, summary);
   } else {

@@ -2,17 +2,14 @@
 
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/recording_options.h"
 #include "tools/cli/result_file.h"
 #include "tools/cli/trace_choice.h"
-#include "tools/dump/dump_json.h"
+#include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
-#include "tools/export/export_csv.h"
-#include "tools/export/export_dot.h"
-#include "tools/export/export_perfetto.h"
+#include "tools/export/exports.h"
 
 namespace steptape::tools {
 namespace {

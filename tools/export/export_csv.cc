@@ -1,10 +1,9 @@
-#include "tools/export/export_csv.h"
-
 #include <fmt/format.h>
 
 #include "diff/op_stream.h"
 #include "tools/cli/output.h"
 #include "tools/dump/step_part.h"
+#include "tools/export/exports.h"
 
 namespace steptape::tools {
 namespace {

@@ -1,5 +1,3 @@
-#include "tools/export/export_dot.h"
-
 #include <fmt/format.h>
 
 #include <unordered_map>
@@ -9,6 +7,7 @@
 #include "tools/cli/output.h"
 #include "tools/dump/module_tree.h"
 #include "tools/dump/step_part.h"
+#include "tools/export/exports.h"
 #include "trace/op_use.h"
 
 namespace steptape::tools {

@@ -1,5 +1,3 @@
-#include "tools/export/export_perfetto.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "tools/cli/output.h"
 #include "tools/dump/module_tree.h"
 #include "tools/dump/step_part.h"
+#include "tools/export/exports.h"
 #include "trace/path.h"
 
 namespace steptape::tools {

@@ -5,7 +5,6 @@
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/output.h"
 #include "tools/cli/recording_options.h"
 #include "tools/cli/result_file.h"

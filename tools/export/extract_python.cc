@@ -7,7 +7,6 @@
 #include <set>
 
 #include "tools/cli/output.h"
-#include "tools/export/python_ambient.h"
 #include "tools/export/python_value.h"
 #include "trace/element.h"
 #include "trace/op_use.h"

@@ -3,11 +3,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "trace/model.h"
 #include "trace/value.h"
 
 /// Values of a trace as Python writes them. Whatever a name holds, it becomes no code.
 namespace steptape::tools {
+
+/// The Python statements that switch torch to what `ambient`, Recording::ambient, says of an op's
+/// surroundings: threads, determinism, precision and the like, where that is not torch's default.
+/// Facts that decide above the dispatcher which ops are called are left out.
+std::string python_ambient(const std::vector<trace::Fact>& ambient);
 
 /// `'conv\x1b'`: printable ASCII in single quotes, everything else escaped.
 std::string python_string(std::string_view text);

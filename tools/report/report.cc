@@ -4,11 +4,10 @@
 
 #include "tools/cli/commands.h"
 #include "tools/cli/exit_code.h"
-#include "tools/cli/open_trace.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/result_file.h"
 #include "tools/cli/trace_choice.h"
-#include "tools/diff/comparison_options.h"
+#include "tools/diff/comparison.h"
 #include "tools/report/report_data.h"
 #include "tools/report/report_page.h"
 

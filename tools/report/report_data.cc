@@ -1,13 +1,10 @@
 #include "tools/report/report_data.h"
 
-#include "tools/dump/dump_guards.h"
-#include "tools/dump/dump_modules.h"
-#include "tools/dump/dump_optimizer.h"
+#include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
+#include "tools/dump/optimizer_view.h"
 #include "tools/dump/summary.h"
-#include "tools/report/report_diff.h"
-#include "tools/report/report_numbers.h"
-#include "tools/report/report_ops.h"
+#include "tools/report/report_parts.h"
 #include "trace/path.h"
 
 namespace steptape::tools {

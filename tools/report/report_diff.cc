@@ -1,12 +1,10 @@
-#include "tools/report/report_diff.h"
-
 #include <map>
 
 #include "diff/op_stream.h"
 #include "tools/diff/diff_json.h"
-#include "tools/diff/diff_policy.h"
-#include "tools/diff/op_times_json.h"
-#include "tools/report/report_numerics.h"
+#include "tools/diff/diff_verdict.h"
+#include "tools/diff/op_times.h"
+#include "tools/report/report_parts.h"
 
 namespace steptape::tools {
 namespace {

@@ -1,8 +1,7 @@
-#include "tools/report/report_numbers.h"
-
 #include <algorithm>
 
 #include "tools/report/report_data.h"
+#include "tools/report/report_parts.h"
 #include "trace/element.h"
 #include "trace/text/text.h"
 

@@ -1,9 +1,8 @@
-#include "tools/report/report_numerics.h"
-
 #include <algorithm>
 
 #include "diff/numerics/numeric_words.h"
-#include "tools/diff/numerics_json.h"
+#include "tools/diff/numerics.h"
+#include "tools/report/report_parts.h"
 
 namespace steptape::tools {
 namespace {

@@ -1,11 +1,10 @@
-#include "tools/report/report_ops.h"
-
 #include <map>
 
 #include "diff/lifetimes.h"
 #include "diff/op_stream.h"
 #include "tools/dump/step_part.h"
 #include "tools/report/report_data.h"
+#include "tools/report/report_parts.h"
 #include "trace/schema.h"
 #include "trace/text/text.h"
 

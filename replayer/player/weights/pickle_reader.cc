@@ -10,7 +10,7 @@
 #include <span>
 
 #include "steptape/error.h"
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 namespace steptape::replayer {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 namespace steptape::replayer {
 namespace {

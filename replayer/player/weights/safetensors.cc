@@ -12,7 +12,7 @@
 #include "live/tensors.h"
 #include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 namespace steptape::replayer {
 namespace {

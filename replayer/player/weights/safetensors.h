@@ -5,7 +5,6 @@
 
 #include "replayer/player/weights/named_tensor.h"
 #include "storage/files/input_file.h"
-#include "storage/files/output.h"
 
 /// The safetensors format: https://github.com/huggingface/safetensors
 namespace steptape::replayer {

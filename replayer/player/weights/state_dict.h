@@ -5,7 +5,6 @@
 
 #include "replayer/player/weights/named_tensor.h"
 #include "storage/files/input_file.h"
-#include "storage/files/output.h"
 
 /// State dicts as torch.save writes them since PyTorch 1.6: a zip archive with a pickle of the
 /// dict, "data.pkl", and the bytes of each storage, "data/0".

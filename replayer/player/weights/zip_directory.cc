@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "steptape/error.h"
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 
 /// APPNOTE.TXT, the .ZIP File Format Specification of PKWARE, sections 4.3.12 to 4.3.16 and 4.5.3.
 namespace steptape::replayer {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "diff/ledger/call_times.h"
 #include "diff/ledger/ledger_summary.h"
+#include "diff/ledger/times.h"
 
 namespace steptape::diff {
 namespace {

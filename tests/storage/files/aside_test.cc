@@ -1,10 +1,9 @@
-#include "storage/files/aside.h"
-
 #include <gmock/gmock.h>
 
 #include <random>
 
 #include "steptape/error.h"
+#include "storage/files/replace.h"
 #include "tests/storage/memory_file_system.h"
 #include "tests/storage/sample.h"
 

@@ -14,7 +14,7 @@
 #include "replayer/player/weights/pickle_reader.h"
 #include "replayer/player/weights/pickle_writer.h"
 #include "steptape/error.h"
-#include "storage/trace/wire.h"
+#include "storage/files/wire.h"
 #include "storage/trace/writer.h"
 #include "tests/storage/memory_file_system.h"
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +9,43 @@
 #include "trace/model.h"
 
 namespace steptape::diff {
+
+/// The middle one of several times, and how far the others scatter around it; in one unit.
+struct TimeBand {
+  std::uint64_t lower = 0;
+  std::uint64_t median = 0;
+  std::uint64_t upper = 0;
+};
+
+/// Whether two sets of times are further apart than those of one set are among themselves: each
+/// median lies outside the other's band, by more than `resolution`.
+bool lie_apart(const TimeBand& a, const TimeBand& b, std::uint64_t resolution) noexcept;
+
+/// Which of so many sorted values, at least one, has so many percent of them below it.
+constexpr std::size_t percentile(std::size_t values, std::size_t percent) noexcept {
+  return (values - 1) * percent / 100;
+}
+
+/// How long calls took, in microseconds: each number is one that was measured, or 0 for no calls.
+struct CallTimes {
+  std::uint64_t calls = 0;
+  std::uint32_t lower_quartile = 0;
+  std::uint32_t median = 0;
+  std::uint32_t upper_quartile = 0;
+  std::uint32_t percentile_95 = 0;
+  friend bool operator==(const CallTimes&, const CallTimes&) = default;
+};
+
+CallTimes times_of(std::vector<std::uint32_t> microseconds);
+
+inline constexpr std::uint64_t kFewestCalls = 8;
+
+/// Whether both sets are large enough to be compared: of at least kFewestCalls calls.
+bool are_comparable(const CallTimes& a, const CallTimes& b) noexcept;
+/// Whether two sets of calls that are comparable are further apart than calls of one set are among
+/// themselves: each median lies outside the middle half of the other's times, by more than the
+/// microsecond that they are measured to.
+bool differ(const CallTimes& a, const CallTimes& b) noexcept;
 
 /// How long ops took together, in nanoseconds, in each of several recordings: each number is one
 /// that was measured, or 0 for no recordings.

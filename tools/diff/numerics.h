@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "diff/diff.h"
@@ -8,6 +9,15 @@
 
 /// What ops left, in `steptape diff` and `steptape bisect`.
 namespace steptape::tools {
+
+/// What the ops of a pair of recordings left: every op and buffer that differs, noise too. Where
+/// nothing was compared, `compared` is null and `not_compared` says why.
+nlohmann::ordered_json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& a,
+                                     const diff::OpStream& b);
+
+/// One op of them.
+nlohmann::ordered_json numeric_op_json(const diff::NumericOp& op, const diff::OpStream& a,
+                                       const diff::OpStream& b);
 
 /// "train: call 57: origin op 31 aten::addmm in model.fc1@2, train.py:44": what differs first;
 /// "12 noisy" where all of it is noise. `a` and `b` are the traces that `diff` is of.

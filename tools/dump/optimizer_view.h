@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/dump/recording_view.h"
 #include "trace/model.h"
 
 namespace steptape::tools {
@@ -26,5 +27,13 @@ struct ParameterState {
 /// stands twice. The table refers to `recording`, which must outlive it.
 std::vector<ParameterState> states_of(const trace::Recording& recording,
                                       const trace::OptimizerLayout& optimizer);
+
+/// `steptape dump --optimizer`: groups, hyperparameters to the bit, and the state of each
+/// parameter.
+class OptimizerView : public RecordingView {
+ public:
+  std::string text(const trace::Step& step, std::size_t position) const override;
+  nlohmann::ordered_json json(const trace::Step& step, std::size_t position) const override;
+};
 
 }  // namespace steptape::tools

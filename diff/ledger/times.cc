@@ -1,13 +1,19 @@
-#include "diff/ledger/op_times.h"
+#include "diff/ledger/times.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "diff/ledger/time_band.h"
-
 namespace steptape::diff {
 namespace {
+
+bool is_outside(std::uint64_t median, const TimeBand& others, std::uint64_t resolution) {
+  return median + resolution < others.lower || median > others.upper + resolution;
+}
+
+TimeBand middle_half(const CallTimes& times) {
+  return {times.lower_quartile, times.median, times.upper_quartile};
+}
 
 constexpr std::uint64_t kOneMicrosecond = 1000;
 
@@ -50,6 +56,28 @@ TimeBand band_of(const OpTimes& times, bool is_middle_half) {
 }
 
 }  // namespace
+
+bool lie_apart(const TimeBand& a, const TimeBand& b, std::uint64_t resolution) noexcept {
+  return is_outside(a.median, b, resolution) && is_outside(b.median, a, resolution);
+}
+
+CallTimes times_of(std::vector<std::uint32_t> microseconds) {
+  if (microseconds.empty()) return {};
+  std::ranges::sort(microseconds);
+  const auto at = [&microseconds](std::size_t percent) {
+    return microseconds[percentile(microseconds.size(), percent)];
+  };
+  return {microseconds.size(), at(25), at(50), at(75), at(95)};
+}
+
+bool are_comparable(const CallTimes& a, const CallTimes& b) noexcept {
+  return std::min(a.calls, b.calls) >= kFewestCalls;
+}
+
+bool differ(const CallTimes& a, const CallTimes& b) noexcept {
+  constexpr std::uint64_t kOneMicrosecond = 1;
+  return are_comparable(a, b) && lie_apart(middle_half(a), middle_half(b), kOneMicrosecond);
+}
 
 OpTimes op_times_of(std::vector<std::uint64_t> nanoseconds) {
   if (nanoseconds.empty()) return {};
