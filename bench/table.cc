@@ -144,7 +144,7 @@ Recorded record(const Workload& workload) {
   return {median(std::move(times)), tools::floor_us(recorded.recording)};
 }
 
-/// Of live tensors, in a step behind the warm-up.
+/// Of live tensors, in a step after the warm-up.
 struct Peaks {
   std::int64_t eager = 0;
   std::int64_t replayed = 0;

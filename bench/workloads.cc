@@ -82,7 +82,7 @@ TORCH_MODULE(Lstm);
 
 constexpr std::int64_t kHeads = 4, kLength = 32, kTexts = 8, kVocabulary = 128;
 
-/// Attention and an MLP, each behind a layer norm.
+/// Attention and an MLP, each after a layer norm.
 struct BlockImpl : nn::Module {
   explicit BlockImpl(std::int64_t width) {
     norm1 = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})));

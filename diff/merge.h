@@ -32,7 +32,7 @@ struct Merged {
   std::vector<std::string> unsaved;
 };
 
-/// Joins traces of one program: steps by name, their recordings one behind the other as variants.
+/// Joins traces of one program: steps by name, their recordings one after the other as variants.
 /// A step has one warm-up, the first; of recordings that do the same it keeps the one that got
 /// furthest. Saved state is that of the first trace that has one; of the facts about the run, those
 /// on which all agree stay. `names` are what errors call the traces; there is at least one, and all

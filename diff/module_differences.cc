@@ -95,7 +95,7 @@ class CallComparison {
   }
 
   static std::string place_of(const std::vector<Call>& calls, trace::Index position) {
-    return position == 0 ? "the first" : "behind " + calls[position - 1].path;
+    return position == 0 ? "the first" : "after " + calls[position - 1].path;
   }
 
   std::vector<Call> a_, b_;

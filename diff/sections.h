@@ -35,7 +35,7 @@ std::vector<trace::Finding> module_differences(const trace::Recording& a,
                                                const trace::Recording& b);
 
 /// In what two steps differ beside their ops: results, gradients at exit, values that they read or
-/// return, where generators were set, effects on the host, optimizers stepped behind, and what
+/// return, where generators were set, effects on the host, optimizers stepped after, and what
 /// buffers that a path leads to are to the step. Both recordings must be valid.
 std::vector<trace::Finding> outcome_differences(const trace::Recording& a,
                                                 const trace::Recording& b);

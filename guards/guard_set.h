@@ -54,7 +54,7 @@ class GuardSet {
   /// Step counters that the step advances, in the order of `advances`, as they are now.
   std::vector<std::int64_t> counters() const;
   std::vector<trace::Advance> advances() const;
-  /// Advances them, behind a replay.
+  /// Advances them, after a replay.
   void advance() const;
 
   /// The plan ran on the memory that the newest check found.

@@ -35,7 +35,7 @@ class OptionGuard {
     const torch::nn::Module* module;
     std::vector<Option> options;
   };
-  /// Bytes of one option, or of several that lie behind each other.
+  /// Bytes of one option, or of several that lie after each other.
   struct Stretch {
     const std::byte* live;
     std::size_t size;

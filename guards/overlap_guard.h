@@ -35,7 +35,7 @@ class OverlapGuard {
   };
   struct Range {
     std::uintptr_t first;
-    std::uintptr_t last;  ///< behind the bytes of this and of all ranges before it
+    std::uintptr_t last;  ///< after the bytes of this and of all ranges before it
   };
   static Verdict check_each(const Bound& input, const std::vector<Bound>& written,
                             std::span<void* const> memory);

@@ -28,7 +28,7 @@ class TensorFacts {
     std::int64_t position = -1;  ///< of the buffer's memory; -1: the plan does not use it
     bool is_written = false;     ///< by the plan
   };
-  /// `tensor` is the live one, where there is one. A gradient comes right behind its parameter, or
+  /// `tensor` is the live one, where there is one. A gradient comes right after its parameter, or
   /// anywhere, which is slower.
   void add(Weak owner, const Expectation& expectation, const at::Tensor& tensor);
   /// Notes the dispatch keys of the tensor of fact `k`, which was found as it must be.

@@ -70,7 +70,7 @@ class TrackedGuard {
   };
 
   Watched watch(const trace::Tracked& tracked, const live::TensorAt& at) const;
-  /// Packs what is watched: gradients right behind their parameters.
+  /// Packs what is watched: gradients right after their parameters.
   void pack(const live::Snapshot& snapshot);
   /// Looks again at one that is not as its fact has it, and says what differs.
   static Verdict check_one(const Watched& watched, std::span<void*> memory);

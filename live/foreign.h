@@ -48,7 +48,7 @@ struct ForeignModule {
   std::string path;  ///< below the root, which is "": "fc1", "blocks.0.attention"
   std::string type;
   bool training = true;
-  /// Its own, by what stands behind its path: "weight", or a name in quotes (trace/path.h).
+  /// Its own, by what stands after its path: "weight", or a name in quotes (trace/path.h).
   std::vector<std::pair<std::string, at::Tensor>> parameters;
   std::vector<std::pair<std::string, at::Tensor>> buffers;
   std::vector<std::string> aliases = {};  ///< other paths below the root that lead to it

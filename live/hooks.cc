@@ -52,7 +52,7 @@ std::string Hooks::text() const {
   std::string text = count == 0 ? "none" : c10::str(count, count == 1 ? " hook" : " hooks");
   if (after_accumulate != nullptr) text += count == 0 ? "" : " and ";
   if (after_accumulate == nullptr) return text;
-  return count == 0 ? "one behind the accumulation" : text + "one behind the accumulation";
+  return count == 0 ? "one after the accumulation" : text + "one after the accumulation";
 }
 
 }  // namespace steptape::live

@@ -28,11 +28,11 @@ struct Hooks {
   std::size_t registered = 0;              ///< C++ hooks that were not removed
   std::size_t wrappers = 0;                ///< C++ and Python hook containers
   const void* first_wrapper = nullptr;     ///< the first of them
-  const void* after_accumulate = nullptr;  ///< the hook behind the accumulation
+  const void* after_accumulate = nullptr;  ///< the hook after the accumulation
   std::shared_ptr<const HookList> listed;  ///< those of a front end
   friend bool operator==(const Hooks& a, const Hooks& b);
 
-  /// "none", "2 hooks and one behind the accumulation".
+  /// "none", "2 hooks and one after the accumulation".
   std::string text() const;
 };
 

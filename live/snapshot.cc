@@ -106,7 +106,7 @@ class SnapshotBuilder {
     return foreign;
   }
 
-  /// Tensors of a module, by what stands behind its path, under all of its paths.
+  /// Tensors of a module, by what stands after its path, under all of its paths.
   void add_own(const ModuleAt& module, trace::Role role,
                const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
     add_all(module.path, role, tensors);

@@ -87,7 +87,7 @@ class Notes {
   /// entered an op.
   void follow_read(trace::Index op) { followed_reads_.insert(op); }
   const std::set<trace::Index>& followed_reads() const { return followed_reads_; }
-  /// How many host reads there were; those behind the first `count` were made by torch's functions
+  /// How many host reads there were; those after the first `count` were made by torch's functions
   /// for themselves, and the program has not seen what they gave.
   std::size_t reads() const { return reads_.size(); }
   void keep_internal(std::size_t count) {

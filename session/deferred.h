@@ -26,7 +26,7 @@ struct Deferred {
 
   void observe(const at::Tensor& tensor, Look look);
   /// Puts off further what a step inside this one has put off: when this one is recorded the inner
-  /// one is a part of it, and all that it puts off comes behind this one as well.
+  /// one is a part of it, and all that it puts off comes after this one as well.
   void take_over(Deferred&& inner);
   /// What may be kept for replays: they have tensors of their own.
   Deferred without_tensors() const { return {updates, looks, {}, note}; }

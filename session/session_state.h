@@ -71,7 +71,7 @@ struct SessionState {
   std::unique_ptr<CallLedger> ledger;  ///< null: nobody keeps one
   /// What was at `trace_path` when the session began; null where there is no such path.
   std::unique_ptr<EarlierTrace> earlier;
-  /// The number behind the name that an earlier run's trace has now.
+  /// The number after the name that an earlier run's trace has now.
   std::optional<std::uint64_t> earlier_number;
   /// Whether there is a trace, and it is in no other hands.
   bool keeps_recordings() const;

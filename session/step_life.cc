@@ -114,7 +114,7 @@ std::optional<pack::Results> StepLife::call(
   verified_ = nullptr;
   to_put_back_ = nullptr;
   to_throw_.reset();
-  // said in a step that threw, in a look behind one, or in a call of another step
+  // said in a step that threw, in a look after one, or in a call of another step
   if (std::exchange(must_restart_, false)) restart();
   const std::shared_ptr<StepLife> alive = shared_from_this();
   const CallLine line(*session_, journal_, name_, leaves);
@@ -404,7 +404,7 @@ Verified StepLife::verify(Variant& variant, const Given& given, const Eager& eag
   variant.deferred = deferred_.without_tensors();
   variant.deferred.note = std::move(note);
   if (!verified.is_wrong() && paths_of(deferred_) != variant.recording->updates) {
-    verified.divergence = Divergence{"updates", "the eager step steps other optimizers behind it"};
+    verified.divergence = Divergence{"updates", "the eager step steps other optimizers after it"};
   }
   if (!verified.changed) variant.last_held = journal_.call();
   return verified;

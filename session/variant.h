@@ -48,7 +48,7 @@ struct Variant {
   /// The audit that failed and is looked into: the next trial says whether it was by chance.
   std::optional<Refusal> in_doubt = {};
   Deferred deferred = {};  ///< of the newest call that ran the function
-  /// OnDivergence::kRestore: the session's state behind the newest call that verified this.
+  /// OnDivergence::kRestore: the session's state after the newest call that verified this.
   std::shared_ptr<const Checkpoint> verified_state = nullptr;
 
   /// The plan was compared with the eager step scalar by scalar, at these numbers.

@@ -30,7 +30,7 @@ struct LedgerLine {
   CallOutcome outcome = CallOutcome::kEager;
   GuardKind verdict = GuardKind::kNone;  ///< of a call that fell back: which guard failed
   std::uint16_t variant = kNoVariant;    ///< whose plan ran, counted from 0
-  std::uint64_t inputs = 0;              ///< before the call; all others behind it
+  std::uint64_t inputs = 0;              ///< before the call; all others after it
   std::uint64_t results = 0;
   std::uint64_t gradients = 0;
   std::uint64_t parameters = 0;

@@ -116,7 +116,7 @@ struct Seek {
   Index before_op = 0;
   std::string generator;
   Digest state;
-  /// The state is one that the generator had before in the step: behind the draw of op `after_op`,
+  /// The state is one that the generator had before in the step: after the draw of op `after_op`,
   /// or when the step began (kNone). It is that one in each step, whatever its bits are.
   bool is_earlier = false;
   Index after_op = kNone;
@@ -330,11 +330,11 @@ struct Recording {
   std::vector<HostRead> reads;  ///< one for each op that gives the host a value, in order
   std::vector<Number> numbers;  ///< that the step returned
   Index observed = 0;           ///< so many of the last results are for Session::observe
-  /// Optimizers that are stepped behind the step (Session::update), in order; "" for one that
+  /// Optimizers that are stepped after the step (Session::update), in order; "" for one that
   /// nobody tracked.
   std::vector<std::string> updates;
   /// What the step did to the host besides, as a front end saw it: the same in every probe, and
-  /// done again by it behind each replay.
+  /// done again by it after each replay.
   std::vector<Effect> effects;
 
   std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold

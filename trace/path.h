@@ -6,7 +6,7 @@
 #include <vector>
 
 /// How paths of objects are written: components with "." between them, each with what stands in
-/// brackets behind it, and at the end of a module's path the number of its call:
+/// brackets after it, and at the end of a module's path the number of its call:
 ///
 ///     model.fc1@2    model."a.b".weight    optimizer.state[model."a.b".weight].exp_avg
 ///

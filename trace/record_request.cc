@@ -35,7 +35,7 @@ std::uint64_t number_in(std::string_view word, std::string_view text,
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (!is_number || number == 0 || number > most) fail(word, "has no number from 1 behind the =");
+  if (!is_number || number == 0 || number > most) fail(word, "has no number from 1 after the =");
   return number;
 }
 
@@ -71,7 +71,7 @@ RecordRequest RecordRequest::parse(std::string_view text) {
   const auto colon = text.find(':');
   if (colon != text.npos) {
     request.trace = text.substr(colon + 1);
-    if (request.trace.empty()) fail(text, "names no file behind the colon");
+    if (request.trace.empty()) fail(text, "names no file after the colon");
   }
   std::string_view words = text.substr(0, colon);
   while (!words.empty()) {

@@ -76,7 +76,7 @@ constexpr std::array kRows = {
         "Call session.update(optimizer) in place of optimizer.step(), or train with an optimizer "
         "of torch::optim other than LBFGS"},
     Row{kHyperparameterChanged, "hyperparameter_changed",
-        "Move scheduler.step() and other changes of hyperparameters behind the step"},
+        "Move scheduler.step() and other changes of hyperparameters after the step"},
     Row{kUnconsumedGraph, "unconsumed_graph",
         "Call backward() inside the step, detach() arguments and results, or run the step under "
         "NoGradGuard"},

@@ -54,7 +54,7 @@ class Search {
   bool comes_from_above(int d, int k) const {
     return k == -d || (k != d && at(d - 1, k - 1) < at(d - 1, k + 1));
   }
-  /// x on diagonal k just behind the d-th edit.
+  /// x on diagonal k just after the d-th edit.
   int entry(int d, int k) const {
     return comes_from_above(d, k) ? at(d - 1, k + 1) : at(d - 1, k - 1) + 1;
   }

@@ -69,7 +69,7 @@ class Provenance {
 
   const trace::Recording& recording_;
   std::vector<Reading> readings_;
-  std::vector<std::uint32_t> first_reading_;  ///< by op, and one behind the last
+  std::vector<std::uint32_t> first_reading_;  ///< by op, and one after the last
   std::vector<Source> sources_;
   std::unordered_map<trace::Index, Draw> draws_;  ///< by op
   std::vector<bool> is_unwritten_;                ///< by operator

@@ -21,7 +21,7 @@ class NetImpl : public torch::nn::Module {
         head_(register_module("head", torch::nn::Linear(kHidden, alphabet))) {}
 
   /// For `characters`, int64 [length, streams], and the hidden state [streams, kHidden] before
-  /// them: logits [length, streams, alphabet] and the hidden state behind them.
+  /// them: logits [length, streams, alphabet] and the hidden state after them.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& characters, at::Tensor hidden) {
     std::vector<at::Tensor> states;
     for (const auto& character : embedding_->forward(characters).unbind(0)) {

@@ -34,7 +34,7 @@ Text read(const std::filesystem::path& path) {
 }
 
 Batches::Batches(const Text& text, std::int64_t streams, std::int64_t length) : length_(length) {
-  // the last character of all has none behind it
+  // the last character of all has none after it
   const std::int64_t part = streams < 1 ? 0 : (text.codes.numel() - 1) / streams;
   if (length < 1 || part < length) {
     throw std::invalid_argument("a batch of " + std::to_string(streams) + " times " +

@@ -20,7 +20,7 @@ Text read(const std::filesystem::path& path);
 
 /// An endless stream of training batches: the text is cut into `streams` equal parts, which are
 /// read side by side, `length` characters a batch. Each batch goes on where the one before ended,
-/// so that a hidden state can be carried over; behind the last one the parts are read again.
+/// so that a hidden state can be carried over; after the last one the parts are read again.
 class Batches {
  public:
   struct Batch {

@@ -24,7 +24,7 @@ namespace {
 
 using examples::Run;
 using torch::optim::AdamParamState;
-/// Loss, and the hidden state behind the batch.
+/// Loss, and the hidden state after the batch.
 using Result = std::pair<at::Tensor, at::Tensor>;
 using StepFunction = std::function<Result(at::Tensor, at::Tensor, at::Tensor)>;
 

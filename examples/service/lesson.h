@@ -12,7 +12,7 @@ inline constexpr std::uint64_t kSeed = 11;
 inline constexpr std::int64_t kBatchSize = 32;
 /// So many images at a time are predicted, a variant each.
 inline constexpr std::array<std::int64_t, 2> kPredicted = {1, 16};
-/// Steps before the trace is saved, and behind it.
+/// Steps before the trace is saved, and after it.
 inline constexpr std::int64_t kRecorded = 40;
 inline constexpr std::int64_t kLearned = 1000;
 

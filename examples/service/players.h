@@ -27,7 +27,7 @@ class Players {
     return use(*lease.player);
   }
 
-  /// `use(player)` with the one that learns, one at a time. What it learned is published behind it.
+  /// `use(player)` with the one that learns, one at a time. What it learned is published after it.
   template <typename Use>
   auto learn(Use use) {
     const std::lock_guard lock(learning_);

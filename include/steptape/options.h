@@ -18,7 +18,7 @@ enum class OnDivergence {
   kThrow,   ///< a failed audit throws Error (internal) after the eager step has run
   kReport,  ///< a failed audit is a refusal; the step goes on eagerly
   /// The same, and tracked tensors, step counters and generators are put back to what they were
-  /// behind the plan's newest call that was verified: replays in doubt are undone, and the calls
+  /// after the plan's newest call that was verified: replays in doubt are undone, and the calls
   /// since then with them. Costs a copy of all tracked state a plan.
   kRestore,
 };
@@ -70,9 +70,9 @@ struct Record {
   std::uint64_t first = 0;             ///< the first so many
   std::uint64_t every = 0;             ///< and each so many-th; 0: none of these
   std::vector<std::uint64_t> at = {};  ///< and these
-  /// And the one behind a call that is the first to return an infinity or a NaN.
+  /// And the one after a call that is the first to return an infinity or a NaN.
   bool on_nonfinite = false;
-  /// And the one behind this signal, such as SIGUSR1, for which a handler is installed that calls
+  /// And the one after this signal, such as SIGUSR1, for which a handler is installed that calls
   /// the one before it; 0: none.
   int on_signal = 0;
   /// Whether these recordings hold all that their calls found, parameters, optimizer state and
@@ -103,7 +103,7 @@ struct Options {
   /// Seed of the generator that draws audits; 0 takes one from the system. Never torch's own
   /// generator.
   std::uint64_t audit_seed = 0;
-  /// What is written down of each event: "guards,plan", "all", "none"; with ":run.jsonl" behind it
+  /// What is written down of each event: "guards,plan", "all", "none"; with ":run.jsonl" after it
   /// as lines of JSON that are appended to that file, else one line an event on stderr
   /// (docs/observing.md). Empty: as the environment variable STEPTAPE_LOG says in the same words.
   std::string log = {};

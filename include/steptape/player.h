@@ -68,7 +68,7 @@ struct LoadOptions {
 
 /// Which state a file of weights holds, and by which names.
 struct WeightsOptions {
-  /// A tracked name: the file holds what lies below it, and its names begin behind it. With "model"
+  /// A tracked name: the file holds what lies below it, and its names begin after it. With "model"
   /// they are those of the module's own state_dict(): "fc1.weight". Empty: all that is tracked, by
   /// recorded names: "model.fc1.weight".
   std::string of = {};
@@ -107,10 +107,10 @@ class PlayerStep {
   /// Runs the step: state moves on by one step, the results are returned. Throws Error
   /// (failed_precondition) with the verdict when a guard does not hold; every byte of state is then
   /// as it was, as it is when an op throws. A step that was recorded with Session::update steps the
-  /// optimizer behind it; what that one throws comes when the step itself has run.
+  /// optimizer after it; what that one throws comes when the step itself has run.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
   /// The same, and what each part of it took, which makes it a little slower; steps of optimizers
-  /// behind it not among them.
+  /// after it not among them.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, std::vector<StageTime>& times);
   /// The same into memory of the caller's: `results` has a tensor of the recorded dtype, sizes and
   /// strides for each result, which does not require grad, and lies over nothing that the step

@@ -134,7 +134,7 @@ class Session {
   /// the function has returned, whether that was replayed or not. So both ways of replaying half a
   /// step: where Steptape has no formulas for the optimizer's class, all before the update replays;
   /// where the function cannot be replayed, the update of a tracked optimizer replays alone, as the
-  /// step "optimizer.step()". In a step inside another it comes behind the outer one. `optimizer`
+  /// step "optimizer.step()". In a step inside another it comes after the outer one. `optimizer`
   /// must outlive the session. Outside a step it is stepped at once.
   void update(torch::optim::Optimizer& optimizer);
 

@@ -99,7 +99,7 @@ struct PlanStats {
   std::uint64_t stages = 0;    ///< what a replay does one after the other: calls, or passes
   std::vector<CountedReason> unprepared;  ///< most frequent first
   /// No sgemm that is known to be LibTorch's was found in the process: its products are prepared
-  /// behind it, not at it.
+  /// after it, not at it.
   bool lacks_blas = false;
   /// What is done side by side by LibTorch's threads, because that was measured to be faster
   /// (docs/kernels.md, "Lanes"): stages, and the most threads that share one out.

@@ -32,7 +32,7 @@ class DictMemo {
 
  private:
   std::uint64_t version_ = 0;  ///< 0: none remembered
-  /// Dicts in the dict, and in those, that are remembered too; each keeps those behind it alive
+  /// Dicts in the dict, and in those, that are remembered too; each keeps those after it alive
   /// while it does not change.
   std::vector<std::pair<PyObject*, std::uint64_t>> dicts_;
   /// Other values as they were, and the objects that stand there now.

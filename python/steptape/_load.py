@@ -79,7 +79,7 @@ class Player:
         """Writes parameters and module buffers for other programs, atomically: safetensors where the name ends
         in ".safetensors", else a state dict, which torch.load(path, weights_only=True) reads.
 
-        of: a tracked name; the names in the file begin behind it. of="model" makes those of
+        of: a tracked name; the names in the file begin after it. of="model" makes those of
         model.state_dict(); without it they are as recorded, "model.fc1.weight".
         everything: also optimizer state, hyperparameters, step counts and generators.
         Raises IoError, Unsupported (a dtype that the format does not know), FailedPrecondition (a trace has

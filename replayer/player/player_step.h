@@ -19,13 +19,13 @@ namespace steptape {
 struct PlayerStep::Impl {
   std::string name;
   std::vector<std::unique_ptr<replayer::PlayerVariant>> variants;
-  /// Steps of optimizers that run behind it, by path.
+  /// Steps of optimizers that run after it, by path.
   std::map<std::string, std::shared_ptr<Impl>> updates;
   replayer::PlayerState& state;
   std::shared_ptr<const replayer::Events> events;
   std::shared_ptr<replayer::StepCounters> counters;
   std::uint64_t& runs;
-  /// Called when a run that wrote state has ended, updates behind it included.
+  /// Called when a run that wrote state has ended, updates after it included.
   std::function<void()> wrote_state;
   std::vector<double> numbers;                      ///< of the last run
   const replayer::PlayerVariant* newest = nullptr;  ///< that of the last run

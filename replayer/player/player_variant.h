@@ -49,7 +49,7 @@ class PlayerVariant {
   /// The same into memory of the caller's, which `require_fits` has found good.
   void run_into(std::span<const live::Argument> arguments, std::span<const at::Tensor> results,
                 std::vector<double>& numbers);
-  /// Throws Error (invalid_argument) where these cannot take the results; behind `check`.
+  /// Throws Error (invalid_argument) where these cannot take the results; after `check`.
   void require_fits(std::span<const at::Tensor> results) const;
   /// The arguments of the last call are let go of.
   void forget_arguments();

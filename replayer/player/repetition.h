@@ -11,7 +11,7 @@ namespace steptape::replayer {
 /// What came of doing a recorded call again.
 struct Repetition {
   /// What each op left, by its position; none for those that a plan makes no call of, and for those
-  /// behind one that threw.
+  /// after one that threw.
   std::vector<std::optional<trace::Digest>> digests;
   std::string failure;  ///< why it ended early; empty: it did not
 

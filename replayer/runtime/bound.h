@@ -20,7 +20,7 @@ struct Bound {
   std::vector<trace::BufferId> refilled;  ///< constants that ops write: new in each run
   bool draws_random = false;
   bool restores_generators = false;
-  /// The first op that writes bound memory of which no copy is taken: no op behind it should throw.
+  /// The first op that writes bound memory of which no copy is taken: no op after it should throw.
   std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
   /// Behind it nothing but a want of memory can end a run.
   std::int64_t last_deciding_op = -1;

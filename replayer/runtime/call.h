@@ -27,7 +27,7 @@ struct Call {
   trace::Index op = 0;
   bool may_throw = true;  ///< because of the bytes it reads
   bool is_once = false;   ///< done in the first run alone
-  /// Its place in the order of the run: `op`, of a read the op behind which it comes, or -1 of what
+  /// Its place in the order of the run: `op`, of a read the op after which it comes, or -1 of what
   /// is done once.
   std::int64_t at = 0;
   /// Position in Recording::reads of an op that gives the host a value, or kNone.

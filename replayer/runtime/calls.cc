@@ -126,7 +126,7 @@ std::vector<Place> order_of(const Program& program,
     const auto read = std::ranges::find(order, program.recording->reads[i].op, &Place::op);
     if (read != order.end()) read->at = earliest_reads[i];
   }
-  // a read comes behind the call whose place it shares, and never among what is done once: it has
+  // a read comes after the call whose place it shares, and never among what is done once: it has
   // a place of -1 as well where nothing writes what it reads
   std::ranges::stable_sort(order, {}, [](const Place& place) {
     return std::tuple(!place.is_once, place.at, place.at != static_cast<std::int64_t>(place.op));

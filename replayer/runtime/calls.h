@@ -24,7 +24,7 @@ struct Calls {
 struct Place {
   trace::Index op = 0;
   bool is_once = false;  ///< as its instruction says: done in the first run alone
-  /// `op`, or of a host read that comes earlier, the op behind which it comes, -1 for before all
+  /// `op`, or of a host read that comes earlier, the op after which it comes, -1 for before all
   /// that each run does; -1 of what is done once.
   std::int64_t at = 0;
 };

@@ -29,7 +29,7 @@ struct Outcome {
   std::vector<at::Tensor> gradients;
 };
 
-/// A run threw where nothing should be able to, behind a write of which no copy was taken: the
+/// A run threw where nothing should be able to, after a write of which no copy was taken: the
 /// state may be half updated, and running the eager step on top of it would be wrong.
 struct Torn : Error {
   explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
@@ -84,7 +84,7 @@ class Executor {
                         std::span<const at::Tensor> results, std::vector<double>& numbers) = 0;
 
   /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
-  /// and ops behind one that threw, leave none. `digests` must outlive that run. See
+  /// and ops after one that threw, leave none. `digests` must outlive that run. See
   /// live::op_digest.
   virtual void log_digests(std::vector<std::optional<trace::Digest>>& digests) = 0;
   /// The next run is done as the first one was, from which digests are of all ops.

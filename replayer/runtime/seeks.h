@@ -33,7 +33,7 @@ class Seeks {
  private:
   struct Kept {
     at::Generator generator;
-    std::size_t from;  ///< position of the piece behind which it is kept, or kBegin
+    std::size_t from;  ///< position of the piece after which it is kept, or kBegin
     std::size_t to;    ///< of the piece before which it is set
     at::Tensor state = {};
   };

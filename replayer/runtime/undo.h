@@ -30,7 +30,7 @@ class Undo {
 
  private:
   std::vector<Region> regions_;
-  std::vector<std::byte> bytes_;     ///< of those on the host, one behind the other
+  std::vector<std::byte> bytes_;     ///< of those on the host, one after the other
   std::vector<at::DataPtr> copies_;  ///< of the others, in their order
   std::vector<at::Generator> generators_;
   std::vector<at::Tensor> states_;

@@ -17,7 +17,7 @@ class Slot:
 
 
 class Program:
-    """One twin: what is called, what it holds, and what it does itself behind call i."""
+    """One twin: what is called, what it holds, and what it does itself after call i."""
 
     def __init__(self, step, held=lambda: (), behind=lambda number: None):
         self.step, self.held, self.behind = step, held, behind

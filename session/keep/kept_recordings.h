@@ -27,7 +27,7 @@ class KeptRecordings {
   void begin(const trace::Trace& head);
   /// Nothing where the file could not be begun.
   void add(const trace::Step& step, const trace::Recording& recording);
-  /// Writes the steps of `trace`, its plans, behind what was added, and puts the file into its
+  /// Writes the steps of `trace`, its plans, after what was added, and puts the file into its
   /// place. Nothing where nothing was added.
   void finish(const trace::Trace& trace);
   /// What went wrong, and what it cost; empty where nothing did.

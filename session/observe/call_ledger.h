@@ -29,7 +29,7 @@ class CallLedger {
 
   /// The file is in the hands of another process or session, whose lines are not mixed with these.
   bool is_taken() const { return is_taken_; }
-  /// The number behind the name that an earlier run's ledger has now; none where there was none.
+  /// The number after the name that an earlier run's ledger has now; none where there was none.
   std::optional<std::uint64_t> earlier() const { return earlier_; }
   /// How many calls of the step the run has done; none where nobody counts, since there is no file.
   std::optional<std::uint64_t> calls_of(std::string_view step) noexcept;

@@ -13,7 +13,7 @@ class Journal;
 struct SessionState;
 
 /// What the ledger is to say of one call of a step, while this lives; it is written when this goes
-/// and the call ended, if only by an exception behind its end. Nothing where nobody keeps a ledger.
+/// and the call ended, if only by an exception after its end. Nothing where nobody keeps a ledger.
 class CallLine {
  public:
   /// All must outlive the object. `arguments` as the call found them.

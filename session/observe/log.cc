@@ -36,7 +36,7 @@ Log::Log(std::string_view text, const std::string& whose) {
   wanted_ = wanted_by(text.substr(0, colon), whose);
   if (colon != std::string_view::npos && colon + 1 == text.size()) {
     throw Error(ErrorCode::kInvalidArgument,
-                whose + ": \"" + std::string(text) + "\" names no file behind the colon");
+                whose + ": \"" + std::string(text) + "\" names no file after the colon");
   }
   if (wanted_ == 0) return;
   sink_ = colon == std::string_view::npos ? LogSink::stderr_sink()

@@ -15,7 +15,7 @@ namespace steptape::session {
 class Log {
  public:
   Log() = default;
-  /// `text` is "guards,plan", "all" or "none", with ":FILE" behind it for lines of JSON. Throws
+  /// `text` is "guards,plan", "all" or "none", with ":FILE" after it for lines of JSON. Throws
   /// Error (invalid_argument) that begins with `whose` for anything else.
   Log(std::string_view text, const std::string& whose);
   /// As Options::log says, or the environment where that is empty. What the environment says wrong

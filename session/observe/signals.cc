@@ -39,7 +39,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 void count_signal(int signal) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  // behind these a program that goes on does the same again, for ever
+  // after these a program that goes on does the same again, for ever
   const bool is_fault =
       signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL;
   const bool exists = signal > 0 && signal < NSIG && !is_fault;

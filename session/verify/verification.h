@@ -64,7 +64,7 @@ struct Verified {
 /// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
 /// made to go on from what it left in the eager step. So everything else is compared bit for bit,
 /// and the op with what it differs from itself.
-/// The eager step is recorded, behind the back of its front end, where the plan has numbers that
+/// The eager step is recorded, after the back of its front end, where the plan has numbers that
 /// move: then scalars are compared as well as bits.
 struct Call {
   const std::vector<live::Argument>& arguments;

@@ -47,7 +47,7 @@ void AtomicFile::commit() {
   keep_permissions(files_, file_.number(), old_permissions_, path_);
   require_done(files_.sync(file_.number()), "sync", path_);
   require_done(file_.close(), "close", path_);
-  // Before the rename, so that behind it the sync alone can fail.
+  // Before the rename, so that after it the sync alone can fail.
   const Folder folder(files_, path_);
   require_replaceable(files_, path_, replaces_);
   require_done(files_.rename(temporary_, path_), "rename into place", path_);

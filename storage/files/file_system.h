@@ -28,11 +28,11 @@ class FileSystem {
 
   /// A descriptor. kCreate makes a file to write to, with at most `permissions`, and fails with
   /// EEXIST where the name is taken. kRead does not wait for the writer of a pipe. kAppend opens
-  /// the file or makes it; what is written comes behind all that it holds.
+  /// the file or makes it; what is written comes after all that it holds.
   int open(const std::filesystem::path& path, Access access, std::uint32_t permissions = 0);
   /// The descriptor is gone, whatever the result.
   int close(int descriptor) noexcept;
-  /// All of `bytes`, behind what was written before.
+  /// All of `bytes`, after what was written before.
   int write(int descriptor, ByteView bytes);
   /// Fills `out`; the result is smaller than that where the file ends.
   std::int64_t read(int descriptor, std::uint64_t offset, std::span<std::byte> out);

@@ -92,7 +92,7 @@ void PartFile::sync() {
 void PartFile::commit() {
   keep_permissions(files_, file_.number(), old_permissions_, part_);
   sync();
-  // Before the rename, so that behind it the sync alone can fail.
+  // Before the rename, so that after it the sync alone can fail.
   const Folder folder(files_, path_);
   require_replaceable(files_, path_);
   if (!has_its_name()) refuse(fmt::format("somebody took {} away", part_.string()));

@@ -30,7 +30,7 @@ class PartFile final : public Output {
   std::uint64_t bytes() const noexcept override { return bytes_; }
   /// Leaves the first `bytes`, where that can be done and the file is open.
   void cut(std::uint64_t bytes) noexcept;
-  /// Name and bytes are on the disk behind it.
+  /// Name and bytes are on the disk after it.
   void sync();
   /// Puts the file into its place and closes it. A failed precondition: the place holds something
   /// that is no trace by now, or somebody took the file away.

@@ -10,7 +10,7 @@
 /// that one is set aside, "run.tape" as "run.tape.1".
 namespace steptape::storage {
 
-/// Gives the file at `path`, which is there, the first free name behind it, counted from `first`,
+/// Gives the file at `path`, which is there, the first free name after it, counted from `first`,
 /// and says its number. Throws Error: (io); (failed_precondition) where 10,000 names are taken.
 std::uint64_t set_aside(FileSystem& files, const std::filesystem::path& path,
                         std::uint64_t first = 1);

@@ -20,7 +20,7 @@ bool holds_no_header(const InputFile& file);
 /// Throws Error (failed_precondition) when the file is no ledger.
 void require_ledger(const InputFile& file, const std::filesystem::path& path);
 
-/// Gives the ledger that an earlier run left at `path` the first free name behind it
+/// Gives the ledger that an earlier run left at `path` the first free name after it
 /// ("run.tape.ledger.1", "run.tape.ledger.2", ...), damaged as it may be, and says its number; none
 /// where there is no line to keep. Throws Error: (failed_precondition) when the file is no ledger
 /// or another writer has it open; (io).

@@ -15,7 +15,7 @@ struct FoundLedger {
   trace::Ledger ledger;
   std::uint64_t torn_bytes = 0;  ///< of a tail that was being written when the machine stopped
   bool is_closed = false;        ///< its writer closed it: it lives no more, and was not killed
-  std::string damage;            ///< behind the ledger; empty where there is none
+  std::string damage;            ///< after the ledger; empty where there is none
 };
 
 /// Reads what a writer has written so far, also while it writes. A damaged file is refused, or

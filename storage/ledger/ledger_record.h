@@ -19,17 +19,17 @@
 ///
 /// each followed by the XXH3-64, seed 0, of its 56 bytes and of its number in the file (8 bytes,
 /// from 0, not stored): a record that is missing, doubled or exchanged with another makes checksums
-/// wrong. All numbers are little-endian. A name takes as many records as it needs, one behind the
+/// wrong. All numbers are little-endian. A name takes as many records as it needs, one after the
 /// other; names come in the order of their steps, each before the first line of its step.
 ///
 /// Whether a file is whole: from the first record whose checksum is wrong, either it was never on
 /// the disk, since the machine stopped before the next sync, or its bytes changed later. The first
-/// record behind a sync says by its flag that all before it was on the disk, and a writer that
+/// record after a sync says by its flag that all before it was on the disk, and a writer that
 /// closes the file leaves such a mark. So a wrong record before a flagged one is damage, and any
-/// other is a torn tail, with all behind it.
+/// other is a torn tail, with all after it.
 ///
 /// Rejected: telling them apart by whether good records follow (what was written between two syncs
-/// reaches the disk in any order); a mark behind every sync (a file twice as large where every call
+/// reaches the disk in any order); a mark after every sync (a file twice as large where every call
 /// is synced); a trace's blocks (32 bytes of header for 56 of payload).
 namespace steptape::storage {
 

@@ -97,7 +97,7 @@ class Scanner {
   void accept_name(ByteView record, std::uint64_t number) {
     const std::optional<NamePiece> piece = decode_name(record);
     if (!piece || piece->step != out_.steps.size() || out_.steps.size() == kMaxSteps) {
-      return damage(number, fmt::format("it names no step that could come behind {} others",
+      return damage(number, fmt::format("it names no step that could come after {} others",
                                         out_.steps.size()));
     }
     name_ += piece->text;

@@ -15,8 +15,8 @@ struct LedgerScan {
   std::vector<std::string> steps;
   std::uint64_t bytes = 0;       ///< up to the end of the last record that is whole
   bool is_closed = false;        ///< the last of them is the mark of a writer that closed it
-  std::uint64_t torn_bytes = 0;  ///< behind them, never on the disk
-  std::string damage;            ///< what is wrong behind them, where it is more than a torn tail
+  std::uint64_t torn_bytes = 0;  ///< after them, never on the disk
+  std::string damage;            ///< what is wrong after them, where it is more than a torn tail
 };
 
 /// Reads the file once, in pieces, and hands each line on as it comes. Throws Error: (io);

@@ -16,7 +16,7 @@ namespace steptape::storage {
 
 class InputFile;
 
-/// Appends to a ledger file; what it writes is ledger_record.h's. It goes on behind the last record
+/// Appends to a ledger file; what it writes is ledger_record.h's. It goes on after the last record
 /// that is whole, and cuts what a machine that stopped left torn. Of what was appended since the
 /// last flush a loss of power may take any part, and the end of the process what is still buffered,
 /// at most 64 KiB. No failure reaches the training: the first one is kept, from then on nothing is
@@ -48,7 +48,7 @@ class LedgerWriter {
   bool hand_over() noexcept;
   /// Whether all that was appended is on the disk.
   bool flush() noexcept;
-  /// Flushes, and leaves the file to others. What is appended behind it is lost.
+  /// Flushes, and leaves the file to others. What is appended after it is lost.
   void close() noexcept;
 
   /// What went wrong, once.

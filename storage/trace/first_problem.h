@@ -9,7 +9,7 @@ namespace steptape::storage {
 /// What went wrong first in a writer that lets no failure out. One thread at a time.
 class FirstProblem {
  public:
-  /// Those behind the first are dropped.
+  /// Those after the first are dropped.
   void note(std::exception_ptr problem) noexcept;
   /// Its words, once. It must be a std::exception.
   std::optional<std::string> tell();

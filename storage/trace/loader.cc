@@ -118,7 +118,7 @@ void Loader::pass_over(const Message& damaged) {
     step_.reset();
     is_step_lost_ = true;
     lost_.push_back(fmt::format(
-        "the recordings behind block {} are left out: it says of which step they are", number));
+        "the recordings after block {} are left out: it says of which step they are", number));
   } else if (damaged.type == BlockType::kSavedState) {
     lost_.push_back(fmt::format("the saved state in block {} is left out", number));
   } else if (step_) {

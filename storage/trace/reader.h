@@ -23,7 +23,7 @@ struct Report {
   std::uint64_t file_bytes = 0;
   std::uint64_t blocks = 0;          ///< whole and with the right checksum
   std::uint64_t blocks_missing = 0;  ///< damaged, or announced by the index and not there
-  std::uint64_t bytes_lost = 0;      ///< behind the last whole block, where no index leads further
+  std::uint64_t bytes_lost = 0;      ///< after the last whole block, where no index leads further
   bool has_index = false;
   /// What is wrong, in the order of the file; empty for a whole file.
   std::vector<std::string> problems;

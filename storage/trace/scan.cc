@@ -78,7 +78,7 @@ std::optional<Problem> scan_footer(const InputFile& file, std::uint64_t index_of
   const std::optional<Footer> footer = decode_footer(bytes_of(bytes));
   if (!footer) return wrong(fmt::format("the footer at offset {} is damaged", offset));
   if (left > kFooterBytes) {
-    return wrong(fmt::format("{} bytes stand behind the footer", left - kFooterBytes));
+    return wrong(fmt::format("{} bytes stand after the footer", left - kFooterBytes));
   }
   if (footer->index_offset != index_offset || footer->file_bytes != file.bytes()) {
     return wrong(fmt::format(

@@ -21,7 +21,7 @@ struct Problem {
 struct Scan {
   std::optional<FormatVersion> format;  ///< none when the file's header is missing or damaged
   std::vector<Block> blocks;            ///< in order; each lies within the file
-  std::uint64_t end = 0;                ///< behind the last of them
+  std::uint64_t end = 0;                ///< after the last of them
   bool has_index = false;
   std::optional<Problem> problem;  ///< what ended the scan before the end of a whole file
 };

@@ -46,7 +46,7 @@ class StreamWriter {
   /// Whether all that was added, but for what is lost, is on the disk.
   bool flush() noexcept;
   /// Flushes, ends the file and puts it into its place, over an older trace. Whether that could be
-  /// done; otherwise it stays where it grew. What is added behind it is lost.
+  /// done; otherwise it stays where it grew. What is added after it is lost.
   bool finish() noexcept;
 
   /// What went wrong first, once.

@@ -244,7 +244,7 @@ TEST(DiffOfTracesTest, ModulesMayHaveNamesThatAreNoPaths) {
   const std::vector<trace::Finding> found =
       compare(a, b).steps[0].recordings[0].findings.of(Section::kModules);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].text(), "call model.[@2: behind model.[ → absent");
+  EXPECT_EQ(found[0].text(), "call model.[@2: after model.[ → absent");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ def rows():
 
 
 def source_of(test):
-    """The body of a test, string literals that stand behind each other joined."""
+    """The body of a test, string literals that stand after each other joined."""
     if "::" in test:
         path, name = test.split("::")
         body = re.search(rf"^def {name}\(.*?(?=^def |\Z)", text_of(path), re.M | re.S)

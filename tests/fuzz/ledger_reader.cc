@@ -8,7 +8,7 @@
 #include "tests/fuzz/resealed.h"
 #include "tests/storage/ledger/ledger_lines.h"
 
-/// A ledger file of any bytes is read or refused within bounded work, and a writer goes on behind
+/// A ledger file of any bytes is read or refused within bounded work, and a writer goes on after
 /// what is read or leaves the file as it was.
 namespace steptape::fuzz {
 namespace {
@@ -37,7 +37,7 @@ bool goes_on(storage::MemoryFileSystem& files, const trace::Ledger& before) try 
   const storage::FoundLedger after =
       storage::read_ledger(kLedgerPath, storage::OnDamage::kRefuse, files);
   require(after.is_closed && after.torn_bytes == 0, "a writer leaves a whole ledger");
-  require(storage::is_prefix(before, after.ledger), "a writer goes on behind what is there");
+  require(storage::is_prefix(before, after.ledger), "a writer goes on after what is there");
   require(after.ledger.lines.size() == before.lines.size() + 1, "a writer appends one line");
   return true;
 } catch (const Error& error) {
@@ -60,7 +60,7 @@ void look_at(const std::string& bytes) {
   require(!whole || whole->ledger == left->ledger, "recovering gives what reading gives");
   const bool went_on = goes_on(files, whole ? whole->ledger : trace::Ledger());
   require(went_on || files.bytes_at(kLedgerPath) == bytes, "a writer that refuses changes nothing");
-  require(went_on || !whole, "a writer goes on behind what can be read");
+  require(went_on || !whole, "a writer goes on after what can be read");
 }
 
 }  // namespace

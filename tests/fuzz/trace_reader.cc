@@ -17,7 +17,7 @@ namespace {
 using storage::kSamplePath;
 
 /// What protobuf reserves for a string before it finds that the string is longer than the message
-/// that it lies in. It gives up behind that.
+/// that it lies in. It gives up after that.
 constexpr std::uint64_t kReserved = 50'000'000;
 
 /// As storage.BoundedWorkTest measures them.

@@ -61,7 +61,7 @@ AMBIENT = {
 
 @named(AMBIENT)
 def test_ambient_state_around_the_call_changes(case):
-    # Under autocast the weights' casts stay in its cache behind the step.
+    # Under autocast the weights' casts stay in its cache after the step.
     cached = case is AMBIENT["autocast"]
     check(seeing, around=case, **({"share": None, "codes": {"escaped_buffer"}} if cached else {}))
 

@@ -11,7 +11,7 @@ class Program(types.SimpleNamespace):
 
 
 class Training:
-    """A step, what must be equal behind each call, the arguments of call i, and what comes behind it."""
+    """A step, what must be equal after each call, the arguments of call i, and what comes after it."""
 
     def __init__(self, step, holds=(), arguments=None, between=None):
         self.step = step

@@ -81,7 +81,7 @@ def test_the_first_calls_of_a_step_are_interrupted(first):
 
 
 def whole_steps(count):
-    """The bits of parameters and state behind 0, 1, … whole steps on one batch."""
+    """The bits of parameters and state after 0, 1, … whole steps on one batch."""
     torch.manual_seed(0)
     train, model, optimizer = classifier()
     states = []
@@ -92,7 +92,7 @@ def whole_steps(count):
 
 
 def test_a_replay_is_interrupted_by_a_signal():
-    """What an interrupt leaves is the state behind a whole step or before it."""
+    """What an interrupt leaves is the state after a whole step or before it."""
     attempts = 200
     states = whole_steps(LATE + attempts + 1)
     torch.manual_seed(0)

@@ -13,13 +13,13 @@ import twins
 from classification import Training
 
 STEPS = 40
-LATE = 20  # a call long behind the first replay
+LATE = 20  # a call long after the first replay
 
 
 def check(make, between=None, arguments=None, **expected):
-    """Compares twins of a program: make() gives its `step` and `held()`, which must be equal behind each call.
+    """Compares twins of a program: make() gives its `step` and `held()`, which must be equal after each call.
 
-    between: (program, i), what the program does behind call i
+    between: (program, i), what the program does after call i
     """
     def training():
         program = make()

@@ -136,7 +136,7 @@ def test_an_exception_of_a_host_function_reaches_the_caller():
 
 
 def clock_stays_between(step, *args):
-    """The step returns the time as it reads it: between the time before and behind the call."""
+    """The step returns the time as it reads it: between the time before and after the call."""
     for _ in range(STEPS):
         before = time.time()
         now = step(*args).item()

@@ -9,7 +9,7 @@ import steptape
 import twins
 
 STEPS = 32
-LATE = 20  # a call long behind the first replay
+LATE = 20  # a call long after the first replay
 PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(steptape.__file__)))  # where other processes import it from
 
 

@@ -20,7 +20,7 @@ def test_autocast_in_the_step(optimizer_of):
 
 
 def test_autocast_around_some_of_the_calls_is_refused():
-    """Casts of the weights stay in autocast's cache behind the step: eager would use them again in the next
+    """Casts of the weights stay in autocast's cache after the step: eager would use them again in the next
     step under the same autocast. Without autocast the step replays."""
     def around(step):
         def body(i, x, y):

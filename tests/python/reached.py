@@ -29,7 +29,7 @@ class Training:
     each:    (changed) -> None, called before each call: sets what both twins share
     around:  (changed) -> context manager, entered around each call
     batch:   (i, changed) -> arguments
-    after:   (i) -> None, called behind each call
+    after:   (i) -> None, called after each call
     codes:   of these refusals at least one is met
     begins:  whether the step replays before it is edited; by default where no refusal is expected
     matters: whether a twin that is left alone comes to other results

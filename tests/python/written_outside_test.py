@@ -1,4 +1,4 @@
-"""Memory that is written behind torch: inside the step it is refused, between calls it is followed or refused."""
+"""Memory that is written behind torch's back: inside the step it is refused, between calls it is followed or refused."""
 import numpy as np
 import pytest
 import torch

@@ -74,7 +74,7 @@ class ModuleCallsTest : public RecorderTest {
     return recording;
   }
 
-  /// The calls of the ops behind the last backward op.
+  /// The calls of the ops after the last backward op.
   static std::vector<std::string> behind_backward(const trace::Recording& recording) {
     std::vector<std::string> calls;
     for (const trace::Op& op : recording.ops) {

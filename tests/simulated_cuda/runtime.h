@@ -11,7 +11,7 @@
 
 namespace steptape::tests::simulated {
 
-/// The state behind the CUDA runtime functions. Each of them holds `mutex` while it runs, and so
+/// The state after the CUDA runtime functions. Each of them holds `mutex` while it runs, and so
 /// does work that runs, which therefore must not call the runtime (nor may CUDA's host functions).
 struct Runtime {
   std::recursive_mutex mutex;

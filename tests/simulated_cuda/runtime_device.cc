@@ -116,7 +116,7 @@ cudaError_t cudaGetLastError() {
 
 cudaError_t cudaPeekAtLastError() { return finish(simulated::last_error()); }
 
-// The texts are the real runtime's: it is loaded behind this library, and needs no device for them.
+// The texts are the real runtime's: it is loaded after this library, and needs no device for them.
 const char* cudaGetErrorString(cudaError_t error) {
   static const auto real =
       reinterpret_cast<const char* (*)(cudaError_t)>(dlsym(RTLD_NEXT, "cudaGetErrorString"));

@@ -7,7 +7,7 @@
 namespace steptape::storage {
 
 /// While it lives, the thread's allocation number `first`, counted from 0, throws std::bad_alloc,
-/// and so do the `count` - 1 behind it.
+/// and so do the `count` - 1 after it.
 class AllocationsFail {
  public:
   AllocationsFail(std::size_t first, std::size_t count);

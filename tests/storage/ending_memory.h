@@ -21,7 +21,7 @@ class EndingMemoryTest : public testing::Test {
     kMayStay,   ///< an exception, or the action knows of it
   };
 
-  /// `after(files)` is called behind each run in which an allocation failed.
+  /// `after(files)` is called after each run in which an allocation failed.
   template <typename Action, typename After>
   void at_each_allocation(Failure failure, Action&& action, After&& after) {
     for (std::size_t count : {std::size_t{1}, SIZE_MAX}) {

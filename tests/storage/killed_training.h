@@ -17,7 +17,7 @@ inline void say_flushed(int out, std::uint64_t call) {
 }
 
 /// Lets `train(out)`, which does not return, run in a process of its own until it first said that
-/// it flushed, and for `time` behind that, and kills it; the last call of which it said so.
+/// it flushed, and for `time` after that, and kills it; the last call of which it said so.
 template <typename Train>
 std::uint64_t train_and_kill(std::chrono::microseconds time, Train&& train) {
   int ends[2];

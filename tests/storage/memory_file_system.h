@@ -28,7 +28,7 @@ class MemoryFileSystem final : public FileSystem {
   std::string& bytes_at(const std::filesystem::path& path) { return nodes_[names_.at(path)].bytes; }
   std::vector<std::string> names() const;
 
-  /// Call number `call`, and with kForever each one behind it, does nothing but give `error`.
+  /// Call number `call`, and with kForever each one after it, does nothing but give `error`.
   void fail(std::size_t call, int error, Lasting lasting);
   /// Reads and writes give and take at most so many bytes.
   void transfer_at_most(std::size_t bytes) { most_ = bytes; }

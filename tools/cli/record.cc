@@ -179,10 +179,10 @@ void add_record(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false)
       ->check(CLI::PositiveNumber);
   command->add_flag("--on-nonfinite", record_of.on_nonfinite,
-                    "Record the call behind the first that returns an infinity or a NaN");
+                    "Record the call after the first that returns an infinity or a NaN");
   command
       ->add_option("--on-signal", record_of.on_signal,
-                   "Record the call behind signal N, such as 10 (SIGUSR1)")
+                   "Record the call after signal N, such as 10 (SIGUSR1)")
       ->check(CLI::Range(1, RecordRequest::kMostSignals));
   command->add_flag(
       "--digests", options->request.digests,
@@ -212,7 +212,7 @@ void add_record(CLI::App& app, int& exit_code) {
   command->callback([command, program, options, &exit_code] {
     if (command->parse_order().back() != program) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "record: an option stands behind the program: put -- before the program, and "
+                  "record: an option stands after the program: put -- before the program, and "
                   "options of `record` before that");
     }
     exit_code = record(*options);

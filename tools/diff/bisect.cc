@@ -157,7 +157,7 @@ class Told {
       case Standing::kLonely:
         return shown(found_.diff.ledger->verdict());
       case Standing::kBracket:
-        return shown(fmt::format("{}: behind call {}, at the latest in call {}", bisection_.step,
+        return shown(fmt::format("{}: after call {}, at the latest in call {}", bisection_.step,
                                  bisection_.last_equal, bisection_.call));
       case Standing::kNamed:
         break;

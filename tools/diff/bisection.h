@@ -13,7 +13,7 @@ struct Bisection {
   enum class Standing : std::uint8_t {
     kEqual,    ///< nothing that was compared differs
     kNamed,    ///< in call `call`, or between calls just before it
-    kBracket,  ///< in a call behind `last_equal`, at the latest in `call`
+    kBracket,  ///< in a call after `last_equal`, at the latest in `call`
     kLonely,   ///< calls that both made are equal, and one side made more
   };
 

@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// So many ops, and buffers at entry, are in a page: where every op of a long step left other bits,
-/// those behind the origins say little.
+/// those after the origins say little.
 constexpr std::size_t kMostOps = 1000;
 constexpr std::size_t kMostEntered = 8;
 

@@ -6,7 +6,7 @@
 
 namespace steptape::tools {
 
-/// The page of tools/report/ before and behind the data that it shows: made by
+/// The page of tools/report/ before and after the data that it shows: made by
 /// cmake/ReportPage.cmake while building. It takes nothing from a network, and its policy lets no
 /// other script run.
 std::string_view page_before_data();

@@ -20,7 +20,7 @@ bool jumps_backward(int opcode) {
   return opcode == JUMP_BACKWARD || opcode == JUMP_BACKWARD_NO_INTERRUPT;
 }
 
-/// Whether the instruction behind it is reached by jumps alone.
+/// Whether the instruction after it is reached by jumps alone.
 bool ends_a_way(int opcode) {
   return opcode == RETURN_VALUE || opcode == RETURN_CONST || opcode == RAISE_VARARGS ||
          opcode == RERAISE || opcode == JUMP_FORWARD || jumps_backward(opcode);
@@ -147,7 +147,7 @@ void Layout::mark_interest() {
       if (target < steps_.size()) steps_[target].is_of_interest = true;
     }
     if (step.opcode != FOR_ITER) continue;
-    // an iterator that ends goes on behind what would take it off the stack
+    // an iterator that ends goes on after what would take it off the stack
     std::size_t end = next_[unit] + static_cast<std::size_t>(step.argument);
     for (int i = 0; i < 3 && end < steps_.size(); ++i, end = next_[end]) {
       steps_[end].is_of_interest = true;

@@ -46,7 +46,7 @@ class Layout {
 
   PyCodeObject* code_;
   std::vector<Step> steps_;        ///< by unit of code
-  std::vector<std::size_t> next_;  ///< the unit behind the instruction that begins at a unit
+  std::vector<std::size_t> next_;  ///< the unit after the instruction that begins at a unit
   bool is_sound_ = true;
 };
 

@@ -12,7 +12,7 @@ struct Place {
   PyObject* builtins;
   PyObject* locals;  ///< a dict or another mapping of a module, class or exec; or null
   PyObject** fast;   ///< local variables, cells and free variables
-  PyObject** top;    ///< behind the last operand
+  PyObject** top;    ///< after the last operand
   PyObject** bottom;
   int opcode;
   int argument;

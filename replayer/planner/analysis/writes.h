@@ -15,7 +15,7 @@ struct Writes {
     std::int64_t first_op;
   };
   std::vector<Write> writes;
-  /// The last op that may throw because of the bytes it reads, or behind which a plan looks at a
+  /// The last op that may throw because of the bytes it reads, or after which a plan looks at a
   /// value for the host (earliest_of_reads); -1 when there is none.
   std::int64_t last_throwing_op = -1;
   bool draws_random = false;

@@ -181,7 +181,7 @@ class Binder {
   std::vector<OpRange> matched_;
 };
 
-/// Follows what comes from gradients through the ops behind backward, to find parameters that are
+/// Follows what comes from gradients through the ops after backward, to find parameters that are
 /// updated by ops which no lowering has matched: the numbers in them would be frozen.
 class UnownedUpdates {
  public:

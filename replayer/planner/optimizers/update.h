@@ -46,7 +46,7 @@ class Update {
 
   using Operand = std::variant<Slot, trace::Formula>;
   /// The next op is `name` ("aten::add_.Tensor") with these tensors and numbers, in the order of
-  /// its schema; arguments behind them are what the schema's defaults are. Returns its result: for
+  /// its schema; arguments after them are what the schema's defaults are. Returns its result: for
   /// an op in place, what it wrote.
   Slot call(std::string_view name, const std::vector<Operand>& operands);
 

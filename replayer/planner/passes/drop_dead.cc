@@ -15,7 +15,7 @@ bool does_more(const live::Effects& effects) {
          effects.may_throw_on_data;
 }
 
-/// The buffers that somebody needs behind the op that is looked at.
+/// The buffers that somebody needs after the op that is looked at.
 class Needed {
  public:
   explicit Needed(const Program& program)

@@ -19,7 +19,7 @@ struct Placed {
 };
 
 /// The lowest offset at which `bytes` fit beside everything alive from `plan.defined` to
-/// `plan.last_use`, and in the `rest` ops before and behind.
+/// `plan.last_use`, and in the `rest` ops before and after.
 std::uint64_t lowest_gap(const std::vector<Placed>& placed, const BufferPlan& plan,
                          std::uint64_t bytes, std::int64_t rest) {
   std::uint64_t offset = 0;

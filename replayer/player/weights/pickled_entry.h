@@ -23,7 +23,7 @@ struct PickledEntry {
   std::variant<PickledTensor, bool, std::int64_t, double> value;
 };
 
-/// "FloatStorage", by which a pickle of PyTorch names elements; empty for dtypes that came behind
+/// "FloatStorage", by which a pickle of PyTorch names elements; empty for dtypes that came after
 /// the last such name. Their storages are untyped, and the tensor names the dtype.
 std::string_view storage_type_of(trace::DType dtype) noexcept;
 std::optional<trace::DType> dtype_of_storage_type(std::string_view name) noexcept;

@@ -59,7 +59,7 @@ std::string name_in_file(const NamedTensor& entry) {
 struct Entry {
   std::string name;
   trace::Tensor geometry;
-  std::uint64_t begin = 0, end = 0;  ///< bytes behind the header
+  std::uint64_t begin = 0, end = 0;  ///< bytes after the header
 };
 
 /// Bytes of a contiguous tensor of these sizes, whose strides are filled in; none when they are

@@ -49,7 +49,7 @@ struct Executor::Impl {
   bool ran_before = false;
   bool keeps_everything = false;
   const Call* running = nullptr;
-  std::size_t first_decided = 0;  ///< the first call behind Bound::last_deciding_op
+  std::size_t first_decided = 0;  ///< the first call after Bound::last_deciding_op
   bool is_decided = false;
   Undo undo;
   torch::jit::Stack stack;
@@ -86,12 +86,12 @@ struct Executor::Impl {
 
   const trace::Recording& recording() const { return *program.recording; }
 
-  /// How many stages the first run alone does: those at the front, and none behind them.
+  /// How many stages the first run alone does: those at the front, and none after them.
   std::size_t count_once() const {
     const auto is_once = [this](const Stage& stage) { return calls[stage.first].is_once; };
     const auto rest = std::ranges::find_if_not(stages, is_once);
     if (std::any_of(rest, stages.end(), is_once)) {
-      throw Error(ErrorCode::kInternal, "what is done once stands behind what each run does");
+      throw Error(ErrorCode::kInternal, "what is done once stands after what each run does");
     }
     return static_cast<std::size_t>(rest - stages.begin());
   }
@@ -279,7 +279,7 @@ struct Executor::Impl {
       const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
       if (running == nullptr || (running->at < bound.first_lasting_write && !is_surprise)) throw;
       throw Torn("op " + std::to_string(running->op) +
-                 " threw behind a write that cannot be undone; " +
+                 " threw after a write that cannot be undone; " +
                  "parameters and state may be half updated: " + error.what());
     }
   }

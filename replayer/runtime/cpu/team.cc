@@ -17,7 +17,7 @@ std::atomic<bool> is_forked = false;
 [[maybe_unused]] const int kWatchesForks =
     pthread_atfork(nullptr, nullptr, [] { is_forked.store(true, std::memory_order_relaxed); });
 
-/// What the caller did before comes before the work, and that before what the caller does behind.
+/// What the caller did before comes before the work, and that before what the caller does after.
 /// OpenMP sees to it, but ThreadSanitizer, which these are for, does not see into OpenMP.
 class Edge {
  public:

@@ -20,7 +20,7 @@
 namespace steptape::replayer::cuda {
 namespace {
 
-/// The first line of what LibTorch says; behind it come advice and stacks.
+/// The first line of what LibTorch says; after it come advice and stacks.
 std::string first_line(const std::exception& error) {
   const auto* known = dynamic_cast<const c10::Error*>(&error);
   const std::string text = known != nullptr ? known->what_without_backtrace() : error.what();

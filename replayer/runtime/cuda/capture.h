@@ -31,7 +31,7 @@ struct CannotBeCaptured {
 
 /// Captures the graphs of `plan` on the current stream. What parts outside graphs make must be
 /// there from a run of all parts just before; captured buffers get the memory of the graphs. Throws
-/// CannotBeCaptured, c10::OutOfMemoryError; behind either nothing is being captured any more.
+/// CannotBeCaptured, c10::OutOfMemoryError; after either nothing is being captured any more.
 Captured capture(DevicePlan& plan, c10::MempoolId_t pool);
 
 }  // namespace steptape::replayer::cuda

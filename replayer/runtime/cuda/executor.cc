@@ -387,10 +387,9 @@ struct Executor::Impl {
       let_go_of_all();
       pool->leave(stream);
       if (is_lasting) {
-        throw Torn(
-            std::string("the device failed behind a launch that cannot be undone; parameters "
-                        "and state may be half updated: ") +
-            error.what());
+        throw Torn(std::string("the device failed after a launch that cannot be undone; parameters "
+                               "and state may be half updated: ") +
+                   error.what());
       }
       wait_for_pinned(undone);
       undo.restore();

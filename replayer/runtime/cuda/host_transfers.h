@@ -12,7 +12,7 @@ namespace steptape::replayer::cuda {
 bool is_pinned(const void* address);
 
 /// Copies from the host that are done ahead of graphs, without a wait for the device: an eager copy
-/// from pageable memory returns when the device has the bytes, behind all that it was given before.
+/// from pageable memory returns when the device has the bytes, after all that it was given before.
 /// Here they go through pinned memory of the plan's own.
 class HostTransfers {
  public:

@@ -94,7 +94,7 @@ class Draft:
         return set(bound_by([*self.model, *self.setup]))
 
     def text(self, step_lines, wrapping):
-        """The files of the program, one behind the other, each under its name."""
+        """The files of the program, one after the other, each under its name."""
         batch = ["g = torch.Generator().manual_seed(i)",
                  "return [%s], {%s}" % (", ".join(["torch.randn(4, 6, generator=g)", "torch.randn(4, 3, generator=g)", *self.arguments]),
                                         ", ".join("%r: %s" % tuple(k.split("=", 1)) for k in self.keywords))]

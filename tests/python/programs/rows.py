@@ -51,7 +51,7 @@ class Use:
     """What a value feeds."""
     name: str
     kind: str
-    stage: str  # hidden: of h; loss: of loss; gradient: behind backward; result: an expression that the step returns
+    stage: str  # hidden: of h; loss: of loss; gradient: after backward; result: an expression that the step returns
     text: str
     values: tuple  # texts
     setup: str = ""

@@ -1,4 +1,4 @@
-"""Runs one program as twins, the one eagerly and the other wrapped, and compares them behind every call."""
+"""Runs one program as twins, the one eagerly and the other wrapped, and compares them after every call."""
 import contextlib
 import importlib
 import pathlib

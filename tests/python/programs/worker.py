@@ -1,4 +1,4 @@
-"""A process that runs programs, one behind the other: paths of files on stdin, outcomes as lines of JSON on stdout."""
+"""A process that runs programs, one after the other: paths of files on stdin, outcomes as lines of JSON on stdout."""
 import json
 import os
 import sys

@@ -23,7 +23,7 @@ TEST(ExecutorTest, EachRunsResultsAreTheCallersAlone) {
   EXPECT_NE(first.data_ptr(), second.data_ptr());
 }
 
-/// Runs a step whose result is made anew and lets `keep` have it; whether the run behind it is
+/// Runs a step whose result is made anew and lets `keep` have it; whether the run after it is
 /// given the same memory, and what the first left in it.
 struct Rerun {
   bool is_same_memory = false;

@@ -107,7 +107,7 @@ TEST(ScheduleTest, AJobWaitsForOtherLanesOnce) {
   }
 }
 
-/// Random jobs, each behind some of those before it.
+/// Random jobs, each after some of those before it.
 std::vector<Job> random_jobs(std::mt19937& random, std::size_t count) {
   std::vector<Job> jobs;
   for (std::size_t i = 0; i < count; ++i) {
@@ -215,7 +215,7 @@ TEST(TeamTest, AForkedProcessWorksAlone) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-/// Makes its number out of those of the jobs it comes behind, and sometimes takes its time.
+/// Makes its number out of those of the jobs it comes after, and sometimes takes its time.
 class Adder final : public replayer::Kernel {
  public:
   void run() override {

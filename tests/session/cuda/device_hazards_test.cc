@@ -69,7 +69,7 @@ bool mentions(const std::vector<std::string>& texts, const std::string& part) {
 TEST_F(DeviceHazardsTest, AHostReadThatIsReturnedStandsBetweenTwoGraphs) {
   const auto make = small([](Small& state, std::vector<at::Tensor> in) {
     at::Tensor loss = state.model(in[0]).square().mean();
-    // what was read goes back in: the graph behind it must not keep the recorded number
+    // what was read goes back in: the graph after it must not keep the recorded number
     const double norm = loss.item<double>();
     return state.update(loss * norm);
   });

@@ -230,7 +230,7 @@ TEST(GuardsOnFactsTest, AnOptionThatIsAssignedTheSameValuesHolds) {
   EXPECT_EQ(step.stats().last_verdict.text(), "norm.options.normalized_shape: [4, 8] → [8, 4]");
 }
 
-/// The eager run behind a plan that threw may drop that plan, by a call of the step itself.
+/// The eager run after a plan that threw may drop that plan, by a call of the step itself.
 TEST(GuardsOnFactsTest, AStepThatCallsItselfWhileItsPlanIsDropped) {
   Session session(quiet());
   std::function<at::Tensor(at::Tensor, at::Tensor)> again;

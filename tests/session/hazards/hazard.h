@@ -182,7 +182,7 @@ class Hazard {
     taped_lane_.run([&] { main_.taped(arguments...); });
   }
 
-  /// One step that must throw in both, with the same message, and leave the same behind.
+  /// One step that must throw in both, with the same message, and leave the same after.
   template <typename... A>
   void step_that_throws(const A&... arguments) {
     verdicts_.count_step();

@@ -156,7 +156,7 @@ TEST(HostHazards, DataSetSlicedByACapturedIndex) {
   hazard.expect_replays_or({RefusalCode::kUnstableOpStream, RefusalCode::kScalarVaries});
 }
 
-/// Looks behind its BatchNorm whether the batch was any good.
+/// Looks, after its BatchNorm, whether the batch was any good.
 struct Careful : SgdTwin {
   Careful() : SgdTwin({true, 0}) {}
 

@@ -95,7 +95,7 @@ class EventsTest : public ::testing::Test {
     return lines;
   }
 
-  /// Of the number behind the last `word`, if there is one, "#" is left.
+  /// Of the number after the last `word`, if there is one, "#" is left.
   static void hide_number(std::string& line, const std::string& word) {
     const std::size_t found = line.rfind(word);
     if (found == std::string::npos) return;

@@ -56,7 +56,7 @@ TEST_F(PlayerSnapshotsTest, GoingOnFromOneIsAsNeverHavingStopped) {
   {
     Player player = load(saved());
     player.keep_snapshots({.folder = folder(), .every_steps = 5});
-    learn(player, 0, 8);  // and it dies here, behind a snapshot of five
+    learn(player, 0, 8);  // and it dies here, after a snapshot of five
   }
   Player player = load(newest_snapshot(folder()));
   EXPECT_EQ(player.step("learn").runs(), 5U);

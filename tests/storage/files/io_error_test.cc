@@ -19,7 +19,7 @@ class IoErrorTest : public testing::Test {
  protected:
   IoErrorTest() { start_.put(kSamplePath, sample("old", old_).bytes); }
 
-  /// `after(files, error)` is called behind each run; `error` is none where the action got through.
+  /// `after(files, error)` is called after each run; `error` is none where the action got through.
   template <typename Action, typename After>
   void at_each_call(int number, Lasting lasting, Action&& action, After&& after) {
     for (std::size_t call = 0;; ++call, ++cases_) {

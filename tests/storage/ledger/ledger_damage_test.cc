@@ -42,7 +42,7 @@ class LedgerDamageTest : public testing::Test {
     }
     return count;
   }
-  /// The header and what `put_records` puts behind it, each sealed.
+  /// The header and what `put_records` puts after it, each sealed.
   template <typename... Put>
   static std::string forged(Put&&... put_records) {
     std::string bytes;
@@ -160,7 +160,7 @@ TEST_F(LedgerDamageTest, RecordsThatLieAreRefused) {
   const std::pair<std::string, const char*> lies[] = {
       {forged(line(line_of(0, 1))), "step 0, but there are 0"},
       {forged(name(0, "a"), line(line_of(1, 1))), "step 1, but there are 1"},
-      {forged(name(1, "a")), "it names no step that could come behind 0 others"},
+      {forged(name(1, "a")), "it names no step that could come after 0 others"},
       {forged(name(0, "a"), name(1, "a")), "two steps have one name"},
       {forged(name(0, "a", true), line(line_of(0, 1))), "a name does not end"},
       {forged(name(0, "a"), changed([](auto& l) { l.call = 0; })), "cannot be"},

@@ -161,7 +161,7 @@ TEST_F(LedgerLossTest, AnInterruptedCallIsMadeAgain) {
 }
 
 TEST_F(LedgerLossTest, AFileSystemWithoutLocksHasALedgerAllTheSame) {
-  constexpr std::size_t kLock = 2;  // behind the look for a link, and opening
+  constexpr std::size_t kLock = 2;  // after the look for a link, and opening
   nothing_.fail(kLock, EOPNOTSUPP, Lasting::kOnce);
   EXPECT_EQ(train(nothing_, 7).problems, std::vector<std::string>());
   EXPECT_EQ(calls_in(nothing_), kCallsToAppend);

@@ -210,7 +210,7 @@ TEST_F(BoundedWorkTest, OfBytesThatAreAnnouncedAndNotThere) {
   expect_bounded(Forge().header_of_length(kTwoGiB).unfinished());
 }
 
-/// A block whose header is wrong, and an index that leads behind it and says what it likes.
+/// A block whose header is wrong, and an index that leads after it and says what it likes.
 std::string file_of_index(std::uint64_t bytes_of_a_block) {
   Forge forge;
   forge.message(BlockType::kHead, "");

@@ -57,7 +57,7 @@ TEST_F(DamageTest, EveryByteOverwrittenWithZeroIsNoticed) {
 
 TEST_F(DamageTest, BytesBehindTheEndAreNoticed) {
   put_file(whole_ + "x");
-  EXPECT_THAT(refusal().what(), HasSubstr("1 bytes stand behind the footer"));
+  EXPECT_THAT(refusal().what(), HasSubstr("1 bytes stand after the footer"));
 }
 
 TEST_F(DamageTest, ABlockOfAnotherFileIsNoticed) {

@@ -28,7 +28,7 @@ class PackedRecordingTest : public TraceFileTest {
   static std::string packed(std::uint64_t base, std::uint64_t bytes, const std::string& frame) {
     return Message().number(1, base).number(2, bytes).bytes(3, frame).text();
   }
-  /// Blocks from 2 on, behind those of the head and of a step.
+  /// Blocks from 2 on, after those of the head and of a step.
   void put_blocks(const std::vector<std::pair<BlockType, std::string>>& blocks) {
     Forge forge;
     forge.message(BlockType::kHead, "")

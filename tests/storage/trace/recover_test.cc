@@ -125,7 +125,7 @@ TEST_F(RecoverStepsTest, AStepThatIsDamagedBeginsWhereItGoesOn) {
   EXPECT_THAT(
       report_.problems,
       ElementsAre(HasSubstr("block 3 at offset"),
-                  "the recordings behind block 3 are left out: it says of which step they are",
+                  "the recordings after block 3 are left out: it says of which step they are",
                   "step eval goes on in block 7, and began nowhere before"));
 }
 

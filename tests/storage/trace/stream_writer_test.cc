@@ -172,7 +172,7 @@ TEST_F(StreamWriterTest, ASecondWriterIsRefusedUntilTheFirstHasFinished) {
 }
 
 TEST_F(StreamWriterTest, AFileSystemWithoutLocksHasATraceAllTheSame) {
-  constexpr std::size_t kLock = 3;  // behind looks for a link and for the place, and opening
+  constexpr std::size_t kLock = 3;  // after looks for a link and for the place, and opening
   files_.fail(kLock, EOPNOTSUPP, Lasting::kOnce);
   StreamWriter writer = open();
   add(writer, added_);

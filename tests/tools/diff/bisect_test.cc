@@ -115,7 +115,7 @@ TEST_F(BisectTest, WithoutLedgersRecordingsHalveTheWay) {
   write(other_, {{4}, {16, {.entered = {{"model.m0.weight", 1}}}}});
   const Outcome outcome = bisect();
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.out, StartsWith("differ: train: behind call 4, at the latest in call 16\n"));
+  EXPECT_THAT(outcome.out, StartsWith("differ: train: after call 4, at the latest in call 16\n"));
   EXPECT_THAT(outcome.out, HasSubstr("record call 10 in both, with digests:\n"));
   const auto json = nlohmann::json::parse(bisect({"--json"}).out);
   EXPECT_EQ(json["is_exact"], false);

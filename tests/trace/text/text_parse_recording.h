@@ -12,7 +12,7 @@ namespace steptape::trace {
 /// Fills one recording from the lines that follow its `recording` line.
 class RecordingParser {
  public:
-  /// `reader` stands behind the word `recording`; both must outlive the parser.
+  /// `reader` stands after the word `recording`; both must outlive the parser.
   RecordingParser(TextReader& reader, Recording& recording);
 
   /// Reads the line on which the reader stands; false, with nothing taken, when its first word

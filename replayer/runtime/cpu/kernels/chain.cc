@@ -181,7 +181,7 @@ void Link::run() {
 namespace {
 
 /// Sorts ops into links. An op joins the links whose elements it goes on with; else it begins a
-/// link behind all others, as it does where joining would turn an order around. Links are in an
+/// link after all others, as it does where joining would turn an order around. Links are in an
 /// order in which they may be run; ops that conflict are in one link, element by element, or in
 /// that order.
 class Linking {
@@ -226,7 +226,7 @@ class Linking {
     std::int64_t count = 0;
     std::vector<std::pair<std::size_t, const ElementOp*>> ops;  ///< with their places in the order
     std::size_t joined;                  ///< the link that has its ops now; itself
-    std::vector<std::size_t> followers;  ///< links that must come behind it
+    std::vector<std::size_t> followers;  ///< links that must come after it
   };
 
   /// Those that one link alone uses, and not as a number.

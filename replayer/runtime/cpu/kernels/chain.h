@@ -14,7 +14,7 @@
 namespace steptape::replayer::cpu {
 
 /// Storages that hold something between two calls of a stage, and nothing
-/// before or behind it.
+/// before or after it.
 using Passing = std::unordered_set<const c10::StorageImpl*>;
 
 /// Ops over the same elements, in order: they are run one after the other over

@@ -14,7 +14,7 @@
 #include "replayer/runtime/cpu/kernels/stand_ins.h"
 #include "replayer/runtime/cpu/kernels/table.h"
 
-/// ATen's structured kernels, entered behind their `meta`: it is run once, when the plan is made,
+/// ATen's structured kernels, entered after their `meta`: it is run once, when the plan is made,
 /// and what it works out (checks, common dtype, the iterator) is kept. The computation is ATen's
 /// own code, so its bits are those of the op by construction. There is no memory yet: an iterator
 /// takes addresses alone, every other `meta` is run over stand-ins, and where it reads or writes

@@ -64,7 +64,7 @@ struct Row {
     places[x] = place;
   }
 
-  /// Windows `x` and those behind it as long as `kLanes` of them end before `end`: side by side.
+  /// Windows `x` and those after it as long as `kLanes` of them end before `end`: side by side.
   template <int kLanes, int kStride>
   std::int64_t find_together(std::int64_t x, std::int64_t end) const {
     using Floats = typename Vector<kLanes>::Floats;
@@ -90,7 +90,7 @@ struct Row {
     return x;
   }
 
-  /// Elements at a distance of `kStride`. None behind the last of them is read.
+  /// Elements at a distance of `kStride`. None after the last of them is read.
   template <typename Floats, int kLanes, int kStride>
   static inline __attribute__((always_inline)) Floats every(const float* from) {
     Floats first;

@@ -31,7 +31,7 @@ std::vector<std::vector<std::size_t>> dependences_of(std::span<const std::vector
         history.reads.add(use);
         continue;
       }
-      // who comes behind this write comes behind them, too
+      // who comes after this write comes after them, too
       history.reads.forget_covered(use);
       history.writes.forget_covered(use);
       history.writes.add(use);

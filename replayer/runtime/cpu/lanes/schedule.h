@@ -21,7 +21,7 @@ struct Wait {
 
 struct ScheduledJob {
   std::size_t job = 0;
-  std::size_t order = 0;    ///< among all of them: behind those it waits for, however indirectly
+  std::size_t order = 0;    ///< among all of them: after those it waits for, however indirectly
   std::vector<Wait> waits;  ///< at most one a lane, none for its own
 };
 
@@ -34,7 +34,7 @@ struct Schedule {
 };
 
 /// Shares jobs out to `lanes` threads: the one that can start first comes first, on the lane where
-/// it can; of several, the one behind which most is left (list scheduling by the critical path;
+/// it can; of several, the one after which most is left (list scheduling by the critical path;
 /// Graham 1969, Kwok and Ahmad 1999). What one lane leaves another sees `handoff_ns` later.
 Schedule schedule(std::span<const Job> jobs, std::size_t lanes, double handoff_ns);
 

@@ -54,11 +54,11 @@ struct DevicePlan {
   std::vector<GroupedCall> groups;
   std::vector<trace::Index> group_of;                ///< by op: in `groups`, or kNone
   std::vector<std::vector<trace::Index>> groups_in;  ///< by part
-  /// Captured buffers whose memory another one may have behind an op; by op.
+  /// Captured buffers whose memory another one may have after an op; by op.
   std::vector<std::vector<trace::BufferId>> freed_behind;
-  /// Adopted buffers that a run lets go of behind a part; by part.
+  /// Adopted buffers that a run lets go of after a part; by part.
   std::vector<std::vector<trace::BufferId>> released_behind;
-  /// The first part behind which nothing but a want of memory can end a run.
+  /// The first part after which nothing but a want of memory can end a run.
   std::size_t first_decided = 0;
 
  private:

@@ -13,7 +13,7 @@ namespace steptape::replayer::cuda {
 /// Ops that do the same to several tensors, none of them to what another one uses.
 struct Group {
   const ForeachOperator* by = nullptr;  ///< does all of them
-  std::vector<trace::Index> ops;        ///< as they stand in their part, one behind the other
+  std::vector<trace::Index> ops;        ///< as they stand in their part, one after the other
 };
 
 /// Whether the operator leaves the bits that the op would.

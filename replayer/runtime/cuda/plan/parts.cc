@@ -110,7 +110,7 @@ class Classification {
   const Program& program_;
 };
 
-/// Parts as they grow: what is done ahead of a graph, the graph, and what is done behind it.
+/// Parts as they grow: what is done ahead of a graph, the graph, and what is done after it.
 class Growing {
  public:
   void ahead(trace::Index op, const Touch& touch) {

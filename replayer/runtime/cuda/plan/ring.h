@@ -15,7 +15,7 @@ class Fence {
   Fence(const Fence&) = delete;
   Fence& operator=(const Fence&) = delete;
 
-  /// The point is behind all that has been asked of the stream; again, and it is a later one.
+  /// The point is after all that has been asked of the stream; again, and it is a later one.
   virtual void record() = 0;
   /// Whether the work before the point is done.
   virtual bool is_done() = 0;
@@ -52,7 +52,7 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  /// At least `bytes` bytes, the caller's until `done`; null may stand for none. A `take` behind
+  /// At least `bytes` bytes, the caller's until `done`; null may stand for none. A `take` after
   /// one that nobody called `done` for, since something threw, does so itself. What `memory` throws
   /// leaves the ring as it was.
   std::byte* take(std::size_t bytes);

@@ -25,19 +25,19 @@ struct Copy {
   std::string remedy;
 };
 
-/// What to do with bound memory before a launch and behind it.
+/// What to do with bound memory before a launch and after it.
 struct Decision {
   bool capture = false;
   std::string why;                     ///< of a capture: "model.fc1.weight moved"; empty: the first
   std::vector<std::size_t> copy_in;    ///< positions, before the launch
-  std::vector<std::size_t> copy_back;  ///< positions, behind it: of these, what the step writes
+  std::vector<std::size_t> copy_back;  ///< positions, after it: of these, what the step writes
 };
 
 /// Which bound memory a captured graph reads and writes by its address. What the user's objects own
 /// (parameters, module buffers, optimizer state, gradients, carried and outside tensors) is held by
 /// address: a copy would not be theirs, and when one moves, the graph is captured again. Inputs are
 /// new tensors in most programs, so they are copied in, unless one has lain still for three calls
-/// when a capture is made, or for sixteen behind one; should it move after that, the graph is
+/// when a capture is made, or for sixteen after one; should it move after that, the graph is
 /// captured again with it copied in for good. So an input costs two captures more at most. Kept
 /// gradients are held by address until one moves, and copied in and back from then on: a program
 /// that clears them gets new ones. Addresses are only compared.

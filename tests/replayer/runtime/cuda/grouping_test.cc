@@ -51,7 +51,7 @@ std::vector<at::Tensor> tensors(int count, std::int64_t elements = 6) {
   return made;
 }
 
-/// Each op comes behind those that it must: whoever writes what the other uses keeps its place.
+/// Each op comes after those that it must: whoever writes what the other uses keeps its place.
 void expect_in_order(const Grouped& made) {
   const trace::Recording& recording = *made.program.recording;
   std::vector<trace::Index> order;

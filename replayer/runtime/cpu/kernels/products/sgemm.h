@@ -18,7 +18,7 @@ struct MatrixProduct {
 class Sgemm {
  public:
   /// None where ATen would take another way. It chooses operands and leading dimensions as
-  /// addmm_impl_cpu_ does (ATen/native/LinearAlgebra.cpp) and cpublas::gemm's normalisation behind
+  /// addmm_impl_cpu_ does (ATen/native/LinearAlgebra.cpp) and cpublas::gemm's normalisation after
   /// it (ATen/native/CPUBlas.cpp). Asked for is a BLAS.
   static std::optional<Sgemm> make(const MatrixProduct& product);
 
