@@ -18,7 +18,7 @@ enum class ExceptionKind {
   kThrowsOnData,      ///< pointwise, but may raise depending on the bytes
   kNeverThrows,       ///< not pointwise, and what it checks is geometry alone
   kSizesByScalar,     ///< a Scalar argument decides the shape of a result
-  kSideEffect,        ///< acts on something that is no tensor: a file, a stream, the console
+  kSideEffect,        ///< acts on something that is not a tensor: a file, a stream, the console
 };
 
 struct Exception {

@@ -65,7 +65,7 @@ std::string_view words_of(Reach reach) noexcept {
     case kStorage:
       return "changes the memory that a tensor lies on";
     case kOutside:
-      return "acts on something that is no tensor";
+      return "acts on something that is not a tensor";
   }
   return "unknown";
 }

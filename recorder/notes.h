@@ -131,7 +131,7 @@ class Notes {
     std::uint32_t call = 1;    ///< of this module
     std::size_t position = 0;  ///< among all calls of modules
     const void* module = nullptr;
-    /// The node of autograd's that ran when it began: what another node runs is no part of it.
+    /// The node of autograd's that ran when it began: what another node runs is not a part of it.
     const void* node = nullptr;
   };
   /// The calls that have not ended, outermost first.

@@ -135,7 +135,7 @@ void Tape::note_read(const Running& running) {
     return;
   }
   ledger_.refusals.add(RefusalCode::kHostRead, site_,
-                       "the host reads something that is no real number inside the step");
+                       "the host reads something that is not a real number inside the step");
 }
 
 void Tape::note_write(trace::TensorId id, trace::Index op) {

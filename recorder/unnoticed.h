@@ -5,7 +5,7 @@ namespace steptape::recorder {
 class Notes;
 
 /// While it lives in a thread that records, the front end is not told: it runs the step as if there
-/// was no recording, and ops alone are written down.
+/// was not a recording, and ops alone are written down.
 class Unnoticed {
  public:
   Unnoticed();

@@ -23,7 +23,7 @@ for candidate in "$packages/../../../bin/python" python3 .venv/bin/python; do
   fi
 done
 if [[ -z $python ]]; then
-  say "the torch at $torch is no package that a Python on this machine imports; unset STEPTAPE_TORCH to test with one from PyPI"
+  say "the torch at $torch is not a package that a Python on this machine imports; unset STEPTAPE_TORCH to test with one from PyPI"
   exit 2
 fi
 

@@ -109,7 +109,7 @@ Device device_of(std::string_view text) {
     if (error == std::errc() && stop == end) return device;
   }
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("`{}` is no device; devices are cpu, cuda:N, meta and other:N", text));
+              fmt::format("`{}` is not a device; devices are cpu, cuda:N, meta and other:N", text));
 }
 
 }  // namespace steptape::trace

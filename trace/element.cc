@@ -85,7 +85,7 @@ bool put_element(double number, DType dtype, std::byte* bytes) noexcept {
 
 namespace {
 
-/// Whether an element of a whole number or a flag gives the number back: 1.5 is no int.
+/// Whether an element of a whole number or a flag gives the number back: 1.5 is not an int.
 bool is_kept(double number, DType dtype, const std::byte* element) noexcept {
   if (dtype == DType::kFloat32 || dtype == DType::kFloat64) return true;
   return number_of(element_of(element, dtype)) == number;

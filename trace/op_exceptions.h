@@ -14,7 +14,7 @@ enum class OpException : std::uint8_t {
   kUnwritten,     ///< its results are whatever the allocator left
   kOverwrites,    ///< does not look at the bits of what it writes
   kGeometryOnly,  ///< does not look at the bits of any argument
-  kDraws,         ///< draws from LibTorch's generator, which is no argument of it
+  kDraws,         ///< draws from LibTorch's generator, which is not an argument of it
 };
 
 struct OpExceptionRow {

@@ -46,7 +46,7 @@ struct Path {
   friend bool operator==(const Path&, const Path&) = default;
 };
 
-/// Throws Error (invalid_argument) for a text that is no path.
+/// Throws Error (invalid_argument) for a text that is not a path.
 Path parse_path(std::string_view text);
 
 /// The path as text: what `parse_path` reads. What stands in brackets must be a path itself.

@@ -49,7 +49,7 @@ class NumberChecker {
     const Value* value = &op.inputs[site.argument];
     if (site.item != kNone) {
       const auto* list = std::get_if<List>(&value->data);
-      if (list == nullptr) place.fail(fmt::format("argument {} is no list", site.argument));
+      if (list == nullptr) place.fail(fmt::format("argument {} is not a list", site.argument));
       check_index(site.item, list->size(), "item", place);
       value = &(*list)[site.item];
     }
@@ -60,7 +60,7 @@ class NumberChecker {
     check_index(site.buffer, recording_.buffers.size(), "buffer", place);
     const Buffer& buffer = recording_.buffers[site.buffer];
     if (!buffer.content || buffer.role != Role::kConstant) {
-      place.fail(fmt::format("buffer {} is no constant whose bytes are kept", site.buffer));
+      place.fail(fmt::format("buffer {} is not a constant whose bytes are kept", site.buffer));
     }
     const std::optional<Element> element = element_at(recording_, site);
     if (!element || element->bytes.empty()) {
@@ -87,7 +87,7 @@ class NumberChecker {
   }
 
   void check_number(const Number& number, const Place& place) const {
-    if (!is_number(number.value)) place.fail("is no number");
+    if (!is_number(number.value)) place.fail("is not a number");
     if (number.formula != kNone) {
       check_index(number.formula, recording_.formulas.size(), "formula", place);
     }

@@ -25,7 +25,7 @@ std::string_view name_of(NumericStanding standing) noexcept;
 enum class InputKind : std::uint8_t {
   kNone,       ///< nothing to name: all inputs are equal
   kTensor,     ///< the bits of a tensor, or its dtype and sizes
-  kScalar,     ///< a host number, or anything else that is no tensor
+  kScalar,     ///< a host number, or anything else that is not a tensor
   kGenerator,  ///< the state of a generator
 };
 

@@ -21,24 +21,24 @@ float number(const json& item) {
   if (item == "NaN") return std::numeric_limits<float>::quiet_NaN();
   if (item == "Infinity") return std::numeric_limits<float>::infinity();
   if (item == "-Infinity") return -std::numeric_limits<float>::infinity();
-  throw BadRequest("a pixel is no number");
+  throw BadRequest("a pixel is not a number");
 }
 
 at::Tensor pixels_of(const json& images) {
-  if (!images.is_array()) throw BadRequest("\"pixels\" is no list of images");
+  if (!images.is_array()) throw BadRequest("\"pixels\" is not a list of images");
   const auto count = static_cast<std::int64_t>(images.size());
   at::Tensor pixels = at::empty({count, static_cast<std::int64_t>(kPixels)}, at::kFloat);
   auto* next = pixels.mutable_data_ptr<float>();
   for (const json& image : images) {
     if (!image.is_array() || image.size() != kPixels)
-      throw BadRequest("an image is no list of 64 numbers");
+      throw BadRequest("an image is not a list of 64 numbers");
     for (const json& pixel : image) *next++ = number(pixel);
   }
   return pixels;
 }
 
 at::Tensor labels_of(const json& list) {
-  if (!list.is_array()) throw BadRequest("\"labels\" is no list");
+  if (!list.is_array()) throw BadRequest("\"labels\" is not a list");
   at::Tensor labels = at::empty({static_cast<std::int64_t>(list.size())}, at::kLong);
   auto* next = labels.mutable_data_ptr<std::int64_t>();
   for (const json& label : list) {
@@ -66,7 +66,7 @@ Request parse_request(const std::string& body) {
   if (message.contains("learning_rate")) {
     const json& rate = message["learning_rate"];
     if (!rate.is_number() || !std::isfinite(rate.get<double>()) || rate.get<double>() < 0)
-      throw BadRequest("\"learning_rate\" is no number from 0 on");
+      throw BadRequest("\"learning_rate\" is not a number from 0 on");
     request.learning_rate = rate.get<double>();
   }
   return request;

@@ -11,7 +11,7 @@ namespace steptape {
 enum class GuardKind : std::uint8_t {
   kNone = 0,           ///< of a verdict that holds
   kArgumentCount = 1,  ///< how many arguments the step is called with
-  kArgument,           ///< the value of an argument that is no tensor
+  kArgument,           ///< the value of an argument that is not a tensor
   kPresence,           ///< tensor or none: an argument, or a gradient that is None or defined
   kTensorKind,         ///< dense and strided: not sparse, quantized, nested, a subclass
   kDevice,

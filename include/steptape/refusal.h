@@ -19,7 +19,7 @@ enum class RefusalCode : std::uint8_t {
   kHostTensorVaries,      ///< a tensor that the host fills inside the step differs between probes
   kOutsideTensorVaries,   ///< the step reads another outside tensor than in the probe before
   kOverlappingMemory,     ///< two storages lie over the same bytes
-  kEscapedBuffer,         ///< a tensor made inside the step stays alive and is no result
+  kEscapedBuffer,         ///< a tensor made inside the step stays alive and is not a result
   kReboundTensor,         ///< a tracked tensor has another storage or shape after the step
   kTensorKind,            ///< sparse, quantized, nested, meta, subclass or another unplannable kind
   kDevice,                ///< a tensor on a device that no backend serves

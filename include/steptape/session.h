@@ -57,8 +57,8 @@ class Session {
   /// Names an object that steps read or write: modules with their parameters and buffers,
   /// optimizers with their hyperparameters and state, tensors (one that requires grad with its
   /// gradient), CPU generators. Must precede the first call of a step. Throws Error
-  /// (invalid_argument) when the name is taken or is no identifier, (failed_precondition) after the
-  /// first call.
+  /// (invalid_argument) when the name is taken or is not an identifier, (failed_precondition) after
+  /// the first call.
   Session& track(const std::string& name, torch::nn::Module& module);
   Session& track(const std::string& name, std::shared_ptr<torch::nn::Module> module);
   Session& track(const std::string& name, torch::optim::Optimizer& optimizer);

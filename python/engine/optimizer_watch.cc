@@ -286,7 +286,7 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
   return changes;
 }
 
-/// Of what is no number.
+/// Of what is not a number.
 void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
                                  std::vector<DictWatch::EntryChange>& changes) {
   const bool is_group = fixed.group >= 0;

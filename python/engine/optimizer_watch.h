@@ -40,7 +40,7 @@ class OptimizerWatch {
     Py_ssize_t item;  ///< -1: the value itself
     bool is_integer;
   };
-  /// The dict of a group, or of one parameter's state: what is no number in it.
+  /// The dict of a group, or of one parameter's state: what is not a number in it.
   struct Fixed {
     std::string path;
     Root key;  ///< of a state: the parameter; null for a group

@@ -11,8 +11,8 @@
 
 namespace steptape::recorder {
 
-/// Watches the states of the tracked generators, because setting one is no op. A state at a random
-/// op that is not the one the last random op left was set in between.
+/// Watches the states of the tracked generators, because setting one is not an op. A state at a
+/// random op that is not the one the last random op left was set in between.
 class GeneratorWatch {
  public:
   explicit GeneratorWatch(const live::Objects& objects);

@@ -205,7 +205,7 @@ std::string PlayerState::misfit(const std::string& path, const trace::Value& val
   if (!std::holds_alternative<std::int64_t>(found->second.data) || is_integer) return "";
   return std::abs(number) <= kMost && number == std::trunc(number)
              ? ""
-             : trace::words_of(value) + " is no integer, or too large";
+             : trace::words_of(value) + " is not an integer, or too large";
 }
 
 bool PlayerState::set_number(const std::string& path, const trace::Value& value) {

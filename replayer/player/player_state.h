@@ -58,8 +58,8 @@ class PlayerState {
   /// Those of a place and of what is in it: "o.param_groups[0].betas[1]".
   std::vector<std::string> numbers_at(const std::string& place) const;
   const std::map<std::string, trace::Value>& saved_numbers() const { return numbers_; }
-  /// Why a number of this path cannot become `value`: "2.5 is no integer"; empty: it can, or there
-  /// is none.
+  /// Why a number of this path cannot become `value`: "2.5 is not an integer"; empty: it can, or
+  /// there is none.
   std::string misfit(const std::string& path, const trace::Value& value) const;
   /// Sets one that exists, keeping its kind; `value` must fit. False where there is none.
   bool set_number(const std::string& path, const trace::Value& value);

@@ -422,7 +422,7 @@ void PlayerVariant::require_fits(std::span<const at::Tensor> results) const {
     const trace::Tensor& expected = recording_->tensors[id];
     if (!results[i].defined() || results[i].requires_grad() ||
         !guards::has_geometry(results[i], expected, live::scalar_type_of(expected.dtype))) {
-      refuse(path + " is no " + words_of(expected));
+      refuse(path + " is not " + words_of(expected));
     }
     if (at::has_internal_overlap(results[i]) != at::MemOverlap::No)
       refuse("elements of " + path + " share memory");

@@ -47,7 +47,7 @@ class FileSystem {
   int status_of(int descriptor, Status& status);
   /// Follows links.
   int status_at(const std::filesystem::path& path, Status& status);
-  /// What the link at `path` holds; EINVAL where that is no link.
+  /// What the link at `path` holds; EINVAL where that is not a link.
   int read_link(const std::filesystem::path& path, std::filesystem::path& target);
   int rename(const std::filesystem::path& from, const std::filesystem::path& to);
   int unlink(const std::filesystem::path& path) noexcept;

@@ -17,7 +17,7 @@ InputFile::InputFile(const std::filesystem::path& path, FileSystem& files)
     : files_(files), path_(path), file_(files, path, FileSystem::Access::kRead, "read") {
   FileSystem::Status status;
   require_done(files_.status_of(file_.number(), status), "read", path_);
-  if (!status.is_regular) fail(path_, "it is no regular file");
+  if (!status.is_regular) fail(path_, "it is not a regular file");
   bytes_ = status.bytes;
 }
 

@@ -45,7 +45,7 @@ bool PartFile::open_empty() {
   if (!has_its_name()) return false;  // its writer finished meanwhile
   FileSystem::Status status;
   require_done(files_.status_of(file_.number(), status), "look at", part_);
-  if (!status.is_regular) refuse(fmt::format("{} exists and is no file", part_.string()));
+  if (!status.is_regular) refuse(fmt::format("{} exists and is not a file", part_.string()));
   if (status.bytes == 0) return true;
   set_aside(files_, part_);
   return false;

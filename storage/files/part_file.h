@@ -17,8 +17,8 @@ namespace steptape::storage {
 /// below.
 class PartFile final : public Output {
  public:
-  /// Failed preconditions: the path holds something that is no trace, or another process writes it.
-  /// `files` must outlive the object.
+  /// Failed preconditions: the path holds something that is not a trace, or another process writes
+  /// it. `files` must outlive the object.
   PartFile(const std::filesystem::path& path, FileSystem& files);
   ~PartFile() override;
   PartFile(const PartFile&) = delete;
@@ -33,7 +33,7 @@ class PartFile final : public Output {
   /// Name and bytes are on the disk after it.
   void sync();
   /// Puts the file into its place and closes it. A failed precondition: the place holds something
-  /// that is no trace by now, or somebody took the file away.
+  /// that is not a trace by now, or somebody took the file away.
   void commit();
 
  private:

@@ -58,7 +58,7 @@ std::optional<std::uint32_t> require_replaceable(FileSystem& files,
   const bool is_trace = status.is_regular && begins_like_a_trace(files, path);
   const bool takes_traces = replaces == Replaces::kTraces;
   if (status.is_regular && is_trace == takes_traces) return status.permissions;
-  const char* what = takes_traces ? "no trace" : is_trace ? "a trace" : "no regular file";
+  const char* what = takes_traces ? "not a trace" : is_trace ? "a trace" : "not a regular file";
   throw Error(ErrorCode::kFailedPrecondition,
               fmt::format("{} exists and is {}; it was left as it is. Choose another path or "
                           "remove it",

@@ -16,7 +16,7 @@ std::uint64_t set_aside(FileSystem& files, const std::filesystem::path& path,
                         std::uint64_t first = 1);
 
 /// The same of a trace, damaged as it may be; none where nothing is there. Throws Error besides:
-/// (failed_precondition) when the file is no trace.
+/// (failed_precondition) when the file is not a trace.
 std::optional<std::uint64_t> set_trace_aside(const std::filesystem::path& path,
                                              std::uint64_t first = 1,
                                              FileSystem& files = operating_system());

@@ -39,10 +39,11 @@ bool holds_no_header(const InputFile& file) {
 void require_ledger(const InputFile& file, const std::filesystem::path& path) {
   const std::string start = file.read(0, std::min<std::uint64_t>(file.bytes(), kRecordBytes));
   if (has_ledger_magic(bytes_of(start))) return;
-  throw Error(ErrorCode::kFailedPrecondition,
-              fmt::format("{} exists and is no ledger; it was left as it is. Choose another path "
-                          "or remove it",
-                          path.string()));
+  throw Error(
+      ErrorCode::kFailedPrecondition,
+      fmt::format("{} exists and is not a ledger; it was left as it is. Choose another path "
+                  "or remove it",
+                  path.string()));
 }
 
 std::optional<std::uint64_t> set_ledger_aside(const std::filesystem::path& path,

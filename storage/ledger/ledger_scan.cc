@@ -45,9 +45,10 @@ class Scanner {
 
   void read_header(std::uint64_t whole) {
     const std::string bytes = file_.read(0, std::min<std::uint64_t>(whole, kRecordBytes));
-    if (bytes.empty()) fail(ErrorCode::kDataLoss, "is no ledger: it ends before its header does");
+    if (bytes.empty())
+      fail(ErrorCode::kDataLoss, "is not a ledger: it ends before its header does");
     const ByteView record = bytes_of(bytes);
-    if (!has_ledger_magic(record)) fail(ErrorCode::kDataLoss, "is no ledger");
+    if (!has_ledger_magic(record)) fail(ErrorCode::kDataLoss, "is not a ledger");
     if (!is_sealed(record, 0)) fail(ErrorCode::kDataLoss, "is damaged: its header is wrong");
     const LedgerHeader header = decode_ledger_header(record);
     if (header.version > kLedgerVersion) {

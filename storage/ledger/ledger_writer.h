@@ -24,9 +24,9 @@ class InputFile;
 class LedgerWriter {
  public:
   /// Opens the file, or makes it for the run that `run` stands for. Throws Error:
-  /// (failed_precondition) when the file is no ledger, or another writer has it open; (data_loss)
-  /// when it is damaged; (unsupported) when a newer Steptape wrote it; (io). `files` must outlive
-  /// the object.
+  /// (failed_precondition) when the file is not a ledger, or another writer has it open;
+  /// (data_loss) when it is damaged; (unsupported) when a newer Steptape wrote it; (io). `files`
+  /// must outlive the object.
   LedgerWriter(const std::filesystem::path& path, const trace::Digest& run,
                FileSystem& files = operating_system());
   /// Closes.

@@ -77,7 +77,7 @@ void Loader::gather_piece(const Block& block) {
 
 trace::Trace Loader::load() {
   if (messages_.empty() || messages_.front().type != BlockType::kHead) {
-    fail_lost("the first block is no head");
+    fail_lost("the first block is not a head");
   }
   for (const Message& message : messages_) load_message(message);
   trace::validate(trace_);

@@ -31,7 +31,7 @@ struct Report {
 };
 
 /// Reads and validates a trace. Everything handed on has passed `trace::validate`.
-/// Throws Error: (io) the file cannot be read; (data_loss) it is no trace, empty, truncated or
+/// Throws Error: (io) the file cannot be read; (data_loss) it is not a trace, empty, truncated or
 /// damaged, with the offset and what was expected; (unsupported) it is of a newer major format or
 /// holds a block that this build must but cannot understand.
 trace::Trace read(const std::filesystem::path& path, FileSystem& files = operating_system());

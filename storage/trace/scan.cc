@@ -37,7 +37,7 @@ std::optional<Problem> scan_file_header(const InputFile& file, Scan& scan) {
   if (file.bytes() == 0) return wrong("the file is empty");
   const std::string start = file.read(0, std::min<std::uint64_t>(file.bytes(), kFileHeaderBytes));
   if (!begins_like_a_trace(start)) {
-    return wrong("the file is no trace: it does not begin as one");
+    return wrong("the file is not a trace: it does not begin as one");
   }
   if (start.size() < kFileHeaderBytes) return cut(file, "in its header");
   const ByteView header = bytes_of(start);

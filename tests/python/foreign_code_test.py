@@ -91,7 +91,7 @@ def test_an_array_that_is_filled_anew_counts_as_an_argument():
 
 
 def test_a_triton_kernel_is_refused(monkeypatch):
-    """Its launch is no op: it takes the memory of tensors. Here in Triton's interpreter, which needs no GPU."""
+    """Its launch is not an op: it takes the memory of tensors. Here in Triton's interpreter, which needs no GPU."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     triton = pytest.importorskip("triton")
     import triton.language as tl

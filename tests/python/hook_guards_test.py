@@ -318,7 +318,7 @@ def optimizer_hook_registered(kind, factor=0.5):
 
 @pytest.mark.parametrize("kind", OPTIMIZER_HOOKS)
 def test_an_optimizer_hook_is_added(kind):
-    # A hook that writes parameters is no part of any optimizer: the new variant may be refused.
+    # A hook that writes parameters is not a part of any optimizer: the new variant may be refused.
     check(classifier, optimizer_hook_registered(kind), share=None)
 
 

@@ -270,7 +270,7 @@ def test_memory_that_nobody_wrote_is_copied(is_filled):
 
 
 def test_a_result_that_a_kernel_writes_unseen_is_refused():
-    """Without gradients max_pool1d fills what `empty` gave by a kernel that is no op."""
+    """Without gradients max_pool1d fills what `empty` gave by a kernel that is not an op."""
     def make():
         def pool(x):
             with torch.no_grad():

@@ -187,7 +187,7 @@ def test_what_is_no_state_dict_is_refused(tmp_path):
     with pytest.raises(steptape.Unsupported, match="more than a dict"):
         player.load_weights(weights)
     torch.save([torch.ones(2)], weights)
-    with pytest.raises(steptape.Unsupported, match="no dict"):
+    with pytest.raises(steptape.Unsupported, match="not a dict"):
         player.load_weights(weights)
     torch.save(collections.OrderedDict(x=torch.ones(2)), weights, _use_new_zipfile_serialization=False)
     with pytest.raises(steptape.DataLoss):

@@ -1,4 +1,4 @@
-"""Whatever can be called can be wrapped; what is no step, no model, no optimizer or no option is an error."""
+"""Whatever can be called can be wrapped; what is not a step, a model, an optimizer or an option is an error."""
 import collections
 import copy
 import functools

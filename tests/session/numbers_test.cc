@@ -112,7 +112,7 @@ TEST_F(NumbersTest, AReadThatIsReturnedIsReadAgain) {
     ASSERT_EQ(total, x.sum().item<double>());
     ASSERT_TRUE(positive);
   }
-  // a number that was compared on the host is no value that was read
+  // a number that was compared on the host is not a value that was read
   EXPECT_EQ(step.stats().replayed, 0U) << step.explain();
 
   auto other = session_.wrap("other", [](at::Tensor x) {

@@ -23,7 +23,7 @@ class Scheduler {
   std::shared_ptr<Stream> make_stream(bool is_blocking, int priority);
   /// Lets the stream's work run first.
   void remove_stream(Stream* stream);
-  /// nullptr for an address that is no stream.
+  /// nullptr for an address that is not a stream.
   std::shared_ptr<Stream> find(const void* address) const;
   const std::vector<std::shared_ptr<Stream>>& streams() const { return streams_; }
 

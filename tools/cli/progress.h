@@ -27,7 +27,7 @@ class Progress {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool has_ended_ = false;
-  std::thread thread_;  ///< none where the standard error is no terminal
+  std::thread thread_;  ///< none where the standard error is not a terminal
 };
 
 }  // namespace steptape::tools

@@ -83,7 +83,7 @@ def show(name, value, recorded=None):
 
 )";
 
-/// Text for a comment: what is no printable ASCII is escaped.
+/// Text for a comment: what is not printable ASCII is escaped.
 std::string commented(std::string_view text) {
   const std::string quoted = python_string(text);
   return quoted.substr(1, quoted.size() - 2);

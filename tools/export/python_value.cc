@@ -30,7 +30,7 @@ constexpr std::array kSwitches = {
     Switch{"matmul_precision", "2", "torch.set_float32_matmul_precision('medium')"},
 };
 
-/// Nothing for a fact that is no number of threads.
+/// Nothing for a fact that is not a number of threads.
 std::string threads(const trace::Fact& fact) {
   std::uint16_t count = 0;
   const char* end = fact.value.data() + fact.value.size();

@@ -30,7 +30,8 @@ std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
   if (value.isTensorList()) return value.toTensorVector();
   std::vector<at::Tensor> tensors;
   const auto add = [&](const c10::IValue& item) {
-    if (!item.isTensor()) throw Error(ErrorCode::kDataLoss, "it holds something that is no tensor");
+    if (!item.isTensor())
+      throw Error(ErrorCode::kDataLoss, "it holds something that is not a tensor");
     tensors.push_back(item.toTensor());
   };
   if (value.isTuple()) {

@@ -30,7 +30,7 @@ void refuse_operators(const trace::Recording& recording, std::vector<Refusal>& r
       refuse("`" + recorded.full_name() + "` was recorded as `" + recorded.schema +
              "`; this torch has `" + schema + "`");
     } else if (!live::effects_of(*here).is_replayable()) {
-      refuse("`" + recorded.full_name() + "` is no op that a plan may call: it " +
+      refuse("`" + recorded.full_name() + "` is not an op that a plan may call: it " +
              std::string(words_of(live::effects_of(*here).reach)));
     } else if (recording.ops[i].inputs.size() != here->schema().arguments().size() ||
                recording.ops[i].outputs.size() != here->schema().returns().size()) {

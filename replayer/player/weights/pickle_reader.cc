@@ -248,7 +248,7 @@ class PickleReader {
   /// ("storage", type, key, device, count)
   void find_storage() {
     const std::vector<Value>& id = items_of(pop(), "a persistent id");
-    if (id.size() != 5) damaged("a persistent id is no storage's");
+    if (id.size() != 5) damaged("a persistent id is not a storage's");
     const Global type = get<Global>(id[1], "a storage's type");
     StoredBytes storage{get<std::string_view>(id[2], "a storage's key"),
                         get<std::int64_t>(id[4], "a storage's size")};
@@ -363,12 +363,12 @@ class PickleReader {
         flatten(item, (name.empty() ? "" : name + ".") + key_of(key), depth + 1);
       }
     } else if (const auto* sequence = std::get_if<Sequence>(&value)) {
-      if (depth == 0) foreign("it is no dict");
+      if (depth == 0) foreign("it is not a dict");
       for (std::size_t i = 0; i < sequences_[sequence->index].size(); ++i) {
         flatten(sequences_[sequence->index][i], fmt::format("{}[{}]", name, i), depth + 1);
       }
     } else if (depth == 0) {
-      foreign("it is no dict");
+      foreign("it is not a dict");
     } else {
       add_leaf(value, name);
     }

@@ -44,7 +44,7 @@ constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 
 [[noreturn]] void damaged(const storage::InputFile& file, const std::string& what) {
   throw Error(ErrorCode::kDataLoss,
-              fmt::format("{} is no whole safetensors file: {}", file.path().string(), what));
+              fmt::format("{} is not a whole safetensors file: {}", file.path().string(), what));
 }
 
 std::string name_in_file(const NamedTensor& entry) {
@@ -118,7 +118,7 @@ json parsed(const storage::InputFile& file, const std::string& text) {
   };
   try {
     json header = json::parse(text, look);
-    if (!header.is_object()) damaged(file, "its header is no object");
+    if (!header.is_object()) damaged(file, "its header is not an object");
     return header;
   } catch (const json::exception& error) {
     damaged(file, error.what());

@@ -16,7 +16,7 @@ namespace steptape::replayer::cuda {
 /// The graphs of a plan for the memory that it was bound to when they were captured.
 struct Captured {
   struct Stretch {
-    std::unique_ptr<Graph> graph;  ///< null: the part is no graph
+    std::unique_ptr<Graph> graph;  ///< null: the part is not a graph
     NumberUpdates updates;
   };
   std::vector<Stretch> stretches;  ///< one for each part

@@ -46,8 +46,8 @@ class Graph {
 
   /// Whether the node needs memory or a function of the host when it runs.
   static bool needs_host(cudaGraphNode_t node);
-  /// What a kernel's node holds; nothing, with the reason in `why`, for what is no kernel or hides
-  /// its parameters.
+  /// What a kernel's node holds; nothing, with the reason in `why`, for what is not a kernel or
+  /// hides its parameters.
   static std::optional<KernelImage> image_of(cudaGraphNode_t node, std::string& why);
   /// Gives the node's kernel other parameters from the next launch on.
   void set(cudaGraphNode_t node, KernelImage& image);

@@ -19,8 +19,8 @@ class HostTransfers {
   explicit HostTransfers(const DevicePlan& plan);
 
   /// Not from pinned memory: the device may be about to write that.
-  /// Does the call in its place, on the current stream; false for one that is no plain copy of as
-  /// many bytes as the tensor spans.
+  /// Does the call in its place, on the current stream; false for one that is not a plain copy of
+  /// as many bytes as the tensor spans.
   bool run(const Call& call);
 
  private:

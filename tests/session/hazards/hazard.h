@@ -58,7 +58,8 @@ struct AdamTwin : Twin<AdamTraining> {
   explicit AdamTwin(NetOptions net = {}) : Twin(net, torch::optim::AdamOptions(1e-3)) {}
 };
 
-/// Writes an element of a tensor of floats as what is no op does: by a pointer, or a copy of bytes.
+/// Writes an element of a tensor of floats as what is not an op does: by a pointer, or a copy of
+/// bytes.
 void poke(const at::Tensor& tensor, std::int64_t element, float value);
 float peek(const at::Tensor& tensor, std::int64_t element);
 

@@ -55,7 +55,7 @@ TEST(HostHazards, ClippingByValue) {
   hazard.expect_replays();
 }
 
-/// Logs every loss and gives up at the first that is no number, after the update.
+/// Logs every loss and gives up at the first that is not a number, after the update.
 struct Asserting : SgdTwin {
   Session* session = nullptr;
   std::vector<float> log;
@@ -66,7 +66,7 @@ struct Asserting : SgdTwin {
   }
   void look_at(const at::Tensor& loss) {
     log.push_back(loss.item<float>());
-    if (std::isnan(log.back())) throw std::runtime_error("the loss is no number");
+    if (std::isnan(log.back())) throw std::runtime_error("the loss is not a number");
   }
   at::Tensor step(at::Tensor images, at::Tensor labels) {
     optimizer.zero_grad();

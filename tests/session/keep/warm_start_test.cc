@@ -193,7 +193,7 @@ TEST_F(WarmStartTest, AFileThatIsNoTraceIsLeftAlone) {
       session.wrap("train", [&](at::Tensor x, at::Tensor y) { return training.step(x, y); });
   const Batch batch = make_batches(1)[0];
   for (int call = 0; call < 8; ++call) step(batch.images, batch.labels);
-  EXPECT_THAT(step.stats().trace_problem, HasSubstr("exists and is no trace"));
+  EXPECT_THAT(step.stats().trace_problem, HasSubstr("exists and is not a trace"));
   EXPECT_GT(step.stats().replayed, 0u);
   EXPECT_EQ(std::filesystem::file_size(path()), 14u);
 }

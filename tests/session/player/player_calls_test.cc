@@ -66,10 +66,10 @@ TEST_F(PlayerCallsTest, ResultsThatDoNotFitAreRefusedBeforeAnythingRuns) {
     }
   };
   refuse({}, "0 tensors for 1 results");
-  refuse({at::empty({1})}, "results[0] is no float32[]");
-  refuse({at::empty({}, at::kDouble)}, "results[0] is no float32[]");
-  refuse({at::Tensor()}, "results[0] is no float32[]");
-  refuse({at::empty({}).requires_grad_()}, "results[0] is no float32[]");
+  refuse({at::empty({1})}, "results[0] is not float32[]");
+  refuse({at::empty({}, at::kDouble)}, "results[0] is not float32[]");
+  refuse({at::Tensor()}, "results[0] is not float32[]");
+  refuse({at::empty({}).requires_grad_()}, "results[0] is not float32[]");
   EXPECT_TRUE(same_bits(player.tensor("model.fc1.weight"), before));
 }
 

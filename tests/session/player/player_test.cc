@@ -171,7 +171,7 @@ TEST_F(PlayerTest, MissingEmptyForeignAndCutFilesAreErrors) {
   empty.close();
   expect_error(path("empty.tape"), ErrorCode::kDataLoss, "empty.tape");
   std::ofstream(path("foreign.tape"))
-      << "this is no trace, but it is long enough to look like a file";
+      << "this is not a trace, but it is long enough to look like a file";
   expect_error(path("foreign.tape"), ErrorCode::kDataLoss, "foreign.tape");
   std::filesystem::copy_file(saved(), path("cut.tape"));
   std::filesystem::resize_file(path("cut.tape"), std::filesystem::file_size(path("cut.tape")) / 2);

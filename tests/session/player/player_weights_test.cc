@@ -120,7 +120,7 @@ TEST_P(PlayerWeightsTest, NumbersMustBeNumbers) {
   replayer::write_weights(state, path("state.pt"));
   EXPECT_THAT(problems_of(player, path("state.pt"), {.strict = false}),
               AllOf(HasSubstr("generator.default: no state of a generator"),
-                    HasSubstr("2.5 is no integer")));
+                    HasSubstr("2.5 is not an integer")));
   EXPECT_THAT(problems_of(player, weights(), {.of = "modle", .strict = false}),
               HasSubstr("no state has a name that is in the file"));
 }

@@ -54,7 +54,7 @@ TEST_F(AsideTest, AFileThatIsNoTraceStays) {
     FAIL() << "it was set aside";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition);
-    EXPECT_THAT(error.what(), HasSubstr("exists and is no trace"));
+    EXPECT_THAT(error.what(), HasSubstr("exists and is not a trace"));
   }
   EXPECT_EQ(files_.bytes_at(kPath), "a text of mine");
 }

@@ -71,7 +71,7 @@ TEST_F(AtomicWriteTest, AForeignFileIsNeverReplaced) {
     put_file(foreign);
     const Error error = write_refusal(small_);
     EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition);
-    EXPECT_THAT(error.what(), HasSubstr("exists and is no trace"));
+    EXPECT_THAT(error.what(), HasSubstr("exists and is not a trace"));
     EXPECT_EQ(bytes_of_file(path_), foreign);
     EXPECT_THAT(names_in_folder(), ElementsAre("run.tape"));
   }

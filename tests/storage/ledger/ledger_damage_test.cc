@@ -192,7 +192,7 @@ TEST_F(LedgerDamageTest, ANewerVersionIsUnsupported) {
 
 TEST_F(LedgerDamageTest, AnotherFileIsNoLedger) {
   for (const char* text : {"", "a text", "\x89TAPE\r\n\x1a"}) {
-    EXPECT_THAT(refusal(text).what(), HasSubstr("is no ledger"));
+    EXPECT_THAT(refusal(text).what(), HasSubstr("is not a ledger"));
   }
 }
 

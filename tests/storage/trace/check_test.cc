@@ -76,7 +76,7 @@ TEST_F(CheckTest, ACutFileHasAPrefixAndNoIndex) {
 
 TEST_F(CheckTest, AForeignFileIsAProblemAndNoError) {
   whole_ = "something else entirely";
-  EXPECT_THAT(report().problems, ElementsAre(HasSubstr("the file is no trace")));
+  EXPECT_THAT(report().problems, ElementsAre(HasSubstr("the file is not a trace")));
 }
 
 TEST_F(CheckTest, RightBlocksOfAWrongTraceAreAProblem) {

@@ -79,12 +79,12 @@ TEST_F(DamageTest, AMissingBlockIsNoticed) {
 TEST_F(DamageTest, AForeignFileIsNoTrace) {
   put_file("#!/bin/sh\necho hello, this is a script and no trace\n");
   EXPECT_EQ(refusal().code(), ErrorCode::kDataLoss);
-  EXPECT_THAT(refusal().what(), HasSubstr("the file is no trace"));
+  EXPECT_THAT(refusal().what(), HasSubstr("the file is not a trace"));
 }
 
 TEST_F(DamageTest, AShortForeignFileIsNoTrace) {
   put_file("hi");
-  EXPECT_THAT(refusal().what(), HasSubstr("the file is no trace"));
+  EXPECT_THAT(refusal().what(), HasSubstr("the file is not a trace"));
 }
 
 TEST_F(DamageTest, AMissingFileIsAnIoErrorWithItsPath) {

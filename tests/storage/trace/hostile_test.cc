@@ -140,7 +140,7 @@ TEST_F(HostileTest, OneIdOfTwoSizesIsWrong) {
 
 TEST_F(HostileTest, MessagesOutOfOrderAreWrong) {
   put_file(Forge().message(BlockType::kStep, "").finish());
-  EXPECT_THAT(refusal().what(), HasSubstr("the first block is no head"));
+  EXPECT_THAT(refusal().what(), HasSubstr("the first block is not a head"));
   put_file(Forge().message(BlockType::kHead, "").message(BlockType::kHead, "").finish());
   EXPECT_THAT(refusal().what(), HasSubstr("more than one head"));
   put_file(Forge().message(BlockType::kHead, "").message(BlockType::kRecording, "").finish());

@@ -128,7 +128,7 @@ TEST_F(StreamWriterTest, AForeignFileUnderTheNameIsSetAsideToo) {
 TEST_F(StreamWriterTest, AForeignFileInItsPlaceIsNeverReplaced) {
   files_.put(kSamplePath, "a text of mine");
   EXPECT_EQ(refusal().code(), ErrorCode::kFailedPrecondition);
-  EXPECT_THAT(refusal().what(), HasSubstr("/traces/run.tape exists and is no trace"));
+  EXPECT_THAT(refusal().what(), HasSubstr("/traces/run.tape exists and is not a trace"));
   EXPECT_THAT(files_.names(), ElementsAre(kSamplePath));
 }
 
@@ -137,7 +137,7 @@ TEST_F(StreamWriterTest, AForeignFileThatCameIntoItsPlaceIsNotReplaced) {
   add(writer, added_);
   files_.put(kSamplePath, "a text of mine");
   EXPECT_FALSE(writer.finish());
-  EXPECT_THAT(writer.problem().value_or(""), HasSubstr("exists and is no trace"));
+  EXPECT_THAT(writer.problem().value_or(""), HasSubstr("exists and is not a trace"));
   EXPECT_EQ(files_.bytes_at(kSamplePath), "a text of mine");
   EXPECT_EQ(recovered(kPartPath), trace_of(added_));
 }

@@ -114,7 +114,7 @@ TEST_F(MergeToolTest, AResultIsReplacedWhereAskedFor) {
   EXPECT_EQ(merge({b_, a_, "--force"}).exit_code, 0);
   EXPECT_EQ(storage::read(out_).steps[0].recordings[0], trace_of_batch(16).steps[0].recordings[0]);
   std::ofstream(out_, std::ios::trunc) << "a text";
-  EXPECT_EQ(merge({a_, b_, "--force"}).exit_code, 2) << "what is no trace is never replaced";
+  EXPECT_EQ(merge({a_, b_, "--force"}).exit_code, 2) << "what is not a trace is never replaced";
 }
 
 TEST_F(MergeToolTest, MoreVariantsThanASessionKeepsAreTold) {

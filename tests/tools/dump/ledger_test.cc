@@ -106,7 +106,7 @@ TEST_F(LedgerTest, ADamagedFileIsTroubleAndWhatIsLeftCanBeShown) {
 TEST_F(LedgerTest, WhatIsNoLedgerIsTrouble) {
   std::filesystem::remove(ledger_);
   EXPECT_EQ(steptape({"ledger", path_}).exit_code, 2);
-  EXPECT_THAT(steptape({"ledger", path_}).err, HasSubstr("is no ledger"));
+  EXPECT_THAT(steptape({"ledger", path_}).err, HasSubstr("is not a ledger"));
   EXPECT_EQ(ledger().exit_code, 2);
   EXPECT_THAT(ledger().err, HasSubstr("No such file or directory"));
 }

@@ -61,7 +61,7 @@ class ParameterSlots {
   /// By node, parameter and offset.
   const std::vector<Slot>& slots() const { return slots_; }
   /// Numbers that no byte depends on: they may have decided something on the host, or have entered
-  /// a node that is no kernel.
+  /// a node that is not a kernel.
   const std::vector<std::size_t>& unused() const { return unused_; }
 
   /// Whether `numbers` are such that the samples say what the kernels would get. Not so where ATen

@@ -197,7 +197,7 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefused) {
       1U);
   expect_error(put("x.safetensors", "short"), ErrorCode::kDataLoss, "too short");
   expect_error(put("x.safetensors", std::string(9, '\xff')), ErrorCode::kDataLoss, "does not end");
-  expect("[]", 0, "no object");
+  expect("[]", 0, "not an object");
   expect("{", 0, "");
   expect(std::string(100'000, '['), 0, "");
   expect("{" + entry("[2]", "[0,8]") + "," + entry("[2]", "[0,8]") + "}", 8, "twice");
@@ -272,8 +272,8 @@ TEST(PickleTest, WhatIsNoDictOrNoPickleIsRefused) {
   expect_pickle("", ErrorCode::kDataLoss, "too early");
   expect_pickle("PK", ErrorCode::kDataLoss, "does not begin");
   expect_pickle("\x80\x04}.", ErrorCode::kUnsupported, "protocol 4");
-  expect_pickle("\x80\x02].", ErrorCode::kUnsupported, "no dict");
-  expect_pickle("\x80\x02K\x01.", ErrorCode::kUnsupported, "no dict");
+  expect_pickle("\x80\x02].", ErrorCode::kUnsupported, "not a dict");
+  expect_pickle("\x80\x02K\x01.", ErrorCode::kUnsupported, "not a dict");
   expect_pickle("\x80\x02.", ErrorCode::kDataLoss, "not there");
   expect_pickle("\x80\x02u.", ErrorCode::kDataLoss, "mark");
   expect_pickle("\x80\x02(u.", ErrorCode::kDataLoss, "");
@@ -287,7 +287,7 @@ TEST(PickleTest, WhatIsNoDictOrNoPickleIsRefused) {
 TEST(PickleTest, NestingSharingAndCirclesAreBounded) {
   std::string deep = "\x80\x02";
   for (int i = 0; i < 200'000; ++i) deep += ")\x85";
-  expect_pickle(deep + ".", ErrorCode::kUnsupported, "no dict");
+  expect_pickle(deep + ".", ErrorCode::kUnsupported, "not a dict");
 
   // a dict that holds itself
   expect_pickle("\x80\x02}q\x01" + key("a") + "h\x01s.", ErrorCode::kUnsupported, "");
