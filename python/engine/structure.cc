@@ -58,6 +58,11 @@ std::string text_of_constant(PyObject* object) {
     const auto bytes = std::as_bytes(std::span(whole));
     return "<" + shown(object) + " " + trace::text_of(trace::digest_of(bytes)) + ">";
   }
+  if (PyComplex_CheckExact(object)) {  // what Python writes of -0.0 - 2j reads as 0.0 - 2j
+    const auto part = [](double value) { return text_of(py::repr(py::float_(value)).ptr()); };
+    return "complex(" + part(PyComplex_RealAsDouble(object)) + ", " +
+           part(PyComplex_ImagAsDouble(object)) + ")";
+  }
   if (PyTuple_CheckExact(object)) {
     std::string items;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
@@ -67,9 +72,9 @@ std::string text_of_constant(PyObject* object) {
   }
   const bool has_words = object == Py_None || object == Py_Ellipsis || PyBool_Check(object) ||
                          PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-                         PyComplex_CheckExact(object) || THPSize_Check(object) ||
-                         THPDevice_Check(object) || THPDtype_Check(object) ||
-                         THPLayout_Check(object) || THPMemoryFormat_Check(object);
+                         THPSize_Check(object) || THPDevice_Check(object) ||
+                         THPDtype_Check(object) || THPLayout_Check(object) ||
+                         THPMemoryFormat_Check(object);
   return has_words ? text_of(py::repr(object).ptr()) : "<" + shown(object) + ">";
 }
 

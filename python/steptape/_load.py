@@ -133,6 +133,8 @@ class _Shape:
                 return self._met[position]
             case ast.Attribute(ast.Name("torch"), name):
                 return getattr(torch, name)
+            case ast.Call(ast.Name("complex"), [real, imaginary]):
+                return complex(ast.literal_eval(real), ast.literal_eval(imaginary))
             case ast.Call(ast.Name("device"), [], words):
                 return torch.device(":".join(str(word.value.value) for word in words))
             case ast.Call(ast.Attribute(ast.Name("torch"), "Size"), [sizes]):

@@ -146,6 +146,20 @@ TEST_F(PlayerTest, ATraceWithoutStateSaysSo) {
   expect_error(saved(Session::State::kWithout), ErrorCode::kUnsupported, "save it with");
 }
 
+TEST_F(PlayerTest, WhatAProgramHasChangedSinceItsPlansWereMadeIsNotPlayed) {
+  const at::Tensor weight = taped_.model->parameters()[0];
+  const std::string says = "with the program as it was when it was saved";
+  weight.requires_grad_(false);
+  expect_error(saved(), ErrorCode::kUnsupported, says);
+  weight.requires_grad_();
+  weight.set_data(weight.t().contiguous().t());
+  expect_error(saved(), ErrorCode::kUnsupported, says);
+  weight.set_data(weight.clone(at::MemoryFormat::Contiguous));
+  load(saved());  // other memory is no other model
+  weight.register_hook([](const at::Tensor& gradient) { return gradient; });
+  expect_error(saved(), ErrorCode::kUnsupported, says);
+}
+
 TEST_F(PlayerTest, AnOpThatDoesNotExistIsNamed) {
   expect_error(
       changed([](trace::Trace& trace) { trusted(trace).operators[0].name = "aten::no_such_op"; }),
