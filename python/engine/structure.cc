@@ -58,6 +58,11 @@ std::string text_of_constant(PyObject* object) {
     const auto bytes = std::as_bytes(std::span(whole));
     return "<" + shown(object) + " " + trace::text_of(trace::digest_of(bytes)) + ">";
   }
+  constexpr std::size_t kMostBits = 8192;  // Python writes no int of more than 4,300 digits
+  if (PyLong_CheckExact(object) && _PyLong_NumBits(object) > kMostBits) {
+    return "<int of " + std::to_string(_PyLong_NumBits(object)) + " bits, hash " +
+           std::to_string(PyObject_Hash(object)) + ">";
+  }
   if (PyComplex_CheckExact(object)) {  // what Python writes of -0.0 - 2j reads as 0.0 - 2j
     const auto part = [](double value) { return text_of(py::repr(py::float_(value)).ptr()); };
     return "complex(" + part(PyComplex_RealAsDouble(object)) + ", " +

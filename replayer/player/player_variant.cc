@@ -356,11 +356,23 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   if (Verdict verdict = check_facts(); !verdict) return verdict;
   for (const auto& [leaf, number] : numbers_) leaves_[leaf] = trace::number_of(*number);
   if (Verdict verdict = inputs_.check(arguments, leaves_); !verdict) return verdict;
+  if (Verdict verdict = check_hooks(arguments); !verdict) return verdict;
   if (Verdict verdict = bounds_.check(arguments); !verdict) return verdict;
   if (Verdict verdict = inputs_.place(arguments, memory_); !verdict) return verdict;
   if (Verdict verdict = guards::check_predicates(*recording_, leaves_); !verdict) return verdict;
   if (Verdict verdict = overlap_.check(memory_, ++checks_); !verdict) return verdict;
   return check_ambient();
+}
+
+/// What hooks of arguments did is in the recording, and no other hook is called.
+Verdict PlayerVariant::check_hooks(std::span<const live::Argument> arguments) const {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const trace::Input& input = recording_->inputs[i];
+    if (!input.requires_grad || !arguments[i].tensor.defined()) continue;
+    const Verdict verdict = guards::hooks_mismatch(input.path, live::Hooks(), arguments[i].tensor);
+    if (!verdict) return verdict;
+  }
+  return {};
 }
 
 Verdict PlayerVariant::check_ambient() {

@@ -82,6 +82,7 @@ class PlayerVariant {
   at::Tensor brought(const trace::Input& input, const at::Tensor& given) const;
   void find_numbers();
   Verdict check_facts();
+  Verdict check_hooks(std::span<const live::Argument> arguments) const;
   Verdict check_ambient();
   void settle_gradients(const Outcome& outcome, std::span<const live::Argument> arguments);
   at::Tensor result_of(std::size_t index, const Outcome& outcome,

@@ -230,3 +230,21 @@ def test_a_loaded_step_leaves_gradients_in_its_inputs(tmp_path):
     x = leaf(3)
     loaded(x)
     assert torch.equal(x.grad, 2 * x.detach())
+
+
+def test_a_loaded_step_refuses_inputs_with_hooks(tmp_path):
+    def train(x):
+        x.pow(2).sum().backward()
+        return x.grad.clone()
+
+    step = steptape.wrap(train, name="train", verify={"first": True, "rate": 0.0})
+    for _ in range(12):
+        step(torch.ones(3, requires_grad=True))
+    assert step.stats["replayed"] > 0, step.explain()
+    step.save(tmp_path / "run.tape")
+    loaded = steptape.load(tmp_path / "run.tape")["train"]
+    with_hook = torch.ones(3, requires_grad=True)
+    with_hook.register_hook(lambda gradient: gradient * 2)
+    with pytest.raises(steptape.FailedPrecondition, match="hooks"):
+        loaded(with_hook)
+    assert loaded(torch.ones(3, requires_grad=True)).tolist() == [2.0] * 3

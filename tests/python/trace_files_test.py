@@ -519,7 +519,8 @@ def test_a_list_that_a_loaded_step_returns_twice_is_one(tmp_path):
     assert seen[0][1] == 1.5 and seen[2][1] == "p"
 
 
-@pytest.mark.parametrize("constant", [int, len, SimpleNamespace, "long" * 100], ids=["class", "function", "c_class", "long_text"])
+@pytest.mark.parametrize("constant", [int, len, SimpleNamespace, "long" * 100, 10 ** 5000],
+                         ids=["class", "function", "c_class", "long_text", "long_int"])
 def test_results_that_a_trace_does_not_keep_are_refused_before_anything_runs(constant, tmp_path):
     with pytest.raises(steptape.Unsupported, match="step step returned .*of which a trace keeps no more than"):
         saved(tmp_path, lambda x: (x * 2, constant), model=None, change=lambda: None)
