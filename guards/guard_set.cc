@@ -7,6 +7,8 @@
 #include "guards/mismatch.h"
 #include "guards/positions.h"
 #include "guards/predicates.h"
+#include "live/device_bytes.h"
+#include "trace/digest.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
 
@@ -102,7 +104,26 @@ bool GuardSet::fits_program() const {
   entry.leaves.assign(recording_.leaves.size(), 0);
   return is_known(modules_.check()) && foreign_.check_unseen() &&
          is_known(optimizers_.check(entry)) && tracked_.check_unplaced(entry.memory) &&
+         std::ranges::all_of(outside_, fits_outside) &&
          overlap_.check_apart(entry.memory, kNoMoves);
+}
+
+bool GuardSet::fits_outside(const BoundOutside& outside) {
+  if (outside.tensor.storage.use_count() == 0) return false;
+  const c10::StorageImpl& storage = *outside.tensor.storage._unsafe_get_target();
+  return bytes_mismatch(outside.tensor.path, *outside.buffer, storage) &&
+         check_objects(outside.tensor, *outside.buffer);
+}
+
+void GuardSet::describe_outside(trace::Recording& recording) const {
+  for (const BoundOutside& outside : outside_) {
+    if (outside.tensor.storage.use_count() == 0) continue;
+    trace::Buffer& buffer =
+        recording.buffers[static_cast<std::size_t>(outside.buffer - recording_.buffers.data())];
+    if (!buffer.content) continue;
+    buffer.content = live::blob_of(*outside.tensor.storage._unsafe_get_target());
+    buffer.digest = trace::digest_of(*buffer.content);
+  }
 }
 
 Verdict GuardSet::place_inputs(std::span<const live::Argument> arguments, Entry& entry) const {
@@ -197,6 +218,10 @@ Verdict GuardSet::check_objects(const OutsideTensor& outside, const trace::Buffe
     }
     if (Verdict verdict = hooks_mismatch(outside.path, known.hooks, tensor); !verdict) {
       return verdict;
+    }
+    if (tensor.requires_grad() != known.requires_grad) {
+      return failed_flag(GuardKind::kRequiresGrad, outside.path + ".requires_grad",
+                         known.requires_grad);
     }
   }
   return {};

@@ -25,6 +25,7 @@ struct OutsideTensor {
     const trace::Tensor* geometry;
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
     live::Hooks hooks;
+    bool requires_grad = false;
   };
   std::vector<Object> objects;  ///< over it, that the program held on to
 };
@@ -49,6 +50,9 @@ class GuardSet {
   /// and asks about itself: values of numbers, training flags, whether gradients are there, and
   /// where memory lies. The tracked objects must be alive (Objects::check_alive).
   bool fits_program() const;
+  /// Writes the bytes that tensors outside the step hold now into `recording`, a copy of the
+  /// plan's: in this process each run reads them where they lie.
+  void describe_outside(trace::Recording& recording) const;
 
   const TrackedGuard& tracked() const { return tracked_; }
   /// Step counters that the step advances, in the order of `advances`, as they are now.
@@ -86,6 +90,7 @@ class GuardSet {
     std::size_t position;
     mutable const void* address = nullptr;  ///< as the newest check found it
   };
+  static bool fits_outside(const BoundOutside& outside);
 
   const trace::Recording& recording_;
   std::size_t bound_;

@@ -834,7 +834,9 @@ trace::Step StepLife::to_trace(bool with_state) const {
     const auto fits = [&] {
       return variant->guards->fits_program() && session_->fits_places(recording);
     };
-    if (with_state && is_trusted && !fits()) recording.standing = trace::Standing::kAgreed;
+    if (!with_state) continue;
+    variant->guards->describe_outside(recording);
+    if (is_trusted && !fits()) recording.standing = trace::Standing::kAgreed;
   }
   return step;
 }

@@ -80,7 +80,8 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
       const at::Tensor object(held.object.lock());
       live::Hooks hooks;
       if (object.defined()) hooks = live::hooks_of(*object.unsafeGetTensorImpl());
-      known.objects.push_back({&recording->tensors[held.id], held.object, std::move(hooks)});
+      known.objects.push_back({&recording->tensors[held.id], held.object, std::move(hooks),
+                               object.defined() && object.requires_grad()});
     }
   }
   auto guards = std::make_unique<guards::GuardSet>(*recording, executor->bound(),

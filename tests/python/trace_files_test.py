@@ -1,4 +1,5 @@
 """Files of steps: those that are damaged, missing or of other steps are told by name; the others go on."""
+import collections
 import os
 import subprocess
 import sys
@@ -483,6 +484,46 @@ def test_an_int_that_is_a_float_when_a_trace_is_saved(place, value, tmp_path):
         return
     with pytest.raises(steptape.Error, match="as it was when it was saved|cannot be replayed|is not"):
         load()(torch.ones(2, 3))
+
+
+def outside_of_the_step(tensor):
+    """Ways to a tensor that nobody tracks: a default of an inner function, an item of a deque, a method that is bound to it."""
+    def scaled(x, scale=tensor):
+        return x * scale
+
+    functions, queue, methods = {"f": scaled}, collections.deque([tensor]), {"m": tensor.mul}
+    return {"default": lambda x: functions["f"](x), "deque": lambda x: x * queue[0], "method": lambda x: methods["m"](x)}
+
+
+@pytest.mark.parametrize("way", outside_of_the_step(torch.ones(3)))
+@pytest.mark.parametrize("calls", [8, 20])
+def test_a_tensor_outside_the_step_is_saved_as_it_is(way, calls, tmp_path):
+    tensor = torch.ones(3)
+    train = outside_of_the_step(tensor)[way]
+    step = steptape.wrap(train, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(calls):
+        if i == 12:
+            tensor.fill_(5.0)
+        assert bits(step(torch.full((3,), float(i)))) == bits(train(torch.full((3,), float(i))))
+    assert step.stats["replayed"] > 2, step.explain()
+    tensor.add_(2.0)
+    step.save(tmp_path / "run.tape")
+    loaded = steptape.load(tmp_path / "run.tape")["step"]
+    assert bits(loaded(torch.full((3,), 3.0))) == bits(train(torch.full((3,), 3.0)))
+
+
+@pytest.mark.parametrize("change", [lambda t: setattr(t, "data", t.data.double()), lambda t: setattr(t, "data", torch.ones(6)[::2]),
+                                    lambda t: t.requires_grad_()], ids=["dtype", "strides", "requires_grad"])
+def test_a_tensor_outside_the_step_that_is_another_by_then(change, tmp_path):
+    tensor = torch.ones(3)
+    train = outside_of_the_step(tensor)["deque"]
+    step = steptape.wrap(train, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(12):
+        step(torch.full((3,), float(i)))
+    change(tensor)
+    step.save(tmp_path / "run.tape")
+    with pytest.raises(steptape.Error, match="as it was when it was saved"):
+        steptape.load(tmp_path / "run.tape")["step"](torch.ones(3))
 
 
 MADE_AGAIN = {"complex": 1 + 2j, "complex_zero": complex(-0.0, -2.0), "ellipsis": ..., "dtype": torch.float32, "device": torch.device("cpu"), "large": 10 ** 30,
