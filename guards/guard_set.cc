@@ -99,20 +99,13 @@ bool GuardSet::fits_program() const {
   };
   // as no check counts them: the next one looks again
   constexpr std::uint64_t kNoMoves = std::numeric_limits<std::uint64_t>::max();
+  const auto holds = [](const BoundOutside& outside) { return bool{check_unplaced(outside)}; };
   Entry entry;
   entry.memory.assign(bound_, nullptr);
   entry.leaves.assign(recording_.leaves.size(), 0);
   return is_known(modules_.check()) && foreign_.check_unseen() &&
          is_known(optimizers_.check(entry)) && tracked_.check_unplaced(entry.memory) &&
-         std::ranges::all_of(outside_, fits_outside) &&
-         overlap_.check_apart(entry.memory, kNoMoves);
-}
-
-bool GuardSet::fits_outside(const BoundOutside& outside) {
-  if (outside.tensor.storage.use_count() == 0) return false;
-  const c10::StorageImpl& storage = *outside.tensor.storage._unsafe_get_target();
-  return bytes_mismatch(outside.tensor.path, *outside.buffer, storage) &&
-         check_objects(outside.tensor, *outside.buffer);
+         std::ranges::all_of(outside_, holds) && overlap_.check_apart(entry.memory, kNoMoves);
 }
 
 void GuardSet::describe_outside(trace::Recording& recording) const {
@@ -227,18 +220,22 @@ Verdict GuardSet::check_objects(const OutsideTensor& outside, const trace::Buffe
   return {};
 }
 
+Verdict GuardSet::check_unplaced(const BoundOutside& outside) {
+  const std::string& path = outside.tensor.path;
+  if (outside.tensor.storage.use_count() == 0) {
+    return failed(GuardKind::kAlive, path, "alive", "freed by the program");
+  }
+  const c10::StorageImpl& storage = *outside.tensor.storage._unsafe_get_target();
+  if (Verdict verdict = bytes_mismatch(path, *outside.buffer, storage); !verdict) return verdict;
+  return check_objects(outside.tensor, *outside.buffer);
+}
+
 Verdict GuardSet::check_outside(std::span<void*> memory) const {
   for (const BoundOutside& outside : outside_) {
-    if (outside.tensor.storage.use_count() == 0) {
-      return failed(GuardKind::kAlive, outside.tensor.path, "alive", "freed by the program");
-    }
+    if (Verdict verdict = check_unplaced(outside); !verdict) return verdict;
     // alive at this moment, on a thread that runs no one else's code until the replay is over
     const c10::StorageImpl* storage = outside.tensor.storage._unsafe_get_target();
     const std::string& path = outside.tensor.path;
-    if (Verdict verdict = bytes_mismatch(path, *outside.buffer, *storage); !verdict) {
-      return verdict;
-    }
-    if (Verdict verdict = check_objects(outside.tensor, *outside.buffer); !verdict) return verdict;
     auto* address = const_cast<void*>(storage->data());
     if (Verdict verdict = alignment_mismatch(path, *outside.buffer, address); !verdict) {
       return verdict;

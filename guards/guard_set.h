@@ -90,7 +90,8 @@ class GuardSet {
     std::size_t position;
     mutable const void* address = nullptr;  ///< as the newest check found it
   };
-  static bool fits_outside(const BoundOutside& outside);
+  /// As TrackedGuard::check_unplaced.
+  static Verdict check_unplaced(const BoundOutside& outside);
 
   const trace::Recording& recording_;
   std::size_t bound_;
