@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace steptape::python {
 namespace {
 
 /// Bookkeeping that changes without a meaning for what the class does.
-bool is_bookkeeping(const std::string& name) {
+bool is_bookkeeping(std::string_view name) {
+  if (!name.starts_with('_')) return false;
   return name == "__abstractmethods__" || name == "_abc_impl" || name == "__static_attributes__" ||
          name == "__weakref__" || name == "__dict__" || name == "__doc__" ||
          name == "__annotations__" || name == "__annotations_cache__" || name == "__firstlineno__";
@@ -33,7 +35,7 @@ py::object methods_of(PyTypeObject* type) {
     PyObject* value = nullptr;
     const py::object dict = dict_of_type(base);
     for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
-      const std::string name = text_of(key);
+      const std::string_view name = view_of(key);
       const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None ||
                                PyObject_TypeCheck(value, &PyClassMethod_Type) != 0;
       if (!name.starts_with("__") || !is_callable || is_bookkeeping(name)) continue;
@@ -59,7 +61,7 @@ TypeWatch::TypeWatch(Roots& roots, PyTypeObject* type)
     PyObject* key = nullptr;
     PyObject* value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value) != 0;) {
-      if (is_bookkeeping(text_of(key))) continue;
+      if (is_bookkeeping(view_of(key))) continue;
       added.attributes.push_back({Root(roots, key), Plain(roots, value)});
     }
   }

@@ -76,6 +76,7 @@ std::string current_folder() {
 }  // namespace
 
 RunIdentity RunIdentity::now() {
+  static const std::string command = command_line();
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   const auto time = std::chrono::system_clock::now().time_since_epoch();
@@ -83,7 +84,7 @@ RunIdentity RunIdentity::now() {
                   .pid = getpid(),
                   .start_unix_ns = std::chrono::nanoseconds(time).count(),
                   .seed = at::detail::getDefaultCPUGenerator().current_seed(),
-                  .command = command_line(),
+                  .command = command,
                   .folder = current_folder()};
   for (const Launcher& launcher : kLaunchers) {
     const auto rank = number_in(launcher.rank);

@@ -37,7 +37,6 @@ std::size_t number(const unsigned char*& at) {
 }  // namespace
 
 Layout::Layout(PyCodeObject* code) : code_(code) {
-  Py_INCREF(code);
   PyObject* bytes = PyCode_GetCode(code);  // as it was compiled, without instrumentation
   if (bytes == nullptr) {
     PyErr_Clear();
@@ -46,16 +45,14 @@ Layout::Layout(PyCodeObject* code) : code_(code) {
   }
   const auto units = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)) / kUnit;
   steps_.resize(units);
-  next_.resize(units);
-  read_instructions(reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes)));
+  std::vector<std::size_t> next(units);
+  read_instructions(reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes)), next);
   Py_DECREF(bytes);
   std::vector<Way> ways{{0, 0}};
   read_handlers(ways);
-  follow(std::move(ways));
-  mark_interest();
+  follow(std::move(ways), next);
+  mark_interest(next);
 }
-
-Layout::~Layout() { Py_DECREF(code_); }
 
 const Layout::Step& Layout::at(int offset) const {
   static const Step none;
@@ -63,19 +60,19 @@ const Layout::Step& Layout::at(int offset) const {
   return unit < steps_.size() ? steps_[unit] : none;
 }
 
-void Layout::read_instructions(const unsigned char* bytes) {
+void Layout::read_instructions(const unsigned char* bytes, std::vector<std::size_t>& next) {
   PyObject* keywords = nullptr;
   for (std::size_t unit = 0; unit < steps_.size();) {
     Step& step = steps_[unit];
-    std::size_t behind = unit;
+    std::size_t after = unit;
     do {
-      step.opcode = bytes[behind * kUnit];
-      step.argument = step.argument << 8 | bytes[behind * kUnit + 1];
-      ++behind;
-    } while (step.opcode == EXTENDED_ARG && behind < steps_.size());
-    while (behind < steps_.size() && bytes[behind * kUnit] == CACHE) ++behind;
-    next_[unit] = behind;
-    unit = behind;
+      step.opcode = bytes[after * kUnit];
+      step.argument = step.argument << 8 | bytes[after * kUnit + 1];
+      ++after;
+    } while (step.opcode == EXTENDED_ARG && after < steps_.size());
+    while (after < steps_.size() && bytes[after * kUnit] == CACHE) ++after;
+    next[unit] = after;
+    unit = after;
     step.keywords = keywords;
     keywords = nullptr;
 #ifdef KW_NAMES
@@ -104,7 +101,7 @@ int Layout::effect(const Step& step, bool jumps) const {
   return PyCompile_OpcodeStackEffectWithJump(step.opcode, step.argument, jumps ? 1 : 0);
 }
 
-void Layout::follow(std::vector<Way> ways) {
+void Layout::follow(std::vector<Way> ways, const std::vector<std::size_t>& next) {
   while (!ways.empty()) {
     const Way way = ways.back();
     ways.pop_back();
@@ -118,18 +115,18 @@ void Layout::follow(std::vector<Way> ways) {
       continue;
     }
     step.depth = way.depth;
-    const std::size_t next = next_[way.unit];
+    const std::size_t after = next[way.unit];
     const auto argument = static_cast<std::size_t>(step.argument);
     const int jumped = way.depth + effect(step, true);
-    if (jumps_forward(step.opcode)) ways.push_back({next + argument, jumped});
-    if (jumps_backward(step.opcode)) ways.push_back({next - argument, jumped});
-    if (!ends_a_way(step.opcode)) ways.push_back({next, way.depth + effect(step, false)});
+    if (jumps_forward(step.opcode)) ways.push_back({after + argument, jumped});
+    if (jumps_backward(step.opcode)) ways.push_back({after - argument, jumped});
+    if (!ends_a_way(step.opcode)) ways.push_back({after, way.depth + effect(step, false)});
   }
 }
 
-void Layout::mark_interest() {
+void Layout::mark_interest(const std::vector<std::size_t>& next) {
   bool comes_after = false;
-  for (std::size_t unit = 0; unit < steps_.size(); unit = next_[unit]) {
+  for (std::size_t unit = 0; unit < steps_.size(); unit = next[unit]) {
     Step& step = steps_[unit];
     bool may_be_reported = is_reported(step.opcode);
 #if PY_VERSION_HEX >= 0x030D0000
@@ -143,13 +140,13 @@ void Layout::mark_interest() {
     comes_after = may_be_reported;
     if (may_be_reported && jumps_forward(step.opcode)) {
       // what it tests is settled there
-      const std::size_t target = next_[unit] + static_cast<std::size_t>(step.argument);
+      const std::size_t target = next[unit] + static_cast<std::size_t>(step.argument);
       if (target < steps_.size()) steps_[target].is_of_interest = true;
     }
     if (step.opcode != FOR_ITER) continue;
     // an iterator that ends goes on after what would take it off the stack
-    std::size_t end = next_[unit] + static_cast<std::size_t>(step.argument);
-    for (int i = 0; i < 3 && end < steps_.size(); ++i, end = next_[end]) {
+    std::size_t end = next[unit] + static_cast<std::size_t>(step.argument);
+    for (int i = 0; i < 3 && end < steps_.size(); ++i, end = next[end]) {
       steps_[end].is_of_interest = true;
     }
   }

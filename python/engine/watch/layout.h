@@ -4,6 +4,7 @@
 #if STEPTAPE_KNOWS_BYTECODE && PY_VERSION_HEX >= 0x030C0000
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace steptape::python::watch {
@@ -14,18 +15,15 @@ namespace steptape::python::watch {
 class Layout {
  public:
   struct Step {
-    int opcode = 0;
-    int argument = 0;
-    int depth = -1;                ///< -1: is never reached, or no instruction begins here
-    bool is_of_interest = false;   ///< may be reported, or comes after one that may
     PyObject* keywords = nullptr;  ///< the names that the instruction before a call has set
+    int argument = 0;
+    int depth = -1;  ///< -1: is never reached, or no instruction begins here
+    std::uint8_t opcode = 0;
+    bool is_of_interest = false;  ///< may be reported, or comes after one that may
   };
 
-  /// A reference to `code` is held.
+  /// `code` outlives it.
   explicit Layout(PyCodeObject* code);
-  ~Layout();
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
 
   /// The step at an offset in bytes. One with a large argument stands where its prefixes begin.
   const Step& at(int offset) const;
@@ -38,15 +36,15 @@ class Layout {
     int depth;
   };
 
-  void read_instructions(const unsigned char* bytes);
+  /// `next` gets the unit after the instruction that begins at each.
+  void read_instructions(const unsigned char* bytes, std::vector<std::size_t>& next);
   void read_handlers(std::vector<Way>& ways) const;
-  void follow(std::vector<Way> ways);
-  void mark_interest();
+  void follow(std::vector<Way> ways, const std::vector<std::size_t>& next);
+  void mark_interest(const std::vector<std::size_t>& next);
   int effect(const Step& step, bool jumps) const;
 
   PyCodeObject* code_;
-  std::vector<Step> steps_;        ///< by unit of code
-  std::vector<std::size_t> next_;  ///< the unit after the instruction that begins at a unit
+  std::vector<Step> steps_;  ///< by unit of code
   bool is_sound_ = true;
 };
 

@@ -39,12 +39,37 @@ struct Tool {
   int second = -1;  ///< another place, for `make_room`; or none
   int users = 0;
   PyObject* monitoring = nullptr;
+  PyObject* set_local_events = nullptr;
   PyObject* disable = nullptr;
+  Py_ssize_t extra = -1;  ///< where a code keeps its `Known`
   std::array<long, kEvents> events{};
   std::vector<int> others;                  ///< the places of tools that were there before
   std::unordered_set<PyCodeObject*> codes;  ///< with events of their own, and a reference each
 };
 Tool tool;
+
+/// What is known of a code as long as it lives: what it does is the same in every call.
+struct Known {
+  explicit Known(PyCodeObject* code) : layout(code) {}
+  Layout layout;
+  bool has_room = false;  ///< for a second tool
+};
+
+/// A code that is watched, which is kept for that time.
+class Watched {
+ public:
+  Watched(PyCodeObject* code, const Layout& layout) : code_(code), layout_(&layout) {
+    Py_INCREF(code);
+  }
+  ~Watched() { Py_DECREF(code_); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  const Layout& layout() const { return *layout_; }
+
+ private:
+  PyCodeObject* code_;
+  const Layout* layout_;
+};
 
 /// An instruction that was reported, until the next of its frame or an exception there.
 struct Told {
@@ -57,7 +82,7 @@ struct State {
   std::vector<Told> told;  ///< the innermost frame's last
   PyCodeObject* newest = nullptr;
   const Layout* newest_layout = nullptr;
-  std::unordered_map<PyCodeObject*, std::unique_ptr<Layout>> layouts;  ///< of what is watched
+  std::unordered_map<PyCodeObject*, Watched> codes;  ///< that are watched
   /// Those that are watched, of the frames that have begun: one of Python's own library may not be
   /// where another of the same code is. A new frame takes the place of one that has ended.
   std::unordered_set<const void*> frames;
@@ -107,24 +132,47 @@ PyCodeObject* code_of(const _PyInterpreterFrame* frame) {
 }
 
 bool set_events_of(PyCodeObject* code, long events, int id = tool.id) {
-  return succeeded(PyObject_CallMethod(tool.monitoring, "set_local_events", "iOl", id,
-                                       reinterpret_cast<PyObject*>(code), events));
+  PyObject* tool_id = PyLong_FromLong(id);
+  PyObject* number = PyLong_FromLong(events);
+  PyObject* arguments[] = {tool_id, reinterpret_cast<PyObject*>(code), number};
+  PyObject* result = PyObject_Vectorcall(tool.set_local_events, arguments, 3, nullptr);
+  Py_DECREF(tool_id);
+  Py_DECREF(number);
+  return succeeded(result);
 }
 
 /// Where one tool is told of a code and a second one comes (a tracer that the step sets), these
 /// versions make room for both and forget whom they told of instructions. So there are two at
-/// first.
-void make_room(PyCodeObject* code, long events) {
-  if (tool.second >= 0) set_events_of(code, events, tool.second);
+/// first; a code keeps the room.
+bool set_first_events_of(PyCodeObject* code, Known& known, long events) {
+  if (known.has_room || tool.second < 0) return set_events_of(code, events);
+  set_events_of(code, tool.events[kLine], tool.second);
+  known.has_room = set_events_of(code, events);
+  set_events_of(code, 0, tool.second);
+  return known.has_room;
 }
 
-const Layout* layout_of(PyCodeObject* code) {
-  if (code == state.newest) return state.newest_layout;
-  const auto found = state.layouts.find(code);
-  if (found == state.layouts.end()) return nullptr;
-  state.newest = code;
-  state.newest_layout = found->second.get();
-  return state.newest_layout;
+/// Null where there is no memory for it.
+Known* known_of(PyCodeObject* code) {
+  auto* object = reinterpret_cast<PyObject*>(code);
+  void* extra = nullptr;
+  if (PyUnstable_Code_GetExtra(object, tool.extra, &extra) == 0 && extra != nullptr) {
+    return static_cast<Known*>(extra);
+  }
+  auto known = std::make_unique<Known>(code);
+  if (PyUnstable_Code_SetExtra(object, tool.extra, known.get()) != 0) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  return known.release();
+}
+
+const Layout* layout_of(State& of, PyCodeObject* code) {
+  if (code == of.newest) return of.newest_layout;
+  const auto found = of.codes.find(code);
+  if (found == of.codes.end()) return nullptr;
+  of.newest = code;
+  return of.newest_layout = &found->second.layout();
 }
 
 /// Where two tools ask for the instructions of a code, these versions tell one of them alone.
@@ -144,10 +192,14 @@ bool is_told_to_others(PyCodeObject* code) {
 /// nobody is told of them: where the last tool that wants a line has enough of it, the instruction
 /// that the line begins with would not be told either.
 void watch(PyCodeObject* code) {
-  std::unique_ptr<Layout>& layout = state.layouts[code];
-  if (layout != nullptr) return;
-  layout = std::make_unique<Layout>(code);
-  state.is_complete &= layout->is_sound();
+  if (state.codes.contains(code)) return;
+  Known* known = known_of(code);
+  if (known == nullptr) {
+    state.is_complete = false;
+    return;
+  }
+  state.codes.try_emplace(code, code, known->layout);
+  state.is_complete &= known->layout.is_sound();
   if (tool.codes.contains(code)) return;
   if (is_told_to_others(code)) {
     state.is_complete = false;
@@ -155,11 +207,9 @@ void watch(PyCodeObject* code) {
   }
   tool.codes.insert(code);
   Py_INCREF(code);
-  make_room(code, tool.events[kLine]);
   long events = tool.events[kInstruction] | tool.events[kLine];
   if (state.listener->awaits_end(code)) events |= tool.events[kReturn];
-  state.is_complete &= set_events_of(code, events);
-  make_room(code, 0);
+  state.is_complete &= set_first_events_of(code, *known, events);
 }
 
 Place place_of(_PyInterpreterFrame* frame, const Layout::Step& step, int offset) {
@@ -180,31 +230,31 @@ Place place_of(_PyInterpreterFrame* frame, const Layout::Step& step, int offset)
 }
 
 /// `at` is null where it threw.
-void settle(const void* frame, const Place* at) {
-  if (state.told.empty() || state.told.back().left.frame != frame) return;
-  const Told told = state.told.back();
-  state.told.pop_back();
+void settle(State& here, const void* frame, const Place* at) {
+  if (here.told.empty() || here.told.back().left.frame != frame) return;
+  const Told told = here.told.back();
+  here.told.pop_back();
   if (!told.is_awaited) return;
-  state.listener->after(at == nullptr ? nullptr : result_of(told.left, *at));
+  here.listener->after(at == nullptr ? nullptr : result_of(told.left, *at));
 }
 
 /// An instruction of a frame that is no more was not followed by another: the interpreter has lost
 /// some.
 void give_up_told() {
   state.is_complete = false;
-  settle(state.told.back().left.frame, nullptr);
+  settle(state, state.told.back().left.frame, nullptr);
 }
 
-void report(Place& at) {
+void report(State& here, Place& at) {
   if (takes_bounds(at.opcode)) at.slice = PySlice_New(at.top[-2], at.top[-1], nullptr);
   const Instruction instruction = decode(at);
   if (instruction.operation != Operation::kNone) {
     if (instruction.operation == Operation::kGiveOut) {
-      const Pending* caller = state.told.empty() ? nullptr : &state.told.back().left;
-      if (goes_to_c(at, caller)) state.listener->before(instruction);
+      const Pending* caller = here.told.empty() ? nullptr : &here.told.back().left;
+      if (goes_to_c(at, caller)) here.listener->before(instruction);
     } else {
-      const bool is_awaited = state.listener->before(instruction);
-      state.told.push_back({pending_at(at, instruction), is_awaited});
+      const bool is_awaited = here.listener->before(instruction);
+      here.told.push_back({pending_at(at, instruction), is_awaited});
     }
   }
   Py_XDECREF(at.slice);
@@ -212,16 +262,17 @@ void report(Place& at) {
 
 PyObject* on_instruction(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
-  const Layout* layout = state.listener == nullptr ? nullptr : layout_of(code);
+  State& here = state;
+  const Layout* layout = here.listener == nullptr ? nullptr : layout_of(here, code);
   _PyInterpreterFrame* frame = current_frame();
   if (layout == nullptr || code_of(frame) != code) Py_RETURN_NONE;
-  if (!state.frames.contains(frame)) Py_RETURN_NONE;
+  if (!here.frames.contains(frame)) Py_RETURN_NONE;
   const auto offset = static_cast<int>(PyLong_AsLong(arguments[1]));
   const Layout::Step& step = layout->at(offset);
   if (!step.is_of_interest || step.depth < 0) return Py_NewRef(tool.disable);
   Place at = place_of(frame, step, offset);
-  settle(frame, &at);
-  report(at);
+  settle(here, frame, &at);
+  report(here, at);
   Py_RETURN_NONE;
 }
 
@@ -263,14 +314,14 @@ PyObject* on_resume(PyObject*, PyObject* const* arguments, Py_ssize_t) {
 }
 
 PyObject* on_exception(PyObject*, PyObject* const*, Py_ssize_t) {
-  if (state.listener != nullptr) settle(current_frame(), nullptr);
+  if (state.listener != nullptr) settle(state, current_frame(), nullptr);
   Py_RETURN_NONE;
 }
 
 PyObject* on_exit(PyObject*, PyObject* const*, Py_ssize_t) {
   if (state.listener == nullptr) Py_RETURN_NONE;
   const _PyInterpreterFrame* frame = current_frame();
-  settle(frame, nullptr);
+  settle(state, frame, nullptr);
   if (!state.awaited.empty() && state.awaited.back() == frame) {
     state.awaited.pop_back();
     state.listener->leave();
@@ -334,6 +385,9 @@ bool take_places() {
 
 bool read_monitoring() {
   if (tool.disable != nullptr) return true;
+  tool.extra =
+      PyUnstable_Eval_RequestCodeExtraIndex([](void* extra) { delete static_cast<Known*>(extra); });
+  if (tool.extra < 0) return false;
   tool.monitoring = PySys_GetObject("monitoring");
   if (tool.monitoring == nullptr) return false;
   PyObject* events = PyObject_GetAttrString(tool.monitoring, "events");
@@ -344,9 +398,10 @@ bool read_monitoring() {
   }
   Py_XDECREF(events);
   tool.disable = PyObject_GetAttrString(tool.monitoring, "DISABLE");
+  tool.set_local_events = PyObject_GetAttrString(tool.monitoring, "set_local_events");
   Py_INCREF(tool.monitoring);
   PyErr_Clear();
-  return tool.disable != nullptr;
+  return tool.disable != nullptr && tool.set_local_events != nullptr;
 }
 
 bool set_callbacks(bool is_on) {
