@@ -35,7 +35,7 @@ std::optional<trace::Digest> digest_of(const at::Tensor& tensor) {
 
 class Verification {
  public:
-  Verification(Variant& variant, const Call& call, recorder::Interceptor* interceptor)
+  Verification(Variant& variant, const CallToVerify& call, recorder::Interceptor* interceptor)
       : variant_(variant),
         recording_(*variant.recording),
         executor_(*variant.executor),
@@ -342,7 +342,7 @@ class Verification {
   Variant& variant_;
   const trace::Recording& recording_;
   replayer::Executor& executor_;
-  const Call& call_;
+  const CallToVerify& call_;
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
   PlanDigests plan_digests_;
@@ -377,7 +377,7 @@ Refusal Verified::refusal(RefusalCode code, const std::string& more) const {
   return refusal;
 }
 
-Verified verify(Variant& variant, const Call& call, const recorder::StepFunction& eager,
+Verified verify(Variant& variant, const CallToVerify& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor) {
   const auto start = std::chrono::steady_clock::now();
   Verified verified = Verification(variant, call, interceptor).run(eager);

@@ -64,15 +64,15 @@ struct Verified {
 /// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
 /// made to go on from what it left in the eager step. So everything else is compared bit for bit,
 /// and the op with what it differs from itself.
-/// The eager step is recorded, after the back of its front end, where the plan has numbers that
+/// The eager step is recorded, without its front end's knowledge, where the plan has numbers that
 /// move: then scalars are compared as well as bits.
-struct Call {
+struct CallToVerify {
   const std::vector<live::Argument>& arguments;
   const live::Objects& objects;
   const guards::Entry& entry;
   bool proves_numbers;  ///< Options::verify asks for it
 };
-Verified verify(Variant& variant, const Call& call, const recorder::StepFunction& eager,
+Verified verify(Variant& variant, const CallToVerify& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor);
 
 }  // namespace steptape::session

@@ -1,0 +1,177 @@
+#include "session/plans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "replayer/planner/analysis/refusals.h"
+#include "replayer/planner/optimizers/optimizers.h"
+#include "replayer/runtime/backends.h"
+#include "session/followed_numbers.h"
+#include "session/session_state.h"
+#include "trace/compare/guard_differences.h"
+#include "trace/refusals.h"
+
+namespace steptape::session {
+
+using trace::make_refusal;
+
+Plans::Plans(SessionState& session, Journal& journal, const std::string& step)
+    : session_(session),
+      journal_(journal),
+      step_(step),
+      probing_(session.options.host_reads == HostReads::kObserve ? replayer::Reads::kForLooking
+                                                                 : replayer::Reads::kMayDecide),
+      variants_(session.options.max_variants) {}
+
+void Plans::bind_numbers(recorder::Recorded& recorded) {
+  if (recorded.created_state) return;
+  if (recorded.notes.follows_numbers()) {
+    bind_followed_numbers(recorded);
+  } else {
+    replayer::bind_optimizers(recorded.recording);
+    replayer::refuse_optimizers(recorded.recording, recorded.recording.refusals);
+  }
+}
+
+bool Plans::learn_from(recorder::Recorded recorded, const std::string& way,
+                       const Deferred& deferred) {
+  if (recorded.created_state) {
+    if (!warm_up_) {
+      warm_up_ = recorded.recording;
+      warm_up_->standing = trace::Standing::kWarmUp;
+    }
+  } else {
+    for (const Refusal& refusal : recorded.recording.refusals) journal_.refused(refusal);
+  }
+  std::vector<const trace::Recording*> known;
+  for (const auto& variant : variants_) known.push_back(variant->recording.get());
+  std::vector<const trace::Recording*> earlier;
+  if (may_start_warm_ && session_.earlier) earlier = session_.earlier->plans_of(step_);
+  const std::vector<Refusal> told = recorded.recording.refusals;
+  if (auto agreed = probing_.take(way, std::move(recorded), known, earlier)) {
+    return make_plan(*std::move(agreed), way, deferred);
+  }
+  for (const Refusal& refusal : probing_.refusals(way)) {
+    const bool is_told = std::ranges::find(told, refusal) != told.end();
+    is_told ? journal_.refused_again(refusal) : journal_.refused(refusal);
+  }
+  return false;
+}
+
+bool Plans::make_plan(Probing::Agreed agreed, const std::string& way, const Deferred& deferred) {
+  recorder::Recorded& recorded = agreed.recorded;
+  if (variants_.resumes(recorded.recording, journal_.calls())) return false;
+  std::vector<Refusal> refusals =
+      replayer::refusals_of(recorded.recording, replayer::why_no_backend);
+  if (!refusals.empty()) {
+    refuse(std::move(refusals), way);
+    return false;
+  }
+  if (!make_room()) {
+    refuse(make_refusal(RefusalCode::kTooManyVariants,
+                        "there are " + std::to_string(variants_.size()) +
+                            " variants; the newest failed at " + journal_.last_verdict().text()));
+    return false;
+  }
+  try {
+    auto variant = make_variant(std::move(recorded), session_, variants_made_);
+    if (agreed.proved) variant->prove(*agreed.proved);
+    variant->last_use = journal_.calls();
+    variant->is_warm_start = agreed.with_earlier_run;
+    variant->deferred = deferred.without_tensors();
+    const std::string path =
+        Aftermath::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
+    if (!path.empty()) {
+      refuse(
+          {make_refusal(RefusalCode::kUnreplayableOp, path + " is a tensor that nobody tracked")},
+          way);
+      return false;
+    }
+    ++variants_made_;
+    if (session_.earlier) session_.earlier->compare(step_, *variant->recording);
+    journal_.planned(*variant);
+    if (variant->trusted) probing_.note_untried();
+    variants_.add(std::move(variant));
+    return true;
+  } catch (const std::exception& error) {
+    refuse({make_refusal(RefusalCode::kUnreplayableOp,
+                         std::string("no plan could be made: ") + error.what())},
+           way);
+    return false;
+  }
+}
+
+/// Variants leave for the one that is to be planned. False where none may.
+bool Plans::make_room() {
+  std::vector<std::shared_ptr<Variant>> left;
+  const bool is_free = variants_.make_room(journal_.calls(), left);
+  for (const auto& variant : left) {
+    const std::uint64_t unused = journal_.calls() - variant->last_use;
+    journal_.dropped(*variant, "used longest ago of all, " + std::to_string(unused) + " calls");
+  }
+  return is_free;
+}
+
+void Plans::drop(const Variant& variant, Refusal refusal, const std::string& way) {
+  const bool was_started_warm = variant.is_warm_start && !variant.trusted;
+  journal_.dropped(variant, std::string(name_of(refusal.code)));
+  variants_.drop(variant);
+  if (!was_started_warm) return refuse({std::move(refusal)}, way);
+  // the program is another one by now: two probes of it find out more
+  may_start_warm_ = false;
+  journal_.refused(refusal);
+}
+
+void Plans::refuse(std::vector<Refusal> refusals, const std::string& way) {
+  for (const Refusal& refusal : refusals) journal_.refused(refusal);
+  probing_.pause(way, std::move(refusals));
+}
+
+void Plans::refuse(const Refusal& refusal) {
+  journal_.refused(refusal);
+  probing_.pause_all({refusal});
+}
+
+void Plans::refuse_always(Refusal refusal) {
+  variants_.clear();
+  probing_.stop({std::move(refusal)});
+}
+
+void Plans::restart() {
+  may_start_warm_ = false;
+  variants_.clear();
+  probing_.restart();
+}
+
+std::vector<trace::Recording> Plans::to_trace(bool with_state) const {
+  std::vector<trace::Recording> recordings;
+  if (warm_up_) recordings.push_back(*warm_up_);
+  for (const auto& variant : variants_) {
+    trace::Recording& recording = recordings.emplace_back(*variant->recording);
+    const bool is_trusted = recording.standing == trace::Standing::kTrusted;
+    const auto fits = [&] {
+      return variant->guards->fits_program() && session_.fits_places(recording);
+    };
+    if (!with_state) continue;
+    variant->guards->describe_outside(recording);
+    if (is_trusted && !fits()) recording.standing = trace::Standing::kAgreed;
+  }
+  return recordings;
+}
+
+std::vector<std::string> Plans::differences() const {
+  constexpr std::size_t kMostInWords = 4;
+  std::vector<std::string> differences;
+  for (const auto& variant : variants_) {
+    const Variant& first = **variants_.begin();
+    differences.push_back(
+        variant.get() == &first
+            ? ""
+            : "differs from variant " + std::to_string(first.number) + " in: " +
+                  trace::text_of(trace::guard_differences(*first.recording, *variant->recording),
+                                 kMostInWords));
+  }
+  return differences;
+}
+
+}  // namespace steptape::session
