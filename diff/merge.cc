@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "diff/merge_conflict.h"
@@ -119,13 +119,17 @@ class Merger {
     const auto first = std::ranges::find_if(
         traces_, [](const trace::Trace& trace) { return !trace.state.empty(); });
     if (first == traces_.end()) return;
-    out_.trace.state = first->state;
     out_.state_of = static_cast<std::size_t>(first - traces_.begin());
-    std::unordered_set<std::string_view> known;
-    for (const trace::Saved& saved : first->state) known.insert(saved.path);
-    for (const trace::Trace& trace : traces_.subspan(out_.state_of + 1)) {
+    std::unordered_map<std::string_view, const trace::Saved*> known;
+    for (const trace::Trace& trace : traces_) {
       for (const trace::Saved& saved : trace.state) {
-        if (known.insert(saved.path).second) out_.unsaved.push_back(saved.path);
+        const auto [entry, is_new] = known.try_emplace(saved.path, &saved);
+        if (is_new) {
+          out_.trace.state.push_back(saved);
+        } else if (!(*entry->second == saved) &&
+                   std::ranges::find(out_.differing, saved.path) == out_.differing.end()) {
+          out_.differing.push_back(saved.path);
+        }
       }
     }
   }

@@ -27,14 +27,14 @@ struct MergedStep {
 struct Merged {
   trace::Trace trace;
   std::vector<MergedStep> steps;  ///< one for each of `trace`
-  std::size_t state_of = 0;       ///< the trace whose saved state it has
-  /// Saved in a later trace, and not in that one.
-  std::vector<std::string> unsaved;
+  std::size_t state_of = 0;       ///< the first trace with saved state
+  /// Saved by several with different contents; it has what the first of them saved.
+  std::vector<std::string> differing;
 };
 
 /// Joins traces of one program: steps by name, their recordings one after the other as variants.
 /// A step has one warm-up, the first; of recordings that do the same it keeps the one that got
-/// furthest. Saved state is that of the first trace that has one; of the facts about the run, those
+/// furthest. Of what is saved under one path the first stays; of the facts about the run, those
 /// on which all agree stay. `names` are what errors call the traces; there is at least one, and all
 /// are valid. Throws Error (invalid_argument) where two were made in other environments or by other
 /// programs: no one could say which of them a step is to follow.

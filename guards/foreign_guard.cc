@@ -117,4 +117,9 @@ bool ForeignGuard::pin() {
   return any;
 }
 
+bool ForeignGuard::is_pinned(const std::string& path) const {
+  return std::ranges::any_of(
+      watched_, [&path](const Watched& watched) { return watched.numbers.is_pinned(path); });
+}
+
 }  // namespace steptape::guards

@@ -30,6 +30,7 @@ class ForeignGuard {
   void settle();
   void prove(const NumberAt& number_at);
   bool pin();
+  bool is_pinned(const std::string& path) const;
 
   /// Counters that the step advances, in the order of `advances`, as they are now.
   std::vector<std::int64_t> counters() const;

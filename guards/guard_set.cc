@@ -167,6 +167,10 @@ bool GuardSet::pin() {
   return given_.pin() || of_optimizers || of_foreign;
 }
 
+bool GuardSet::is_pinned(const std::string& path) const {
+  return given_.is_pinned(path) || optimizers_.is_pinned(path) || foreign_.is_pinned(path);
+}
+
 Verdict GuardSet::check_given(Entry& entry) const {
   for (std::size_t k = 0; k < given_leaves_.size(); ++k) {
     given_values_[k] = entry.leaves[given_leaves_[k]];

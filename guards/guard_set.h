@@ -74,6 +74,8 @@ class GuardSet {
   /// The plan is wrong at those that were not proved: from here on it holds for the proved ones
   /// alone. False where there were none.
   bool pin();
+  /// Whether the number at this path moves and may have its proved values alone.
+  bool is_pinned(const std::string& path) const;
 
  private:
   /// Notes the numbers among arguments and declared values that are new.

@@ -315,6 +315,13 @@ bool OptimizerGuard::pin() {
   return any;
 }
 
+bool OptimizerGuard::is_pinned(const std::string& path) const {
+  return std::ranges::any_of(optimizers_, [&path](const Watched& watched) {
+    return std::ranges::any_of(
+        watched.groups, [&path](const Group& group) { return group.numbers.is_pinned(path); });
+  });
+}
+
 // the program's own code may have run since the newest check: the states are looked for
 std::vector<std::int64_t> OptimizerGuard::counters() const {
   std::vector<std::int64_t> counters;

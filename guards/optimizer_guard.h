@@ -31,6 +31,7 @@ class OptimizerGuard {
   void settle();
   void prove(const NumberAt& number_at);
   bool pin();
+  bool is_pinned(const std::string& path) const;
 
   /// Step counters of the states that the step advances, as they are now.
   std::vector<std::int64_t> counters() const;

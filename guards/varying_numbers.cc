@@ -1,5 +1,7 @@
 #include "guards/varying_numbers.h"
 
+#include <algorithm>
+
 #include "guards/mismatch.h"
 #include "trace/text/text.h"
 
@@ -50,6 +52,12 @@ void VaryingNumbers::prove(const NumberAt& number_at) {
 bool VaryingNumbers::pin() {
   for (const auto& [k, value] : unproved_) numbers_[k].is_literal = true;
   return !std::exchange(unproved_, {}).empty();
+}
+
+bool VaryingNumbers::is_pinned(const std::string& path) const {
+  return std::ranges::any_of(numbers_, [&path](const Number& number) {
+    return number.is_literal && number.leaf != trace::kNone && number.path == path;
+  });
 }
 
 }  // namespace steptape::guards

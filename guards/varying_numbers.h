@@ -42,6 +42,8 @@ class VaryingNumbers {
   /// The plan is wrong at the values of the newest check that were not proved: it holds for those
   /// that were alone. False where there were none.
   bool pin();
+  /// Whether it is one that moves and may have the proved values alone.
+  bool is_pinned(const std::string& path) const;
 
  private:
   struct Number {

@@ -58,6 +58,21 @@ void Notes::collect_garbage() {
   if (const Collect collect = collector.load(std::memory_order_relaxed)) collect();
 }
 
+void Notes::announce(std::vector<Number> numbers) {
+  announced_ = std::move(numbers);
+  is_announcing_ = true;
+  first_site_ = sites_.size();
+  ops_since_ = 0;
+  has_node_since_ = false;
+}
+
+void Notes::withdraw() {
+  announced_.clear();
+  is_announcing_ = false;
+  if (ops_since_ != 1 || has_node_since_) return;
+  for (std::size_t i = first_site_; i < sites_.size(); ++i) sites_[i].is_all = true;
+}
+
 void Notes::take(std::size_t position, const trace::ScalarSite& site) {
   sites_.push_back({site, std::move(announced_[position].formula)});
   announced_.erase(announced_.begin() + static_cast<std::ptrdiff_t>(position));

@@ -44,6 +44,9 @@ class Notes {
   struct Site {
     trace::ScalarSite site;
     trace::Formula formula;
+    /// All that follows from the number in the call which it was given to is this: one op ran, and
+    /// autograd keeps nothing of it.
+    bool is_all = false;
   };
   struct Condition {
     trace::Formula formula;
@@ -79,8 +82,8 @@ class Notes {
   trace::Index newest_read() const { return reads_.empty() ? trace::kNone : reads_.back(); }
 
   /// Until `withdraw` these numbers may enter ops, each as often as it stands here.
-  void announce(std::vector<Number> numbers) { announced_ = std::move(numbers); }
-  void withdraw() { announced_.clear(); }
+  void announce(std::vector<Number> numbers);
+  void withdraw();
   /// The program has decided by `formula`: the recording holds while that stays so.
   void require(trace::Formula formula, bool is_nonzero);
   /// All that the program does with what op `op` gave the host is known, though none of it may have
@@ -150,6 +153,12 @@ class Notes {
 
   // For the recorder.
   void note_read(trace::Index op) { reads_.push_back(op); }
+  /// An op begins. `has_node`: autograd keeps something for its backward.
+  void note_op(bool has_node) {
+    ++ops_since_;
+    has_node_since_ |= has_node;
+  }
+  bool is_announcing() const { return is_announcing_; }
   const std::vector<Number>& announced() const { return announced_; }
   /// Number `position` of those announced stands at `site`.
   void take(std::size_t position, const trace::ScalarSite& site);
@@ -181,6 +190,11 @@ class Notes {
   std::vector<trace::Leaf> leaves_;
   std::vector<Number> announced_;
   std::vector<Site> sites_;
+  // since the newest announcement
+  bool is_announcing_ = false;
+  std::size_t first_site_ = 0;
+  std::size_t ops_since_ = 0;
+  bool has_node_since_ = false;
   std::vector<std::pair<std::size_t, trace::Formula>> returned_;
   std::vector<std::pair<std::size_t, std::string>> becoming_;
   std::vector<trace::Advance> advances_;

@@ -22,6 +22,7 @@ class Binder {
 
   void bind() {
     for (const recorder::Notes::Site& site : notes().sites()) bind(site);
+    for (const trace::Index formula : unsure_) recording_.proofs.push_back({formula, {}, false});
     for (const auto& [position, formula] : notes().returned()) bind(position, formula);
     for (const auto& [position, path] : notes().becoming()) {
       if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
@@ -50,7 +51,8 @@ class Binder {
   void bind(const recorder::Notes::Site& site) {
     const trace::Formula formula = renumbered(site.formula);
     if (bindings_.gives_recorded(formula, site.site)) {
-      bindings_.bind(site.site, formula);
+      const trace::Index bound = bindings_.bind(site.site, formula);
+      if (!site.is_all) unsure_.insert(bound);
       return;
     }
     const std::string message =
@@ -115,6 +117,8 @@ class Binder {
   replayer::Bindings bindings_;
   std::vector<trace::Index> leaves_;  ///< of the notes, as the recording numbers them
   std::set<std::string> followed_;    ///< paths of host reads
+  /// Formulas of numbers of which ops or their backward may make something else as well.
+  std::set<trace::Index> unsure_;
 };
 
 }  // namespace

@@ -143,6 +143,16 @@ void Plans::restart() {
   probing_.restart();
 }
 
+/// Writes down at which numbers the plan was proved, for players, which cannot prove it at others.
+void Plans::describe_proofs(const Variant& variant, trace::Recording& recording) const {
+  if (!session_.options.verify.first) {
+    recording.proofs.clear();  // it takes any
+    return;
+  }
+  variant.number_proofs.describe(
+      recording, [&variant](const std::string& path) { return variant.guards->is_pinned(path); });
+}
+
 std::vector<trace::Recording> Plans::to_trace(bool with_state) const {
   std::vector<trace::Recording> recordings;
   if (warm_up_) recordings.push_back(*warm_up_);
@@ -152,6 +162,7 @@ std::vector<trace::Recording> Plans::to_trace(bool with_state) const {
     const auto fits = [&] {
       return variant->guards->fits_program() && session_.fits_places(recording);
     };
+    describe_proofs(*variant, recording);
     if (!with_state) continue;
     variant->guards->describe_outside(recording);
     if (is_trusted && !fits()) recording.standing = trace::Standing::kAgreed;

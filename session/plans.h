@@ -59,6 +59,7 @@ class Plans {
  private:
   bool make_plan(Probing::Agreed agreed, const std::string& way, const Deferred& deferred);
   bool make_room();
+  void describe_proofs(const Variant& variant, trace::Recording& recording) const;
   void refuse(std::vector<Refusal> refusals, const std::string& way);
 
   SessionState& session_;

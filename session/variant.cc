@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "replayer/runtime/backends.h"
@@ -27,6 +28,22 @@ replayer::GeneratorOf generators_of(const live::Objects& objects) {
     }
     throw Error(ErrorCode::kInternal, "no generator " + path);
   };
+}
+
+/// Numbers of a front end that follows none, which two recordings have explained: their ops may
+/// make more of them. What enters ops of a known optimizer is known whole.
+void hold_explained_numbers(trace::Recording& recording) {
+  std::set<trace::Index> formulas;
+  for (const trace::ScalarSite& site : recording.scalars) formulas.insert(site.formula);
+  for (const trace::Index formula : formulas) {
+    const bool is_of_optimizers =
+        std::ranges::all_of(recording.formulas[formula].nodes, [&](const trace::Node& node) {
+          if (node.operation != trace::Operation::kLeaf) return true;
+          const trace::LeafKind kind = recording.leaves[node.leaf].kind;
+          return kind == trace::LeafKind::kHyperparameter || kind == trace::LeafKind::kStateNumber;
+        });
+    if (!is_of_optimizers) recording.proofs.push_back({formula, {}, false});
+  }
 }
 
 }  // namespace
@@ -68,6 +85,7 @@ PlanStats Variant::stats() const {
 std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState& session,
                                       std::uint64_t number) {
   const auto start = std::chrono::steady_clock::now();
+  if (!recorded.notes.follows_numbers()) hold_explained_numbers(recorded.recording);
   auto recording = std::make_shared<trace::Recording>(std::move(recorded.recording));
   auto executor = replayer::make_executor(recording, generators_of(session.objects),
                                           {.static_gradients = session.options.static_gradients,

@@ -11,6 +11,7 @@
 #include "steptape/refusal.h"
 #include "trace/digest.h"
 #include "trace/formula.h"
+#include "trace/proved_values.h"
 #include "trace/value.h"
 
 /// The model of a trace: plain values that any part may hold, compare and copy. While recording,
@@ -237,6 +238,16 @@ struct Predicate {
   friend bool operator==(const Predicate&, const Predicate&) = default;
 };
 
+/// At which values of a number that a formula gives ops the plan was compared with the eager step:
+/// where an op takes it, and others may use something else that follows from it, such as what
+/// backward makes of an exponent. A plan is right at other values of formulas without a proof, too.
+struct Proof {
+  Index formula = kNone;  ///< in Recording::formulas
+  ProvedValues proved;
+  bool is_pinned = false;  ///< it is wrong at others
+  friend bool operator==(const Proof&, const Proof&) = default;
+};
+
 /// The step advances a host number of optimizer state.
 struct Advance {
   std::string path;  ///< "optimizer.state[model.fc1.weight].step"
@@ -325,6 +336,7 @@ struct Recording {
   std::vector<Leaf> leaves;
   std::vector<Formula> formulas;
   std::vector<ScalarSite> scalars;  ///< host numbers that are not literals
+  std::vector<Proof> proofs;        ///< in ascending order of formulas
   std::vector<Predicate> predicates;
   std::vector<Advance> advances;
   std::vector<HostRead> reads;  ///< one for each op that gives the host a value, in order

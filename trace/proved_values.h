@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "trace/value.h"
 
@@ -17,6 +20,23 @@ namespace steptape::trace {
 class ProvedValues {
  public:
   static constexpr std::size_t kEnough = 3;
+
+  ProvedValues() = default;
+  /// As a file keeps them: what `values` and `turns` gave. Of more than kEnough values the first
+  /// count.
+  ProvedValues(std::span<const double> values, std::uint32_t turns) {
+    for (const double value : values) add(value);
+    turns_ |= turns;
+  }
+  /// Different ones, at most kEnough, in the order in which they were proved.
+  std::span<const double> values() const { return std::span(values_).first(count_); }
+  /// A bit for each turn that was proved: 0 to 7 for 0, 1, -1, 2, -2, 3, 0.5 and -0.5, 8 to 11 for
+  /// not a number, infinity, -infinity and -0.0, 16 to 19 for the ranges below 0, 1 and 2 and the
+  /// rest, 20 for what float32 does not hold.
+  std::uint32_t turns() const { return turns_; }
+  friend bool operator==(const ProvedValues& a, const ProvedValues& b) {
+    return std::ranges::equal(a.values(), b.values(), {}, to_bits, to_bits) && a.turns_ == b.turns_;
+  }
 
   bool is_trusted() const { return count_ == kEnough; }
   bool is_among(double value) const {
@@ -35,6 +55,8 @@ class ProvedValues {
   }
 
  private:
+  static std::uint64_t to_bits(double value) { return std::bit_cast<std::uint64_t>(value); }
+
   static constexpr std::array<double, 8> kTurns = {0, 1, -1, 2, -2, 3, 0.5, -0.5};
   static constexpr std::uint32_t kRanges = 31U << 16U;
 

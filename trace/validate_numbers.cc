@@ -14,6 +14,7 @@ class NumberChecker {
     check_each(*this, recording_.leaves, place, "leaf", &NumberChecker::check_leaf);
     check_each(*this, recording_.formulas, place, "formula", &NumberChecker::check_formula);
     check_each(*this, recording_.scalars, place, "scalar", &NumberChecker::check_site);
+    check_each(*this, recording_.proofs, place, "proof", &NumberChecker::check_proof);
     check_each(*this, recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
     check_each(*this, recording_.reads, place, "host read", &NumberChecker::check_read);
     check_each(*this, recording_.numbers, place, "number", &NumberChecker::check_number);
@@ -69,6 +70,10 @@ class NumberChecker {
     if (site.item == kNone && element->bytes.size() != buffer.bytes) {
       place.fail(fmt::format("buffer {} holds more than one element", site.buffer));
     }
+  }
+
+  void check_proof(const Proof& proof, const Place& place) const {
+    check_index(proof.formula, recording_.formulas.size(), "formula", place);
   }
 
   void check_predicate(const Predicate& predicate, const Place& place) const {

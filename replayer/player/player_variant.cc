@@ -76,7 +76,8 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
       executor_(make_executor(recording_, generators_of(state))),
       inputs_(*recording_, guards::positions_of(*recording_, executor_->bound())),
       overlap_(*recording_, executor_->bound(), executor_->written_buffers()),
-      bounds_(*recording_) {
+      bounds_(*recording_),
+      proofs_(NumberProofs::of_file(*recording_)) {
   find_memory();
   find_uses();
   find_numbers();
@@ -262,6 +263,19 @@ void PlayerVariant::join(bool checks_training) {
   }
   for (const trace::NamedValue& fact : recording_->facts)
     expect(GuardKind::kFact, fact.name, fact.value);
+  for (const trace::OptimizerLayout& optimizer : recording_->optimizers) {
+    for (std::size_t g = 0; g < optimizer.groups.size(); ++g) {
+      for (const trace::NamedValue& value : optimizer.groups[g].hyperparameters) {
+        const std::string path = trace::group_path(optimizer.path, g) + "." + value.name;
+        // a number that no op takes may be any
+        const bool may_move = optimizer.has_formulas && trace::is_exact_number(value.value) &&
+                              !std::holds_alternative<bool>(value.value.data);
+        const bool is_followed =
+            trace::find_leaf(*recording_, trace::LeafKind::kHyperparameter, path) != trace::kNone;
+        if (!may_move && !is_followed) expect(GuardKind::kHyperparameter, path, value.value);
+      }
+    }
+  }
   for (const trace::Module& module : recording_->modules) {
     expect(GuardKind::kTraining, module.path + ".training", {module.training}, !checks_training);
   }
@@ -392,6 +406,7 @@ Verdict PlayerVariant::check_ambient() {
 Results PlayerVariant::run(std::span<const live::Argument> arguments) {
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
+  const NumberProofs::Scope proofs(&proofs_);
   const Outcome outcome = executor_->run(memory_, leaves_);
   generator.reset();
   Results results;
@@ -414,6 +429,7 @@ void PlayerVariant::run_into(std::span<const live::Argument> arguments,
   }
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
+  const NumberProofs::Scope proofs(&proofs_);
   executor_->run_into(memory_, leaves_, results, numbers);
   move_on(numbers);
 }

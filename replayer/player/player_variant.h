@@ -11,6 +11,7 @@
 #include "replayer/player/index_bounds.h"
 #include "replayer/player/player_state.h"
 #include "replayer/runtime/executor.h"
+#include "replayer/runtime/number_proofs.h"
 #include "steptape/stats.h"
 #include "steptape/verdict.h"
 
@@ -118,6 +119,7 @@ class PlayerVariant {
   };
   std::vector<Fact> facts_;
   std::vector<std::pair<std::size_t, const trace::Value*>> numbers_;  ///< by leaf
+  NumberProofs proofs_;                                ///< no run can prove the plan at others
   std::vector<const trace::Value*> argument_numbers_;  ///< by input; null for what is none
   std::vector<std::pair<trace::Value*, std::int64_t>> advances_;
   /// To constants that stand in the step.

@@ -55,8 +55,8 @@ void check_proved(NumberOfRun number, double value, Words&& words) {
   if (proofs == nullptr || proofs->holds(number, value)) return;
   const RefusalCode code =
       number.of == NumberOfRun::Of::kRead ? RefusalCode::kHostRead : RefusalCode::kScalarVaries;
-  if (proofs->is_pinned(number)) throw Changed(code, words());
-  throw Unproved(code, words(), number);
+  if (proofs->is_pinned(number)) throw Changed(code, words(*proofs));
+  throw Unproved(code, words(*proofs), number);
 }
 
 }  // namespace
@@ -113,12 +113,14 @@ void HostNumbers::apply(const Patch& patch) {
                        trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
                        "a finite float32", trace::words_of({trace::Real{number}})));
   }
-  check_proved({NumberOfRun::Of::kFormula, patch.site.formula}, number, [&] {
-    return guards::failed(
-        GuardKind::kPredicate,
-        trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
-        "a value that was proved", trace::words_of({trace::Real{number}}));
-  });
+  check_proved({NumberOfRun::Of::kFormula, patch.site.formula}, number,
+               [&](const NumberProofs& proofs) {
+                 return guards::failed(
+                     GuardKind::kPredicate,
+                     trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
+                     proofs.words({NumberOfRun::Of::kFormula, patch.site.formula}),
+                     trace::words_of({trace::Real{number}}));
+               });
   if (patch.site.op == trace::kNone) {
     const trace::DType dtype = recording().tensors[memory_.first_on(patch.site.buffer)].dtype;
     const auto place =
@@ -166,7 +168,7 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
     }
   }
   if (read.use == trace::ReadUse::kFree) {
-    check_proved({NumberOfRun::Of::kRead, call.read}, value, [&] {
+    check_proved({NumberOfRun::Of::kRead, call.read}, value, [&](const NumberProofs&) {
       return guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
                             trace::words_of(recorded), trace::words_of(found));
     });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trace/numbers.h"
+#include "trace/text/text.h"
 
 namespace steptape::replayer {
 namespace {
@@ -18,12 +19,41 @@ NumberProofs::NumberProofs(const trace::Recording& recording)
   for (const trace::HostRead& read : recording.reads) {
     reads_.push_back({.path = trace::read_path(read.op)});
   }
-  for (Proof& proof : formulas_) proof.is_held = false;
+  for (Proof& proof : formulas_) proof.is_held = proof.enters_op = false;
   for (const trace::ScalarSite& site : recording.scalars) {
+    formulas_[site.formula].enters_op = true;
     // the guards hold one number by itself
     formulas_[site.formula].is_held = recording.formulas[site.formula].nodes.size() > 1;
   }
   add(numbers_at(recording));
+}
+
+NumberProofs NumberProofs::of_file(const trace::Recording& recording) {
+  NumberProofs proofs(recording);
+  for (Proof& read : proofs.reads_) read.is_held = false;
+  for (Proof& formula : proofs.formulas_) formula.is_held = false;
+  for (const trace::Proof& proof : recording.proofs) {
+    Proof& held = proofs.formulas_[proof.formula];
+    held.is_held = true;
+    held.proved = proof.proved;
+    held.is_pinned = proof.is_pinned;
+  }
+  return proofs;
+}
+
+void NumberProofs::describe(trace::Recording& recording,
+                            const std::function<bool(const std::string&)>& is_pinned) const {
+  const auto is_leaf_pinned = [&](const trace::Node& node) {
+    if (node.operation != trace::Operation::kLeaf) return false;
+    const std::string& path = recording.leaves[node.leaf].path;
+    const auto read = std::ranges::find(reads_, path, &Proof::path);
+    return is_pinned(path) || (read != reads_.end() && read->is_pinned);
+  };
+  for (trace::Proof& proof : recording.proofs) {
+    proof.proved = formulas_[proof.formula].proved;
+    proof.is_pinned = formulas_[proof.formula].is_pinned ||
+                      std::ranges::any_of(recording.formulas[proof.formula].nodes, is_leaf_pinned);
+  }
 }
 
 template <typename Visit>
@@ -44,13 +74,23 @@ void NumberProofs::for_each(const Numbers& numbers, Visit&& visit) {
     const bool all_known = std::ranges::all_of(formula.nodes, [&](const trace::Node& node) {
       return node.operation != trace::Operation::kLeaf || is_known[node.leaf];
     });
-    if (formulas_[i].is_held && all_known) visit(formulas_[i], trace::evaluate(formula, leaves));
+    if (formulas_[i].enters_op && all_known) visit(formulas_[i], trace::evaluate(formula, leaves));
   }
 }
 
 bool NumberProofs::holds(NumberOfRun number, double value) const {
   const Proof& proof = of(number);
   return !proof.is_held || proof.holds(value);
+}
+
+std::string NumberProofs::words(NumberOfRun number) const {
+  const Proof& proof = of(number);
+  if (proof.proved.is_trusted() && !proof.is_pinned) return "of a kind that was proved";
+  std::string words;
+  for (const double value : proof.proved.values()) {
+    words += (words.empty() ? "" : ", ") + trace::words_of({trace::Real{value}});
+  }
+  return words + " (proved)";
 }
 
 void NumberProofs::add(const Numbers& numbers) {
@@ -60,7 +100,7 @@ void NumberProofs::add(const Numbers& numbers) {
 bool NumberProofs::pin_others(const Numbers& numbers) {
   bool any = false;
   for_each(numbers, [&any](Proof& proof, double value) {
-    if (!proof.holds(value)) any = proof.is_pinned = true;
+    if (proof.is_held && !proof.holds(value)) any = proof.is_pinned = true;
   });
   return any;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,16 @@ class NumberProofs {
  public:
   /// Proved at what `recording`, the plan's own, has read; it must outlive this.
   explicit NumberProofs(const trace::Recording& recording);
+  /// As a file has it: at what Recording::proofs say, and at any value of other numbers.
+  static NumberProofs of_file(const trace::Recording& recording);
+  /// Writes into the proofs of `recording`, a copy of the plan's, what is known of their formulas.
+  /// `is_pinned` tells that the guards hold the plan to the proved values of a leaf.
+  void describe(trace::Recording& recording,
+                const std::function<bool(const std::string&)>& is_pinned) const;
 
   bool holds(NumberOfRun number, double value) const;
+  /// What it would hold for: "2.0, 3.0 (proved)".
+  std::string words(NumberOfRun number) const;
   /// From now on it may have the proved values alone.
   bool is_pinned(NumberOfRun number) const { return of(number).is_pinned; }
   void pin(NumberOfRun number) { of(number).is_pinned = true; }
@@ -62,6 +71,7 @@ class NumberProofs {
     std::string path = {};  ///< of a read
     /// False of a formula that enters no op, or is one number: that is held by itself.
     bool is_held = true;
+    bool enters_op = true;
     trace::ProvedValues proved = {};
     bool is_pinned = false;
     bool holds(double value) const {

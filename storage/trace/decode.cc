@@ -133,6 +133,12 @@ trace::ScalarSite decode(const proto::ScalarSite& in) {
   return site;
 }
 
+trace::Proof decode(const proto::Proof& in) {
+  std::vector<double> values;
+  for (const std::uint64_t bits : in.values()) values.push_back(std::bit_cast<double>(bits));
+  return {in.formula(), {values, in.turns()}, in.is_pinned()};
+}
+
 trace::Predicate decode(const proto::Predicate& in) { return {in.formula(), in.is_nonzero()}; }
 
 trace::Advance decode(const proto::Advance& in) { return {in.path(), in.by()}; }
@@ -237,6 +243,7 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.leaves, in.leaves());
   decode_each(recording.formulas, in.formulas());
   decode_each(recording.scalars, in.scalars());
+  decode_each(recording.proofs, in.proofs());
   decode_each(recording.predicates, in.predicates());
   decode_each(recording.advances, in.advances());
   decode_each(recording.reads, in.reads());

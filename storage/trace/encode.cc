@@ -163,6 +163,15 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
   }
   for (const auto& formula : recording.formulas) encode(formula, *out.add_formulas());
   for (const auto& site : recording.scalars) encode(site, *out.add_scalars());
+  for (const trace::Proof& proof : recording.proofs) {
+    proto::Proof& added = *out.add_proofs();
+    added.set_formula(proof.formula);
+    for (const double value : proof.proved.values()) {
+      added.add_values(std::bit_cast<std::uint64_t>(value));
+    }
+    added.set_turns(proof.proved.turns());
+    added.set_is_pinned(proof.is_pinned);
+  }
   for (const trace::Predicate& predicate : recording.predicates) {
     proto::Predicate& added = *out.add_predicates();
     added.set_formula(predicate.formula);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "trace/proved_values.h"
+
 namespace steptape::trace {
 namespace {
 
@@ -101,6 +103,28 @@ TEST(FormulaTest, OnlyWellFormedOnesAreTaken) {
   deep.nodes.resize(2 * kMaxFormulaDepth + 1, {Operation::kAdd, {}, kNone});
   EXPECT_FALSE(is_well_formed(deep, 3)) << "too deep";
   EXPECT_FALSE(is_well_formed({{{static_cast<Operation>(99), {}, kNone}}}, 3));
+}
+
+TEST(ProvedValuesTest, AfterThreeValuesAnyHoldsButTurns) {
+  ProvedValues proved;
+  for (const double value : {0.1, 0.2, 0.7}) {
+    EXPECT_FALSE(proved.holds(value));
+    proved.add(value);
+    EXPECT_TRUE(proved.holds(value));
+  }
+  EXPECT_TRUE(proved.holds(0.3));
+  for (const double turn : {0.0, -0.0, 0.5, 1.0, 2.0, 1.25, -0.25, double{INFINITY}}) {
+    EXPECT_FALSE(proved.holds(turn)) << turn;
+  }
+}
+
+TEST(ProvedValuesTest, AreTheSameWhenTheyComeOutOfAFile) {
+  for (const std::vector<double>& values :
+       {std::vector<double>{}, {-2}, {1.5, -2}, {0, -0.0, 2}, {0.1, 0.2, 0.3, 2, 17, 1e300}}) {
+    ProvedValues proved;
+    for (const double value : values) proved.add(value);
+    EXPECT_EQ(ProvedValues(proved.values(), proved.turns()), proved);
+  }
 }
 
 }  // namespace

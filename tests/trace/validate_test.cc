@@ -76,6 +76,15 @@ INSTANTIATE_TEST_SUITE_P(
             "00000000000000020000000000000001")),
     name_of_case);
 
+INSTANTIATE_TEST_SUITE_P(Number, RefusedTest,
+                         testing::Values(in_recording(
+                             "FormulaOfAProof",
+                             [](Recording& r) {
+                               r.proofs = {{3, {}, false}};
+                             },
+                             ", proof 0: formula 3, but there are 0")),
+                         name_of_case);
+
 INSTANTIATE_TEST_SUITE_P(
     Tensor, RefusedTest,
     testing::Values(

@@ -58,8 +58,7 @@ std::size_t variants_of(const trace::Step& step) {
 }
 
 /// What whoever goes on with the result should know.
-std::vector<std::string> warnings_of(const diff::Merged& merged,
-                                     const MergeCommandOptions& options) {
+std::vector<std::string> warnings_of(const diff::Merged& merged) {
   std::vector<std::string> warnings;
   const std::size_t most = steptape::Options().max_variants;
   for (const trace::Step& step : merged.trace.steps) {
@@ -69,11 +68,12 @@ std::vector<std::string> warnings_of(const diff::Merged& merged,
         "step {} has {} variants, more than the {} that a session keeps by default (max_variants)",
         step.name, variants, most));
   }
-  if (!merged.unsaved.empty()) {
+  if (!merged.differing.empty()) {
     warnings.push_back(
-        fmt::format("the saved state is that of {}, which lacks {} of the others, {} first",
-                    options.inputs[merged.state_of], count_of(merged.unsaved.size(), "path"),
-                    merged.unsaved.front()));
+        fmt::format("{} saved by several traces with different contents, {} first; the first "
+                    "trace's stay. Where "
+                    "these are different objects, give each a name of its own (model=, optimizer=)",
+                    count_of(merged.differing.size(), "path"), merged.differing.front()));
   }
   return warnings;
 }
@@ -138,7 +138,7 @@ int run(const MergeCommandOptions& options) {
   require_free(options);
   const diff::Merged merged = diff::merge(traces, options.inputs);
   storage::write(merged.trace, options.out);
-  const std::vector<std::string> warnings = warnings_of(merged, options);
+  const std::vector<std::string> warnings = warnings_of(merged);
   for (const std::string& warning : warnings) complain(shown(warning));
   if (options.json) {
     put(json_text(merged_json(merged, options, warnings)));

@@ -112,6 +112,16 @@ void add_numbers(Json& json, const trace::Recording& recording) {
     return text_of(formula, recording.leaves);
   });
   json["scalars"] = each(recording.scalars, site_json);
+  json["proofs"] = each(recording.proofs, [](const trace::Proof& proof) {
+    Json values = Json::array();
+    for (const double value : proof.proved.values()) {
+      values.push_back(trace::print_value({trace::Real{value}}));
+    }
+    return Json{{"formula", proof.formula},
+                {"values", values},
+                {"turns", proof.proved.turns()},
+                {"is_pinned", proof.is_pinned}};
+  });
   json["predicates"] = each(recording.predicates, [](const trace::Predicate& predicate) {
     return Json{{"formula", predicate.formula}, {"is_nonzero", predicate.is_nonzero}};
   });

@@ -236,6 +236,12 @@ void Printer::print_numbers(const Recording& recording) {
       line("  scalar op {} argument {}{} = f{}", site.op, site.argument, item, site.formula);
     }
   }
+  for (const Proof& proof : recording.proofs) {
+    std::string values;
+    for (const double value : proof.proved.values()) values += " " + print_value({Real{value}});
+    line("  proof f{} at{} turns {}{}", proof.formula, values, proof.proved.turns(),
+         word_if(proof.is_pinned, " alone"));
+  }
   for (const Predicate& predicate : recording.predicates) {
     line("  predicate f{} {}", predicate.formula, predicate.is_nonzero ? "nonzero" : "zero");
   }

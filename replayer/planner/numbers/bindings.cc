@@ -67,10 +67,10 @@ bool Bindings::is_bound(const trace::ScalarSite& site) const {
   return places_.contains(place_of(site));
 }
 
-void Bindings::bind(trace::ScalarSite site, const trace::Formula& formula) {
-  if (!places_.insert(place_of(site)).second) return;
+trace::Index Bindings::bind(trace::ScalarSite site, const trace::Formula& formula) {
   site.formula = this->formula(formula);
-  recording_.scalars.push_back(site);
+  if (places_.insert(place_of(site)).second) recording_.scalars.push_back(site);
+  return site.formula;
 }
 
 void Bindings::require(const trace::Formula& formula, bool is_nonzero) {

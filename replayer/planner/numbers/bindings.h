@@ -32,7 +32,8 @@ class Bindings {
   trace::Index leaf(trace::LeafKind kind, const std::string& path);
   trace::Index formula(const trace::Formula& formula);
   /// The number at this place of the recording is what `formula` gives. A place is bound once.
-  void bind(trace::ScalarSite site, const trace::Formula& formula);
+  /// The position of the formula.
+  trace::Index bind(trace::ScalarSite site, const trace::Formula& formula);
   bool is_bound(const trace::ScalarSite& site) const;
   void require(const trace::Formula& formula, bool is_nonzero);
   void advance(const std::string& path, std::int64_t by = 1);

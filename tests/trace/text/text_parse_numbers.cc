@@ -74,6 +74,16 @@ void RecordingParser::parse_scalar() {
   site.formula = in_.take_index('f', "a formula");
 }
 
+void RecordingParser::parse_proof() {
+  Proof& proof = recording_.proofs.emplace_back();
+  proof.formula = in_.take_index('f', "a formula");
+  in_.expect("at");
+  std::vector<double> values;
+  while (!in_.accept("turns")) values.push_back(in_.take_real().value);
+  proof.proved = {values, static_cast<std::uint32_t>(in_.take_number("turns", UINT32_MAX))};
+  proof.is_pinned = in_.accept("alone");
+}
+
 void RecordingParser::parse_predicate() {
   Predicate& predicate = recording_.predicates.emplace_back();
   predicate.formula = in_.take_index('f', "a formula");

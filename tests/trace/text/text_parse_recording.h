@@ -52,6 +52,7 @@ class RecordingParser {
   void parse_leaf();
   void parse_formula();
   void parse_scalar();
+  void parse_proof();
   void parse_predicate();
   void parse_advance();
   void parse_read();

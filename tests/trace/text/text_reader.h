@@ -38,6 +38,7 @@ class TextReader {
   Digest take_digest();
   Blob take_bytes();
   Value take_value(int depth = 0);
+  Real take_real();
 
   /// Calls `convert(word)` on the next word; what it throws gets the word's line and column.
   template <typename Convert>
@@ -53,7 +54,6 @@ class TextReader {
   Value take_call(std::string_view name);
   Value take_word_value();
   Value take_numeric_value();
-  Real take_real();
   Real take_nan();
 
   std::string_view rest_;
