@@ -58,19 +58,27 @@ void Notes::collect_garbage() {
   if (const Collect collect = collector.load(std::memory_order_relaxed)) collect();
 }
 
-void Notes::announce(std::vector<Number> numbers) {
+void Notes::announce(std::vector<Number> numbers, std::string function) {
   announced_ = std::move(numbers);
   is_announcing_ = true;
+  function_ = std::move(function);
   first_site_ = sites_.size();
   ops_since_ = 0;
-  has_node_since_ = false;
+  does_more_ = false;
+}
+
+void Notes::note_op(std::string_view op, bool has_node) {
+  ++ops_since_;
+  // a function of another name may look at the number before it calls the op
+  does_more_ |= has_node || (!function_.empty() && op.substr(op.rfind(':') + 1) != function_);
 }
 
 void Notes::withdraw() {
   announced_.clear();
   is_announcing_ = false;
-  if (ops_since_ != 1 || has_node_since_) return;
-  for (std::size_t i = first_site_; i < sites_.size(); ++i) sites_[i].is_all = true;
+  if (ops_since_ != 1 || does_more_) return;
+  for (std::size_t i = first_site_; i < sites_.size(); ++i)
+    sites_[i].is_all = !sites_[i].is_doubtful;
 }
 
 void Notes::take(std::size_t position, const trace::ScalarSite& site) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -44,9 +45,10 @@ class Notes {
   struct Site {
     trace::ScalarSite site;
     trace::Formula formula;
-    /// All that follows from the number in the call which it was given to is this: one op ran, and
-    /// autograd keeps nothing of it.
+    /// All that follows from the number in the call which it was given to is this: one op of the
+    /// function's name ran, the number stands nowhere else in it, and autograd keeps nothing of it.
     bool is_all = false;
+    bool is_doubtful = false;
   };
   struct Condition {
     trace::Formula formula;
@@ -81,8 +83,9 @@ class Notes {
   /// Of the newest host read; kNone before the first.
   trace::Index newest_read() const { return reads_.empty() ? trace::kNone : reads_.back(); }
 
-  /// Until `withdraw` these numbers may enter ops, each as often as it stands here.
-  void announce(std::vector<Number> numbers);
+  /// Until `withdraw` these numbers may enter ops, each as often as it stands here. `function`: of
+  /// torch's, to which they are given; "" for an operator of the language.
+  void announce(std::vector<Number> numbers, std::string function);
   void withdraw();
   /// The program has decided by `formula`: the recording holds while that stays so.
   void require(trace::Formula formula, bool is_nonzero);
@@ -153,12 +156,12 @@ class Notes {
 
   // For the recorder.
   void note_read(trace::Index op) { reads_.push_back(op); }
-  /// An op begins. `has_node`: autograd keeps something for its backward.
-  void note_op(bool has_node) {
-    ++ops_since_;
-    has_node_since_ |= has_node;
-  }
+  /// An op begins, "aten::add_", while numbers are announced. `has_node`: autograd keeps something
+  /// for its backward.
+  void note_op(std::string_view op, bool has_node);
   bool is_announcing() const { return is_announcing_; }
+  /// The number at `site`, a position in `sites`, may stand elsewhere in its op.
+  void doubt(std::size_t site) { sites_[site].is_doubtful = true; }
   const std::vector<Number>& announced() const { return announced_; }
   /// Number `position` of those announced stands at `site`.
   void take(std::size_t position, const trace::ScalarSite& site);
@@ -192,9 +195,10 @@ class Notes {
   std::vector<Site> sites_;
   // since the newest announcement
   bool is_announcing_ = false;
+  std::string function_;
   std::size_t first_site_ = 0;
   std::size_t ops_since_ = 0;
-  bool has_node_since_ = false;
+  bool does_more_ = false;  ///< than its op does
   std::vector<std::pair<std::size_t, trace::Formula>> returned_;
   std::vector<std::pair<std::size_t, std::string>> becoming_;
   std::vector<trace::Advance> advances_;

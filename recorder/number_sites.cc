@@ -1,5 +1,8 @@
 #include "recorder/number_sites.h"
 
+#include <algorithm>
+#include <variant>
+
 #include "trace/element.h"
 #include "trace/numbers.h"
 
@@ -28,9 +31,55 @@ class Takes {
         take_value((*list)[item], {index, argument, item, trace::kNone, trace::kNone});
       }
     }
+    for (const Taken& taken : taken_) {
+      const auto as_often = std::ranges::count_if(
+          taken_, [&](const Taken& other) { return is_same(other.value, taken.value); });
+      std::ptrdiff_t standing = 0;
+      for (const trace::Value& value : op.inputs) standing += count(value, taken.value);
+      if (standing > as_often) notes_.doubt(taken.site);
+    }
   }
 
  private:
+  struct Taken {
+    std::size_t site;  ///< in Notes::sites
+    trace::Value value;
+  };
+
+  static bool is_same(const trace::Value& a, const trace::Value& b) {
+    return trace::Real{trace::number_of(a)} == trace::Real{trace::number_of(b)};
+  }
+
+  /// How often a number like this stands in an argument of an op: literals and defaults, too.
+  std::ptrdiff_t count(const trace::Value& argument, const trace::Value& number) const {
+    const bool is_integer = std::holds_alternative<std::int64_t>(number.data);
+    if (const auto* integers = std::get_if<trace::IntList>(&argument.data)) {
+      return is_integer ? std::ranges::count(*integers, std::get<std::int64_t>(number.data)) : 0;
+    }
+    if (const auto* list = std::get_if<trace::List>(&argument.data)) {
+      std::ptrdiff_t found = 0;
+      for (const trace::Value& item : *list) found += count(item, number);
+      return found;
+    }
+    if (const auto* tensor = std::get_if<trace::TensorRef>(&argument.data)) {
+      return tensor->id == trace::kNoTensor ? 0 : count(recording_.tensors[tensor->id], number);
+    }
+    const bool may_be = std::holds_alternative<trace::Real>(argument.data) ||
+                        (is_integer && std::holds_alternative<std::int64_t>(argument.data));
+    return may_be && is_same(argument, number) ? 1 : 0;
+  }
+
+  std::ptrdiff_t count(const trace::Tensor& tensor, const trace::Value& number) const {
+    const trace::Buffer& buffer = recording_.buffers[tensor.buffer];
+    std::ptrdiff_t found = 0;
+    if (tensor.buffer < first_new_ || !buffer.content) return found;
+    trace::for_each_element(buffer, tensor.dtype, kMostElements, [&](trace::Index item) {
+      const auto element = trace::element_at(buffer, tensor.dtype, item);
+      if (trace::is_element(trace::number_of(number), tensor.dtype, element->bytes)) ++found;
+    });
+    return found;
+  }
+
   static bool holds_tensor(const trace::Value& value) {
     bool holds = false;
     trace::for_each_tensor(value, [&holds](trace::TensorId) { holds = true; });
@@ -80,6 +129,7 @@ class Takes {
         }
         notes_.require(trace::same_bits(announced[i].formula, announced[other].formula), true);
       }
+      taken_.push_back({notes_.sites().size(), announced[i].value});
       notes_.take(i, site);
       return;
     }
@@ -88,6 +138,7 @@ class Takes {
   Notes& notes_;
   const trace::Recording& recording_;
   trace::BufferId first_new_;
+  std::vector<Taken> taken_;
 };
 
 }  // namespace

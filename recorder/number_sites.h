@@ -11,7 +11,8 @@ namespace steptape::recorder {
 /// and the one element of each tensor that the host made for it, whose buffers start at
 /// `first_new`; but none at arguments that cannot follow a number (`may_follow`, one for each):
 /// sizes, positions, what a view is made of. Where several announced numbers are equal, the first
-/// is taken and the recording holds while the others stay equal to it.
+/// is taken and the recording holds while the others stay equal to it. One that equals another
+/// number of the op may be that one (Notes::doubt).
 void take_announced(Notes& notes, const trace::Recording& recording, const trace::Op& op,
                     trace::Index index, trace::BufferId first_new,
                     const std::vector<bool>& may_follow);

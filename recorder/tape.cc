@@ -138,8 +138,10 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
         c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
     return before(as_strided, *view, running);
   }
-  if (is_owner() && ledger_.notes.is_announcing()) ledger_.notes.note_op(may_have_node(arguments));
   KnownOperator& known = ledger_.operators.get(op);
+  if (is_owner() && ledger_.notes.is_announcing()) {
+    ledger_.notes.note_op(known.name, may_have_node(arguments));
+  }
   if (known.is_ignored) return;
   running.is_measured = known.calls++ < kMeasuredCalls;
   running.index = static_cast<trace::Index>(ledger_.recording.ops.size());

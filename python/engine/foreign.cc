@@ -228,7 +228,7 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
   for (const ModuleWatch& module : captured_->modules) {
-    for (auto& [entry, owner, key, change, moves, decides] : module.changes()) {
+    for (auto& [entry, owner, key, change, moves, before] : module.changes()) {
       changes.push_back({name + module.path() + "." + trace::path_component(entry) + change.path,
                          change,
                          owner,
@@ -236,7 +236,7 @@ std::vector<HostChange> Modules::changes(const std::string& name) const {
                          "",
                          moves,
                          {},
-                         decides});
+                         before});
     }
   }
   return changes;
@@ -398,8 +398,8 @@ std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of
 std::vector<HostChange> Optimizer::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [entry, owner, key, change, moves, decides] : captured_->watch.changes()) {
-    changes.push_back({name + entry + change.path, change, owner, key, "", moves, {}, decides});
+  for (auto& [entry, owner, key, change, moves, before] : captured_->watch.changes()) {
+    changes.push_back({name + entry + change.path, change, owner, key, "", moves, {}, before});
   }
   return changes;
 }
@@ -470,7 +470,7 @@ std::unique_ptr<live::ForeignWatch> HostState::watch(const live::PathOf&) const 
 std::vector<HostChange> HostState::changes(const std::string& name) const {
   std::vector<HostChange> changes;
   if (captured_ == nullptr) return changes;
-  for (auto& [slot, change, moves, appended, decides] : captured_->changes()) {
+  for (auto& [slot, change, moves, appended, before] : captured_->changes()) {
     HostChange made{name + "." + slot->path + change.path,
                     change,
                     {},
@@ -478,7 +478,7 @@ std::vector<HostChange> HostState::changes(const std::string& name) const {
                     slot->place,
                     moves,
                     appended,
-                    decides};
+                    before};
     const bool is_inside =
         slot->kind == Slot::Kind::kContent && py::len(change.keys) > 0 && !appended;
     if (slot->is_assignable() || is_inside || appended) {

@@ -22,7 +22,7 @@ struct HostChange {
   std::string place = {};  ///< the line that did it, where that is known
   bool moves = false;      ///< what was read before it became another, and may count as moving
   std::optional<Py_ssize_t> appended = {};  ///< see SlotWatch::SlotChange
-  bool decides = false;                     ///< the same
+  Before before = Before::kUnread;
 };
 
 /// A Python object that plans depend on. Before a probe it captures what it holds; from that the

@@ -110,12 +110,13 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     PyObject* found = PyDict_GetItemWithError(dict, entry.key.get());
     if (entry.rule == Rule::kSkip) continue;
     // a number that the step has put there may be the one that was there by chance
-    if (entry.plain.same(found) && !is_followed(found)) continue;
+    const bool is_same = entry.plain.same(found);
+    if (is_same && (found == nullptr || !holds_followed(found))) continue;
     if (add_moved_buffers(entry, found, changes)) continue;
     EntryChange& change = changes.emplace_back(EntryChange{
         text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
         py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found)});
-    change.decides = entry.rule == Rule::kPlain && entry.is_compared;
+    change.before = before_of(entry.rule == Rule::kPlain && entry.is_compared, is_same);
     if (entry.rule != Rule::kPlain || found == nullptr) continue;
     change.moves = entry.plain.is_number() ? is_plain_number(found) : moves_inside(change);
   }
@@ -130,7 +131,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
                        py::reinterpret_borrow<py::object>(dict),
                        py::reinterpret_borrow<py::object>(key),
                        {"", "nothing", py::reinterpret_borrow<py::object>(value), py::list()}});
-    changes.back().decides = !compares_all_ && compares(changes.back());
+    changes.back().before = before_of(!compares_all_ && compares(changes.back()), false);
   }
   return changes;
 }
@@ -205,7 +206,7 @@ Verdict check_object(const std::string& path, PyObject* object, const TypeWatch&
     return {path + ".__dict__", "the attributes it had when it was recorded", "others"};
   }
   attributes.note_moving(path.empty() ? path : path.substr(1), dict);
-  const auto& [name, owner, key, change, moves, decides] = *mismatch;
+  const auto& [name, owner, key, change, moves, before] = *mismatch;
   return {path + "." + trace::path_component(name) + change.path, change.was,
           shown(change.after.ptr())};
 }

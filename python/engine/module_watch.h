@@ -34,8 +34,8 @@ class DictWatch {
     std::string name;
     py::object owner, key;  ///< the dict that it stands in; null for what cannot be assigned to
     Change change;
-    bool moves = false;    ///< it is another one, and MovingPlaces may note it
-    bool decides = false;  ///< see SlotWatch::SlotChange
+    bool moves = false;  ///< it is another one, and MovingPlaces may note it
+    Before before = Before::kUnread;
   };
   std::vector<EntryChange> changes(PyObject* dict) const;
   /// The first of those that `same` compares.

@@ -89,7 +89,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
     const bool is_named = PyUnicode_Check(key) != 0;
     if (FollowedNumbers::can_follow(value)) {
       // another one is of the program's places, where the step reads it
-      if (is_named) add_number(roots, key, -1, value);
+      if (is_named) add_number(roots, key, value);
       continue;
     }
     constexpr Py_ssize_t kMost = 8;
@@ -104,14 +104,16 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
       continue;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-      add_number(roots, key, i, PyTuple_GET_ITEM(value, i));
+      add_number(roots, key, PyTuple_GET_ITEM(value, i), i, PyTuple_GET_SIZE(value));
     }
   }
 }
 
-void OptimizerWatch::add_number(Roots& roots, PyObject* key, Py_ssize_t item, PyObject* value) {
+void OptimizerWatch::add_number(Roots& roots, PyObject* key, PyObject* value, Py_ssize_t item,
+                                Py_ssize_t items) {
   ++fixed_.back().numbers;
-  numbers_.push_back({fixed_.size() - 1, Root(roots, key), item, PyLong_CheckExact(value) != 0});
+  numbers_.push_back(
+      {fixed_.size() - 1, Root(roots, key), item, items, PyLong_CheckExact(value) != 0});
 }
 
 void OptimizerWatch::name(const live::PathOf& path_of) {
@@ -159,7 +161,7 @@ PyObject* OptimizerWatch::value_of(const Number& number) const {
   PyObject* dict = dicts_[number.dict];
   PyObject* value = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, number.key.get());
   if (value == nullptr || number.item < 0) return value;
-  const bool fits = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) > number.item;
+  const bool fits = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == number.items;
   return fits ? PyTuple_GET_ITEM(value, number.item) : nullptr;
 }
 
@@ -304,7 +306,7 @@ void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
       return is_group ? py::object() : py::reinterpret_borrow<py::object>(object);
     };
     changes.push_back({trace::join_path(fixed.path, text_of(key.get())), if_state(dict),
-                       if_state(key.get()), plain.change(now), false, true});
+                       if_state(key.get()), plain.change(now), false, Before::kOther});
   }
 }
 

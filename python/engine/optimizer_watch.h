@@ -37,7 +37,8 @@ class OptimizerWatch {
   struct Number {
     std::size_t dict;  ///< in `fixed_`
     Root key;
-    Py_ssize_t item;  ///< -1: the value itself
+    Py_ssize_t item;   ///< -1: the value itself
+    Py_ssize_t items;  ///< in the tuple
     bool is_integer;
   };
   /// The dict of a group, or of one parameter's state: what is not a number in it.
@@ -55,7 +56,9 @@ class OptimizerWatch {
 
   void add_dict(Roots& roots, std::string path, Py_ssize_t group, PyObject* parameter,
                 PyObject* dict);
-  void add_number(Roots& roots, PyObject* key, Py_ssize_t item, PyObject* value);
+  /// `value`: of the dict, or item `item` of `items` in a tuple that stands there.
+  void add_number(Roots& roots, PyObject* key, PyObject* value, Py_ssize_t item = -1,
+                  Py_ssize_t items = 0);
   /// The dicts as they are now; null for one that is gone. They may have been replaced by equal
   /// ones.
   void find_dicts() const;

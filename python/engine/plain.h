@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,17 @@
 #include "python/engine/roots.h"
 
 namespace steptape::python {
+
+/// What a plan has to do with what stood at a place before the step wrote to it.
+enum class Before : std::uint8_t {
+  kUnread,  ///< nothing
+  kSame,    ///< depends on it, and the step has left the same value
+  kOther,   ///< depends on it, and the step has left another one
+};
+
+inline Before before_of(bool is_read, bool is_same) {
+  return !is_read ? Before::kUnread : is_same ? Before::kSame : Before::kOther;
+}
 
 class MovingPlaces;
 

@@ -245,6 +245,14 @@ std::map<std::string, std::string> SlotWatch::guarded() const {
   return guarded;
 }
 
+/// By itself, or with all that stands beside it.
+bool SlotWatch::is_read(const Slot& slot) const {
+  return slot.is_guarded || std::ranges::any_of(slots_, [&slot](const Slot& other) {
+           return other.kind == Slot::Kind::kContent && other.is_guarded &&
+                  other.owner.get() == slot.owner.get();
+         });
+}
+
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -256,10 +264,17 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
       add_content_changes(i, now, changes);
     } else if (!is_same) {
-      changes.push_back(
-          {&slot, values_[i].change_of_place(now.ptr()), moves(i), {}, slot.is_guarded});
+      changes.push_back({&slot,
+                         values_[i].change_of_place(now.ptr()),
+                         moves(i),
+                         {},
+                         before_of(is_read(slot), false)});
     } else if (now && (slot.is_written ? !is_as_found(slot, now.ptr()) : is_followed(now.ptr()))) {
-      changes.push_back({&slot, {"", shown(now.ptr()), now, py::list()}});
+      changes.push_back({&slot,
+                         {"", shown(now.ptr()), now, py::list()},
+                         false,
+                         {},
+                         before_of(is_read(slot), true)});
     }
   }
   return changes;
@@ -283,7 +298,7 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
       is_same ? Change{"", shown(now.ptr()), now, py::list()} : values_[position].change(now.ptr());
   // in a full deque all items are others after that
   if (from || !keys || (keys->empty() && !is_same)) {
-    changes.push_back({&slot, whole, false, from, slot.is_guarded && !is_same});
+    changes.push_back({&slot, whole, false, from, before_of(slot.is_guarded, is_same)});
     return;
   }
   const std::vector<py::object> moving = moving_items(position);
@@ -293,7 +308,7 @@ void SlotWatch::add_content_changes(std::size_t position, const py::object& now,
     change.keys.append(key);
     const bool moves =
         std::ranges::any_of(moving, [&key](const auto& other) { return other.is(key); });
-    changes.push_back({&slot, std::move(change), moves, {}, slot.is_guarded});
+    changes.push_back({&slot, std::move(change), moves, {}, before_of(slot.is_guarded, is_same)});
   }
 }
 

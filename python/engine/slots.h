@@ -88,7 +88,7 @@ class SlotWatch {
     Change change;
     bool moves = false;  ///< read before it was written, and MovingPlaces may note it
     std::optional<Py_ssize_t> appended = {};  ///< from there on items were added, and that is all
-    bool decides = false;  ///< something else was there before, which a plan depends on
+    Before before = Before::kUnread;
   };
   /// What the places that are guarded held, as words; of containers nothing.
   std::map<std::string, std::string> guarded() const;
@@ -110,6 +110,7 @@ class SlotWatch {
   std::vector<py::object> moving_items(std::size_t position) const;
   /// From where on items were added to a container that nothing else was done to.
   std::optional<Py_ssize_t> appended(std::size_t position, const py::object& now) const;
+  bool is_read(const Slot& slot) const;
   void add_content_changes(std::size_t position, const py::object& now,
                            std::vector<SlotChange>& changes) const;
 

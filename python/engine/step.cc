@@ -526,19 +526,31 @@ py::object Step::replayed(const pack::Results& results) const {
   return built.front();
 }
 
+void Step::hold(recorder::Notes& notes, PyObject* number) {
+  const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
+  if (formula == nullptr) return;
+  const double value = PyFloat_Check(number) ? PyFloat_AS_DOUBLE(number) : PyLong_AsDouble(number);
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  notes.require(trace::same_bits(*formula, trace::constant(value)), true);
+}
+
 void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
                            const Structure::OnNumber& on_number) {
   struct Made {
     std::string path, words, place, change;
     std::size_t end;  ///< after the parts of its values
-    bool decides;
+    Before before;
   };
   std::vector<Made> all;
   Structure& structure = note.structure;
   for (const py::handle& item : assignments_.value_or(py::list())) {
-    const auto [path, owner, key, keys, kept, place, change, decides] =
+    const auto [path, owner, key, keys, kept, place, change, before_number] =
         py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
-                            std::string, bool>>(item);
+                            std::string, int>>(item);
+    const auto before = static_cast<Before>(before_number);
     Note::Assignment& made = note.assignments.emplace_back(Note::Assignment{
         Root(roots_, owner.ptr()), key.is_none() ? Root() : Root(roots_, key.ptr()),
         Root(roots_, keys.ptr())});
@@ -555,7 +567,11 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
     std::ranges::reverse(parts);
     const auto on_value = [&](std::size_t position, PyObject* number) {
       on_number(position, number);
-      if (parts.empty()) return;
+      if (parts.empty()) {
+        // a player does not carry it on: it holds while what it reads there is what it leaves
+        if (before == Before::kSame) hold(notes, number);
+        return;
+      }
       notes.become(position, parts.back());
       parts.pop_back();
     };
@@ -565,7 +581,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
       structure.add(roots_, {value.ptr(), 2, true}, flat, on_value);
       words += (words.empty() ? "" : " ") + structure.text(structure.size() - 1);
     }
-    all.push_back({path, words, place, change, structure.size(), decides});
+    all.push_back({path, words, place, change, structure.size(), before});
   }
   structure.settle();
   if (!structure.opaque(0).empty()) {
@@ -587,7 +603,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
       refusal.place = made.place;
       notes.refuse(std::move(refusal));
     }
-    notes.add_effect({made.path, made.words, made.place, made.decides});
+    notes.add_effect({made.path, made.words, made.place, made.before == Before::kOther});
   }
 }
 

@@ -333,7 +333,7 @@ py::list Tracked::changes() const {
           change.change.was, shown(change.change.after.ptr()), change.change.keys,
           change.change.is_whole && change.change.after, change.place, change.moves,
           change.appended ? py::object(py::int_(*change.appended)) : py::object(py::none()),
-          change.decides));
+          static_cast<int>(change.before)));
     }
   }
   return list;

@@ -57,10 +57,10 @@ class Effects:
         if seen is not None:
             for code, message, place in seen["findings"]:
                 _engine.refuse(code, message, place)
-        assignments = [(path, owner, key, [], None, engine.place_of_write(key), change, False)
+        assignments = [(path, owner, key, [], None, engine.place_of_write(key), change, 0)
                        for path, owner, key, change in self.set_again]
         assigned = {}  # by place: its position among them, or None
-        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept, decides in engine.changes():
+        for path, after, owner, key, text_before, text_after, keys, is_whole, place, moves, kept, before in engine.changes():
             if (id(owner), key) in self.advanced:
                 continue
             is_followed = _engine.is_followed(after) and not keys
@@ -70,8 +70,8 @@ class Effects:
             is_place = kept is None and not keys and owner is not None
             place_of = (id(owner), _as_key(key))
             if is_place and place_of in assigned:  # met by itself and as a part of what holds it
-                if decides and (at := assigned[place_of]) is not None:
-                    assignments[at] = (*assignments[at][:-1], True)
+                if (at := assigned[place_of]) is not None:
+                    assignments[at] = (*assignments[at][:-1], max(before, assignments[at][-1]))
                 continue
             change = f"{text_before} → {'another one' if text_before == text_after else text_after}"
             is_done_again = self.does_again or is_followed
@@ -83,7 +83,7 @@ class Effects:
                 continue
             if is_place:
                 assigned[place_of] = len(assignments)
-            assignments.append((path, owner, key, keys, kept, place, change, decides))
+            assignments.append((path, owner, key, keys, kept, place, change, before))
         engine.assign_again(assignments)
 
 

@@ -265,14 +265,19 @@ void PlayerVariant::join(bool checks_training) {
     expect(GuardKind::kFact, fact.name, fact.value);
   for (const trace::OptimizerLayout& optimizer : recording_->optimizers) {
     for (std::size_t g = 0; g < optimizer.groups.size(); ++g) {
-      for (const trace::NamedValue& value : optimizer.groups[g].hyperparameters) {
-        const std::string path = trace::group_path(optimizer.path, g) + "." + value.name;
+      for (const trace::NamedValue& named : optimizer.groups[g].hyperparameters) {
         // a number that no op takes may be any
-        const bool may_move = optimizer.has_formulas && trace::is_exact_number(value.value) &&
-                              !std::holds_alternative<bool>(value.value.data);
-        const bool is_followed =
-            trace::find_leaf(*recording_, trace::LeafKind::kHyperparameter, path) != trace::kNone;
-        if (!may_move && !is_followed) expect(GuardKind::kHyperparameter, path, value.value);
+        const bool may_move = optimizer.has_formulas && trace::is_exact_number(named.value) &&
+                              !std::holds_alternative<bool>(named.value.data);
+        if (may_move) continue;
+        const std::string name = trace::group_path(optimizer.path, g) + "." + named.name;
+        trace::for_each_number(name, named.value,
+                               [&](const std::string& path, const trace::Value& value) {
+                                 const auto kind = trace::LeafKind::kHyperparameter;
+                                 if (trace::find_leaf(*recording_, kind, path) != trace::kNone)
+                                   return;
+                                 expect(GuardKind::kHyperparameter, path, value);
+                               });
       }
     }
   }

@@ -1,6 +1,9 @@
 """Numbers of loaded steps: a player cannot record the eager step where a number has a value at which the plan was not proved, so it
 refuses that, unless nothing but the op itself can depend on the number.
 """
+import collections
+import types
+
 import pytest
 import torch
 import torch.nn as nn
@@ -189,6 +192,65 @@ def test_a_learning_rate_that_never_moved_may_be_set(optimizer, options, tmp_pat
         assert bits(again(batch(i))) == bits(twin.step(batch(i)))
 
 
+#: Without a graph: ops in which the number is also a literal or a default, or whose function looks at it first.
+DOUBTFUL = {
+    "threshold": (lambda y, k: F.threshold(y, 0., k), 0., .5),
+    "clamp": (lambda y, k: y.clamp(0., k), 0., .5),
+    "normal": (lambda y, k: torch.normal(0., k, (4, 3)), 0., 1.),
+    "addmm": (lambda y, k: torch.addmm(y, y, torch.ones(3, 3), alpha=k), 1, 2),
+    "renorm": (lambda y, k: torch.renorm(y, 2, 0, k), 2, 3),
+    "linspace": (lambda y, k: torch.linspace(0., k, 3), 0., 1.),
+    "pdist": (lambda y, k: F.pdist(y, p=k), 2., -1.),
+    "dropout": (lambda y, k: F.dropout(y, k), 0., .5),
+}
+
+#: And those in which it can be nothing else.
+PLAIN = {
+    "mul": (lambda y, k: y * k, 1.5, -2.5),
+    "rsub": (lambda y, k: k - y, 1.5, 0.),
+    "add_": (lambda y, k: y.clone().add_(y, alpha=k), 1.5, 7),
+    "lerp": (lambda y, k: torch.lerp(y, -y, k), .1, 1.),
+    "pow": (lambda y, k: y.abs() ** k, 1.5, 2.),
+    "foreach": (lambda y, k: torch._foreach_mul([y, -y], k)[1], 1.5, 0.),
+    "clamp": (lambda y, k: y.clamp(-1., k), .1, 2.),
+    "normalize": (lambda y, k: F.normalize(y, p=k), 2., 3.),
+    "two ops": (lambda y, k: F.huber_loss(y, -y, delta=k) * k, 1.5, 2.5),
+}
+
+
+def evaluated(op, k, tmp_path):
+    """A loaded step that has no graph, with its player."""
+    optimizer = torch.optim.SGD([torch.ones(1)], lr=.1)
+    optimizer.param_groups[0]["k"] = k
+
+    def step(x):
+        with torch.no_grad():
+            return op(x, optimizer.param_groups[0]["k"])
+
+    step = steptape.wrap(step, optimizer=optimizer, verify={"first": True, "rate": 0.0})
+    for i in range(CALLS):
+        step(batch(i))
+    return loaded(step, tmp_path / "a.tape")
+
+
+@pytest.mark.parametrize("feeds", DOUBTFUL)
+def test_a_number_that_its_op_may_hold_elsewhere_stays_what_it_was(feeds, tmp_path):
+    op, value, other = DOUBTFUL[feeds]
+    player, again = evaluated(op, value, tmp_path)
+    again(batch(0))
+    player.set("optimizer.param_groups[0].k", other)
+    with pytest.raises(steptape.Error, match=r"param_groups\[0\]\.k"):
+        again(batch(0))
+
+
+@pytest.mark.parametrize("feeds", PLAIN)
+def test_a_number_that_stands_once_in_one_op_may_be_any(feeds, tmp_path):
+    op, value, other = PLAIN[feeds]
+    player, again = evaluated(op, value, tmp_path)
+    player.set("optimizer.param_groups[0].k", other)
+    assert bits(again(batch(0))) == bits(op(batch(0), other))
+
+
 def test_what_decides_in_a_group_may_not_be_set(tmp_path):
     program = Program(lambda y, k: y * 3 if k else y, True, momentum=.9)
     step = wrapped(program)
@@ -212,3 +274,76 @@ def test_a_plan_that_nobody_compares_takes_any_number(tmp_path):
     player, again = loaded(step, tmp_path / "a.tape")
     player.set("optimizer.param_groups[0].k", 2.5)
     again(batch(0))
+
+
+#: Places that the step writes a number to and reads in its next call: how they are made, written and read.
+PLACES = {
+    "attribute": ("held.e = .5", "held.e = value", "held.e"),
+    "setattr": ("held.e = .5", "setattr(held, 'e', value)", "held.e"),
+    "dict": ("held.e = {'a': .5}", "held.e['a'] = value", "held.e['a']"),
+    "list": ("held.e = [1., .5]", "held.e[1] = value", "held.e[1]"),
+    "tuple": ("held.e = (None, .5)", "held.e = (None, value)", "held.e[1]"),
+    "deque": ("held.e = collections.deque([.5, 1.])", "held.e[0] = value", "held.e[0]"),
+    "queue": ("held.e = collections.deque([.5, .5], maxlen=2)", "held.e.append(value)", "held.e[0]"),
+    "nested": ("held.e = types.SimpleNamespace(a=[.5])", "held.e.a[0] = value", "held.e.a[0]"),
+    "module": ("model.e = .5", "model.e = value", "model.e"),
+    "tuple of a module": ("model.e = (.5, None)", "model.e = (value, None)", "model.e[0]"),
+    "tuple of an optimizer": ("optimizer.e = (.5, None)", "optimizer.e = (value, None)", "optimizer.e[0]"),
+    "tuple of numbers of an optimizer": ("optimizer.e = (.5, 1.)", "optimizer.e = (value, 1.)", "optimizer.e[0]"),
+    "list of a group": ("group['e'] = [1., .5]", "group['e'][1] = value", "group['e'][1]"),
+    "tuple of a group": ("group['e'] = (None, .5)", "group['e'] = (None, value)", "group['e'][1]"),
+    "defaults": ("optimizer.defaults['lr'] = .5", "optimizer.defaults['lr'] = value", "optimizer.defaults['lr']"),
+    "whole number": ("held.e = 0", "held.e = int(value)", "held.e + 1"),
+}
+
+
+def keeping(place, late):
+    """A step that keeps a number which becomes another one in call `late`."""
+    make, write, read = PLACES[place]
+    torch.manual_seed(3)
+    model = nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+    names = {"held": types.SimpleNamespace(calls=0), "model": model, "optimizer": optimizer,
+             "group": optimizer.param_groups[0], "types": types, "collections": collections, "torch": torch}
+    exec(f"""
+{make}
+
+def step(x):
+    group = optimizer.param_groups[0]
+    held.calls += 1
+    optimizer.zero_grad()
+    loss = (model(x) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        result = model(x) * ({read})
+        value = .5 + held.calls // {late}
+        {write}
+    return result
+""", names)
+    return names["step"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_number_that_the_step_keeps_and_that_changes_late(place, tmp_path):
+    late = 15
+    step = steptape.wrap(keeping(place, late), name="step", verify={"first": True, "rate": 0.0})
+    eager, again = keeping(place, late), keeping(place, late)
+    in_process = steptape.wrap(again, verify={"first": True, "rate": 0.0})
+    expected = [bits(eager(batch(i))) for i in range(24)]
+    assert [bits(in_process(batch(i))) for i in range(24)] == expected
+    for i in range(CALLS):
+        step(batch(i))
+    _, player_step = loaded(step, tmp_path / "a.tape")
+    assert [bits(player_step(batch(i))) for i in range(CALLS, late - 1)] == expected[CALLS:late - 1]
+    with pytest.raises(steptape.Error, match="calls"):  # the formula of the number names the counter
+        player_step(batch(late - 1))
+        player_step(batch(late))
+
+
+@pytest.mark.parametrize("value, item", [((None, .5), 1), ((.5, None), 0), (("a", .5), 1), ((True, .5), 1)])
+def test_an_item_of_a_tuple_that_holds_more_than_numbers_may_not_be_set(value, item, tmp_path):
+    player, again = evaluated(lambda y, k: y * k[item], value, tmp_path)
+    player.set(f"optimizer.param_groups[0].k[{item}]", 2.)
+    with pytest.raises(steptape.Error, match=rf"k\[{item}\]"):
+        again(batch(0))

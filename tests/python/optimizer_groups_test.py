@@ -117,3 +117,22 @@ def test_a_number_that_becomes_one_of_another_type_is_named():
     optimizer.param_groups[0]["lr"] = 1
     step(torch.ones(2, 3))
     assert step.stats["last_verdict"].startswith("optimizer.param_groups[0].lr: "), step.explain()
+
+
+@pytest.mark.parametrize("before, after", [((1., .5), (1., .5, 2.)), ((1., .5), (1.,)), ((1.,), ()), ((1, 2), (1, 2, 3, 4, 5, 6, 7, 8, 9))])
+def test_a_tuple_of_numbers_that_gets_another_length(before, after):
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+        optimizer.param_groups[0]["scales"] = before
+        return optimizer, lambda x: model(x).detach() * sum(optimizer.param_groups[0]["scales"])
+
+    (optimizer, eager), (own, step) = make(), make()
+    step = steptape.wrap(step, verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        if i == 14:
+            optimizer.param_groups[0]["scales"] = own.param_groups[0]["scales"] = after
+        x = torch.full((2, 3), float(i))
+        assert torch.equal(step(x), eager(x)), i
+    assert step.stats["replayed"] > 8, step.explain()

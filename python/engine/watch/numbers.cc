@@ -240,7 +240,7 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
     number = numbers.derive_extreme(is_max, among);
     if (number) return true;
     // tensors compare themselves with numbers
-    if (std::ranges::any_of(among, &is_tensor)) return begin_ops(arguments, Reads::kGiven);
+    if (std::ranges::any_of(among, &is_tensor)) return begin_ops(arguments, Reads::kGiven, name);
     return std::nullopt;
   }
   // that of math gives a float, which the formula's is, too
@@ -372,18 +372,19 @@ void Watcher::show_own(const Instruction& in) {
   }
 }
 
-bool Watcher::begin_ops(std::span<PyObject* const> values, Reads reads) {
-  return announce(FollowedNumbers::current().among(values), reads);
+bool Watcher::begin_ops(std::span<PyObject* const> values, Reads reads, std::string_view function) {
+  return announce(FollowedNumbers::current().among(values), reads, function);
 }
 
-bool Watcher::announce(std::vector<recorder::Notes::Number> numbers, Reads reads) {
+bool Watcher::announce(std::vector<recorder::Notes::Number> numbers, Reads reads,
+                       std::string_view function) {
   recorder::Notes* notes = recorder::Notes::current();
   if (notes == nullptr) return false;
   Awaited& awaited = awaited_.back();
   awaited.reads = reads;
   awaited.first_read = notes->reads();
   awaited.has_announced = !numbers.empty();
-  if (awaited.has_announced) notes->announce(std::move(numbers));
+  if (awaited.has_announced) notes->announce(std::move(numbers), std::string(function));
   return true;
 }
 
@@ -495,7 +496,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     return false;
   }
   if (is_method && name == "item") return begin_ops({}, Reads::kFollowed);
-  return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal);
+  return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal, name);
 }
 
 void Watcher::read_content(const at::Tensor& tensor) {
@@ -601,7 +602,7 @@ bool Watcher::look_at_numbers(const Instruction& in) {
   const bool is_operator = is_function && PyCFunction_GET_SELF(callee) != nullptr &&
                            PyCapsule_CheckExact(PyCFunction_GET_SELF(callee)) &&
                            known(in.code).is_of_operators;
-  if (is_operator) return begin_ops(arguments, Reads::kInternal);
+  if (is_operator) return begin_ops(arguments, Reads::kInternal, "an operator by its schema");
   std::string_view name, module;
   py::object name_of_wrapper;
   if (is_function) {
