@@ -12,7 +12,7 @@ import torch
 import steptape
 from classification import Program, learner
 from host_programs import LATE, STEPS, check
-from outcomes import has_replayed, replays_or_says_why
+from outcomes import has_replayed, is_refused, replays_as_a_rule
 
 
 def hosted(name):
@@ -93,7 +93,7 @@ def test_what_follows_from_a_host_value(derive):
     def advance(program, i):
         program.state.tau = 0.1 if i < 6 else 0.1 + (i % 17) / 20
 
-    replays_or_says_why(check(make, advance))
+    replays_as_a_rule(check(make, advance))
 
 
 @pytest.mark.parametrize("first, second", [(False, True), (1, 3), (0, 1)])
@@ -112,7 +112,7 @@ def test_a_host_value_that_only_decides_is_guarded(first, second):
     def switch(program, i):
         program.state.value = second if i >= LATE else first
 
-    replays_or_says_why(check(make, switch))
+    replays_as_a_rule(check(make, switch))
 
 
 def test_an_exception_of_a_host_function_reaches_the_caller():
@@ -151,7 +151,7 @@ def test_a_clock_inside_the_step_is_refused():
         return x + time.time()  # here
 
     clock_stays_between(step, zero)
-    replays_or_says_why(step)
+    is_refused(step, {"host_effect"})
     assert step.stats["replayed"] == 0
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from loops import adam, batch, momentum, mse, net, normalized, program, replays, replays_or_says_why, training
+from loops import adam, batch, momentum, mse, net, normalized, program, replays, training
 
 
 def conv_net():

@@ -12,7 +12,6 @@ from torch.optim import SGD, Adam
 
 import steptape
 import twins
-from outcomes import codes_of
 
 
 def net(bias=True):
@@ -97,10 +96,3 @@ def replays(make, steps=40, share=0.9, **options):
 def is_refused(make, *codes, steps=20):
     """The twins agree, and the step is refused by one of these names."""
     return twins.compare(make, steps, codes=set(codes), wrapper=wrapped)
-
-
-def replays_or_says_why(make, *codes, steps=40, **options):
-    """The twins agree; both a replay and a refusal by one of these names is right."""
-    step = twins.compare(make, steps, **({"wrapper": wrapped} | options))
-    assert step.stats["replayed"] > steps // 2 or codes_of(step) & set(codes), step.explain()
-    return step

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from loops import batch, is_refused, mse, net, program, replays, replays_or_says_why, training, with_kinds
+from loops import batch, is_refused, mse, net, program, replays, training, with_kinds
 
 
 class Tagged(torch.Tensor):

@@ -8,7 +8,7 @@ import steptape
 import twins
 from classification import Training, batch, classifier, small_model
 from misuse import STEPS, check
-from outcomes import replays_or_says_why
+from outcomes import replays_as_a_rule
 
 
 def test_a_wrapped_step_is_wrapped_again():
@@ -77,7 +77,7 @@ def test_a_wrapped_step_inside_another_is_a_part_of_it():
         training.handle.inner = steptape.wrap(training.handle.inner, **options)
         return steptape.wrap(training.step, **options)
 
-    replays_or_says_why(check(make, wrapper=wrapper))
+    replays_as_a_rule(check(make, wrapper=wrapper))
 
 
 def test_an_inner_step_is_called_by_itself_as_well():

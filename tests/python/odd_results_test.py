@@ -10,13 +10,13 @@ import torch
 import steptape
 from classification import Training, batch, classifier, small_model
 from misuse import STEPS, Plain, check
-from outcomes import is_refused, replays_or_says_why
+from outcomes import is_refused, replays_as_a_rule
 from twins import bits
 
 
 def test_a_step_that_gives_its_arguments_back():
     step = check(lambda: Training(lambda x, y: (y, x, [x]), ()))
-    replays_or_says_why(step)
+    replays_as_a_rule(step)
     x, y = batch(0)
     result = step(x, y)
     assert result[1].data_ptr() == x.data_ptr(), "as eager: the argument, and no copy"
@@ -65,7 +65,7 @@ def test_a_result_of_the_users_own_class():
             return types.SimpleNamespace(loss=train(x, y), right=Plain(2.0))
         return Training(step, (model, optimizer))
 
-    replays_or_says_why(check(make))
+    replays_as_a_rule(check(make))
 
 
 class Doubled(tuple):

@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 import steptape
 import twins
-from loops import batch, mse, replays, replays_or_says_why
+from loops import batch, mse, replays
 from optimizing import NO_FORMULA, move_rates, training, update_alone
 
 
@@ -198,8 +198,7 @@ def test_an_unknown_optimizer_takes_an_edit_of_its_hyperparameters(kind, wrapper
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("kind", [Descent, Lion, Rooted, Bounded])
 def test_an_unknown_optimizer_under_a_moving_rate_gives_the_bits_of_eager(kind, wrapper):
-    replays_or_says_why(lambda: training(lambda m: kind(m.parameters())), *NO_FORMULA, steps=50,
-                        wrapper=WRAPPERS[wrapper])
+    replays(lambda: training(lambda m: kind(m.parameters())), steps=50, wrapper=WRAPPERS[wrapper])
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -214,8 +213,7 @@ def test_an_unknown_optimizer_with_a_counter_on_the_host_keeps_counting(kind, be
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("kind", [Alternating])
 def test_an_unknown_optimizer_whose_counter_is_not_followed_is_right_all_the_same(kind, wrapper):
-    replays_or_says_why(lambda: training(lambda m: kind(m.parameters())), *NO_FORMULA, steps=50,
-                        wrapper=WRAPPERS[wrapper])
+    replays(lambda: training(lambda m: kind(m.parameters())), steps=50, wrapper=WRAPPERS[wrapper])
 
 
 def test_a_counter_on_the_host_may_be_set_between_two_steps():

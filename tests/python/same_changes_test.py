@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from classification import Program, batch, learner
 from host_programs import LATE, check, collect
-from outcomes import replays_or_says_why
+from outcomes import replays_as_a_rule
 
 SAME = []
 same = collect(SAME)
@@ -115,7 +115,7 @@ def test_a_change_that_is_made_only_where_it_is_missing(kind):
         return Program(step=train, seen=seen, held=lambda: [model, optimizer, seen])
 
     step = check(make, lambda program, i: program.seen.clear() if i == LATE else None)
-    replays_or_says_why(step)
+    replays_as_a_rule(step)
 
 
 def test_what_the_first_call_makes_once_is_no_change():
@@ -148,7 +148,7 @@ def test_a_table_of_tensors_is_filled_once_for_each_shape():
         x, y = batch(i)
         return (x[:4], y[:4]) if i % 8 == 7 else (x, y)
 
-    replays_or_says_why(check(make, arguments=arguments))
+    replays_as_a_rule(check(make, arguments=arguments))
 
 
 def test_a_tensor_that_is_carried_in_a_variable():
@@ -169,7 +169,7 @@ def test_a_tensor_that_is_carried_in_a_variable():
             return loss.detach()
         return Program(step=train, held=lambda: [cell, optimizer, hidden])
 
-    replays_or_says_why(check(make))
+    replays_as_a_rule(check(make))
 
 
 def test_a_tensor_that_is_carried_in_place():
@@ -182,4 +182,4 @@ def test_a_tensor_that_is_carried_in_place():
             return learn(x - average, y)
         return Program(step=train, held=lambda: [model, optimizer, average])
 
-    replays_or_says_why(check(make))
+    replays_as_a_rule(check(make))

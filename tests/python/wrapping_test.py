@@ -13,11 +13,11 @@ import torch.nn.functional as F
 import steptape
 from classification import Training, batch, classifier, small_model
 from misuse import check
-from outcomes import replays_or_says_why
+from outcomes import is_as_pinned, replays_as_a_rule
 
 
 def test_a_step_without_tensors():
-    replays_or_says_why(check(lambda: Training(lambda a, b: a * b + 1, (), lambda i: (i % 3, 0.5))))
+    replays_as_a_rule(check(lambda: Training(lambda a, b: a * b + 1, (), lambda i: (i % 3, 0.5))))
 
 
 def test_a_step_that_does_nothing():
@@ -167,12 +167,12 @@ FORMS = {  # name: (what is wrapped, its arguments)
 
 
 @pytest.mark.parametrize("form, arguments", FORMS.values(), ids=FORMS)
-def test_whatever_can_be_called_can_be_wrapped(form, arguments):
+def test_whatever_can_be_called_can_be_wrapped(form, arguments, request):
     def make():
         trainer = Trainer()
         return Training(form(trainer), (trainer.model, trainer.optimizer), arguments)
 
-    replays_or_says_why(check(make))
+    is_as_pinned(check(make), "host_effect" if request.node.callspec.id == "class" else None)
 
 
 def test_a_cell_of_a_notebook_that_runs_again_wraps_its_function_anew():
