@@ -247,9 +247,15 @@ std::map<std::string, std::string> SlotWatch::guarded() const {
 
 /// By itself, or with all that stands beside it.
 bool SlotWatch::is_read(const Slot& slot) const {
-  return slot.is_guarded || std::ranges::any_of(slots_, [&slot](const Slot& other) {
+  const auto shows = [&slot](PyObject* container) {
+    const bool is_itself = PyDict_Check(container) || PyList_Check(container) ||
+                           PyTuple_Check(container) || PyAnySet_Check(container) ||
+                           is_deque(container);
+    return !is_itself || container == slot.owner.get();  // a view may be of any
+  };
+  return slot.is_guarded || std::ranges::any_of(slots_, [&shows](const Slot& other) {
            return other.kind == Slot::Kind::kContent && other.is_guarded &&
-                  other.owner.get() == slot.owner.get();
+                  shows(other.owner.get());
          });
 }
 

@@ -495,6 +495,9 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
     if (notes != nullptr && formula != nullptr) notes->return_number(position, *formula);
   };
+  if (notes != nullptr) {
+    note->structure.ask_whether_known([this](PyObject* object) { return has_met(object); });
+  }
   note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
   if (notes == nullptr) {
     if (const auto* tried = static_cast<const Note*>(life_->note_of_tried())) {

@@ -119,6 +119,20 @@ bool has_slots(PyTypeObject* type) {
   return false;
 }
 
+/// What a callable holds besides its code, which may be something else in each call that makes it:
+/// the object of a method, a function with defaults or cells itself; else null.
+PyObject* holder_of(PyObject* callable) {
+  if (PyMethod_Check(callable)) return PyMethod_GET_SELF(callable);
+  if (PyFunction_Check(callable)) {
+    const bool holds = PyFunction_GET_CLOSURE(callable) != nullptr ||
+                       PyFunction_GET_DEFAULTS(callable) != nullptr ||
+                       PyFunction_GET_KW_DEFAULTS(callable) != nullptr;
+    return holds ? callable : nullptr;
+  }
+  PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+  return self == nullptr || PyModule_Check(self) || PyType_Check(self) ? nullptr : self;
+}
+
 bool is_fixed(PyObject* object) {
   return PyType_Check(object) || PyFunction_Check(object) || PyCFunction_Check(object) ||
          PyMethod_Check(object) || PyModule_Check(object) || PyBytes_CheckExact(object) ||
@@ -260,6 +274,12 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
       part.opaque = type_name(value);
     }
     part.text += text_of_constant(value);
+    if (PyObject* holder = holder_of(value)) {
+      // of a list or tensor nobody knows whether it was read from where the step had put it
+      const bool may_be_new = PyCFunction_Check(value) && !is_part_of_model(holder);
+      if (is_known_ && (may_be_new || !is_known_(holder)))
+        part.opaque = type_name(value) + " that it makes";
+    }
   }
   if (node.is_shared) containers_.at(value).position = complete_++;
   return node;
@@ -271,6 +291,7 @@ void Structure::settle() {
     parts_[container.part].opaque = container.type + " that is held elsewhere too";
   }
   containers_.clear();
+  is_known_ = nullptr;
 }
 
 void Structure::take_items(const Taking& into, PyObject* sequence, Node& node, int depth) {

@@ -47,6 +47,11 @@ class Structure {
   };
   /// Takes a value apart into `flat`, after those before. What was met before is that object again.
   void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
+  /// Until `settle` a function with defaults or cells, or a method of an object, is opaque unless
+  /// this says that it, or the object, was there before: another call makes another one.
+  void ask_whether_known(std::function<bool(PyObject*)> is_known) {
+    is_known_ = std::move(is_known);
+  }
 
   /// All have been added: a container that something else holds as well cannot be made again.
   void settle();
@@ -106,6 +111,7 @@ class Structure {
     std::string text, opaque;
     bool has_subclass = false;
   };
+  std::function<bool(PyObject*)> is_known_;
   struct Taking {
     Roots& roots;
     Taken& part;

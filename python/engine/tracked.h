@@ -102,6 +102,9 @@ class Tracked {
   /// Modules and optimizers.
   std::unordered_set<PyObject*> tracked() const;
 
+  /// Watcher::has_met of the newest probe.
+  bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
+
   Roots roots_;
   MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); }};
   session::SessionState session_;
@@ -111,7 +114,7 @@ class Tracked {
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
   std::shared_ptr<HostState> host_;
-  std::map<PyObject*, OptimizerUse> uses_;   ///< by optimizer, which the package keeps
+  std::map<PyObject*, OptimizerUse> uses_;  ///< by optimizer, which the package keeps
   std::unique_ptr<watch::Watcher> watcher_;  ///< of the newest probe
 };
 

@@ -385,3 +385,54 @@ def test_what_holds_itself_is_refused():
     for _ in range(8):
         step(torch.ones(2))
     assert step.stats["replayed"] == 0 and codes_of(step) == {"host_effect"}, step.explain()
+
+
+#: Callables that a step makes anew in each call, with what they hold of it.
+MADE = {
+    "closure": "lambda: loss",
+    "default": "lambda value=loss: value",
+    "keyword": "lambda *, value=loss: value",
+    "closure over a number": "lambda: number",
+    "method of a tensor": "loss.sum",
+    "method of a list": "[number].copy",
+    "in a list": "[lambda: loss]",
+    "in a tuple": "(1, lambda: loss)",
+    "in a dict": "{'report': lambda: {'step': number, 'loss': loss.item()}}",
+}
+
+
+@pytest.mark.parametrize("leave", ["return loss, made", "held.made = made; return loss",
+                                   "held.made = made; held.twice = held.made; return loss"])
+@pytest.mark.parametrize("made", MADE)
+def test_a_callable_that_the_step_makes_is_refused(made, leave):
+    held, model = SimpleNamespace(number=0), torch.nn.Linear(3, 2)
+    names = {"held": held, "model": model, "torch": torch}
+    exec(f"""
+def step(x):
+    held.number += 1
+    number = held.number
+    with torch.no_grad():
+        loss = model(x).sum()
+    made = {MADE[made]}
+    {leave}
+""", names)
+    step = steptape.wrap(names["step"], model=model, verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        step(torch.full((4, 3), float(i)))
+    assert step.stats["replayed"] == 0 and "host_effect" in codes_of(step), step.explain()
+
+
+def test_a_function_that_was_there_before_may_be_returned():
+    def known(x, scale=2.0):
+        return x * scale
+
+    model = torch.nn.Linear(3, 2)
+
+    def step(x):
+        return model(x).detach(), known
+
+    step = steptape.wrap(step, model=model, verify={"first": True, "rate": 0.0})
+    for i in range(16):
+        result = step(torch.full((4, 3), float(i)))
+    assert result[1] is known
+    assert step.stats["replayed"] > 8, step.explain()

@@ -290,7 +290,14 @@ std::unique_ptr<SlotWatch> Watcher::take() {
 }
 
 void Watcher::release() {
-  for (const auto& [object, path] : existing_) Py_DECREF(object);
+  for (const auto& [object, path] : existing_) {
+    // one that code of the step makes may be of this call, though it was read from where it was put
+    const bool may_be_new =
+        PyFunction_Check(object) &&
+        made_.contains(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(object)));
+    if (!may_be_new) met_.insert(object);
+    Py_DECREF(object);
+  }
   for (PyObject* cell : own_cells_) Py_DECREF(cell);
   for (const auto& [tensor, times] : given_) Py_DECREF(tensor);
   for (const auto& [array, tensor] : arrays_) Py_DECREF(array);

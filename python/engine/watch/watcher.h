@@ -110,6 +110,9 @@ class Watcher final : public Listener {
   const std::unordered_set<PyObject*>& stepped() const { return stepped_; }
   /// Lets go of all objects; what was found stays.
   void release();
+  /// After `release`, and before anything else is made: whether the object was there before the
+  /// step, as far as the step has met it.
+  bool has_met(PyObject* object) const { return met_.contains(object); }
   /// Where an attribute or item of this name was assigned, or its content changed by a method; "".
   std::string place_of_write(const std::string& name) const;
   /// Where something that the step is given was written to first; "".
@@ -117,6 +120,7 @@ class Watcher final : public Listener {
 
  private:
   using Kind = Slot::Kind;
+  std::unordered_set<const PyObject*> met_;  ///< keys of `existing_`, once that is let go of
   struct Id {
     Kind kind;
     PyObject* owner;
