@@ -114,7 +114,7 @@ class Tracked {
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
   std::shared_ptr<HostState> host_;
-  std::map<PyObject*, OptimizerUse> uses_;  ///< by optimizer, which the package keeps
+  std::map<PyObject*, OptimizerUse> uses_;   ///< by optimizer, which the package keeps
   std::unique_ptr<watch::Watcher> watcher_;  ///< of the newest probe
 };
 

@@ -36,7 +36,7 @@ WITH_OPTIMIZER = ("sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "own
 WITHOUT_OPTIMIZER = ("by_hand", "gradients_kept", "gradients", "evaluation")
 SITES = ("inline", "helper", "read_apart", "use_apart", "module", "model", "method", "package")
 CHANGES = {"never": 12, "once": 24, "twice": 12, "back": 8, "each": 6, "drift": 5, "slow": 5, "same": 5, "same_then_other": 6, "appears": 7,
-           "disappears": 3, "in_step_late": 2, "in_step_early": 1}
+           "disappears": 3, "in_step_late": 2, "in_step_early": 1, "computed": 3, "computed_after": 3}
 
 
 @dataclasses.dataclass
@@ -129,9 +129,10 @@ def _may_change(change, home, kind, kept):
         return False  # the number of the call would be closed over
     if change in ("drift", "slow"):
         return kind == "float" and "enum" not in kept
-    if change.startswith("in_step"):
+    if change.startswith(("in_step", "computed")):
         writes = "".join(home.writes)
         is_lazy = "lambda" in writes or "def " in writes or "function" in kept  # it would read itself
-        return (kind in ("float", "int", "bool") and not home.parameter and not is_lazy
+        kinds = ("float", "int", "bool") if change.startswith("in_step") else ("float", "int")
+        return (kind in kinds and not home.parameter and not is_lazy
                 and not {"enum", "one_hot", "set"} & set(kept))
     return True

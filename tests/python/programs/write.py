@@ -43,6 +43,7 @@ class Value:
         """The lines that come before anything of the path is used."""
         before = [fill(row.setup, **self.form_names(i)) for i, row in enumerate(self.forms) if row.setup]
         absent = self.path.change == "appears"
+        before += [f"{self.name}_calls = [0]"] if self.path.change.startswith("computed") else []
         return before, self.filled(self.home.absent if absent else self.home.setup, v=self.made(self.use.values[0]))
 
     def read(self, outside=False):
@@ -112,6 +113,10 @@ def schedule(value):
         return write(f"({values[0]} if i < {first} else {values[1]})"), [], []
     if change == "disappears":
         return [*when(second, split(value.filled(value.home.delete))), *when(1, write(values[1]))], [], []
+    if change.startswith("computed"):  # and stands still until then: in the second case, until it runs as a loaded step
+        count, late = f"{value.name}_calls", first if change == "computed" else CALLS + 2
+        step = f"({values[1]} - {values[0]}) * min({count}[0] // {late}, 1)"
+        return [], [], [f"{count}[0] += 1", *write(f"{values[0]} + {step}")]
     now = value.read()
     lines = write({"float": lambda: f"{now} * 0.97", "bool": lambda: f"not {now}", "int": lambda: _next_int(now, values)}[value.kind]())
     return ([], lines, []) if change == "in_step_early" else ([], [], lines)
