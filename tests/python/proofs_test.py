@@ -6,6 +6,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import steptape
 import twins
 
 
@@ -236,3 +237,28 @@ def test_a_counter_of_the_programs_own_optimizer(of):
         return SimpleNamespace(step=step, batch=lambda i: (torch.randn(4, 3),), holds=lambda: [model, optimizer])
 
     twins.compare(make, 40)
+
+
+def test_what_a_tensor_is_made_of_is_not_explained_by_a_number_that_moves_with_it():
+    """The program replaces the function that makes the tensor while an argument happens to take the same values."""
+    def make():
+        made = [lambda: torch.tensor(.5)]
+
+        def step(x, numbers):
+            k = numbers[0]
+            return torch._foreach_mul([x], made[0]().item())[0] * k * torch.tensor([k, 1., 2., .5])
+
+        def between(i):
+            if i == 8:
+                made[0] = lambda: torch.tensor(.25)
+
+        return step, between
+
+    (eager, change), (step, change_own) = make(), make()
+    step = steptape.wrap(step, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        change(i), change_own(i)
+        k = .25 if 7 <= i < 11 else .5
+        x = torch.full((2, 4), float(i))
+        assert torch.equal(step(x, [k]), eager(x, [k])), i
+    assert step.stats["replayed"] > 4, step.explain()

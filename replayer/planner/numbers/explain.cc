@@ -188,6 +188,9 @@ class Explanation {
         })) {
       return;
     }
+    // what the program puts into a tensor is known; what LibTorch's backward makes a number of is
+    // not
+    if (only_ != nullptr && !tensor.wrapped_number) return;
     derive(site, used_at, [&](const Derived& number) {
       return (number.is_integer || holds_reals(tensor.dtype)) && holds(*before, number.before) &&
              holds(*now, number.now);
