@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -121,17 +122,18 @@ class Merger {
     if (first == traces_.end()) return;
     out_.state_of = static_cast<std::size_t>(first - traces_.begin());
     std::unordered_map<std::string_view, const trace::Saved*> known;
+    std::set<std::string> differing;
     for (const trace::Trace& trace : traces_) {
       for (const trace::Saved& saved : trace.state) {
         const auto [entry, is_new] = known.try_emplace(saved.path, &saved);
         if (is_new) {
           out_.trace.state.push_back(saved);
-        } else if (!(*entry->second == saved) &&
-                   std::ranges::find(out_.differing, saved.path) == out_.differing.end()) {
-          out_.differing.push_back(saved.path);
+        } else if (*entry->second != saved) {
+          differing.insert(saved.path);
         }
       }
     }
+    out_.differing.assign(differing.begin(), differing.end());
   }
 
   std::span<const trace::Trace> traces_;

@@ -28,7 +28,7 @@ struct Merged {
   trace::Trace trace;
   std::vector<MergedStep> steps;  ///< one for each of `trace`
   std::size_t state_of = 0;       ///< the first trace with saved state
-  /// Saved by several with different contents; it has what the first of them saved.
+  /// Saved by several with different contents, in order; it has what the first of them saved.
   std::vector<std::string> differing;
 };
 

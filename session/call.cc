@@ -165,7 +165,6 @@ Call::Attempt Call::attempt_replay(Variant& variant) {
     // everything is as before the call: the eager step throws what the user should see, or shows
     // that only the plan could not
     const std::string what = error.what();
-    given_.way();
     run_eagerly();
     judge_.threw(variant, what);
   }
@@ -248,7 +247,6 @@ pack::Results Call::replay(Variant& variant) {
 }
 
 Verified Call::verify(Variant& variant) {
-  given_.way();
   tried_ = variant.deferred.note;
   const auto none_is_tried = c10::make_scope_exit([this] { tried_.reset(); });
   const Options& options = step_.session.options;
@@ -308,7 +306,6 @@ void Call::record() {
 
 /// None where the step could not be recorded, or nothing of it is to be kept: it has run.
 std::optional<recorder::Recorded> Call::run_recorded() {
-  given_.way();
   recorder::Interceptor* interceptor = nullptr;
   try {
     interceptor = &interceptor_of(step_.session.options.interception);
@@ -344,6 +341,7 @@ void Call::run_eagerly() {
 
 /// The one place where the user's function runs.
 recorder::Returned Call::run_function(InsideStep::Depth depth) {
+  given_.way();  // the function may change its arguments
   const InsideStep inside(depth);
   const BackwardInThisThread here(depth == InsideStep::Depth::kWatched);
   recorder::Returned returned;

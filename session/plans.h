@@ -30,7 +30,7 @@ class Plans {
   /// Whether the call that is entered in this way, and that no plan fits, is to be recorded. Counts
   /// the call.
   bool wants_recording(const std::string& way) { return probing_.wants_recording(way); }
-  /// Why there is no plan for calls that are entered in this way, so far as that is known.
+  /// Why there is no plan for calls that are entered in this way, as far as it is known.
   const std::vector<Refusal>& refusals(const std::string& way) const {
     return probing_.refusals(way);
   }

@@ -159,19 +159,21 @@ bool require_float(const FollowedNumbers::Derivation& made, const Formula& formu
   }
 }
 
-/// The recording holds while the formula gives what it gave. What follows from a read escapes with
-/// all that was read.
+/// The recording holds while the formula gives what it gave. False where it is too deep for that.
+bool require_same(const Formula& formula, double value) {
+  const Formula stays = trace::same_bits(formula, trace::constant(value));
+  if (!trace::is_well_formed(stays, now().leaves().size())) return false;
+  now().require(stays, true);
+  return true;
+}
+
+/// The same, but what follows from a read escapes with all that was read.
 void pin(const Formula& formula, double value) {
   const auto is_read = [](const trace::Node& node) {
     return node.operation == Operation::kLeaf &&
            now().leaves()[node.leaf].kind == trace::LeafKind::kHostRead;
   };
-  const Formula stays = trace::same_bits(formula, trace::constant(value));
-  const bool is_held = trace::is_well_formed(stays, now().leaves().size());
-  if (is_held && std::ranges::none_of(formula.nodes, is_read)) {
-    now().require(stays, true);
-    return;
-  }
+  if (std::ranges::none_of(formula.nodes, is_read) && require_same(formula, value)) return;
   for (const trace::Node& node : formula.nodes) {
     if (node.operation == Operation::kLeaf) now().escape(node.leaf);
   }
@@ -552,6 +554,11 @@ void FollowedNumbers::escape_one(PyObject* number) {
 
 void FollowedNumbers::escape_all() {
   for (const auto& [number, known] : numbers_) escape_one(number);
+}
+
+void FollowedNumbers::hold(PyObject* number) {
+  const Formula* formula = formula_of(number);
+  if (formula != nullptr && !require_same(*formula, double_of(number))) escape(number);
 }
 
 void FollowedNumbers::escape(PyObject* value) {

@@ -93,6 +93,8 @@ class FollowedNumbers {
   /// Whatever is in `value` goes where it is not followed. Of containers and objects of C's all
   /// that they hold does, of objects of Python's classes nothing. Runs none of the program's code.
   void escape(PyObject* value);
+  /// The recording holds while what this number follows from, if it does, gives what it is.
+  void hold(PyObject* number);
 
   /// Those in what a function of torch's is given.
   std::vector<recorder::Notes::Number> among(std::span<PyObject* const> values) const;

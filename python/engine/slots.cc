@@ -245,7 +245,7 @@ std::map<std::string, std::string> SlotWatch::guarded() const {
   return guarded;
 }
 
-/// By itself, or with all that stands beside it.
+/// Whether the step has read the place: by itself, or with all that its container holds.
 bool SlotWatch::is_read(const Slot& slot) const {
   const auto shows = [&slot](PyObject* container) {
     const bool is_itself = PyDict_Check(container) || PyList_Check(container) ||

@@ -529,17 +529,6 @@ py::object Step::replayed(const pack::Results& results) const {
   return built.front();
 }
 
-void Step::hold(recorder::Notes& notes, PyObject* number) {
-  const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
-  if (formula == nullptr) return;
-  const double value = PyFloat_Check(number) ? PyFloat_AS_DOUBLE(number) : PyLong_AsDouble(number);
-  if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    return;
-  }
-  notes.require(trace::same_bits(*formula, trace::constant(value)), true);
-}
-
 void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
                            const Structure::OnNumber& on_number) {
   struct Made {
@@ -572,7 +561,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
       on_number(position, number);
       if (parts.empty()) {
         // a player does not carry it on: it holds while what it reads there is what it leaves
-        if (before == Before::kSame) hold(notes, number);
+        if (before == Before::kSame) FollowedNumbers::current().hold(number);
         return;
       }
       notes.become(position, parts.back());

@@ -58,8 +58,6 @@ class Step : public Tracked {
   pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results) const;
-  /// The recording holds while what `number` follows from gives what it is.
-  static void hold(recorder::Notes& notes, PyObject* number);
   /// Adds to what the step returns what it assigned.
   void return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
                        const Structure::OnNumber& on_number);

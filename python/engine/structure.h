@@ -48,7 +48,8 @@ class Structure {
   /// Takes a value apart into `flat`, after those before. What was met before is that object again.
   void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
   /// Until `settle` a function with defaults or cells, or a method of an object, is opaque unless
-  /// this says that it, or the object, was there before: another call makes another one.
+  /// this says that it, or the object, was there before: another call makes another one. A method
+  /// in C of anything but a module or an optimizer is opaque in any case.
   void ask_whether_known(std::function<bool(PyObject*)> is_known) {
     is_known_ = std::move(is_known);
   }
@@ -111,7 +112,6 @@ class Structure {
     std::string text, opaque;
     bool has_subclass = false;
   };
-  std::function<bool(PyObject*)> is_known_;
   struct Taking {
     Roots& roots;
     Taken& part;
@@ -128,6 +128,7 @@ class Structure {
   static py::object build_dict(const Node& node, const py::list& items);
 
   std::vector<Taken> parts_;
+  std::function<bool(PyObject*)> is_known_;    ///< null: nobody asks
   std::map<PyObject*, Container> containers_;  ///< that were met, and live as long as this grows
   std::size_t complete_ = 0;                   ///< of these
 };

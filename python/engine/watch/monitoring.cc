@@ -36,7 +36,7 @@ constexpr std::array<const char*, kEvents> kNames = {
 /// What all threads that are watched share, under the interpreter's lock.
 struct Tool {
   int id = -1;
-  int second = -1;  ///< another place, for `make_room`; or none
+  int second = -1;  ///< another place, for `set_first_events_of`; or none
   int users = 0;
   PyObject* monitoring = nullptr;
   PyObject* set_local_events = nullptr;
@@ -152,7 +152,7 @@ bool set_first_events_of(PyCodeObject* code, Known& known, long events) {
   return known.has_room;
 }
 
-/// Null where there is no memory for it.
+/// Null when memory runs out.
 Known* known_of(PyCodeObject* code) {
   auto* object = reinterpret_cast<PyObject*>(code);
   void* extra = nullptr;
@@ -385,8 +385,10 @@ bool take_places() {
 
 bool read_monitoring() {
   if (tool.disable != nullptr) return true;
-  tool.extra =
-      PyUnstable_Eval_RequestCodeExtraIndex([](void* extra) { delete static_cast<Known*>(extra); });
+  if (tool.extra < 0) {
+    tool.extra = PyUnstable_Eval_RequestCodeExtraIndex(
+        [](void* extra) { delete static_cast<Known*>(extra); });
+  }
   if (tool.extra < 0) return false;
   tool.monitoring = PySys_GetObject("monitoring");
   if (tool.monitoring == nullptr) return false;

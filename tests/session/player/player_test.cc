@@ -155,7 +155,7 @@ TEST_F(PlayerTest, WhatAProgramHasChangedSinceItsPlansWereMadeIsNotPlayed) {
   weight.set_data(weight.t().contiguous().t());
   expect_error(saved(), ErrorCode::kUnsupported, says);
   weight.set_data(weight.clone(at::MemoryFormat::Contiguous));
-  load(saved());  // other memory is no other model
+  load(saved());  // other memory is not another model
   weight.register_hook([](const at::Tensor& gradient) { return gradient; });
   expect_error(saved(), ErrorCode::kUnsupported, says);
 }
