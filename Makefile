@@ -10,6 +10,7 @@ SOAK_DRAWS ?= 10000
 FUZZ_SECONDS ?= 60
 SWEEP_FLAGS ?= --samples 2 --calls 12 --at-least operators=2200,modules=247,optimizers=108
 FUZZ_PROGRAMS ?= 20000
+FUZZ_DEVICE ?= cpu
 FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
@@ -74,9 +75,9 @@ fuzz: fuzz-build ## let libFuzzer drive each fuzz target for FUZZ_SECONDS
 fuzz-corpus: fuzz-build ## put what fuzzing found, minimised, into tests/fuzz/corpus
 	@scripts/fuzz.sh build-fuzz --minimise $(FUZZ_TARGETS)
 
-fuzz-python: ## draw FUZZ_PROGRAMS training programs of Python, after `make test-python`, and compare each with eager; FUZZ_SEED sets the first
+fuzz-python: ## draw FUZZ_PROGRAMS training programs of Python, after `make test-python`, and compare each with eager; FUZZ_SEED sets the first, FUZZ_DEVICE=cuda is the simulated device
 	@test -x $(BUILD)/python-environment/bin/python || { echo "fuzz-python: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
-	@cd tests/python && OMP_NUM_THREADS=1 ../../$(BUILD)/python-environment/bin/python -m programs --count $(FUZZ_PROGRAMS) --jobs $(TEST_JOBS) --at-least 0.6 $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+	@cd tests/python && OMP_NUM_THREADS=1 STEPTAPE_SIMULATED_CUDA=$(abspath $(BUILD))/tests/simulated_cuda/libsteptape_simulated_cuda.so ../../$(BUILD)/python-environment/bin/python -m programs --count $(FUZZ_PROGRAMS) --jobs $(TEST_JOBS) --device $(FUZZ_DEVICE) --at-least 0.6 $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 bench: demo ## print eager, recorded and replayed steps side by side
 	@echo "build: the benchmarks, in $(BUILD)/"

@@ -4,7 +4,7 @@
 usage: scripts/gpu_check.py [--pack FOLDER] [--results FOLDER] [--limit-s S] [--only JOB]... PHASE ...
 
   smoke     what the machine is, a few models in C++ and in Python, compute-sanitizer over one test
-  tests     all tests of C++ and all cases of Python on the device, in several processes at a time
+  tests     all tests of C++, all cases of Python and drawn programs (40 a core) on the device, in several processes at a time
   table     C++: eager and replayed steps (steptape_gpu_table)
   peers     Python: eager, make_graphed_callables, hand-made graphs, torch.compile and replay (bench/gpu_table.py)
 
@@ -66,6 +66,9 @@ def jobs_of(phase, pack, results):
                 for i in range(SHARDS["cpp"])]
         jobs += [Job(f"python {i}", [*python, device_test, "cases", i, SHARDS["python"]]) for i in range(SHARDS["python"])]
         jobs += [Job(f"python {name}", [*python, device_test, name]) for name in ("grouped", "failing")]
+        cores = os.cpu_count() or 1
+        jobs.append(Job("programs", [*python, "-m", "programs", "--device", "cuda", "--count", 40 * cores, "--seed", 700000,
+                                     "--jobs", cores, "--at-least", 0.6], STEPTAPE_SIMULATED_CUDA=os.environ.get("LD_PRELOAD", "")))
         return jobs, 12
     if phase == "table":
         return [Job(name, [pack / "steptape_gpu_table", "--workload", name, "--rounds", 5, "--json", results / f"table-{name}.json"], 120)

@@ -37,13 +37,14 @@ if os.path.exists(sysconfig.get_path("include") + "/Python.h"): print(sys.execut
 done
 
 rm -rf "$folder"
-mkdir -p "$folder"/{lib,python/steptape,scripts,bench,tests/python}
+mkdir -p "$folder"/{lib,python/steptape,scripts,bench,tests/python/programs}
 for file in "${programs[@]}"; do
   strip -o "$folder/$(basename "$file")" "$file"
 done
 cp scripts/gpu_check.py "$folder/scripts/"
 cp bench/gpu_table.py "$folder/bench/"
 cp tests/python/*.py "$folder/tests/python/"
+cp tests/python/programs/*.py "$folder/tests/python/programs/"
 cp python/steptape/{*.py,py.typed} "$build/python/_build_info.py" "$folder/python/steptape/"
 for engine in "${engines[@]}"; do
   strip -o "$folder/python/steptape/$(basename "$engine")" "$engine"

@@ -205,8 +205,9 @@ bool Call::adapt(Variant& variant) {
 replayer::Outcome Call::execute(Variant& variant) {
   const bool verifies = step_.session.options.verify.first;
   const auto run = [&] {
-    const replayer::NumberProofs::Scope proofs(verifies ? &variant.number_proofs : nullptr);
-    return variant.executor->run(step_.entry.memory, step_.entry.leaves,
+    const replayer::RunNumbers given{.leaves = step_.entry.leaves,
+                                     .proofs = verifies ? &variant.number_proofs : nullptr};
+    return variant.executor->run(step_.entry.memory, given,
                                  [&variant] { variant.aftermath->drop_gradients(); });
   };
   const auto& without_lock = step_.session.without_lock;

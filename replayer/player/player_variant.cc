@@ -411,8 +411,7 @@ Verdict PlayerVariant::check_ambient() {
 Results PlayerVariant::run(std::span<const live::Argument> arguments) {
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
-  const NumberProofs::Scope proofs(&proofs_);
-  const Outcome outcome = executor_->run(memory_, leaves_);
+  const Outcome outcome = executor_->run(memory_, {.leaves = leaves_, .proofs = &proofs_});
   generator.reset();
   Results results;
   results.numbers = outcome.numbers;
@@ -434,8 +433,7 @@ void PlayerVariant::run_into(std::span<const live::Argument> arguments,
   }
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
-  const NumberProofs::Scope proofs(&proofs_);
-  executor_->run_into(memory_, leaves_, results, numbers);
+  executor_->run_into(memory_, {.leaves = leaves_, .proofs = &proofs_}, results, numbers);
   move_on(numbers);
 }
 

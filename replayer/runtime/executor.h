@@ -13,6 +13,7 @@
 #include "replayer/planner/program.h"
 #include "replayer/runtime/changed.h"
 #include "replayer/runtime/imposed.h"
+#include "replayer/runtime/number_proofs.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
 
@@ -71,16 +72,15 @@ class Executor {
   /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
   /// the same address modulo 64 as the recording says, or one that the plan was adapted to. When an
   /// op throws, everything written so far and the generators are put back before the exception goes
-  /// on; Changed likewise. Throws Torn when that could not be done. `leaves` has a value for each
-  /// of Recording::leaves; those of host reads come from the run itself. `decided` is called once
-  /// in mid-run, when nothing but running out of memory can still stop the run; what it releases is
+  /// on; Changed likewise. Throws Torn when that could not be done. `decided` is called once in
+  /// mid-run, when nothing but running out of memory can still stop the run; what it releases is
   /// not put back.
-  virtual Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
+  virtual Outcome run(std::span<void* const> memory, const RunNumbers& given = {},
                       const std::function<void()>& decided = {}) = 0;
 
   /// The same for a caller that has memory of its own for the first results, of their geometry, and
   /// `numbers` likewise; gradients go nowhere. Allocates nothing where the plan allocates nothing.
-  virtual void run_into(std::span<void* const> memory, std::span<const double> leaves,
+  virtual void run_into(std::span<void* const> memory, const RunNumbers& given,
                         std::span<const at::Tensor> results, std::vector<double>& numbers) = 0;
 
   /// What each op leaves in the next run, by its position in the recording; ops that are no calls,

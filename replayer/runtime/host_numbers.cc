@@ -9,7 +9,6 @@
 #include "guards/predicates.h"
 #include "live/device_bytes.h"
 #include "replayer/planner/numbers/bindings.h"
-#include "replayer/runtime/number_proofs.h"
 #include "trace/element.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
@@ -23,6 +22,19 @@ c10::IValue ivalue_like(const trace::Value& recorded, double number) {
     return static_cast<std::int64_t>(number);
   }
   return number;
+}
+
+/// The tensor whose one element the op gives the host, where it lies in the host's memory.
+trace::TensorId element_read_by(const trace::Recording& recording, const trace::Op& op) {
+  if (recording.operator_of(op).name != "aten::_local_scalar_dense") return trace::kNoTensor;
+  const auto* from = std::get_if<trace::TensorRef>(&op.inputs[0].data);
+  if (from == nullptr || from->id == trace::kNoTensor) return trace::kNoTensor;
+  const trace::Tensor& tensor = recording.tensors[from->id];
+  const bool is_there = recording.buffers[tensor.buffer].device.kind == trace::DeviceKind::kCpu &&
+                        !tensor.neg && tensor.numel() == 1;
+  const std::array<std::byte, sizeof(double)> nothing{};
+  const bool is_number = trace::is_exact_number(trace::element_of(nothing.data(), tensor.dtype));
+  return is_there && is_number ? from->id : trace::kNoTensor;
 }
 
 trace::Value number_of(const c10::IValue& value) {
@@ -48,17 +60,6 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
   return false;
 }
 
-/// Throws Unproved where the plan was not proved at the value of a number, and might be well.
-template <typename Words>
-void check_proved(NumberOfRun number, double value, Words&& words) {
-  const NumberProofs* proofs = NumberProofs::current(number);
-  if (proofs == nullptr || proofs->holds(number, value)) return;
-  const RefusalCode code =
-      number.of == NumberOfRun::Of::kRead ? RefusalCode::kHostRead : RefusalCode::kScalarVaries;
-  if (proofs->is_pinned(number)) throw Changed(code, words(*proofs));
-  throw Unproved(code, words(*proofs), number);
-}
-
 }  // namespace
 
 HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Call>& calls)
@@ -71,7 +72,10 @@ HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Cal
       predicates_of_read_(recording().reads.size()),
       read_values_(recording().reads.size()) {
   const auto& reads = recording().reads;
-  for (trace::Index i = 0; i < reads.size(); ++i) read_of_[reads[i].op] = i;
+  for (trace::Index i = 0; i < reads.size(); ++i) {
+    read_of_[reads[i].op] = i;
+    element_of_read_.push_back(element_read_by(recording(), recording().ops[reads[i].op]));
+  }
   std::vector<trace::Index> call_of(recording().ops.size(), trace::kNone);
   for (trace::Index i = 0; i < calls_.size(); ++i) {
     calls_[i].read = read_of_[calls_[i].op];
@@ -97,9 +101,20 @@ void HostNumbers::prepare(const trace::ScalarSite& site, const std::vector<trace
   patches.push_back(std::move(patch));
 }
 
-void HostNumbers::begin(std::span<const double> leaves) {
-  evaluator_.begin(leaves);
+void HostNumbers::begin(const RunNumbers& given) {
+  given_ = given;
+  evaluator_.begin(given.leaves);
   for (const Patch& patch : patches_) apply(patch);
+}
+
+template <typename Words>
+void HostNumbers::check_proved(NumberOfRun number, double value, Words&& words) const {
+  const NumberProofs* proofs = given_.proofs_of(number);
+  if (proofs == nullptr || proofs->holds(number, value)) return;
+  const RefusalCode code =
+      number.of == NumberOfRun::Of::kRead ? RefusalCode::kHostRead : RefusalCode::kScalarVaries;
+  if (proofs->is_pinned(number)) throw Changed(code, words(*proofs));
+  throw Unproved(code, words(*proofs), number);
 }
 
 void HostNumbers::apply(const Patch& patch) {
@@ -144,6 +159,18 @@ void HostNumbers::apply(const Patch& patch) {
   } else {
     argument.toList().set(patch.site.item, ivalue_like(patch.recorded, number));
   }
+}
+
+std::optional<c10::IValue> HostNumbers::element(const Call& call) const {
+  if (call.read == trace::kNone) return std::nullopt;
+  const trace::TensorId id = element_of_read_[call.read];
+  if (id == trace::kNoTensor) return std::nullopt;
+  const trace::Tensor& tensor = recording().tensors[id];
+  const auto* first = static_cast<const std::byte*>(memory_.address(tensor.buffer));
+  const trace::Value value =
+      trace::element_of(first + tensor.offset * trace::bytes_of(tensor.dtype), tensor.dtype);
+  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) return *integer;
+  return ivalue_like(value, trace::number_of(value));
 }
 
 void HostNumbers::take_read(const Call& call, const c10::IValue& given) {

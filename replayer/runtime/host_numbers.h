@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "replayer/planner/numbers/evaluator.h"
@@ -8,6 +8,7 @@
 #include "replayer/runtime/call.h"
 #include "replayer/runtime/changed.h"
 #include "replayer/runtime/memory.h"
+#include "replayer/runtime/number_proofs.h"
 
 namespace steptape::replayer {
 
@@ -19,10 +20,12 @@ class HostNumbers {
   HostNumbers(const Program& program, Memory& memory, std::vector<Call>& calls);
 
   /// Begins a run: everything that waits for no read is put where it belongs.
-  void begin(std::span<const double> leaves);
+  void begin(const RunNumbers& given);
   /// What `call`, which reads, has just given the host; then everything that waited for it. Throws
   /// Changed when the recording's program would not have gone on in the same way.
   void take_read(const Call& call, const c10::IValue& given);
+  /// What a call leaves that reads one element of the host's memory, and need not be made for it.
+  std::optional<c10::IValue> element(const Call& call) const;
   /// One of Recording::numbers, when the run is over.
   double returned(const trace::Number& number) const;
 
@@ -37,6 +40,9 @@ class HostNumbers {
   /// `call_of` has the position in `calls` of each op, or kNone.
   void prepare(const trace::ScalarSite& site, const std::vector<trace::Index>& call_of);
   void apply(const Patch& patch);
+  /// Throws Unproved where the plan was not proved at the value of a number, and might be well.
+  template <typename Words>
+  void check_proved(NumberOfRun number, double value, Words&& words) const;
 
   const Program& program_;
   Memory& memory_;
@@ -46,7 +52,9 @@ class HostNumbers {
   std::vector<Patch> patches_;                       ///< known when the run begins
   std::vector<std::vector<Patch>> patches_of_read_;  ///< by position in Recording::reads
   std::vector<std::vector<trace::Predicate>> predicates_of_read_;  ///< the same
+  std::vector<trace::TensorId> element_of_read_;  ///< what HostNumbers::element reads, or kNoTensor
   std::vector<double> read_values_;
+  RunNumbers given_;  ///< its proofs; of leaves the evaluator has a copy
 };
 
 }  // namespace steptape::replayer

@@ -1,19 +1,11 @@
 #include "replayer/runtime/number_proofs.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "trace/numbers.h"
 #include "trace/text/text.h"
 
 namespace steptape::replayer {
-namespace {
-
-thread_local std::pair<const NumberProofs*, NumberProofs::Held> current_proofs{
-    nullptr, NumberProofs::Held::kAll};
-
-}  // namespace
-
 NumberProofs::NumberProofs(const trace::Recording& recording)
     : recording_(&recording), formulas_(recording.formulas.size()) {
   for (const trace::HostRead& read : recording.reads) {
@@ -104,16 +96,5 @@ bool NumberProofs::pin_others(const Numbers& numbers) {
   });
   return any;
 }
-
-const NumberProofs* NumberProofs::current(NumberOfRun number) noexcept {
-  const auto [proofs, held] = current_proofs;
-  const bool is_held = proofs != nullptr && (held == Held::kAll || proofs->is_pinned(number));
-  return is_held ? proofs : nullptr;
-}
-
-NumberProofs::Scope::Scope(const NumberProofs* proofs, Held held)
-    : previous_(std::exchange(current_proofs, {proofs, held})) {}
-
-NumberProofs::Scope::~Scope() { current_proofs = previous_; }
 
 }  // namespace steptape::replayer

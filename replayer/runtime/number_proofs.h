@@ -1,8 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "replayer/planner/numbers/numbers_at.h"
@@ -28,7 +28,7 @@ struct Unproved : Changed {
 /// The values at which a plan was proved, of numbers that are known in mid-run alone: host reads
 /// that may give any value (ReadUse::kFree), and what formulas give ops. A formula has its own,
 /// since its numbers may be many where it gives one (`max(0.1 * epoch, 2)`), or turn where they do
-/// not (`10 - epoch`). Held against the runs of a thread while a Scope lives there.
+/// not (`10 - epoch`).
 class NumberProofs {
  public:
   /// Proved at what `recording`, the plan's own, has read; it must outlive this.
@@ -51,20 +51,6 @@ class NumberProofs {
   /// Pins those that another recording has at values at which the plan does not hold. False where
   /// there are none.
   bool pin_others(const Numbers& numbers);
-
-  enum class Held { kAll, kPinned };
-  class Scope {
-   public:
-    explicit Scope(const NumberProofs* proofs, Held held = Held::kAll);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    std::pair<const NumberProofs*, Held> previous_;
-  };
-  /// Of the runs of this thread, or null where none hold this number.
-  static const NumberProofs* current(NumberOfRun number) noexcept;
 
  private:
   struct Proof {
@@ -91,6 +77,23 @@ class NumberProofs {
   const trace::Recording* recording_;
   std::vector<Proof> reads_;
   std::vector<Proof> formulas_;
+};
+
+/// What a run is told of its numbers. Handed from caller to callee: a backend is a library of its
+/// own, and a variable of this one is another one there.
+struct RunNumbers {
+  /// One for each of Recording::leaves; those of host reads come from the run itself.
+  std::span<const double> leaves = {};
+  /// At whose values the run goes on; null: at any.
+  const NumberProofs* proofs = nullptr;
+  /// Of them only those that are pinned.
+  bool holds_pinned_only = false;
+
+  /// What holds this number, or null.
+  const NumberProofs* proofs_of(NumberOfRun number) const {
+    const bool is_held = proofs != nullptr && (!holds_pinned_only || proofs->is_pinned(number));
+    return is_held ? proofs : nullptr;
+  }
 };
 
 }  // namespace steptape::replayer

@@ -230,18 +230,17 @@ class Verification {
 
   /// An audit stops where a replay would; a trial proves the plan at what numbers it finds, but for
   /// those at which it is known to do something else.
-  replayer::NumberProofs::Scope proofs_of_run() const {
-    using Held = replayer::NumberProofs::Held;
-    return replayer::NumberProofs::Scope(call_.proves_numbers ? &variant_.number_proofs : nullptr,
-                                         variant_.trusted ? Held::kAll : Held::kPinned);
+  replayer::RunNumbers numbers_of_run() const {
+    return {.leaves = entry_.leaves,
+            .proofs = call_.proves_numbers ? &variant_.number_proofs : nullptr,
+            .holds_pinned_only = !variant_.trusted};
   }
 
   LeftBehind left_by_plan() {
     LeftBehind left;
     if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
-    const replayer::NumberProofs::Scope proofs = proofs_of_run();
     executor_.expect_comparison();
-    const replayer::Outcome outcome = executor_.run(entry_.memory, entry_.leaves);
+    const replayer::Outcome outcome = executor_.run(entry_.memory, numbers_of_run());
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
     for (const at::Tensor& gradient : outcome.gradients)
@@ -319,7 +318,7 @@ class Verification {
     executor_.impose(imposed_);
     executor_.expect_comparison();
     try {
-      executor_.run(entry_.memory, entry_.leaves);
+      executor_.run(entry_.memory, {.leaves = entry_.leaves});
     } catch (const std::exception&) {
       digests.clear();
     }

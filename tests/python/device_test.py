@@ -595,6 +595,20 @@ case(that_parts_behind_a_read, name="factors_that_part_behind_a_read", graphs=2,
      share=0.7, verify={"rate": 0})
 
 
+def raised_to_what_is_read():
+    """Autograd keeps the base's logarithm, which no formula gives: a plan is for the bases that it was proved at."""
+    model = net().to(DEVICE)
+
+    def step(x, y, base):
+        loss = F.mse_loss(base.item() ** model(x), y)
+        return loss.detach(), torch.autograd.grad(loss, list(model.parameters()))
+
+    return SimpleNamespace(step=step, holds=lambda: [model], batch=lambda i: (*on_device(i), torch.tensor(0.5 if i < 9 else 0.25).to(DEVICE)))
+
+
+case(raised_to_what_is_read, between=(READS,), share=0.7)
+
+
 def process(*arguments, **environment):
     """This file run with the simulated device."""
     return subprocess.run([sys.executable, "-W", "ignore", __file__, *arguments],

@@ -12,7 +12,7 @@ import pytest
 
 SIMULATED = pathlib.Path(os.environ.get("STEPTAPE_SIMULATED_CUDA", ""))
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-JOBS = {"smoke": "machine", "tests": "python grouped", "table": "mlp4x32", "peers": "peers mlp4x32"}
+JOBS = {"smoke": ["machine"], "tests": ["python grouped", "programs"], "table": ["mlp4x32"], "peers": ["peers mlp4x32"]}
 pytestmark = pytest.mark.skipif(not SIMULATED.is_file(), reason="STEPTAPE_SIMULATED_CUDA names no simulated device")
 
 
@@ -26,7 +26,7 @@ def test_the_check_writes_its_page_and_goes_on_where_it_ended(tmp_path):
     if f"cpython-{sys.version_info[0]}{sys.version_info[1]}-" not in engine.name:
         pytest.skip(f"the build is for another CPython than this: {engine.name}")
     command = [sys.executable, pack / "scripts/gpu_check.py", "--results", results]
-    command += [part for name in JOBS.values() for part in ("--only", name)]
+    command += [part for names in JOBS.values() for name in names for part in ("--only", name)]
 
     def checked(*phases):
         return subprocess.run([*command, *phases], env=os.environ | {"LD_PRELOAD": str(SIMULATED)},
@@ -35,7 +35,7 @@ def test_the_check_writes_its_page_and_goes_on_where_it_ended(tmp_path):
     first = checked("smoke", "tests")
     assert first.returncode == 0, first.stderr
     page = (results / "gpu_results.md").read_text()
-    assert "| Simulated, " in page and "- python grouped: passed" in page, page
+    assert "| Simulated, " in page and "- python grouped: passed" in page and "- programs: passed" in page, page
     rest = checked(*JOBS)
     assert rest.returncode == 0, rest.stderr
     # what has passed is not run again

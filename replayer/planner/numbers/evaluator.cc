@@ -13,6 +13,12 @@ namespace {
 
 using Shape = std::vector<std::uint64_t>;
 
+/// What optimizers have one of for each parameter: a count in their state, or what a tensor of
+/// theirs gives the host.
+bool is_counter(const trace::Leaf& leaf) {
+  return leaf.kind == trace::LeafKind::kStateNumber || leaf.kind == trace::LeafKind::kHostRead;
+}
+
 /// The formula with every step counter taken for the same one.
 Shape shape_of(const trace::Recording& recording, const trace::Formula& formula) {
   Shape shape;
@@ -21,8 +27,7 @@ Shape shape_of(const trace::Recording& recording, const trace::Formula& formula)
     if (node.operation == trace::Operation::kConstant) {
       shape.push_back(std::bit_cast<std::uint64_t>(node.constant.value));
     } else if (node.operation == trace::Operation::kLeaf) {
-      const bool counter = recording.leaves[node.leaf].kind == trace::LeafKind::kStateNumber;
-      shape.push_back(counter ? trace::kNone : node.leaf);
+      shape.push_back(is_counter(recording.leaves[node.leaf]) ? trace::kNone : node.leaf);
     }
   }
   return shape;
@@ -33,7 +38,7 @@ trace::Index counter_of(const trace::Recording& recording, const trace::Formula&
   trace::Index counter = trace::kNone;
   for (const trace::Node& node : formula.nodes) {
     if (node.operation != trace::Operation::kLeaf) continue;
-    if (recording.leaves[node.leaf].kind != trace::LeafKind::kStateNumber) continue;
+    if (!is_counter(recording.leaves[node.leaf])) continue;
     if (counter != trace::kNone && counter != node.leaf) return trace::kNone;
     counter = node.leaf;
   }
@@ -47,7 +52,8 @@ Evaluator::Evaluator(const trace::Recording& recording)
       leaves_(recording.leaves.size()),
       values_(recording.formulas.size()),
       waits_for_(recording.formulas.size(), trace::kNone),
-      leaf_of_op_(recording.reads.empty() ? 0 : recording.ops.size()) {
+      leaf_of_op_(recording.reads.empty() ? 0 : recording.ops.size()),
+      waiting_(leaf_of_op_.size()) {
   std::unordered_map<std::string, trace::Index> reads;
   for (const trace::HostRead& read : recording.reads) {
     reads.emplace(trace::read_path(read.op), read.op);
@@ -71,6 +77,7 @@ Evaluator::Evaluator(const trace::Recording& recording)
                           ? op_of_leaf[node.leaf]
                           : std::max(waits_for_[i], op_of_leaf[node.leaf]);
     }
+    if (waits_for_[i] != trace::kNone) waiting_[waits_for_[i]].push_back(i);
     counter_.push_back(counter_of(recording, formula));
     shape_.push_back(trace::kNone);
     if (counter_.back() == trace::kNone) continue;
@@ -92,9 +99,7 @@ void Evaluator::begin(std::span<const double> leaves) {
 bool Evaluator::read(trace::Index op, double value) {
   if (leaf_of_op_[op].empty()) return false;
   for (const trace::Index leaf : leaf_of_op_[op]) leaves_[leaf] = value;
-  for (trace::Index i = 0; i < values_.size(); ++i) {
-    if (waits_for_[i] == op) evaluate(i);
-  }
+  for (const trace::Index formula : waiting_[op]) evaluate(formula);
   return true;
 }
 
@@ -106,7 +111,9 @@ void Evaluator::evaluate(trace::Index formula) {
   }
   Memo& memo = memos_[shape_[formula]];
   const double count = leaves_[counter_[formula]];
-  if (memo.run != run_ || memo.count != count) {
+  const bool is_same =
+      std::bit_cast<std::uint64_t>(memo.count) == std::bit_cast<std::uint64_t>(count);
+  if (memo.run != run_ || !is_same) {
     memo = {count, trace::evaluate(expression, leaves_), run_};
   }
   values_[formula] = memo.value;

@@ -9,8 +9,8 @@
 namespace steptape::replayer {
 
 /// Evaluates the formulas of a recording, each once a run. Formulas that differ only in whose step
-/// counter they read, as those of one parameter group do, share a value while the counters are
-/// equal: a load and a compare in place of a power.
+/// counter they read (a number of the state, or a host read), as those of one parameter group do,
+/// share a value while the counters are equal: a load and a compare in place of a power.
 class Evaluator {
  public:
   explicit Evaluator(const trace::Recording& recording);
@@ -39,8 +39,9 @@ class Evaluator {
   std::vector<double> values_;
   std::vector<trace::Index> waits_for_;
   std::vector<std::vector<trace::Index>> leaf_of_op_;  ///< by op, where there are host reads
+  std::vector<std::vector<trace::Index>> waiting_;     ///< formulas, by the op that they wait for
   std::vector<trace::Index> shape_;                    ///< of each formula in `memos_`, or kNone
-  std::vector<trace::Index> counter_;                  ///< the one step counter it reads, or kNone
+  std::vector<trace::Index> counter_;                  ///< the one counter it reads, or kNone
   std::vector<Memo> memos_;
   std::uint64_t run_ = 0;
 };

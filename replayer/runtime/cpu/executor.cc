@@ -206,6 +206,7 @@ struct Executor::Impl {
       give_up_out_variant(call,
                           *live::find_operator(recording().operator_of(recording().ops[call.op])));
     }
+    if (const auto element = numbers->element(call)) return stack.assign(1, *element);
     put_arguments(call, stack);
     call.callee.callBoxed(stack);
     if (call.copies) copy_made(stack, placed_of(call));
@@ -259,14 +260,14 @@ struct Executor::Impl {
 
   /// `finish` takes what the run gives; where it throws, all is put back as well.
   template <typename Finish>
-  void run(std::span<void* const> addresses, std::span<const double> leaves,
+  void run(std::span<void* const> addresses, const RunNumbers& given,
            const std::function<void()>& decided, Finish finish) {
     // what was asked of one run is not asked of the next, however it ends
     const auto log_ends = c10::make_scope_exit([this] { log.end(); });
     running = nullptr;
     is_decided = false;
     bind(addresses);
-    numbers->begin(leaves);
+    numbers->begin(given);
     take_undo();
     seeks->begin();
     try {
@@ -315,16 +316,16 @@ const std::vector<std::size_t>& Executor::written() const { return impl_->bound.
 
 bool Executor::draws_random() const { return impl_->bound.draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
-Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
+Outcome Executor::run(std::span<void* const> memory, const RunNumbers& given,
                       const std::function<void()>& decided) {
   Outcome outcome;
-  impl_->run(memory, leaves, decided, [&] { outcome = impl_->outcome(); });
+  impl_->run(memory, given, decided, [&] { outcome = impl_->outcome(); });
   return outcome;
 }
 
-void Executor::run_into(std::span<void* const> memory, std::span<const double> leaves,
+void Executor::run_into(std::span<void* const> memory, const RunNumbers& given,
                         std::span<const at::Tensor> results, std::vector<double>& numbers) {
-  impl_->run(memory, leaves, {}, [&] {
+  impl_->run(memory, given, {}, [&] {
     impl_->copy_results(results);
     numbers.clear();
     impl_->add_numbers(numbers);

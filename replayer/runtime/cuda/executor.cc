@@ -118,8 +118,14 @@ struct Executor::Impl {
   }
 
   void make_call(const Call& call) {
-    put_arguments(call, stack);
-    call.callee.callBoxed(stack);
+    if (call.kernel) {
+      call.kernel->run();
+    } else if (const auto element = plan().numbers->element(call)) {
+      stack.assign(1, *element);
+    } else {
+      put_arguments(call, stack);
+      call.callee.callBoxed(stack);
+    }
     if (log.wants_digests()) log.add_digests(std::span(&call, 1), plan().memory, stack);
     if (call.adopts) plan().results.adopt(call, stack);
     if (call.read != trace::kNone) plan().numbers->take_read(call, stack.back());
@@ -155,7 +161,7 @@ struct Executor::Impl {
 
   /// Graphs for the memory that the plan is bound to. Everything is as it was before when it
   /// returns or throws.
-  void make_graphs(std::span<const double> leaves) {
+  void make_graphs(const RunNumbers& given) {
     const auto start = Clock::now();
     const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream(device.index());
     pool->wait();
@@ -169,7 +175,7 @@ struct Executor::Impl {
     {
       const c10::cuda::CUDAStreamGuard on_side(side);
       try {
-        warm_up(leaves);
+        warm_up(given);
         pool->keep_workspaces();
         used.captured() = capture(plan(), pool->id());
       } catch (...) {
@@ -196,7 +202,7 @@ struct Executor::Impl {
 
   /// Libraries make their handles and choose their kernels, and ops outside graphs make what the
   /// graphs will find.
-  void warm_up(std::span<const double> leaves) {
+  void warm_up(const RunNumbers& given) {
     Undo all;
     all.take(regions(plan().bound.written),
              plan().bound.draws_random ? std::span<const at::Generator>(plan().calls.generators)
@@ -213,19 +219,19 @@ struct Executor::Impl {
     if (told.captures == 0) c10::cuda::CUDACachingAllocator::emptyCache();
     // what reads gave has been taken: the numbers of this call again
     for (const trace::BufferId id : plan().bound.refilled) plan().memory.refill(id);
-    plan().numbers->begin(leaves);
+    plan().numbers->begin(given);
   }
 
   /// Captures, keeping out of graphs what turns out to fit into none.
-  void make_graphs_that_hold(std::span<void* const> addresses, std::span<const double> leaves,
+  void make_graphs_that_hold(std::span<void* const> addresses, const RunNumbers& given,
                              const Decision& decision) {
     for (;;) {
       try {
         copies.make(statics, addresses);
         bind(addresses);
         copies.copy_in(decision.copy_in, addresses);
-        plan().numbers->begin(leaves);
-        make_graphs(leaves);
+        plan().numbers->begin(given);
+        make_graphs(given);
         break;
       } catch (const CannotBeCaptured& found) {
         used.give_up_on(found.op);
@@ -347,7 +353,7 @@ struct Executor::Impl {
   }
 
   template <typename Finish>
-  void run(std::span<void* const> addresses, std::span<const double> leaves,
+  void run(std::span<void* const> addresses, const RunNumbers& given,
            const std::function<void()>& decided, HandOut hands_out, Finish finish) {
     const LogOfOneRun until_the_end(*this);
     const c10::cuda::CUDAGuard on_device(device.index());
@@ -358,18 +364,18 @@ struct Executor::Impl {
     Decision decision = statics.decide(addresses);
     if (decision.capture || !used.captured().is_whole) {
       refuse_uncompared(decision.why);
-      make_graphs_that_hold(addresses, leaves, decision);
+      make_graphs_that_hold(addresses, given, decision);
     } else {
       if (!is_agreed) refuse_uncompared("the comparison did not come to its end");
       copies.check_alignment(addresses);
     }
     bind(addresses);
-    plan().numbers->begin(leaves);
+    plan().numbers->begin(given);
     if (is_compared && !may_be_new) {
       if (used.would_object_to_numbers()) refuse_uncompared("other numbers");
     } else if (std::string why = used.object_to_numbers(); !why.empty()) {
       decision.why = std::move(why);
-      make_graphs_that_hold(addresses, leaves, decision);
+      make_graphs_that_hold(addresses, given, decision);
     }
     copies.copy_in(decision.copy_in, addresses);
     const std::vector<Region> undone = regions(plan().bound.undone);
@@ -440,16 +446,16 @@ const std::vector<at::Generator>& Executor::generators() const {
 void Executor::expect_comparison() { impl_->may_be_new = true; }
 void Executor::note_agreement() { impl_->is_agreed = true; }
 
-Outcome Executor::run(std::span<void* const> memory, std::span<const double> leaves,
+Outcome Executor::run(std::span<void* const> memory, const RunNumbers& given,
                       const std::function<void()>& decided) {
   Outcome outcome;
-  impl_->run(memory, leaves, decided, HandOut::kAll, [&] { outcome = impl_->outcome(); });
+  impl_->run(memory, given, decided, HandOut::kAll, [&] { outcome = impl_->outcome(); });
   return outcome;
 }
 
-void Executor::run_into(std::span<void* const> memory, std::span<const double> leaves,
+void Executor::run_into(std::span<void* const> memory, const RunNumbers& given,
                         std::span<const at::Tensor> results, std::vector<double>& numbers) {
-  impl_->run(memory, leaves, {}, HandOut::kNothing, [&] {
+  impl_->run(memory, given, {}, HandOut::kNothing, [&] {
     for (std::size_t i = 0; i < results.size(); ++i) {
       copy_onto(impl_->plan().memory.tensor(impl_->recording->results[i]), results[i]);
     }

@@ -27,9 +27,9 @@ class Executor final : public replayer::Executor {
   const std::vector<at::Generator>& generators() const override;
   void expect_comparison() override;
   void note_agreement() override;
-  Outcome run(std::span<void* const> memory, std::span<const double> leaves = {},
+  Outcome run(std::span<void* const> memory, const RunNumbers& given = {},
               const std::function<void()>& decided = {}) override;
-  void run_into(std::span<void* const> memory, std::span<const double> leaves,
+  void run_into(std::span<void* const> memory, const RunNumbers& given,
                 std::span<const at::Tensor> results, std::vector<double>& numbers) override;
   /// Of ops in graphs only where the next run captures, from its own run of them before.
   void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;

@@ -24,7 +24,10 @@ def main():
     parser.add_argument("--at-least", type=float, default=0.0, metavar="SHARE", help="of them that must replay, 0 to 1")
     parser.add_argument("--shrink", action="store_true", help="leave out of failing programs what they fail without")
     parser.add_argument("--run", type=pathlib.Path, nargs="+", metavar="FILE", help="run these programs in place of drawn ones")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu",
+                        help="where their tensors lie; of cuda the device that STEPTAPE_SIMULATED_CUDA simulates, where it names one")
     options = parser.parse_args()
+    os.environ["STEPTAPE_PROGRAMS_DEVICE"] = options.device
     if options.show is not None:
         print(source(draw(options.show)), end="")
         return 0

@@ -21,6 +21,8 @@ class Worker:
         self.log = tempfile.TemporaryFile("w+")
         paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+        if environment.get("STEPTAPE_PROGRAMS_DEVICE") == "cuda" and environment.get("STEPTAPE_SIMULATED_CUDA"):
+            environment["LD_PRELOAD"] = environment["STEPTAPE_SIMULATED_CUDA"]
         self.process = subprocess.Popen([sys.executable, "-m", "programs.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log, text=True, env=environment)
         self.count = 0

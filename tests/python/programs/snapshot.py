@@ -66,7 +66,7 @@ class Snapshot:
 
     def _tensor(self, tensor):
         plain = tensor.detach()
-        flat = torch.empty(plain.numel(), dtype=plain.dtype)
+        flat = torch.empty(plain.numel(), dtype=plain.dtype, device="cpu")
         flat.view(plain.shape).copy_(plain)
         strides = [stride for stride, size in zip(plain.stride(), plain.shape) if size > 1]
         leaf = [tensor.requires_grad, self(tensor.grad)] if tensor.is_leaf else ["inner"]
@@ -160,7 +160,7 @@ def _content(cell):
 def _state_of(generator):
     if isinstance(generator, random.Random):
         return repr(generator.getstate())
-    return generator.get_state().numpy().tobytes() if isinstance(generator, torch.Generator) else repr(generator.bit_generator.state)
+    return generator.get_state().cpu().numpy().tobytes() if isinstance(generator, torch.Generator) else repr(generator.bit_generator.state)
 
 
 def first_difference(a, b, path="state"):

@@ -21,8 +21,14 @@ SEED = 20261121
 LOADED_CALLS = 6
 
 
+def _on_device():
+    return torch.empty(0).is_cuda
+
+
 def lay_out(text, folder):
     """Writes the program's files."""
+    if _on_device():
+        text = text.replace("torch.Generator()", "torch.Generator('cuda')")
     main, *others = text.split("\n# file: ")
     files = {"program.py": main}
     for other in others:
@@ -51,7 +57,7 @@ class Twin:
         self._keep()
 
     def _keep(self):
-        self.random = torch.get_rng_state(), random.getstate(), np.random.get_state()
+        self.random = torch.get_rng_state(), random.getstate(), np.random.get_state(), torch.cuda.get_rng_state() if _on_device() else None
 
     @contextlib.contextmanager
     def _wrapping(self, wraps):
@@ -69,6 +75,8 @@ class Twin:
         torch.set_rng_state(self.random[0])
         random.setstate(self.random[1])
         np.random.set_state(self.random[2])
+        if _on_device():
+            torch.cuda.set_rng_state(self.random[3])
         sys.modules.update(self.modules)
 
     def __exit__(self, *_):
@@ -98,7 +106,8 @@ class Twin:
 
     def _random_bits(self):
         name, keys, *rest = self.random[2]
-        return [self.random[0].numpy().tobytes(), self.random[1], (name, keys.tobytes(), *rest)]
+        device = self.random[3]
+        return [self.random[0].numpy().tobytes(), self.random[1], (name, keys.tobytes(), *rest), device is not None and device.numpy().tobytes()]
 
     def _plain(self, value):
         while isinstance(value, steptape._step.Step):

@@ -241,6 +241,14 @@ std::vector<Case> cases() {
          at::_foreach_addcdiv_(m, g, g, -0.01);
          return at::cat({m[0].flatten(), m[1].flatten()});
        }},
+      {"foreach_steps", 1,
+       [](const Tensors& x) {
+         Tensors all = {x[0] * 1, x[0] * 2}, counts = {at::sum(x[0]), at::sum(x[0]) * 2};
+         const at::Tensor one = at::scalar_tensor(1.1) * 1;
+         at::_foreach_add_(all, one);
+         at::_foreach_add_(counts, one, 0.7);
+         return at::cat({all[0].flatten(), all[1].flatten(), at::stack(counts)});
+       }},
   };
 }
 

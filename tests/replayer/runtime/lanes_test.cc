@@ -26,7 +26,7 @@ using replayer::cpu::Choice;
 using replayer::cpu::Job;
 using replayer::cpu::Schedule;
 using replayer::cpu::Wait;
-using replayer::cpu::Way;
+using LanesWay = replayer::cpu::Way;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -288,12 +288,12 @@ TEST(LanesTest, AKernelsExceptionGoesOnAndTheNextRunIsWhole) {
 }
 
 /// Runs for which the ways take so long; what was done in them.
-std::vector<Way> feed(Choice& choice, std::size_t runs, std::uint64_t in_order_ns,
-                      std::uint64_t shared_ns) {
-  std::vector<Way> ways;
+std::vector<LanesWay> feed(Choice& choice, std::size_t runs, std::uint64_t in_order_ns,
+                           std::uint64_t shared_ns) {
+  std::vector<LanesWay> ways;
   for (std::size_t i = 0; i < runs; ++i) {
     ways.push_back(choice.next());
-    choice.took(ways.back(), ways.back() == Way::kShared ? shared_ns : in_order_ns);
+    choice.took(ways.back(), ways.back() == LanesWay::kShared ? shared_ns : in_order_ns);
   }
   return ways;
 }
@@ -302,22 +302,22 @@ constexpr std::size_t kTrial = 3 * Choice::kMeasured + 1;
 
 TEST(ChoiceTest, MeasuresThenComparesThenShares) {
   Choice choice;
-  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kInOrder));
-  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kByJob));
-  EXPECT_THAT(feed(choice, 1, 100, 60), ElementsAre(Way::kCompared));
+  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(LanesWay::kInOrder));
+  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(LanesWay::kByJob));
+  EXPECT_THAT(feed(choice, 1, 100, 60), ElementsAre(LanesWay::kCompared));
   EXPECT_FALSE(choice.shares());
-  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(Way::kShared));
+  EXPECT_THAT(feed(choice, Choice::kMeasured, 100, 60), Each(LanesWay::kShared));
   EXPECT_TRUE(choice.shares());
   EXPECT_EQ(choice.in_order_ns(), 100U);
   EXPECT_EQ(choice.shared_ns(), 60U);
-  EXPECT_THAT(feed(choice, 10'000, 100, 60), Each(Way::kShared));
+  EXPECT_THAT(feed(choice, 10'000, 100, 60), Each(LanesWay::kShared));
 }
 
 TEST(ChoiceTest, WhatGainsNothingIsDoneInOrderAndMeasuredAgainLater) {
   Choice choice;
   feed(choice, kTrial, 100, 99);
   EXPECT_FALSE(choice.shares());
-  EXPECT_THAT(feed(choice, Choice::kFirstPause, 100, 99), Each(Way::kInOrder));
+  EXPECT_THAT(feed(choice, Choice::kFirstPause, 100, 99), Each(LanesWay::kInOrder));
   feed(choice, 2 * Choice::kMeasured, 100, 60);
   EXPECT_TRUE(choice.shares());
 }
@@ -325,7 +325,7 @@ TEST(ChoiceTest, WhatGainsNothingIsDoneInOrderAndMeasuredAgainLater) {
 TEST(ChoiceTest, PausesGetLonger) {
   Choice choice;
   feed(choice, kTrial + Choice::kFirstPause + 2 * Choice::kMeasured, 100, 120);
-  EXPECT_THAT(feed(choice, 2 * Choice::kFirstPause, 100, 120), Each(Way::kInOrder));
+  EXPECT_THAT(feed(choice, 2 * Choice::kFirstPause, 100, 120), Each(LanesWay::kInOrder));
 }
 
 TEST(ChoiceTest, StopsSharingWhenOthersWantTheProcessors) {
@@ -351,7 +351,7 @@ TEST(ChoiceTest, GivenUpIsForEver) {
   Choice choice;
   feed(choice, 2 * Choice::kMeasured, 100, 60);
   choice.give_up();
-  EXPECT_THAT(feed(choice, 10'000, 100, 60), Each(Way::kInOrder));
+  EXPECT_THAT(feed(choice, 10'000, 100, 60), Each(LanesWay::kInOrder));
 }
 
 }  // namespace

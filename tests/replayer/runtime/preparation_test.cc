@@ -64,11 +64,19 @@ class Samples {
     return base.ends_with("_") ? base.substr(0, base.size() - 1) : base;
   }
 
-  /// Element-wise: every tensor of one shape, every number with a default its own.
+  /// Element-wise: every tensor of one shape, but for one beside a list, which stands for a number;
+  /// every number with a default its own.
   Sample of_schema(const c10::OperatorHandle& op) {
     Sample sample;
     for (const c10::Argument& argument : op.schema().arguments()) {
-      if (!argument.is_out()) sample.arguments.push_back(value_of(argument));
+      const bool is_beside_list = !sample.arguments.empty() &&
+                                  sample.arguments.front().isTensorList() &&
+                                  argument.type()->kind() == c10::TypeKind::TensorType;
+      if (is_beside_list) {
+        sample.arguments.emplace_back(tensor({}));
+      } else if (!argument.is_out()) {
+        sample.arguments.push_back(value_of(argument));
+      }
     }
     const bool compares = op.schema().returns().size() == 1 && is_comparison(op.schema().name());
     const c10::IValue& first = sample.arguments.at(0);

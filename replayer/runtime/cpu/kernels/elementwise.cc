@@ -185,6 +185,10 @@ class Builder {
     const std::optional<at::Tensor> tensor = tensor_at(argument);
     return !tensor || (tensor->dim() == 0 && out_.dim() > 0);
   }
+  bool has_no_dimensions(std::size_t argument) const {
+    const std::optional<at::Tensor> tensor = tensor_at(argument);
+    return tensor && tensor->dim() == 0;
+  }
   /// Of an argument that never changes.
   std::optional<double> literal(std::size_t argument) const {
     const c10::IValue& value = site_.call.arguments.at(argument);
@@ -230,6 +234,11 @@ void build_sub(Builder& b) {
   } else {
     b.function(elements::subtract).in(0, 0).in(1, 1).number(0, 2);
   }
+}
+/// The same tensor to each of a list: of others than those without dimensions the op throws.
+void build_add_to_each(Builder& b) {
+  build_add(b);
+  b.require(b.has_no_dimensions(1));
 }
 /// Without an alpha: of lists.
 void build_plain_add(Builder& b) {
@@ -333,6 +342,7 @@ void add_elementwise_kernels(KernelTable& table) {
   add<build_sigmoid_backward>(table, {"aten::sigmoid_backward.grad_input"});
   add<build_copy>(table, {"aten::copy_"});
   add<build_add>(table, {"aten::_foreach_add_.List"});
+  add<build_add_to_each>(table, {"aten::_foreach_add_.Tensor"});
   add<build_plain_add>(table, {"aten::_foreach_add_.Scalar", "aten::_foreach_add_.ScalarList"});
   add<build_scale>(table, {"aten::_foreach_mul_.Scalar", "aten::_foreach_mul_.ScalarList"});
   add<build_div>(table, {"aten::_foreach_div_.Scalar", "aten::_foreach_div_.ScalarList",
