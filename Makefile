@@ -15,7 +15,7 @@ FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench format lint asan tsan man install clean
+.PHONY: help setup configure build demo test test-python wheel sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench format lint asan tsan man install package clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +49,9 @@ endif
 
 test-python: setup ## build the wheel into a fresh environment and run the Python tests
 	@TEST_JOBS=$(TEST_JOBS) scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
+
+wheel: setup ## build the wheel of this Python in dist/, with the command line and all libraries but torch's
+	@scripts/wheel.sh "$$(scripts/python_environment.sh $(BUILD)/wheel-environment)" dist
 
 sweep: ## run every operator, module and optimizer of PyTorch's own tests, after `make test-python`
 	@test -x $(BUILD)/python-environment/bin/python || { echo "sweep: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
@@ -118,5 +121,8 @@ man: configure ## make the manual page and the completions, in man/ and completi
 install: build ## install to PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
 
+package: build ## pack what `make install` lays down as a .deb and a .tar.gz, in dist/
+	@cpack --config $(BUILD)/CPackConfig.cmake -B dist
+
 clean: ## remove what was built
-	rm -rf build build-* out
+	rm -rf build build-* out dist

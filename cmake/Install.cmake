@@ -57,3 +57,15 @@ foreach(program steptape steptape-torch)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+
+# `make package`: what is installed, as a .deb and as a .tar.gz. LibTorch is no package of Debian's: programs name theirs.
+set(CPACK_GENERATOR "TGZ;DEB")
+set(CPACK_PACKAGE_CONTACT "The Steptape project")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Records a LibTorch training step and replays it bit-exactly, or says why not")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS
+    "libfmt-dev, libprotobuf-dev, libtbb-dev, libxxhash-dev, libzstd-dev, pkg-config, libprotobuf-lite32, libtbb12, libxxhash0, libzstd1")
+include(CPack)

@@ -32,9 +32,10 @@ if known and os.path.exists(sysconfig.get_path("include") + "/Python.h"): print(
   say "CPython $version: the wheel"
   CXX=$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
   [[ -z $CXX ]] || export CXX
-  "${pip[@]}" --no-build-isolation --no-deps --force-reinstall . >&2
+  wheel=$(realpath "$(scripts/wheel.sh "$environment/bin/python" dist)")
+  "${pip[@]}" --no-deps --force-reinstall "$wheel" >&2
   say "CPython $version: the tests"
-  STEPTAPE_TOOL=$build/tools/steptape OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -q -n "${TEST_JOBS:-2}" \
+  STEPTAPE_WHEEL=$wheel STEPTAPE_TOOL=$build/tools/steptape OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -q -n "${TEST_JOBS:-2}" \
     --timeout 300 -p no:cacheprovider --rootdir tests/python tests/python "$@" || failed=1
 done
 if ((${#seen[@]} == 0)); then

@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# consume.sh BUILD CONSUMER [SANITIZERS]: installs BUILD into a scratch folder, builds CONSUMER against
+# consume.sh BUILD CONSUMER [SANITIZERS]: packs BUILD as `make package` does, unpacks it into a scratch folder, builds CONSUMER against
 # what lies there, and runs it.
 set -euo pipefail
 build=$1 consumer=$2 sanitizers=${3:-}
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
-cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.txt" ||
+cpack --config "$build/CPackConfig.cmake" -B "$scratch/packages" >"$scratch/install.txt" 2>&1 ||
   { cat "$scratch/install.txt"; exit 1; }
+mkdir "$scratch/prefix"
+tar -xzf "$scratch"/packages/steptape-*.tar.gz -C "$scratch/prefix" --strip-components 1
+dpkg-deb --field "$scratch"/packages/steptape_*.deb Depends | grep -q libtbb12
+[[ $(dpkg-deb --contents "$scratch"/packages/steptape_*.deb | grep -c "/usr/lib/libsteptape_.*\.a$") -ge 7 ]]
+[[ ! -e $scratch/prefix/steptape ]] || { echo "the Python module lies among what is installed"; exit 1; }
 flags=()
 [[ -z $sanitizers ]] || flags=("-DCMAKE_CXX_FLAGS=-fsanitize=$sanitizers")
 cmake -S "$consumer" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \

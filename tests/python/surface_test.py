@@ -2,6 +2,10 @@
 import importlib.metadata
 import inspect
 import pathlib
+import types
+
+import pytest
+import torch
 
 import steptape
 
@@ -51,3 +55,14 @@ def test_every_refusal_code_has_a_remedy_for_python():
     from steptape import _engine
     from steptape._remedies import REMEDIES
     assert sorted(REMEDIES) == sorted(_engine.refusal_codes())
+
+
+@pytest.mark.parametrize("built, told", [
+    ("2.99.0", r"was built with torch 2\.99\.0, and this is torch .*torch~=2\.99\.0.* or the wheel of steptape that asks for torch~="),
+    ("3.0.1", r"pip install \"torch~=3\.0\.0\""),
+])
+def test_another_torch_at_import_is_an_error_that_says_which_to_take(built, told):
+    from steptape._check import check_torch
+    with pytest.raises(ImportError, match=told):
+        check_torch(types.SimpleNamespace(VERSION="0.1.0", TORCH_VERSION=built))
+    check_torch(types.SimpleNamespace(VERSION="0.1.0", TORCH_VERSION=torch.__version__))
