@@ -595,6 +595,24 @@ case(that_parts_behind_a_read, name="factors_that_part_behind_a_read", graphs=2,
      share=0.7, verify={"rate": 0})
 
 
+def products_on_the_host():
+    """Two by one factor, which the program writes in between; only element-wise kernels are made for ops of the host."""
+    made = trained()
+    factor = torch.eye(6) * 0.5
+
+    def step(x, y):
+        return made.step((x @ factor @ factor).to(DEVICE), y.to(DEVICE))
+
+    def batch(i):
+        factor.mul_(0.99 if i % 3 else 1.01)
+        return on_host(i)
+
+    return SimpleNamespace(step=step, holds=lambda: [made.holds(), factor], batch=batch)
+
+
+case(products_on_the_host)
+
+
 def raised_to_what_is_read():
     """Autograd keeps the base's logarithm, which no formula gives: a plan is for the bases that it was proved at."""
     model = net().to(DEVICE)

@@ -49,10 +49,9 @@ PlannedMemory planned_memory(const Program& program, const Memory& memory,
   return planned;
 }
 
-}  // namespace
-
-void prepare_kernels(const Program& program, const Memory& memory,
-                     const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls) {
+/// Each for itself.
+void make_kernels(const Program& program, const Memory& memory,
+                  const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls) {
   const trace::Recording& recording = *program.recording;
   const PlannedMemory planned = planned_memory(program, memory, refilled);
   std::vector<std::vector<trace::Index>> varying(recording.ops.size());
@@ -72,7 +71,23 @@ void prepare_kernels(const Program& program, const Memory& memory,
     call.kernel = std::move(made.kernel);
     call.no_kernel = made.reason;
   }
+}
+
+}  // namespace
+
+void prepare_kernels(const Program& program, const Memory& memory,
+                     const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls) {
+  make_kernels(program, memory, refilled, calls);
   share_packed_factors(program, memory, calls);
+}
+
+void prepare_elementwise_kernels(const Program& program, const Memory& memory,
+                                 const std::vector<trace::BufferId>& refilled,
+                                 std::vector<Call>& calls) {
+  make_kernels(program, memory, refilled, calls);
+  for (Call& call : calls) {
+    if (dynamic_cast<const ElementwiseKernel*>(call.kernel.get()) == nullptr) call.kernel.reset();
+  }
 }
 
 namespace {

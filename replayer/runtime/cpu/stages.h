@@ -23,6 +23,12 @@ struct Stage {
 void prepare_kernels(const Program& program, const Memory& memory,
                      const std::vector<trace::BufferId>& refilled, std::vector<Call>& calls);
 
+/// The same for calls whose kernels ask neither how memory is aligned nor in which order they run:
+/// of a plan for a device, what is done on the host.
+void prepare_elementwise_kernels(const Program& program, const Memory& memory,
+                                 const std::vector<trace::BufferId>& refilled,
+                                 std::vector<Call>& calls);
+
 /// Whether calls may be done in one go.
 enum class Chains { kNo, kYes };
 

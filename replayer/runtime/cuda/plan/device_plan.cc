@@ -63,24 +63,12 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
     return static_cast<std::size_t>(found - parts.begin());
   };
   seeks.emplace(this->recording(), parts.size(), part_of, generator);
-  prepare_host_kernels();
+  // ops of the host alone: of an optimizer's step counts, most of all
+  cpu::prepare_elementwise_kernels(program, memory, bound.refilled, calls.calls);
   make_groups(exceptions.alone);
   add_default_generator(generator);
   choose_what_is_undone();
   choose_when_memory_is_free();
-}
-
-void DevicePlan::prepare_host_kernels() {
-  cpu::prepare_kernels(program, memory, bound.refilled, calls.calls);
-  // that the alignment of inputs of the host is as recorded, no plan for a device asks
-  for (Call& call : calls.calls) {
-    bool reads_input = false;
-    for_each_tensor_of(recording().ops[call.op], [&](trace::TensorId id) {
-      const trace::Buffer& buffer = recording().buffers[recording().tensors[id].buffer];
-      reads_input |= buffer.role == trace::Role::kInput;
-    });
-    if (reads_input) call.kernel.reset();
-  }
 }
 
 void DevicePlan::make_groups(const std::vector<trace::Index>& alone) {

@@ -62,8 +62,6 @@ struct DevicePlan {
   std::size_t first_decided = 0;
 
  private:
-  /// Ops of the host alone: of an optimizer's step counts, most of all.
-  void prepare_host_kernels();
   void make_groups(const std::vector<trace::Index>& alone);
   void add_default_generator(const GeneratorOf& generator);
   void choose_what_is_undone();
