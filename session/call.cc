@@ -205,10 +205,11 @@ bool Call::adapt(Variant& variant) {
 replayer::Outcome Call::execute(Variant& variant) {
   const bool verifies = step_.session.options.verify.first;
   const auto run = [&] {
-    const replayer::RunNumbers given{.leaves = step_.entry.leaves,
-                                     .proofs = verifies ? &variant.number_proofs : nullptr};
-    return variant.executor->run(step_.entry.memory, given,
-                                 [&variant] { variant.aftermath->drop_gradients(); });
+    return variant.executor->run(
+        {.memory = step_.entry.memory,
+         .numbers = {.leaves = step_.entry.leaves,
+                     .proofs = verifies ? &variant.number_proofs : nullptr},
+         .decided = [&variant] { variant.aftermath->drop_gradients(); }});
   };
   const auto& without_lock = step_.session.without_lock;
   if (!without_lock) return run();

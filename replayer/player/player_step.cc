@@ -183,9 +183,8 @@ std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs) {
 std::vector<at::Tensor> PlayerStep::run(const std::vector<at::Tensor>& inputs,
                                         std::vector<StageTime>& times) {
   replayer::Results results;
-  const auto prepare = [&times](replayer::PlayerVariant& variant) { variant.log_times(times); };
-  impl_->run(inputs, prepare, [&](replayer::PlayerVariant& variant) {
-    results = variant.run(variant.arguments());
+  impl_->run(inputs, kNothing, [&](replayer::PlayerVariant& variant) {
+    results = variant.run(variant.arguments(), &times);
     impl_->numbers = std::move(results.numbers);
   });
   return std::move(results.tensors);

@@ -408,10 +408,13 @@ Verdict PlayerVariant::check_ambient() {
   return {};
 }
 
-Results PlayerVariant::run(std::span<const live::Argument> arguments) {
+Results PlayerVariant::run(std::span<const live::Argument> arguments,
+                           std::vector<StageTime>* times) {
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
-  const Outcome outcome = executor_->run(memory_, {.leaves = leaves_, .proofs = &proofs_});
+  const Outcome outcome = executor_->run({.memory = memory_,
+                                          .numbers = {.leaves = leaves_, .proofs = &proofs_},
+                                          .inspection = {.times = times}});
   generator.reset();
   Results results;
   results.numbers = outcome.numbers;
@@ -433,7 +436,8 @@ void PlayerVariant::run_into(std::span<const live::Argument> arguments,
   }
   std::optional<PlayerState::DefaultGenerator> generator;
   if (executor_->draws_random()) generator.emplace(state_);
-  executor_->run_into(memory_, {.leaves = leaves_, .proofs = &proofs_}, results, numbers);
+  executor_->run_into({.memory = memory_, .numbers = {.leaves = leaves_, .proofs = &proofs_}},
+                      results, numbers);
   move_on(numbers);
 }
 

@@ -46,7 +46,8 @@ class PlayerVariant {
   std::span<const live::Argument> arguments() const { return arguments_; }
   Verdict check(std::span<const live::Argument> arguments);
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
-  Results run(std::span<const live::Argument> arguments);
+  /// `times`, where it is asked for, gets what each part takes.
+  Results run(std::span<const live::Argument> arguments, std::vector<StageTime>* times = nullptr);
   /// The same into memory of the caller's, which `require_fits` has found good.
   void run_into(std::span<const live::Argument> arguments, std::span<const at::Tensor> results,
                 std::vector<double>& numbers);
@@ -54,9 +55,6 @@ class PlayerVariant {
   void require_fits(std::span<const at::Tensor> results) const;
   /// The arguments of the last call are let go of.
   void forget_arguments();
-
-  /// What each part of the next run takes; `times` must outlive it.
-  void log_times(std::vector<StageTime>& times) { executor_->log_times(times); }
 
   const std::shared_ptr<const trace::Recording>& shared_recording() const { return recording_; }
   const trace::Recording& recording() const { return *recording_; }

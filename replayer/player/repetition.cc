@@ -144,9 +144,8 @@ Repetition repeat(const trace::Recording& recording) {
       std::memcpy(memory.back(), buffer.content->data(), buffer.bytes);
     }
   }
-  executor->log_digests(repetition.digests);
   try {
-    executor->run(memory);
+    executor->run({.memory = memory, .inspection = {.digests = &repetition.digests}});
   } catch (const std::exception& error) {
     repetition.failure = error.what();
   }

@@ -25,8 +25,8 @@ struct ExecutorOptions {
   bool static_gradients = false;
   /// Those of all plans of a session that run on its thread; null: the plan has its own.
   std::shared_ptr<SharedPools> pools = {};
-  /// What no run did before, such as a new capture, is done only by a run that
-  /// Executor::expect_comparison announced.
+  /// What no run did before, such as a new capture, is done only by a run that is compared
+  /// (Inspection::is_compared).
   bool is_compared = false;
 };
 

@@ -12,8 +12,7 @@
 
 #include "replayer/planner/program.h"
 #include "replayer/runtime/changed.h"
-#include "replayer/runtime/imposed.h"
-#include "replayer/runtime/number_proofs.h"
+#include "replayer/runtime/run.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
 
@@ -58,10 +57,8 @@ class Executor {
   /// The generators it may draw from: the default one, then others that ops name.
   virtual const std::vector<at::Generator>& generators() const = 0;
 
-  /// What the next run leaves is compared with the eager step: it may do what none did before,
-  /// where other runs throw Uncompared (ExecutorOptions::is_compared).
-  virtual void expect_comparison() {}
-  /// It was, and is the same: from here on any run may do what that one did.
+  /// What the last run left was compared with the eager step (Inspection::is_compared), and is the
+  /// same: from here on any run may do what that one did.
   virtual void note_agreement() {}
 
   /// Inputs lie at other addresses, modulo 64, than the recorded ones or any that this was called
@@ -69,24 +66,15 @@ class Executor {
   /// a run.
   virtual bool adapt_to(std::span<void* const>) { return true; }
 
-  /// Runs the plan. `memory[i]` is the first byte of buffer `bound()[i]`, with as many bytes and
-  /// the same address modulo 64 as the recording says, or one that the plan was adapted to. When an
-  /// op throws, everything written so far and the generators are put back before the exception goes
-  /// on; Changed likewise. Throws Torn when that could not be done. `decided` is called once in
-  /// mid-run, when nothing but running out of memory can still stop the run; what it releases is
-  /// not put back.
-  virtual Outcome run(std::span<void* const> memory, const RunNumbers& given = {},
-                      const std::function<void()>& decided = {}) = 0;
+  /// Runs the plan. When an op throws, everything written so far and the generators are put back
+  /// before the exception goes on; Changed likewise. Throws Torn when that could not be done.
+  virtual Outcome run(const Run& run) = 0;
 
   /// The same for a caller that has memory of its own for the first results, of their geometry, and
   /// `numbers` likewise; gradients go nowhere. Allocates nothing where the plan allocates nothing.
-  virtual void run_into(std::span<void* const> memory, const RunNumbers& given,
-                        std::span<const at::Tensor> results, std::vector<double>& numbers) = 0;
+  virtual void run_into(const Run& run, std::span<const at::Tensor> results,
+                        std::vector<double>& numbers) = 0;
 
-  /// What each op leaves in the next run, by its position in the recording; ops that are no calls,
-  /// and ops after one that threw, leave none. `digests` must outlive that run. See
-  /// live::op_digest.
-  virtual void log_digests(std::vector<std::optional<trace::Digest>>& digests) = 0;
   /// The next run is done as the first one was, from which digests are of all ops.
   virtual void start_over() {}
   /// From here on each op is done by itself, where several were done by one call of another
@@ -95,11 +83,6 @@ class Executor {
   /// From here on these ops are done so that what they leave can be replaced. False where that
   /// cannot be: an op that no run does by itself, or that the first run alone does.
   virtual bool set_apart(std::span<const trace::Index> ops) = 0;
-  /// In the next run, of which digests are asked, ops that were set apart leave what `imposed`
-  /// says. It must outlive that run.
-  virtual void impose(std::span<Imposed> imposed) = 0;
-  /// What each stage takes in the next run that returns. `times` must outlive that run.
-  virtual void log_times(std::vector<StageTime>& times) = 0;
 
   virtual const Program& program() const = 0;
   /// What the plan is made of; times and counts of runs are the caller's to fill in.

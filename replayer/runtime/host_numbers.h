@@ -8,7 +8,7 @@
 #include "replayer/runtime/call.h"
 #include "replayer/runtime/changed.h"
 #include "replayer/runtime/memory.h"
-#include "replayer/runtime/number_proofs.h"
+#include "replayer/runtime/run.h"
 
 namespace steptape::replayer {
 

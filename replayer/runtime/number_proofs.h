@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -77,23 +76,6 @@ class NumberProofs {
   const trace::Recording* recording_;
   std::vector<Proof> reads_;
   std::vector<Proof> formulas_;
-};
-
-/// What a run is told of its numbers. Handed from caller to callee: a backend is a library of its
-/// own, and a variable of this one is another one there.
-struct RunNumbers {
-  /// One for each of Recording::leaves; those of host reads come from the run itself.
-  std::span<const double> leaves = {};
-  /// At whose values the run goes on; null: at any.
-  const NumberProofs* proofs = nullptr;
-  /// Of them only those that are pinned.
-  bool holds_pinned_only = false;
-
-  /// What holds this number, or null.
-  const NumberProofs* proofs_of(NumberOfRun number) const {
-    const bool is_held = proofs != nullptr && (!holds_pinned_only || proofs->is_pinned(number));
-    return is_held ? proofs : nullptr;
-  }
 };
 
 }  // namespace steptape::replayer

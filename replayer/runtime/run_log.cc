@@ -46,6 +46,12 @@ std::vector<at::Tensor> left_by(const Call& call, const torch::jit::Stack& stack
 
 }  // namespace
 
+void RunLog::begin(const Inspection& inspection, std::size_t ops) {
+  inspection_ = inspection;
+  if (wants_digests()) inspection_.digests->assign(ops, std::nullopt);
+  if (wants_times()) inspection_.times->clear();
+}
+
 void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
                          torch::jit::Stack& stack) {
   if (stage.size() == 1) {
@@ -67,12 +73,12 @@ void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
 }
 
 void RunLog::add_digest(const Call& call, const torch::jit::Stack& stack) {
-  (*digests_)[call.op] = live::digest_of(left_by(call, stack));
+  (*inspection_.digests)[call.op] = live::digest_of(left_by(call, stack));
 }
 
 void RunLog::impose_on(const Call& call, const torch::jit::Stack& stack) {
-  const auto imposed = std::ranges::find(imposed_, call.op, &Imposed::op);
-  if (imposed == imposed_.end()) return;
+  const auto imposed = std::ranges::find(inspection_.imposed, call.op, &Imposed::op);
+  if (imposed == inspection_.imposed.end()) return;
   const std::vector<at::Tensor> left = left_by(call, stack);
   if (left.size() != imposed->left.size()) return;
   double difference = 0;
@@ -87,7 +93,7 @@ void RunLog::impose_on(const Call& call, const torch::jit::Stack& stack) {
 void RunLog::add_time(std::span<const Call> stage, std::uint64_t ns) {
   StageTime time{{}, reason_of(stage.front()), ns};
   for (const Call& call : stage) time.ops.push_back(call.op);
-  times_->push_back(std::move(time));
+  add_time(std::move(time));
 }
 
 std::string reason_of(const Call& call) {

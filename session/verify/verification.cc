@@ -154,7 +154,6 @@ class Verification {
       imposed_.push_back({static_cast<trace::Index>(repeat.op), std::move(repeat.left)});
     }
     undo_.restore();
-    executor_.impose(imposed_);
     const std::optional<LeftBehind> planned = left_by_plan(verified);
     done.restore();
     if (!planned) return;
@@ -236,11 +235,16 @@ class Verification {
             .holds_pinned_only = !variant_.trusted};
   }
 
+  replayer::Inspection inspection(PlanDigests* digests) {
+    return {.digests = digests, .imposed = imposed_, .is_compared = true};
+  }
+
   LeftBehind left_by_plan() {
     LeftBehind left;
-    if (interceptor_ != nullptr) executor_.log_digests(plan_digests_);
-    executor_.expect_comparison();
-    const replayer::Outcome outcome = executor_.run(entry_.memory, numbers_of_run());
+    const replayer::Outcome outcome = executor_.run(
+        {.memory = entry_.memory,
+         .numbers = numbers_of_run(),
+         .inspection = inspection(interceptor_ != nullptr ? &plan_digests_ : nullptr)});
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
     for (const at::Tensor& gradient : outcome.gradients)
@@ -314,11 +318,10 @@ class Verification {
     PlanDigests digests;
     undo_.restore();
     executor_.start_over();
-    executor_.log_digests(digests);
-    executor_.impose(imposed_);
-    executor_.expect_comparison();
     try {
-      executor_.run(entry_.memory, {.leaves = entry_.leaves});
+      executor_.run({.memory = entry_.memory,
+                     .numbers = {.leaves = entry_.leaves},
+                     .inspection = inspection(&digests)});
     } catch (const std::exception&) {
       digests.clear();
     }

@@ -19,7 +19,8 @@ std::shared_ptr<trace::Recording> recorded(const StepBody& body,
   return std::make_shared<trace::Recording>(std::move(result.recording));
 }
 
-std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::Tensor>& inputs) {
+std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::Tensor>& inputs,
+                            const replayer::Inspection& inspection) {
   const trace::Recording& recording = *executor.program().recording;
   std::vector<void*> memory;
   for (const trace::BufferId id : executor.bound()) {
@@ -31,7 +32,7 @@ std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::
       }
     }
   }
-  return executor.run(memory).results;
+  return executor.run({.memory = memory, .inspection = inspection}).results;
 }
 
 replayer::GeneratorOf default_generator() {

@@ -19,7 +19,8 @@ std::shared_ptr<trace::Recording> recorded(const StepBody& body,
                                            const std::vector<at::Tensor>& inputs);
 
 /// Runs `executor` over `inputs`, which must be all that it is bound to.
-std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::Tensor>& inputs);
+std::vector<at::Tensor> run(replayer::Executor& executor, const std::vector<at::Tensor>& inputs,
+                            const replayer::Inspection& inspection = {});
 
 replayer::GeneratorOf default_generator();
 

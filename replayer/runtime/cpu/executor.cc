@@ -56,7 +56,7 @@ struct Executor::Impl {
   std::optional<HostNumbers> numbers;
   std::optional<Seeks> seeks;
   CallResults results;
-  RunLog log;  ///< of the next run
+  RunLog log;  ///< of the run under way
 
   Impl(Program lowered, const GeneratorOf& generator)
       : program(std::move(lowered)), memory(program), results(program, memory) {
@@ -260,18 +260,17 @@ struct Executor::Impl {
 
   /// `finish` takes what the run gives; where it throws, all is put back as well.
   template <typename Finish>
-  void run(std::span<void* const> addresses, const RunNumbers& given,
-           const std::function<void()>& decided, Finish finish) {
-    // what was asked of one run is not asked of the next, however it ends
+  void run(const Run& asked, Finish finish) {
+    log.begin(asked.inspection, recording().ops.size());
     const auto log_ends = c10::make_scope_exit([this] { log.end(); });
     running = nullptr;
     is_decided = false;
-    bind(addresses);
-    numbers->begin(given);
+    bind(asked.memory);
+    numbers->begin(asked.numbers);
     take_undo();
     seeks->begin();
     try {
-      run_calls(decided);
+      run_calls(asked.decided);
       finish();
       let_go();
     } catch (const std::exception& error) {
@@ -316,16 +315,15 @@ const std::vector<std::size_t>& Executor::written() const { return impl_->bound.
 
 bool Executor::draws_random() const { return impl_->bound.draws_random; }
 const std::vector<at::Generator>& Executor::generators() const { return impl_->generators; }
-Outcome Executor::run(std::span<void* const> memory, const RunNumbers& given,
-                      const std::function<void()>& decided) {
+Outcome Executor::run(const Run& run) {
   Outcome outcome;
-  impl_->run(memory, given, decided, [&] { outcome = impl_->outcome(); });
+  impl_->run(run, [&] { outcome = impl_->outcome(); });
   return outcome;
 }
 
-void Executor::run_into(std::span<void* const> memory, const RunNumbers& given,
-                        std::span<const at::Tensor> results, std::vector<double>& numbers) {
-  impl_->run(memory, given, {}, [&] {
+void Executor::run_into(const Run& run, std::span<const at::Tensor> results,
+                        std::vector<double>& numbers) {
+  impl_->run(run, [&] {
     impl_->copy_results(results);
     numbers.clear();
     impl_->add_numbers(numbers);
@@ -340,20 +338,8 @@ bool Executor::adapt_to(std::span<void* const> memory) {
                              [](const Call& call) { return !call.kernel || call.kernel->adapt(); });
 }
 
-void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
-  digests.assign(impl_->recording().ops.size(), std::nullopt);
-  impl_->log.ask_for(digests);
-}
-
 bool Executor::set_apart(std::span<const trace::Index> ops) {
   return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->is_alone(op); });
-}
-
-void Executor::impose(std::span<Imposed> imposed) { impl_->log.impose(imposed); }
-
-void Executor::log_times(std::vector<StageTime>& times) {
-  times.clear();
-  impl_->log.ask_for(times);
 }
 
 std::vector<SectionStats> Executor::sections() const {

@@ -29,14 +29,10 @@ class Executor final : public replayer::Executor {
   bool draws_random() const override;
   bool adapt_to(std::span<void* const> memory) override;
   const std::vector<at::Generator>& generators() const override;
-  Outcome run(std::span<void* const> memory, const RunNumbers& given = {},
-              const std::function<void()>& decided = {}) override;
-  void run_into(std::span<void* const> memory, const RunNumbers& given,
-                std::span<const at::Tensor> results, std::vector<double>& numbers) override;
-  void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
+  Outcome run(const Run& run) override;
+  void run_into(const Run& run, std::span<const at::Tensor> results,
+                std::vector<double>& numbers) override;
   bool set_apart(std::span<const trace::Index> ops) override;
-  void impose(std::span<Imposed> imposed) override;
-  void log_times(std::vector<StageTime>& times) override;
   const Program& program() const override;
   PlanStats stats() const override;
 

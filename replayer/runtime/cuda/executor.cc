@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <atomic>
@@ -53,11 +54,9 @@ struct Executor::Impl {
   OutcomeMemory handed_out;  ///< by a run, while it ends
   Undo undo;
   torch::jit::Stack stack;
-  RunLog log;                               ///< of the next run
-  std::vector<StageTime>* times = nullptr;  ///< the same
+  RunLog log;               ///< of the run under way
   bool is_lasting = false;  ///< something was written that is not put back where the run ends
   bool is_compared;         ///< ExecutorOptions
-  bool may_be_new = false;  ///< the next run
   bool is_agreed = false;   ///< what these graphs leave, by a comparison
   DeviceStats told;
 
@@ -86,19 +85,6 @@ struct Executor::Impl {
       // the device is lost, and its memory with it
     }
   }
-
-  /// What was asked of one run is not asked of the next, however it ends.
-  struct LogOfOneRun {
-    explicit LogOfOneRun(Impl& asked) : impl(asked) {}
-    ~LogOfOneRun() {
-      impl.log.end();
-      impl.times = nullptr;
-      impl.may_be_new = false;
-    }
-    LogOfOneRun(const LogOfOneRun&) = delete;
-    LogOfOneRun& operator=(const LogOfOneRun&) = delete;
-    Impl& impl;
-  };
 
   void bind(std::span<void* const> addresses) {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -223,15 +209,15 @@ struct Executor::Impl {
   }
 
   /// Captures, keeping out of graphs what turns out to fit into none.
-  void make_graphs_that_hold(std::span<void* const> addresses, const RunNumbers& given,
-                             const Decision& decision) {
+  void make_graphs_that_hold(const Run& asked, const Decision& decision) {
+    const std::span<void* const> addresses = asked.memory;
     for (;;) {
       try {
         copies.make(statics, addresses);
         bind(addresses);
         copies.copy_in(decision.copy_in, addresses);
-        plan().numbers->begin(given);
-        make_graphs(given);
+        plan().numbers->begin(asked.numbers);
+        make_graphs(asked.numbers);
         break;
       } catch (const CannotBeCaptured& found) {
         used.give_up_on(found.op);
@@ -279,7 +265,8 @@ struct Executor::Impl {
   }
 
   void refuse_uncompared(const std::string& why) const {
-    if (is_compared && !may_be_new) throw Uncompared("no run of these graphs was compared: " + why);
+    if (is_compared && !log.is_compared())
+      throw Uncompared("no run of these graphs was compared: " + why);
   }
 
   void launch(std::size_t part) {
@@ -349,13 +336,14 @@ struct Executor::Impl {
     c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
     StageTime time{{}, part.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
     time.ops.assign(part.ops.begin(), part.ops.end());
-    times->push_back(std::move(time));
+    log.add_time(std::move(time));
   }
 
   template <typename Finish>
-  void run(std::span<void* const> addresses, const RunNumbers& given,
-           const std::function<void()>& decided, HandOut hands_out, Finish finish) {
-    const LogOfOneRun until_the_end(*this);
+  void run(const Run& asked, HandOut hands_out, Finish finish) {
+    log.begin(asked.inspection, recording->ops.size());
+    const auto log_ends = c10::make_scope_exit([this] { log.end(); });
+    const std::span<void* const> addresses = asked.memory;
     const c10::cuda::CUDAGuard on_device(device.index());
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
     refuse_foreign_capture(stream);
@@ -364,18 +352,18 @@ struct Executor::Impl {
     Decision decision = statics.decide(addresses);
     if (decision.capture || !used.captured().is_whole) {
       refuse_uncompared(decision.why);
-      make_graphs_that_hold(addresses, given, decision);
+      make_graphs_that_hold(asked, decision);
     } else {
       if (!is_agreed) refuse_uncompared("the comparison did not come to its end");
       copies.check_alignment(addresses);
     }
     bind(addresses);
-    plan().numbers->begin(given);
-    if (is_compared && !may_be_new) {
+    plan().numbers->begin(asked.numbers);
+    if (is_compared && !log.is_compared()) {
       if (used.would_object_to_numbers()) refuse_uncompared("other numbers");
     } else if (std::string why = used.object_to_numbers(); !why.empty()) {
       decision.why = std::move(why);
-      make_graphs_that_hold(addresses, given, decision);
+      make_graphs_that_hold(asked, decision);
     }
     copies.copy_in(decision.copy_in, addresses);
     const std::vector<Region> undone = regions(plan().bound.undone);
@@ -386,7 +374,7 @@ struct Executor::Impl {
     const auto start = Clock::now();
     is_lasting = false;
     try {
-      run_parts(decided, hands_out);
+      run_parts(asked.decided, hands_out);
       copies.copy_back(decision.copy_back, addresses);
       finish();
     } catch (const std::exception& error) {
@@ -443,30 +431,23 @@ const std::vector<at::Generator>& Executor::generators() const {
   return impl_->plan().calls.generators;
 }
 
-void Executor::expect_comparison() { impl_->may_be_new = true; }
 void Executor::note_agreement() { impl_->is_agreed = true; }
 
-Outcome Executor::run(std::span<void* const> memory, const RunNumbers& given,
-                      const std::function<void()>& decided) {
+Outcome Executor::run(const Run& run) {
   Outcome outcome;
-  impl_->run(memory, given, decided, HandOut::kAll, [&] { outcome = impl_->outcome(); });
+  impl_->run(run, HandOut::kAll, [&] { outcome = impl_->outcome(); });
   return outcome;
 }
 
-void Executor::run_into(std::span<void* const> memory, const RunNumbers& given,
-                        std::span<const at::Tensor> results, std::vector<double>& numbers) {
-  impl_->run(memory, given, {}, HandOut::kNothing, [&] {
+void Executor::run_into(const Run& run, std::span<const at::Tensor> results,
+                        std::vector<double>& numbers) {
+  impl_->run(run, HandOut::kNothing, [&] {
     for (std::size_t i = 0; i < results.size(); ++i) {
       copy_onto(impl_->plan().memory.tensor(impl_->recording->results[i]), results[i]);
     }
     numbers.clear();
     impl_->add_numbers(numbers);
   });
-}
-
-void Executor::log_digests(std::vector<std::optional<trace::Digest>>& digests) {
-  digests.assign(impl_->recording->ops.size(), std::nullopt);
-  impl_->log.ask_for(digests);
 }
 
 void Executor::start_over() {
@@ -482,14 +463,6 @@ bool Executor::ungroup() {
 bool Executor::set_apart(std::span<const trace::Index> ops) {
   impl_->pool->wait();
   return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->used.set_apart(op); });
-}
-
-void Executor::impose(std::span<Imposed> imposed) { impl_->log.impose(imposed); }
-
-void Executor::log_times(std::vector<StageTime>& times) {
-  times.clear();
-  impl_->times = &times;
-  impl_->log.ask_for(times);
 }
 
 const Program& Executor::program() const { return impl_->plan().program; }

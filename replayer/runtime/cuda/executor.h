@@ -11,7 +11,8 @@ namespace steptape::replayer::cuda {
 
 /// A program ready to run on a CUDA device, as graphs with what cannot be in them between. The
 /// first run captures: it runs all once, op by op on a stream of its own, undoes that, captures,
-/// and goes on as every run does. Runs are given to the caller's current stream, and return when
+/// and goes on as every run does. Digests of ops in graphs come from that run op by op, and so only
+/// from a run that captures. Runs are given to the caller's current stream, and return when
 /// the host has no more to do for them.
 class Executor final : public replayer::Executor {
  public:
@@ -25,19 +26,13 @@ class Executor final : public replayer::Executor {
   const std::vector<std::size_t>& written() const override;
   bool draws_random() const override;
   const std::vector<at::Generator>& generators() const override;
-  void expect_comparison() override;
   void note_agreement() override;
-  Outcome run(std::span<void* const> memory, const RunNumbers& given = {},
-              const std::function<void()>& decided = {}) override;
-  void run_into(std::span<void* const> memory, const RunNumbers& given,
-                std::span<const at::Tensor> results, std::vector<double>& numbers) override;
-  /// Of ops in graphs only where the next run captures, from its own run of them before.
-  void log_digests(std::vector<std::optional<trace::Digest>>& digests) override;
+  Outcome run(const Run& run) override;
+  void run_into(const Run& run, std::span<const at::Tensor> results,
+                std::vector<double>& numbers) override;
   void start_over() override;
   bool ungroup() override;
   bool set_apart(std::span<const trace::Index> ops) override;
-  void impose(std::span<Imposed> imposed) override;
-  void log_times(std::vector<StageTime>& times) override;
   const Program& program() const override;
   PlanStats stats() const override;
 
