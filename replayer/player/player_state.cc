@@ -40,22 +40,22 @@ bool is_default(const std::string& path) {
   return path == kDefault || path.starts_with("default.");
 }
 
-at::Generator default_generator(const std::string& path) {
-  if (path == kDefault) return at::detail::getDefaultCPUGenerator();
-  const c10::Device device(path.substr(kDefault.size() + 1));
+c10::Device device_of_default(const std::string& path) {
+  return path == kDefault ? c10::kCPU : c10::Device(path.substr(kDefault.size() + 1));
+}
+
+at::Generator default_generator(c10::Device device) {
+  if (device.is_cpu()) return at::detail::getDefaultCPUGenerator();
   at::globalContext().lazyInitDevice(device.type());
   return at::globalContext().defaultGenerator(device);
 }
 
-/// A new one of the same kind, which nobody draws from.
-at::Generator generator_like(const std::string& path) {
-  const bool is_of_device = is_default(path) && path != kDefault;
-  return is_of_device ? default_generator(path).clone() : at::detail::createCPUGenerator();
+at::Generator new_generator(c10::Device device) {
+  return device.is_cpu() ? at::detail::createCPUGenerator() : default_generator(device).clone();
 }
 
-bool is_state_of(const std::string& path, const at::Tensor& state) {
+bool is_state_of(const at::Generator& scratch, const at::Tensor& state) {
   try {
-    at::Generator scratch = generator_like(path);
     live::set_state(scratch, state);
     return true;
   } catch (const c10::Error&) {
@@ -88,6 +88,12 @@ at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
   return tensor_on(storage, geometry);
 }
 
+/// Of a generator that no op draws from. The device's have a seed and an offset, the CPU's more.
+c10::Device device_of_state(const trace::Saved& saved) {
+  constexpr std::size_t kOfDevice = 2 * sizeof(std::uint64_t);
+  return saved.content->size() == kOfDevice ? c10::kCUDA : c10::kCPU;
+}
+
 trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
   return {std::string(kGenerator) + path, 0,
           trace::make_blob(state.const_data_ptr(), state.nbytes())};
@@ -95,31 +101,38 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 
 }  // namespace
 
-PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& buffers) {
-  const auto state_in = [](const trace::Saved& entry, const std::string& name) {
-    at::Tensor state = bytes_as_tensor(entry, live::state_of(generator_like(name)));
-    if (!is_state_of(name, state))
+PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& devices) {
+  const auto state_in = [](const trace::Saved& entry, const at::Generator& scratch) {
+    at::Tensor state = bytes_as_tensor(entry, live::state_of(scratch));
+    if (!is_state_of(scratch, state))
       throw Error(ErrorCode::kDataLoss, entry.path + ": no state of a generator");
     return state;
   };
   for (const trace::Saved& entry : saved) {
-    const auto buffer = entry.content ? buffers.find(entry.path) : buffers.end();
-    const bool is_generator = entry.path.starts_with(kGenerator) && buffer == buffers.end();
+    const auto no_buffer = devices.buffers.end();
+    const auto buffer = entry.content ? devices.buffers.find(entry.path) : no_buffer;
+    const bool is_generator = entry.path.starts_with(kGenerator) && buffer == no_buffer;
     const std::string name = is_generator ? entry.path.substr(kGenerator.size()) : "";
     if (const std::string step = step_of(entry.path); !step.empty()) {
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
     } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
-    } else if (is_generator && is_default(name)) {
-      // of a device that this process has not, no step draws
-      if (name != kDefault && !at::hasCUDA()) continue;
-      default_generators_[name] = state_in(entry, name);
     } else if (is_generator) {
-      at::Generator generator = at::detail::createCPUGenerator();
-      live::set_state(generator, state_in(entry, name));
-      generators_.emplace(name, std::move(generator));
+      const auto own = devices.generators.find(name);
+      const c10::Device device = is_default(name)                  ? device_of_default(name)
+                                 : own != devices.generators.end() ? own->second
+                                                                   : device_of_state(entry);
+      // of a device that this process has not, no step draws
+      if (!device.is_cpu() && !at::hasCUDA()) continue;
+      at::Generator generator = new_generator(device);
+      const at::Tensor state = state_in(entry, generator);
+      if (is_default(name)) {
+        default_generators_[name] = state;
+      } else {
+        generators_.emplace(name, std::move(generator));
+      }
     } else {
-      const c10::Device device = buffer == buffers.end() ? c10::Device(c10::kCPU) : buffer->second;
+      const c10::Device device = buffer == no_buffer ? c10::Device(c10::kCPU) : buffer->second;
       buffers_.emplace(entry.path, allocate_with(std::as_bytes(std::span(*entry.content)),
                                                  entry.address_mod_64, device));
     }
@@ -137,9 +150,7 @@ PlayerState::PlayerState(const PlayerState& other, std::shared_ptr<Publication> 
     default_generators_[path] = copy_of(state);
   }
   for (const auto& [path, generator] : other.generators_) {
-    at::Generator own = at::detail::createCPUGenerator();
-    live::set_state(own, live::state_of(generator));
-    generators_.emplace(path, std::move(own));
+    generators_.emplace(path, generator.clone());
   }
   renew();
 }
@@ -227,7 +238,7 @@ bool PlayerState::set_number(const std::string& path, const trace::Value& value)
 
 at::Generator PlayerState::generator(const std::string& path) {
   if (is_default(path)) {
-    at::Generator generator = default_generator(path);
+    at::Generator generator = default_generator(device_of_default(path));
     // the state that it has now, where none was saved
     if (!default_generators_.contains(path)) default_generators_[path] = live::state_of(generator);
     return generator;
@@ -261,12 +272,17 @@ void PlayerState::set_generator_state(const std::string& path, const at::Tensor&
 }
 
 bool PlayerState::takes_generator_state(const std::string& path, const at::Tensor& state) const {
-  return is_state_of(path, state);
+  return is_state_of(like(path), state);
+}
+
+at::Generator PlayerState::like(const std::string& generator) const {
+  return is_default(generator) ? new_generator(device_of_default(generator))
+                               : generators_.at(generator).clone();
 }
 
 void PlayerState::seed(std::uint64_t value) {
   for (const std::string& path : generators()) {
-    at::Generator seeded = generator_like(path);
+    at::Generator seeded = like(path);
     seeded.set_current_seed(value);
     set_generator_state(path, live::state_of(seeded));
   }
@@ -310,7 +326,7 @@ PlayerState::DefaultGenerator::~DefaultGenerator() {
 
 void PlayerState::DefaultGenerator::exchange() {
   for (auto& [path, other] : others_) {
-    at::Generator generator = default_generator(path);
+    at::Generator generator = default_generator(device_of_default(path));
     at::Tensor in_use = live::state_of(generator);
     live::set_state(generator, other);
     other = std::move(in_use);

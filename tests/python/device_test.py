@@ -732,6 +732,35 @@ def loaded():
     print("weights")
 
 
+def test_a_generator_of_the_programs_own_goes_on_in_a_player(tmp_path):
+    done = process("drawn", str(tmp_path / "run.tape"))
+    assert done.returncode == 0 and done.stdout.split() == ["drawn"] * 2, done.stdout + done.stderr
+
+
+def drawn():
+    """One of the device, one of the host that no op of the step draws from."""
+    path = sys.argv[2]
+    own, other = torch.Generator(DEVICE).manual_seed(3), torch.Generator().manual_seed(4)
+    weight = torch.ones(4, device=DEVICE, requires_grad=True)
+
+    def step(x):
+        other.initial_seed()
+        return (x * weight + torch.randn(4, device=DEVICE, generator=own)).detach()
+
+    wrapped = steptape.wrap(step)
+    for i in range(10):
+        wrapped(torch.full((4,), float(i), device=DEVICE))
+    assert wrapped.stats["replayed"] > 3, wrapped.explain()
+    wrapped.save(path)
+    for saved in range(2):
+        player = steptape.load(path)
+        for i in range(5):
+            x = torch.full((4,), float(i), device=DEVICE)
+            assert torch.equal(player["step"](x), step(x)), (saved, i)
+        player.save(path)
+        print("drawn")
+
+
 def test_what_orders_work_on_the_device_is_refused_by_name():
     """No op tells of it."""
     done = process("ordered")
@@ -863,7 +892,7 @@ def main():
     torch.set_num_threads(1)
     twins.Randomness = Randomness
     if sys.argv[1] != "cases":
-        return {"grouped": grouped, "failing": failing, "loaded": loaded, "updated": updated, "ordered": ordered,
+        return {"grouped": grouped, "failing": failing, "loaded": loaded, "drawn": drawn, "updated": updated, "ordered": ordered,
                 "thrown": thrown}[sys.argv[1]]()
     found = 0
     for name in list(CASES)[int(sys.argv[2])::int(sys.argv[3])]:

@@ -1,4 +1,5 @@
 """Numbers that move are proved op by op: results that agree once say nothing about the next value."""
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -262,3 +263,48 @@ def test_what_a_tensor_is_made_of_is_not_explained_by_a_number_that_moves_with_i
         x = torch.full((2, 4), float(i))
         assert torch.equal(step(x, [k]), eager(x, [k])), i
     assert step.stats["replayed"] > 4, step.explain()
+
+
+COINCIDING = {  # of an op what takes a number, and another number that its backward is given at first
+    "lerp": (lambda w, x, a: torch.lerp(w, x, a), lambda a: 1 - a),
+    "power": (lambda w, x, a: w.abs().pow(a), lambda a: a - 1),
+    "norm": (lambda w, x, a: w.norm(p=a), lambda a: a - 1),
+    "alpha": (lambda w, x, a: torch.sub(x, w, alpha=a), lambda a: -a),
+    "huber": (lambda w, x, a: F.huber_loss(w, x, delta=a), lambda a: -a),
+    "divided": (lambda w, x, a: w / a, lambda a: 1 / a),
+    "variance": (lambda w, x, a: w.var(correction=a), lambda a: 2 / (3 - a)),
+    "base": (lambda w, x, a: torch.pow(a, w), lambda a: math.log(a)),
+}
+FOLLOWED_BY_NO_FORMULA = ("variance", "base")  # what torch makes of the number there
+
+
+@pytest.mark.parametrize("held", ["argument", "attribute", "read"])
+@pytest.mark.parametrize("name", COINCIDING)
+def test_backward_follows_what_its_own_op_was_given(name, held):
+    """Another number that is the same in the first calls, and parts from it later, explains nothing."""
+    op, other = COINCIDING[name]
+
+    def make():
+        w, kept = nn.Parameter(torch.randn(3)), SimpleNamespace(b=0.0)
+
+        def step(x, a, b):
+            if held == "attribute":
+                b = kept.b
+            elif held == "read":
+                b = b.item()
+            w.grad = None
+            loss = op(w, x, a).sum() * b
+            loss.backward()
+            return loss.detach()
+
+        def batch(i):
+            a = 1.3 + 0.03 * i
+            kept.b = other(a) if i < 12 else 0.71
+            return torch.randn(3), a, torch.tensor(kept.b, dtype=torch.float64) if held == "read" else kept.b
+        return SimpleNamespace(step=step, batch=batch, holds=lambda: [w])
+
+    step = twins.compare(make, 24, verify={"first": True, "rate": 0.0})
+    if name in FOLLOWED_BY_NO_FORMULA:
+        assert {"scalar_varies"} == {r["code"] for r in step.stats["refusals"]}, step.explain()
+    else:
+        assert step.stats["replayed"] > 8, step.explain()

@@ -1,5 +1,6 @@
 #include "tests/simulated_cuda/call.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -43,6 +44,14 @@ at::ScalarType compute_type(const torch::jit::Stack& arguments) {
 
 /// `index` and its relatives take host tensors as indices: LibTorch copies them to the device.
 bool takes_host_indices(const std::string& name) { return name.find("index") != std::string::npos; }
+
+/// A copy that Python has no object of: the device's thread lets go of it, and must not wait there
+/// for the interpreter, which the thread that waits for the device may hold.
+at::Tensor copy_without_python(const at::Tensor& tensor) {
+  const c10::impl::ExcludeDispatchKeyGuard no_python(c10::python_ks);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.clone();
+}
 
 }  // namespace
 
@@ -106,7 +115,7 @@ void Call::take(Slot& slot, const at::Tensor& tensor, bool is_reciprocal) {
                 "cuda:0 and cpu! (`",
                 schema_.name(), "`)");
     slot.views.emplace_back();
-    slot.host.push_back(tensor.clone());
+    slot.host.push_back(copy_without_python(tensor));
     slot.host.back().unsafeGetTensorImpl()->set_wrapped_number(
         tensor.unsafeGetTensorImpl()->is_wrapped_number());
     if (tensor.is_complex())

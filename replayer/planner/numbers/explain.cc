@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "live/operators.h"
@@ -132,13 +134,11 @@ class Explanation {
   void explain_site(const trace::ScalarSite& site, const trace::Value& before,
                     const trace::Value& now, std::int64_t used_at) {
     if (!trace::is_number(before) || !trace::is_number(now) || before == now) return;
-    if (before.data.index() != now.data.index() || bindings_.is_bound(site)) return;
-    if (bind(site, used_at, [&](const Candidate& candidate) {
-          return may_follow(now, candidate.now) && same_number(candidate.before, before) &&
-                 same_number(candidate.now, now);
-        })) {
-      return;
-    }
+    if (before.data.index() != now.data.index() || is_known(site)) return;
+    bind(site, used_at, [&](const Candidate& candidate) {
+      return may_follow(now, candidate.now) && same_number(candidate.before, before) &&
+             same_number(candidate.now, now);
+    });
     const bool is_real = std::holds_alternative<trace::Real>(now.data);
     derive(site, used_at, [&](const Derived& number) {
       return (is_real || number.is_integer) &&
@@ -177,17 +177,15 @@ class Explanation {
     const auto before = trace::element_at(before_.buffers[tensor.buffer], tensor.dtype, item);
     const auto now = trace::element_at(now_.buffers[tensor.buffer], tensor.dtype, item);
     if (!before || !now || std::ranges::equal(before->bytes, now->bytes)) return;
-    if (bindings_.is_bound(site)) return;
+    if (is_known(site)) return;
     const auto holds = [&](const trace::Element& element, double number) {
       return trace::is_element(number, element.dtype, element.bytes);
     };
-    if (bind(site, used_at, [&](const Candidate& candidate) {
-          return may_follow(tensor.dtype, candidate.now) &&
-                 holds(*before, trace::number_of(candidate.before)) &&
-                 holds(*now, trace::number_of(candidate.now));
-        })) {
-      return;
-    }
+    bind(site, used_at, [&](const Candidate& candidate) {
+      return may_follow(tensor.dtype, candidate.now) &&
+             holds(*before, trace::number_of(candidate.before)) &&
+             holds(*now, trace::number_of(candidate.now));
+    });
     // what the program puts into a tensor is known; what LibTorch's backward makes a number of is
     // not
     if (only_ != nullptr && !tensor.wrapped_number) return;
@@ -200,10 +198,13 @@ class Explanation {
   /// Binds the place to the first candidate that fits. Which of several it follows cannot be told
   /// while they are equal: the plan holds while they stay so.
   template <typename Fits>
-  bool bind(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
+  void bind(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
+    if (bound_here(site)) return;
     std::optional<trace::Formula> bound;
+    const auto given = given_to_node(used_at);
     for (const Candidate& candidate : candidates_) {
       if (candidate.known_at >= used_at && candidate.known_at >= 0) continue;
+      if (given && !given->contains(candidate.path)) continue;
       if (!fits(candidate)) continue;
       const trace::Formula leaf = leaf_of(candidate);
       if (!bound) {
@@ -213,28 +214,89 @@ class Explanation {
         bindings_.require(trace::same_bits(*bound, leaf), true);
       }
     }
-    return bound.has_value();
+    if (bound) bound_.push_back({site, *bound});
   }
 
   /// The same for what the step computes of its numbers, and then for what torch makes of that.
   template <typename Fits>
   void derive(const trace::ScalarSite& site, std::int64_t used_at, Fits&& fits) {
-    std::optional<trace::Formula> bound;
-    const auto take = [&](const Derived& number) {
+    std::optional<trace::Formula> bound = bound_here(site);
+    const auto given = given_to_node(used_at);
+    const auto was_given = [&](trace::Index leaf) {
+      return !given || given->contains(now_.leaves[leaf].path);
+    };
+    const auto take = [&](const Derived& number, auto&& may_part) {
       if (number.known_at >= used_at && number.known_at >= 0) return;
+      if (!std::ranges::all_of(leaves_in(number.formula), was_given)) return;
       if (!fits(number)) return;
       if (!bound) {
         bindings_.bind(site, number.formula);
         bound = number.formula;
-      } else if (number.formula != *bound) {
+      } else if (number.formula != *bound && may_part(number.formula)) {
         bindings_.require(trace::same_bits(*bound, number.formula), true);
       }
     };
-    for (const Derived& number : derived_) take(number);
-    if (bound) return;
+    const auto always = [](const trace::Formula&) { return true; };
+    for (const Derived& number : derived_) take(number, always);
+    // what torch makes of the same numbers and comes to the same differs in how it rounds
+    const bool is_direct = bound.has_value();
+    const auto of_others = [&](const trace::Formula& formula) {
+      return !is_direct || leaves_in(formula) != leaves_in(*bound);
+    };
     for (const Derived& number : derived_) {
-      for (const Derived& made : made_of(number)) take(made);
+      for (const Derived& made : made_of(number)) take(made, of_others);
     }
+  }
+
+  /// What the numbers of an op of backward may follow: the paths of those that ops of its node were
+  /// given before it. Another number that happens to be the same says nothing of it. None: it is no
+  /// such op, and its numbers may follow any.
+  std::optional<std::set<std::string>> given_to_node(std::int64_t at) const {
+    if (at < 0) return std::nullopt;
+    const trace::Op& op = now_.ops[static_cast<std::size_t>(at)];
+    if (op.phase != trace::Phase::kBackward || op.sequence < 0) return std::nullopt;
+    std::set<trace::Index> ops;
+    std::set<trace::BufferId> contents;
+    for (trace::Index before = 0; before < static_cast<trace::Index>(at); ++before) {
+      if (now_.ops[before].sequence != op.sequence) continue;
+      ops.insert(before);
+      for (const trace::Value& value : now_.ops[before].inputs) {
+        for_each_tensor(value, [&](trace::TensorId id) {
+          if (id != trace::kNoTensor) contents.insert(now_.tensors[id].buffer);
+        });
+      }
+    }
+    std::set<std::string> paths;
+    for (const trace::ScalarSite& site : now_.scalars) {
+      const bool is_given =
+          site.op == trace::kNone ? contents.contains(site.buffer) : ops.contains(site.op);
+      if (!is_given) continue;
+      for (const trace::Index leaf : leaves_in(now_.formulas[site.formula])) {
+        paths.insert(now_.leaves[leaf].path);
+      }
+    }
+    return paths;
+  }
+
+  /// Whether the place was bound before any was explained: then it is known what it follows.
+  bool is_known(const trace::ScalarSite& site) const {
+    return bindings_.is_bound(site) && !bound_here(site);
+  }
+
+  /// What `bind` has bound the place to.
+  std::optional<trace::Formula> bound_here(const trace::ScalarSite& site) const {
+    for (const auto& [place, formula] : bound_) {
+      if (place == site) return formula;
+    }
+    return std::nullopt;
+  }
+
+  static std::set<trace::Index> leaves_in(const trace::Formula& formula) {
+    std::set<trace::Index> leaves;
+    for (const trace::Node& node : formula.nodes) {
+      if (node.operation == trace::Operation::kLeaf) leaves.insert(node.leaf);
+    }
+    return leaves;
   }
 
   trace::Formula leaf_of(const Candidate& candidate) {
@@ -298,6 +360,7 @@ class Explanation {
   std::vector<Candidate> candidates_;
   std::vector<Derived> derived_;
   std::vector<trace::Index> free_reads_;
+  std::vector<std::pair<trace::ScalarSite, trace::Formula>> bound_;
 };
 
 }  // namespace
