@@ -75,28 +75,10 @@ void require_device(const trace::Device& device, const std::string& asked) {
   at::globalContext().lazyInitDevice(found.type());
 }
 
-/// Generators of the program's own draw where an op leaves what it drew from them.
-void add_generators(const trace::Recording& recording, std::map<std::string, c10::Device>& to) {
-  for (const trace::Op& op : recording.ops) {
-    for (const trace::Value& input : op.inputs) {
-      const auto* generator = std::get_if<trace::GeneratorRef>(&input.data);
-      if (generator == nullptr) continue;
-      for (const trace::Value& output : op.outputs) {
-        trace::for_each_tensor(output, [&](trace::TensorId id) {
-          if (id == trace::kNoTensor) return;
-          const trace::Buffer& buffer = recording.buffers[recording.tensors[id].buffer];
-          to.emplace(generator->path, live::device_of(buffer.device));
-        });
-      }
-    }
-  }
-}
-
-/// All memory that steps find when they begin, and generators. Throws Error (unsupported) where the
-/// device of a step that can be replayed is not here, or is not `asked`.
-replayer::PlayerState::Devices devices_of(const trace::Trace& trace, const std::string& asked) {
-  replayer::PlayerState::Devices devices;
-  auto& buffers = devices.buffers;
+/// All memory that steps find when they begin. Throws Error (unsupported) where the device of one
+/// that can be replayed is not here, or is not `asked`.
+replayer::PlayerState::Devices buffers_of(const trace::Trace& trace, const std::string& asked) {
+  replayer::PlayerState::Devices buffers;
   for (const trace::Step& step : trace.steps) {
     for (const trace::Recording& recording : step.recordings) {
       const bool is_trusted = recording.standing == trace::Standing::kTrusted;
@@ -109,10 +91,9 @@ replayer::PlayerState::Devices devices_of(const trace::Trace& trace, const std::
           buffers.emplace(buffer.path, c10::kCPU);
         }
       }
-      add_generators(recording, devices.generators);
     }
   }
-  return devices;
+  return buffers;
 }
 
 /// The step's variants know each other from here on.
@@ -167,7 +148,7 @@ struct Player::Impl {
   std::optional<replayer::Snapshots> snapshots;
 
   Impl(std::shared_ptr<Shared> loaded, const std::string& device)
-      : shared(std::move(loaded)), state(shared->trace.state, devices_of(shared->trace, device)) {}
+      : shared(std::move(loaded)), state(shared->trace.state, buffers_of(shared->trace, device)) {}
   /// A clone.
   Impl(const Impl& other, std::shared_ptr<replayer::Publication> publication)
       : shared(other.shared),

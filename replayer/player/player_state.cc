@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -54,9 +55,10 @@ at::Generator new_generator(c10::Device device) {
   return device.is_cpu() ? at::detail::createCPUGenerator() : default_generator(device).clone();
 }
 
-bool is_state_of(const at::Generator& scratch, const at::Tensor& state) {
+/// False where it cannot be in this state.
+bool take_state(const at::Generator& generator, const at::Tensor& state) {
   try {
-    live::set_state(scratch, state);
+    live::set_state(generator, state);
     return true;
   } catch (const c10::Error&) {
     return false;
@@ -88,10 +90,14 @@ at::Tensor bytes_as_tensor(const trace::Saved& saved, const at::Tensor& like) {
   return tensor_on(storage, geometry);
 }
 
-/// Of a generator that no op draws from. The device's have a seed and an offset, the CPU's more.
-c10::Device device_of_state(const trace::Saved& saved) {
+/// What a generator of the program's own draws on, by its state: a device's is a seed and an
+/// offset, the CPU's is more. The device is the one that memory lies on: a plan is for one.
+c10::Device device_of_own(const trace::Saved& saved, const PlayerState::Devices& buffers) {
   constexpr std::size_t kOfDevice = 2 * sizeof(std::uint64_t);
-  return saved.content->size() == kOfDevice ? c10::kCUDA : c10::kCPU;
+  if (saved.content->size() != kOfDevice) return c10::kCPU;
+  const auto on_device =
+      std::ranges::find_if(buffers, [](const auto& buffer) { return !buffer.second.is_cpu(); });
+  return on_device == buffers.end() ? c10::Device(c10::kCUDA) : on_device->second;
 }
 
 trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
@@ -101,38 +107,31 @@ trace::Saved saved_state(const std::string& path, const at::Tensor& state) {
 
 }  // namespace
 
-PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& devices) {
-  const auto state_in = [](const trace::Saved& entry, const at::Generator& scratch) {
-    at::Tensor state = bytes_as_tensor(entry, live::state_of(scratch));
-    if (!is_state_of(scratch, state))
-      throw Error(ErrorCode::kDataLoss, entry.path + ": no state of a generator");
-    return state;
-  };
+PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& buffers) {
   for (const trace::Saved& entry : saved) {
-    const auto no_buffer = devices.buffers.end();
-    const auto buffer = entry.content ? devices.buffers.find(entry.path) : no_buffer;
-    const bool is_generator = entry.path.starts_with(kGenerator) && buffer == no_buffer;
+    const auto buffer = entry.content ? buffers.find(entry.path) : buffers.end();
+    const bool is_generator = entry.path.starts_with(kGenerator) && buffer == buffers.end();
     const std::string name = is_generator ? entry.path.substr(kGenerator.size()) : "";
     if (const std::string step = step_of(entry.path); !step.empty()) {
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
     } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
     } else if (is_generator) {
-      const auto own = devices.generators.find(name);
-      const c10::Device device = is_default(name)                  ? device_of_default(name)
-                                 : own != devices.generators.end() ? own->second
-                                                                   : device_of_state(entry);
+      const c10::Device device =
+          is_default(name) ? device_of_default(name) : device_of_own(entry, buffers);
       // of a device that this process has not, no step draws
       if (!device.is_cpu() && !at::hasCUDA()) continue;
       at::Generator generator = new_generator(device);
-      const at::Tensor state = state_in(entry, generator);
+      const at::Tensor state = bytes_as_tensor(entry, live::state_of(generator));
+      if (!take_state(generator, state))
+        throw Error(ErrorCode::kDataLoss, entry.path + ": no state of a generator");
       if (is_default(name)) {
         default_generators_[name] = state;
       } else {
         generators_.emplace(name, std::move(generator));
       }
     } else {
-      const c10::Device device = buffer == no_buffer ? c10::Device(c10::kCPU) : buffer->second;
+      const c10::Device device = buffer == buffers.end() ? c10::Device(c10::kCPU) : buffer->second;
       buffers_.emplace(entry.path, allocate_with(std::as_bytes(std::span(*entry.content)),
                                                  entry.address_mod_64, device));
     }
@@ -272,7 +271,7 @@ void PlayerState::set_generator_state(const std::string& path, const at::Tensor&
 }
 
 bool PlayerState::takes_generator_state(const std::string& path, const at::Tensor& state) const {
-  return is_state_of(like(path), state);
+  return take_state(like(path), state);
 }
 
 at::Generator PlayerState::like(const std::string& generator) const {

@@ -20,16 +20,13 @@ namespace steptape::replayer {
 /// generator states, by the paths that recordings give their buffers.
 class PlayerState {
  public:
-  /// Where each buffer lies, and what each generator of the program's own draws on, by their paths.
-  struct Devices {
-    std::map<std::string, c10::Device> buffers = {};
-    std::map<std::string, c10::Device> generators = {};
-  };
+  /// Where each buffer lies, by its path.
+  using Devices = std::map<std::string, c10::Device>;
 
   /// Copies the bytes of `saved` into memory with the address remainders they had. Saved entries
-  /// are memory where `devices.buffers` has their path, whatever it looks like. Throws Error
-  /// (data_loss) when a generator's state is none.
-  PlayerState(const std::vector<trace::Saved>& saved, const Devices& devices);
+  /// are memory where `buffers` has their path, whatever it looks like. Throws Error (data_loss)
+  /// when a generator's state is none.
+  PlayerState(const std::vector<trace::Saved>& saved, const Devices& buffers);
   /// Of a clone: numbers and generators of `other` as they are now, and memory that is read as it
   /// was published.
   PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication);

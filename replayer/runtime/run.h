@@ -14,8 +14,8 @@
 /// What a caller asks of one run of a plan, and of no other.
 namespace steptape::replayer {
 
-/// What a run is told of its numbers. Handed from caller to callee: a backend is a library of its
-/// own, and a variable of this one is another one there.
+/// What a run is told of its numbers. An argument, not a variable that both sides look at: the CUDA
+/// backend is a library of its own, with its own copy of every variable.
 struct RunNumbers {
   /// One for each of Recording::leaves; those of host reads come from the run itself.
   std::span<const double> leaves = {};

@@ -45,8 +45,8 @@ at::ScalarType compute_type(const torch::jit::Stack& arguments) {
 /// `index` and its relatives take host tensors as indices: LibTorch copies them to the device.
 bool takes_host_indices(const std::string& name) { return name.find("index") != std::string::npos; }
 
-/// A copy that Python has no object of: the device's thread lets go of it, and must not wait there
-/// for the interpreter, which the thread that waits for the device may hold.
+/// A copy without a Python object. The device's thread destroys it, and must not need the
+/// interpreter's lock for that: the thread that waits for the device may hold it.
 at::Tensor copy_without_python(const at::Tensor& tensor) {
   const c10::impl::ExcludeDispatchKeyGuard no_python(c10::python_ks);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -62,6 +62,9 @@ class Explanation {
       return;
     }
     only_ = only;
+    for (trace::Index op = 0; op < now_.ops.size(); ++op) {
+      nodes_[now_.ops[op].sequence].push_back(op);
+    }
     collect();
     explain_places();
     derived_ = derived_numbers(before_, now_);
@@ -257,8 +260,8 @@ class Explanation {
     if (op.phase != trace::Phase::kBackward || op.sequence < 0) return std::nullopt;
     std::set<trace::Index> ops;
     std::set<trace::BufferId> contents;
-    for (trace::Index before = 0; before < static_cast<trace::Index>(at); ++before) {
-      if (now_.ops[before].sequence != op.sequence) continue;
+    for (const trace::Index before : nodes_.at(op.sequence)) {
+      if (before >= at) break;
       ops.insert(before);
       for (const trace::Value& value : now_.ops[before].inputs) {
         for_each_tensor(value, [&](trace::TensorId id) {
@@ -360,7 +363,8 @@ class Explanation {
   std::vector<Candidate> candidates_;
   std::vector<Derived> derived_;
   std::vector<trace::Index> free_reads_;
-  std::vector<std::pair<trace::ScalarSite, trace::Formula>> bound_;
+  std::vector<std::pair<trace::ScalarSite, trace::Formula>> bound_;  ///< by `bind`
+  std::map<std::int64_t, std::vector<trace::Index>> nodes_;          ///< ops, by Op::sequence
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 """Runs one program as twins, the one eagerly and the other wrapped, and compares them after every call."""
 import contextlib
 import importlib
+import os
 import pathlib
 import random
 import sys
@@ -19,15 +20,12 @@ from .write import CALLS, NAMES
 MODULES = ("program", "trainkit", *NAMES)  # of a program's own, in each twin anew
 SEED = 20261121
 LOADED_CALLS = 6
-
-
-def _on_device():
-    return torch.empty(0).is_cuda
+ON_DEVICE = os.environ.get("STEPTAPE_PROGRAMS_DEVICE") == "cuda"  # the programs' tensors lie there
 
 
 def lay_out(text, folder):
     """Writes the program's files."""
-    if _on_device():
+    if ON_DEVICE:
         text = text.replace("torch.Generator()", "torch.Generator('cuda')")
     main, *others = text.split("\n# file: ")
     files = {"program.py": main}
@@ -57,7 +55,7 @@ class Twin:
         self._keep()
 
     def _keep(self):
-        self.random = torch.get_rng_state(), random.getstate(), np.random.get_state(), torch.cuda.get_rng_state() if _on_device() else None
+        self.random = torch.get_rng_state(), random.getstate(), np.random.get_state(), torch.cuda.get_rng_state() if ON_DEVICE else None
 
     @contextlib.contextmanager
     def _wrapping(self, wraps):
@@ -75,7 +73,7 @@ class Twin:
         torch.set_rng_state(self.random[0])
         random.setstate(self.random[1])
         np.random.set_state(self.random[2])
-        if _on_device():
+        if ON_DEVICE:
             torch.cuda.set_rng_state(self.random[3])
         sys.modules.update(self.modules)
 

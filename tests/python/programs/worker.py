@@ -5,8 +5,6 @@ import sys
 import tempfile
 import traceback
 
-DEVICE = os.environ.get("STEPTAPE_PROGRAMS_DEVICE", "cpu")
-
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
@@ -14,9 +12,9 @@ def main():
     import torch
     import torch._dynamo  # which the first optimizer would bring in
     torch.set_num_threads(1)
-    if DEVICE == "cuda":  # the way that no mode and no code of the program's shows
+    from .twin import ON_DEVICE, run
+    if ON_DEVICE:  # the way that no mode and no code of the program's shows
         torch.set_default_tensor_type(torch.cuda.FloatTensor)
-    from .twin import run
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         with tempfile.TemporaryDirectory(prefix="program-") as folder:
