@@ -131,7 +131,7 @@ void Call::settle_gradients() const {
 Call::Attempt Call::attempt(Variant& variant) {
   variant.last_use = step_.journal.calls();
   const guards::Entry& entry = step_.entry;
-  if (entry.has_new_remainders && !adapt(variant)) return {.is_done = false};
+  if (entry.has_new_remainders) adapt(variant);
   if (!variant.trusted) return compare(variant);
   const bool verifies = step_.session.options.verify.first;
   if (entry.has_unseen_number && verifies) {
@@ -187,18 +187,11 @@ Call::Attempt Call::compare(Variant& variant) {
   return {.is_done = false};
 }
 
-/// Inputs lie where the plan was not compared with the eager step. False where it cannot be.
-bool Call::adapt(Variant& variant) {
-  if (!variant.executor->adapt_to(step_.entry.memory)) {
-    variant.guards->pin_remainders();
-    misfits_.add(variant,
-                 {"inputs (data_ptr modulo 64)", "as recorded", "others", GuardKind::kAlignment});
-    step_.journal.did_not_fit(misfits_.all());
-    return false;
-  }
+/// Inputs lie where the plan was not compared with the eager step.
+void Call::adapt(Variant& variant) {
+  variant.executor->adapt_to(step_.entry.memory);
   // where nothing is compared, that is all
   if (!step_.session.options.verify.first) variant.guards->settle_remainders();
-  return true;
 }
 
 /// Runs the plan on what the guards found.

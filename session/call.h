@@ -49,7 +49,7 @@ class Call {
   Attempt compare(Variant& variant);
   pack::Results replay(Variant& variant);
   replayer::Outcome execute(Variant& variant);
-  bool adapt(Variant& variant);
+  void adapt(Variant& variant);
   Verified verify(Variant& variant);
   void prove(Variant& variant, const replayer::Unproved* unproved = nullptr);
   void record();

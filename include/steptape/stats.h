@@ -101,14 +101,6 @@ struct PlanStats {
   /// No sgemm that is known to be LibTorch's was found in the process: its products are prepared
   /// after it, not at it.
   bool lacks_blas = false;
-  /// What is done side by side by LibTorch's threads, because that was measured to be faster
-  /// (docs/kernels.md, "Lanes"): stages, and the most threads that share one out.
-  std::uint64_t shared_stages = 0;
-  std::uint64_t lanes = 1;
-  double in_order_us = 0;  ///< what these stages took in order,
-  double shared_us = 0;    ///< and side by side
-  /// Shared out, stages left other bits in their trial. They are done in order: a defect to report.
-  bool lanes_differed = false;
   std::uint64_t arena_bytes = 0;      ///< planned memory of all temporaries
   std::uint64_t temporary_bytes = 0;  ///< what they would take without sharing
   std::uint64_t max_live_bytes = 0;   ///< lower bound of the arena

@@ -140,11 +140,6 @@ py::dict as_dict(const PlanStats& plan) {
   dict["unprepared"] = std::move(unprepared);
   dict["lacks_blas"] = plan.lacks_blas;
   dict["device"] = as_dict(plan.device);
-  dict["shared_stages"] = plan.shared_stages;
-  dict["lanes"] = plan.lanes;
-  dict["in_order_us"] = plan.in_order_us;
-  dict["shared_us"] = plan.shared_us;
-  dict["lanes_differed"] = plan.lanes_differed;
   dict["replays"] = plan.replays;
   dict["rebinds"] = plan.rebinds;
   py::list nondeterministic;

@@ -153,10 +153,9 @@ class Step:
 
         `steps` calls in all, each in exactly one of `recorded`, `trials`, `audits`, `replayed` and
         `eager`; `variants`, a dict a plan (number, ops, calls, prepared, stages, unprepared, replays,
-        arena_bytes, temporary_bytes, max_live_bytes, plan_us, warm_start, lacks_blas, shared_stages,
-        lanes, in_order_us, shared_us, lanes_differed, device), where `unprepared` counts calls that no kernel does
-        by operator and reason, `lacks_blas` tells that products go without one, the next five what is
-        done side by side by several threads, and `device` is None or, of graphs on a GPU, a dict (graphs,
+        arena_bytes, temporary_bytes, max_live_bytes, plan_us, warm_start, lacks_blas, device), where
+        `unprepared` counts calls that no kernel does by operator and reason, `lacks_blas` tells that
+        products go without one, and `device` is None or, of graphs on a GPU, a dict (graphs,
         nodes, updated, ahead, between, captures, captured_for, capture_us, launch_us, pool_bytes,
         static_bytes, copies) as `explain()` tells it; `refusals`, a list of dicts (code, reason, op, module, file,
         line, remedy, times); `fell_back`, calls that no plan fitted though there were some; `fallbacks`, a

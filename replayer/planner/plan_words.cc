@@ -43,20 +43,6 @@ std::string kernel_lines(const PlanStats& plan) {
   return text + "    by the dispatcher: " + list + "\n";
 }
 
-/// "    side by side: 12 passes on 2 threads, 221 us beside 292 in order"
-std::string lanes_line(const PlanStats& plan) {
-  std::string text;
-  if (plan.shared_stages > 0) {
-    text =
-        fmt::format("    side by side: {} passes on {} threads, {:.0f} us beside {:.0f} in order\n",
-                    plan.shared_stages, plan.lanes, plan.shared_us, plan.in_order_us);
-  }
-  if (plan.lanes_differed) {
-    text += "    side by side, passes left other bits in their trial: they are done in order\n";
-  }
-  return text;
-}
-
 std::string count_of(std::uint64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -131,8 +117,8 @@ std::string plan_lines(std::span<const PlanStats> plans, std::span<const std::st
     text += variant_line(plan);
     if (i < differences.size() && !differences[i].empty())
       text += "    " + trace::on_one_line(differences[i]) + "\n";
-    text += graph_lines(plan) + kernel_lines(plan) + lanes_line(plan) + warm_start_line(plan) +
-            rebound_line(plan) + nondeterministic_lines(plan);
+    text += graph_lines(plan) + kernel_lines(plan) + warm_start_line(plan) + rebound_line(plan) +
+            nondeterministic_lines(plan);
   }
   return text;
 }

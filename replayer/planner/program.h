@@ -36,13 +36,6 @@ enum class Treatment : std::uint8_t {
   kDropped,   ///< nothing: nobody needs its results
 };
 
-/// Whether independent kernels are done side by side by LibTorch's threads.
-enum class SideBySide : std::uint8_t {
-  kNever,
-  kWhereFaster,  ///< where it is measured to be
-  kAlways,       ///< from the second run on
-};
-
 struct Instruction {
   Treatment treatment = Treatment::kCall;
   c10::OperatorHandle callee;  ///< the recorded operator, or its out variant
@@ -68,7 +61,6 @@ struct Program {
   std::vector<BufferPlan> buffers;        ///< one for each buffer
   bool uses_kernels = false;              ///< calls that have a kernel are done by it
   bool uses_chains = false;  ///< element-wise kernels that follow each other run piece by piece
-  SideBySide side_by_side = SideBySide::kNever;
   std::uint64_t arena_bytes = 0;
   std::uint64_t temporary_bytes = 0;  ///< of all arena buffers without sharing
   std::uint64_t max_live_bytes = 0;   ///< of arena buffers at the op where most are alive

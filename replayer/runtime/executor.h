@@ -62,9 +62,8 @@ class Executor {
   virtual void note_agreement() {}
 
   /// Inputs lie at other addresses, modulo 64, than the recorded ones or any that this was called
-  /// for. False where the plan could not leave what the ops leave there. Asked for is memory as for
-  /// a run.
-  virtual bool adapt_to(std::span<void* const>) { return true; }
+  /// for: finds out how the plan leaves there what the ops leave. `memory` as for a run.
+  virtual void adapt_to(std::span<void* const>) {}
 
   /// Runs the plan. When an op throws, everything written so far and the generators are put back
   /// before the exception goes on; Changed likewise. Throws Torn when that could not be done.

@@ -17,7 +17,6 @@ class RunLog {
   /// Begins a run of so many ops, which `end` ends.
   void begin(const Inspection& inspection, std::size_t ops);
   void end() { inspection_ = {}; }
-  bool is_asked() const { return wants_digests() || wants_times(); }
   bool wants_digests() const { return inspection_.digests != nullptr; }
   bool wants_times() const { return inspection_.times != nullptr; }
   bool is_compared() const { return inspection_.is_compared; }

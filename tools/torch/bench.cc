@@ -136,7 +136,7 @@ Profile profile(const BenchOptions& options) {
   std::vector<StageTime> stages;
   {
     const Progress progress("replaying");
-    // caches, memory of results, and until it is decided what is done side by side
+    // caches, and memory of results
     for (int i = 0; i < kWarmUps; ++i) step.run(inputs.next());
     // replays are timed alone in turn with replays part by part, which take a little longer
     for (std::uint64_t i = 0; i < options.steps; ++i) {
@@ -187,12 +187,6 @@ void print_text(const BenchOptions& options, const Profile& profile) {
                   profile.plan.ops, count_of(profile.plan.calls, "call"), profile.plan.prepared,
                   profile.plan.stages, profile.floor_us,
                   profile.floor_us > 0 ? profile.median_us / profile.floor_us : 0));
-  if (profile.plan.shared_stages > 0) {
-    put(fmt::format(
-        "{} of the passes side by side on {} threads: {:.1f} µs beside {:.1f} in order\n",
-        profile.plan.shared_stages, profile.plan.lanes, profile.plan.shared_us,
-        profile.plan.in_order_us));
-  }
   double whole = 0;
   for (const Row& row : profile.rows) whole += row.us;
   put("\n        µs   share   floor µs       ×  calls\n");
@@ -228,10 +222,6 @@ void print_json(const BenchOptions& options, const Profile& profile) {
                                        {"calls", profile.plan.calls},
                                        {"prepared", profile.plan.prepared},
                                        {"stages", profile.plan.stages},
-                                       {"shared_stages", profile.plan.shared_stages},
-                                       {"lanes", profile.plan.lanes},
-                                       {"in_order_us", profile.plan.in_order_us},
-                                       {"shared_us", profile.plan.shared_us},
                                        {"rows", rows}};
   put(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }

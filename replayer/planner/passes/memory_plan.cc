@@ -19,13 +19,13 @@ struct Placed {
 };
 
 /// The lowest offset at which `bytes` fit beside everything alive from `plan.defined` to
-/// `plan.last_use`, and in the `rest` ops before and after.
+/// `plan.last_use`.
 std::uint64_t lowest_gap(const std::vector<Placed>& placed, const BufferPlan& plan,
-                         std::uint64_t bytes, std::int64_t rest) {
+                         std::uint64_t bytes) {
   std::uint64_t offset = 0;
   // `placed` is kept sorted by begin
   for (const Placed& other : placed) {
-    if (other.last_use + rest < plan.defined || other.defined > plan.last_use + rest) continue;
+    if (other.last_use < plan.defined || other.defined > plan.last_use) continue;
     if (offset + bytes <= other.begin) break;
     offset = std::max(offset, other.end);
   }
@@ -75,15 +75,14 @@ std::vector<trace::BufferId> arena_buffers(const Program& program) {
 }
 
 /// Gives each of them its offset; the bytes of the arena.
-std::uint64_t place(Program& program, const std::vector<trace::BufferId>& order,
-                    std::int64_t rest) {
+std::uint64_t place(Program& program, const std::vector<trace::BufferId>& order) {
   std::vector<Placed> placed;
   placed.reserve(order.size());
   std::uint64_t arena_bytes = 0;
   for (const trace::BufferId id : order) {
     BufferPlan& plan = program.buffers[id];
     const std::uint64_t bytes = rounded(program.recording->buffers[id].bytes);
-    plan.arena_offset = lowest_gap(placed, plan, bytes, rest);
+    plan.arena_offset = lowest_gap(placed, plan, bytes);
     const Placed entry{plan.defined, plan.last_use, plan.arena_offset, plan.arena_offset + bytes};
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), entry,
@@ -93,13 +92,6 @@ std::uint64_t place(Program& program, const std::vector<trace::BufferId>& order,
   }
   return arena_bytes;
 }
-
-/// More memory than the least is not taken for the sake of independence, but for this share of it.
-constexpr std::uint64_t kSpare = 20;
-/// Ops for which memory rests, the most first. Updates of parameters take about eight each.
-constexpr std::int64_t kRests[] = {128, 64, 32, 16, 8};
-/// Of more buffers the placing takes too long to be done again.
-constexpr std::size_t kMostPlaced = 4096;
 
 }  // namespace
 
@@ -111,18 +103,7 @@ void plan_memory(Program& program, Sharing sharing) {
     if (sharing == Sharing::kNone) program.buffers[id].arena_offset = program.temporary_bytes;
     program.temporary_bytes += rounded(program.recording->buffers[id].bytes);
   }
-  program.arena_bytes = program.temporary_bytes;
-  if (sharing == Sharing::kNone) return;
-  program.arena_bytes = place(program, order, 0);
-  if (sharing != Sharing::kRested || order.size() > kMostPlaced) return;
-  const std::uint64_t least = program.arena_bytes;
-  const std::uint64_t most =
-      std::max(least, program.max_live_bytes + program.max_live_bytes / kSpare);
-  for (const std::int64_t rest : kRests) {
-    program.arena_bytes = place(program, order, rest);
-    if (program.arena_bytes <= most) return;
-  }
-  program.arena_bytes = place(program, order, 0);
+  program.arena_bytes = sharing == Sharing::kNone ? program.temporary_bytes : place(program, order);
 }
 
 }  // namespace steptape::replayer

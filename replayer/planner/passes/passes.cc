@@ -1,7 +1,5 @@
 #include "replayer/planner/passes/passes.h"
 
-#include <ATen/Parallel.h>
-
 namespace steptape::replayer {
 
 Program plan(std::shared_ptr<const trace::Recording> recording, FillsResults fills_results,
@@ -9,14 +7,11 @@ Program plan(std::shared_ptr<const trace::Recording> recording, FillsResults fil
   Program program = lower(std::move(recording));
   program.uses_kernels = options.kernels;
   program.uses_chains = options.kernels && options.chains;
-  if (options.kernels) program.side_by_side = options.side_by_side;
   if (options.drop_dead) drop_dead(program);
   if (options.elide_views) elide_views(program);
   if (options.out_variants) use_out_variants(program, fills_results);
   if (options.hoist_constants) hoist_constants(program);
-  const bool rests = program.side_by_side != SideBySide::kNever && at::get_num_threads() > 1;
-  const Sharing sharing = rests ? Sharing::kRested : Sharing::kByLifetime;
-  plan_memory(program, options.share_memory ? sharing : Sharing::kNone);
+  plan_memory(program, options.share_memory ? Sharing::kByLifetime : Sharing::kNone);
   return program;
 }
 

@@ -13,7 +13,6 @@ struct PassOptions {
   bool share_memory = true;
   bool kernels = true;
   bool chains = true;
-  SideBySide side_by_side = SideBySide::kWhereFaster;
 };
 
 /// Whether the backend has a kernel that fills results which are there, for an operator without an
@@ -45,9 +44,6 @@ void use_out_variants(Program& program, FillsResults fills_results);
 enum class Sharing {
   kNone,        ///< each buffer has bytes of its own
   kByLifetime,  ///< buffers that do not live at the same time share them
-  /// The same, but bytes rest for some ops between two buffers, as long as that costs next to no
-  /// memory: ops that share nothing otherwise may then be done side by side.
-  kRested,
 };
 void plan_memory(Program& program, Sharing sharing);
 

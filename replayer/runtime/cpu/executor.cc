@@ -16,7 +16,6 @@
 #include "replayer/runtime/cpu/kernels/dispatch.h"
 #include "replayer/runtime/cpu/kernels/products/blas.h"
 #include "replayer/runtime/cpu/kernels/table.h"
-#include "replayer/runtime/cpu/lanes/section.h"
 #include "replayer/runtime/cpu/stages.h"
 #include "replayer/runtime/host_numbers.h"
 #include "replayer/runtime/memory.h"
@@ -45,7 +44,6 @@ struct Executor::Impl {
   std::vector<Call> calls;
   std::vector<Stage> stages;
   std::size_t once = 0;  ///< the first stages, which the first run alone does
-  std::vector<PlacedSection> sections;
   bool ran_before = false;
   bool keeps_everything = false;
   const Call* running = nullptr;
@@ -80,8 +78,6 @@ struct Executor::Impl {
     stages =
         stages_of(program, memory, calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
     once = count_once();
-    if (seeks->empty())
-      sections = sections_of(stages, calls, first_decided, memory, program.side_by_side);
   }
 
   const trace::Recording& recording() const { return *program.recording; }
@@ -114,20 +110,11 @@ struct Executor::Impl {
 
   void run_calls(const std::function<void()>& decided) {
     const BelowAutograd below;
-    // a run that is looked at, and the first one, take one stage after the other
-    const bool may_share = ran_before && !log.is_asked();
     keep_everything(log.wants_digests());
-    auto section = sections.begin();
-    for (std::size_t i = ran_before ? once : 0; i < stages.size();) {
+    for (std::size_t i = ran_before ? once : 0; i < stages.size(); ++i) {
       if (stages[i].first == first_decided && decided) {
         is_decided = true;
         decided();
-      }
-      if (may_share && section != sections.end() && section->first == i) {
-        run_section(*section);
-        i += section->count;
-        ++section;
-        continue;
       }
       running = &calls[stages[i].first];
       if (log.wants_times()) {
@@ -135,7 +122,6 @@ struct Executor::Impl {
       } else {
         run_stage(stages[i]);
       }
-      ++i;
     }
     stack.clear();
     seeks->end();
@@ -167,16 +153,6 @@ struct Executor::Impl {
     for (const Call& call : calls_in(stage)) {
       for (const trace::BufferId id : call.makes) memory.make(id);
     }
-  }
-
-  void run_section(PlacedSection& placed) {
-    const auto inside = std::span(stages).subspan(placed.first, placed.count);
-    running = &calls[inside.front().first];
-    for (const Stage& stage : inside) make_memory(stage);
-    // none of them throws for what it reads; in which order they write is not said
-    running = &calls_in(inside.back()).back();
-    placed.section.run();
-    for (const Stage& stage : inside) end_stage(stage);
   }
 
   void run_stage(const Stage& stage) {
@@ -330,22 +306,17 @@ void Executor::run_into(const Run& run, std::span<const at::Tensor> results,
   });
 }
 const Program& Executor::program() const { return impl_->program; }
-bool Executor::adapt_to(std::span<void* const> memory) {
+void Executor::adapt_to(std::span<void* const> memory) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
     impl_->memory.point_at(impl_->bound.buffers[i], memory[i]);
   }
-  return std::ranges::all_of(impl_->calls,
-                             [](const Call& call) { return !call.kernel || call.kernel->adapt(); });
+  for (const Call& call : impl_->calls) {
+    if (call.kernel) call.kernel->adapt();
+  }
 }
 
 bool Executor::set_apart(std::span<const trace::Index> ops) {
   return std::ranges::all_of(ops, [this](trace::Index op) { return impl_->is_alone(op); });
-}
-
-std::vector<SectionStats> Executor::sections() const {
-  std::vector<SectionStats> stats;
-  for (const PlacedSection& placed : impl_->sections) stats.push_back(placed.section.stats());
-  return stats;
 }
 
 PlanStats Executor::stats() const {
@@ -366,14 +337,6 @@ PlanStats Executor::stats() const {
   for (const auto& [reason, calls] : unprepared) stats.unprepared.push_back({reason, calls});
   std::ranges::stable_sort(stats.unprepared, std::ranges::greater(), &CountedReason::calls);
   stats.stages = impl.stages.size() - impl.once;
-  for (const SectionStats& section : sections()) {
-    stats.lanes_differed |= section.differed;
-    if (section.lanes < 2) continue;
-    stats.shared_stages += section.stages;
-    stats.lanes = std::max<std::uint64_t>(stats.lanes, section.lanes);
-    stats.in_order_us += static_cast<double>(section.in_order_ns) / 1e3;
-    stats.shared_us += static_cast<double>(section.shared_ns) / 1e3;
-  }
   stats.lacks_blas = impl.program.uses_kernels && blas().sgemm == nullptr;
   stats.arena_bytes = impl.program.arena_bytes;
   stats.temporary_bytes = impl.program.temporary_bytes;

@@ -7,7 +7,6 @@
 
 #include "replayer/planner/passes/passes.h"
 #include "replayer/planner/program.h"
-#include "replayer/runtime/cpu/lanes/section_stats.h"
 #include "replayer/runtime/executor.h"
 
 namespace steptape::replayer::cpu {
@@ -27,7 +26,7 @@ class Executor final : public replayer::Executor {
   const std::vector<trace::BufferId>& bound() const override;
   const std::vector<std::size_t>& written() const override;
   bool draws_random() const override;
-  bool adapt_to(std::span<void* const> memory) override;
+  void adapt_to(std::span<void* const> memory) override;
   const std::vector<at::Generator>& generators() const override;
   Outcome run(const Run& run) override;
   void run_into(const Run& run, std::span<const at::Tensor> results,
@@ -35,9 +34,6 @@ class Executor final : public replayer::Executor {
   bool set_apart(std::span<const trace::Index> ops) override;
   const Program& program() const override;
   PlanStats stats() const override;
-
-  /// Work that may be shared out to several threads, in the order of the run.
-  std::vector<SectionStats> sections() const;
 
  private:
   struct Impl;

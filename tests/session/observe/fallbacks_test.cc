@@ -71,11 +71,6 @@ TEST(ExplainTest, ListsFallbacksBelowThePlans) {
   plan.stages = 3;
   plan.unprepared = {{"aten::convolution: its results are the user's", 2},
                      {"aten::bernoulli_.float: no kernel for this operator", 1}};
-  plan.shared_stages = 2;
-  plan.lanes = 4;
-  plan.in_order_us = 31.2;
-  plan.shared_us = 20;
-  plan.lanes_differed = true;
   plan.plan_us = 100;
   plan.replays = 8;
   stats.variants = {plan};
@@ -90,8 +85,6 @@ TEST(ExplainTest, ListsFallbacksBelowThePlans) {
             "  variant 3: 8 replays of 6 ops in 4 calls, 2 by kernels, in 3 passes, arena 0 of 0 "
             "bytes, planned in 100 us\n"
             "    by the dispatcher: 2× aten::convolution, aten::bernoulli_.float\n"
-            "    side by side: 2 passes on 4 threads, 20 us beside 31 in order\n"
-            "    side by side, passes left other bits in their trial: they are done in order\n"
             "  fell back 12×: shape: inputs[0].size(0): 64 → 17 (held until 3 calls ago)\n"
             "  fell back 1×: training: model.training: on → off (never held)\n"
             "  last guard that failed: inputs[0].size(0): 64 → 17\n");

@@ -33,38 +33,22 @@ std::vector<Use> uses_of(const ElementOp& op) {
 Link::Link(std::span<const ElementOp* const> ops, const Passing& passing)
     : count_(ops.front()->count) {
   std::unordered_map<const c10::TensorImpl*, std::size_t> places;
-  std::unordered_set<const c10::TensorImpl*> numbers;
-  std::vector<bool> is_read = {false};
   const auto place_of = [&](const at::Tensor& tensor) -> std::size_t {
     if (!tensor.defined()) return 0;
     const auto [found, is_new] = places.try_emplace(tensor.unsafeGetTensorImpl(), tensors_.size());
     if (is_new) {
       tensors_.push_back(tensor);
       is_written_.push_back(false);
-      is_read.push_back(false);
     }
     return found->second;
   };
   for (const ElementOp* op : ops) {
     Step step{op, place_of(op->out), {}};
-    for (std::size_t i = 0; i < op->in.size(); ++i) {
-      step.in[i] = place_of(op->in[i]);
-      is_read[step.in[i]] = true;
-    }
+    for (std::size_t i = 0; i < op->in.size(); ++i) step.in[i] = place_of(op->in[i]);
     is_written_[step.out] = true;
     steps_.push_back(step);
-    for (const ElementNumber& number : op->numbers) {
-      const at::Tensor& tensor = number.tensor();
-      if (tensor.defined() && numbers.insert(tensor.unsafeGetTensorImpl()).second)
-        uses_.push_back(Use::of(tensor, false));
-    }
   }
   give_slots(passing);
-  for (std::size_t i = 1; i < tensors_.size(); ++i) {
-    std::vector<Use>& uses = slots_[i] == kInMemory ? uses_ : passing_uses_;
-    if (is_read[i]) uses.push_back(Use::of(tensors_[i], false));
-    if (is_written_[i]) uses.push_back(Use::of(tensors_[i], true));
-  }
   addresses_.resize(tensors_.size());
   operands_.reserve(steps_.size());
 }
@@ -120,14 +104,6 @@ void Link::give_slots(const Passing& passing) {
     const auto found = slot_of.find(tensors_[i].storage().unsafeGetStorageImpl());
     slots_.push_back(found == slot_of.end() ? kInMemory : found->second);
   }
-}
-
-std::vector<at::Tensor> Link::written() const {
-  std::vector<at::Tensor> written;
-  for (std::size_t i = 1; i < tensors_.size(); ++i) {
-    if (is_written_[i] && slots_[i] == kInMemory) written.push_back(tensors_[i]);
-  }
-  return written;
 }
 
 elements::Operands Link::operands_of(const Step& step) const {
@@ -326,7 +302,7 @@ Chain::Chain(std::span<ElementwiseKernel* const> kernels, const Passing& passing
 }
 
 void Chain::run() {
-  if (!is_fit()) {
+  if (!are_fit(varying_)) {
     for (ElementwiseKernel* kernel : kernels_) kernel->run();
     return;
   }
@@ -335,11 +311,6 @@ void Chain::run() {
 
 void Chain::keep_everything(bool keeps) {
   for (const auto& link : links_) link->keep_everything(keeps);
-}
-
-bool Chain::knows_its_numbers() const {
-  return std::ranges::none_of(
-      varying_, [](const ElementNumber& number) { return number.tensor().defined(); });
 }
 
 }  // namespace steptape::replayer::cpu

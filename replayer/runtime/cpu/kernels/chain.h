@@ -25,14 +25,6 @@ class Link final : public Kernel {
   Link(std::span<const ElementOp* const> ops, const Passing& passing);
 
   void run() override;
-  bool runs_anywhere() const override { return true; }
-  /// What it reads and writes beside what passes within it.
-  const std::vector<Use>& uses() const { return uses_; }
-  /// What passes within it: memory that it writes only while everything is
-  /// kept.
-  const std::vector<Use>& passing_uses() const { return passing_uses_; }
-  /// The tensors it writes, beside those.
-  std::vector<at::Tensor> written() const;
   /// Whether what passes within it is written to its memory, too, for whoever
   /// looks at it.
   void keep_everything(bool keeps) { keeps_everything_ = keeps; }
@@ -60,8 +52,6 @@ class Link final : public Kernel {
   bool keeps_everything_ = false;
   std::vector<float*> addresses_;
   std::vector<elements::Operands> operands_;
-  std::vector<Use> uses_;
-  std::vector<Use> passing_uses_;
 };
 
 /// Calls that follow each other, done in one pass over memory. Ops that share no memory may change
@@ -71,15 +61,9 @@ class Chain final : public Kernel {
   /// No kernel may write a tensor that a later one takes as a number. They must outlive it.
   explicit Chain(std::span<ElementwiseKernel* const> kernels, const Passing& passing = {});
 
+  /// By its links where they leave the bits of the calls for the numbers that those have now; else
+  /// call by call.
   void run() override;
-  bool runs_anywhere() const override { return true; }
-
-  /// Whether the links leave the bits of the calls: for the numbers that they have now. Else `run`
-  /// does the calls one by one.
-  bool is_fit() const { return are_fit(varying_); }
-  /// Whether `is_fit` is known before the calls in front of it are done.
-  bool knows_its_numbers() const;
-  const std::vector<std::unique_ptr<Link>>& links() const { return links_; }
   /// See Link.
   void keep_everything(bool keeps);
 

@@ -106,7 +106,6 @@ class Copies final : public Kernel {
     if (zeroed_.defined()) std::memset(zeroed_.mutable_data_ptr(), 0, zeroed_.nbytes());
     for (const StridedCopy& copy : copies_) copy.run();
   }
-  bool runs_anywhere() const override { return true; }
   /// False where this copy cannot be made.
   bool add(const Part& from, const Part& to) {
     if (auto copy = StridedCopy::make(from, to)) {

@@ -59,7 +59,6 @@ class ElementwiseKernel final : public Kernel {
   ElementwiseKernel(std::vector<ElementOp> ops, const Call& call, std::vector<at::Tensor> results);
 
   void run() override;
-  bool runs_anywhere() const override { return true; }
   const std::vector<ElementOp>& ops() const { return ops_; }
   /// Those that are not the same in each run.
   const std::vector<ElementNumber>& varying() const { return varying_; }

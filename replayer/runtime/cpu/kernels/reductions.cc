@@ -22,7 +22,6 @@ class ColumnSums final : public Kernel {
     if (std::any_of(out, out + columns, [](float sum) { return std::isnan(sum); }))
       dispatch(call_, {out_});
   }
-  bool runs_anywhere() const override { return true; }
 
  private:
   const Call& call_;

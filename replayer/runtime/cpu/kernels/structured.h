@@ -147,11 +147,6 @@ class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, privat
     }
     call_impl(std::make_index_sequence<sizeof...(A)>());
   }
-  bool runs_anywhere() const override {
-    // ATen shares no smaller iteration out
-    if constexpr (kIterates) return this->numel() < at::internal::GRAIN_SIZE;
-    return false;
-  }
 
  private:
   /// An iterator casts what has another dtype than the rest when it is made, and there is nothing

@@ -22,14 +22,11 @@ std::unique_ptr<ProductKernel> ProductKernel::make(const MatrixProduct& product,
   auto blas = Sgemm::make(product);
   if (!blas) return nullptr;
   std::unique_ptr<ProductKernel> made(new ProductKernel(product, *std::move(blas), moving));
-  const Alone one_thread = alone(product, addresses);
-  made->blas_.go_alone(one_thread.is_faster);
-  made->runs_anywhere_ = one_thread.leaves_the_bits;
-  if (!lies_on_result(product)) {
-    made->small_ = SmallProduct::make(product, addresses, one_thread.is_faster);
-  }
+  const bool is_alone = is_better_alone(product, addresses);
+  made->blas_.go_alone(is_alone);
+  if (!lies_on_result(product)) made->small_ = SmallProduct::make(product, addresses, is_alone);
   made->is_here_ = made->small_ && !made->small_->pays_only_packed();
-  made->ways_.push_back({addresses, made->small_.has_value(), one_thread.is_faster});
+  made->ways_.push_back({addresses, made->small_.has_value(), is_alone});
   return made;
 }
 
@@ -44,14 +41,11 @@ ProductAddresses ProductKernel::addresses_now() const {
   return addresses;
 }
 
-bool ProductKernel::adapt() {
+void ProductKernel::adapt() {
   const ProductAddresses addresses = addresses_now();
-  if (std::ranges::find(ways_, addresses, &Way::addresses) != ways_.end()) return true;
-  const Alone one_thread = alone(product_, addresses);
-  if (runs_anywhere_ && !one_thread.leaves_the_bits) return false;
-  ways_.push_back({addresses, small_ && small_->holds_at(addresses, one_thread.is_faster),
-                   one_thread.is_faster});
-  return true;
+  if (std::ranges::find(ways_, addresses, &Way::addresses) != ways_.end()) return;
+  const bool is_alone = is_better_alone(product_, addresses);
+  ways_.push_back({addresses, small_ && small_->holds_at(addresses, is_alone), is_alone});
 }
 
 const ProductKernel::Way& ProductKernel::way_now() {

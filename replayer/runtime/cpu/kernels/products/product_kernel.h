@@ -13,14 +13,9 @@
 
 namespace steptape::replayer::cpu {
 
-/// How BLAS multiplies on one thread what it may share out to several.
-struct Alone {
-  bool leaves_the_bits = false;  ///< on a thread of a team, and on the calling one
-  bool is_faster = false;
-};
-
-/// Tried once for each kind of product in a process.
-Alone alone(const MatrixProduct& product, const ProductAddresses& addresses);
+/// Whether BLAS on the calling thread alone leaves the bits that it leaves on all threads, and is
+/// faster. Tried once for each kind of product in a process.
+bool is_better_alone(const MatrixProduct& product, const ProductAddresses& addresses);
 
 /// A product of matrices, by BLAS or here: which it is, was tried for where its factors lie, modulo
 /// 64. Factors that are inputs may lie elsewhere later, where it is tried anew.
@@ -35,11 +30,7 @@ class ProductKernel final : public Kernel {
                                              const Moving& moving);
 
   void run() override;
-  bool adapt() override;
-  bool runs_anywhere() const override { return runs_anywhere_; }
-  std::vector<Use> own_uses() const override {
-    return is_here_ ? small_->shared_uses() : std::vector<Use>();
-  }
+  void adapt() override;
 
   /// How it could be multiplied here; null: it could not.
   SmallProduct* small() { return small_ ? &*small_ : nullptr; }
@@ -63,7 +54,6 @@ class ProductKernel final : public Kernel {
   Moving moving_;
   std::optional<SmallProduct> small_;
   bool is_here_ = false;
-  bool runs_anywhere_ = false;
   std::vector<Way> ways_;  ///< the recorded one first
   std::size_t now_ = 0;
 };

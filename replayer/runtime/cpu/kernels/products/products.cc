@@ -11,7 +11,6 @@
 #include "replayer/runtime/cpu/kernels/products/blas.h"
 #include "replayer/runtime/cpu/kernels/products/product_kernel.h"
 #include "replayer/runtime/cpu/kernels/table.h"
-#include "replayer/runtime/cpu/team.h"
 
 namespace steptape::replayer::cpu {
 namespace {
@@ -19,37 +18,29 @@ namespace {
 /// BLAS shares larger products out well enough, and their trial would take long.
 constexpr std::int64_t kMostTermsAlone = std::int64_t{128} * 128 * 128;
 
-Alone try_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
+bool try_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
+  if (blas().set_threads == nullptr) return false;
   ProductTrial trial(product, addresses);
   const std::optional<Sgemm> sgemm = Sgemm::make(trial.product());
-  if (!sgemm) return {};
-  Team team(2);
-  const auto with_all = [&] { sgemm->run(); };
-  const auto in_a_team = [&] {
-    team.run([&](std::size_t member) {
-      if (member == 0) sgemm->run();
-    });
-    return true;
-  };
-  if (!trial.agree(with_all, in_a_team)) return {};
-  if (blas().set_threads == nullptr) return {true, false};
+  if (!sgemm) return false;
   Sgemm caller = *sgemm;
   caller.go_alone();
+  const auto with_all = [&] { sgemm->run(); };
   const auto by_the_caller = [&] {
     caller.run();
     return true;
   };
-  return {true, trial.agree(with_all, by_the_caller) &&
-                    ProductTrial::is_faster([&] { caller.run(); }, with_all)};
+  return trial.agree(with_all, by_the_caller) &&
+         ProductTrial::is_faster([&] { caller.run(); }, with_all);
 }
 
 }  // namespace
 
-Alone alone(const MatrixProduct& product, const ProductAddresses& addresses) {
-  if (at::get_num_threads() < 2) return {};
-  if (product.result.numel() * product.a.size(1) > kMostTermsAlone) return {};
+bool is_better_alone(const MatrixProduct& product, const ProductAddresses& addresses) {
+  if (at::get_num_threads() < 2) return false;
+  if (product.result.numel() * product.a.size(1) > kMostTermsAlone) return false;
   static std::mutex mutex;
-  static std::map<std::vector<std::int64_t>, Alone> known;
+  static std::map<std::vector<std::int64_t>, bool> known;
   const std::lock_guard lock(mutex);
   const auto [entry, is_new] = known.try_emplace(kind_of(product, addresses));
   if (is_new) entry->second = try_alone(product, addresses);

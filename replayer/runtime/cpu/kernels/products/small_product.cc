@@ -141,13 +141,4 @@ void SmallProduct::share_with(SmallProduct& other) {
   packs_ = false;
 }
 
-std::vector<Use> SmallProduct::shared_uses() const {
-  if (packed_ == nullptr || packed_.use_count() == 1) return {};
-  Use use;
-  use.begin = reinterpret_cast<std::uintptr_t>(packed_->data());
-  use.end = use.begin + packed_->size() * sizeof(float);
-  use.is_write = packs_;
-  return {use};
-}
-
 }  // namespace steptape::replayer::cpu

@@ -41,8 +41,6 @@ class SmallProduct {
   /// From now on it reads what the other packs, which must have run before, and since when nobody
   /// has written the factor.
   void share_with(SmallProduct& other);
-  /// Of the packed factor, where others read it, too.
-  std::vector<Use> shared_uses() const;
 
  private:
   /// What a trial found out.

@@ -6,30 +6,24 @@
 #include <limits>
 #include <random>
 
-#include "replayer/planner/passes/passes.h"
-#include "replayer/runtime/cpu/lanes/section.h"
+#include "replayer/runtime/cpu/executor.h"
 #include "tests/replayer/awkward.h"
 #include "tests/replayer/recorded_steps.h"
 
 namespace steptape::tests {
 namespace {
 
-using replayer::SideBySide;
-
-class SectionsTest : public ::testing::TestWithParam<int> {
+class ThreadsTest : public ::testing::TestWithParam<int> {
  protected:
-  SectionsTest() { at::set_num_threads(GetParam()); }
-  ~SectionsTest() override { at::set_num_threads(before_); }
+  ThreadsTest() { at::set_num_threads(GetParam()); }
+  ~ThreadsTest() override { at::set_num_threads(before_); }
 
  private:
   int before_ = at::get_num_threads();
 };
 
-replayer::cpu::Executor executor_of(const StepBody& body, const Tensors& inputs,
-                                    SideBySide side_by_side) {
-  replayer::PassOptions options;
-  options.side_by_side = side_by_side;
-  return {replayer::cpu::plan(recorded(body, inputs), options), default_generator()};
+replayer::cpu::Executor executor_with_threads(const StepBody& body, const Tensors& inputs) {
+  return {replayer::cpu::plan(recorded(body, inputs)), default_generator()};
 }
 
 Tensors cloned(const Tensors& tensors) {
@@ -88,23 +82,21 @@ struct Perceptron {
   }
 };
 
-TEST_P(SectionsTest, AStepSharedOutLeavesTheBitsOfTheStep) {
+TEST_P(ThreadsTest, PerceptronsLeaveTheBitsOfTheStep) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 25; ++trial) {
     Perceptron net{{}, static_cast<std::int64_t>(1 + random() % 40)};
     const std::size_t layers = 2 + random() % 6;
     for (std::size_t i = 0; i < layers; ++i)
       net.widths.push_back(static_cast<std::int64_t>(2 + random() % 60));
-    auto executor = executor_of(net.step(), net.inputs(), SideBySide::kAlways);
-    ASSERT_FALSE(executor.sections().empty());
-    for (const auto& section : executor.sections()) EXPECT_GT(section.lanes, 1U);
+    auto executor = executor_with_threads(net.step(), net.inputs());
     expect_the_same_bits(executor, net.step(), net.inputs(), 12);
   }
 }
 
-TEST_P(SectionsTest, WhatNumbersArriveDoesNotMatter) {
+TEST_P(ThreadsTest, WhatNumbersArriveDoesNotMatter) {
   const Perceptron net{{16, 16, 16, 16}, 8};
-  auto executor = executor_of(net.step(), net.inputs(), SideBySide::kAlways);
+  auto executor = executor_with_threads(net.step(), net.inputs());
   for (int round = 0; round < 20; ++round) {
     Tensors awkward = net.inputs();
     for (at::Tensor& each : awkward) each = sometimes_awkward(each.sizes().vec());
@@ -112,10 +104,10 @@ TEST_P(SectionsTest, WhatNumbersArriveDoesNotMatter) {
   }
 }
 
-TEST_P(SectionsTest, StepsOfAllKinds) {
+TEST_P(ThreadsTest, StepsOfAllKinds) {
   for (const NamedBody& each : bodies()) {
     SCOPED_TRACE(each.name);
-    auto executor = executor_of(each.body, each.inputs, SideBySide::kAlways);
+    auto executor = executor_with_threads(each.body, each.inputs);
     at::manual_seed(7);
     Tensors now = cloned(each.inputs), eager = cloned(each.inputs);
     for (int round = 0; round < 5; ++round) {
@@ -131,40 +123,7 @@ TEST_P(SectionsTest, StepsOfAllKinds) {
   }
 }
 
-TEST_P(SectionsTest, TrialsAndChangesOfMindLeaveTheBits) {
-  const Perceptron net{{32, 64, 64, 32}, 32};
-  auto executor = executor_of(net.step(), net.inputs(), SideBySide::kWhereFaster);
-  expect_the_same_bits(executor, net.step(), net.inputs(), 300);
-  for (const auto& section : executor.sections()) {
-    EXPECT_FALSE(section.differed);
-    EXPECT_GT(section.in_order_ns, 0U);
-  }
-}
-
-TEST_P(SectionsTest, ARunThatIsLookedAtIsDoneInOrder) {
-  const Perceptron net{{16, 16, 16}, 8};
-  auto executor = executor_of(net.step(), net.inputs(), SideBySide::kAlways);
-  auto in_order = executor_of(net.step(), net.inputs(), SideBySide::kNever);
-  Tensors now = net.inputs(), other = cloned(now);
-  std::vector<std::optional<trace::Digest>> digests, expected;
-  for (int round = 0; round < 4; ++round) {
-    const bool is_looked_at = round % 2 == 1;
-    run(executor, now, {.digests = is_looked_at ? &digests : nullptr});
-    run(in_order, other, {.digests = is_looked_at ? &expected : nullptr});
-    EXPECT_EQ(digests, expected);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Threads, SectionsTest, ::testing::Values(2, 4));
-
-TEST(SectionTest, OneThreadHasNone) {
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const Perceptron net{{16, 16, 16}, 8};
-  auto executor = executor_of(net.step(), net.inputs(), SideBySide::kAlways);
-  EXPECT_THAT(executor.sections(), ::testing::IsEmpty());
-  at::set_num_threads(before);
-}
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadsTest, ::testing::Values(2, 4));
 
 }  // namespace
 }  // namespace steptape::tests
