@@ -60,7 +60,7 @@ struct Program {
   std::vector<Instruction> instructions;  ///< one for each op, in the recorded order
   std::vector<BufferPlan> buffers;        ///< one for each buffer
   bool uses_kernels = false;              ///< calls that have a kernel are done by it
-  bool uses_chains = false;  ///< element-wise kernels that follow each other run piece by piece
+  bool fuses = false;  ///< element-wise kernels that follow each other run piece by piece
   std::uint64_t arena_bytes = 0;
   std::uint64_t temporary_bytes = 0;  ///< of all arena buffers without sharing
   std::uint64_t max_live_bytes = 0;   ///< of arena buffers at the op where most are alive

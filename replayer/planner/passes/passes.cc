@@ -6,7 +6,7 @@ Program plan(std::shared_ptr<const trace::Recording> recording, FillsResults fil
              const PassOptions& options) {
   Program program = lower(std::move(recording));
   program.uses_kernels = options.kernels;
-  program.uses_chains = options.kernels && options.chains;
+  program.fuses = options.kernels && options.fusion;
   if (options.drop_dead) drop_dead(program);
   if (options.elide_views) elide_views(program);
   if (options.out_variants) use_out_variants(program, fills_results);

@@ -12,7 +12,7 @@ struct PassOptions {
   bool hoist_constants = true;
   bool share_memory = true;
   bool kernels = true;
-  bool chains = true;
+  bool fusion = true;
 };
 
 /// Whether the backend has a kernel that fills results which are there, for an operator without an

@@ -74,9 +74,8 @@ struct Executor::Impl {
     };
     seeks.emplace(recording(), calls.size(), call_of, generator);
     if (program.uses_kernels) prepare_kernels(program, memory, bound.refilled, calls);
-    const bool has_chains = program.uses_chains && seeks->empty();
-    stages =
-        stages_of(program, memory, calls, first_decided, has_chains ? Chains::kYes : Chains::kNo);
+    const bool fuses = program.fuses && seeks->empty();
+    stages = stages_of(program, memory, calls, first_decided, fuses ? Fusion::kYes : Fusion::kNo);
     once = count_once();
   }
 
@@ -133,7 +132,7 @@ struct Executor::Impl {
     if (keeps == keeps_everything) return;
     keeps_everything = keeps;
     for (const Stage& stage : stages) {
-      if (stage.chain) stage.chain->keep_everything(keeps);
+      if (stage.group) stage.group->keep_everything(keeps);
     }
   }
 
@@ -158,8 +157,8 @@ struct Executor::Impl {
   void run_stage(const Stage& stage) {
     make_memory(stage);
     if (!seeks->empty()) seeks->before(stage.first);
-    if (stage.chain) {
-      stage.chain->run();
+    if (stage.group) {
+      stage.group->run();
     } else {
       run_call(calls[stage.first]);
     }

@@ -93,9 +93,9 @@ void prepare_elementwise_kernels(const Program& program, const Memory& memory,
 namespace {
 
 /// Finds what passes between calls.
-class Passages {
+class IntermediateUses {
  public:
-  Passages(const Program& program, const Memory& memory, const std::vector<Call>& calls) {
+  IntermediateUses(const Program& program, const Memory& memory, const std::vector<Call>& calls) {
     for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
       const BufferPlan& plan = program.buffers[id];
       if (plan.placement == Placement::kArena && !plan.stays) users_[memory.storage(id)];
@@ -108,12 +108,12 @@ class Passages {
   }
 
   /// Planned memory that calls of [first, end) alone use.
-  Passing within(std::size_t first, std::size_t end) const {
-    Passing passing;
+  Intermediates within(std::size_t first, std::size_t end) const {
+    Intermediates intermediates;
     for (auto at = by_first_.lower_bound(first); at != by_first_.end() && at->first < end; ++at) {
-      if (users_.at(at->second).last < end) passing.insert(at->second);
+      if (users_.at(at->second).last < end) intermediates.insert(at->second);
     }
-    return passing;
+    return intermediates;
   }
 
  private:
@@ -136,9 +136,9 @@ class Passages {
 };
 
 /// Kernels that follow each other and may be done in one pass.
-class Following {
+class FusionBuilder {
  public:
-  explicit Following(const Passages& passages) : passages_(passages) {}
+  explicit FusionBuilder(const IntermediateUses& uses) : intermediate_uses_(uses) {}
 
   /// Not where it takes a number from a tensor that one of the others writes.
   bool can_take(const ElementwiseKernel& kernel) const {
@@ -157,8 +157,9 @@ class Following {
   void end(std::size_t end, std::vector<Stage>& stages) {
     if (kernels_.size() > 1) {
       const std::size_t first = end - kernels_.size();
-      stages.push_back({first, kernels_.size(),
-                        std::make_unique<Chain>(kernels_, passages_.within(first, end))});
+      stages.push_back(
+          {first, kernels_.size(),
+           std::make_unique<FusedGroup>(kernels_, intermediate_uses_.within(first, end))});
     } else if (!kernels_.empty()) {
       stages.push_back({end - 1});
     }
@@ -167,7 +168,7 @@ class Following {
   }
 
  private:
-  const Passages& passages_;
+  const IntermediateUses& intermediate_uses_;
   std::vector<ElementwiseKernel*> kernels_;
   std::unordered_set<const c10::StorageImpl*> written_;
 };
@@ -175,22 +176,22 @@ class Following {
 }  // namespace
 
 std::vector<Stage> stages_of(const Program& program, const Memory& memory,
-                             const std::vector<Call>& calls, std::size_t border, Chains chains) {
+                             const std::vector<Call>& calls, std::size_t border, Fusion fusion) {
   std::vector<Stage> stages;
-  const Passages passages(program, memory, calls);
-  Following following(passages);
+  const IntermediateUses uses(program, memory, calls);
+  FusionBuilder builder(uses);
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_other_part = i == border || (i > 0 && calls[i].is_once != calls[i - 1].is_once);
-    if (is_other_part || chains == Chains::kNo) following.end(i, stages);
+    if (is_other_part || fusion == Fusion::kNo) builder.end(i, stages);
     if (auto* kernel = dynamic_cast<ElementwiseKernel*>(calls[i].kernel.get())) {
-      if (!following.can_take(*kernel)) following.end(i, stages);
-      following.take(*kernel);
+      if (!builder.can_take(*kernel)) builder.end(i, stages);
+      builder.take(*kernel);
       continue;
     }
-    following.end(i, stages);
+    builder.end(i, stages);
     stages.push_back({i});
   }
-  following.end(calls.size(), stages);
+  builder.end(calls.size(), stages);
   return stages;
 }
 

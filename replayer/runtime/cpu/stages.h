@@ -6,7 +6,7 @@
 
 #include "replayer/planner/program.h"
 #include "replayer/runtime/call.h"
-#include "replayer/runtime/cpu/kernels/chain.h"
+#include "replayer/runtime/cpu/kernels/fused_group.h"
 #include "replayer/runtime/memory.h"
 
 namespace steptape::replayer::cpu {
@@ -16,7 +16,7 @@ namespace steptape::replayer::cpu {
 struct Stage {
   std::size_t first = 0;  ///< of the calls
   std::size_t count = 1;
-  std::unique_ptr<Chain> chain = {};  ///< null: the call has its own way
+  std::unique_ptr<FusedGroup> group = {};  ///< null: the call has its own way
 };
 
 /// Gives each call its kernel, where there is one for it. `refilled` are constants that ops write.
@@ -30,11 +30,11 @@ void prepare_elementwise_kernels(const Program& program, const Memory& memory,
                                  std::vector<Call>& calls);
 
 /// Whether calls may be done in one go.
-enum class Chains { kNo, kYes };
+enum class Fusion { kNo, kYes };
 
 /// The calls in stages. No stage reaches over the call `border`, nor holds both calls that are done
 /// once and others. The calls must stay where they are.
 std::vector<Stage> stages_of(const Program& program, const Memory& memory,
-                             const std::vector<Call>& calls, std::size_t border, Chains chains);
+                             const std::vector<Call>& calls, std::size_t border, Fusion fusion);
 
 }  // namespace steptape::replayer::cpu

@@ -30,7 +30,7 @@ std::size_t count(const replayer::Program& program, replayer::Placement placemen
 }
 
 /// Every body under every choice of passes: 0 to 31 are the bits elide, out, share, kernels,
-/// chains; drop and hoist are on in half of them.
+/// fusion; drop and hoist are on in half of them.
 class PassesTest : public ::testing::TestWithParam<std::tuple<std::size_t, int>> {};
 
 TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
@@ -45,7 +45,7 @@ TEST_P(PassesTest, ProgramsWithAnyPassLeftOutGiveTheEagerBits) {
                             .hoist_constants = ((choice ^ choice >> 3) & 2) != 0,
                             .share_memory = (choice & 4) != 0,
                             .kernels = (choice & 8) != 0,
-                            .chains = (choice & 16) != 0};
+                            .fusion = (choice & 16) != 0};
   replayer::cpu::Executor executor(replayer::cpu::plan(recording, options), default_generator());
   for (int i = 0; i < 3; ++i) {
     std::vector<at::Tensor> inputs;

@@ -433,7 +433,7 @@ TEST(NoKernelTest, ATensorThatStandsForAnotherIsLeftToTheDispatcher) {
   }
 }
 
-TEST(ChainTest, RandomProgramsLeaveTheEagerBits) {
+TEST(FusionTest, RandomProgramsLeaveTheEagerBits) {
   std::size_t chained = 0, ops = 0;
   for (std::uint32_t seed = 0; seed < 150; ++seed) {
     const RandomProgram program(seed);
@@ -443,12 +443,12 @@ TEST(ChainTest, RandomProgramsLeaveTheEagerBits) {
     };
     const StepBody body = [&](const Tensors& x) { return program(x); };
     const auto recording = recorded(body, inputs());
-    Digests of_chains;
+    Digests of_fused;
     for (const bool kernels : {true, false}) {
-      for (const bool chains : {true, false}) {
-        if (chains && !kernels) continue;
+      for (const bool fusion : {true, false}) {
+        if (fusion && !kernels) continue;
         replayer::cpu::Executor executor(
-            replayer::cpu::plan(recording, {.kernels = kernels, .chains = chains}),
+            replayer::cpu::plan(recording, {.kernels = kernels, .fusion = fusion}),
             default_generator());
         for (int round = 0; round < 2; ++round) {
           at::manual_seed(seed + static_cast<std::uint64_t>(round));
@@ -458,19 +458,19 @@ TEST(ChainTest, RandomProgramsLeaveTheEagerBits) {
           Digests digests;
           const Tensors found =
               run(executor, planned, {.digests = round == 1 ? &digests : nullptr});
-          if (chains) of_chains = digests;
-          ops += compared(digests, of_chains);
+          if (fusion) of_fused = digests;
+          ops += compared(digests, of_fused);
           const Tensors expected = body(eager);
           for (std::size_t i = 0; i < expected.size(); ++i) {
             ASSERT_TRUE(same_bits(found[i], expected[i]))
-                << "seed " << seed << " result " << i << " kernels " << kernels << " chains "
-                << chains;
+                << "seed " << seed << " result " << i << " kernels " << kernels << " fusion "
+                << fusion;
           }
           for (std::size_t i = 0; i < eager.size(); ++i) {
             ASSERT_TRUE(same_bits(planned[i], eager[i])) << "seed " << seed << " input " << i;
           }
         }
-        if (chains) chained += executor.stats().calls - executor.stats().stages;
+        if (fusion) chained += executor.stats().calls - executor.stats().stages;
       }
     }
   }

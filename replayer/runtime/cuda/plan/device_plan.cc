@@ -23,7 +23,7 @@ std::vector<trace::Index> ops_of(const Program& program, const Writes& writes) {
   return ops;
 }
 
-/// What a graph makes of a call does not follow from kernels, chains or planned memory: those
+/// What a graph makes of a call does not follow from kernels, fusion or planned memory: those
 /// passes are the CPU's.
 Program lowered(std::shared_ptr<const trace::Recording> recording) {
   Program program = lower(std::move(recording));

@@ -15,14 +15,14 @@ namespace steptape::replayer::cpu {
 
 /// Storages that hold something between two calls of a stage, and nothing
 /// before or after it.
-using Passing = std::unordered_set<const c10::StorageImpl*>;
+using Intermediates = std::unordered_set<const c10::StorageImpl*>;
 
 /// Ops over the same elements, in order: they are run one after the other over
 /// a stretch that the processor's cache holds, then over the next.
-class Link final : public Kernel {
+class FusedLoop final : public Kernel {
  public:
-  /// What lies on storages of `passing` is used by no other link.
-  Link(std::span<const ElementOp* const> ops, const Passing& passing);
+  /// What lies on storages of `intermediates` is used by no other loop.
+  FusedLoop(std::span<const ElementOp* const> ops, const Intermediates& intermediates);
 
   void run() override;
   /// Whether what passes within it is written to its memory, too, for whoever
@@ -38,7 +38,7 @@ class Link final : public Kernel {
   };
   static constexpr std::size_t kInMemory = SIZE_MAX;
 
-  void give_slots(const Passing& passing);
+  void give_slots(const Intermediates& intermediates);
   static float* scratch(std::size_t floats);
   elements::Operands operands_of(const Step& step) const;
 
@@ -56,21 +56,22 @@ class Link final : public Kernel {
 
 /// Calls that follow each other, done in one pass over memory. Ops that share no memory may change
 /// places. Leaves the bits that the kernels leave one after the other.
-class Chain final : public Kernel {
+class FusedGroup final : public Kernel {
  public:
   /// No kernel may write a tensor that a later one takes as a number. They must outlive it.
-  explicit Chain(std::span<ElementwiseKernel* const> kernels, const Passing& passing = {});
+  explicit FusedGroup(std::span<ElementwiseKernel* const> kernels,
+                      const Intermediates& intermediates = {});
 
-  /// By its links where they leave the bits of the calls for the numbers that those have now; else
+  /// By its loops where they leave the bits of the calls for the numbers that those have now; else
   /// call by call.
   void run() override;
-  /// See Link.
+  /// See FusedLoop.
   void keep_everything(bool keeps);
 
  private:
   std::vector<ElementwiseKernel*> kernels_;
   std::vector<ElementNumber> varying_;
-  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<FusedLoop>> loops_;
 };
 
 }  // namespace steptape::replayer::cpu

@@ -1,4 +1,4 @@
-#include "replayer/runtime/cpu/kernels/chain.h"
+#include "replayer/runtime/cpu/kernels/fused_group.h"
 
 #include <algorithm>
 #include <iterator>
@@ -30,7 +30,7 @@ std::vector<Use> uses_of(const ElementOp& op) {
 
 }  // namespace
 
-Link::Link(std::span<const ElementOp* const> ops, const Passing& passing)
+FusedLoop::FusedLoop(std::span<const ElementOp* const> ops, const Intermediates& intermediates)
     : count_(ops.front()->count) {
   std::unordered_map<const c10::TensorImpl*, std::size_t> places;
   const auto place_of = [&](const at::Tensor& tensor) -> std::size_t {
@@ -48,15 +48,15 @@ Link::Link(std::span<const ElementOp* const> ops, const Passing& passing)
     is_written_[step.out] = true;
     steps_.push_back(step);
   }
-  give_slots(passing);
+  give_slots(intermediates);
   addresses_.resize(tensors_.size());
   operands_.reserve(steps_.size());
 }
 
 namespace {
 
-/// When a link uses a storage, by its steps.
-struct Passage {
+/// When a loop uses a storage, by its steps.
+struct IntermediateUse {
   std::size_t first = 0;
   std::size_t last = 0;
   Use use;
@@ -68,17 +68,17 @@ struct Passage {
 /// Slots are shared by storages whose time does not overlap: greedily, by their
 /// first steps. An op may write what it reads for the last time, element by
 /// element.
-void Link::give_slots(const Passing& passing) {
-  std::vector<std::pair<const c10::StorageImpl*, Passage>> passages;
+void FusedLoop::give_slots(const Intermediates& intermediates) {
+  std::vector<std::pair<const c10::StorageImpl*, IntermediateUse>> uses;
   std::unordered_map<const c10::StorageImpl*, std::size_t> known;
   const auto see = [&](std::size_t step, std::size_t place, bool is_write) {
     const c10::StorageImpl* storage =
         place == 0 ? nullptr : tensors_[place].storage().unsafeGetStorageImpl();
-    if (!passing.contains(storage)) return;
+    if (!intermediates.contains(storage)) return;
     const Use use = Use::of(tensors_[place], false);
-    const auto [found, is_new] = known.try_emplace(storage, passages.size());
-    if (is_new) passages.push_back({storage, {step, step, use, is_write}});
-    Passage& passage = passages[found->second].second;
+    const auto [found, is_new] = known.try_emplace(storage, uses.size());
+    if (is_new) uses.push_back({storage, {step, step, use, is_write}});
+    IntermediateUse& passage = uses[found->second].second;
     passage.last = step;
     passage.is_sound &= use.begin == passage.use.begin && use.end == passage.use.end;
   };
@@ -88,7 +88,7 @@ void Link::give_slots(const Passing& passing) {
   }
   std::vector<std::size_t> free_from;
   std::unordered_map<const c10::StorageImpl*, std::size_t> slot_of;
-  for (const auto& [storage, passage] : passages) {
+  for (const auto& [storage, passage] : uses) {
     if (!passage.is_sound) continue;
     const auto free = std::ranges::find_if(
         free_from, [&, first = passage.first](std::size_t from) { return from <= first; });
@@ -106,7 +106,7 @@ void Link::give_slots(const Passing& passing) {
   }
 }
 
-elements::Operands Link::operands_of(const Step& step) const {
+elements::Operands FusedLoop::operands_of(const Step& step) const {
   elements::Operands operands{};
   operands.out = addresses_[step.out];
   for (std::size_t i = 0; i < step.in.size(); ++i) operands.in[i] = addresses_[step.in[i]];
@@ -114,14 +114,14 @@ elements::Operands Link::operands_of(const Step& step) const {
   return operands;
 }
 
-/// Of the thread, for all links.
-float* Link::scratch(std::size_t floats) {
+/// Of the thread, for all loops.
+float* FusedLoop::scratch(std::size_t floats) {
   thread_local std::vector<float> memory;
   if (memory.size() < floats) memory.resize(floats);
   return memory.data();
 }
 
-void Link::run() {
+void FusedLoop::run() {
   float* const slots = scratch(slot_count_ * kStretch);
   // its ops share most of their tensors
   for (std::size_t i = 1; i < tensors_.size(); ++i) {
@@ -156,27 +156,27 @@ void Link::run() {
 
 namespace {
 
-/// Sorts ops into links. An op joins the links whose elements it goes on with; else it begins a
-/// link after all others, as it does where joining would turn an order around. Links are in an
-/// order in which they may be run; ops that conflict are in one link, element by element, or in
+/// Sorts ops into loops. An op joins the loops whose elements it goes on with; else it begins a
+/// loop after all others, as it does where joining would turn an order around. Loops are in an
+/// order in which they may be run; ops that conflict are in one loop, element by element, or in
 /// that order.
-class Linking {
+class LoopBuilder {
  public:
   void add(const ElementOp& op) {
     std::vector<Use> uses = uses_of(op);
-    const std::map<std::size_t, bool> met = links_met(uses, op.count);
+    const std::map<std::size_t, bool> met = loops_met(uses, op.count);
     std::vector<std::size_t> joined;
-    for (const auto& [link, goes_on] : met) {
-      if (goes_on) joined.push_back(link);
+    for (const auto& [loop, goes_on] : met) {
+      if (goes_on) joined.push_back(loop);
     }
     const bool may_join = !joined.empty() && may_become_one(joined, met.rbegin()->first);
-    const std::size_t link = may_join ? join(joined) : begin(op.count);
+    const std::size_t loop = may_join ? join(joined) : begin(op.count);
     for (const auto& [other, goes_on] : met) {
-      if (find(other) != link) open_[other].followers.push_back(link);
+      if (find(other) != loop) open_[other].followers.push_back(loop);
     }
-    open_[link].ops.push_back({next_++, &op});
+    open_[loop].ops.push_back({next_++, &op});
     for (Use& use : uses) {
-      use.by = link;
+      use.by = loop;
       Uses& known = uses_[use.storage];
       // who conflicts with them later conflicts with this, too
       if (use.is_write) known.forget_covered(use);
@@ -184,90 +184,90 @@ class Linking {
     }
   }
 
-  /// `passing` between ops of these.
-  std::vector<std::unique_ptr<Link>> done(const Passing& passing) {
-    const Passing inside = within_one(passing);
-    std::vector<std::unique_ptr<Link>> links;
+  /// `intermediates` between ops of these.
+  std::vector<std::unique_ptr<FusedLoop>> done(const Intermediates& intermediates) {
+    const Intermediates inside = within_one(intermediates);
+    std::vector<std::unique_ptr<FusedLoop>> loops;
     for (const Open& open : open_) {
       if (open.ops.empty()) continue;
       std::vector<const ElementOp*> ops;
       for (const auto& [place, op] : open.ops) ops.push_back(op);
-      links.push_back(std::make_unique<Link>(ops, inside));
+      loops.push_back(std::make_unique<FusedLoop>(ops, inside));
     }
-    return links;
+    return loops;
   }
 
  private:
   struct Open {
     std::int64_t count = 0;
     std::vector<std::pair<std::size_t, const ElementOp*>> ops;  ///< with their places in the order
-    std::size_t joined;                  ///< the link that has its ops now; itself
-    std::vector<std::size_t> followers;  ///< links that must come after it
+    std::size_t joined;                  ///< the loop that has its ops now; itself
+    std::vector<std::size_t> followers;  ///< loops that must come after it
   };
 
-  /// Those that one link alone uses, and not as a number.
-  Passing within_one(const Passing& passing) const {
+  /// Those that one loop alone uses, and not as a number.
+  Intermediates within_one(const Intermediates& intermediates) const {
     std::unordered_map<const c10::StorageImpl*, std::size_t> user;
-    Passing inside = passing;
-    const auto see = [&](const at::Tensor& tensor, std::size_t link, bool is_number) {
+    Intermediates inside = intermediates;
+    const auto see = [&](const at::Tensor& tensor, std::size_t loop, bool is_number) {
       if (!tensor.defined()) return;
       const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-      const std::size_t first = user.try_emplace(storage, link).first->second;
-      if (is_number || first != link) inside.erase(storage);
+      const std::size_t first = user.try_emplace(storage, loop).first->second;
+      if (is_number || first != loop) inside.erase(storage);
     };
-    for (std::size_t link = 0; link < open_.size(); ++link) {
-      for (const auto& [place, op] : open_[link].ops) {
-        see(op->out, link, false);
-        for (const at::Tensor& in : op->in) see(in, link, false);
-        for (const ElementNumber& number : op->numbers) see(number.tensor(), link, true);
+    for (std::size_t loop = 0; loop < open_.size(); ++loop) {
+      for (const auto& [place, op] : open_[loop].ops) {
+        see(op->out, loop, false);
+        for (const at::Tensor& in : op->in) see(in, loop, false);
+        for (const ElementNumber& number : op->numbers) see(number.tensor(), loop, true);
       }
     }
     return inside;
   }
 
-  std::size_t find(std::size_t link) const {
-    while (open_[link].joined != link) link = open_[link].joined;
-    return link;
+  std::size_t find(std::size_t loop) const {
+    while (open_[loop].joined != loop) loop = open_[loop].joined;
+    return loop;
   }
 
-  /// The links that the op must not come before; of each, whether it goes on with its elements: it
-  /// reads what the link leaves, and whatever they share they share element by element.
-  std::map<std::size_t, bool> links_met(const std::vector<Use>& uses, std::int64_t count) const {
+  /// The loops that the op must not come before; of each, whether it goes on with its elements: it
+  /// reads what the loop leaves, and whatever they share they share element by element.
+  std::map<std::size_t, bool> loops_met(const std::vector<Use>& uses, std::int64_t count) const {
     std::map<std::size_t, bool> reads;
     std::map<std::size_t, bool> goes;
     for (const Use& use : uses) {
       const auto others = uses_.find(use.storage);
       if (others == uses_.end()) continue;
       others->second.for_each_conflict(use, [&](const Use& other) {
-        const std::size_t link = find(other.by);
+        const std::size_t loop = find(other.by);
         const bool is_by_element = use.is_element && other.is_element && use.begin == other.begin &&
-                                   use.end == other.end && open_[link].count == count;
-        goes.try_emplace(link, true).first->second &= is_by_element;
-        reads[link] |= !use.is_write;
+                                   use.end == other.end && open_[loop].count == count;
+        goes.try_emplace(loop, true).first->second &= is_by_element;
+        reads[loop] |= !use.is_write;
       });
     }
-    for (auto& [link, goes_on] : goes) goes_on &= reads[link];
+    for (auto& [loop, goes_on] : goes) goes_on &= reads[loop];
     return goes;
   }
 
-  /// Whether the links may all be run at the place of the last of them, and what conflicts with the
-  /// links up to `behind` may, too.
-  bool may_become_one(const std::vector<std::size_t>& links, std::size_t behind) const {
-    const std::size_t last = links.back();
+  /// Whether the loops may all be run at the place of the last of them, and what conflicts with the
+  /// loops up to `behind` may, too.
+  bool may_become_one(const std::vector<std::size_t>& loops, std::size_t behind) const {
+    const std::size_t last = loops.back();
     if (behind > last) return false;
-    return std::ranges::all_of(links, [&](std::size_t link) {
-      return link == last || std::ranges::all_of(open_[link].followers, [&](std::size_t other) {
+    return std::ranges::all_of(loops, [&](std::size_t loop) {
+      return loop == last || std::ranges::all_of(open_[loop].followers, [&](std::size_t other) {
                return find(other) > last;
              });
     });
   }
 
-  std::size_t join(const std::vector<std::size_t>& links) {
-    const std::size_t last = links.back();
+  std::size_t join(const std::vector<std::size_t>& loops) {
+    const std::size_t last = loops.back();
     Open& whole = open_[last];
-    for (const std::size_t link : links) {
-      if (link == last) continue;
-      Open& part = open_[link];
+    for (const std::size_t loop : loops) {
+      if (loop == last) continue;
+      Open& part = open_[loop];
       const auto middle = static_cast<std::ptrdiff_t>(whole.ops.size());
       std::ranges::move(part.ops, std::back_inserter(whole.ops));
       std::ranges::inplace_merge(whole.ops, whole.ops.begin() + middle);
@@ -291,26 +291,27 @@ class Linking {
 
 }  // namespace
 
-Chain::Chain(std::span<ElementwiseKernel* const> kernels, const Passing& passing)
+FusedGroup::FusedGroup(std::span<ElementwiseKernel* const> kernels,
+                       const Intermediates& intermediates)
     : kernels_(kernels.begin(), kernels.end()) {
-  Linking linking;
+  LoopBuilder builder;
   for (const ElementwiseKernel* kernel : kernels) {
     std::ranges::copy(kernel->varying(), std::back_inserter(varying_));
-    for (const ElementOp& op : kernel->ops()) linking.add(op);
+    for (const ElementOp& op : kernel->ops()) builder.add(op);
   }
-  links_ = linking.done(passing);
+  loops_ = builder.done(intermediates);
 }
 
-void Chain::run() {
+void FusedGroup::run() {
   if (!are_fit(varying_)) {
     for (ElementwiseKernel* kernel : kernels_) kernel->run();
     return;
   }
-  for (const auto& link : links_) link->run();
+  for (const auto& loop : loops_) loop->run();
 }
 
-void Chain::keep_everything(bool keeps) {
-  for (const auto& link : links_) link->keep_everything(keeps);
+void FusedGroup::keep_everything(bool keeps) {
+  for (const auto& loop : loops_) loop->keep_everything(keeps);
 }
 
 }  // namespace steptape::replayer::cpu
