@@ -151,13 +151,13 @@ Call::Attempt Call::attempt_replay(Variant& variant) {
     judge_.replayed(variant);
     step_.note_results(*made.results);
     return made;
-  } catch (const replayer::Torn&) {
+  } catch (const replayer::StateCorrupted&) {
     throw;
   } catch (const replayer::Unproved& unproved) {
     prove(variant, &unproved);
   } catch (const replayer::Uncompared&) {
     return compare(variant);
-  } catch (const replayer::Changed& changed) {
+  } catch (const replayer::AssumptionViolated& changed) {
     // everything is as before the call: another plan may fit
     judge_.undone(variant, changed);
     return {.is_done = false};

@@ -34,7 +34,8 @@ void Variants::forgive(const Tried& tried) {
   }
 }
 
-void Variants::step_aside(Variant& variant, const replayer::Changed& changed, std::uint64_t now) {
+void Variants::step_aside(Variant& variant, const replayer::AssumptionViolated& changed,
+                          std::uint64_t now) {
   constexpr std::uint64_t kCalls = 4;
   // another shape is no other way that the program may take again
   if (changed.code == RefusalCode::kHostRead) variant.resumes_at = now + kCalls;

@@ -33,7 +33,8 @@ class Variants {
   void forgive(const Tried& tried);
   /// The eager step ran in the place of a variant whose trial was undone, and was not recorded: the
   /// next calls may be.
-  static void step_aside(Variant& variant, const replayer::Changed& changed, std::uint64_t now);
+  static void step_aside(Variant& variant, const replayer::AssumptionViolated& changed,
+                         std::uint64_t now);
   /// Whether a variant that stepped aside does what was recorded since; then it is tried again.
   bool resumes(const trace::Recording& recording, std::uint64_t now);
   /// A run was undone: the program took another way. The plan that was right most often comes first

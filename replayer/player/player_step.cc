@@ -7,7 +7,7 @@
 #include <set>
 
 #include "replayer/player/spec_words.h"
-#include "replayer/runtime/changed.h"
+#include "replayer/runtime/assumption_violated.h"
 
 namespace steptape {
 namespace {
@@ -145,7 +145,7 @@ const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::T
   prepare(*variant);
   try {
     run(*variant);
-  } catch (const replayer::Changed& changed) {
+  } catch (const replayer::AssumptionViolated& changed) {
     refuse(changed.verdict, watch.us());  // in mid-run, and all was put back
   } catch (const std::exception& error) {
     counters->failed();

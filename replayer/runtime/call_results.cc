@@ -15,7 +15,7 @@ std::string result_path(const Call& call, std::size_t position) {
   return name_of(call) + " results[" + std::to_string(position) + "]";
 }
 
-Changed other_result(Verdict verdict) {
+AssumptionViolated other_result(Verdict verdict) {
   verdict.kind = GuardKind::kRunShape;
   return {RefusalCode::kDataDependentShape, std::move(verdict)};
 }

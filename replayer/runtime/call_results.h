@@ -5,8 +5,8 @@
 #include <string>
 
 #include "replayer/planner/program.h"
+#include "replayer/runtime/assumption_violated.h"
 #include "replayer/runtime/call.h"
-#include "replayer/runtime/changed.h"
 #include "replayer/runtime/memory.h"
 
 namespace steptape::replayer {
@@ -16,10 +16,11 @@ class CallResults {
  public:
   CallResults(const Program& program, Memory& memory) : program_(program), memory_(memory) {}
 
-  /// What the call left on the stack becomes memory of the plan. Throws Changed where it is not as
-  /// recorded.
+  /// What the call left on the stack becomes memory of the plan. Throws AssumptionViolated where it
+  /// is not as recorded.
   void adopt(const Call& call, const torch::jit::Stack& stack);
-  /// An out variant reshapes a result of the wrong shape instead of refusing it. Throws Changed.
+  /// An out variant reshapes a result of the wrong shape instead of refusing it. Throws
+  /// AssumptionViolated.
   void check_placed(const Call& call) const;
 
  private:

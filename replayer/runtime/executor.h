@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "replayer/planner/program.h"
-#include "replayer/runtime/changed.h"
+#include "replayer/runtime/assumption_violated.h"
 #include "replayer/runtime/run.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
@@ -31,8 +31,8 @@ struct Outcome {
 
 /// A run threw where nothing should be able to, after a write of which no copy was taken: the
 /// state may be half updated, and running the eager step on top of it would be wrong.
-struct Torn : Error {
-  explicit Torn(const std::string& message) : Error(ErrorCode::kInternal, message) {}
+struct StateCorrupted : Error {
+  explicit StateCorrupted(const std::string& message) : Error(ErrorCode::kInternal, message) {}
 };
 
 /// Finds a generator by the path a trace gives it; "default" is the CPU default generator.
@@ -66,7 +66,8 @@ class Executor {
   virtual void adapt_to(std::span<void* const>) {}
 
   /// Runs the plan. When an op throws, everything written so far and the generators are put back
-  /// before the exception goes on; Changed likewise. Throws Torn when that could not be done.
+  /// before the exception goes on; AssumptionViolated likewise. Throws StateCorrupted when that
+  /// could not be done.
   virtual Outcome run(const Run& run) = 0;
 
   /// The same for a caller that has memory of its own for the first results, of their geometry, and

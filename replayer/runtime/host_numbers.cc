@@ -113,7 +113,7 @@ void HostNumbers::check_proved(NumberOfRun number, double value, Words&& words) 
   if (proofs == nullptr || proofs->holds(number, value)) return;
   const RefusalCode code =
       number.of == NumberOfRun::Of::kRead ? RefusalCode::kHostRead : RefusalCode::kScalarVaries;
-  if (proofs->is_pinned(number)) throw Changed(code, words(*proofs));
+  if (proofs->is_pinned(number)) throw AssumptionViolated(code, words(*proofs));
   throw Unproved(code, words(*proofs), number);
 }
 
@@ -122,7 +122,7 @@ void HostNumbers::apply(const Patch& patch) {
   // where a formula divides by zero or overflows, the program may throw, as ops do of numbers that
   // float32 cannot hold
   if (!is_float(number) && is_float(trace::number_of(patch.recorded))) {
-    throw Changed(
+    throw AssumptionViolated(
         RefusalCode::kScalarVaries,
         guards::failed(GuardKind::kPredicate,
                        trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
@@ -142,11 +142,12 @@ void HostNumbers::apply(const Patch& patch) {
         trace::element_at(recording().buffers[patch.site.buffer], dtype, patch.site.item);
     std::array<std::byte, sizeof(double)> element{};
     if (!trace::put_element(number, dtype, element.data())) {
-      throw Changed(RefusalCode::kScalarVaries,
-                    guards::failed(GuardKind::kPredicate,
-                                   trace::text_of(recording().formulas[patch.site.formula],
-                                                  recording().leaves),
-                                   "a number that fits", trace::words_of({trace::Real{number}})));
+      throw AssumptionViolated(
+          RefusalCode::kScalarVaries,
+          guards::failed(
+              GuardKind::kPredicate,
+              trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
+              "a number that fits", trace::words_of({trace::Real{number}})));
     }
     live::copy_bytes(static_cast<std::byte*>(memory_.address(patch.site.buffer)) + place->offset,
                      memory_.storage(patch.site.buffer)->device(), element.data(),
@@ -178,9 +179,10 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
   const trace::Value found = number_of(given);
   const trace::Value& recorded = recording().ops[call.op].outputs[0];
   if (!may_go_on(read.use, found, recorded)) {
-    throw Changed(RefusalCode::kHostRead,
-                  guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
-                                 trace::words_of(recorded), trace::words_of(found)));
+    throw AssumptionViolated(
+        RefusalCode::kHostRead,
+        guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
+                       trace::words_of(recorded), trace::words_of(found)));
   }
   const double value = trace::number_of(found);
   read_values_[call.read] = value;
@@ -191,7 +193,7 @@ void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
       if ((decided != 0) == predicate.is_nonzero) continue;
       Verdict verdict = guards::predicate_mismatch(recording(), predicate, decided);
       verdict.kind = GuardKind::kHostRead;
-      throw Changed(RefusalCode::kHostRead, std::move(verdict));
+      throw AssumptionViolated(RefusalCode::kHostRead, std::move(verdict));
     }
   }
   if (read.use == trace::ReadUse::kFree) {

@@ -5,8 +5,8 @@
 
 #include "replayer/planner/numbers/evaluator.h"
 #include "replayer/planner/program.h"
+#include "replayer/runtime/assumption_violated.h"
 #include "replayer/runtime/call.h"
-#include "replayer/runtime/changed.h"
 #include "replayer/runtime/memory.h"
 #include "replayer/runtime/run.h"
 

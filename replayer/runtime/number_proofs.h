@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "replayer/planner/numbers/numbers_at.h"
-#include "replayer/runtime/changed.h"
+#include "replayer/runtime/assumption_violated.h"
 #include "trace/model.h"
 #include "trace/proved_values.h"
 
@@ -18,9 +18,9 @@ struct NumberOfRun {
 };
 
 /// A run was undone, for a number had a value at which its plan was not proved.
-struct Unproved : Changed {
+struct Unproved : AssumptionViolated {
   Unproved(RefusalCode code, Verdict what, NumberOfRun its)
-      : Changed(code, std::move(what)), number(its) {}
+      : AssumptionViolated(code, std::move(what)), number(its) {}
   NumberOfRun number;
 };
 

@@ -106,7 +106,7 @@ void Judge::replayed(Variant& variant) {
   step_.plans.variants().note_replay();
 }
 
-void Judge::undone(Variant& variant, const replayer::Changed& changed) {
+void Judge::undone(Variant& variant, const replayer::AssumptionViolated& changed) {
   misfits_.add(variant, changed.verdict);
   step_.journal.did_not_fit(misfits_.all());
   if (!step_.plans.variants().note_change(variant)) return;

@@ -28,7 +28,7 @@ class Judge {
   /// It was replayed, and is right as far as anybody knows.
   void replayed(Variant& variant);
   /// Its run was undone: the program took another way.
-  void undone(Variant& variant, const replayer::Changed& changed);
+  void undone(Variant& variant, const replayer::AssumptionViolated& changed);
   /// It was trusted, and its run threw where the eager step does not.
   void threw(const Variant& variant, const std::string& what);
   /// The eager step was recorded in its place, where a number (`unproved`, if a run found it) has a

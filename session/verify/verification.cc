@@ -219,7 +219,7 @@ class Verification {
     } catch (const replayer::Unproved& unproved) {
       verified.changed = unproved;
       verified.unproved = unproved;
-    } catch (const replayer::Changed& changed) {
+    } catch (const replayer::AssumptionViolated& changed) {
       verified.changed = changed;
     } catch (const std::exception& error) {
       verified.failure = error.what();

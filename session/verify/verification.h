@@ -26,7 +26,7 @@ struct Verified {
   std::string failure;
   /// The plan was not for this call after all, which it found out in mid-run; or it may be, but was
   /// not proved.
-  std::optional<replayer::Changed> changed;
+  std::optional<replayer::AssumptionViolated> changed;
   std::optional<replayer::Unproved> unproved;
   /// So early that the eager step did not run: nothing has happened.
   bool is_nothing = false;

@@ -251,11 +251,12 @@ struct Executor::Impl {
     } catch (const std::exception& error) {
       let_go_of_all();
       undo.restore();
-      const bool is_surprise = is_decided && dynamic_cast<const Changed*>(&error) != nullptr;
+      const bool is_surprise =
+          is_decided && dynamic_cast<const AssumptionViolated*>(&error) != nullptr;
       if (running == nullptr || (running->at < bound.first_lasting_write && !is_surprise)) throw;
-      throw Torn("op " + std::to_string(running->op) +
-                 " threw after a write that cannot be undone; " +
-                 "parameters and state may be half updated: " + error.what());
+      throw StateCorrupted("op " + std::to_string(running->op) +
+                           " threw after a write that cannot be undone; " +
+                           "parameters and state may be half updated: " + error.what());
     }
   }
 

@@ -260,8 +260,9 @@ struct Executor::Impl {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &status), "looking at the current stream");
     if (status == cudaStreamCaptureStatusNone) return;
-    throw Changed(RefusalCode::kDevice,
-                  guards::failed(GuardKind::kAmbient, "stream.capturing", "false", "true"));
+    throw AssumptionViolated(
+        RefusalCode::kDevice,
+        guards::failed(GuardKind::kAmbient, "stream.capturing", "false", "true"));
   }
 
   void refuse_uncompared(const std::string& why) const {
@@ -381,9 +382,10 @@ struct Executor::Impl {
       let_go_of_all();
       pool->leave(stream);
       if (is_lasting) {
-        throw Torn(std::string("the device failed after a launch that cannot be undone; parameters "
-                               "and state may be half updated: ") +
-                   error.what());
+        throw StateCorrupted(
+            std::string("the device failed after a launch that cannot be undone; parameters "
+                        "and state may be half updated: ") +
+            error.what());
       }
       wait_for_pinned(undone);
       undo.restore();

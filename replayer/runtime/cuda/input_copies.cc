@@ -6,7 +6,7 @@
 
 #include "guards/mismatch.h"
 #include "live/device_bytes.h"
-#include "replayer/runtime/changed.h"
+#include "replayer/runtime/assumption_violated.h"
 #include "replayer/runtime/tensor_on.h"
 
 namespace steptape::replayer::cuda {
@@ -57,9 +57,9 @@ void InputCopies::check_alignment(std::span<void* const> addresses) const {
     const std::uintptr_t found = alignment_of(addresses[position]);
     if (expected == found) continue;
     const std::string& path = recording_.buffers[bound_[position]].path;
-    throw Changed(RefusalCode::kDevice,
-                  guards::failed(GuardKind::kAlignment, path + ".data_ptr() (alignment)",
-                                 std::to_string(expected), std::to_string(found)));
+    throw AssumptionViolated(RefusalCode::kDevice,
+                             guards::failed(GuardKind::kAlignment, path + ".data_ptr() (alignment)",
+                                            std::to_string(expected), std::to_string(found)));
   }
 }
 

@@ -28,8 +28,8 @@ class InputCopies {
   /// Where the graph goes for the buffer at `position`: `address`, unless there is a copy.
   void* address(std::size_t position, void* address) const;
 
-  /// Throws Changed where one is aligned otherwise than the captured one: libraries choose kernels
-  /// by that, and an eager step might have other bits.
+  /// Throws AssumptionViolated where one is aligned otherwise than the captured one: libraries
+  /// choose kernels by that, and an eager step might have other bits.
   void check_alignment(std::span<void* const> addresses) const;
 
   void copy_in(const std::vector<std::size_t>& positions, std::span<void* const> addresses) const;

@@ -120,8 +120,9 @@ void PlanInUse::check_numbers(std::size_t part) {
   }
   if (!found) found = captured_.stretches[part].updates.objection();
   if (!found) return;
-  throw Changed(RefusalCode::kScalarVaries, guards::failed(GuardKind::kPredicate, found->why,
-                                                           "a number as captured", "another"));
+  throw AssumptionViolated(
+      RefusalCode::kScalarVaries,
+      guards::failed(GuardKind::kPredicate, found->why, "a number as captured", "another"));
 }
 
 }  // namespace steptape::replayer::cuda

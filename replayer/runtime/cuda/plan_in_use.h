@@ -42,7 +42,7 @@ class PlanInUse {
   /// Whether that would be so.
   bool would_object_to_numbers();
   /// The same in mid-run for numbers that follow from what the parts before `part` have read or
-  /// made. Throws Changed where its graph does not hold for them.
+  /// made. Throws AssumptionViolated where its graph does not hold for them.
   void check_numbers(std::size_t part);
 
  private:

@@ -11,8 +11,8 @@ namespace steptape::replayer {
 
 /// What the plan takes for given turned out otherwise in mid-run: an op returned another shape,
 /// dtype or layout, or gave the host another value. Everything is as it was before the run.
-struct Changed : std::runtime_error {
-  Changed(RefusalCode refusal, Verdict what)
+struct AssumptionViolated : std::runtime_error {
+  AssumptionViolated(RefusalCode refusal, Verdict what)
       : std::runtime_error(what.text()), code(refusal), verdict(std::move(what)) {}
   RefusalCode code;
   Verdict verdict;
