@@ -121,7 +121,7 @@ void Call::end(const std::optional<pack::Results>& results,
 void Call::settle_gradients() const {
   if (!step_.session.options.static_gradients) return;
   const bool are_used = std::ranges::any_of(step_.plans.variants(), [](const auto& variant) {
-    return variant->aftermath->uses_gradients_at_entry();
+    return variant->outputs->uses_gradients_at_entry();
   });
   if (!are_used) return;
   for (const auto& [device, pool] : *step_.session.device_pools) pool->settle_gradients();
@@ -202,7 +202,7 @@ replayer::Outcome Call::execute(Variant& variant) {
         {.memory = step_.entry.memory,
          .numbers = {.leaves = step_.entry.leaves,
                      .proofs = verifies ? &variant.number_proofs : nullptr},
-         .decided = [&variant] { variant.aftermath->drop_gradients(); }});
+         .decided = [&variant] { variant.outputs->drop_gradients(); }});
   };
   const auto& without_lock = step_.session.without_lock;
   if (!without_lock) return run();
@@ -212,7 +212,7 @@ replayer::Outcome Call::execute(Variant& variant) {
   replayer::Outcome outcome;
   if (variant.last_run > kLong) {
     // others may take tensors out of the program's objects while they run
-    const std::vector<c10::Storage> held = variant.aftermath->kept_memory();
+    const std::vector<c10::Storage> held = variant.outputs->kept_memory();
     without_lock([&] { outcome = run(); });
   } else {
     outcome = run();
@@ -222,7 +222,7 @@ replayer::Outcome Call::execute(Variant& variant) {
 }
 
 pack::Results Call::replay(Variant& variant) {
-  const std::vector<at::Tensor> gradients = variant.aftermath->gradients_at_entry();
+  const std::vector<at::Tensor> gradients = variant.outputs->gradients_at_entry();
   replayer::Outcome outcome = execute(variant);
   ++variant.replays;
   pack::Results results;
@@ -232,7 +232,7 @@ pack::Results Call::replay(Variant& variant) {
     results.numbers.push_back(is_constant ? returned_of(number.value)
                                           : number_of(outcome.numbers[i], number.value));
   }
-  results.tensors = variant.aftermath->settle(std::move(outcome), given_.arguments, gradients);
+  results.tensors = variant.outputs->commit(std::move(outcome), given_.arguments, gradients);
   const auto observed = static_cast<std::ptrdiff_t>(variant.recording->observed);
   deferred_ = variant.deferred;
   results.note = deferred_.note;

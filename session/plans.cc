@@ -80,7 +80,7 @@ bool Plans::make_plan(Probing::Agreed agreed, const std::string& way, const Defe
     variant->is_warm_start = agreed.with_earlier_run;
     variant->deferred = deferred.without_tensors();
     const std::string path =
-        Aftermath::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
+        StepOutputs::unreachable_result(*variant->recording, *variant->executor, *variant->guards);
     if (!path.empty()) {
       refuse(
           {make_refusal(RefusalCode::kUnreplayableOp, path + " is a tensor that nobody tracked")},

@@ -105,7 +105,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   auto guards = std::make_unique<guards::GuardSet>(*recording, executor->bound(),
                                                    executor->written_buffers(), session.objects,
                                                    session.objects.snapshot(), std::move(outside));
-  auto aftermath = std::make_unique<Aftermath>(
+  auto outputs = std::make_unique<StepOutputs>(
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   const bool trusted = !session.options.verify.first;
   replayer::NumberProofs number_proofs(*recording);
@@ -115,7 +115,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                            .recording = std::move(recording),
                                            .executor = std::move(executor),
                                            .guards = std::move(guards),
-                                           .aftermath = std::move(aftermath),
+                                           .outputs = std::move(outputs),
                                            .audits = audits_of(session.options, number),
                                            .number_proofs = std::move(number_proofs),
                                            .trusted = trusted,

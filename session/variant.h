@@ -10,8 +10,8 @@
 #include "recorder/recorder.h"
 #include "replayer/runtime/executor.h"
 #include "replayer/runtime/number_proofs.h"
-#include "session/aftermath.h"
 #include "session/deferred.h"
+#include "session/step_outputs.h"
 #include "session/verify/audit_schedule.h"
 #include "session/verify/chance.h"
 #include "session/verify/checkpoint.h"
@@ -28,7 +28,7 @@ struct Variant {
   std::shared_ptr<trace::Recording> recording;
   std::unique_ptr<replayer::Executor> executor;
   std::unique_ptr<guards::GuardSet> guards;
-  std::unique_ptr<Aftermath> aftermath;
+  std::unique_ptr<StepOutputs> outputs;
   AuditSchedule audits;
   replayer::NumberProofs number_proofs;
   bool trusted = false;

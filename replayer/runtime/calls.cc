@@ -96,7 +96,7 @@ class Preparation {
       const BufferPlan& plan = program_.buffers[id];
       if (!is_new_each_time(plan.placement) || plan.defined < 0 || plan.stays) continue;
       if (plan.last_use == end || last_call[id] == nullptr) {
-        made_.leftover.push_back(id);
+        made_.trailing_releases.push_back(id);
       } else {
         last_call[id]->release.push_back(id);
       }

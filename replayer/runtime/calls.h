@@ -17,7 +17,7 @@ struct Calls {
   std::vector<Call> calls;
   std::vector<at::Generator> generators;  ///< the default one, then those that ops name
   /// Adopted buffers that the user gets, let go of at the end.
-  std::vector<trace::BufferId> leftover;
+  std::vector<trace::BufferId> trailing_releases;
 };
 
 /// Where an op stands in a run.

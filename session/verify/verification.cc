@@ -42,7 +42,7 @@ class Verification {
         call_(call),
         entry_(call.entry),
         interceptor_(interceptor),
-        kept_(variant.aftermath->kept_memory()) {
+        kept_(variant.outputs->kept_memory()) {
     for (const std::size_t position : executor_.written()) {
       const trace::BufferId id = executor_.bound()[position];
       const trace::Buffer& buffer = recording_.buffers[id];
@@ -328,7 +328,8 @@ class Verification {
     return digests;
   }
 
-  /// The plan leaves step counters alone; Aftermath advances them as the eager step has just done.
+  /// The plan leaves step counters alone; StepOutputs advances them as the eager step has just
+  /// done.
   std::optional<Divergence> compare_counters(const std::vector<std::int64_t>& before) const {
     const std::vector<std::int64_t> now = variant_.guards->counters();
     const std::vector<trace::Advance> advances = variant_.guards->advances();

@@ -39,7 +39,7 @@ struct Executor::Impl {
   Program program;
   Memory memory;
   Bound bound;
-  std::vector<trace::BufferId> leftover;
+  std::vector<trace::BufferId> trailing_releases;
   std::vector<at::Generator> generators;
   std::vector<Call> calls;
   std::vector<Stage> stages;
@@ -63,7 +63,7 @@ struct Executor::Impl {
     Calls made = calls_of(program, memory, generator, writes.earliest_reads);
     calls = std::move(made.calls);
     generators = std::move(made.generators);
-    leftover = std::move(made.leftover);
+    trailing_releases = std::move(made.trailing_releases);
     const auto decided = std::ranges::find_if(
         calls, [this](const Call& call) { return call.at > bound.last_deciding_op; });
     first_decided = static_cast<std::size_t>(decided - calls.begin());
@@ -222,7 +222,7 @@ struct Executor::Impl {
   }
 
   void let_go() {
-    for (const trace::BufferId id : leftover) memory.release(id);
+    for (const trace::BufferId id : trailing_releases) memory.release(id);
   }
 
   void let_go_of_all() {

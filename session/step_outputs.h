@@ -14,19 +14,19 @@ namespace steptape::session {
 
 /// Makes what a user can see after a replay what the eager step would have left: `.grad` of every
 /// parameter, version counters of everything written, results that are the user's alone.
-class Aftermath {
+class StepOutputs {
  public:
-  /// Whether every result lies in memory that Aftermath can hand out; if not, the path of the first
-  /// that does not.
+  /// Whether every result lies in memory that StepOutputs can hand out; if not, the path of the
+  /// first that does not.
   static std::string unreachable_result(const trace::Recording& recording,
                                         const replayer::Executor& executor,
                                         const guards::GuardSet& guards);
 
   /// `identities` says which results are objects that the caller has already, `moved_versions` on
   /// which buffers version counters move.
-  Aftermath(const trace::Recording& recording, const replayer::Executor& executor,
-            const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-            const std::vector<trace::BufferId>& moved_versions);
+  StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
+              const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
+              const std::vector<trace::BufferId>& moved_versions);
 
   /// Lets go of gradients that the step replaces and that no op of the plan touches, as
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
@@ -44,7 +44,7 @@ class Aftermath {
 
   /// Results of the replay, in order; those that are observed last. One that the eager step leaves
   /// with a graph that backward has consumed requires grad, too, and refuses another backward.
-  std::vector<at::Tensor> settle(replayer::Outcome outcome,
+  std::vector<at::Tensor> commit(replayer::Outcome outcome,
                                  std::span<const live::Argument> arguments,
                                  const std::vector<at::Tensor>& gradients_at_entry) const;
 

@@ -1,4 +1,4 @@
-#include "session/aftermath.h"
+#include "session/step_outputs.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -89,9 +89,9 @@ void bump(c10::TensorImpl& tensor) {
 
 }  // namespace
 
-std::string Aftermath::unreachable_result(const trace::Recording& recording,
-                                          const replayer::Executor& executor,
-                                          const guards::GuardSet& guards) {
+std::string StepOutputs::unreachable_result(const trace::Recording& recording,
+                                            const replayer::Executor& executor,
+                                            const guards::GuardSet& guards) {
   for (std::size_t i = 0; i < recording.results.size(); ++i) {
     const trace::TensorId id = recording.results[i];
     if (id == trace::kNoTensor) continue;
@@ -102,9 +102,9 @@ std::string Aftermath::unreachable_result(const trace::Recording& recording,
   return "";
 }
 
-Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor& executor,
-                     const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-                     const std::vector<trace::BufferId>& moved_versions)
+StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
+                         const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
+                         const std::vector<trace::BufferId>& moved_versions)
     : recording_(recording), guards_(guards), identities_(std::move(identities)) {
   std::vector<bool> moves_of(recording.buffers.size());
   for (const trace::BufferId buffer : moved_versions) moves_of[buffer] = true;
@@ -174,27 +174,27 @@ Aftermath::Aftermath(const trace::Recording& recording, const replayer::Executor
   }
 }
 
-Aftermath::Owner Aftermath::owner_of(std::size_t gradient) const {
+StepOutputs::Owner StepOutputs::owner_of(std::size_t gradient) const {
   const std::string& path = recording_.exit_gradients[gradient].parameter;
   const trace::Index input = trace::find_input(recording_, path);
   if (input != trace::kNone) return {true, input};
   return {false, guards_.tracked().position_of(path)};
 }
 
-at::Tensor& Aftermath::gradient_of(const Owner& owner,
-                                   std::span<const live::Argument> arguments) const {
+at::Tensor& StepOutputs::gradient_of(const Owner& owner,
+                                     std::span<const live::Argument> arguments) const {
   return owner.is_argument ? arguments[owner.position].tensor.mutable_grad()
                            : guards_.tracked().alive(owner.position).mutable_grad();
 }
 
-void Aftermath::drop_gradients() const {
+void StepOutputs::drop_gradients() const {
   for (const Gradient& gradient : gradients_) {
     if (!gradient.is_dropped()) continue;
     guards_.tracked().alive(gradient.owner.position).mutable_grad().reset();
   }
 }
 
-std::vector<c10::Storage> Aftermath::kept_memory() const {
+std::vector<c10::Storage> StepOutputs::kept_memory() const {
   std::vector<c10::Storage> storages;
   for (const std::size_t position : kept_) {
     const at::Tensor tensor = guards_.tracked().tensor_at(position);
@@ -203,7 +203,7 @@ std::vector<c10::Storage> Aftermath::kept_memory() const {
   return storages;
 }
 
-std::vector<at::Tensor> Aftermath::gradients_at_entry() const {
+std::vector<at::Tensor> StepOutputs::gradients_at_entry() const {
   std::vector<at::Tensor> gradients;
   if (!returns_gradients_) return gradients;
   for (const Result& result : results_) {
@@ -214,9 +214,9 @@ std::vector<at::Tensor> Aftermath::gradients_at_entry() const {
   return gradients;
 }
 
-std::vector<at::Tensor> Aftermath::settle(replayer::Outcome outcome,
-                                          std::span<const live::Argument> arguments,
-                                          const std::vector<at::Tensor>& gradients_at_entry) const {
+std::vector<at::Tensor> StepOutputs::commit(
+    replayer::Outcome outcome, std::span<const live::Argument> arguments,
+    const std::vector<at::Tensor>& gradients_at_entry) const {
   for (const Gradient& slot : gradients_) {
     at::Tensor& gradient = gradient_of(slot.owner, arguments);
     switch (slot.exit) {
@@ -242,8 +242,8 @@ std::vector<at::Tensor> Aftermath::settle(replayer::Outcome outcome,
   return std::move(outcome.results);
 }
 
-at::Tensor Aftermath::known_result(std::size_t index, const std::vector<at::Tensor>& results,
-                                   std::span<const live::Argument> arguments) const {
+at::Tensor StepOutputs::known_result(std::size_t index, const std::vector<at::Tensor>& results,
+                                     std::span<const live::Argument> arguments) const {
   const recorder::Identity& identity = identities_[index];
   switch (identity.of) {
     case recorder::Identity::Of::kArgument:
@@ -260,9 +260,9 @@ at::Tensor Aftermath::known_result(std::size_t index, const std::vector<at::Tens
   return {};
 }
 
-at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& results,
-                                std::span<const live::Argument> arguments,
-                                const std::vector<at::Tensor>& gradients_at_entry) const {
+at::Tensor StepOutputs::result_of(std::size_t index, std::vector<at::Tensor>& results,
+                                  std::span<const live::Argument> arguments,
+                                  const std::vector<at::Tensor>& gradients_at_entry) const {
   const Result& result = results_[index];
   if (identities_[index].of != recorder::Identity::Of::kNothing) {
     return known_result(index, results, arguments);
@@ -286,7 +286,7 @@ at::Tensor Aftermath::result_of(std::size_t index, std::vector<at::Tensor>& resu
   return made;
 }
 
-at::Tensor Aftermath::alias_of(const at::Tensor& base, const Result& result) const {
+at::Tensor StepOutputs::alias_of(const at::Tensor& base, const Result& result) const {
   const trace::Tensor& geometry = recording_.tensors[result.tensor];
   // an input's buffer starts where its memory is guarded, not where its storage does
   const std::int64_t first_byte = static_cast<std::int64_t>(base.element_size()) *
