@@ -28,7 +28,7 @@ trace::Value list_of(const c10::IValue& value, const TensorId& tensor_id,
   return {std::move(list)};
 }
 
-[[noreturn]] void misfit(const char* found, const c10::Type& type) {
+[[noreturn]] void mismatch(const char* found, const c10::Type& type) {
   throw Error(ErrorCode::kDataLoss,
               c10::str("an argument of type ", type.str(), " cannot be ", found, " in the trace"));
 }
@@ -36,7 +36,7 @@ trace::Value list_of(const c10::IValue& value, const TensorId& tensor_id,
 template <typename T>
 const T& expect(const trace::Value& value, const c10::Type& type) {
   const T* found = std::get_if<T>(&value.data);
-  if (found == nullptr) misfit("a value of another kind", type);
+  if (found == nullptr) mismatch("a value of another kind", type);
   return *found;
 }
 
@@ -56,7 +56,7 @@ c10::IValue ivalue_list(const trace::Value& value, const c10::ListType& type,
   if (const auto* list = std::get_if<trace::IntList>(&value.data)) {
     // An empty list of any element type may have been written as one of ints.
     if (ints) return c10::List<std::int64_t>(c10::ArrayRef<std::int64_t>(*list));
-    if (!list->empty()) misfit("a list of ints", type);
+    if (!list->empty()) mismatch("a list of ints", type);
     return c10::impl::GenericList(element);
   }
   const auto& items = expect<trace::List>(value, type);
@@ -125,7 +125,7 @@ c10::IValue ivalue_of(const trace::Value& value, const c10::Type& type, const Te
     case c10::TypeKind::ListType:
       return ivalue_list(value, type.expectRef<c10::ListType>(), tensor, generator);
     default:
-      misfit("replayed: no trace value stands for it", type);
+      mismatch("replayed: no trace value stands for it", type);
   }
 }
 

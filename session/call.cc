@@ -54,7 +54,7 @@ class BackwardInThisThread {
 }  // namespace
 
 std::optional<pack::Results> Call::run() {
-  misfits_.begin(step_.journal.begin_call());
+  mismatches_.begin(step_.journal.begin_call());
   if (step_.session.is_being_captured(given_.arguments)) {
     run_eagerly();
     step_.journal.refused(make_refusal(RefusalCode::kDevice,
@@ -74,15 +74,15 @@ std::optional<pack::Results> Call::run() {
   // the step's own function may call the step: it drops what it will, and this one lives on
   while (const std::shared_ptr<Variant> variant =
              plans.variants().find(given_.arguments, given_.declared, tried, step_.journal.calls(),
-                                   step_.entry, misfits_)) {
+                                   step_.entry, mismatches_)) {
     Attempt made = attempt(*variant);
     if (made.is_done) {
-      plans.variants().forgive(tried);
+      plans.variants().reset_penalties(tried);
       return std::move(made.results);
     }
     tried.push_back(variant);
   }
-  step_.journal.fell_back(misfits_.all());
+  step_.journal.fell_back(mismatches_.all());
   const std::vector<Refusal>& refusals = plans.refusals(given_.way());
   const bool may_throw = step_.session.options.on_refusal == OnRefusal::kThrow && !step_.is_update;
   if (may_throw && !refusals.empty()) {
@@ -252,13 +252,13 @@ Verified Call::verify(Variant& variant) {
   if (verified.is_nothing) return verified;
   if (verified.proof) {
     step_.session.describe(given_.declared, *verified.proof);
-    verified.misfit = replayer::contradiction(*variant.recording, *verified.proof);
+    verified.mismatch = replayer::contradiction(*variant.recording, *verified.proof);
     // results judge other ops and tensors, such as one that is two arguments; they prove no number
     const bool is_of_tensors =
-        verified.misfit && (verified.misfit->kind == trace::DifferenceKind::kOpStream ||
-                            verified.misfit->kind == trace::DifferenceKind::kRole);
-    if (is_of_tensors) verified.misfit.reset();
-    verified.proves_numbers = !is_of_tensors && !verified.misfit;
+        verified.mismatch && (verified.mismatch->kind == trace::DifferenceKind::kOpStream ||
+                              verified.mismatch->kind == trace::DifferenceKind::kRole);
+    if (is_of_tensors) verified.mismatch.reset();
+    verified.proves_numbers = !is_of_tensors && !verified.mismatch;
   }
   // what a front end noted is of the call that was recorded: it looks at no other
   auto note = std::move(variant.deferred.note);

@@ -9,7 +9,7 @@
 #include "recorder/recorder.h"
 #include "session/deferred.h"
 #include "session/exclusive_use.h"
-#include "session/misfits.h"
+#include "session/mismatches.h"
 #include "session/step_context.h"
 #include "session/variants.h"
 #include "session/verify/judge.h"
@@ -26,7 +26,7 @@ class Call {
 
   /// All must outlive this.
   Call(StepContext& step, const Given& given, const Eager& eager)
-      : step_(step), given_(given), eager_(eager), judge_(step, given, step.entry, misfits_) {}
+      : step_(step), given_(given), eager_(eager), judge_(step, given, step.entry, mismatches_) {}
 
   /// Results of a replay; none where the eager step has run, whose results the caller has.
   std::optional<pack::Results> run();
@@ -65,7 +65,7 @@ class Call {
   const Given& given_;
   const Eager& eager_;
   bool is_asked_for_ = false;  ///< a recording of it, by Options::record
-  Misfits misfits_;
+  Mismatches mismatches_;
   Judge judge_;
   Deferred deferred_;                  ///< what it puts off until it is over
   std::shared_ptr<const void> tried_;  ///< what a front end noted of the plan on trial

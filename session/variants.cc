@@ -18,24 +18,25 @@ bool is_among(const Variants::Tried& tried, const Variant& variant) {
 
 std::shared_ptr<Variant> Variants::find(const std::vector<live::Argument>& arguments,
                                         const guards::Declared& declared, const Tried& tried,
-                                        std::uint64_t now, guards::Entry& entry, Misfits& misfits) {
+                                        std::uint64_t now, guards::Entry& entry,
+                                        Mismatches& mismatches) {
   for (const auto& variant : variants_) {
     if (is_among(tried, *variant) || now < variant->resumes_at) continue;
     Verdict found = variant->guards->check(arguments, declared, entry);
     if (found) return variant;
-    misfits.add(*variant, std::move(found));
+    mismatches.add(*variant, std::move(found));
   }
   return nullptr;
 }
 
-void Variants::forgive(const Tried& tried) {
+void Variants::reset_penalties(const Tried& tried) {
   for (const auto& variant : variants_) {
     if (is_among(tried, *variant) && variant->changes > 0) --variant->changes;
   }
 }
 
-void Variants::step_aside(Variant& variant, const replayer::AssumptionViolated& changed,
-                          std::uint64_t now) {
+void Variants::back_off(Variant& variant, const replayer::AssumptionViolated& changed,
+                        std::uint64_t now) {
   constexpr std::uint64_t kCalls = 4;
   // another shape is no other way that the program may take again
   if (changed.code == RefusalCode::kHostRead) variant.resumes_at = now + kCalls;

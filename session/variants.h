@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "guards/entry.h"
-#include "session/misfits.h"
+#include "session/mismatches.h"
 #include "session/room.h"
 #include "session/variant.h"
 
@@ -23,18 +23,18 @@ class Variants {
   using Tried = std::vector<std::shared_ptr<const Variant>>;
 
   /// One whose guards hold and that was not `tried` in this call; null when there is none. Adds why
-  /// the others do not fit to `misfits`.
+  /// the others do not fit to `mismatches`.
   std::shared_ptr<Variant> find(const std::vector<live::Argument>& arguments,
                                 const guards::Declared& declared, const Tried& tried,
-                                std::uint64_t now, guards::Entry& entry, Misfits& misfits);
+                                std::uint64_t now, guards::Entry& entry, Mismatches& mismatches);
 
   /// Another variant did what these were undone for: those that take turns by what the step reads
   /// are undone for each other, and that is well.
-  void forgive(const Tried& tried);
+  void reset_penalties(const Tried& tried);
   /// The eager step ran in the place of a variant whose trial was undone, and was not recorded: the
   /// next calls may be.
-  static void step_aside(Variant& variant, const replayer::AssumptionViolated& changed,
-                         std::uint64_t now);
+  static void back_off(Variant& variant, const replayer::AssumptionViolated& changed,
+                       std::uint64_t now);
   /// Whether a variant that stepped aside does what was recorded since; then it is tried again.
   bool resumes(const trace::Recording& recording, std::uint64_t now);
   /// A run was undone: the program took another way. The plan that was right most often comes first

@@ -320,8 +320,8 @@ double Player::scalar(const std::string& path) const {
 
 void Player::set(const std::string& path, double value) {
   const trace::Value number{trace::Real{value}};
-  if (const std::string misfit = impl_->state.misfit(path, number); !misfit.empty())
-    throw Error(ErrorCode::kInvalidArgument, path + ": " + misfit);
+  if (const std::string mismatch = impl_->state.mismatch(path, number); !mismatch.empty())
+    throw Error(ErrorCode::kInvalidArgument, path + ": " + mismatch);
   if (impl_->state.set_number(path, number)) return;
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("the trace holds no number \"{}\"; there are: {}", path,

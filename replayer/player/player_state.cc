@@ -202,7 +202,7 @@ std::vector<std::string> PlayerState::numbers_at(const std::string& place) const
   return paths;
 }
 
-std::string PlayerState::misfit(const std::string& path, const trace::Value& value) const {
+std::string PlayerState::mismatch(const std::string& path, const trace::Value& value) const {
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return "";
   const double number = trace::number_of(value);

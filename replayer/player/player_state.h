@@ -60,7 +60,7 @@ class PlayerState {
   const std::map<std::string, trace::Value>& saved_numbers() const { return numbers_; }
   /// Why a number of this path cannot become `value`: "2.5 is not an integer"; empty: it can, or
   /// there is none.
-  std::string misfit(const std::string& path, const trace::Value& value) const;
+  std::string mismatch(const std::string& path, const trace::Value& value) const;
   /// Sets one that exists, keeping its kind; `value` must fit. False where there is none.
   bool set_number(const std::string& path, const trace::Value& value);
   /// Whether it was set since it was saved.

@@ -183,8 +183,8 @@ class Loading {
           fmt::format("{}: {} in the file, a number here", entry.name, words_of(entry.tensor)));
       return;
     }
-    if (const std::string misfit = state_.misfit(path, *number); !misfit.empty()) {
-      problems_.push_back(fmt::format("{}: {}", entry.name, misfit));
+    if (const std::string mismatch = state_.mismatch(path, *number); !mismatch.empty()) {
+      problems_.push_back(fmt::format("{}: {}", entry.name, mismatch));
       return;
     }
     changes_.push_back([this, path, value = *number] { state_.set_number(path, value); });

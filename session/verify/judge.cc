@@ -15,7 +15,7 @@ using trace::make_refusal;
 namespace {
 
 /// Of a plan that does something else than the eager step, though nothing says when.
-Refusal misfit_refusal(const trace::Recording& plan, const trace::Difference& parted) {
+Refusal mismatch_refusal(const trace::Recording& plan, const trace::Difference& parted) {
   const std::string message = "a number enters the step in a way that no formula covers; " +
                               parted.path + ": plan " + parted.expected + ", eager " + parted.found;
   return parted.op < plan.ops.size()
@@ -29,7 +29,7 @@ void Judge::tried(Variant& variant, Verified& verified) {
   // an op that leaves other bits each time says nothing about numbers
   verified.is_open = is_open(variant, verified);
   if (!verified.is_open) pin_others(variant, verified);
-  verified.count_misfit(*variant.recording);
+  verified.count_mismatch(*variant.recording);
   // a plan in doubt has been replayed as it is: that is to be told
   const bool may_be_by_grouping =
       !verified.is_open && !verified.changed && verified.is_wrong() && !variant.in_doubt;
@@ -40,7 +40,7 @@ void Judge::tried(Variant& variant, Verified& verified) {
     drop(variant,
          make_refusal(RefusalCode::kTrialSkipped, "no memory for a copy of what the plan writes"));
   } else if (verified.changed) {
-    Variants::step_aside(variant, *verified.changed, step_.journal.calls());
+    Variants::back_off(variant, *verified.changed, step_.journal.calls());
     undone(variant, *verified.changed);
   } else if (verified.is_pinned) {
     // it is tried where it was proved
@@ -66,11 +66,11 @@ void Judge::tried(Variant& variant, Verified& verified) {
 }
 
 void Judge::audited(Variant& variant, Verified& verified) {
-  verified.count_misfit(*variant.recording);
+  verified.count_mismatch(*variant.recording);
   verified.is_open = is_open(variant, verified);
   step_.journal.audited(variant, verified);
   if (verified.changed) {
-    Variants::step_aside(variant, *verified.changed, step_.journal.calls());
+    Variants::back_off(variant, *verified.changed, step_.journal.calls());
     undone(variant, *verified.changed);
     return;
   }
@@ -107,8 +107,8 @@ void Judge::replayed(Variant& variant) {
 }
 
 void Judge::undone(Variant& variant, const replayer::AssumptionViolated& changed) {
-  misfits_.add(variant, changed.verdict);
-  step_.journal.did_not_fit(misfits_.all());
+  mismatches_.add(variant, changed.verdict);
+  step_.journal.did_not_fit(mismatches_.all());
   if (!step_.plans.variants().note_change(variant)) return;
   drop(variant, make_refusal(changed.code, std::string(changed.what()) + "; " +
                                                std::to_string(variant.changes) +
@@ -130,7 +130,7 @@ std::optional<Refusal> Judge::disproved(Variant& variant, const trace::Recording
                                         const replayer::Unproved* unproved) {
   const trace::Difference difference = parted.value_or(trace::Difference{
       trace::DifferenceKind::kOpStream, trace::kNone, "the step", "as recorded", "refused"});
-  Refusal refusal = misfit_refusal(*variant.recording, difference);
+  Refusal refusal = mismatch_refusal(*variant.recording, difference);
   const bool is_other_way =
       unproved != nullptr && replayer::took_another_way(*variant.recording, proof, difference);
   if (is_other_way) {
@@ -158,7 +158,7 @@ bool Judge::pin(Variant& variant, const replayer::Unproved* unproved) {
 
 /// The same, where a trial found numbers at which the plan does something else.
 void Judge::pin_others(Variant& variant, Verified& verified) {
-  const bool is_other = verified.misfit || verified.is_wrong();
+  const bool is_other = verified.mismatch || verified.is_wrong();
   if (!is_other || !verified.proof || verified.changed) return;
   const bool pins_reads = variant.number_proofs.pin_others(replayer::numbers_at(*verified.proof));
   verified.is_pinned = pin(variant, nullptr) || pins_reads;

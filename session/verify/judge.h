@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "guards/entry.h"
-#include "session/misfits.h"
+#include "session/mismatches.h"
 #include "session/step_context.h"
 #include "session/variant.h"
 #include "session/verify/checkpoint.h"
@@ -18,8 +18,8 @@ namespace steptape::session {
 class Judge {
  public:
   /// All must outlive this.
-  Judge(StepContext& step, const Given& given, const guards::Entry& entry, Misfits& misfits)
-      : step_(step), given_(given), entry_(entry), misfits_(misfits) {}
+  Judge(StepContext& step, const Given& given, const guards::Entry& entry, Mismatches& mismatches)
+      : step_(step), given_(given), entry_(entry), mismatches_(mismatches) {}
 
   /// It was compared with the eager step for the first time.
   void tried(Variant& variant, Verified& verified);
@@ -59,7 +59,7 @@ class Judge {
   StepContext& step_;
   const Given& given_;
   const guards::Entry& entry_;
-  Misfits& misfits_;
+  Mismatches& mismatches_;
   Variant* verified_ = nullptr;  ///< by this call: its state is to be kept
   std::shared_ptr<const Checkpoint> to_put_back_;
   std::optional<Error> to_throw_;  ///< a failed audit

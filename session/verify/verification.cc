@@ -359,12 +359,13 @@ class Verification {
 
 }  // namespace
 
-void Verified::count_misfit(const trace::Recording& plan) {
-  if (!misfit || changed || is_pinned || is_wrong()) return;
-  divergence = Divergence{misfit->path, "plan " + misfit->expected + ", eager " + misfit->found};
-  if (misfit->op >= plan.ops.size()) return;
-  divergence->op_index = static_cast<std::int64_t>(misfit->op);
-  divergence->op = plan.operator_of(plan.ops[misfit->op]).full_name();
+void Verified::count_mismatch(const trace::Recording& plan) {
+  if (!mismatch || changed || is_pinned || is_wrong()) return;
+  divergence =
+      Divergence{mismatch->path, "plan " + mismatch->expected + ", eager " + mismatch->found};
+  if (mismatch->op >= plan.ops.size()) return;
+  divergence->op_index = static_cast<std::int64_t>(mismatch->op);
+  divergence->op = plan.operator_of(plan.ops[mismatch->op]).full_name();
 }
 
 std::string Verified::text() const {

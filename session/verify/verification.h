@@ -42,13 +42,13 @@ struct Verified {
   /// The plan was proved at the numbers of `proof`, if nothing is wrong.
   bool proves_numbers = false;
   /// Results agree, and yet an op had a scalar that the plan would not have used, or another op.
-  std::optional<trace::Difference> misfit;
+  std::optional<trace::Difference> mismatch;
   double us = 0;  ///< how long both ways took, with the comparison
 
   /// The plan is not to be trusted: it left other bits, or threw.
   bool is_wrong() const { return !is_pinned && (divergence || !failure.empty()); }
-  /// A misfit is a divergence: nothing else accounts for it.
-  void count_misfit(const trace::Recording& plan);
+  /// A mismatch is a divergence: nothing else accounts for it.
+  void count_mismatch(const trace::Recording& plan);
   /// How it is wrong.
   std::string text() const;
   Refusal refusal(RefusalCode code, const std::string& more = "") const;

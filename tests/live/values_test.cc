@@ -85,7 +85,7 @@ TEST_F(ValuesTest, EmptyListsFitAnyElementType) {
   EXPECT_TRUE(ivalue({trace::IntList{}}, cat).toTensorVector().empty());
 }
 
-TEST_F(ValuesTest, MisfitsAreDataLoss) {
+TEST_F(ValuesTest, MismatchesAreDataLoss) {
   const auto& self = type("aten::mm", "", "self");
   try {
     ivalue({trace::Real{1}}, self);

@@ -184,7 +184,7 @@ TEST_F(FallingBackTest, AVariantKeepsItsNumberWhenOthersAreDropped) {
   EXPECT_EQ(step_.stats().variants[0].number, 1U);
 }
 
-TEST(FallingBackInMidRunTest, ARunThatReadAnotherValueIsAMisfitOfItsOwnKind) {
+TEST(FallingBackInMidRunTest, ARunThatReadAnotherValueIsAMismatchOfItsOwnKind) {
   Session session(quiet());
   auto step = session.wrap("branches", [](at::Tensor x) {
     return x.sum().item<float>() > 0 ? (x * 2).sum() : (x * 3).sum();

@@ -1,4 +1,4 @@
-#include "session/misfits.h"
+#include "session/mismatches.h"
 
 #include <utility>
 
@@ -6,12 +6,12 @@
 
 namespace steptape::session {
 
-void Misfits::begin(std::uint64_t call) {
+void Mismatches::begin(std::uint64_t call) {
   call_ = call;
   all_.clear();
 }
 
-void Misfits::add(const Variant& variant, Verdict verdict) {
+void Mismatches::add(const Variant& variant, Verdict verdict) {
   std::erase_if(all_, [&](const VariantVerdict& other) { return other.variant == variant.number; });
   const std::uint64_t last_held = variant.last_held == 0 ? 0 : call_ - variant.last_held;
   all_.push_back({variant.number, std::move(verdict), last_held});

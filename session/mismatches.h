@@ -12,7 +12,7 @@ struct Variant;
 
 /// Why the variants that one call asked did not fit it: a guard failed, or a run was undone. Empty,
 /// at no cost, when the first one that is asked fits.
-class Misfits {
+class Mismatches {
  public:
   /// A call begins: the one of this number.
   void begin(std::uint64_t call);
