@@ -11,7 +11,7 @@
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/input_range.h"
-#include "recorder/ledger.h"
+#include "recorder/recording_state.h"
 
 namespace steptape::recorder {
 namespace {
@@ -38,7 +38,7 @@ std::pair<std::uint64_t, std::uint64_t> extent_of(const at::Tensor& tensor) {
 
 /// Narrows the buffer of `storage` to what the arguments reach of it: the caller may pass slices
 /// of one big allocation, at another place in it at each step.
-void narrow(Ledger& ledger, trace::BufferId id, const c10::StorageImpl* storage,
+void narrow(RecordingState& state, trace::BufferId id, const c10::StorageImpl* storage,
             const std::vector<Argument>& arguments) {
   std::uint64_t first = storage->nbytes();
   std::uint64_t last = 0;
@@ -50,41 +50,41 @@ void narrow(Ledger& ledger, trace::BufferId id, const c10::StorageImpl* storage,
     last = std::max(last, end);
   }
   if (first >= last) first = last = 0;
-  ledger.sightings.buffers.live(id).first_byte = first;
-  trace::Buffer& description = ledger.sightings.buffers.description(id);
+  state.tensor_table.buffers.live(id).first_byte = first;
+  trace::Buffer& description = state.tensor_table.buffers.description(id);
   description.bytes = last - first;
   description.address_mod_64 = static_cast<std::uint8_t>(
       description.bytes == 0 ? 0 : (live::address_mod_64(*storage) + first) % 64);
 }
 
-trace::TensorId write_input_tensor(Ledger& ledger, const std::string& path,
+trace::TensorId write_input_tensor(RecordingState& state, const std::string& path,
                                    const at::Tensor& tensor, const StorageSet& tracked,
                                    const std::vector<Argument>& arguments) {
   const c10::StorageImpl* storage = storage_of(tensor);
-  auto& buffers = ledger.sightings.buffers;
+  auto& buffers = state.tensor_table.buffers;
   if (storage == nullptr || tracked.contains(storage) || buffers.find(storage)) {
-    return ledger.sightings.see(tensor, Origin::kTracked, {});
+    return state.tensor_table.see(tensor, Origin::kTracked, {});
   }
   const trace::BufferId id = buffers.add(tensor.storage().unsafeGetStorageImpl(), Origin::kInput);
   buffers.description(id).role = trace::Role::kInput;
   buffers.description(id).path = path;
-  narrow(ledger, id, storage, arguments);
+  narrow(state, id, storage, arguments);
   buffers.place(id);  // the step has made nothing yet
-  return ledger.sightings.see(tensor, Origin::kInput, {});
+  return state.tensor_table.see(tensor, Origin::kInput, {});
 }
 
-void write_inputs(Ledger& ledger, const std::vector<Argument>& arguments,
+void write_inputs(RecordingState& state, const std::vector<Argument>& arguments,
                   const StorageSet& tracked) {
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     const Argument& argument = arguments[k];
-    trace::Input& input = ledger.recording.inputs.emplace_back();
+    trace::Input& input = state.recording.inputs.emplace_back();
     input.path = c10::str("inputs[", k, "]");
     if (!argument.is_tensor) {
       input.value = argument.fact;
       continue;
     }
     input.value = {trace::TensorRef{
-        write_input_tensor(ledger, input.path, argument.tensor, tracked, arguments)}};
+        write_input_tensor(state, input.path, argument.tensor, tracked, arguments)}};
     input.requires_grad = argument.tensor.defined() && argument.tensor.requires_grad();
     input.range = range_of(argument.tensor);
   }
@@ -108,43 +108,43 @@ void write_same_inputs(trace::Recording& recording, const std::vector<Argument>&
   }
 }
 
-void write_tracked(Ledger& ledger, const live::Snapshot& snapshot) {
+void write_tracked(RecordingState& state, const live::Snapshot& snapshot) {
   std::vector<bool> is_named;
   for (const live::TensorAt& at : snapshot.tensors) {
-    const trace::TensorId id = ledger.sightings.see(at.tensor, Origin::kTracked, {});
+    const trace::TensorId id = state.tensor_table.see(at.tensor, Origin::kTracked, {});
     const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
-    ledger.recording.tracked.push_back({at.path, at.role, id, requires_grad, at.aliases});
-    ledger.entry.push_back({at.path, at.role, id, version_of(at.tensor)});
+    state.recording.tracked.push_back({at.path, at.role, id, requires_grad, at.aliases});
+    state.entry.push_back({at.path, at.role, id, version_of(at.tensor)});
     if (id == trace::kNoTensor) continue;
-    const trace::BufferId buffer = ledger.sightings.buffer_of(id);
+    const trace::BufferId buffer = state.tensor_table.buffer_of(id);
     if (at.role == trace::Role::kParameter || at.role == trace::Role::kModuleBuffer) {
-      ledger.modules.own(buffer, at.path);
+      state.modules.own(buffer, at.path);
     }
     if (is_named.size() <= buffer) is_named.resize(buffer + 1);
     if (is_named[buffer]) continue;
     is_named[buffer] = true;
-    ledger.sightings.buffers.description(buffer).role = at.role;
-    ledger.sightings.buffers.description(buffer).path = at.path;
+    state.tensor_table.buffers.description(buffer).role = at.role;
+    state.tensor_table.buffers.description(buffer).path = at.path;
   }
 }
 
-void write_optimizers(Ledger& ledger, const live::Snapshot& snapshot) {
+void write_optimizers(RecordingState& state, const live::Snapshot& snapshot) {
   for (trace::OptimizerLayout layout : snapshot.optimizers) {
     for (trace::OptimizerStateEntry& entry : layout.state) {
       if (auto* tensor = std::get_if<trace::TensorRef>(&entry.value.data)) {
-        tensor->id = ledger.entry[tensor->id].tensor;
+        tensor->id = state.entry[tensor->id].tensor;
       }
     }
-    ledger.recording.optimizers.push_back(std::move(layout));
+    state.recording.optimizers.push_back(std::move(layout));
   }
 }
 
-void write_ambient(Ledger& ledger) {
+void write_ambient(RecordingState& state) {
   const live::Ambient ambient = live::Ambient::current();
-  ledger.recording.ambient = ambient.facts();
+  state.recording.ambient = ambient.facts();
   const auto refuse = [&](bool active, const char* what) {
     if (!active) return;
-    ledger.refusals.add(RefusalCode::kDispatchMode, what, {}, c10::str(what, " is active"));
+    state.refusals.add(RefusalCode::kDispatchMode, what, {}, c10::str(what, " is active"));
   };
   const bool traces = at::tracer::impl::is_dispatch_enabled();
   refuse(ambient["dispatch_mode"] != 0 && !traces, "a dispatch mode");
@@ -155,10 +155,10 @@ void write_ambient(Ledger& ledger) {
 
 /// Calls `visit(bytes)` with what a buffer holds; not for one on a device without addresses.
 template <typename Visit>
-void look_at_bytes(const Ledger& ledger, trace::BufferId id, Visit&& visit) {
-  const LiveBuffer& live = ledger.sightings.buffers.live(id);
+void look_at_bytes(const RecordingState& state, trace::BufferId id, Visit&& visit) {
+  const LiveBuffer& live = state.tensor_table.buffers.live(id);
   const auto* first = static_cast<const std::byte*>(live.storage->data()) + live.first_byte;
-  const std::uint64_t bytes = ledger.recording.buffers[id].bytes;
+  const std::uint64_t bytes = state.recording.buffers[id].bytes;
   const c10::Device device = live.storage->device();
   if (device.is_cpu()) visit(std::span(first, bytes));
   if (device.is_cuda())
@@ -176,44 +176,44 @@ bool has_gradient(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_leaf() && tensor.requires_grad() && tensor.grad().defined();
 }
 
-void write_entry(Ledger& ledger, const std::vector<Argument>& arguments) {
-  const live::Snapshot snapshot = ledger.objects.snapshot();
-  ledger.modules.enter(snapshot);
-  write_inputs(ledger, arguments, storages_of(snapshot));
-  write_same_inputs(ledger.recording, arguments, snapshot);
-  write_tracked(ledger, snapshot);
-  write_optimizers(ledger, snapshot);
-  write_ambient(ledger);
+void write_entry(RecordingState& state, const std::vector<Argument>& arguments) {
+  const live::Snapshot snapshot = state.objects.snapshot();
+  state.modules.enter(snapshot);
+  write_inputs(state, arguments, storages_of(snapshot));
+  write_same_inputs(state.recording, arguments, snapshot);
+  write_tracked(state, snapshot);
+  write_optimizers(state, snapshot);
+  write_ambient(state);
   for (const Argument& argument : arguments) {
-    ledger.argument_versions.push_back(version_of(argument.tensor));
-    ledger.arguments_with_gradients.push_back(has_gradient(argument.tensor));
+    state.argument_versions.push_back(version_of(argument.tensor));
+    state.arguments_with_gradients.push_back(has_gradient(argument.tensor));
   }
 }
 
-void write_entry_digests(Ledger& ledger) {
-  auto& buffers = ledger.sightings.buffers;
+void write_entry_digests(RecordingState& state) {
+  auto& buffers = state.tensor_table.buffers;
   for (trace::BufferId id = 0; id < buffers.size(); ++id) {
-    look_at_bytes(ledger, id, [&](std::span<const std::byte> bytes) {
+    look_at_bytes(state, id, [&](std::span<const std::byte> bytes) {
       buffers.description(id).digest = trace::digest_of(bytes);
     });
   }
-  for (const auto& [path, generator] : ledger.objects.generators()) {
-    const at::Tensor state = live::state_of(generator);
-    ledger.recording.generators.push_back({path, live::digest_of(state), nullptr});
+  for (const auto& [path, generator] : state.objects.generators()) {
+    const at::Tensor bytes = live::state_of(generator);
+    state.recording.generators.push_back({path, live::digest_of(bytes), nullptr});
   }
 }
 
-void copy_entry(const Ledger& ledger, std::vector<trace::Blob>& found,
+void copy_entry(const RecordingState& state, std::vector<trace::Blob>& found,
                 std::vector<trace::Blob>& generators) {
-  for (trace::BufferId id = 0; id < ledger.sightings.buffers.size(); ++id) {
+  for (trace::BufferId id = 0; id < state.tensor_table.buffers.size(); ++id) {
     found.emplace_back();
-    look_at_bytes(ledger, id, [&](std::span<const std::byte> bytes) {
+    look_at_bytes(state, id, [&](std::span<const std::byte> bytes) {
       found.back() = trace::make_blob(bytes.data(), bytes.size());
     });
   }
-  for (const auto& [path, generator] : ledger.objects.generators()) {
-    const at::Tensor state = live::state_of(generator);
-    generators.push_back(trace::make_blob(state.const_data_ptr(), state.nbytes()));
+  for (const auto& [path, generator] : state.objects.generators()) {
+    const at::Tensor bytes = live::state_of(generator);
+    generators.push_back(trace::make_blob(bytes.const_data_ptr(), bytes.nbytes()));
   }
 }
 

@@ -13,7 +13,7 @@
 #include "live/tensors.h"
 #include "recorder/byte_ranges.h"
 #include "recorder/context/hidden_state.h"
-#include "recorder/ledger.h"
+#include "recorder/recording_state.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
 #include "trace/text/text.h"
@@ -26,11 +26,11 @@ constexpr std::string_view kGradientSuffix = ".grad";
 /// What the step left behind, compared with what it found.
 class Exit {
  public:
-  Exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded)
-      : ledger_(ledger),
+  Exit(RecordingState& state, const std::vector<Argument>& arguments, Recorded& recorded)
+      : state_(state),
         arguments_(arguments),
         recorded_(recorded),
-        snapshot_(ledger.objects.snapshot()) {}
+        snapshot_(state.objects.snapshot()) {}
 
   void write() {
     compare_tracked();
@@ -42,17 +42,17 @@ class Exit {
     compare_arguments();
     refuse_overlapping();
     write_results();
-    Attribution attribution(ledger_.recording, ledger_.modules, ledger_.operators,
-                            ledger_.notes.tells_calls());
-    attribution.run(ledger_.accumulations);
+    Attribution attribution(state_.recording, state_.modules, state_.operators,
+                            state_.hints.tells_calls());
+    attribution.run(state_.accumulations);
     write_outsiders(attribution);
     refuse_escaped();
     refuse_written_outside();
-    for (trace::Seek& seek : ledger_.generators.at_end(ops())) refuse_seek(std::move(seek));
-    ledger_.refusals.name_modules();
+    for (trace::Seek& seek : state_.generators.at_end(ops())) refuse_seek(std::move(seek));
+    state_.refusals.name_modules();
     // ops of several threads may end in another order than they began
-    std::ranges::sort(ledger_.recording.reads, {}, &trace::HostRead::op);
-    ledger_.recording.standing =
+    std::ranges::sort(state_.recording.reads, {}, &trace::HostRead::op);
+    state_.recording.standing =
         recorded_.created_state ? trace::Standing::kWarmUp : trace::Standing::kProbe;
   }
 
@@ -60,8 +60,8 @@ class Exit {
   void compare_tracked() {
     std::vector<bool> is_known(snapshot_.tensors.size(), false);
     const auto positions = positions_of_entry();
-    for (std::size_t k = 0; k < ledger_.entry.size(); ++k) {
-      const TensorAtEntry& before = ledger_.entry[k];
+    for (std::size_t k = 0; k < state_.entry.size(); ++k) {
+      const TensorAtEntry& before = state_.entry[k];
       if (positions[k] < 0) {
         if (before.role != trace::Role::kGradient) rebound(before.path, "is gone after the step");
         continue;
@@ -70,14 +70,14 @@ class Exit {
       const at::Tensor& now = snapshot_.tensors[position].tensor;
       is_known[position] = true;
       note_version(before.tensor, before.version, now);
-      const bool required = ledger_.recording.tracked[k].requires_grad;
+      const bool required = state_.recording.tracked[k].requires_grad;
       if (before.role != trace::Role::kGradient && now.requires_grad() != required) {
-        ledger_.refusals.add(RefusalCode::kHostEffect, before.path, {},
-                             c10::str("`", before.path, ".requires_grad` changed inside the step: ",
-                                      required ? "on → off" : "off → on"));
+        state_.refusals.add(RefusalCode::kHostEffect, before.path, {},
+                            c10::str("`", before.path, ".requires_grad` changed inside the step: ",
+                                     required ? "on → off" : "off → on"));
       }
       if (before.role != trace::Role::kGradient &&
-          ledger_.sightings.recognise(now) != before.tensor) {
+          state_.tensor_table.recognise(now) != before.tensor) {
         rebound(before.path, "has another storage or shape after the step");
       }
     }
@@ -89,8 +89,8 @@ class Exit {
 
   /// Where each tensor of the entry is in the snapshot, by its path; -1 where it is gone.
   std::vector<std::int64_t> positions_of_entry() const {
-    std::vector<std::int64_t> positions(ledger_.entry.size());
-    if (std::ranges::equal(ledger_.entry, snapshot_.tensors, {}, &TensorAtEntry::path,
+    std::vector<std::int64_t> positions(state_.entry.size());
+    if (std::ranges::equal(state_.entry, snapshot_.tensors, {}, &TensorAtEntry::path,
                            &live::TensorAt::path)) {
       std::iota(positions.begin(), positions.end(), 0);
       return positions;
@@ -100,7 +100,7 @@ class Exit {
       now.emplace(snapshot_.tensors[i].path, static_cast<std::int64_t>(i));
     }
     for (std::size_t k = 0; k < positions.size(); ++k) {
-      const auto found = now.find(ledger_.entry[k].path);
+      const auto found = now.find(state_.entry[k].path);
       positions[k] = found == now.end() ? -1 : found->second;
     }
     return positions;
@@ -108,22 +108,22 @@ class Exit {
 
   void note_argument_versions() {
     for (std::size_t k = 0; k < arguments_.size(); ++k) {
-      const auto* input = std::get_if<trace::TensorRef>(&ledger_.recording.inputs[k].value.data);
+      const auto* input = std::get_if<trace::TensorRef>(&state_.recording.inputs[k].value.data);
       if (input == nullptr) continue;
-      note_version(input->id, ledger_.argument_versions[k], arguments_[k].tensor);
+      note_version(input->id, state_.argument_versions[k], arguments_[k].tensor);
     }
   }
 
   void note_version(trace::TensorId id, std::optional<std::uint32_t> before,
                     const at::Tensor& now) {
     if (id == trace::kNoTensor || version_of(now) == before) return;
-    recorded_.moved_versions.push_back(ledger_.sightings.buffer_of(id));
+    recorded_.moved_versions.push_back(state_.tensor_table.buffer_of(id));
   }
 
   void created(const live::TensorAt& at) {
     recorded_.created_state = true;
-    const trace::TensorId id = ledger_.sightings.see(at.tensor, Origin::kForeign, {});
-    if (id != trace::kNoTensor) give_role(ledger_.sightings.buffer_of(id), at.role, at.path);
+    const trace::TensorId id = state_.tensor_table.see(at.tensor, Origin::kForeign, {});
+    if (id != trace::kNoTensor) give_role(state_.tensor_table.buffer_of(id), at.role, at.path);
   }
 
   void write_gradients() {
@@ -135,12 +135,12 @@ class Exit {
 
   void write_gradient(const std::string& of, const at::Tensor& gradient) {
     const std::string path = of + std::string(kGradientSuffix);
-    const trace::TensorId id = ledger_.sightings.see(gradient, Origin::kForeign, {});
-    ledger_.recording.exit_gradients.push_back({of, id});
+    const trace::TensorId id = state_.tensor_table.see(gradient, Origin::kForeign, {});
+    state_.recording.exit_gradients.push_back({of, id});
     gradients_.push_back(gradient);
     if (id == trace::kNoTensor) return;
-    const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
-    if (ledger_.sightings.buffers.live(buffer).origin == Origin::kForeign) {
+    const trace::BufferId buffer = state_.tensor_table.buffer_of(id);
+    if (state_.tensor_table.buffers.live(buffer).origin == Origin::kForeign) {
       rebound(path, "is a tensor that no recorded op made");
     }
     give_role(buffer, trace::Role::kGradient, path);
@@ -150,24 +150,24 @@ class Exit {
   /// What leaves the step and was written by no recorded op: a kernel that is called by pointer did
   /// it.
   void refuse_unwritten(trace::TensorId id, const std::string& path) {
-    const trace::Tensor& tensor = ledger_.recording.tensors[id];
-    const LiveBuffer& live = ledger_.sightings.buffers.live(tensor.buffer);
+    const trace::Tensor& tensor = state_.recording.tensors[id];
+    const LiveBuffer& live = state_.tensor_table.buffers.live(tensor.buffer);
     if (!live.written || covers(*live.written, tensor)) return;
-    const trace::Op& maker = ledger_.recording.ops[live.made_by];
-    ledger_.refusals.add(RefusalCode::kUnwrittenRead, path,
-                         {&ledger_.recording.operator_of(maker).name, live.made_by, maker.scope},
-                         c10::str("`", path, "` holds bytes that no recorded op wrote"));
+    const trace::Op& maker = state_.recording.ops[live.made_by];
+    state_.refusals.add(RefusalCode::kUnwrittenRead, path,
+                        {&state_.recording.operator_of(maker).name, live.made_by, maker.scope},
+                        c10::str("`", path, "` holds bytes that no recorded op wrote"));
   }
 
   void compare_arguments() {
     for (std::size_t k = 0; k < arguments_.size(); ++k) {
       const at::Tensor& tensor = arguments_[k].tensor;
-      const trace::Input& input = ledger_.recording.inputs[k];
+      const trace::Input& input = state_.recording.inputs[k];
       const auto* before = std::get_if<trace::TensorRef>(&input.value.data);
       if (before == nullptr || !tensor.defined()) continue;
-      if (ledger_.sightings.recognise(tensor) != before->id) {
+      if (state_.tensor_table.recognise(tensor) != before->id) {
         rebound(input.path, "has another storage or shape after the step");
-      } else if (ledger_.arguments_with_gradients[k]) {
+      } else if (state_.arguments_with_gradients[k]) {
         rebound(input.path + ".grad",
                 "is there when the step begins: an argument's gradient is not tracked");
       } else if (has_gradient(tensor) && snapshot_.path_of(tensor).empty()) {
@@ -187,8 +187,8 @@ class Exit {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       if (result.is_same(gradients_[i])) return {Identity::Of::kGradient, i};
     }
-    for (std::size_t i = 0; i < ledger_.recording.tracked.size(); ++i) {
-      const trace::Tracked& tracked = ledger_.recording.tracked[i];
+    for (std::size_t i = 0; i < state_.recording.tracked.size(); ++i) {
+      const trace::Tracked& tracked = state_.recording.tracked[i];
       if (tracked.role == trace::Role::kGradient) continue;
       const auto now = std::ranges::find(snapshot_.tensors, tracked.path, &live::TensorAt::path);
       if (now != snapshot_.tensors.end() && result.is_same(now->tensor)) {
@@ -202,30 +202,30 @@ class Exit {
     bool is_unconsumed = false;
     for (std::size_t k = 0; k < recorded_.results.size(); ++k) {
       const at::Tensor& result = recorded_.results[k];
-      const trace::TensorId id = ledger_.sightings.see(result, Origin::kForeign, {});
-      ledger_.recording.results.push_back(id);
+      const trace::TensorId id = state_.tensor_table.see(result, Origin::kForeign, {});
+      state_.recording.results.push_back(id);
       recorded_.identities.push_back(result.defined() ? identity_of(k) : Identity{});
       if (id == trace::kNoTensor) continue;
       if (recorded_.identities.back().of == Identity::Of::kNothing && result.requires_grad() &&
           result.is_leaf()) {
-        ledger_.refusals.add(RefusalCode::kUnconsumedGraph, {},
-                             c10::str("results[", k, "] is a new leaf that requires a gradient"));
+        state_.refusals.add(RefusalCode::kUnconsumedGraph, {},
+                            c10::str("results[", k, "] is a new leaf that requires a gradient"));
       }
-      give_role(ledger_.sightings.buffer_of(id), trace::Role::kResult,
+      give_role(state_.tensor_table.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
       refuse_unwritten(id, c10::str("results[", k, "]"));
       if (result.grad_fn() != nullptr) recorded_.identities.back().node = result.grad_fn()->name();
-      if (!ledger_.graphs.is_unconsumed(result)) continue;
+      if (!state_.graphs.is_unconsumed(result)) continue;
       is_unconsumed = true;
-      ledger_.refusals.add(RefusalCode::kUnconsumedGraph, {},
-                           c10::str("results[", k, "] carries a graph that no backward consumed"));
+      state_.refusals.add(RefusalCode::kUnconsumedGraph, {},
+                          c10::str("results[", k, "] carries a graph that no backward consumed"));
     }
     has_open_graph_ = is_unconsumed;
   }
 
   /// Buffers that ops met and nobody announced: host-made and dead by now, or the user's own.
   void write_outsiders(const Attribution& attribution) {
-    auto& buffers = ledger_.sightings.buffers;
+    auto& buffers = state_.tensor_table.buffers;
     std::vector<trace::BufferId> alive;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
       const LiveBuffer& live = buffers.live(id);
@@ -233,13 +233,13 @@ class Exit {
       if (live.origin != Origin::kForeign || description.role != trace::Role::kTemporary) continue;
       description.role = trace::Role::kConstant;
       if (!description.digest) {
-        ledger_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
-                             c10::str("buffer ", id, " was made by no recorded op"));
+        state_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
+                            c10::str("buffer ", id, " was made by no recorded op"));
       }
       if (live.is_alive() && !is_returned(live)) alive.push_back(id);
     }
     if (alive.empty()) return;
-    HiddenState hidden(ledger_.recording, attribution);
+    HiddenState hidden(state_.recording, attribution);
     std::size_t others = 0;
     for (const trace::BufferId id : alive) {
       std::string& path = buffers.description(id).path;
@@ -252,11 +252,12 @@ class Exit {
   /// The tensors over it that are not the step's own, which are gone by now or given back.
   std::vector<Outside::Tensor> held_over(trace::BufferId id) const {
     std::vector<Outside::Tensor> held;
-    for (const auto& [object, tensor] : ledger_.foreign) {
+    for (const auto& [object, tensor] : state_.foreign) {
       const auto is_it = [object = object](const at::Tensor& result) {
         return result.unsafeGetTensorImpl() == object;
       };
-      if (tensor.object.use_count() == 0 || ledger_.sightings.buffer_of(tensor.id) != id) continue;
+      if (tensor.object.use_count() == 0 || state_.tensor_table.buffer_of(tensor.id) != id)
+        continue;
       if (std::ranges::none_of(recorded_.results, is_it)) held.push_back(tensor);
     }
     return held;
@@ -265,7 +266,7 @@ class Exit {
   /// Whether the host has made it in the step, which gives it back as one tensor: a replay gives
   /// back another of the same bytes.
   bool is_returned(const LiveBuffer& live) const {
-    if (!ledger_.notes.has_made(live.storage)) return false;
+    if (!state_.hints.has_made(live.storage)) return false;
     std::set<const c10::TensorImpl*> on_it;
     for (const at::Tensor& result : recorded_.results) {
       if (!result.defined() || live::unplannable_kind(result)) continue;
@@ -279,20 +280,20 @@ class Exit {
     // What an open graph saved is alive because of the graph, which is refused for itself.
     if (has_open_graph_) return;
     for (const at::Tensor& result : recorded_.results) note_graph(result);
-    auto& buffers = ledger_.sightings.buffers;
+    auto& buffers = state_.tensor_table.buffers;
     bool was_collected = false;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
       if (!has_escaped(id)) continue;
       // what only garbage holds has not escaped
-      if (!std::exchange(was_collected, true)) Notes::collect_garbage();
+      if (!std::exchange(was_collected, true)) FrontendHints::collect_garbage();
       if (!has_escaped(id)) continue;
       const LiveBuffer& live = buffers.live(id);
       const trace::Buffer& description = buffers.description(id);
-      const trace::Op& maker = ledger_.recording.ops[live.made_by];
-      const std::string& name = ledger_.recording.operator_of(maker).name;
-      ledger_.refusals.add(RefusalCode::kEscapedBuffer, {&name, live.made_by, maker.scope},
-                           c10::str(description.bytes, " bytes made by `", name, "` op ",
-                                    live.made_by, " stay alive after the step"));
+      const trace::Op& maker = state_.recording.ops[live.made_by];
+      const std::string& name = state_.recording.operator_of(maker).name;
+      state_.refusals.add(RefusalCode::kEscapedBuffer, {&name, live.made_by, maker.scope},
+                          c10::str(description.bytes, " bytes made by `", name, "` op ",
+                                   live.made_by, " stay alive after the step"));
     }
   }
 
@@ -323,8 +324,8 @@ class Exit {
   }
 
   bool has_escaped(trace::BufferId id) const {
-    const LiveBuffer& live = ledger_.sightings.buffers.live(id);
-    const trace::Buffer& description = ledger_.sightings.buffers.description(id);
+    const LiveBuffer& live = state_.tensor_table.buffers.live(id);
+    const trace::Buffer& description = state_.tensor_table.buffers.description(id);
     return live.origin == Origin::kMade && description.role == trace::Role::kTemporary &&
            description.bytes != 0 && live.is_alive() && !held_by_graphs_.contains(live.storage);
   }
@@ -332,7 +333,7 @@ class Exit {
   /// A write to one of the buffers over the same bytes would change the others, and no record of
   /// ops could tell.
   void refuse_overlapping() {
-    const auto& buffers = ledger_.sightings.buffers;
+    const auto& buffers = state_.tensor_table.buffers;
     std::vector<bool> is_written(buffers.size());
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
       is_written[id] = buffers.live(id).first_write != trace::kNone;
@@ -346,29 +347,29 @@ class Exit {
     }
     for (const auto& [id, other] : buffers.overlapping()) {
       if (!is_written[id]) continue;
-      ledger_.refusals.add(RefusalCode::kOverlappingMemory, {},
-                           c10::str("`", ledger_.recording.buffers[id].path,
-                                    "`, which lies over the same bytes as `",
-                                    ledger_.recording.buffers[other].path, "`: one is written"));
+      state_.refusals.add(
+          RefusalCode::kOverlappingMemory, {},
+          c10::str("`", state_.recording.buffers[id].path, "`, which lies over the same bytes as `",
+                   state_.recording.buffers[other].path, "`: one is written"));
     }
   }
 
   /// What changed after the last op that used it: no later op was there to notice.
   void refuse_written_outside() {
-    auto& buffers = ledger_.sightings.buffers;
+    auto& buffers = state_.tensor_table.buffers;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
       const auto& content = buffers.live(id).content;
       if (!content || buffers.description(id).role == trace::Role::kTemporary) continue;
       const auto now = buffers.digest_of(id);
       if (!now || *now == *content) continue;
       const std::string& path = buffers.description(id).path;
-      ledger_.refusals.add(RefusalCode::kWrittenOutside, path, {},
-                           "the bytes of `" + path + "` changed after the last op that used it");
+      state_.refusals.add(RefusalCode::kWrittenOutside, path, {},
+                          "the bytes of `" + path + "` changed after the last op that used it");
     }
   }
 
   void compare_layouts() {
-    const auto& before = ledger_.recording.optimizers;
+    const auto& before = state_.recording.optimizers;
     for (std::size_t k = 0; k < before.size() && k < snapshot_.optimizers.size(); ++k) {
       compare_groups(before[k], snapshot_.optimizers[k]);
     }
@@ -397,12 +398,12 @@ class Exit {
     for (const trace::NamedValue& was : before) {
       const auto is = std::ranges::find(now, was.name, &trace::NamedValue::name);
       if (is != now.end() && is->value == was.value) continue;
-      const auto& advances = ledger_.notes.advances();
+      const auto& advances = state_.hints.advances();
       if (std::ranges::find(advances, group + "." + was.name, &trace::Advance::path) !=
           advances.end()) {
         continue;  // a counter that replays count on
       }
-      if (is != now.end() && ledger_.notes.is_assigned(group + "." + was.name)) continue;
+      if (is != now.end() && state_.hints.is_assigned(group + "." + was.name)) continue;
       changed(group + "." + was.name, trace::print_value(was.value),
               is == now.end() ? "none" : trace::print_value(is->value));
     }
@@ -414,11 +415,11 @@ class Exit {
 
   void compare_training() {
     // a front end that sees attributes sets this one again
-    if (ledger_.notes.follows_numbers()) return;
+    if (state_.hints.follows_numbers()) return;
     for (const live::ModuleAt& now : snapshot_.modules) {
       const auto before =
-          std::ranges::find(ledger_.recording.modules, now.path, &trace::Module::path);
-      if (before == ledger_.recording.modules.end()) continue;
+          std::ranges::find(state_.recording.modules, now.path, &trace::Module::path);
+      if (before == state_.recording.modules.end()) continue;
       const bool training = now.training;
       if (before->training == training) continue;
       changed(now.path + ".training", training ? "off" : "on", training ? "on" : "off");
@@ -428,45 +429,45 @@ class Exit {
   /// A replay leaves the switches of torch as they are.
   void compare_ambient() {
     const std::vector<trace::Fact> now = live::Ambient::current().facts();
-    for (const trace::Fact& was : ledger_.recording.ambient) {
+    for (const trace::Fact& was : state_.recording.ambient) {
       const auto is = std::ranges::find(now, was.name, &trace::Fact::name);
       if (is == now.end() || is->value == was.value) continue;
-      ledger_.refusals.add(RefusalCode::kHostEffect, was.name, {},
-                           "the step leaves torch's switch `" + was.name +
-                               "` other than it was: " + was.value + " → " + is->value);
+      state_.refusals.add(RefusalCode::kHostEffect, was.name, {},
+                          "the step leaves torch's switch `" + was.name +
+                              "` other than it was: " + was.value + " → " + is->value);
     }
   }
 
   void rebound(const std::string& path, const char* what) {
-    ledger_.refusals.add(RefusalCode::kReboundTensor, path, {}, "`" + path + "` " + what);
+    state_.refusals.add(RefusalCode::kReboundTensor, path, {}, "`" + path + "` " + what);
   }
 
   void changed(const std::string& path, const std::string& before, const std::string& now) {
-    ledger_.refusals.add(RefusalCode::kHyperparameterChanged, path, {},
-                         "`" + path + "` changed inside the step: " + before + " → " + now);
+    state_.refusals.add(RefusalCode::kHyperparameterChanged, path, {},
+                        "`" + path + "` changed inside the step: " + before + " → " + now);
   }
 
   void refuse_seek(trace::Seek seek) {
     if (!seek.is_earlier) {
-      ledger_.refusals.add(RefusalCode::kGeneratorSeek, {},
-                           "generator `" + seek.generator +
-                               "` was set, or drawn from in another thread, "
-                               "after its last draw");
+      state_.refusals.add(RefusalCode::kGeneratorSeek, {},
+                          "generator `" + seek.generator +
+                              "` was set, or drawn from in another thread, "
+                              "after its last draw");
     }
-    ledger_.recording.seeks.push_back(std::move(seek));
+    state_.recording.seeks.push_back(std::move(seek));
   }
 
   void give_role(trace::BufferId id, trace::Role role, const std::string& path) {
-    trace::Buffer& description = ledger_.sightings.buffers.description(id);
+    trace::Buffer& description = state_.tensor_table.buffers.description(id);
     if (description.role != trace::Role::kTemporary) return;
-    if (ledger_.sightings.buffers.live(id).origin != Origin::kMade) return;
+    if (state_.tensor_table.buffers.live(id).origin != Origin::kMade) return;
     description.role = role;
     description.path = path;
   }
 
-  trace::Index ops() const { return static_cast<trace::Index>(ledger_.recording.ops.size()); }
+  trace::Index ops() const { return static_cast<trace::Index>(state_.recording.ops.size()); }
 
-  Ledger& ledger_;
+  RecordingState& state_;
   const std::vector<Argument>& arguments_;
   Recorded& recorded_;
   live::Snapshot snapshot_;
@@ -477,8 +478,8 @@ class Exit {
 
 }  // namespace
 
-void write_exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded) {
-  Exit(ledger, arguments, recorded).write();
+void write_exit(RecordingState& state, const std::vector<Argument>& arguments, Recorded& recorded) {
+  Exit(state, arguments, recorded).write();
 }
 
 }  // namespace steptape::recorder

@@ -12,12 +12,12 @@ namespace {
 /// Of a tensor that the host makes of numbers one by one; a longer one is data.
 constexpr std::size_t kMostElements = 1024;
 
-using Use = Notes::Number::Use;
+using Use = FrontendHints::Number::Use;
 
 class Takes {
  public:
-  Takes(Notes& notes, const trace::Recording& recording, trace::BufferId first_new)
-      : notes_(notes), recording_(recording), first_new_(first_new) {}
+  Takes(FrontendHints& hints, const trace::Recording& recording, trace::BufferId first_new)
+      : hints_(hints), recording_(recording), first_new_(first_new) {}
 
   void take_all(const trace::Op& op, trace::Index index, const std::vector<bool>& may_follow) {
     for (trace::Index argument = 0; argument < op.inputs.size(); ++argument) {
@@ -36,13 +36,13 @@ class Takes {
           taken_, [&](const Taken& other) { return is_same(other.value, taken.value); });
       std::ptrdiff_t standing = 0;
       for (const trace::Value& value : op.inputs) standing += count(value, taken.value);
-      if (standing > as_often) notes_.doubt(taken.site);
+      if (standing > as_often) hints_.doubt(taken.site);
     }
   }
 
  private:
   struct Taken {
-    std::size_t site;  ///< in Notes::sites
+    std::size_t site;  ///< in FrontendHints::sites
     trace::Value value;
   };
 
@@ -91,7 +91,7 @@ class Takes {
       if (tensor->id != trace::kNoTensor) take_content(recording_.tensors[tensor->id]);
     } else if (trace::is_number(value)) {
       // an op takes integers as integers, and real numbers from either
-      take(site, [&](const Notes::Number& number) {
+      take(site, [&](const FrontendHints::Number& number) {
         const bool may_be = number.value.data.index() == value.data.index() ||
                             std::holds_alternative<trace::Real>(value.data);
         return may_be && number.use != Use::kElement && number.item == site.item &&
@@ -106,7 +106,7 @@ class Takes {
     trace::for_each_element(buffer, tensor.dtype, kMostElements, [&](trace::Index item) {
       const auto element = trace::element_at(buffer, tensor.dtype, item);
       take({trace::kNone, trace::kNone, item, tensor.buffer, trace::kNone},
-           [&](const Notes::Number& number) {
+           [&](const FrontendHints::Number& number) {
              // of one list its place is known, of lists in lists their order
              const bool may_be = tensor.sizes.size() != 1 || item == trace::kNone ||
                                  number.item == trace::kNone || number.item == item;
@@ -120,22 +120,22 @@ class Takes {
 
   template <typename Fits>
   void take(const trace::ScalarSite& site, Fits&& fits) {
-    const auto& announced = notes_.announced();
+    const auto& announced = hints_.announced();
     for (std::size_t i = 0; i < announced.size(); ++i) {
       if (!fits(announced[i])) continue;
       for (std::size_t other = i + 1; other < announced.size(); ++other) {
         if (!fits(announced[other]) || announced[other].formula == announced[i].formula) {
           continue;
         }
-        notes_.require(trace::same_bits(announced[i].formula, announced[other].formula), true);
+        hints_.require(trace::same_bits(announced[i].formula, announced[other].formula), true);
       }
-      taken_.push_back({notes_.sites().size(), announced[i].value});
-      notes_.take(i, site);
+      taken_.push_back({hints_.sites().size(), announced[i].value});
+      hints_.take(i, site);
       return;
     }
   }
 
-  Notes& notes_;
+  FrontendHints& hints_;
   const trace::Recording& recording_;
   trace::BufferId first_new_;
   std::vector<Taken> taken_;
@@ -143,10 +143,10 @@ class Takes {
 
 }  // namespace
 
-void take_announced(Notes& notes, const trace::Recording& recording, const trace::Op& op,
+void take_announced(FrontendHints& hints, const trace::Recording& recording, const trace::Op& op,
                     trace::Index index, trace::BufferId first_new,
                     const std::vector<bool>& may_follow) {
-  Takes(notes, recording, first_new).take_all(op, index, may_follow);
+  Takes(hints, recording, first_new).take_all(op, index, may_follow);
 }
 
 }  // namespace steptape::recorder

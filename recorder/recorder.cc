@@ -1,10 +1,10 @@
 #include "recorder/recorder.h"
 
 #include "recorder/context/scopes.h"
+#include "recorder/frontend_hints.h"
 #include "recorder/intercept/active_listener.h"
-#include "recorder/ledger.h"
-#include "recorder/notes.h"
 #include "recorder/open_recording.h"
+#include "recorder/recording_state.h"
 #include "recorder/tape.h"
 #include "steptape/error.h"
 
@@ -23,10 +23,10 @@ void write_returned(trace::Recording& recording, const Returned& returned) {
 /// What ends with the step: what listens to the thread, in the order in which it began.
 struct OpenRecording::Listening {
   Listening(const std::shared_ptr<Tape>& tape, Interceptor& interceptor)
-      : noting(tape->ledger().notes), scope(interceptor.listen(tape)) {}
+      : noting(tape->state().hints), scope(interceptor.listen(tape)) {}
 
   const ScopeWatch scopes;
-  const Notes::Scope noting;
+  const FrontendHints::Scope noting;
   const std::unique_ptr<Interceptor::Scope> scope;
 };
 
@@ -40,10 +40,10 @@ OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Object
   objects.check_alive();
   tape_ = std::make_shared<Tape>(objects, look);
   tape_->guarded([&] {
-    write_entry(tape_->ledger(), arguments_);
+    write_entry(tape_->state(), arguments_);
     tape_->note_streams();
-    if (look.depth >= Depth::kDigests) write_entry_digests(tape_->ledger());
-    if (look.depth >= Depth::kBytes) copy_entry(tape_->ledger(), found_, generators_found_);
+    if (look.depth >= Depth::kDigests) write_entry_digests(tape_->state());
+    if (look.depth >= Depth::kBytes) copy_entry(tape_->state(), found_, generators_found_);
   });
   listening_ = std::make_unique<Listening>(tape_, interceptor);
 }
@@ -59,13 +59,13 @@ Recorded OpenRecording::close(Returned returned) {
   recorded.results = std::move(returned.results);
   recorded.found = std::move(found_);
   recorded.generators_found = std::move(generators_found_);
-  tape_->guarded([&] { write_returned(tape_->ledger().recording, returned); });
+  tape_->guarded([&] { write_returned(tape_->state().recording, returned); });
   listening_.reset();
-  tape_->guarded([&] { write_exit(tape_->ledger(), arguments_, recorded); });
-  recorded.notes = std::move(tape_->ledger().notes);
-  recorded.recording = std::move(tape_->ledger().recording);
-  recorded.recording.effects = recorded.notes.take_effects();
-  for (Refusal& refusal : recorded.notes.take_refusals()) {
+  tape_->guarded([&] { write_exit(tape_->state(), arguments_, recorded); });
+  recorded.hints = std::move(tape_->state().hints);
+  recorded.recording = std::move(tape_->state().recording);
+  recorded.recording.effects = recorded.hints.take_effects();
+  for (Refusal& refusal : recorded.hints.take_refusals()) {
     recorded.recording.refusals.push_back(std::move(refusal));
   }
   return recorded;

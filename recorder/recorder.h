@@ -8,8 +8,8 @@
 
 #include "live/argument.h"
 #include "live/objects.h"
+#include "recorder/frontend_hints.h"
 #include "recorder/intercept/interceptor.h"
-#include "recorder/notes.h"
 #include "trace/model.h"
 
 namespace steptape::recorder {
@@ -58,7 +58,7 @@ struct Recorded {
   /// Buffers of tracked tensors and arguments whose version counters the step moved. An op that
   /// writes through `.data()` moves none.
   std::vector<trace::BufferId> moved_versions;
-  Notes notes;  ///< of the step's front end; its refusals and effects are in the recording
+  FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;
   /// Depth::kBytes: of each buffer that the step found, by its id, and of each of

@@ -58,33 +58,32 @@ std::uint32_t nanoseconds(Clock::duration time) {
 
 Tape::Tape(const live::Objects& objects, const Look& look)
     : look_(look),
-      ledger_(objects),
+      state_(objects),
       next_sequence_(nodes_.first()),
       name_tensor_([this](const at::Tensor& tensor) {
-        const trace::TensorId id = ledger_.sightings.see(tensor, origin_, site_);
+        const trace::TensorId id = state_.tensor_table.see(tensor, origin_, site_);
         if (id != trace::kNoTensor) {
           named_.push_back({id, argument_});
           note_foreign(id, tensor);
         }
         return id;
       }),
-      name_generator_([this](const at::Generator& generator) {
-        return ledger_.generators.path_of(generator);
-      }) {
+      name_generator_(
+          [this](const at::Generator& generator) { return state_.generators.path_of(generator); }) {
   // most steps need no more, and growth moves everything that was recorded
   constexpr std::size_t kTypicalOps = 256;
-  ledger_.recording.ops.reserve(kTypicalOps);
-  ledger_.recording.tensors.reserve(kTypicalOps);
-  ledger_.recording.buffers.reserve(kTypicalOps);
+  state_.recording.ops.reserve(kTypicalOps);
+  state_.recording.tensors.reserve(kTypicalOps);
+  state_.recording.buffers.reserve(kTypicalOps);
 }
 
 void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
-  if (is_owner() && ledger_.notes.leaves_out()) return run();
+  if (is_owner() && state_.hints.leaves_out()) return run();
   Running running;
   // before the lock, since it may wait for one of the program's own
   if (is_owner() && (torch::autograd::get_current_node() == nullptr || is_in_told_call())) {
-    running.place = Notes::place();
+    running.place = FrontendHints::place();
   }
   guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
   const auto start = look_.timings ? Clock::now() : Clock::time_point();
@@ -105,8 +104,8 @@ void Tape::close() {
 
 void Tape::failed(const char* what) noexcept {
   is_closed_ = true;
-  ledger_.refusals.add(RefusalCode::kRecordingFailed, site_,
-                       c10::str("the recorder stopped: ", what));
+  state_.refusals.add(RefusalCode::kRecordingFailed, site_,
+                      c10::str("the recorder stopped: ", what));
 }
 
 /// cuDNN's RNNs take all weights as one tensor: an empty one that is set to the storage of the
@@ -118,7 +117,7 @@ std::optional<std::vector<c10::IValue>> Tape::as_view(const c10::OperatorHandle&
   if (op.operator_name() != set) return std::nullopt;
   const at::Tensor& self = arguments[0].toTensor();
   const c10::Storage source = arguments[1].toStorage();
-  BufferTable& buffers = ledger_.sightings.buffers;
+  BufferTable& buffers = state_.tensor_table.buffers;
   const auto own = buffers.find(self.storage().unsafeGetStorageImpl());
   const bool is_new = own && buffers.live(*own).origin == Origin::kMade;
   if (!is_new || self.numel() != 0 || self.requires_grad()) return std::nullopt;
@@ -138,13 +137,13 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
         c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
     return before(as_strided, *view, running);
   }
-  KnownOperator& known = ledger_.operators.get(op);
-  if (is_owner() && ledger_.notes.is_announcing()) {
-    ledger_.notes.note_op(known.name, may_have_node(arguments));
+  KnownOperator& known = state_.operators.get(op);
+  if (is_owner() && state_.hints.is_announcing()) {
+    state_.hints.note_op(known.name, may_have_node(arguments));
   }
   if (known.is_ignored) return;
   running.is_measured = known.calls++ < kMeasuredCalls;
-  running.index = static_cast<trace::Index>(ledger_.recording.ops.size());
+  running.index = static_cast<trace::Index>(state_.recording.ops.size());
   running.op.op = known.id;
   running.op.scope = scope_index(running.place);
   site_ = {&known.name, running.index, running.op.scope};
@@ -152,10 +151,10 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
     running.is_training = arguments[known.training].toBool();
   }
   check_modes();
-  const auto first_new = static_cast<trace::BufferId>(ledger_.sightings.buffers.size());
+  const auto first_new = static_cast<trace::BufferId>(state_.tensor_table.buffers.size());
   name_arguments(arguments, running);
-  if (is_owner() && !ledger_.notes.announced().empty()) {
-    take_announced(ledger_.notes, ledger_.recording, running.op, running.index, first_new,
+  if (is_owner() && !state_.hints.announced().empty()) {
+    take_announced(state_.hints, state_.recording, running.op, running.index, first_new,
                    live::arguments_that_may_follow(op));
   }
   running.known = &known;
@@ -167,12 +166,12 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   check_reads(running);
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
   // comes when the op ends.
-  ledger_.recording.ops.emplace_back().op = running.op.op;
+  state_.recording.ops.emplace_back().op = running.op.op;
   if (look_.depth >= Depth::kDigests) {
-    ledger_.recording.op_digests.emplace_back();
+    state_.recording.op_digests.emplace_back();
     running.written = live::written_tensors(op, arguments);
   }
-  if (look_.timings) ledger_.recording.op_ns.push_back(0);
+  if (look_.timings) state_.recording.op_ns.push_back(0);
 }
 
 void Tape::after(Arguments outputs, Running& running) {
@@ -182,21 +181,21 @@ void Tape::after(Arguments outputs, Running& running) {
   compare_measured(running);
   note_writes(running);
   note_read(running);
-  if (running.generator) ledger_.generators.after_draw(*running.generator, running.index);
+  if (running.generator) state_.generators.after_draw(*running.generator, running.index);
   if (look_.depth >= Depth::kDigests) {
-    ledger_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
+    state_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
   }
-  if (look_.timings) ledger_.recording.op_ns[running.index] = nanoseconds(running.time);
-  ledger_.recording.ops[running.index] = std::move(running.op);
+  if (look_.timings) state_.recording.op_ns[running.index] = nanoseconds(running.time);
+  state_.recording.ops[running.index] = std::move(running.op);
 }
 
 void Tape::threw(Running& running) {
   if (running.known == nullptr) return;
   site_ = {&running.known->name, running.index, running.op.scope};
   // Only a step that catches it gets as far as being judged by this.
-  ledger_.refusals.add(RefusalCode::kUnreplayableOp, site_,
-                       "an op threw and the step caught the exception");
-  ledger_.recording.ops[running.index] = std::move(running.op);
+  state_.refusals.add(RefusalCode::kUnreplayableOp, site_,
+                      "an op threw and the step caught the exception");
+  state_.recording.ops[running.index] = std::move(running.op);
 }
 
 void Tape::name_arguments(Arguments arguments, Running& running) {
@@ -212,18 +211,18 @@ void Tape::name_arguments(Arguments arguments, Running& running) {
 
 void Tape::note_foreign(trace::TensorId id, const at::Tensor& tensor) {
   if (origin_ != Origin::kForeign) return;
-  const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
-  if (ledger_.sightings.buffers.live(buffer).origin != Origin::kForeign) return;
+  const trace::BufferId buffer = state_.tensor_table.buffer_of(id);
+  if (state_.tensor_table.buffers.live(buffer).origin != Origin::kForeign) return;
   const c10::TensorImpl* object = tensor.unsafeGetTensorImpl();
-  if (ledger_.foreign.contains(object)) return;
-  ledger_.foreign.emplace(
+  if (state_.foreign.contains(object)) return;
+  state_.foreign.emplace(
       object,
       Outside::Tensor{id, c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
                               tensor.getIntrusivePtr())});
 }
 
 bool Tape::is_in_told_call() const {
-  const auto& open = ledger_.notes.open_calls();
+  const auto& open = state_.hints.open_calls();
   return !open.empty() && open.back().node == torch::autograd::get_current_node().get();
 }
 
@@ -238,7 +237,7 @@ void Tape::name_context(Running& running) {
     name_forward(running, sequence);
   }
   if (is_in_call) {
-    const ModuleCall call = ledger_.modules.issued_in(ledger_.notes.open_calls(), running.index);
+    const ModuleCall call = state_.modules.issued_in(state_.hints.open_calls(), running.index);
     running.op.module = call.module;
     running.op.call = call.call;
   }
@@ -257,18 +256,18 @@ void Tape::name_forward(Running& running, std::uint64_t sequence) {
 
 void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
   running.op.phase = trace::Phase::kBackward;
-  ledger_.graphs.on_node(node);
+  state_.graphs.on_node(node);
   if (const auto* accumulate = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node)) {
-    const trace::TensorId variable = ledger_.sightings.recognise(accumulate->variable);
+    const trace::TensorId variable = state_.tensor_table.recognise(accumulate->variable);
     if (variable != trace::kNoTensor) {
-      ledger_.accumulations.emplace(running.index, ledger_.sightings.buffer_of(variable));
+      state_.accumulations.emplace(running.index, state_.tensor_table.buffer_of(variable));
     }
     return;
   }
   const std::optional<std::int64_t> number = nodes_.number_of(node);
   if (!number) {
-    ledger_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,
-                         "backward runs through a graph that was built before the step");
+    state_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,
+                        "backward runs through a graph that was built before the step");
     return;
   }
   running.op.sequence = *number;
@@ -280,9 +279,9 @@ trace::Index Tape::scope_index(const std::string& place) {
   const std::string& open = ScopeWatch::current();
   const std::string scope = open.empty() || place.empty() ? open + place : open + " > " + place;
   if (scope.empty()) return trace::kNone;
-  const auto next = static_cast<trace::Index>(ledger_.recording.scopes.size());
+  const auto next = static_cast<trace::Index>(state_.recording.scopes.size());
   const auto [entry, is_new] = scopes_.try_emplace(scope, next);
-  if (is_new) ledger_.recording.scopes.push_back(scope);
+  if (is_new) state_.recording.scopes.push_back(scope);
   return entry->second;
 }
 
@@ -291,12 +290,12 @@ void Tape::check_modes() {
   const std::int64_t modes = c10::impl::TorchDispatchModeTLS::stack_len();
   if (modes_ < 0) modes_ = modes;
   if (modes > modes_) {
-    ledger_.refusals.add(RefusalCode::kDispatchMode, "a dispatch mode", site_,
-                         "the step runs under a dispatch mode of its own");
+    state_.refusals.add(RefusalCode::kDispatchMode, "a dispatch mode", site_,
+                        "the step runs under a dispatch mode of its own");
   }
   if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerBackMode)) {
-    ledger_.refusals.add(RefusalCode::kDispatchMode, "a functorch transform", site_,
-                         "the step runs under a functorch transform");
+    state_.refusals.add(RefusalCode::kDispatchMode, "a functorch transform", site_,
+                        "the step runs under a functorch transform");
   }
 }
 
@@ -305,7 +304,7 @@ void Tape::check_operator(const Running& running) {
   const bool has_opaque = std::ranges::any_of(running.op.inputs, is_opaque);
   if (effects.is_replayable() && !has_opaque) return;
   const live::Reach reach = has_opaque ? live::Reach::kOtherValues : effects.reach;
-  ledger_.refusals.add(
+  state_.refusals.add(
       RefusalCode::kUnreplayableOp, site_,
       c10::str("a plan cannot call `", running.known->name, "`: it ", words_of(reach)));
 }
@@ -313,8 +312,8 @@ void Tape::check_operator(const Running& running) {
 /// Where a call draws that names no generator.
 trace::Device Tape::device_of(Arguments arguments, const Running& running) const {
   for (const Tensor& tensor : running.arguments) {
-    const auto buffer = ledger_.sightings.buffer_of(tensor.id);
-    const trace::Device& device = ledger_.recording.buffers[buffer].device;
+    const auto buffer = state_.tensor_table.buffer_of(tensor.id);
+    const trace::Device& device = state_.recording.buffers[buffer].device;
     if (device.kind != trace::DeviceKind::kCpu) return device;
   }
   for (const c10::IValue& argument : arguments) {
@@ -324,7 +323,7 @@ trace::Device Tape::device_of(Arguments arguments, const Running& running) const
 }
 
 void Tape::note_streams() {
-  for (const trace::Buffer& buffer : ledger_.recording.buffers) check_stream(buffer.device);
+  for (const trace::Buffer& buffer : state_.recording.buffers) check_stream(buffer.device);
 }
 
 /// A replay gives all to the stream that it is called on: who waits for another one, as the eager
@@ -335,8 +334,8 @@ void Tape::check_stream(const trace::Device& device) {
   const c10::Stream now =
       c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(c10::Device(c10::kCUDA, index));
   if (streams_.try_emplace(index, now).first->second == now) return;
-  ledger_.refusals.add(RefusalCode::kDevice, site_,
-                       "the op is given to another stream than that on which the step was called");
+  state_.refusals.add(RefusalCode::kDevice, site_,
+                      "the op is given to another stream than that on which the step was called");
 }
 
 void Tape::check_draw(Arguments arguments, Running& running) {
@@ -349,24 +348,24 @@ void Tape::check_draw(Arguments arguments, Running& running) {
   if (!running.known->effects->is_random && !generator) return;
   const std::int64_t own = running.known->own_draws;
   if (own >= 0 && arguments[own].toDouble() != 0 && running.is_training) {
-    ledger_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
-                         "the op draws from a state that it keeps to itself; with "
-                         "torch.backends.cudnn.enabled = False it draws from torch's generator");
+    state_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
+                        "the op draws from a state that it keeps to itself; with "
+                        "torch.backends.cudnn.enabled = False it draws from torch's generator");
     return;
   }
-  running.generator = generator ? ledger_.generators.path_of(*generator)
+  running.generator = generator ? state_.generators.path_of(*generator)
                                 : live::default_generator_path(device_of(arguments, running));
-  if (!ledger_.generators.watches(*running.generator)) {
-    ledger_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
-                         "the op draws from a generator that is neither the default nor tracked");
+  if (!state_.generators.watches(*running.generator)) {
+    state_.refusals.add(RefusalCode::kUntrackedGenerator, site_,
+                        "the op draws from a generator that is neither the default nor tracked");
     return;
   }
-  if (auto seek = ledger_.generators.before_draw(*running.generator, running.index)) {
+  if (auto seek = state_.generators.before_draw(*running.generator, running.index)) {
     if (!seek->is_earlier) {
-      ledger_.refusals.add(RefusalCode::kGeneratorSeek, site_,
-                           "generator `" + seek->generator + "` was set before the op");
+      state_.refusals.add(RefusalCode::kGeneratorSeek, site_,
+                          "generator `" + seek->generator + "` was set before the op");
     }
-    ledger_.recording.seeks.push_back(std::move(*seek));
+    state_.recording.seeks.push_back(std::move(*seek));
   }
 }
 

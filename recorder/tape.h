@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "recorder/context/node_counts.h"
-#include "recorder/ledger.h"
+#include "recorder/recording_state.h"
 
 namespace steptape::recorder {
 
@@ -25,7 +25,7 @@ class Tape final : public OpListener {
   void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
              const std::function<void()>& run) override;
 
-  Ledger& ledger() { return ledger_; }
+  RecordingState& state() { return state_; }
   /// The step begins: what lies on a device at entry tells which streams there are.
   void note_streams();
   /// Ops of threads that outlive the step are let through unseen from here on.
@@ -97,7 +97,7 @@ class Tape final : public OpListener {
   trace::Index scope_index(const std::string& place);
 
   const Look look_;
-  Ledger ledger_;
+  RecordingState state_;
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed
   const std::thread::id owner_ = std::this_thread::get_id();

@@ -16,43 +16,43 @@ bool Tape::writes(const Running& running, std::size_t argument) const {
 bool Tape::copies_unwritten(const Running& running) const {
   constexpr std::int64_t kMostElements = 65'536;
   if (running.known->name != "aten::copy_" || running.arguments.size() != 2) return false;
-  const trace::Tensor& target = ledger_.recording.tensors[running.arguments[0].id];
-  const trace::Tensor& source = ledger_.recording.tensors[running.arguments[1].id];
+  const trace::Tensor& target = state_.recording.tensors[running.arguments[0].id];
+  const trace::Tensor& source = state_.recording.tensors[running.arguments[1].id];
   if (target.sizes != source.sizes || target.dtype != source.dtype) return false;
   std::int64_t elements = 1;
   for (const std::int64_t size : source.sizes) elements *= size;
-  const auto& buffers = ledger_.sightings.buffers;
+  const auto& buffers = state_.tensor_table.buffers;
   const auto& written = buffers.live(source.buffer).written;
   return written && elements <= kMostElements && !covers(*written, source) &&
          buffers.live(target.buffer).origin == Origin::kMade;
 }
 
 void Tape::note_copy(const Running& running) {
-  const trace::Tensor& target = ledger_.recording.tensors[running.arguments[0].id];
-  LiveBuffer& live = ledger_.sightings.buffers.live(target.buffer);
+  const trace::Tensor& target = state_.recording.tensors[running.arguments[0].id];
+  LiveBuffer& live = state_.tensor_table.buffers.live(target.buffer);
   if (!live.written) {
     live.written.emplace();
-    live.written->add(0, ledger_.recording.buffers[target.buffer].bytes);
+    live.written->add(0, state_.recording.buffers[target.buffer].bytes);
   }
-  copy_written(*running.copied, ledger_.recording.tensors[running.arguments[1].id], *live.written,
+  copy_written(*running.copied, state_.recording.tensors[running.arguments[1].id], *live.written,
                target);
 }
 
 void Tape::check_reads(Running& running) {
   if (copies_unwritten(running)) {
     // as circular padding does with the corners, which it writes later
-    const trace::BufferId source = ledger_.sightings.buffer_of(running.arguments[1].id);
-    running.copied = ledger_.sightings.buffers.live(source).written;
+    const trace::BufferId source = state_.tensor_table.buffer_of(running.arguments[1].id);
+    running.copied = state_.tensor_table.buffers.live(source).written;
   }
   for (std::size_t k = 0; k < running.arguments.size(); ++k) {
     const Tensor& tensor = running.arguments[k];
     if (!running.known->reads[tensor.argument]) continue;
-    const trace::Tensor& geometry = ledger_.recording.tensors[tensor.id];
+    const trace::Tensor& geometry = state_.recording.tensors[tensor.id];
     if (!running.copied) check_written(geometry);
     const auto content = check_content(geometry.buffer);
-    const bool is_made = ledger_.sightings.buffers.live(geometry.buffer).origin == Origin::kMade;
+    const bool is_made = state_.tensor_table.buffers.live(geometry.buffer).origin == Origin::kMade;
     const bool is_written = std::ranges::any_of(running.arguments, [&](const Tensor& other) {
-      return ledger_.sightings.buffer_of(other.id) == geometry.buffer &&
+      return state_.tensor_table.buffer_of(other.id) == geometry.buffer &&
              writes(running, other.argument);
     });
     if (running.is_measured && content && !is_made && !is_written) {
@@ -62,22 +62,22 @@ void Tape::check_reads(Running& running) {
 }
 
 void Tape::check_written(const trace::Tensor& tensor) {
-  const auto& written = ledger_.sightings.buffers.live(tensor.buffer).written;
+  const auto& written = state_.tensor_table.buffers.live(tensor.buffer).written;
   if (!written || covers(*written, tensor)) return;
-  const trace::Index maker = ledger_.sightings.buffers.live(tensor.buffer).made_by;
-  ledger_.refusals.add(RefusalCode::kUnwrittenRead, site_,
-                       c10::str("reads ", shape_text(tensor), " made by op ", maker,
-                                ", of which no recorded op wrote all bytes"));
+  const trace::Index maker = state_.tensor_table.buffers.live(tensor.buffer).made_by;
+  state_.refusals.add(RefusalCode::kUnwrittenRead, site_,
+                      c10::str("reads ", shape_text(tensor), " made by op ", maker,
+                               ", of which no recorded op wrote all bytes"));
 }
 
 std::optional<trace::Digest> Tape::check_content(trace::BufferId buffer) {
-  LiveBuffer& live = ledger_.sightings.buffers.live(buffer);
-  const auto content = ledger_.sightings.buffers.digest_of(buffer);
+  LiveBuffer& live = state_.tensor_table.buffers.live(buffer);
+  const auto content = state_.tensor_table.buffers.digest_of(buffer);
   if (content && live.content && *content != *live.content) {
-    const std::string& path = ledger_.recording.buffers[buffer].path;
-    ledger_.refusals.add(RefusalCode::kWrittenOutside, site_,
-                         c10::str("the bytes of ", path.empty() ? "a temporary" : path,
-                                  " changed since the op that wrote or read them last"));
+    const std::string& path = state_.recording.buffers[buffer].path;
+    state_.refusals.add(RefusalCode::kWrittenOutside, site_,
+                        c10::str("the bytes of ", path.empty() ? "a temporary" : path,
+                                 " changed since the op that wrote or read them last"));
   }
   if (content) live.content = content;
   return content;
@@ -87,7 +87,7 @@ void Tape::name_outputs(c10::ArrayRef<c10::IValue> outputs, Running& running) {
   origin_ = Origin::kMade;
   argument_ = 0;
   named_.clear();
-  auto& buffers = ledger_.sightings.buffers;
+  auto& buffers = state_.tensor_table.buffers;
   const auto first_new = static_cast<trace::BufferId>(buffers.size());
   running.op.outputs.reserve(outputs.size());
   for (const c10::IValue& output : outputs) {
@@ -105,14 +105,14 @@ void Tape::name_outputs(c10::ArrayRef<c10::IValue> outputs, Running& running) {
 void Tape::compare_measured(Running& running) {
   for (const auto& [position, before] : running.measured) {
     const trace::TensorId id = running.arguments[position].id;
-    const trace::BufferId buffer = ledger_.sightings.buffer_of(id);
-    const auto now = ledger_.sightings.buffers.digest_of(buffer);
+    const trace::BufferId buffer = state_.tensor_table.buffer_of(id);
+    const auto now = state_.tensor_table.buffers.digest_of(buffer);
     if (!now || *now == before) continue;
     running.op.unannotated_writes.push_back(id);
     note_write(id, running.index);
-    ledger_.refusals.add(RefusalCode::kUnannotatedWrite, site_,
-                         c10::str("writes its argument ", running.arguments[position].argument,
-                                  ", which its schema does not say"));
+    state_.refusals.add(RefusalCode::kUnannotatedWrite, site_,
+                        c10::str("writes its argument ", running.arguments[position].argument,
+                                 ", which its schema does not say"));
   }
 }
 
@@ -130,17 +130,17 @@ void Tape::note_writes(Running& running) {
 void Tape::note_read(const Running& running) {
   if (!running.known->effects->is_host_read) return;
   if (running.op.outputs.size() == 1 && trace::is_number(running.op.outputs[0])) {
-    ledger_.recording.reads.push_back({running.index, trace::ReadUse::kChecked});
-    if (is_owner()) ledger_.notes.note_read(running.index);
+    state_.recording.reads.push_back({running.index, trace::ReadUse::kChecked});
+    if (is_owner()) state_.hints.note_read(running.index);
     return;
   }
-  ledger_.refusals.add(RefusalCode::kHostRead, site_,
-                       "the host reads something that is not a real number inside the step");
+  state_.refusals.add(RefusalCode::kHostRead, site_,
+                      "the host reads something that is not a real number inside the step");
 }
 
 void Tape::note_write(trace::TensorId id, trace::Index op) {
-  const trace::Tensor& tensor = ledger_.recording.tensors[id];
-  LiveBuffer& live = ledger_.sightings.buffers.live(tensor.buffer);
+  const trace::Tensor& tensor = state_.recording.tensors[id];
+  LiveBuffer& live = state_.tensor_table.buffers.live(tensor.buffer);
   if (live.first_write == trace::kNone) live.first_write = op;
   if (live.written) {
     for_each_range(
@@ -150,17 +150,17 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
   // Each replay begins with what the host puts into a tensor that it makes in the step. A trial
   // tells no front end, so it does not know which those are; the recording of its plan did.
   const bool may_be_made =
-      is_owner() && (Notes::current() == nullptr || ledger_.notes.has_made(live.storage));
+      is_owner() && (FrontendHints::current() == nullptr || state_.hints.has_made(live.storage));
   const bool is_made_in_step =
-      may_be_made && ledger_.recording.buffers[tensor.buffer].content != nullptr;
+      may_be_made && state_.recording.buffers[tensor.buffer].content != nullptr;
   if (live.origin != Origin::kForeign || is_made_in_step) return;
-  ledger_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", tensor.buffer), site_,
-                       c10::str("tracked: ", ledger_.objects.text(), "; written: ",
-                                shape_text(tensor), ", first by `", *site_.op, "` op ", op));
+  state_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", tensor.buffer), site_,
+                      c10::str("tracked: ", state_.objects.text(), "; written: ",
+                               shape_text(tensor), ", first by `", *site_.op, "` op ", op));
 }
 
 void Tape::note_content(trace::BufferId buffer) {
-  auto& buffers = ledger_.sightings.buffers;
+  auto& buffers = state_.tensor_table.buffers;
   buffers.live(buffer).content = buffers.digest_of(buffer);
 }
 

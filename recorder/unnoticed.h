@@ -2,7 +2,7 @@
 
 namespace steptape::recorder {
 
-class Notes;
+class FrontendHints;
 
 /// While it lives in a thread that records, the front end is not told: it runs the step as if there
 /// was not a recording, and ops alone are written down.
@@ -14,7 +14,7 @@ class Unnoticed {
   Unnoticed& operator=(const Unnoticed&) = delete;
 
  private:
-  Notes* previous_;
+  FrontendHints* previous_;
 };
 
 }  // namespace steptape::recorder

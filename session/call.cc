@@ -318,7 +318,7 @@ std::optional<recorder::Recorded> Call::run_recorded() {
   recorded.recording.call = call;
   step_.journal.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
-  if (recorded.notes.is_discarded()) return std::nullopt;
+  if (recorded.hints.is_discarded()) return std::nullopt;
   step_.session.describe(given_.declared, recorded.recording);
   recorded.recording.updates = paths_of_updates();
   if (InsideStep::take_foreign_values()) {

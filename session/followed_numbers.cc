@@ -18,37 +18,37 @@ class Binder {
       : recorded_(recorded),
         recording_(recorded.recording),
         bindings_(recording_),
-        leaves_(notes().leaves().size(), trace::kNone) {}
+        leaves_(hints().leaves().size(), trace::kNone) {}
 
   void bind() {
-    for (const recorder::Notes::Site& site : notes().sites()) bind(site);
+    for (const recorder::FrontendHints::Site& site : hints().sites()) bind(site);
     for (const trace::Index formula : unsure_) recording_.proofs.push_back({formula, {}, false});
-    for (const auto& [position, formula] : notes().returned()) bind(position, formula);
-    for (const auto& [position, path] : notes().becoming()) {
+    for (const auto& [position, formula] : hints().returned()) bind(position, formula);
+    for (const auto& [position, path] : hints().becoming()) {
       if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
     }
-    for (const recorder::Notes::Condition& condition : notes().conditions()) {
+    for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
     }
-    for (const auto& [path, by] : notes().advances()) bindings_.advance(path, by);
-    for (const trace::Index op : notes().followed_reads()) {
+    for (const auto& [path, by] : hints().advances()) bindings_.advance(path, by);
+    for (const trace::Index op : hints().followed_reads()) {
       followed_.insert(trace::read_path(op));
     }
-    for (const trace::Index leaf : notes().escaped()) pin(leaf);
+    for (const trace::Index leaf : hints().escaped()) pin(leaf);
     // what a front end follows and the step has not read may be anything
-    for (const trace::Leaf& leaf : notes().leaves()) {
+    for (const trace::Leaf& leaf : hints().leaves()) {
       const bool is_given = leaf.kind == trace::LeafKind::kHostValue ||
                             leaf.kind == trace::LeafKind::kArgument ||
-                            notes().is_assigned(leaf.path);
+                            hints().is_assigned(leaf.path);
       if (is_given) bindings_.leaf(leaf.kind, leaf.path);
     }
     free_reads();
   }
 
  private:
-  const recorder::Notes& notes() const { return recorded_.notes; }
+  const recorder::FrontendHints& hints() const { return recorded_.hints; }
 
-  void bind(const recorder::Notes::Site& site) {
+  void bind(const recorder::FrontendHints::Site& site) {
     const trace::Formula formula = renumbered(site.formula);
     if (bindings_.gives_recorded(formula, site.site)) {
       const trace::Index bound = bindings_.bind(site.site, formula);
@@ -85,7 +85,7 @@ class Binder {
       if (node.operation != trace::Operation::kLeaf) continue;
       trace::Index& known = leaves_[node.leaf];
       if (known == trace::kNone) {
-        const trace::Leaf& leaf = notes().leaves()[node.leaf];
+        const trace::Leaf& leaf = hints().leaves()[node.leaf];
         if (leaf.kind == trace::LeafKind::kHostRead) followed_.insert(leaf.path);
         known = bindings_.leaf(leaf.kind, leaf.path);
       }
@@ -96,7 +96,7 @@ class Binder {
 
   /// A read that went elsewhere as well stays checked; any other number must be the recorded one.
   void pin(trace::Index position) {
-    const trace::Leaf& leaf = notes().leaves()[position];
+    const trace::Leaf& leaf = hints().leaves()[position];
     if (leaf.kind == trace::LeafKind::kHostRead) {
       followed_.erase(leaf.path);
       return;
@@ -115,7 +115,7 @@ class Binder {
   recorder::Recorded& recorded_;
   trace::Recording& recording_;
   replayer::Bindings bindings_;
-  std::vector<trace::Index> leaves_;  ///< of the notes, as the recording numbers them
+  std::vector<trace::Index> leaves_;  ///< of the hints, as the recording numbers them
   std::set<std::string> followed_;    ///< paths of host reads
   /// Formulas of numbers of which ops or their backward may make something else as well.
   std::set<trace::Index> unsure_;

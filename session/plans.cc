@@ -25,7 +25,7 @@ Plans::Plans(SessionState& session, Journal& journal, const std::string& step)
 
 void Plans::bind_numbers(recorder::Recorded& recorded) {
   if (recorded.created_state) return;
-  if (recorded.notes.follows_numbers()) {
+  if (recorded.hints.follows_numbers()) {
     bind_followed_numbers(recorded);
   } else {
     replayer::bind_optimizers(recorded.recording);

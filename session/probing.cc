@@ -146,7 +146,7 @@ std::optional<Refusal> unexplained_number(const trace::Recording& before,
 /// Where numbers are followed, the reads that ops made for themselves alone are matched by their
 /// bits.
 const std::set<trace::Index>* only_reads(const recorder::Recorded& recorded) {
-  return recorded.notes.follows_numbers() ? &recorded.notes.internal_reads() : nullptr;
+  return recorded.hints.follows_numbers() ? &recorded.hints.internal_reads() : nullptr;
 }
 
 bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
@@ -156,7 +156,7 @@ bool same_codes(const std::vector<Refusal>& a, const std::vector<Refusal>& b) {
 }
 
 /// Whether a place that both hold to what they found there held something else.
-bool told_apart_by_places(const recorder::Notes& a, const recorder::Notes& b) {
+bool told_apart_by_places(const recorder::FrontendHints& a, const recorder::FrontendHints& b) {
   return std::ranges::any_of(a.guarded(), [&b](const auto& place) {
     const auto other = b.guarded().find(place.first);
     return other != b.guarded().end() && other->second != place.second;
@@ -221,7 +221,7 @@ std::optional<Probing::Parted> Probing::difference_from(const recorder::Recorded
     return Parted{*std::move(refusal), false};
   }
   if (auto refusal =
-          unexplained_number(previous.recording, explained, recorded.notes.follows_numbers())) {
+          unexplained_number(previous.recording, explained, recorded.hints.follows_numbers())) {
     return Parted{*std::move(refusal), false};
   }
   recorded.recording = std::move(explained);
@@ -240,7 +240,7 @@ std::optional<Probing::Repeated> Probing::repeats(const trace::Recording& known,
                                                   recorder::Recorded& recorded) const {
   if (!recorded.outside.empty()) return std::nullopt;
   if (!trace::same_op_stream(known, recorded.recording)) return std::nullopt;
-  const bool sees_all = recorded.notes.follows_numbers();
+  const bool sees_all = recorded.hints.follows_numbers();
   trace::Recording explained = recorded.recording;
   Repeated repeated;
   if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
@@ -353,7 +353,7 @@ Probing::Compared Probing::compare(recorder::Recorded& recorded) {
         return compared;
       }
       if (!other.recording.refusals.empty()) continue;
-      const bool is_apart = told_apart_by_places(other.notes, recorded.notes);
+      const bool is_apart = told_apart_by_places(other.hints, recorded.hints);
       if (is_apart && has_passed) continue;
       auto parted = difference_from(other, recorded);
       if (!parted) {

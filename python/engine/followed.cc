@@ -25,7 +25,7 @@ constexpr double kLargestResult = 4503599627370496;  // of arithmetic on ints: 2
 constexpr std::size_t kMostNodes = 2048;             // of a formula
 constexpr std::size_t kMostObjects = 100'000;        // that are looked through at a time
 
-recorder::Notes& now() { return *recorder::Notes::current(); }
+recorder::FrontendHints& now() { return *recorder::FrontendHints::current(); }
 
 Formula joined(const Formula& a, const Formula& b, Operation operation) {
   Formula formula = a;
@@ -262,10 +262,10 @@ bool is_number(PyObject* value) {
 FollowedNumbers& FollowedNumbers::current() {
   // never destroyed: the interpreter may have ended when the thread does
   thread_local FollowedNumbers& numbers = *new FollowedNumbers();
-  const recorder::Notes* notes = recorder::Notes::current();
-  if (numbers.notes_ != notes) {
+  const recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (numbers.hints_ != hints) {
     numbers.clear();
-    numbers.notes_ = notes;
+    numbers.hints_ = hints;
   }
   return numbers;
 }
@@ -285,7 +285,7 @@ bool FollowedNumbers::can_follow(PyObject* number) {
 }
 
 py::object FollowedNumbers::follow(PyObject* number, Formula formula) {
-  if (notes_ == nullptr || !can_follow(number)) return borrowed(number);
+  if (hints_ == nullptr || !can_follow(number)) return borrowed(number);
   const bool is_float = PyFloat_CheckExact(number);
   py::object made = is_float ? py::float_(PyFloat_AS_DOUBLE(number)) : own_int(number);
   numbers_.emplace(made.ptr(), Number{std::move(formula), borrowed(number)});
@@ -581,9 +581,9 @@ void FollowedNumbers::escape(PyObject* value) {
   }
 }
 
-std::vector<recorder::Notes::Number> FollowedNumbers::among(
+std::vector<recorder::FrontendHints::Number> FollowedNumbers::among(
     std::span<PyObject* const> values) const {
-  std::vector<recorder::Notes::Number> found;
+  std::vector<recorder::FrontendHints::Number> found;
   const auto look = [&](const auto& self, PyObject* value, trace::Index item, int depth) -> void {
     if (const Formula* formula = formula_of(value)) {
       found.push_back({value_in_trace(value), *formula, item});
@@ -606,8 +606,8 @@ std::vector<recorder::Notes::Number> FollowedNumbers::among(
   return found;
 }
 
-void FollowedNumbers::escape(const std::vector<recorder::Notes::Number>& numbers) {
-  for (const recorder::Notes::Number& number : numbers) {
+void FollowedNumbers::escape(const std::vector<recorder::FrontendHints::Number>& numbers) {
+  for (const recorder::FrontendHints::Number& number : numbers) {
     pin(number.formula, trace::number_of(number.value));
   }
 }

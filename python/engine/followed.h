@@ -10,7 +10,7 @@
 
 #include "python/engine/python.h"
 #include "python/engine/watch/instruction.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "trace/formula.h"
 
 namespace steptape::python {
@@ -97,9 +97,9 @@ class FollowedNumbers {
   void hold(PyObject* number);
 
   /// Those in what a function of torch's is given.
-  std::vector<recorder::Notes::Number> among(std::span<PyObject* const> values) const;
+  std::vector<recorder::FrontendHints::Number> among(std::span<PyObject* const> values) const;
   /// They were announced to the recorder and entered no op.
-  static void escape(const std::vector<recorder::Notes::Number>& numbers);
+  static void escape(const std::vector<recorder::FrontendHints::Number>& numbers);
 
   /// What was added to leaf (kind, path), where a followed int is that and nothing else.
   std::optional<std::int64_t> advance_of(PyObject* number, trace::LeafKind kind,
@@ -119,7 +119,7 @@ class FollowedNumbers {
   void escape_all();
 
   std::unordered_map<PyObject*, Number> numbers_;  ///< with a reference each
-  const recorder::Notes* notes_ = nullptr;
+  const recorder::FrontendHints* hints_ = nullptr;
 };
 
 /// Whether a class statement has made it: many of C's own are on the heap from CPython 3.12 on.

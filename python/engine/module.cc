@@ -10,7 +10,7 @@
 #include "python/engine/recorder.h"
 #include "python/engine/step.h"
 #include "python/engine/tensor_hooks.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "session/deferred.h"
 #include "steptape/counters.h"
 #include "steptape/error.h"
@@ -22,9 +22,9 @@
 namespace steptape::python {
 namespace {
 
-/// The notes of the recording that is under way; probes run in one.
-recorder::Notes& notes() {
-  recorder::Notes* current = recorder::Notes::current();
+/// The hints of the recording that is under way; probes run in one.
+recorder::FrontendHints& hints() {
+  recorder::FrontendHints* current = recorder::FrontendHints::current();
   if (current == nullptr) {
     throw Error(ErrorCode::kFailedPrecondition, "no step is being recorded in this thread");
   }
@@ -40,7 +40,7 @@ py::object follow(const py::object& value, const std::string& kind, const std::s
     return value;
   }
   if (!FollowedNumbers::can_follow(value.ptr())) return value;
-  const trace::Index leaf = notes().leaf(trace::leaf_kind_of(kind), path);
+  const trace::Index leaf = hints().leaf(trace::leaf_kind_of(kind), path);
   return numbers.follow(value.ptr(), trace::leaf(leaf));
 }
 
@@ -49,7 +49,7 @@ void refuse(const std::string& code, const std::string& message, const std::stri
   refusal.code = refusal_code_of(code);
   refusal.message = message;
   refusal.place = place;
-  notes().refuse(std::move(refusal));
+  hints().refuse(std::move(refusal));
 }
 
 /// Numbers of the step that a function has kept: replays call it with those of the recording.
@@ -173,8 +173,8 @@ void make_collectable(PyHeapTypeObject* heap_type) {
 void define(py::module_& m) {
   watch_function_modes();
   watch_tensor_hooks();
-  recorder::Notes::set_locator(&locate);
-  recorder::Notes::set_collector([] {
+  recorder::FrontendHints::set_locator(&locate);
+  recorder::FrontendHints::set_collector([] {
     const py::gil_scoped_acquire gil;
     PyGC_Collect();
   });
@@ -184,7 +184,7 @@ void define(py::module_& m) {
     set_foreign_folders(std::move(names));
   });
   m.def("set_watched_folders", &watch::Watcher::set_folders);
-  m.def("discard", [] { notes().discard(); });
+  m.def("discard", [] { hints().discard(); });
   // classes by the stable name of the code; never let go of, since the interpreter ends first
   static auto* error_types = new py::object();
   m.def("set_error_types", [](py::dict types) { *error_types = std::move(types); });
@@ -287,7 +287,7 @@ void define(py::module_& m) {
   m.def("put_at", [](const py::object& owner, const py::object& key, const py::object& value) {
     put_at(owner.ptr(), key.is_none() ? nullptr : key.ptr(), value.ptr());
   });
-  m.def("is_recording", [] { return recorder::Notes::current() != nullptr; });
+  m.def("is_recording", [] { return recorder::FrontendHints::current() != nullptr; });
   m.def("follow", &follow);
   m.def("is_followed", [](const py::object& value) { return is_followed(value.ptr()); });
   m.def("plain",
@@ -296,8 +296,8 @@ void define(py::module_& m) {
       "advance_of", [](const py::object& number, const std::string& kind, const std::string& path) {
         return FollowedNumbers::current().advance_of(number.ptr(), trace::leaf_kind_of(kind), path);
       });
-  m.def("advance", [](std::string path, std::int64_t by) { notes().advance(std::move(path), by); });
-  m.def("assign", [](std::string path) { notes().assign(std::move(path)); });
+  m.def("advance", [](std::string path, std::int64_t by) { hints().advance(std::move(path), by); });
+  m.def("assign", [](std::string path) { hints().assign(std::move(path)); });
   m.def("refuse", &refuse);
   m.def("join_path", &trace::join_path);
   m.def("on_one_line", &trace::on_one_line);

@@ -14,8 +14,8 @@ void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
       recorder::interceptor(recorder::InterceptorKind::kFakeKey), look_);
-  recorder::Notes::current()->follow_numbers();
-  FollowedNumbers::current().clear();  // of the step before: the notes of both may lie in one place
+  recorder::FrontendHints::current()->follow_numbers();
+  FollowedNumbers::current().clear();  // of the step before: the hints of both may lie in one place
 }
 
 std::size_t Recorder::end() {

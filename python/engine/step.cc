@@ -11,7 +11,7 @@
 #include "python/engine/arguments.h"
 #include "python/engine/followed.h"
 #include "python/engine/watch/watcher.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "replayer/planner/plan_words.h"
 #include "session/observe/fallbacks.h"
 #include "steptape/error.h"
@@ -257,7 +257,7 @@ class FollowedArguments {
   }
 
   /// Of the arguments whose first leaf is the call's `first_leaf`-th.
-  void put(const Arguments& arguments, recorder::Notes& notes, std::size_t first_leaf) {
+  void put(const Arguments& arguments, recorder::FrontendHints& hints, std::size_t first_leaf) {
     FollowedNumbers& numbers = FollowedNumbers::current();
     for (const auto& [leaf, holder, key] : arguments.numbers) {
       const py::object value = held_at(holder, key.ptr());
@@ -268,7 +268,7 @@ class FollowedArguments {
       if (!FollowedNumbers::can_follow(value.ptr())) continue;
       const std::string path = "inputs[" + std::to_string(first_leaf + leaf) + "]";
       py::object followed =
-          numbers.follow(value.ptr(), trace::leaf(notes.leaf(trace::LeafKind::kArgument, path)));
+          numbers.follow(value.ptr(), trace::leaf(hints.leaf(trace::LeafKind::kArgument, path)));
       if (followed.is(value)) continue;
       put_at(holder, key.ptr(), followed.ptr());
       places_.push_back({borrowed(holder), key, std::move(followed)});
@@ -397,26 +397,26 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
 }
 
 void Step::check_arguments(const Arguments& arguments, const std::string& opaque_name,
-                           recorder::Notes& notes) {
+                           recorder::FrontendHints& hints) {
   const std::unordered_set<PyObject*> known =
       arguments.objects.empty() ? std::unordered_set<PyObject*>() : tracked();
   for (PyObject* object : arguments.objects) {
     // kept, so that no other object gets its address
     kept_.push_back(std::make_shared<Root>(roots_, object));
     if (is_part_of_model(object) && !known.contains(object)) {
-      notes.refuse(trace::make_refusal(
+      hints.refuse(trace::make_refusal(
           RefusalCode::kOpaqueArgument,
           "an argument is a " + type_name(object) + " that the first call was not given"));
     }
   }
   if (!arguments.opaque.empty()) {
-    notes.refuse(trace::make_refusal(
+    hints.refuse(trace::make_refusal(
         RefusalCode::kOpaqueArgument,
         (opaque_name.empty() ? "an argument" : "`" + opaque_name + "`") + std::string(" is a ") +
             arguments.opaque + ", whose content cannot be guarded"));
   }
   if (arguments.has_subclass) {
-    notes.refuse(trace::make_refusal(RefusalCode::kTensorKind,
+    hints.refuse(trace::make_refusal(RefusalCode::kTensorKind,
                                      "an argument is of a subclass of torch.Tensor"));
   }
 }
@@ -425,21 +425,21 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
                         py::object& result) {
   const Arguments& arguments = given.arguments;
   const auto function = py::reinterpret_borrow<py::object>(function_.get());
-  recorder::Notes* notes = recorder::Notes::current();
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
   assignments_.reset();
   // until it is known what the step leaves: a tuple of its arguments may be among that
   std::optional<FollowedArguments> followed;
-  if (notes != nullptr && watch::current() != nullptr) {
+  if (hints != nullptr && watch::current() != nullptr) {
     // inside another step, whose recording this is: what is called here is code like another
     auto& watcher = static_cast<watch::Watcher&>(*watch::current());
     watcher.mark(function.ptr(), life_->name());
     watcher.called(function.ptr());
-    notes = nullptr;
+    hints = nullptr;
   }
-  if (notes == nullptr) {
+  if (hints == nullptr) {
     result = function(*args, **kwargs);
   } else {
-    notes->follow_numbers();
+    hints->follow_numbers();
     FollowedNumbers::current().clear();  // of a step that threw
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
@@ -447,8 +447,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
         flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity, &parameters_);
     const std::vector<std::string> place_names = moving_.names_of_given();
     const Arguments held = flatten(given.places, Arrays::kByIdentity, &place_names);
-    check_arguments(arguments, before.opaque_name, *notes);
-    check_arguments(given.held, held.opaque_name, *notes);
+    check_arguments(arguments, before.opaque_name, *hints);
+    check_arguments(given.held, held.opaque_name, *hints);
     input_names_ = before.names;
     input_names_.emplace_back();  // their structure
     if (!given.places.empty()) {
@@ -460,18 +460,18 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
     const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
     followed.emplace();
-    followed->put(before, *notes, 0);
-    followed->put(held, *notes, before.leaves.size());
+    followed->put(before, *hints, 0);
+    followed->put(held, *hints, before.leaves.size());
     result = probe(function, args, kwargs);
     followed->take_back();
     if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
-      notes->refuse(
+      hints->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object whose tensors are "
                               "others in each call"));
     }
     if (flags != gradient_flags_of(before)) {
-      notes->refuse(
+      hints->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes whether a tensor that it is given requires grad"));
     }
@@ -480,27 +480,27 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given");
       refusal.place = place_of_change();
-      notes->refuse(std::move(refusal));
+      hints->refuse(std::move(refusal));
     }
     followed->put_again();  // a tuple of the arguments may be among what the step leaves
   }
   pack::Results flat;
   auto note = std::make_shared<Note>();
-  const auto return_number = [notes](std::size_t position, PyObject* number) {
+  const auto return_number = [hints](std::size_t position, PyObject* number) {
     const trace::Formula* formula = FollowedNumbers::current().formula_of(number);
-    if (notes != nullptr && formula != nullptr) notes->return_number(position, *formula);
+    if (hints != nullptr && formula != nullptr) hints->return_number(position, *formula);
   };
-  if (notes != nullptr) {
+  if (hints != nullptr) {
     note->structure.ask_whether_known([this](PyObject* object) { return has_met(object); });
   }
   note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
-  if (notes == nullptr) {
+  if (hints == nullptr) {
     if (const auto* tried = static_cast<const Note*>(life_->note_of_tried())) {
       return_assigned(*tried, flat);
     }
   } else {
-    for (const auto& [place, value] : guarded()) notes->note_guarded(place, value);
-    return_assigned(*notes, *note, flat, return_number);
+    for (const auto& [place, value] : guarded()) hints->note_guarded(place, value);
+    return_assigned(*hints, *note, flat, return_number);
     followed.reset();
     FollowedNumbers::current().clear();
   }
@@ -524,7 +524,7 @@ py::object Step::replayed(const pack::Results& results) const {
   return built.front();
 }
 
-void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
+void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Results& flat,
                            const Structure::OnNumber& on_number) {
   struct Made {
     std::string path, words, place, change;
@@ -547,7 +547,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
     std::string becomes;
     if (kept.is_none() && keys.empty()) {
       PyObject* at = key.is_none() ? nullptr : key.ptr();
-      becomes = notes.is_assigned(path) ? path : moving_.name_of(owner.ptr(), at);
+      becomes = hints.is_assigned(path) ? path : moving_.name_of(owner.ptr(), at);
     }
     std::vector<std::string> parts =
         becomes.empty() ? std::vector<std::string>() : names_of_numbers(values[0], becomes);
@@ -559,7 +559,7 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
         if (before == Before::kSame) FollowedNumbers::current().hold(number);
         return;
       }
-      notes.become(position, parts.back());
+      hints.become(position, parts.back());
       parts.pop_back();
     };
     std::string words = kept.is_none() ? "" : "appended:";
@@ -572,15 +572,15 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
   }
   structure.settle();
   if (!structure.opaque(0).empty()) {
-    notes.refuse(trace::make_refusal(
+    hints.refuse(trace::make_refusal(
         RefusalCode::kHostEffect,
         "the step returns a " + structure.opaque(0) + ", which a replay could not make"));
   }
   if (structure.has_subclass(0)) {
-    notes.refuse(
+    hints.refuse(
         trace::make_refusal(RefusalCode::kTensorKind, "a result is of a subclass of torch.Tensor"));
   }
-  notes.add_effect({"results", structure.text(0), "", false});
+  hints.add_effect({"results", structure.text(0), "", false});
   std::size_t k = 1;
   for (const Made& made : all) {
     for (; k < made.end; ++k) {
@@ -588,9 +588,9 @@ void Step::return_assigned(recorder::Notes& notes, Note& note, pack::Results& fl
       Refusal refusal = trace::make_refusal(RefusalCode::kHostEffect,
                                             "host state `" + made.path + "` went " + made.change);
       refusal.place = made.place;
-      notes.refuse(std::move(refusal));
+      hints.refuse(std::move(refusal));
     }
-    notes.add_effect({made.path, made.words, made.place, made.before == Before::kOther});
+    hints.add_effect({made.path, made.words, made.place, made.before == Before::kOther});
   }
 }
 

@@ -8,7 +8,7 @@
 #include "python/engine/roots.h"
 #include "python/engine/structure.h"
 #include "python/engine/tracked.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "session/step_life.h"
 
 namespace steptape::python {
@@ -53,13 +53,13 @@ class Step : public Tracked {
   /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it,
   /// or "".
   void check_arguments(const Arguments& arguments, const std::string& opaque_name,
-                       recorder::Notes& notes);
+                       recorder::FrontendHints& hints);
   struct Given;
   pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results) const;
   /// Adds to what the step returns what it assigned.
-  void return_assigned(recorder::Notes& notes, Note& note, pack::Results& flat,
+  void return_assigned(recorder::FrontendHints& hints, Note& note, pack::Results& flat,
                        const Structure::OnNumber& on_number);
   /// The same of a call that is compared with the plan that `tried` is of.
   static void return_assigned(const Note& tried, pack::Results& flat);

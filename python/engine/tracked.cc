@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "python/engine/structure.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "steptape/error.h"
 #include "trace/path.h"
 #include "trace/refusals.h"
@@ -174,10 +174,10 @@ std::unordered_set<PyObject*> Tracked::tracked() const {
 void Tracked::refuse_hidden() const {
   static auto* const scripted = reinterpret_cast<PyTypeObject*>(
       py::object(py::module_::import("torch.jit").attr("ScriptModule")).release().ptr());
-  recorder::Notes& notes = *recorder::Notes::current();
-  for_each_module([&notes](const std::string& path, PyObject* module) {
+  recorder::FrontendHints& hints = *recorder::FrontendHints::current();
+  for_each_module([&hints](const std::string& path, PyObject* module) {
     if (PyType_IsSubtype(Py_TYPE(module), scripted) != 0) {
-      notes.refuse(trace::make_refusal(
+      hints.refuse(trace::make_refusal(
           RefusalCode::kUnreplayableOp,
           "module `" + path +
               "` is scripted: its flags and attributes cannot be compared before each replay"));
@@ -191,7 +191,7 @@ void Tracked::refuse_hidden() const {
         if (!is_tensor(value) || is_exact_tensor(value) ||
             type_name(value).starts_with("torch.nn.parameter."))
           continue;
-        notes.refuse(trace::make_refusal(RefusalCode::kTensorKind,
+        hints.refuse(trace::make_refusal(RefusalCode::kTensorKind,
                                          "`" + trace::join_path(path, text_of(key)) + "` is of " +
                                              type_name(value) + ", a subclass of torch.Tensor"));
       }

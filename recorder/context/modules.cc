@@ -39,12 +39,13 @@ trace::Index ModuleWatch::owner(trace::BufferId buffer) const {
   return buffer < owners_.size() ? owners_[buffer] : trace::kNone;
 }
 
-ModuleCall ModuleWatch::issued_in(const std::vector<Notes::ModuleCall>& open, trace::Index op) {
+ModuleCall ModuleWatch::issued_in(const std::vector<FrontendHints::ModuleCall>& open,
+                                  trace::Index op) {
   if (open.empty()) return {};
   if (open.back().position == newest_position_) return newest_;
   newest_position_ = open.back().position;
   newest_ = {};
-  for (const Notes::ModuleCall& told : open) {
+  for (const FrontendHints::ModuleCall& told : open) {
     const trace::Index module = of_path(told.path);
     if (module == trace::kNone) continue;
     newest_ = {module, told.call};

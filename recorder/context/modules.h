@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "live/objects.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "trace/model.h"
 
 namespace steptape::recorder {
@@ -31,7 +31,7 @@ class ModuleWatch {
 
   /// The innermost tracked module of the calls that a front end has told, whose op `op` is; the
   /// calls around it are noted too.
-  ModuleCall issued_in(const std::vector<Notes::ModuleCall>& open, trace::Index op);
+  ModuleCall issued_in(const std::vector<FrontendHints::ModuleCall>& open, trace::Index op);
 
   /// `call` and the calls around it have issued op `op`; the first is noted.
   void note(const ModuleCall& call, trace::Index op);

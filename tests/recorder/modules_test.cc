@@ -5,7 +5,7 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/optim/adam.h>
 
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "recording_test.h"
 #include "trace/path.h"
 #include "trace/validate.h"
@@ -255,18 +255,18 @@ TEST_P(ModuleCallsTest, GradientsThatAccumulateBelongToTheLastCallOfTheirParamet
 TEST_P(ModuleCallsTest, AFrontEndTellsCallsExactly) {
   objects.track("model", *model);
   const auto recording = recorded([this] {
-    Notes& notes = *Notes::current();
+    FrontendHints& hints = *FrontendHints::current();
     const int untracked = 0;
     for (int call = 0; call < 2; ++call) {
-      notes.enter_module("model", model.get());
+      hints.enter_module("model", model.get());
       x.abs();
-      notes.enter_module("model.fc1", model->fc1.get());
+      hints.enter_module("model.fc1", model->fc1.get());
       x.abs();
-      notes.leave_module(model->fc1.get());
-      notes.enter_module("", &untracked);
+      hints.leave_module(model->fc1.get());
+      hints.enter_module("", &untracked);
       x.abs();
-      notes.leave_module(&untracked);
-      notes.leave_module(model.get());
+      hints.leave_module(&untracked);
+      hints.leave_module(model.get());
     }
     x.abs();
     model->fc2->forward(at::ones({1, 8}));
@@ -282,16 +282,16 @@ TEST_P(ModuleCallsTest, AFrontEndTellsCallsExactly) {
 TEST_P(ModuleCallsTest, ACallWhoseEndWasNotToldEndsWithTheCallAroundIt) {
   objects.track("model", *model);
   const auto recording = recorded([this] {
-    Notes& notes = *Notes::current();
-    notes.enter_module("model", model.get());
-    notes.enter_module("model.fc1", model->fc1.get());
+    FrontendHints& hints = *FrontendHints::current();
+    hints.enter_module("model", model.get());
+    hints.enter_module("model.fc1", model->fc1.get());
     x.abs();
-    notes.leave_module(model.get());
+    hints.leave_module(model.get());
     x.abs();
-    notes.leave_module(model->fc1.get());
-    notes.enter_module("model.fc2", model->fc2.get());
+    hints.leave_module(model->fc1.get());
+    hints.enter_module("model.fc2", model->fc2.get());
     x.abs();
-    notes.leave_module(model->fc2.get());
+    hints.leave_module(model->fc2.get());
   });
   EXPECT_THAT(forward_calls(recording), ElementsAre("model.fc1", "", "model.fc2"));
 }
@@ -303,15 +303,15 @@ TEST_P(ModuleCallsTest, ACallThatBeginsInBackwardHasItsOwnOps) {
   const auto recording = recorded([this] {
     const at::Tensor hidden = model->fc1->forward(x);
     hidden.register_hook([this](const at::Tensor& gradient) {
-      Notes& notes = *Notes::current();
-      notes.enter_module("model.fc2", model->fc2.get());
+      FrontendHints& hints = *FrontendHints::current();
+      hints.enter_module("model.fc2", model->fc2.get());
       const at::Tensor scaled = gradient.abs();
-      notes.leave_module(model->fc2.get());
+      hints.leave_module(model->fc2.get());
       return scaled;
     });
-    Notes::current()->enter_module("model", model.get());
+    FrontendHints::current()->enter_module("model", model.get());
     hidden.sum().backward();
-    Notes::current()->leave_module(model.get());
+    FrontendHints::current()->leave_module(model.get());
   });
   std::vector<std::string> calls;
   for (const trace::Op& op : recording.ops) {
@@ -323,12 +323,12 @@ TEST_P(ModuleCallsTest, ACallThatBeginsInBackwardHasItsOwnOps) {
 TEST_P(ModuleCallsTest, CallsAroundAreNotedWithTheFirstOpInside) {
   objects.track("model", *model);
   const auto recording = recorded([this] {
-    Notes& notes = *Notes::current();
-    notes.enter_module("model", model.get());
-    notes.enter_module("model.fc2", model->fc2.get());
+    FrontendHints& hints = *FrontendHints::current();
+    hints.enter_module("model", model.get());
+    hints.enter_module("model.fc2", model->fc2.get());
     x.abs();
-    notes.leave_module(model->fc2.get());
-    notes.leave_module(model.get());
+    hints.leave_module(model->fc2.get());
+    hints.leave_module(model.get());
   });
   EXPECT_THAT(accesses_of(recording), ElementsAre("model from 0", "model.fc2 from 0"));
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "python/engine/watch/watcher.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 
 /// Arrays of NumPy that a step is given, such as the indices of a batch: tensors to a plan. What
 /// the host reads of one, no guard could hold other calls to.
@@ -178,7 +178,8 @@ bool Watcher::put_tensors(const Instruction& in) {
 }
 
 void Watcher::leave_out_ops(bool are_left_out) {
-  if (recorder::Notes* notes = recorder::Notes::current()) notes->leave_out(are_left_out);
+  if (recorder::FrontendHints* hints = recorder::FrontendHints::current())
+    hints->leave_out(are_left_out);
 }
 
 void Watcher::take_array(const Awaited& awaited, PyObject** result) {

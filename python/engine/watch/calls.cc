@@ -346,16 +346,17 @@ PyCodeObject* Watcher::call_of_modules() {
 
 void Watcher::enter_module(PyObject* module) {
   called_modules_.push_back(module);
-  recorder::Notes* notes = recorder::Notes::current();
-  if (notes == nullptr || module == nullptr) return;
-  notes->enter_module(modules_.contains(module) ? path_of(module) : "", module);
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (hints == nullptr || module == nullptr) return;
+  hints->enter_module(modules_.contains(module) ? path_of(module) : "", module);
 }
 
 void Watcher::leave() {
   if (called_modules_.empty()) return;
   PyObject* module = called_modules_.back();
   called_modules_.pop_back();
-  if (recorder::Notes* notes = recorder::Notes::current()) notes->leave_module(module);
+  if (recorder::FrontendHints* hints = recorder::FrontendHints::current())
+    hints->leave_module(module);
 }
 
 GivenToCall given_to(const Instruction& in) {

@@ -7,7 +7,7 @@
 
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 
 /// Numbers that go into ops and come out of them. An op takes the bare number: which one it was is
 /// told to the recorder before each function of torch's that is written in C, wherever it is
@@ -376,25 +376,25 @@ bool Watcher::begin_ops(std::span<PyObject* const> values, Reads reads, std::str
   return announce(FollowedNumbers::current().among(values), reads, function);
 }
 
-bool Watcher::announce(std::vector<recorder::Notes::Number> numbers, Reads reads,
+bool Watcher::announce(std::vector<recorder::FrontendHints::Number> numbers, Reads reads,
                        std::string_view function) {
-  recorder::Notes* notes = recorder::Notes::current();
-  if (notes == nullptr) return false;
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (hints == nullptr) return false;
   Awaited& awaited = awaited_.back();
   awaited.reads = reads;
-  awaited.first_read = notes->reads();
+  awaited.first_read = hints->reads();
   awaited.has_announced = !numbers.empty();
-  if (awaited.has_announced) notes->announce(std::move(numbers), std::string(function));
+  if (awaited.has_announced) hints->announce(std::move(numbers), std::string(function));
   return true;
 }
 
 /// Of a tensor, at `index`; `value` is what is put there, or null.
 bool Watcher::begin_item(PyObject* index, PyObject* value) {
-  using Use = recorder::Notes::Number::Use;
-  std::vector<recorder::Notes::Number> numbers;
+  using Use = recorder::FrontendHints::Number::Use;
+  std::vector<recorder::FrontendHints::Number> numbers;
   for (auto [object, use] : {std::pair(index, Use::kIndex), std::pair(value, Use::kElement)}) {
     if (object == nullptr) continue;
-    for (recorder::Notes::Number& number : FollowedNumbers::current().among({&object, 1})) {
+    for (recorder::FrontendHints::Number& number : FollowedNumbers::current().among({&object, 1})) {
       number.use = use;
       numbers.push_back(std::move(number));
     }
@@ -403,26 +403,26 @@ bool Watcher::begin_item(PyObject* index, PyObject* value) {
 }
 
 void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
-  recorder::Notes* notes = recorder::Notes::current();
-  if (notes == nullptr) return;
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (hints == nullptr) return;
   if (awaited.has_announced) {
     // what entered no op has escaped: the function did something else with it
-    FollowedNumbers::escape(notes->announced());
-    notes->withdraw();
+    FollowedNumbers::escape(hints->announced());
+    hints->withdraw();
   }
   if (awaited.is_made && result != nullptr && *result != nullptr && is_tensor(*result)) {
     const at::Tensor& made = tensor_of(*result);
-    if (made.has_storage()) notes->note_made(made.storage());
+    if (made.has_storage()) hints->note_made(made.storage());
   }
-  if (notes->reads() == awaited.first_read) return;
-  if (awaited.reads == Reads::kInternal) notes->keep_internal(awaited.first_read);
+  if (hints->reads() == awaited.first_read) return;
+  if (awaited.reads == Reads::kInternal) hints->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
   FollowedNumbers& numbers = FollowedNumbers::current();
-  const std::string read = "ops[" + std::to_string(notes->newest_read()) + "]";
-  const trace::Formula leaf = trace::leaf(notes->leaf(trace::LeafKind::kHostRead, read));
+  const std::string read = "ops[" + std::to_string(hints->newest_read()) + "]";
+  const trace::Formula leaf = trace::leaf(hints->leaf(trace::LeafKind::kHostRead, read));
   if (!awaited.tested.empty()) {
     if (FollowedNumbers::test_class(awaited.tested, leaf, *result == Py_True))
-      notes->follow_read(notes->newest_read());
+      hints->follow_read(hints->newest_read());
     return;
   }
   py::object followed = awaited.of_read
@@ -430,7 +430,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
                             : numbers.follow(*result, leaf);
   // wherever it goes that nobody follows it escapes: one that goes nowhere may be any
   if (!followed || !is_followed(followed.ptr())) return;
-  notes->follow_read(notes->newest_read());
+  hints->follow_read(hints->newest_read());
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
 }
 
@@ -501,7 +501,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
 
 void Watcher::read_content(const at::Tensor& tensor) {
   constexpr std::int64_t kMost = 1024;
-  if (recorder::Notes::current() == nullptr || !tensor.defined()) return;
+  if (recorder::FrontendHints::current() == nullptr || !tensor.defined()) return;
   if (tensor.numel() > kMost) {
     refuse(RefusalCode::kHostRead,
            "torch reads a tensor of " + std::to_string(tensor.numel()) + " items as numbers");

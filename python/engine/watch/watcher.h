@@ -330,9 +330,9 @@ class Watcher final : public Listener {
   void refuse_order_of_device(PyObject* function);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
-  /// `function`: Notes::announce.
+  /// `function`: FrontendHints::announce.
   bool begin_ops(std::span<PyObject* const> values, Reads reads, std::string_view function = "");
-  bool announce(std::vector<recorder::Notes::Number> numbers, Reads reads,
+  bool announce(std::vector<recorder::FrontendHints::Number> numbers, Reads reads,
                 std::string_view function = "");
   bool begin_item(PyObject* index, PyObject* value);
   void end_ops(const Awaited& awaited, PyObject** result);

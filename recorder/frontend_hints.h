@@ -21,21 +21,21 @@ namespace steptape::recorder {
 /// numbers come from, whose line runs, which module, and what the step does to the host. While
 /// recording it is written by the thread that runs the step; the session then binds what it says.
 /// A step of C++ leaves it empty.
-class Notes {
+class FrontendHints {
  public:
-  Notes() = default;
-  Notes(const Notes&) = delete;
-  Notes& operator=(const Notes&) = delete;
-  Notes(Notes&&) = default;
-  Notes& operator=(Notes&&) = default;
+  FrontendHints() = default;
+  FrontendHints(const FrontendHints&) = delete;
+  FrontendHints& operator=(const FrontendHints&) = delete;
+  FrontendHints(FrontendHints&&) = default;
+  FrontendHints& operator=(FrontendHints&&) = default;
 
   /// Of the recording that is under way in this thread, or null.
-  static Notes* current() noexcept;
+  static FrontendHints* current() noexcept;
 
   /// A number that the next ops may take, and what it follows from.
   struct Number {
     trace::Value value;
-    trace::Formula formula;            ///< over the leaves of these notes
+    trace::Formula formula;            ///< over the leaves of these hints
     trace::Index item = trace::kNone;  ///< its position in the list that the op is given it in
     /// Where it may stand: an index among the elements of a tensor of indices alone, and a value
     /// that is assigned to an item among elements alone.
@@ -174,16 +174,16 @@ class Notes {
   std::vector<Refusal> take_refusals() { return std::move(refusals_); }
   std::vector<trace::Effect> take_effects() { return std::move(effects_); }
 
-  /// Makes `notes` the current ones of this thread while it lives.
+  /// Makes `hints` the current ones of this thread while it lives.
   class Scope {
    public:
-    explicit Scope(Notes& notes);
+    explicit Scope(FrontendHints& hints);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    Notes* previous_;
+    FrontendHints* previous_;
   };
 
  private:

@@ -14,11 +14,11 @@
 #include "recorder/context/generators.h"
 #include "recorder/context/graphs.h"
 #include "recorder/context/modules.h"
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 #include "recorder/operators.h"
 #include "recorder/recorder.h"
 #include "recorder/refusals.h"
-#include "recorder/sightings.h"
+#include "recorder/tensor_table.h"
 #include "trace/model.h"
 
 namespace steptape::recorder {
@@ -37,13 +37,13 @@ std::optional<std::uint32_t> version_of(const at::Tensor& tensor);
 
 /// A recording in the making and what is known about it: filled by `write_entry`, then op by op by
 /// the Tape, then by `write_exit`.
-struct Ledger {
-  explicit Ledger(const live::Objects& tracked) : objects(tracked), generators(tracked) {}
+struct RecordingState {
+  explicit RecordingState(const live::Objects& tracked) : objects(tracked), generators(tracked) {}
 
   const live::Objects& objects;
   trace::Recording recording;
   Refusals refusals{recording};
-  Sightings sightings{recording, refusals};
+  TensorTable tensor_table{recording, refusals};
   OperatorTable operators{recording.operators};
   ModuleWatch modules{recording};
   Attribution::Accumulations accumulations;
@@ -51,7 +51,7 @@ struct Ledger {
   GraphWatch graphs;
   /// Tensors that ops were given, over memory that nobody announced.
   std::unordered_map<const c10::TensorImpl*, Outside::Tensor> foreign;
-  Notes notes;
+  FrontendHints hints;
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;
   std::vector<bool> arguments_with_gradients;
@@ -61,15 +61,15 @@ struct Ledger {
 bool has_gradient(const at::Tensor& tensor);
 
 /// Inputs, then tracked objects, then what is around the step.
-void write_entry(Ledger& ledger, const std::vector<Argument>& arguments);
+void write_entry(RecordingState& state, const std::vector<Argument>& arguments);
 
 /// Of all bytes of all buffers that the step finds, those on the CPU, and of generators.
-void write_entry_digests(Ledger& ledger);
+void write_entry_digests(RecordingState& state);
 /// The bytes themselves, by buffer and by position in Recording::generators.
-void copy_entry(const Ledger& ledger, std::vector<trace::Blob>& found,
+void copy_entry(const RecordingState& state, std::vector<trace::Blob>& found,
                 std::vector<trace::Blob>& generators);
 
 /// Roles, gradients, results, and what the step left behind.
-void write_exit(Ledger& ledger, const std::vector<Argument>& arguments, Recorded& recorded);
+void write_exit(RecordingState& state, const std::vector<Argument>& arguments, Recorded& recorded);
 
 }  // namespace steptape::recorder

@@ -14,9 +14,9 @@ namespace steptape::recorder {
 
 /// Numbers tensors and buffers by first sight, so that recordings of equal steps are equal. A
 /// tensor that no trace can hold gets no number but a refusal.
-class Sightings {
+class TensorTable {
  public:
-  Sightings(trace::Recording& recording, Refusals& refusals)
+  TensorTable(trace::Recording& recording, Refusals& refusals)
       : buffers(recording.buffers), recording_(recording), refusals_(refusals) {}
 
   /// The number of a tensor; a storage not seen before becomes a buffer of this origin.

@@ -1,4 +1,4 @@
-#include "recorder/sightings.h"
+#include "recorder/tensor_table.h"
 
 #include <c10/util/StringUtil.h>
 
@@ -40,7 +40,7 @@ struct Shape {
 
 }  // namespace
 
-trace::TensorId Sightings::see(const at::Tensor& tensor, Origin origin, const Site& site) {
+trace::TensorId TensorTable::see(const at::Tensor& tensor, Origin origin, const Site& site) {
   if (!tensor.defined() || refuse_kind(tensor, site)) return trace::kNoTensor;
   const trace::BufferId id = buffer_for(tensor, origin, site);
   const auto offset = offset_in(id, tensor);
@@ -53,7 +53,7 @@ trace::TensorId Sightings::see(const at::Tensor& tensor, Origin origin, const Si
   return number(tensor, id, *offset);
 }
 
-trace::TensorId Sightings::recognise(const at::Tensor& tensor) {
+trace::TensorId TensorTable::recognise(const at::Tensor& tensor) {
   if (!tensor.defined() || live::unplannable_kind(tensor)) return trace::kNoTensor;
   const auto id = buffers.find(tensor.storage().unsafeGetStorageImpl());
   if (!id) return trace::kNoTensor;
@@ -61,7 +61,7 @@ trace::TensorId Sightings::recognise(const at::Tensor& tensor) {
   return offset ? number(tensor, *id, *offset) : trace::kNoTensor;
 }
 
-bool Sightings::refuse_kind(const at::Tensor& tensor, const Site& site) {
+bool TensorTable::refuse_kind(const at::Tensor& tensor, const Site& site) {
   if (const auto kind = live::unplannable_kind(tensor)) {
     refusals_.add(RefusalCode::kTensorKind, site, c10::str("a tensor that is ", *kind));
     return true;
@@ -73,7 +73,7 @@ bool Sightings::refuse_kind(const at::Tensor& tensor, const Site& site) {
   return false;
 }
 
-trace::BufferId Sightings::buffer_for(const at::Tensor& tensor, Origin origin, const Site& site) {
+trace::BufferId TensorTable::buffer_for(const at::Tensor& tensor, Origin origin, const Site& site) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   if (const auto known = buffers.find(storage)) {
     // An `out=` argument of another size makes its storage grow.
@@ -95,7 +95,7 @@ trace::BufferId Sightings::buffer_for(const at::Tensor& tensor, Origin origin, c
 }
 
 // A tensor that the host made is dead when its op returns: its bytes are taken now or never.
-void Sightings::keep_content(trace::BufferId id) {
+void TensorTable::keep_content(trace::BufferId id) {
   const c10::StorageImpl& storage = *buffers.live(id).storage;
   if (!storage.device().is_cpu() && !storage.device().is_cuda()) return;
   trace::Buffer& description = buffers.description(id);
@@ -103,8 +103,8 @@ void Sightings::keep_content(trace::BufferId id) {
   if (storage.nbytes() <= kMostContent) description.content = live::blob_of(storage);
 }
 
-std::optional<std::int64_t> Sightings::offset_in(trace::BufferId id,
-                                                 const at::Tensor& tensor) const {
+std::optional<std::int64_t> TensorTable::offset_in(trace::BufferId id,
+                                                   const at::Tensor& tensor) const {
   const LiveBuffer& live = buffers.live(id);
   if (live.origin != Origin::kInput) return tensor.storage_offset();
   if (tensor.numel() == 0) return 0;
@@ -117,8 +117,8 @@ std::optional<std::int64_t> Sightings::offset_in(trace::BufferId id,
   return geometry.offset;
 }
 
-trace::TensorId Sightings::number(const at::Tensor& tensor, trace::BufferId buffer,
-                                  std::int64_t offset) {
+trace::TensorId TensorTable::number(const at::Tensor& tensor, trace::BufferId buffer,
+                                    std::int64_t offset) {
   const Shape shape{buffer, offset, tensor};
   if (newest_.size() <= buffer) newest_.resize(buffer + 1, trace::kNoTensor);
   trace::TensorId& newest_here = newest_[buffer];

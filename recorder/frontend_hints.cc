@@ -1,4 +1,4 @@
-#include "recorder/notes.h"
+#include "recorder/frontend_hints.h"
 
 #include <torch/csrc/autograd/function.h>
 
@@ -10,15 +10,15 @@
 namespace steptape::recorder {
 namespace {
 
-thread_local Notes* current_notes = nullptr;
-std::atomic<Notes::Locate> locator = nullptr;
-std::atomic<Notes::Collect> collector = nullptr;
+thread_local FrontendHints* current_hints = nullptr;
+std::atomic<FrontendHints::Locate> locator = nullptr;
+std::atomic<FrontendHints::Collect> collector = nullptr;
 
 }  // namespace
 
-Notes* Notes::current() noexcept { return current_notes; }
+FrontendHints* FrontendHints::current() noexcept { return current_hints; }
 
-trace::Index Notes::leaf(trace::LeafKind kind, const std::string& path) {
+trace::Index FrontendHints::leaf(trace::LeafKind kind, const std::string& path) {
   const trace::Leaf leaf{kind, path};
   const auto found = std::ranges::find(leaves_, leaf);
   if (found == leaves_.end()) {
@@ -28,37 +28,37 @@ trace::Index Notes::leaf(trace::LeafKind kind, const std::string& path) {
   return static_cast<trace::Index>(found - leaves_.begin());
 }
 
-void Notes::require(trace::Formula formula, bool is_nonzero) {
+void FrontendHints::require(trace::Formula formula, bool is_nonzero) {
   conditions_.push_back({std::move(formula), is_nonzero});
 }
 
-void Notes::enter_module(std::string path, const void* module) {
+void FrontendHints::enter_module(std::string path, const void* module) {
   const std::uint32_t call = ++calls_of_[path];
   const auto node = torch::autograd::get_current_node();
   open_calls_.push_back({std::move(path), call, calls_++, module, node.get()});
 }
 
-void Notes::leave_module(const void* module) {
+void FrontendHints::leave_module(const void* module) {
   const auto newest =
       std::find_if(open_calls_.rbegin(), open_calls_.rend(),
                    [module](const ModuleCall& call) { return call.module == module; });
   if (newest != open_calls_.rend()) open_calls_.erase(newest.base() - 1, open_calls_.end());
 }
 
-void Notes::set_locator(Locate locate) noexcept { locator = locate; }
+void FrontendHints::set_locator(Locate locate) noexcept { locator = locate; }
 
-std::string Notes::place() {
+std::string FrontendHints::place() {
   const Locate locate = locator.load(std::memory_order_relaxed);
   return locate == nullptr ? std::string() : locate();
 }
 
-void Notes::set_collector(Collect collect) noexcept { collector = collect; }
+void FrontendHints::set_collector(Collect collect) noexcept { collector = collect; }
 
-void Notes::collect_garbage() {
+void FrontendHints::collect_garbage() {
   if (const Collect collect = collector.load(std::memory_order_relaxed)) collect();
 }
 
-void Notes::announce(std::vector<Number> numbers, std::string function) {
+void FrontendHints::announce(std::vector<Number> numbers, std::string function) {
   announced_ = std::move(numbers);
   is_announcing_ = true;
   function_ = std::move(function);
@@ -67,13 +67,13 @@ void Notes::announce(std::vector<Number> numbers, std::string function) {
   does_more_ = false;
 }
 
-void Notes::note_op(std::string_view op, bool has_node) {
+void FrontendHints::note_op(std::string_view op, bool has_node) {
   ++ops_since_;
   // a function of another name may look at the number before it calls the op
   does_more_ |= has_node || (!function_.empty() && op.substr(op.rfind(':') + 1) != function_);
 }
 
-void Notes::withdraw() {
+void FrontendHints::withdraw() {
   announced_.clear();
   is_announcing_ = false;
   if (ops_since_ != 1 || does_more_) return;
@@ -81,17 +81,18 @@ void Notes::withdraw() {
     sites_[i].is_all = !sites_[i].is_doubtful;
 }
 
-void Notes::take(std::size_t position, const trace::ScalarSite& site) {
+void FrontendHints::take(std::size_t position, const trace::ScalarSite& site) {
   sites_.push_back({site, std::move(announced_[position].formula)});
   announced_.erase(announced_.begin() + static_cast<std::ptrdiff_t>(position));
 }
 
-Notes::Scope::Scope(Notes& notes) : previous_(std::exchange(current_notes, &notes)) {}
+FrontendHints::Scope::Scope(FrontendHints& hints)
+    : previous_(std::exchange(current_hints, &hints)) {}
 
-Notes::Scope::~Scope() { current_notes = previous_; }
+FrontendHints::Scope::~Scope() { current_hints = previous_; }
 
-Unnoticed::Unnoticed() : previous_(std::exchange(current_notes, nullptr)) {}
+Unnoticed::Unnoticed() : previous_(std::exchange(current_hints, nullptr)) {}
 
-Unnoticed::~Unnoticed() { current_notes = previous_; }
+Unnoticed::~Unnoticed() { current_hints = previous_; }
 
 }  // namespace steptape::recorder
