@@ -13,7 +13,7 @@ class OpenRecording {
  public:
   /// As `record`. `objects` and `interceptor` must outlive this.
   OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
-                Interceptor& interceptor, const Look& look = {});
+                Interceptor& interceptor, const Detail& detail = {});
   ~OpenRecording();
   OpenRecording(const OpenRecording&) = delete;
   OpenRecording& operator=(const OpenRecording&) = delete;

@@ -31,19 +31,19 @@ struct OpenRecording::Listening {
 };
 
 OpenRecording::OpenRecording(std::vector<Argument> arguments, const live::Objects& objects,
-                             Interceptor& interceptor, const Look& look)
+                             Interceptor& interceptor, const Detail& detail)
     : arguments_(std::move(arguments)) {
   if (is_recording()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "a recording is active in this thread: a step cannot be recorded inside another");
   }
   objects.check_alive();
-  tape_ = std::make_shared<Tape>(objects, look);
+  tape_ = std::make_shared<Tape>(objects, detail);
   tape_->guarded([&] {
     write_entry(tape_->state(), arguments_);
     tape_->note_streams();
-    if (look.depth >= Depth::kDigests) write_entry_digests(tape_->state());
-    if (look.depth >= Depth::kBytes) copy_entry(tape_->state(), found_, generators_found_);
+    if (detail.depth >= Depth::kDigests) write_entry_digests(tape_->state());
+    if (detail.depth >= Depth::kBytes) copy_entry(tape_->state(), found_, generators_found_);
   });
   listening_ = std::make_unique<Listening>(tape_, interceptor);
 }
@@ -74,8 +74,8 @@ Recorded OpenRecording::close(Returned returned) {
 bool is_recording() noexcept { return active_listener() != nullptr; }
 
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor, const Look& look) {
-  OpenRecording recording(arguments, objects, interceptor, look);
+                const live::Objects& objects, Interceptor& interceptor, const Detail& detail) {
+  OpenRecording recording(arguments, objects, interceptor, detail);
   return recording.close(step());
 }
 

@@ -80,7 +80,7 @@ enum class Depth {
 };
 
 /// What is looked at besides what plans are made from.
-struct Look {
+struct Detail {
   Depth depth = Depth::kPlain;
   bool timings = false;  ///< how long each op takes: Recording::op_ns
 };
@@ -90,7 +90,7 @@ struct Look {
 /// understand becomes a Refusal in the recording. An exception of the step passes through, with the
 /// thread as it was before. Must not be called while another recording is active in this thread.
 Recorded record(const StepFunction& step, const std::vector<Argument>& arguments,
-                const live::Objects& objects, Interceptor& interceptor, const Look& look = {});
+                const live::Objects& objects, Interceptor& interceptor, const Detail& detail = {});
 
 /// Whether ops of this thread are being recorded.
 bool is_recording() noexcept;

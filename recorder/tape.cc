@@ -56,8 +56,8 @@ std::uint32_t nanoseconds(Clock::duration time) {
 
 }  // namespace
 
-Tape::Tape(const live::Objects& objects, const Look& look)
-    : look_(look),
+Tape::Tape(const live::Objects& objects, const Detail& detail)
+    : detail_(detail),
       state_(objects),
       next_sequence_(nodes_.first()),
       name_tensor_([this](const at::Tensor& tensor) {
@@ -86,14 +86,14 @@ void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
     running.place = FrontendHints::place();
   }
   guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
-  const auto start = look_.timings ? Clock::now() : Clock::time_point();
+  const auto start = detail_.timings ? Clock::now() : Clock::time_point();
   try {
     run();
   } catch (...) {
     guarded([&] { threw(running); });
     throw;
   }
-  if (look_.timings) running.time = Clock::now() - start;
+  if (detail_.timings) running.time = Clock::now() - start;
   guarded([&] { after(torch::jit::last(stack, op.schema().returns().size()), running); });
 }
 
@@ -167,11 +167,11 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   // The place is taken now, so that ops stand in the order in which they started; what stands in it
   // comes when the op ends.
   state_.recording.ops.emplace_back().op = running.op.op;
-  if (look_.depth >= Depth::kDigests) {
+  if (detail_.depth >= Depth::kDigests) {
     state_.recording.op_digests.emplace_back();
     running.written = live::written_tensors(op, arguments);
   }
-  if (look_.timings) state_.recording.op_ns.push_back(0);
+  if (detail_.timings) state_.recording.op_ns.push_back(0);
 }
 
 void Tape::after(Arguments outputs, Running& running) {
@@ -182,10 +182,10 @@ void Tape::after(Arguments outputs, Running& running) {
   note_writes(running);
   note_read(running);
   if (running.generator) state_.generators.after_draw(*running.generator, running.index);
-  if (look_.depth >= Depth::kDigests) {
+  if (detail_.depth >= Depth::kDigests) {
     state_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
   }
-  if (look_.timings) state_.recording.op_ns[running.index] = nanoseconds(running.time);
+  if (detail_.timings) state_.recording.op_ns[running.index] = nanoseconds(running.time);
   state_.recording.ops[running.index] = std::move(running.op);
 }
 

@@ -20,7 +20,7 @@ namespace steptape::recorder {
 /// threads of one step may call it. What goes wrong inside becomes a refusal, never an exception.
 class Tape final : public OpListener {
  public:
-  Tape(const live::Objects& objects, const Look& look);
+  Tape(const live::Objects& objects, const Detail& detail);
 
   void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
              const std::function<void()>& run) override;
@@ -96,7 +96,7 @@ class Tape final : public OpListener {
   void note_content(trace::BufferId buffer);
   trace::Index scope_index(const std::string& place);
 
-  const Look look_;
+  const Detail detail_;
   RecordingState state_;
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed

@@ -314,7 +314,7 @@ std::optional<recorder::Recorded> Call::run_recorded() {
   const std::uint64_t call = call_of_run();
   recorder::Recorded recorded =
       recorder::record([this] { return run_function(InsideStep::Depth::kWatched); },
-                       given_.arguments, step_.session.objects, *interceptor, look());
+                       given_.arguments, step_.session.objects, *interceptor, detail());
   recorded.recording.call = call;
   step_.journal.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
@@ -362,12 +362,12 @@ std::vector<std::string> Call::paths_of_updates() const {
 }
 
 /// How closely the recording that begins looks.
-recorder::Look Call::look() const {
+recorder::Detail Call::detail() const {
   using recorder::Depth;
   const Options& options = step_.session.options;
-  recorder::Look look{options.digests ? Depth::kDigests : Depth::kPlain, options.timings};
-  if (is_asked_for_ && options.record.state) look.depth = Depth::kBytes;
-  return look;
+  recorder::Detail detail{options.digests ? Depth::kDigests : Depth::kPlain, options.timings};
+  if (is_asked_for_ && options.record.state) detail.depth = Depth::kBytes;
+  return detail;
 }
 
 /// Its number over the whole run.

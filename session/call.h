@@ -58,7 +58,7 @@ class Call {
   recorder::Returned run_function(InsideStep::Depth depth);
   void settle_gradients() const;
   std::vector<std::string> paths_of_updates() const;
-  recorder::Look look() const;
+  recorder::Detail detail() const;
   std::uint64_t call_of_run() const;
 
   StepContext& step_;

@@ -233,7 +233,7 @@ void Probing::explain(const trace::Recording& before, const recorder::Recorded& 
                       trace::Recording& now) const {
   if (!trace::same_op_stream(before, now)) return;
   replayer::drop_refuted(before, now);
-  replayer::explain_numbers(before, now, reads_, only_reads(recorded));
+  replayer::infer_bindings(before, now, reads_, only_reads(recorded));
 }
 
 std::optional<Probing::Repeated> Probing::repeats(const trace::Recording& known,

@@ -57,11 +57,11 @@ void Variant::prove(const replayer::Numbers& numbers) {
   number_proofs.add(numbers);
 }
 
-bool Variant::doubt(trace::Index op) {
-  constexpr std::size_t kMostChances = 64;
-  if (chances.size() >= kMostChances) return false;
-  if (std::ranges::find(chances, op, &Chance::op) != chances.end()) return false;
-  chances.push_back({op});
+bool Variant::suspect(trace::Index op) {
+  constexpr std::size_t kMostSuspects = 64;
+  if (suspects.size() >= kMostSuspects) return false;
+  if (std::ranges::find(suspects, op, &SuspectOp::op) != suspects.end()) return false;
+  suspects.push_back({op});
   return executor->set_apart(std::span(&op, 1));
 }
 
@@ -72,12 +72,12 @@ PlanStats Variant::stats() const {
   stats.replays = replays;
   stats.rebinds = rebinds;
   stats.is_warm_start = is_warm_start;
-  for (const Chance& chance : chances) {
-    if (!chance.is_known) continue;
-    Refusal at = trace::refusal_at(*recording, chance.op, RefusalCode::kNondeterministicOp, "");
+  for (const SuspectOp& suspect : suspects) {
+    if (!suspect.is_known) continue;
+    Refusal at = trace::refusal_at(*recording, suspect.op, RefusalCode::kNondeterministicOp, "");
     stats.nondeterministic.push_back({std::move(at.op), at.op_index, std::move(at.module),
-                                      std::move(at.place), chance.spread,
-                                      chance.largest_difference});
+                                      std::move(at.place), suspect.spread,
+                                      suspect.largest_difference});
   }
   return stats;
 }

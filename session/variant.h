@@ -13,8 +13,8 @@
 #include "session/deferred.h"
 #include "session/step_outputs.h"
 #include "session/verify/audit_schedule.h"
-#include "session/verify/chance.h"
 #include "session/verify/checkpoint.h"
+#include "session/verify/suspect_op.h"
 #include "steptape/stats.h"
 #include "trace/model.h"
 
@@ -44,7 +44,7 @@ struct Variant {
   /// Not tried before this call: a trial was undone so, and another recording may fit better.
   std::uint64_t resumes_at = 0;
   std::chrono::nanoseconds last_run{0};  ///< how long the newest replay took, if that is looked at
-  std::vector<Chance> chances = {};      ///< ops that leave other bits each time, or may
+  std::vector<SuspectOp> suspects = {};  ///< ops that leave other bits each time, or may
   /// The audit that failed and is looked into: the next trial says whether it was by chance.
   std::optional<Refusal> in_doubt = {};
   Deferred deferred = {};  ///< of the newest call that ran the function
@@ -56,7 +56,7 @@ struct Variant {
 
   /// Takes `op` for one that may leave other bits each time. False where the plan cannot be
   /// compared without it, or it was taken for one before.
-  bool doubt(trace::Index op);
+  bool suspect(trace::Index op);
   PlanStats stats() const;
 };
 

@@ -8,12 +8,12 @@ namespace steptape::python {
 
 Recorder::Recorder(std::string name, std::string place, bool digests, bool timings)
     : step_{std::move(name), std::move(place), {}},
-      look_{digests ? recorder::Depth::kDigests : recorder::Depth::kPlain, timings} {}
+      detail_{digests ? recorder::Depth::kDigests : recorder::Depth::kPlain, timings} {}
 
 void Recorder::begin() {
   open_ = std::make_unique<recorder::OpenRecording>(
       std::vector<recorder::Argument>(), session_.objects,
-      recorder::interceptor(recorder::InterceptorKind::kFakeKey), look_);
+      recorder::interceptor(recorder::InterceptorKind::kFakeKey), detail_);
   recorder::FrontendHints::current()->follow_numbers();
   FollowedNumbers::current().clear();  // of the step before: the hints of both may lie in one place
 }

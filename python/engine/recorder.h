@@ -26,7 +26,7 @@ class Recorder : public Tracked {
 
  private:
   trace::Step step_;
-  recorder::Look look_;
+  recorder::Detail detail_;
   std::uint64_t calls_ = 0;
   std::unique_ptr<recorder::OpenRecording> open_;
 };

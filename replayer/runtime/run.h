@@ -33,7 +33,7 @@ struct RunNumbers {
 
 /// What an op left elsewhere, which it is to leave in a run too, whatever it does there: an op that
 /// leaves other bits each time, so that what follows from it can be compared bit for bit.
-struct Imposed {
+struct Override {
   trace::Index op;               ///< position in the recording; Executor::set_apart was told of it
   std::vector<at::Tensor> left;  ///< see live::left_tensors
   /// How far what it left by itself was from that, at most (live::relative_difference); none: the
@@ -47,7 +47,7 @@ struct Inspection {
   /// calls, and ops after one that threw, leave none.
   std::vector<std::optional<trace::Digest>>* digests = nullptr;
   /// Where digests are asked for: what these ops leave.
-  std::span<Imposed> imposed = {};
+  std::span<Override> overrides = {};
   /// What each stage takes, where the run returns.
   std::vector<StageTime>* times = nullptr;
   /// What the run leaves is compared with the eager step: it may do what none did before, where

@@ -56,7 +56,7 @@ void RunLog::add_digests(std::span<const Call> stage, const Memory& memory,
                          torch::jit::Stack& stack) {
   if (stage.size() == 1) {
     if (stage[0].kernel || stage[0].copies) put_results(stage[0], memory, stack);
-    impose_on(stage[0], stack);
+    override_outputs(stage[0], stack);
     return add_digest(stage[0], stack);
   }
   // of calls that were done in one pass, those whose results no later one wrote over: buffers that
@@ -76,18 +76,18 @@ void RunLog::add_digest(const Call& call, const torch::jit::Stack& stack) {
   (*inspection_.digests)[call.op] = live::digest_of(left_by(call, stack));
 }
 
-void RunLog::impose_on(const Call& call, const torch::jit::Stack& stack) {
-  const auto imposed = std::ranges::find(inspection_.imposed, call.op, &Imposed::op);
-  if (imposed == inspection_.imposed.end()) return;
+void RunLog::override_outputs(const Call& call, const torch::jit::Stack& stack) {
+  const auto overrides = std::ranges::find(inspection_.overrides, call.op, &Override::op);
+  if (overrides == inspection_.overrides.end()) return;
   const std::vector<at::Tensor> left = left_by(call, stack);
-  if (left.size() != imposed->left.size()) return;
+  if (left.size() != overrides->left.size()) return;
   double difference = 0;
   const live::Unseen unseen;
   for (std::size_t i = 0; i < left.size(); ++i) {
-    difference = std::max(difference, live::relative_difference(left[i], imposed->left[i]));
+    difference = std::max(difference, live::relative_difference(left[i], overrides->left[i]));
   }
-  for (std::size_t i = 0; i < left.size(); ++i) left[i].copy_(imposed->left[i]);
-  imposed->difference = difference;
+  for (std::size_t i = 0; i < left.size(); ++i) left[i].copy_(overrides->left[i]);
+  overrides->difference = difference;
 }
 
 void RunLog::add_time(std::span<const Call> stage, std::uint64_t ns) {

@@ -29,7 +29,7 @@ class RunLog {
 
  private:
   void add_digest(const Call& call, const torch::jit::Stack& stack);
-  void impose_on(const Call& call, const torch::jit::Stack& stack);
+  void override_outputs(const Call& call, const torch::jit::Stack& stack);
 
   Inspection inspection_;
 };

@@ -175,14 +175,14 @@ bool Judge::is_open(Variant& variant, const Verified& verified) {
   if (verified.skipped || verified.changed || !verified.is_wrong() || !verified.divergence)
     return false;
   const Divergence& divergence = *verified.divergence;
-  return divergence.is_by_chance && variant.doubt(static_cast<trace::Index>(divergence.op_index));
+  return divergence.is_by_chance && variant.suspect(static_cast<trace::Index>(divergence.op_index));
 }
 
 /// Determinism::kStrict: not with an op that has differed from itself.
 bool Judge::refuses_chances(const Variant& variant) {
   if (step_.session.options.determinism != Determinism::kStrict) return false;
-  const auto known = std::ranges::find_if(variant.chances, &Chance::is_known);
-  if (known == variant.chances.end()) return false;
+  const auto known = std::ranges::find_if(variant.suspects, &SuspectOp::is_known);
+  if (known == variant.suspects.end()) return false;
   drop(variant, trace::refusal_at(*variant.recording, known->op, RefusalCode::kNondeterministicOp,
                                   "the op leaves other bits each time it runs on the same inputs"));
   return true;

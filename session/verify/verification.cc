@@ -61,8 +61,8 @@ class Verification {
       eager();
       return verified;
     }
-    const bool has_chances = interceptor_ != nullptr && !variant_.chances.empty();
-    has_chances ? eager_first(eager, verified) : plan_first(eager, verified);
+    const bool has_suspects = interceptor_ != nullptr && !variant_.suspects.empty();
+    has_suspects ? eager_first(eager, verified) : plan_first(eager, verified);
     if (interceptor_ != nullptr && verified.divergence && verified.divergence->op_index < 0) {
       name_first_op(*verified.divergence);
     }
@@ -139,8 +139,8 @@ class Verification {
   void eager_first(const recorder::StepFunction& eager, Verified& verified) {
     const std::vector<std::int64_t> counters = variant_.guards->counters();
     std::vector<recorder::Repeat> repeats;
-    for (const Chance& chance : variant_.chances) {
-      repeats.push_back({chance.op, kRepeats, chance.is_known ? kRepeats : kMostRepeats});
+    for (const SuspectOp& suspect : variant_.suspects) {
+      repeats.push_back({suspect.op, kRepeats, suspect.is_known ? kRepeats : kMostRepeats});
     }
     const LeftBehind left =
         left_by_eager(recorder::run_with_digests(eager, *interceptor_, eager_digests_, repeats));
@@ -151,7 +151,7 @@ class Verification {
       return;
     }
     for (recorder::Repeat& repeat : repeats) {
-      imposed_.push_back({static_cast<trace::Index>(repeat.op), std::move(repeat.left)});
+      overrides_.push_back({static_cast<trace::Index>(repeat.op), std::move(repeat.left)});
     }
     undo_.restore();
     const std::optional<LeftBehind> planned = left_by_plan(verified);
@@ -166,28 +166,29 @@ class Verification {
   std::optional<Divergence> judge_chances(const std::vector<recorder::Repeat>& repeats) const {
     std::optional<Divergence> found;
     for (std::size_t i = 0; i < repeats.size(); ++i) {
-      Chance& chance = variant_.chances[i];
-      chance.is_known |= repeats[i].differs;
-      chance.spread = std::max(chance.spread, repeats[i].spread);
+      SuspectOp& suspect = variant_.suspects[i];
+      suspect.is_known |= repeats[i].differs;
+      suspect.spread = std::max(suspect.spread, repeats[i].spread);
       std::string problem;
-      if (!chance.is_known) {
+      if (!suspect.is_known) {
         problem = fmt::format(
             "left other bits in the plan than in the eager step, and the same ones each of {} "
             "times it ran again there",
             kMostRepeats);
-      } else if (!imposed_[i].difference) {
+      } else if (!overrides_[i].difference) {
         problem = "was not done by itself in the plan";
       } else {
-        chance.largest_difference = std::max(chance.largest_difference, *imposed_[i].difference);
-        if (*imposed_[i].difference <= kMostSpreads * chance.spread) continue;
+        suspect.largest_difference =
+            std::max(suspect.largest_difference, *overrides_[i].difference);
+        if (*overrides_[i].difference <= kMostSpreads * suspect.spread) continue;
         problem = fmt::format(
             "differs from the eager step's by {:.1e} of its largest element, and from itself by "
             "{:.1e}",
-            *imposed_[i].difference, chance.spread);
+            *overrides_[i].difference, suspect.spread);
       }
       if (found) continue;
-      found = Divergence{name_of(chance.op), problem, static_cast<std::int64_t>(chance.op),
-                         name_of(chance.op)};
+      found = Divergence{name_of(suspect.op), problem, static_cast<std::int64_t>(suspect.op),
+                         name_of(suspect.op)};
     }
     return found;
   }
@@ -236,7 +237,7 @@ class Verification {
   }
 
   replayer::Inspection inspection(PlanDigests* digests) {
-    return {.digests = digests, .imposed = imposed_, .is_compared = true};
+    return {.digests = digests, .overrides = overrides_, .is_compared = true};
   }
 
   LeftBehind left_by_plan() {
@@ -349,7 +350,7 @@ class Verification {
   const guards::Entry& entry_;
   recorder::Interceptor* interceptor_;
   PlanDigests plan_digests_;
-  std::vector<replayer::Imposed> imposed_;
+  std::vector<replayer::Override> overrides_;
   std::vector<recorder::OpDigest> eager_digests_;
   std::vector<replayer::Region> regions_;
   /// The eager step may take tensors out of the program's objects, which the plan runs on.

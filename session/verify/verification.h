@@ -60,7 +60,7 @@ struct Verified {
 /// outcome. Costs one copy of what the plan writes, while it lasts. An exception of the eager step
 /// passes through. With an `interceptor`, the first op in which the two part is named.
 ///
-/// Where the variant has ops that leave other bits each time (Variant::chances), it is the eager
+/// Where the variant has ops that leave other bits each time (Variant::suspects), it is the eager
 /// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
 /// made to go on from what it left in the eager step. So everything else is compared bit for bit,
 /// and the op with what it differs from itself.

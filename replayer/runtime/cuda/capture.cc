@@ -70,11 +70,11 @@ class Capturing {
       if (!group.take_numbers()) throw CannotBeCaptured{{group.call().op, kOtherNumbers}};
     }
     Captured captured;
-    captured.stretches.resize(plan_.parts.size());
-    for (std::size_t p = 0; p < plan_.parts.size(); ++p) {
-      if (plan_.parts[p].way != Way::kGraph) continue;
-      capture_part(plan_.parts[p], captured.stretches[p]);
-      captured.nodes += captured.stretches[p].graph->node_count();
+    captured.segments.resize(plan_.segments.size());
+    for (std::size_t p = 0; p < plan_.segments.size(); ++p) {
+      if (plan_.segments[p].kind != SegmentKind::kGraph) continue;
+      capture_segment(plan_.segments[p], captured.segments[p]);
+      captured.nodes += captured.segments[p].graph->node_count();
     }
     stand_in_for_freed();
     for (Learning& learning : learnings_) learn(learning);
@@ -99,29 +99,30 @@ class Capturing {
     return std::make_unique<Graph>(pool_, plan_.calls.generators);
   }
 
-  void capture_part(const Part& part, Captured::Stretch& stretch) {
-    stretch.graph = new_graph();
-    stretch.graph->begin();
-    for (std::size_t i = 0; i < part.ops.size();) {
-      GroupedCall* group = plan_.group_with(part.ops[i]);
+  void capture_segment(const Segment& segment, Captured::Segment& captured_segment) {
+    captured_segment.graph = new_graph();
+    captured_segment.graph->begin();
+    for (std::size_t i = 0; i < segment.ops.size();) {
+      GroupedCall* group = plan_.group_with(segment.ops[i]);
       const std::size_t count = group == nullptr ? 1 : group->ops().size();
-      const auto ops = std::span(part.ops).subspan(i, count);
-      capture_call(group == nullptr ? plan_.call_of(ops[0]) : group->call(), group, ops, stretch);
+      const auto ops = std::span(segment.ops).subspan(i, count);
+      capture_call(group == nullptr ? plan_.call_of(ops[0]) : group->call(), group, ops,
+                   captured_segment);
       i += count;
     }
     try {
-      stretch.graph->end();
+      captured_segment.graph->end();
     } catch (const c10::OutOfMemoryError&) {
       throw;
     } catch (const std::exception& error) {
-      stretch.graph->abandon();
-      throw CannotBeCaptured{{part.ops.back(), first_line(error)}};
+      captured_segment.graph->abandon();
+      throw CannotBeCaptured{{segment.ops.back(), first_line(error)}};
     }
   }
 
   /// `group` is null for the call of a single op.
   void capture_call(Call& call, const GroupedCall* group, std::span<const trace::Index> ops,
-                    Captured::Stretch& stretch) {
+                    Captured::Segment& captured_segment) {
     std::vector<CallNumber> numbers =
         group == nullptr ? numbers_of(plan_, call) : numbers_of(plan_, *group);
     // captured with other numbers than those of this run, so that no launch is right but by its
@@ -129,7 +130,7 @@ class Capturing {
     const std::vector<double> others = NumberUpdates::other_numbers(call, numbers);
     std::optional<MadeUp> made_up;
     if (!others.empty()) made_up.emplace(call).set(numbers, others);
-    std::vector<cudaGraphNode_t> nodes = make(call, group, *stretch.graph);
+    std::vector<cudaGraphNode_t> nodes = make(call, group, *captured_segment.graph);
     made_up.reset();
     if (!numbers.empty()) {
       learnings_.push_back({&call,
@@ -137,7 +138,7 @@ class Capturing {
                             std::move(numbers),
                             others,
                             kernels(std::move(nodes)),
-                            &stretch.updates});
+                            &captured_segment.updates});
     }
     for (const trace::Index op : ops) {
       for (const trace::BufferId id : plan_.freed_behind[op]) plan_.memory.release(id);

@@ -22,19 +22,19 @@ PlanStats stats_of(const DevicePlan& plan, const Captured& captured, const Stati
   PlanStats stats;
   stats.ops = plan.recording().ops.size();
   stats.calls = plan.calls.calls.size();
-  stats.stages = plan.parts.size();
+  stats.stages = plan.segments.size();
   stats.device = std::move(told);
-  for (const Part& part : plan.parts) {
-    if (part.way == Way::kAhead) stats.device.ahead += part.ops.size();
-    if (part.way != Way::kBetween) continue;
-    for (const trace::Index op : part.ops) {
-      stats.device.between.push_back(words_of(plan, op, part.why));
+  for (const Segment& segment : plan.segments) {
+    if (segment.kind == SegmentKind::kAhead) stats.device.ahead += segment.ops.size();
+    if (segment.kind != SegmentKind::kBetween) continue;
+    for (const trace::Index op : segment.ops) {
+      stats.device.between.push_back(words_of(plan, op, segment.why));
     }
   }
   stats.device.groups = plan.groups.size();
   for (const GroupedCall& group : plan.groups) stats.device.grouped += group.ops().size();
-  for (const Captured::Stretch& stretch : captured.stretches) {
-    stats.device.updated += stretch.updates.kernels();
+  for (const Captured::Segment& captured_segment : captured.segments) {
+    stats.device.updated += captured_segment.updates.kernels();
   }
   stats.device.static_bytes = statics.static_bytes();
   std::vector<Copy> copied = statics.copies();

@@ -117,17 +117,17 @@ struct Executor::Impl {
     if (call.read != trace::kNone) plan().numbers->take_read(call, stack.back());
   }
 
-  void release(std::size_t part) {
-    for (const trace::BufferId id : plan().released_behind[part]) plan().memory.release(id);
+  void release(std::size_t segment) {
+    for (const trace::BufferId id : plan().released_behind[segment]) plan().memory.release(id);
   }
 
-  /// Everything, by the dispatcher. What parts outside graphs make stays, until it is let go of.
+  /// Everything, by the dispatcher. What segments outside graphs make stays, until it is let go of.
   void run_op_by_op() {
     const BelowAutograd below;
     plan().seeks->begin();
-    for (std::size_t p = 0; p < plan().parts.size(); ++p) {
+    for (std::size_t p = 0; p < plan().segments.size(); ++p) {
       plan().seeks->before(p);
-      for (const trace::Index op : plan().parts[p].ops) {
+      for (const trace::Index op : plan().segments[p].ops) {
         make_call(plan().call_of(op));
         for (const trace::BufferId id : plan().freed_behind[op]) plan().memory.release(id);
       }
@@ -225,8 +225,8 @@ struct Executor::Impl {
     }
     statics.captured(addresses);
     if (told.captures > 1) told.captured_for = decision.why;
-    told.graphs =
-        static_cast<std::uint64_t>(std::ranges::count(plan().parts, Way::kGraph, &Part::way));
+    told.graphs = static_cast<std::uint64_t>(
+        std::ranges::count(plan().segments, SegmentKind::kGraph, &Segment::kind));
     told.nodes = used.captured().nodes;
     write_graphs();
   }
@@ -237,11 +237,11 @@ struct Executor::Impl {
     static std::atomic<std::uint64_t> written{0};
     const char* folder = std::getenv("STEPTAPE_CUDA_GRAPHS");
     if (folder == nullptr) return;
-    for (const Captured::Stretch& stretch : used.captured().stretches) {
-      if (!stretch.graph) continue;
+    for (const Captured::Segment& captured_segment : used.captured().segments) {
+      if (!captured_segment.graph) continue;
       try {
-        stretch.graph->write_dot(std::string(folder) + "/graph-" + std::to_string(++written) +
-                                 ".dot");
+        captured_segment.graph->write_dot(std::string(folder) + "/graph-" +
+                                          std::to_string(++written) + ".dot");
       } catch (const Error&) {
         return;
       }
@@ -270,20 +270,20 @@ struct Executor::Impl {
       throw Uncompared("no run of these graphs was compared: " + why);
   }
 
-  void launch(std::size_t part) {
-    if (part != 0 && part < plan().first_decided) used.check_numbers(part);
-    Captured::Stretch& stretch = used.captured().stretches[part];
+  void launch(std::size_t segment) {
+    if (segment != 0 && segment < plan().first_decided) used.check_numbers(segment);
+    Captured::Segment& captured_segment = used.captured().segments[segment];
     is_lasting = true;
-    stretch.updates.put(*stretch.graph);
-    stretch.graph->launch();
+    captured_segment.updates.put(*captured_segment.graph);
+    captured_segment.graph->launch();
   }
 
   void run_part(std::size_t p) {
-    const Part& part = plan().parts[p];
-    if (part.way == Way::kGraph) {
+    const Segment& segment = plan().segments[p];
+    if (segment.kind == SegmentKind::kGraph) {
       launch(p);
     } else {
-      for (const trace::Index op : part.ops) {
+      for (const trace::Index op : segment.ops) {
         const Call& call = plan().call_of(op);
         if (!used.transfers().run(call)) make_call(call);
       }
@@ -294,28 +294,28 @@ struct Executor::Impl {
   void run_parts(const std::function<void()>& decided, HandOut hands_out) {
     const BelowAutograd below;
     plan().seeks->begin();
-    for (std::size_t p = 0; p < plan().parts.size(); ++p) {
-      const bool is_graph = plan().parts[p].way == Way::kGraph;
+    for (std::size_t p = 0; p < plan().segments.size(); ++p) {
+      const bool is_graph = plan().segments[p].kind == SegmentKind::kGraph;
       if (p == plan().first_decided) decide(decided, hands_out);
-      if (is_graph || makes_given(plan().parts[p])) pool->given().move_out();
+      if (is_graph || makes_given(plan().segments[p])) pool->given().move_out();
       const auto start = Clock::now();
       plan().seeks->before(p);
       run_part(p);
       plan().seeks->after(p);
       // what is written until then is put back where the run ends
       if (p < plan().first_decided) is_lasting = false;
-      if (log.wants_times()) add_time(plan().parts[p], start);
+      if (log.wants_times()) add_time(plan().segments[p], start);
     }
-    if (plan().first_decided == plan().parts.size()) decide(decided, hands_out);
+    if (plan().first_decided == plan().segments.size()) decide(decided, hands_out);
     plan().seeks->end();
     stack.clear();
   }
 
   /// Whether it lands something where a gradient lies that the user has.
-  bool makes_given(const Part& part) const {
+  bool makes_given(const Segment& segment) const {
     if (pool->given().is_empty()) return false;
     bool makes = false;
-    for (const trace::Index op : part.ops) {
+    for (const trace::Index op : segment.ops) {
       for_each_tensor_of(recording->ops[op], [&](trace::TensorId id) {
         makes |= pool->given().holds(this, recording->tensors[id].buffer);
       });
@@ -325,7 +325,7 @@ struct Executor::Impl {
 
   /// Nothing but a want of memory can end the run now: that for what the user gets is taken first.
   void decide(const std::function<void()>& decided, HandOut hands_out) {
-    for (std::size_t p = std::max<std::size_t>(plan().first_decided, 1); p < plan().parts.size();
+    for (std::size_t p = std::max<std::size_t>(plan().first_decided, 1); p < plan().segments.size();
          ++p) {
       used.check_numbers(p);
     }
@@ -333,10 +333,10 @@ struct Executor::Impl {
     if (hands_out == HandOut::kAll) handed_out.take(plan());
   }
 
-  void add_time(const Part& part, Clock::time_point start) {
+  void add_time(const Segment& segment, Clock::time_point start) {
     c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-    StageTime time{{}, part.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
-    time.ops.assign(part.ops.begin(), part.ops.end());
+    StageTime time{{}, segment.why, static_cast<std::uint64_t>(us_since(start) * 1e3)};
+    time.ops.assign(segment.ops.begin(), segment.ops.end());
     log.add_time(std::move(time));
   }
 

@@ -70,9 +70,9 @@ bool is_pinned(const void* address) {
 
 HostTransfers::HostTransfers(const DevicePlan& plan)
     : plan_(plan), memory_(std::make_unique<PinnedMemory>()), ring_(*memory_, kSlots) {
-  for (const Part& part : plan.parts) {
-    if (part.way != Way::kAhead) continue;
-    for (const trace::Index op : part.ops) {
+  for (const Segment& segment : plan.segments) {
+    if (segment.kind != SegmentKind::kAhead) continue;
+    for (const trace::Index op : segment.ops) {
       if (const auto transfer = transfer_of(plan, plan.call_of(op))) {
         transfers_.emplace(op, *transfer);
       }

@@ -61,9 +61,9 @@ void PlanInUse::plan_again() {
 
 bool PlanInUse::set_apart(trace::Index op) {
   const auto is_here = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
-  const auto part = std::ranges::find_if(plan_->parts, is_here, &Part::ops);
-  if (part == plan_->parts.end() || plan_->call_of(op).is_once) return false;
-  if (part->way == Way::kGraph) {
+  const auto segment = std::ranges::find_if(plan_->segments, is_here, &Segment::ops);
+  if (segment == plan_->segments.end() || plan_->call_of(op).is_once) return false;
+  if (segment->kind == SegmentKind::kGraph) {
     exceptions_.kept_out.push_back({op, "it leaves other bits each time it runs"});
     plan_again();
   }
@@ -103,22 +103,22 @@ std::string PlanInUse::object_to_numbers() {
 bool PlanInUse::would_object_to_numbers() { return parted_group() || objection(); }
 
 std::optional<KeptOut> PlanInUse::objection() const {
-  for (const Captured::Stretch& stretch : captured_.stretches) {
-    if (!stretch.graph) continue;
-    if (auto found = stretch.updates.objection()) return found;
+  for (const Captured::Segment& captured_segment : captured_.segments) {
+    if (!captured_segment.graph) continue;
+    if (auto found = captured_segment.updates.objection()) return found;
   }
   return std::nullopt;
 }
 
-void PlanInUse::check_numbers(std::size_t part) {
+void PlanInUse::check_numbers(std::size_t segment) {
   std::optional<KeptOut> found;
-  for (const trace::Index group : plan_->groups_in[part]) {
+  for (const trace::Index group : plan_->groups_in[segment]) {
     found = parted(plan_->groups[group]);
     if (!found) continue;
     kept_out_next_ = found;
     break;
   }
-  if (!found) found = captured_.stretches[part].updates.objection();
+  if (!found) found = captured_.segments[segment].updates.objection();
   if (!found) return;
   throw AssumptionViolated(
       RefusalCode::kScalarVaries,

@@ -41,9 +41,9 @@ class PlanInUse {
   std::string object_to_numbers();
   /// Whether that would be so.
   bool would_object_to_numbers();
-  /// The same in mid-run for numbers that follow from what the parts before `part` have read or
-  /// made. Throws AssumptionViolated where its graph does not hold for them.
-  void check_numbers(std::size_t part);
+  /// The same in mid-run for numbers that follow from what the segments before `segment` have read
+  /// or made. Throws AssumptionViolated where its graph does not hold for them.
+  void check_numbers(std::size_t segment);
 
  private:
   /// Of graphs; an op of a group is first taken out of that.

@@ -9,7 +9,7 @@ namespace steptape::replayer::cuda {
 
 /// Whether the operator leaves the bits that op `op` of the program does, on the device and for the
 /// dtype and kinds of numbers that the op was recorded with. It is tried on made-up tensors the
-/// first time that a process asks: those who write a formula twice round it in two ways, and
+/// first time that a process asks: those who write a formula twice round it in two kinds, and
 /// LibTorch does (`_foreach_div` divides where `div` multiplies by the reciprocal). Draws from no
 /// generator. Waits for the current stream.
 bool agrees(const Program& program, const ForeachOperator& by, trace::Index op);

@@ -32,13 +32,13 @@ Program lowered(std::shared_ptr<const trace::Recording> recording) {
   return program;
 }
 
-Program placed(Program program, const std::vector<Part>& parts) {
-  place_buffers(program, parts);
+Program placed(Program program, const std::vector<Segment>& segments) {
+  place_buffers(program, segments);
   return program;
 }
 
-/// Whether a run may end at this part: it looks at what it is given.
-bool may_end_run(const Part& part) { return part.way != Way::kGraph; }
+/// Whether a run may end at this segment: it looks at what it is given.
+bool may_end_run(const Segment& segment) { return segment.kind != SegmentKind::kGraph; }
 
 }  // namespace
 
@@ -46,23 +46,23 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
                        const GeneratorOf& generator, const Exceptions& exceptions)
     : program(lowered(std::move(recording))),
       writes(writes_of(*program.recording)),
-      parts(parts_of(program, ops_of(program, writes), exceptions.kept_out)),
-      memory(program = placed(std::move(program), parts)),
+      segments(segments_of(program, ops_of(program, writes), exceptions.kept_out)),
+      memory(program = placed(std::move(program), segments)),
       calls(calls_of(program, memory, generator, writes.earliest_reads)),
       bound(bound_of(program, writes)),
       results(program, memory),
       position_of(program.instructions.size(), 0),
       group_of(program.instructions.size(), trace::kNone),
       freed_behind(program.instructions.size()),
-      released_behind(parts.size()) {
+      released_behind(segments.size()) {
   for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
   numbers.emplace(program, memory, calls.calls);
-  const auto part_of = [this](trace::Index op) {
+  const auto segment_of = [this](trace::Index op) {
     const auto holds = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
-    const auto found = std::ranges::find_if(parts, holds, &Part::ops);
-    return static_cast<std::size_t>(found - parts.begin());
+    const auto found = std::ranges::find_if(segments, holds, &Segment::ops);
+    return static_cast<std::size_t>(found - segments.begin());
   };
-  seeks.emplace(this->recording(), parts.size(), part_of, generator);
+  seeks.emplace(this->recording(), segments.size(), segment_of, generator);
   // ops of the host alone: of an optimizer's step counts, most of all
   cpu::prepare_elementwise_kernels(program, memory, bound.refilled, calls.calls);
   make_groups(exceptions.alone);
@@ -75,7 +75,7 @@ void DevicePlan::make_groups(const std::vector<trace::Index>& alone) {
   const auto is_same = [this](const ForeachOperator& by, trace::Index op) {
     return agrees(program, by, op);
   };
-  for (const Group& group : group_ops(program, parts, alone, is_same)) {
+  for (const Group& group : group_ops(program, segments, alone, is_same)) {
     std::vector<const Call*> members;
     for (const trace::Index op : group.ops) {
       members.push_back(&call_of(op));
@@ -83,9 +83,9 @@ void DevicePlan::make_groups(const std::vector<trace::Index>& alone) {
     }
     groups.emplace_back(group, std::move(members));
   }
-  groups_in.resize(parts.size());
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    for (const trace::Index op : parts[p].ops) {
+  groups_in.resize(segments.size());
+  for (std::size_t p = 0; p < segments.size(); ++p) {
+    for (const trace::Index op : segments[p].ops) {
       const GroupedCall* group = group_with(op);
       if (group != nullptr && group->ops().front() == op) groups_in[p].push_back(group_of[op]);
     }
@@ -100,12 +100,12 @@ void DevicePlan::add_default_generator(const GeneratorOf& generator) {
 }
 
 void DevicePlan::choose_what_is_undone() {
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    if (may_end_run(parts[p])) first_decided = p + 1;
+  for (std::size_t p = 0; p < segments.size(); ++p) {
+    if (may_end_run(segments[p])) first_decided = p + 1;
   }
   std::unordered_set<trace::BufferId> written;
-  for (const Part& part : std::span(parts).first(first_decided)) {
-    for (const trace::Index op : part.ops) {
+  for (const Segment& segment : std::span(segments).first(first_decided)) {
+    for (const trace::Index op : segment.ops) {
       const auto ids = written_by(recording(), recording().ops[op]);
       written.insert(ids.begin(), ids.end());
     }
@@ -120,14 +120,14 @@ void DevicePlan::choose_what_is_undone() {
 void DevicePlan::choose_when_memory_is_free() {
   // in the order of a replay: what is done ahead may have moved in front of what came before it
   struct Use {
-    std::size_t part = 0;
+    std::size_t segment = 0;
     trace::Index op = trace::kNone;
     bool is_outside = false;  ///< by some op outside graphs
   };
   std::vector<Use> last(program.buffers.size());
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    const bool is_graph = parts[p].way == Way::kGraph;
-    for (const trace::Index op : parts[p].ops) {
+  for (std::size_t p = 0; p < segments.size(); ++p) {
+    const bool is_graph = segments[p].kind == SegmentKind::kGraph;
+    for (const trace::Index op : segments[p].ops) {
       for_each_tensor_of(recording().ops[op], [&](trace::TensorId id) {
         Use& use = last[recording().tensors[id].buffer];
         use = {p, op, use.is_outside || !is_graph};
@@ -139,7 +139,7 @@ void DevicePlan::choose_when_memory_is_free() {
     const BufferPlan& plan = program.buffers[id];
     if (plan.last_use == end || last[id].op == trace::kNone) continue;
     if (plan.placement == Placement::kAdopted) {
-      released_behind[last[id].part].push_back(id);
+      released_behind[last[id].segment].push_back(id);
     } else if (plan.placement == Placement::kCaptured && !last[id].is_outside) {
       freed_behind[last[id].op].push_back(id);
     }

@@ -10,7 +10,7 @@
 #include "replayer/runtime/call_results.h"
 #include "replayer/runtime/calls.h"
 #include "replayer/runtime/cuda/plan/grouped_call.h"
-#include "replayer/runtime/cuda/plan/parts.h"
+#include "replayer/runtime/cuda/plan/segments.h"
 #include "replayer/runtime/host_numbers.h"
 #include "replayer/runtime/memory.h"
 #include "replayer/runtime/seeks.h"
@@ -23,7 +23,7 @@ struct Exceptions {
   std::vector<trace::Index> alone;  ///< in no group
 };
 
-/// A recording planned for a device, all but its graphs: which calls are made in which part, on
+/// A recording planned for a device, all but its graphs: which calls are made in which segment, on
 /// which memory. Makes no call of CUDA but to allocate, and to try operators the first time that a
 /// process plans with them (see agrees).
 struct DevicePlan {
@@ -43,22 +43,22 @@ struct DevicePlan {
 
   Program program;
   Writes writes;
-  std::vector<Part> parts;
+  std::vector<Segment> segments;
   Memory memory;
   Calls calls;
   Bound bound;
   std::optional<HostNumbers> numbers;
-  std::optional<Seeks> seeks;  ///< by part
+  std::optional<Seeks> seeks;  ///< by segment
   CallResults results;
   std::vector<std::size_t> position_of;  ///< by op: in `calls`
   std::vector<GroupedCall> groups;
   std::vector<trace::Index> group_of;                ///< by op: in `groups`, or kNone
-  std::vector<std::vector<trace::Index>> groups_in;  ///< by part
+  std::vector<std::vector<trace::Index>> groups_in;  ///< by segment
   /// Captured buffers whose memory another one may have after an op; by op.
   std::vector<std::vector<trace::BufferId>> freed_behind;
-  /// Adopted buffers that a run lets go of after a part; by part.
+  /// Adopted buffers that a run lets go of after a segment; by segment.
   std::vector<std::vector<trace::BufferId>> released_behind;
-  /// The first part after which nothing but a want of memory can end a run.
+  /// The first segment after which nothing but a want of memory can end a run.
   std::size_t first_decided = 0;
 
  private:

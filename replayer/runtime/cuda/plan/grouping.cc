@@ -215,9 +215,10 @@ class Eligibility {
 
 /// Candidates that follow each other, to be sorted by how many of them each must wait for: those of
 /// one depth wait for none of each other.
-class Stretch {
+class GroupFinder {
  public:
-  explicit Stretch(const Program& program) : program_(program), recording_(*program.recording) {}
+  explicit GroupFinder(const Program& program)
+      : program_(program), recording_(*program.recording) {}
 
   void add(Candidate candidate) {
     const trace::Op& op = recording_.ops[candidate.op];
@@ -292,25 +293,25 @@ class Stretch {
 
 }  // namespace
 
-std::vector<Group> group_ops(const Program& program, std::vector<Part>& parts,
+std::vector<Group> group_ops(const Program& program, std::vector<Segment>& segments,
                              const std::vector<trace::Index>& alone, const Agrees& agrees) {
   const Eligibility eligibility(program, alone, agrees);
   std::vector<Group> groups;
-  for (Part& part : parts) {
-    if (part.way != Way::kGraph) continue;
-    Stretch stretch(program);
+  for (Segment& segment : segments) {
+    if (segment.kind != SegmentKind::kGraph) continue;
+    GroupFinder finder(program);
     std::vector<trace::Index> ops;
-    for (const trace::Index op : part.ops) {
+    for (const trace::Index op : segment.ops) {
       if (auto candidate = eligibility.candidate(op)) {
-        if (stretch.is_full()) stretch.end(ops, groups);
-        stretch.add(*std::move(candidate));
+        if (finder.is_full()) finder.end(ops, groups);
+        finder.add(*std::move(candidate));
       } else {
-        stretch.end(ops, groups);
+        finder.end(ops, groups);
         ops.push_back(op);
       }
     }
-    stretch.end(ops, groups);
-    part.ops = std::move(ops);
+    finder.end(ops, groups);
+    segment.ops = std::move(ops);
   }
   return groups;
 }

@@ -6,14 +6,14 @@
 
 #include "replayer/planner/program.h"
 #include "replayer/runtime/cuda/plan/foreach_operators.h"
-#include "replayer/runtime/cuda/plan/parts.h"
+#include "replayer/runtime/cuda/plan/segments.h"
 
 namespace steptape::replayer::cuda {
 
 /// Ops that do the same to several tensors, none of them to what another one uses.
 struct Group {
   const ForeachOperator* by = nullptr;  ///< does all of them
-  std::vector<trace::Index> ops;        ///< as they stand in their part, one after the other
+  std::vector<trace::Index> ops;        ///< as they stand in their segment, one after the other
 };
 
 /// Whether the operator leaves the bits that the op would.
@@ -24,7 +24,7 @@ using Agrees = std::function<bool(const ForeachOperator& by, trace::Index op)>;
 /// such ops side by side, across pointwise ops alone; whatever orders two ops is kept. Ops in
 /// `alone` are done by themselves, and so are those on more than 1 MiB, whose kernels take longer
 /// than a launch. What ops that were moved make is alive at a time: 4 MiB of it at most.
-std::vector<Group> group_ops(const Program& program, std::vector<Part>& parts,
+std::vector<Group> group_ops(const Program& program, std::vector<Segment>& segments,
                              const std::vector<trace::Index>& alone, const Agrees& agrees);
 
 }  // namespace steptape::replayer::cuda

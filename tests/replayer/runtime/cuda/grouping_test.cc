@@ -13,7 +13,7 @@ using replayer::Program;
 using replayer::cuda::ForeachArgument;
 using replayer::cuda::ForeachOperator;
 using replayer::cuda::Group;
-using replayer::cuda::Part;
+using replayer::cuda::Segment;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -22,7 +22,7 @@ bool always(const ForeachOperator&, trace::Index) { return true; }
 
 struct Grouped {
   Program program;
-  std::vector<Part> parts;
+  std::vector<Segment> segments;
   std::vector<Group> groups;
 
   /// "_foreach_mul_.Scalar 3" of each group, in the order of a run.
@@ -40,8 +40,8 @@ Grouped grouped(const StepBody& body, const std::vector<at::Tensor>& inputs,
                 const replayer::cuda::Agrees& agrees = always,
                 const std::vector<trace::Index>& alone = {}) {
   Grouped made{on_gpu(body, inputs), {}, {}};
-  made.parts = parts_of(made.program);
-  made.groups = replayer::cuda::group_ops(made.program, made.parts, alone, agrees);
+  made.segments = segments_of(made.program);
+  made.groups = replayer::cuda::group_ops(made.program, made.segments, alone, agrees);
   return made;
 }
 
@@ -55,7 +55,8 @@ std::vector<at::Tensor> tensors(int count, std::int64_t elements = 6) {
 void expect_in_order(const Grouped& made) {
   const trace::Recording& recording = *made.program.recording;
   std::vector<trace::Index> order;
-  for (const Part& part : made.parts) order.insert(order.end(), part.ops.begin(), part.ops.end());
+  for (const Segment& segment : made.segments)
+    order.insert(order.end(), segment.ops.begin(), segment.ops.end());
   const auto buffers = [&](trace::Index op) {
     std::set<trace::BufferId> used;
     for (const auto* values : {&recording.ops[op].inputs, &recording.ops[op].outputs}) {
@@ -101,8 +102,8 @@ TEST(DeviceGroupingTest, ALoopOverTensorsBecomesOneCallAnOp) {
   EXPECT_THAT(made.words(),
               ElementsAre("_foreach_mul_.Scalar 3", "_foreach_add_.List 3", "_foreach_sqrt. 3",
                           "_foreach_add_.Scalar 3", "_foreach_addcdiv_.Scalar 3"));
-  EXPECT_THAT(made.parts, SizeIs(1));
-  EXPECT_THAT(made.parts[0].ops, SizeIs(15));
+  EXPECT_THAT(made.segments, SizeIs(1));
+  EXPECT_THAT(made.segments[0].ops, SizeIs(15));
   expect_in_order(made);
 }
 
@@ -273,7 +274,7 @@ TEST(DeviceGroupingTest, PointwiseOpsWithoutACounterpartAreNoBarrier) {
       },
       tensors(3));
   EXPECT_THAT(made.words(), ElementsAre("_foreach_mul_.Scalar 3", "_foreach_mul_.Scalar 3"));
-  EXPECT_THAT(made.parts[0].ops, SizeIs(9));
+  EXPECT_THAT(made.segments[0].ops, SizeIs(9));
   expect_in_order(made);
 }
 

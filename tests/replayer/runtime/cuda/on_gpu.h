@@ -6,7 +6,7 @@
 #include "replayer/planner/analysis/writes.h"
 #include "replayer/planner/passes/passes.h"
 #include "replayer/runtime/calls.h"
-#include "replayer/runtime/cuda/plan/parts.h"
+#include "replayer/runtime/cuda/plan/segments.h"
 #include "tests/replayer/recorded_steps.h"
 
 namespace steptape::tests {
@@ -29,14 +29,14 @@ inline replayer::Program on_gpu(const StepBody& body, const std::vector<at::Tens
   return program;
 }
 
-inline std::vector<replayer::cuda::Part> parts_of(
+inline std::vector<replayer::cuda::Segment> segments_of(
     const replayer::Program& program, const std::vector<replayer::cuda::KeptOut>& kept_out = {}) {
   std::vector<trace::Index> order;
   const auto earliest = replayer::writes_of(*program.recording).earliest_reads;
   for (const replayer::Place& place : replayer::order_of(program, earliest)) {
     order.push_back(place.op);
   }
-  return replayer::cuda::parts_of(program, order, kept_out);
+  return replayer::cuda::segments_of(program, order, kept_out);
 }
 
 }  // namespace steptape::tests

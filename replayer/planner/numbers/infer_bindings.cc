@@ -1,4 +1,4 @@
-#include "replayer/planner/numbers/explain.h"
+#include "replayer/planner/numbers/infer_bindings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -66,10 +66,10 @@ class Explanation {
       nodes_[now_.ops[op].sequence].push_back(op);
     }
     collect();
-    explain_places();
+    infer_places();
     derived_ = derived_numbers(before_, now_);
-    explain_places();
-    explain_returned();
+    infer_places();
+    infer_returned();
     settle_reads(reads);
   }
 
@@ -103,12 +103,12 @@ class Explanation {
     candidates_.push_back({kind, path, before, now, known_at});
   }
 
-  void explain_places() {
-    explain_arguments();
-    explain_contents();
+  void infer_places() {
+    infer_arguments();
+    infer_contents();
   }
 
-  void explain_arguments() {
+  void infer_arguments() {
     for (trace::Index op = 0; op < now_.ops.size(); ++op) {
       const auto handle = live::find_operator(now_.operator_of(now_.ops[op]));
       const auto& before = before_.ops[op].inputs;
@@ -116,26 +116,26 @@ class Explanation {
       if (!handle || before.size() != now.size()) return;
       const std::vector<bool> follow = live::arguments_that_may_follow(*handle);
       for (trace::Index k = 0; k < std::min(now.size(), follow.size()); ++k) {
-        if (follow[k]) explain_argument(op, k, before[k], now[k]);
+        if (follow[k]) infer_argument(op, k, before[k], now[k]);
       }
     }
   }
 
-  void explain_argument(trace::Index op, trace::Index argument, const trace::Value& before,
-                        const trace::Value& now) {
+  void infer_argument(trace::Index op, trace::Index argument, const trace::Value& before,
+                      const trace::Value& now) {
     const auto* a = std::get_if<trace::List>(&before.data);
     const auto* b = std::get_if<trace::List>(&now.data);
     if (a == nullptr || b == nullptr) {
-      explain_site({op, argument, trace::kNone, trace::kNone, trace::kNone}, before, now, op);
+      infer_site({op, argument, trace::kNone, trace::kNone, trace::kNone}, before, now, op);
       return;
     }
     for (trace::Index i = 0; i < std::min(a->size(), b->size()); ++i) {
-      explain_site({op, argument, i, trace::kNone, trace::kNone}, (*a)[i], (*b)[i], op);
+      infer_site({op, argument, i, trace::kNone, trace::kNone}, (*a)[i], (*b)[i], op);
     }
   }
 
-  void explain_site(const trace::ScalarSite& site, const trace::Value& before,
-                    const trace::Value& now, std::int64_t used_at) {
+  void infer_site(const trace::ScalarSite& site, const trace::Value& before,
+                  const trace::Value& now, std::int64_t used_at) {
     if (!trace::is_number(before) || !trace::is_number(now) || before == now) return;
     if (before.data.index() != now.data.index() || is_known(site)) return;
     bind(site, used_at, [&](const Candidate& candidate) {
@@ -151,7 +151,7 @@ class Explanation {
   }
 
   /// The elements of tensors that the host made: wrapped numbers, `torch::tensor(x)`.
-  void explain_contents() {
+  void infer_contents() {
     std::vector<std::int64_t> first_use(now_.buffers.size(), -1);
     for (std::size_t op = now_.ops.size(); op-- > 0;) {
       for (const trace::Value& value : now_.ops[op].inputs) {
@@ -170,12 +170,12 @@ class Explanation {
         continue;
       if (before.bytes != now.bytes) continue;
       trace::for_each_element(now, tensor.dtype, kMostElements, [&](trace::Index item) {
-        explain_element(tensor, item, first_use[tensor.buffer]);
+        infer_element(tensor, item, first_use[tensor.buffer]);
       });
     }
   }
 
-  void explain_element(const trace::Tensor& tensor, trace::Index item, std::int64_t used_at) {
+  void infer_element(const trace::Tensor& tensor, trace::Index item, std::int64_t used_at) {
     const trace::ScalarSite site{trace::kNone, trace::kNone, item, tensor.buffer, trace::kNone};
     const auto before = trace::element_at(before_.buffers[tensor.buffer], tensor.dtype, item);
     const auto now = trace::element_at(now_.buffers[tensor.buffer], tensor.dtype, item);
@@ -311,7 +311,7 @@ class Explanation {
 
   /// A number that differs is a read that differs in the same way. One that does not differ stays
   /// what it was, and so does the read that gave it, which is checked.
-  void explain_returned() {
+  void infer_returned() {
     if (before_.numbers.size() != now_.numbers.size()) return;
     for (std::size_t i = 0; i < now_.numbers.size(); ++i) {
       trace::Number& number = now_.numbers[i];
@@ -369,8 +369,8 @@ class Explanation {
 
 }  // namespace
 
-void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads,
-                     const std::set<trace::Index>* only) {
+void infer_bindings(const trace::Recording& before, trace::Recording& now, Reads reads,
+                    const std::set<trace::Index>* only) {
   Explanation(before, now).explain(reads, only);
 }
 

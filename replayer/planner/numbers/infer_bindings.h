@@ -19,8 +19,8 @@ enum class Reads {
 /// What stays unexplained is left as it is, for trace::first_difference to find.
 /// With `only`, nothing but the host reads of these ops is matched by its bits: what else the
 /// program's numbers follow is known already.
-void explain_numbers(const trace::Recording& before, trace::Recording& now, Reads reads,
-                     const std::set<trace::Index>* only = nullptr);
+void infer_bindings(const trace::Recording& before, trace::Recording& now, Reads reads,
+                    const std::set<trace::Index>* only = nullptr);
 
 /// Binds the numbers of `now` as those of `known`, whose ops it repeats in another shape, are
 /// bound. Both have the same stream of ops (trace::same_op_stream). False when one of them is not

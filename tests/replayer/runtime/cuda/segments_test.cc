@@ -1,4 +1,4 @@
-#include "replayer/runtime/cuda/plan/parts.h"
+#include "replayer/runtime/cuda/plan/segments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,25 +11,25 @@ namespace {
 using replayer::Placement;
 using replayer::Program;
 using replayer::cuda::KeptOut;
-using replayer::cuda::Part;
-using replayer::cuda::Way;
+using replayer::cuda::Segment;
+using replayer::cuda::SegmentKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-std::vector<Way> ways_of(const std::vector<Part>& parts) {
-  std::vector<Way> ways;
-  for (const Part& part : parts) ways.push_back(part.way);
-  return ways;
+std::vector<SegmentKind> kinds_of(const std::vector<Segment>& segments) {
+  std::vector<SegmentKind> kinds;
+  for (const Segment& segment : segments) kinds.push_back(segment.kind);
+  return kinds;
 }
 
 std::string op_name(const Program& program, trace::Index op) {
   return program.recording->operator_of(program.recording->ops[op]).name;
 }
 
-std::vector<std::string> names_of(const Program& program, const Part& part) {
+std::vector<std::string> names_of(const Program& program, const Segment& segment) {
   std::vector<std::string> names;
-  for (const trace::Index op : part.ops) names.push_back(op_name(program, op));
+  for (const trace::Index op : segment.ops) names.push_back(op_name(program, op));
   return names;
 }
 
@@ -39,9 +39,9 @@ TEST(DevicePartsTest, AStepOnTheDeviceIsOneGraph) {
   const Program program = on_gpu(
       [](const auto& in) { return std::vector<at::Tensor>{(in[0] * 2 + in[0]).relu().sum()}; },
       {ramp()});
-  const auto parts = parts_of(program);
-  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph));
-  EXPECT_THAT(names_of(program, parts[0]),
+  const auto segments = segments_of(program);
+  EXPECT_THAT(kinds_of(segments), ElementsAre(SegmentKind::kGraph));
+  EXPECT_THAT(names_of(program, segments[0]),
               ElementsAre("aten::mul", "aten::add", "aten::relu", "aten::sum"));
 }
 
@@ -53,17 +53,19 @@ TEST(DevicePartsTest, AReadOfTheHostStandsBetweenGraphs) {
         return std::vector<at::Tensor>{is_large ? sum * 2 : sum};
       },
       {ramp()});
-  const auto parts = parts_of(program);
-  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
-  EXPECT_EQ(parts[1].why, "it gives the host a value");
+  const auto segments = segments_of(program);
+  EXPECT_THAT(kinds_of(segments),
+              ElementsAre(SegmentKind::kGraph, SegmentKind::kBetween, SegmentKind::kGraph));
+  EXPECT_EQ(segments[1].why, "it gives the host a value");
 }
 
 TEST(DevicePartsTest, AShapeThatFollowsFromBytesStandsBetweenGraphs) {
   const Program program = on_gpu(
       [](const auto& in) { return std::vector<at::Tensor>{(in[0] + 1).nonzero() + 1}; }, {ramp()});
-  const auto parts = parts_of(program);
-  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
-  EXPECT_THAT(parts[1].why, HasSubstr("shape"));
+  const auto segments = segments_of(program);
+  EXPECT_THAT(kinds_of(segments),
+              ElementsAre(SegmentKind::kGraph, SegmentKind::kBetween, SegmentKind::kGraph));
+  EXPECT_THAT(segments[1].why, HasSubstr("shape"));
 }
 
 TEST(DevicePartsTest, WhatTheHostDoesComesAheadOfTheGraph) {
@@ -75,10 +77,10 @@ TEST(DevicePartsTest, WhatTheHostDoesComesAheadOfTheGraph) {
         return std::vector<at::Tensor>{out + 1};
       },
       {ramp(), at::zeros({})}, on_host);
-  const auto parts = parts_of(program);
-  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kAhead, Way::kGraph));
-  EXPECT_THAT(names_of(program, parts[0]), ElementsAre("aten::add_"));
-  EXPECT_THAT(names_of(program, parts[1]), ElementsAre("aten::mul", "aten::add"));
+  const auto segments = segments_of(program);
+  ASSERT_THAT(kinds_of(segments), ElementsAre(SegmentKind::kAhead, SegmentKind::kGraph));
+  EXPECT_THAT(names_of(program, segments[0]), ElementsAre("aten::add_"));
+  EXPECT_THAT(names_of(program, segments[1]), ElementsAre("aten::mul", "aten::add"));
 }
 
 TEST(DevicePartsTest, WhatTheHostWritesAfterAGraphReadItIsNotMovedAhead) {
@@ -90,9 +92,10 @@ TEST(DevicePartsTest, WhatTheHostWritesAfterAGraphReadItIsNotMovedAhead) {
         return std::vector<at::Tensor>{out + in[1]};
       },
       {ramp(), at::ones({})}, on_host);
-  const auto parts = parts_of(program);
-  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kAhead, Way::kGraph));
-  EXPECT_THAT(names_of(program, parts[1]), ElementsAre("aten::add_"));
+  const auto segments = segments_of(program);
+  ASSERT_THAT(kinds_of(segments),
+              ElementsAre(SegmentKind::kGraph, SegmentKind::kAhead, SegmentKind::kGraph));
+  EXPECT_THAT(names_of(program, segments[1]), ElementsAre("aten::add_"));
 }
 
 TEST(DevicePartsTest, ABatchOfTheHostIsBroughtAheadAndLands) {
@@ -103,11 +106,11 @@ TEST(DevicePartsTest, ABatchOfTheHostIsBroughtAheadAndLands) {
         return std::vector<at::Tensor>{there * 2 + 1};
       },
       {ramp()}, on_host);
-  const auto parts = parts_of(program);
-  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kAhead, Way::kGraph));
-  EXPECT_THAT(names_of(program, parts[0]), ElementsAre("aten::clone"));
-  replayer::cuda::place_buffers(program, parts);
-  const trace::Op& clone = program.recording->ops[parts[0].ops[0]];
+  const auto segments = segments_of(program);
+  ASSERT_THAT(kinds_of(segments), ElementsAre(SegmentKind::kAhead, SegmentKind::kGraph));
+  EXPECT_THAT(names_of(program, segments[0]), ElementsAre("aten::clone"));
+  replayer::cuda::place_buffers(program, segments);
+  const trace::Op& clone = program.recording->ops[segments[0].ops[0]];
   const auto& there = std::get<trace::TensorRef>(clone.outputs[0].data);
   const trace::BufferId landing = program.recording->tensors[there.id].buffer;
   EXPECT_EQ(program.buffers[landing].placement, Placement::kLanding);
@@ -122,9 +125,10 @@ TEST(DevicePartsTest, AnArrayOfTheHostInAnOpOfTheDeviceStandsBetweenGraphs) {
         return std::vector<at::Tensor>{at::index_select(in[0] * 2, 0, in[1]) + 1};
       },
       {ramp(), at::arange(2)}, on_host);
-  const auto parts = parts_of(program);
-  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
-  EXPECT_EQ(parts[1].why, "it takes an array from the host");
+  const auto segments = segments_of(program);
+  ASSERT_THAT(kinds_of(segments),
+              ElementsAre(SegmentKind::kGraph, SegmentKind::kBetween, SegmentKind::kGraph));
+  EXPECT_EQ(segments[1].why, "it takes an array from the host");
 }
 
 TEST(DevicePartsTest, AGraphIsCutWhereAGeneratorIsSetBack) {
@@ -140,34 +144,37 @@ TEST(DevicePartsTest, AGraphIsCutWhereAGeneratorIsSetBack) {
       },
       {ramp()});
   ASSERT_THAT(program.recording->seeks, SizeIs(1));
-  const auto parts = parts_of(program);
-  EXPECT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kGraph, Way::kGraph));
-  EXPECT_THAT(names_of(program, parts[0]), ElementsAre("aten::bernoulli"));
-  EXPECT_THAT(names_of(program, parts[1]), ElementsAre("aten::mul", "aten::bernoulli", "aten::mul",
-                                                       "aten::bernoulli", "aten::mul"));
-  EXPECT_THAT(names_of(program, parts[2]), ElementsAre("aten::bernoulli"));
+  const auto segments = segments_of(program);
+  EXPECT_THAT(kinds_of(segments),
+              ElementsAre(SegmentKind::kGraph, SegmentKind::kGraph, SegmentKind::kGraph));
+  EXPECT_THAT(names_of(program, segments[0]), ElementsAre("aten::bernoulli"));
+  EXPECT_THAT(
+      names_of(program, segments[1]),
+      ElementsAre("aten::mul", "aten::bernoulli", "aten::mul", "aten::bernoulli", "aten::mul"));
+  EXPECT_THAT(names_of(program, segments[2]), ElementsAre("aten::bernoulli"));
 }
 
 TEST(DevicePartsTest, OpsThatAreKeptOutSayWhy) {
   const Program program =
       on_gpu([](const auto& in) { return std::vector<at::Tensor>{((in[0] * 2).relu() + 1).sum()}; },
              {ramp()});
-  const auto whole = parts_of(program);
-  ASSERT_THAT(ways_of(whole), ElementsAre(Way::kGraph));
+  const auto whole = segments_of(program);
+  ASSERT_THAT(kinds_of(whole), ElementsAre(SegmentKind::kGraph));
   const trace::Index relu = whole[0].ops[1];
-  const auto parts = parts_of(program, {{relu, "it ended the capture"}});
-  ASSERT_THAT(ways_of(parts), ElementsAre(Way::kGraph, Way::kBetween, Way::kGraph));
-  EXPECT_EQ(parts[1].ops, std::vector<trace::Index>{relu});
-  EXPECT_EQ(parts[1].why, "it ended the capture");
+  const auto segments = segments_of(program, {{relu, "it ended the capture"}});
+  ASSERT_THAT(kinds_of(segments),
+              ElementsAre(SegmentKind::kGraph, SegmentKind::kBetween, SegmentKind::kGraph));
+  EXPECT_EQ(segments[1].ops, std::vector<trace::Index>{relu});
+  EXPECT_EQ(segments[1].why, "it ended the capture");
 }
 
 TEST(DevicePartsTest, EachCallIsInOnePart) {
   for (const NamedBody& named : bodies()) {
     const Program program = on_gpu(named.body, named.inputs);
     std::vector<trace::Index> ops;
-    for (const Part& part : parts_of(program)) {
-      EXPECT_FALSE(part.ops.empty());
-      ops.insert(ops.end(), part.ops.begin(), part.ops.end());
+    for (const Segment& segment : segments_of(program)) {
+      EXPECT_FALSE(segment.ops.empty());
+      ops.insert(ops.end(), segment.ops.begin(), segment.ops.end());
     }
     std::ranges::sort(ops);
     EXPECT_EQ(std::ranges::adjacent_find(ops), ops.end()) << named.name;

@@ -1,4 +1,4 @@
-#include "replayer/runtime/cuda/plan/parts.h"
+#include "replayer/runtime/cuda/plan/segments.h"
 
 #include <algorithm>
 #include <array>
@@ -110,7 +110,7 @@ class Classification {
   const Program& program_;
 };
 
-/// Parts as they grow: what is done ahead of a graph, the graph, and what is done after it.
+/// Segments as they grow: what is done ahead of a graph, the graph, and what is done after it.
 class Growing {
  public:
   void ahead(trace::Index op, const Touch& touch) {
@@ -128,27 +128,27 @@ class Growing {
   }
   void between(trace::Index op, std::string why) {
     end();
-    parts_.push_back({Way::kBetween, {op}, std::move(why)});
+    segments_.push_back({SegmentKind::kBetween, {op}, std::move(why)});
   }
-  std::vector<Part> take() {
+  std::vector<Segment> take() {
     end();
-    return std::move(parts_);
+    return std::move(segments_);
   }
-  /// What comes now is in other parts than what came before.
+  /// What comes now is in other segments than what came before.
   void end() {
-    for (Part* part : {&ahead_, &graph_}) {
-      const Way way = part->way;
-      if (!part->ops.empty()) parts_.push_back(std::move(*part));
-      *part = {way, {}};
+    for (Segment* segment : {&ahead_, &graph_}) {
+      const SegmentKind kind = segment->kind;
+      if (!segment->ops.empty()) segments_.push_back(std::move(*segment));
+      *segment = {kind, {}};
     }
     graph_reads_.clear();
     graph_writes_.clear();
   }
 
  private:
-  std::vector<Part> parts_;
-  Part ahead_{Way::kAhead, {}};
-  Part graph_{Way::kGraph, {}};
+  std::vector<Segment> segments_;
+  Segment ahead_{SegmentKind::kAhead, {}};
+  Segment graph_{SegmentKind::kGraph, {}};
   Buffers graph_reads_, graph_writes_;
 };
 
@@ -170,15 +170,15 @@ void place(trace::Index op, const Classification& classification,
 
 }  // namespace
 
-std::string_view name_of(Way way) noexcept {
+std::string_view name_of(SegmentKind kind) noexcept {
   constexpr std::array<std::string_view, 3> kNames = {"ahead", "graph", "between"};
-  return kNames[static_cast<std::size_t>(way)];
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<Part> parts_of(const Program& program, const std::vector<trace::Index>& order,
-                           const std::vector<KeptOut>& kept_out) {
+std::vector<Segment> segments_of(const Program& program, const std::vector<trace::Index>& order,
+                                 const std::vector<KeptOut>& kept_out) {
   const Classification classification(program);
-  // a generator is set back by the host, between parts
+  // a generator is set back by the host, between segments
   std::unordered_set<trace::Index> first, last;
   for (const trace::Seek& seek : program.recording->seeks) {
     first.insert(seek.before_op);
@@ -193,12 +193,12 @@ std::vector<Part> parts_of(const Program& program, const std::vector<trace::Inde
   return growing.take();
 }
 
-void place_buffers(Program& program, const std::vector<Part>& parts) {
+void place_buffers(Program& program, const std::vector<Segment>& segments) {
   const trace::Recording& recording = *program.recording;
   std::vector<bool> in_graph(recording.ops.size(), false);
-  for (const Part& part : parts) {
-    if (part.way != Way::kGraph) continue;
-    for (const trace::Index op : part.ops) in_graph[op] = true;
+  for (const Segment& segment : segments) {
+    if (segment.kind != SegmentKind::kGraph) continue;
+    for (const trace::Index op : segment.ops) in_graph[op] = true;
   }
   std::vector<bool> is_met(program.buffers.size(), false);  // by an op of a graph
   for (std::size_t op = 0; op < recording.ops.size(); ++op) {
