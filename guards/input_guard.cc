@@ -33,14 +33,12 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
       tensor.position = position[tensor.geometry->buffer];
     }
     tensors_.push_back(tensor);
-    const bool gets_gradient = recording.inputs[i].requires_grad;
     const std::string& same_as = recording.inputs[i].same_as;
     if (const trace::Index first = trace::find_input(recording, same_as); first != trace::kNone) {
       same_.push_back({i, first});
-      continue;
+    } else if (tensor.geometry != nullptr) {
+      apart_.push_back(i);
     }
-    if (gets_gradient) apart_.push_back(i);
-    if (gets_gradient || !same_as.empty()) may_be_tracked_.push_back(i);
   }
 }
 
@@ -85,10 +83,14 @@ Verdict InputGuard::check_same(std::span<const live::Argument> arguments) const 
     if (arguments[same.argument].tensor.is_same(arguments[same.first].tensor)) continue;
     return other_tensor(same.argument, recording_.inputs[same.first].path, "");
   }
-  if (apart_.size() < 2) return {};
   const auto tensor_at = [arguments](std::size_t argument) {
     return arguments[argument].tensor.unsafeGetTensorImpl();
   };
+  if (apart_.size() < 2) return {};
+  if (apart_.size() == 2) {
+    if (tensor_at(apart_[0]) != tensor_at(apart_[1])) return {};
+    return other_tensor(apart_[1], "", recording_.inputs[apart_[0]].path);
+  }
   std::vector<std::size_t> order = apart_;
   std::ranges::stable_sort(order, {}, tensor_at);
   const auto twice = std::ranges::adjacent_find(order, {}, tensor_at);
@@ -98,7 +100,7 @@ Verdict InputGuard::check_same(std::span<const live::Argument> arguments) const 
 
 Verdict InputGuard::check_tracked(std::span<const live::Argument> arguments,
                                   const TrackedGuard& tracked) const {
-  for (const std::size_t i : may_be_tracked_) {
+  for (const std::size_t i : apart_) {
     const std::string& expected = recording_.inputs[i].same_as;
     const std::string_view found = tracked.path_of(arguments[i].tensor);
     if (found != expected) return other_tensor(i, expected, found);

@@ -59,8 +59,9 @@ class InputGuard {
     std::size_t first;  ///< the argument that is this very tensor
   };
   std::vector<Same> same_;
-  std::vector<std::size_t> apart_;           ///< those that get a gradient each
-  std::vector<std::size_t> may_be_tracked_;  ///< those that are tracked, or get a gradient
+  /// Those of which none is another. Which tensors are one may be asked by any code that runs in a
+  /// step (nn.MultiheadAttention: `if k is v`), and such a question leaves no op.
+  std::vector<std::size_t> apart_;
   struct Fact {
     std::size_t argument;
     trace::Index leaf;  ///< kNone: it must be the recorded one

@@ -108,11 +108,26 @@ c10::Device device_of(const trace::Device& device) {
   throw Error(ErrorCode::kUnsupported, "the trace names a device that no backend serves");
 }
 
+namespace {
+
+/// Of tensors with named dimensions, which torch 2.15 does not have any more.
+template <typename Key>
+constexpr c10::DispatchKeySet named_keys() {
+  if constexpr (requires { Key::Named; }) {
+    return c10::DispatchKeySet(Key::Named);
+  } else {
+    return {};
+  }
+}
+
+}  // namespace
+
 bool has_plain_keys(const at::Tensor& tensor) noexcept {
   constexpr c10::DispatchKeySet kOthers =
-      kFunctorch | c10::DispatchKeySet{c10::DispatchKey::Python,    c10::DispatchKey::ZeroTensor,
-                                       c10::DispatchKey::Named,     c10::DispatchKey::NestedTensor,
-                                       c10::DispatchKey::Quantized, c10::DispatchKey::Sparse};
+      kFunctorch | named_keys<c10::DispatchKey>() |
+      c10::DispatchKeySet{c10::DispatchKey::Python, c10::DispatchKey::ZeroTensor,
+                          c10::DispatchKey::NestedTensor, c10::DispatchKey::Quantized,
+                          c10::DispatchKey::Sparse};
   return !tensor.key_set().has_any(kOthers);
 }
 

@@ -3,6 +3,7 @@
 #include <c10/util/flat_hash_map.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Size.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/tensor_numpy.h>
@@ -104,7 +105,10 @@ class Flattening {
     const bool has_hooks = !torch::autograd::impl::hooks(tensor).empty() ||
                            torch::autograd::impl::post_acc_grad_hooks(tensor) != nullptr;
     const bool has_tangent = tensor._fw_grad(0).defined();
-    if (tensor.requires_grad() && !tensor.is_leaf()) shape_ += tensor.retains_grad() ? 'r' : 'l';
+    if (tensor.requires_grad() && !tensor.is_leaf()) {
+      shape_ += tensor.retains_grad() ? 'r' : 'l';
+      add_sized(tensor.grad_fn()->name());
+    }
     if (!has_hooks && !has_tangent) return;
     shape_ += has_tangent ? 'T' : 'H';
     arguments_.opaque =
@@ -154,6 +158,7 @@ class Flattening {
       return true;
     }
     if (PyAnySet_CheckExact(value)) {
+      if (PySet_Check(value) && was_met(value)) return true;
       // in the order in which code that goes over it meets them
       shape_ += PySet_Check(value) ? 'S' : 'Z';
       const auto items = py::reinterpret_steal<py::list>(PySequence_List(value));
@@ -179,6 +184,7 @@ class Flattening {
   /// tree whose nodes know their parent ends here, too.
   bool was_met(PyObject* value) {
     const auto [met, is_new] = met_.emplace(value, met_.size());
+    if (is_new) arguments_.containers.push_back(value);
     if (!is_new) shape_ += "@" + std::to_string(met->second) + " ";
     return !is_new;
   }

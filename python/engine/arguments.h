@@ -29,8 +29,10 @@ struct Arguments {
   };
   std::vector<Array> arrays;
   std::vector<PyObject*> objects;  ///< those known by their identity, borrowed from the call
-  bool has_subclass = false;       ///< of torch.Tensor, whose own code no op shows
-  std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
+  /// Lists, dicts and objects that are compared by what they hold, as they were met; borrowed.
+  std::vector<PyObject*> containers;
+  bool has_subclass = false;  ///< of torch.Tensor, whose own code no op shows
+  std::string opaque;         ///< the type of an argument whose content nobody can guard, or empty
   /// Of each leaf, what the program calls it: "batch['x']"; where they are asked for.
   std::vector<std::string> names;
   std::string opaque_name;  ///< of `opaque`, too

@@ -71,6 +71,9 @@ class MovingPlaces {
   std::vector<py::object> given() const;
   std::vector<std::string> names_of_given() const;
   const std::vector<Place>& places() const { return places_; }
+  /// The lists, dicts and objects among the arguments of the call that is under way.
+  void set_containers(std::vector<PyObject*> containers) { containers_ = std::move(containers); }
+  const std::vector<PyObject*>& containers() const { return containers_; }
   /// Gives each place a name that is none of `taken` either.
   void rename(const std::vector<std::string>& taken);
   /// Whether places came since this was asked last.
@@ -89,6 +92,7 @@ class MovingPlaces {
   Roots& roots_;
   std::function<bool(PyObject*)> is_of_optimizer_;
   std::vector<Place> places_;
+  std::vector<PyObject*> containers_;
   bool has_news_ = false;
   bool is_closed_ = false;
   bool compares_offsets_ = false;

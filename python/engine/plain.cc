@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,8 @@ bool same_key(PyObject* a, PyObject* b) {
   return (is_text(a) || PyLong_CheckExact(a)) && equal(a, b);
 }
 
-/// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes.
+/// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes, by which they
+/// are compared.
 bool is_holder(PyObject* object) {
   static PyObject* simple =
       py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr();
@@ -48,13 +50,32 @@ bool is_holder(PyObject* object) {
       py::object(py::module_::import("argparse").attr("Namespace")).release().ptr();
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   if (dict_of(object) == nullptr) return false;
-  return type == simple || type == parsed || (!PyDict_Check(object) && is_dataclass(object));
+  if (type == simple || type == parsed) return true;
+  return is_dataclass(object) && is_plain_object(object) &&
+         Py_TYPE(object)->tp_richcompare != PyBaseObject_Type.tp_richcompare;
 }
 
 py::object list_of(PyObject* sequence) {
   auto list = py::reinterpret_steal<py::object>(PySequence_List(sequence));
   if (!list) throw py::error_already_set();
   return list;
+}
+
+bool is_default_dict(PyObject* object) {
+  static PyObject* type =
+      py::object(py::module_::import("collections").attr("defaultdict")).release().ptr();
+  return is_exactly(object, type);
+}
+
+/// Whether a list, tuple or dict is its items, and of a defaultdict the factory, and nothing else.
+bool is_items_alone(PyObject* container) {
+  static PyObject* ordered =
+      py::object(py::module_::import("collections").attr("OrderedDict")).release().ptr();
+  PyTypeObject* type = Py_TYPE(container);
+  if (PyTuple_Check(container))
+    return type->tp_basicsize == PyTuple_Type.tp_basicsize && type->tp_dictoffset == 0;
+  return PyList_CheckExact(container) || PyDict_CheckExact(container) ||
+         reinterpret_cast<PyObject*>(type) == ordered || is_default_dict(container);
 }
 
 Root class_of(Roots& roots, PyObject* object) {
@@ -85,6 +106,27 @@ bool is_scalar_of_numpy(PyObject* object) {
 bool is_compared_by_content(PyObject* object) {
   return PyList_CheckExact(object) || PyDict_CheckExact(object) || PyAnySet_CheckExact(object) ||
          (!is_tensor(object) && !is_fixed(object) && is_holder(object));
+}
+
+bool are_parts_apart(PyObject* container) {
+  std::unordered_set<PyObject*> seen;
+  std::vector<PyObject*> open{container};
+  while (!open.empty()) {
+    PyObject* const each = open.back();
+    open.pop_back();
+    const bool is_tuple = PyTuple_Check(each);
+    if (!is_tuple && !is_compared_by_content(each) && !is_deque(each)) continue;
+    if (!seen.insert(each).second) return false;
+    PyObject* const dict = PyDict_Check(each) ? each : is_holder(each) ? dict_of(each) : nullptr;
+    if (dict != nullptr) {
+      for (const auto& [key, item] : entries_of(dict)) open.push_back(item);
+    } else {
+      const py::object items = list_of(each);
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.ptr()); ++i)
+        open.push_back(PyList_GET_ITEM(items.ptr(), i));
+    }
+  }
+  return true;
 }
 
 bool is_deque(PyObject* object) {
@@ -165,14 +207,18 @@ void Plain::take_references(Roots& roots, PyObject* sequence) {
   }
 }
 
+Plain Plain::bytes(Roots& roots, PyObject* array) {
+  Plain plain;
+  plain.kind_ = Kind::kBytes;
+  plain.value_ = Root(roots, bytes_of_array(array).ptr());
+  plain.keys_.push_back(class_of(roots, array));
+  return plain;
+}
+
 Plain Plain::content(Roots& roots, PyObject* container) {
   Plain plain;
   if (container == nullptr) return plain;
-  if (is_array(container)) {
-    plain.kind_ = Kind::kBytes;
-    plain.value_ = Root(roots, bytes_of_array(container).ptr());
-    return plain;
-  }
+  if (is_array(container)) return bytes(roots, container);
   if (PyDict_Check(container)) {
     plain.kind_ = Kind::kDict;
     plain.value_ = class_of(roots, container);
@@ -223,11 +269,7 @@ bool Plain::same_attributes(PyObject* now) const {
 Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
   if (value == nullptr) return {};
   Plain plain;
-  if (is_array(value) || is_scalar_of_numpy(value)) {
-    plain.kind_ = Kind::kBytes;
-    plain.value_ = Root(roots, bytes_of_array(value).ptr());
-    return plain;
-  }
+  if (is_array(value) || is_scalar_of_numpy(value)) return bytes(roots, value);
   const bool is_dict = PyDict_Check(value);
   const bool has_items = PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value);
   PyObject* dict = is_dict                                            ? value
@@ -298,6 +340,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
       kind_ = kind_ == Kind::kList ? Kind::kLength : Kind::kIdentity;
     } else {
       take_items(roots, value, depth);
+      if (!is_items_alone(value)) only_ = Root(roots, value);
       if (kind_ == Kind::kList) value_ = class_of(roots, value);
     }
   } else if (PyDict_Check(value)) {
@@ -305,6 +348,8 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     kind_ = depth == 0 || length_ > kMostItems ? Kind::kLength : Kind::kDict;
     if (kind_ != Kind::kDict) return;
     take_dict(roots, value, depth);
+    if (!is_items_alone(value)) only_ = Root(roots, value);
+    if (is_default_dict(value)) factory_ = Root(roots, member(value, "default_factory").ptr());
     value_ = class_of(roots, value);
   } else if (depth > 0 && is_holder(value)) {
     kind_ = Kind::kObject;
@@ -435,7 +480,8 @@ std::optional<Py_ssize_t> Plain::appended(PyObject* now, Py_ssize_t count) const
 
 bool Plain::same(PyObject* now) const {
   if (only_.get() != nullptr && now != only_.get()) return false;
-  return same_content(now) && (!has_attributes_ || same_attributes(now));
+  if (!same_content(now) || (has_attributes_ && !same_attributes(now))) return false;
+  return factory_.get() == nullptr || member(now, "default_factory").ptr() == factory_.get();
 }
 
 bool Plain::same_content(PyObject* now) const {
@@ -477,8 +523,9 @@ bool Plain::same_content(PyObject* now) const {
     case Kind::kIterated:
       return is_exactly(now, before) && same_items(list_of(now).ptr());
     case Kind::kBytes: {
-      const py::object bytes = now == nullptr ? py::object() : bytes_of_array(now);
-      return before != nullptr && bytes && equal(before, bytes.ptr());
+      if (before == nullptr || !is_exactly(now, keys_.front().get())) return false;
+      const py::object bytes = bytes_of_array(now);
+      return bytes && equal(before, bytes.ptr());
     }
   }
   return false;

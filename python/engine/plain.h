@@ -102,12 +102,14 @@ class Plain {
     kHooks,
     kLength,
     kIterated,  ///< of what can only be gone over: a view of a dict, a range
-    kBytes      ///< of an array
+    kBytes      ///< of an array; its class is the only key
   };
   Plain() = default;
   void take_items(Roots& roots, PyObject* sequence, int depth);
   void take_references(Roots& roots, PyObject* sequence);
   void take_dict(Roots& roots, PyObject* dict, int depth);
+  /// An array, or a scalar of NumPy: its class, shape, kind and bytes.
+  static Plain bytes(Roots& roots, PyObject* array);
   static Plain content_of(Roots& roots, PyObject* value, int depth);
   bool same_content(PyObject* now) const;
   bool let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObject* item,
@@ -131,6 +133,7 @@ class Plain {
   std::vector<Root> keys_;
   std::vector<Plain> items_;
   mutable DictMemo memo_;  ///< of a dict
+  Root factory_;           ///< of a defaultdict
   Root only_;              ///< the container that it must be; null where an equal one does
   /// Of a container of a class of the program's, where all that is in it counts: its instance dict,
   /// if anything is in that.
@@ -141,6 +144,9 @@ class Plain {
 
 /// Whether an equal one does as well: a list, dict or set, or an object that only holds attributes.
 bool is_compared_by_content(PyObject* object);
+
+/// Whether no list, tuple, dict, set or holder of attributes stands in it twice.
+bool are_parts_apart(PyObject* container);
 
 /// Whether it is a collections.deque.
 bool is_deque(PyObject* object);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "python/engine/arguments.h"
 #include "python/engine/followed.h"
@@ -146,8 +147,10 @@ std::size_t SlotWatch::add(Slot slot, const py::object& value) {
   values_.back().let_move(value.ptr(), moving_);
   const bool may_be_replaced = slot.is_assignable() && slot.kind != Slot::Kind::kAttribute &&
                                slot.kind != Slot::Kind::kMember;
-  if (value && may_be_replaced && is_compared_by_content(value.ptr())) {
-    containers_.emplace_back(slots_.size(), Plain::whole(roots_, value.ptr()));
+  if (value && may_be_replaced && is_compared_by_content(value.ptr()) &&
+      are_parts_apart(value.ptr())) {
+    // what is in it by value, or as the very object, which slots of its own go on asking
+    containers_.emplace_back(slots_.size(), Plain(roots_, value.ptr()));
     containers_.back().second.let_move(value.ptr(), moving_);
   }
   slots_.push_back(std::move(slot));
@@ -175,7 +178,8 @@ bool SlotWatch::was_replaced(std::size_t position, PyObject* now) const {
   if (holds_containers_ || now == nullptr) return false;
   const auto found = std::ranges::lower_bound(containers_, position, {},
                                               [](const auto& entry) { return entry.first; });
-  return found != containers_.end() && found->first == position && found->second.same(now);
+  return found != containers_.end() && found->first == position && found->second.same(now) &&
+         are_parts_apart(now);
 }
 
 bool SlotWatch::moves(std::size_t position) const {
@@ -221,7 +225,35 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
   return keys;
 }
 
+void SlotWatch::know(const std::vector<std::pair<PyObject*, std::string>>& objects) {
+  for (const auto& [object, path] : objects)
+    known_.try_emplace(object, Known{Root(roots_, object), path});
+  for (PyObject* argument : moving_.containers())
+    known_arguments_.push_back(known_.contains(argument) ? argument : nullptr);
+}
+
+const SlotWatch::Known* SlotWatch::known(PyObject* argument) const {
+  const auto found = known_.find(argument);
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+Verdict SlotWatch::check_known() const {
+  const std::vector<PyObject*>& now = moving_.containers();
+  const auto in_words = [](const Known* known) {
+    return known == nullptr ? std::string("an object of its own") : "`" + known->path + "`";
+  };
+  for (std::size_t i = 0; i < std::min(known_arguments_.size(), now.size()); ++i) {
+    const Known* const found = known(now[i]);
+    if (known_arguments_[i] == (found == nullptr ? nullptr : now[i])) continue;
+    return {" (an argument)", in_words(known(known_arguments_[i])), in_words(found)};
+  }
+  return {};
+}
+
 Verdict SlotWatch::check() const {
+  if (!known_.empty()) {
+    if (Verdict verdict = check_known(); !verdict) return verdict;
+  }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].is_guarded || same(i)) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
@@ -242,6 +274,10 @@ std::map<std::string, std::string> SlotWatch::guarded() const {
     const std::string kind = std::to_string(static_cast<int>(slot.kind));
     guarded[slot.path + " " + kind + " " + std::to_string(address)] = std::move(token);
   }
+  for (std::size_t i = 0; i < known_arguments_.size(); ++i) {
+    const auto address = reinterpret_cast<std::uintptr_t>(known_arguments_[i]);
+    guarded["argument " + std::to_string(i)] = std::to_string(address);
+  }
   return guarded;
 }
 
@@ -261,11 +297,18 @@ bool SlotWatch::is_read(const Slot& slot) const {
 
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
+  std::unordered_set<PyObject*> appended_to;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].is_changed) continue;
+    slots_[i].is_guarded |= !appended(i, slots_[i].value()).has_value();
+    if (!slots_[i].is_guarded) appended_to.insert(slots_[i].owner.get());
+  }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (slot.is_looked_after) continue;
+    // they move up as others are added to a full queue, which is done again
+    if (slot.kind == Slot::Kind::kItem && appended_to.contains(slot.owner.get())) continue;
     const py::object now = slot.value();
-    if (slot.is_changed && !appended(i, now)) slots_[i].is_guarded = true;
     const bool is_same = values_[i].same(now.ptr());
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
       add_content_changes(i, now, changes);

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "python/engine/moving.h"
@@ -76,6 +78,9 @@ class SlotWatch {
   /// An item or attribute was assigned, or it was asked which object one is: what holds it must
   /// stay the object that it is.
   void hold_containers() { holds_containers_ = true; }
+  /// The step has met these, with their paths, which were there before it: which of the arguments
+  /// are such, and which, is held to what it is in this call.
+  void know(const std::vector<std::pair<PyObject*, std::string>>& objects);
   Slot& slot(std::size_t position) { return slots_[position]; }
   /// Whether all that it held is compared.
   bool is_compared(std::size_t position) const { return !values_[position].is_cut(); }
@@ -111,6 +116,8 @@ class SlotWatch {
   /// From where on items were added to a container that nothing else was done to.
   std::optional<Py_ssize_t> appended(std::size_t position, const py::object& now) const;
   bool is_read(const Slot& slot) const;
+  /// Which argument is another one than in the recorded call, as far as the step could tell.
+  Verdict check_known() const;
   void add_content_changes(std::size_t position, const py::object& now,
                            std::vector<SlotChange>& changes) const;
 
@@ -120,6 +127,14 @@ class SlotWatch {
   std::vector<Plain> values_;
   std::vector<std::pair<std::size_t, Plain>> containers_;  ///< what stood in a slot, with all in it
   bool holds_containers_ = false;
+  struct Known {
+    Root object;
+    std::string path;
+  };
+  /// Of the arguments the one at each position, or null: none that the step has met elsewhere.
+  const Known* known(PyObject* argument) const;
+  std::unordered_map<PyObject*, Known> known_;
+  std::vector<PyObject*> known_arguments_;
 };
 
 }  // namespace steptape::python

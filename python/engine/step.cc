@@ -384,6 +384,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
                       Arrays::kAsTensors, nullptr, moving_.compares_offsets()),
               moving_.given()};
   py::object result;
+  moving_.set_containers(given.arguments.containers);
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
     given.held = flatten(given.places, Arrays::kAsTensors, nullptr, moving_.compares_offsets());
@@ -491,7 +492,9 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     if (hints != nullptr && formula != nullptr) hints->return_number(position, *formula);
   };
   if (hints != nullptr) {
-    note->structure.ask_whether_known([this](PyObject* object) { return has_met(object); });
+    note->structure.ask_whether_known([this](PyObject* object) {
+      return has_met(object) || (is_part_of_model(object) && tracked().contains(object));
+    });
   }
   note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
   if (hints == nullptr) {

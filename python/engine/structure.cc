@@ -119,9 +119,10 @@ bool has_slots(PyTypeObject* type) {
   return false;
 }
 
-/// What a callable holds besides its code, which may be something else in each call that makes it:
-/// the object of a method, a function with defaults or cells itself; else null.
+/// What a constant holds, which may be something else in each call that makes it: a module or an
+/// optimizer itself, the object of a method, a function with defaults or cells; else null.
 PyObject* holder_of(PyObject* callable) {
+  if (is_part_of_model(callable)) return callable;
   if (PyMethod_Check(callable)) return PyMethod_GET_SELF(callable);
   if (PyFunction_Check(callable)) {
     const bool holds = PyFunction_GET_CLOSURE(callable) != nullptr ||

@@ -47,8 +47,9 @@ class Structure {
   };
   /// Takes a value apart into `flat`, after those before. What was met before is that object again.
   void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
-  /// Until `settle` a function with defaults or cells, or a method of an object, is opaque unless
-  /// this says that it, or the object, was there before: another call makes another one. A method
+  /// Until `settle` a module, an optimizer, a function with defaults or cells, or a method of an
+  /// object is opaque unless this says that it, or the object, was there before: another call makes
+  /// another one. A method
   /// in C of anything but a module or an optimizer is opaque in any case.
   void ask_whether_known(std::function<bool(PyObject*)> is_known) {
     is_known_ = std::move(is_known);

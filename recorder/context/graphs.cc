@@ -19,6 +19,22 @@ void GraphWatch::on_node(const torch::autograd::Node& node) {
   ran_.insert(identity);
 }
 
+bool GraphWatch::leads_out(const torch::autograd::Node& node,
+                           c10::function_ref<bool(const torch::autograd::Node&)> is_before) {
+  std::vector<const torch::autograd::Node*> open{&node};
+  while (!open.empty()) {
+    const torch::autograd::Node* at = open.back();
+    open.pop_back();
+    if (at->sequence_nr() == kNoSequence) continue;
+    if (!gone_over_.insert({at, at->sequence_nr()}).second) continue;
+    if (is_before(*at)) return true;
+    for (const torch::autograd::Edge& edge : at->next_edges()) {
+      if (edge.function != nullptr) open.push_back(edge.function.get());
+    }
+  }
+  return false;
+}
+
 bool GraphWatch::is_unconsumed(const at::Tensor& tensor) const {
   if (!tensor.defined() || tensor.grad_fn() == nullptr) return false;
   std::vector<const torch::autograd::Node*> open{tensor.grad_fn().get()};

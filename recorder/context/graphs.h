@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 #include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -14,6 +15,10 @@ namespace steptape::recorder {
 class GraphWatch {
  public:
   void on_node(const torch::autograd::Node& node);
+  /// Whether the graph leads from `node` to one that `is_before` tells to be older than the step.
+  /// What an earlier call has come by is not gone over again.
+  bool leads_out(const torch::autograd::Node& node,
+                 c10::function_ref<bool(const torch::autograd::Node&)> is_before);
   /// Whether `tensor` carries a graph of which no node ran.
   bool is_unconsumed(const at::Tensor& tensor) const;
 
@@ -26,6 +31,7 @@ class GraphWatch {
     }
   };
   ska::flat_hash_set<Identity, Hash> ran_;
+  ska::flat_hash_set<Identity, Hash> gone_over_;
   Identity last_{nullptr, 0};
 };
 

@@ -151,6 +151,48 @@ def dropped_between(wrap):
     return wrap(lambda x: (x * x).sum().backward()), given, []
 
 
+# A target that another net has made in the first calls, and the trained one later: backward runs through neither's graph.
+def towards(wrap, step):
+    net, other = nn.Linear(3, 3), nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def arguments(i):
+        return torch.randn(2, 3), (other if i < 12 else net)(torch.randn(2, 3))
+
+    return wrap(functools.partial(step, net, optimizer)), arguments, list(net.parameters())
+
+
+def by_grad(net, optimizer, x, target):
+    loss = (net(x) - target).square().sum()
+    gradients = torch.autograd.grad(loss, list(net.parameters()))
+    with torch.no_grad():
+        for p, gradient in zip(net.parameters(), gradients):
+            p -= 0.1 * gradient
+    return loss.detach()
+
+
+def by_backward_of_some(net, optimizer, x, target):
+    optimizer.zero_grad()
+    loss = (net(x) - target).square().sum()
+    loss.backward(inputs=list(net.parameters()))
+    optimizer.step()
+    return loss.detach()
+
+
+def asked_whether_it_matters(net, optimizer, x, target):
+    gradient, = torch.autograd.grad((x * target).sum(), [net.weight], allow_unused=True)
+    return x.sum() if gradient is None else gradient
+
+
+def detached(net, optimizer, x, target):
+    return by_grad(net, optimizer, x, target.detach())
+
+
+for step in (by_grad, by_backward_of_some, asked_whether_it_matters):
+    cases["a_graph_from_before_" + step.__name__] = (functools.partial(towards, step=step), "unconsumed_graph")
+cases["a_graph_from_before_" + detached.__name__] = (functools.partial(towards, step=detached), None)
+
+
 @case()
 def decided_by_a_flag(wrap):
     def step(x, does):

@@ -1,4 +1,5 @@
 """Arguments that vary: numbers, keywords, structures, views."""
+import weakref
 from collections import namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -230,3 +231,70 @@ def test_two_slices_of_one_array_that_are_only_read():
 
     step = replays(lambda: training(net(), batch=slices), 80)
     assert len(step.stats["variants"]) == 1
+
+
+class Plain:
+    def __init__(self, k):
+        self.k = k
+
+
+KEPT, TABLE = Plain(1.0), weakref.WeakKeyDictionary()
+TABLE[KEPT] = 2.0
+
+
+def written_and_read(x, given):
+    given.k = 2.0
+    read = KEPT.k
+    given.k = 1.0
+    return x * read
+
+
+# How a step sees that an object which it is given is one that it reaches elsewhere as well.
+SEES_WHICH = {
+    "is": lambda x, given: x * (2.0 if given is KEPT else 1.0),
+    "equals": lambda x, given: x * (2.0 if given == KEPT else 1.0),
+    "in_a_list": lambda x, given: x * (2.0 if given in [KEPT] else 1.0),
+    "a_key": lambda x, given: x * {KEPT: 2.0}.get(given, 1.0),
+    "a_weak_key": lambda x, given: x * TABLE.get(given, 1.0),
+    "its_hash": lambda x, given: x * (2.0 if hash(given) == hash(KEPT) else 1.0),
+    "written_and_read": written_and_read,
+}
+
+
+@pytest.mark.parametrize("nest", (lambda v: v, lambda v: [v], lambda v: {"v": v}), ids=("itself", "in_a_list", "in_a_dict"))
+@pytest.mark.parametrize("when", (lambda i: i < 10, lambda i: i >= 10, lambda i: i % 5 == 4), ids=("early", "late", "at_times"))
+@pytest.mark.parametrize("sees", SEES_WHICH.values(), ids=SEES_WHICH)
+def test_an_object_that_is_given_is_one_of_the_programs(sees, when, nest):
+    def train(x, given):
+        return sees(x, given if isinstance(given, Plain) else given[0] if isinstance(given, list) else given["v"])
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        given = nest(KEPT if when(i) else Plain(1.0))
+        assert torch.equal(step(torch.ones(2) * i, given), train(torch.ones(2) * i, given)), i
+
+
+def test_an_object_of_the_programs_that_is_given_replays():
+    step = steptape.wrap(lambda x, given: x * given.k * KEPT.k, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        assert torch.equal(step(torch.ones(2) * i, KEPT if i < 12 else Plain(1.0)), torch.ones(2) * i)
+    assert step.stats["replayed"] >= 16, step.explain()
+
+
+@pytest.mark.parametrize("when", (lambda i: i < 10, lambda i: i >= 10), ids=("early", "late"))
+@pytest.mark.parametrize("make", (set, list, dict), ids=("sets", "lists", "dicts"))
+def test_two_containers_that_are_given_are_one(make, when):
+    step = steptape.wrap(lambda x, a, b: x * (2.0 if a is b else 1.0), verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        a, b = make(), make()
+        assert torch.equal(step(torch.ones(2), a, a if when(i) else b), torch.ones(2) * (2.0 if when(i) else 1.0)), i
+    assert step.stats["replayed"] >= 14, step.explain()
+
+
+@pytest.mark.parametrize("ask", (lambda h: h.grad_fn.name(), lambda h: type(h.grad_fn).__name__))
+def test_what_has_made_an_argument_is_guarded(ask):
+    weight = torch.ones(2, 2, requires_grad=True)
+    step = steptape.wrap(lambda h: ask(h), verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        h = weight * 2 if i < 10 else weight @ weight
+        assert step(h) == ask(h), i

@@ -952,6 +952,37 @@ def test_replays_leave_what_eager_leaves(make, outcome):
         assert step.stats["replayed"] == 0 and outcome in codes_of(step), step.explain()
 
 
+def window(read, put, now_and_then):
+    def make():
+        o = types.SimpleNamespace(n=0, seen=collections.deque([], 4), left=None, log=False)
+        def step(x):
+            o.n += 1
+            put(o.seen, x.sum().item() if now_and_then else o.n)
+            if o.n % 5 == 0 if now_and_then else o.log:
+                o.left = read(o.seen)
+            return x * 2
+        def between(i):
+            o.log = 6 <= i < 12
+        return step, lambda: [list(o.seen), o.n, o.left], between
+    return make
+
+
+READS = {"sum": sum, "newest": lambda d: d[-1], "most": max, "length": len, "copy": list}
+
+
+@pytest.mark.parametrize("now_and_then", (True, False), ids=("now_and_then", "for_a_while"))
+@pytest.mark.parametrize("put, replays", ((lambda d, v: d.append(v), True), (lambda d, v: d.extend([v]), True),
+                                          (lambda d, v: d.appendleft(v), False)), ids=("append", "extend", "left"))
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_full_window_that_some_calls_read_is_appended_to_once(read, put, replays, now_and_then):
+    make = window(read, put, now_and_then)
+    expected, _ = play(make, lambda step: step)
+    seen, step = play(make, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert (step.stats["replayed"] > 0) is replays, step.explain()
+    assert replays or codes_of(step) == {"host_effect"}
+
+
 KEPT = {
     "appended_to_a_full_queue": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.append(v)),
     "appended_at_its_left": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.appendleft(v)),

@@ -157,3 +157,45 @@ def test_attributes_of_a_container_that_is_returned_are_refused(make):
     for i in range(STEPS):
         assert content(step(torch.ones(2), float(i))) == content(make(float(i)))
     is_refused(step, {"host_effect"})
+
+
+def made(kind, k):
+    module = kind()
+    module.k = k
+    return module
+
+
+@pytest.mark.parametrize("leave", (lambda held, v: v, lambda held, v: setattr(held, "at", v), lambda held, v: held.all.append(v),
+                                   lambda held, v: setattr(held, "at", (v, 1))), ids=("returned", "assigned", "appended", "in_a_tuple"))
+@pytest.mark.parametrize("kind", (torch.nn.Identity, torch.nn.Dropout, torch.nn.MSELoss, torch.nn.Sequential))
+def test_a_module_that_each_call_makes_anew_is_refused(kind, leave):
+    def program():
+        held = types.SimpleNamespace(n=0, at=None, all=[])
+
+        def train(x):
+            held.n += 1
+            return leave(held, made(kind, held.n)), x * 2
+
+        return held, train
+
+    def numbers(value):
+        if isinstance(value, (tuple, list)):
+            return [numbers(each) for each in value]
+        return value.k if isinstance(value, torch.nn.Module) else None
+
+    (held, train), (eagerly, plain) = program(), program()
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        x = torch.ones(2) * i
+        assert numbers(step(x)[0]) == numbers(plain(x)[0]), i
+        assert [numbers(held.at), numbers(held.all)] == [numbers(eagerly.at), numbers(eagerly.all)], i
+    is_refused(step, {"host_effect", "opaque_result"})
+
+
+def test_a_module_of_the_models_is_returned():
+    model = small_model()
+    step = steptape.wrap(lambda x: (model, list(model.children())[0], model(x).detach()), verify={"first": True, "rate": 0.0})
+    for _ in range(20):
+        whole, first, _ = step(batch(0)[0])
+        assert whole is model and first is next(model.children())
+    assert step.stats["replayed"] > 0, step.explain()

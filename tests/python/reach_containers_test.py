@@ -1,14 +1,20 @@
 """Containers that a step reaches change, whatever their class and however deep they stand."""
 import collections
+import ctypes
+import dataclasses
+import datetime
 import functools
 import types
 import weakref
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
+import steptape
 from reached import EDIT, OwnDict, Table, Training, Value, check, global_setter, regression
 
 GAIN = 1.0
@@ -370,3 +376,112 @@ def nested_numbers_in_the_state_of_an_optimizer():
 @containers.each
 def test_a_container_changes(case):
     check(case)
+
+
+class Slotted:
+    __slots__ = ("k",)
+
+    def __init__(self, k):
+        self.k = k
+
+
+class BelowSlotted(Slotted):
+    pass
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedConfig:
+    k: float
+
+
+class BelowSlottedConfig(SlottedConfig):
+    pass
+
+
+@dataclasses.dataclass(eq=False)
+class OwnIdentity:
+    k: float
+
+
+class OwnFloat(float):
+    pass
+
+
+class OwnDuration(datetime.timedelta):
+    pass
+
+
+class OwnTuple(tuple):
+    pass
+
+
+class OwnDefaults(collections.defaultdict):
+    pass
+
+
+def with_attribute(value):
+    value.note = "a"
+    return value
+
+
+def of_a_tuple(k):
+    made = OwnTuple((1.0,))
+    made.k = k
+    return made
+
+
+# What a value is besides its items and attributes: how one is made of a number, and how it is read.
+BESIDES = {
+    "slots_of_a_base": (BelowSlotted, lambda v: v.k),
+    "slots_of_a_dataclass": (BelowSlottedConfig, lambda v: v.k),
+    "a_dataclass_compared_by_identity": (OwnIdentity, lambda v: v.k),
+    "a_float": (lambda k: with_attribute(OwnFloat(k)), lambda v: v * 1.0),
+    "a_duration": (OwnDuration, lambda v: v.days),
+    "an_attribute_of_a_tuple": (of_a_tuple, lambda v: v.k),
+    "a_partial": (lambda k: with_attribute(functools.partial(F.leaky_relu, torch.tensor(-1.0), negative_slope=k)),
+                  lambda v: float(v())),
+    "a_double_of_c": (lambda k: with_attribute(ctypes.c_double(k)), lambda v: v.value),
+    "a_factory": (lambda k: collections.defaultdict(functools.partial(float, k)), lambda v: v.default_factory()),
+    "a_factory_of_a_class_of_its_own": (lambda k: OwnDefaults(functools.partial(float, k)), lambda v: v.default_factory()),
+    "the_kind_of_bytes": (lambda k: bytearray(b"a") if k > 1 else b"a", lambda v: 2.0 if isinstance(v, bytes) else 1.0),
+    "the_kind_of_an_array": (lambda k: np.array(1.0) if k > 1 else np.float64(1.0),
+                             lambda v: 2.0 if isinstance(v, np.ndarray) else 1.0),
+    "objects_that_are_one": (lambda k: [Value(1.0)] * 2 if k > 1 else [Value(1.0), Value(1.0)], lambda v: len(set(v))),
+    "lists_that_are_one": (lambda k: [[1.0]] * 2 if k > 1 else [[1.0], [1.0]], lambda v: len(set(map(id, v)))),
+}
+HOLDERS = {
+    "a_dict": (lambda held, v: setattr(held, "at", {"v": v}), lambda held: held.at["v"]),
+    "a_namespace": (lambda held, v: setattr(held, "at", SimpleNamespace(v=v)), lambda held: held.at.v),
+    "a_list": (lambda held, v: setattr(held, "at", [v]), lambda held: held.at[0]),
+    "lists_of_lists": (lambda held, v: setattr(held, "at", [[v], 1]), lambda held: held.at[0][0]),
+    "nothing": (lambda held, v: setattr(held, "at", v), lambda held: held.at),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("value", BESIDES.values(), ids=BESIDES)
+def test_a_holder_is_replaced_by_one_that_seems_equal(value, holder):
+    (make, read), (put, get) = value, holder
+    held = SimpleNamespace()
+    put(held, make(1.0))
+    step = steptape.wrap(lambda x: x * read(get(held)), verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        if i in (10, 16):
+            put(held, make(2.0 if i == 10 else 1.0))
+        x = torch.ones(2) * i
+        assert torch.equal(step(x), x * read(get(held))), i
+
+
+@pytest.mark.parametrize("make", (lambda: {"k": 2.0, "at": [1, (2, "a")]}, lambda: SimpleNamespace(k=2.0, at={"b": None}),
+                                  lambda: dataclasses.make_dataclass("Config", ["k"], namespace={})(2.0)))
+def test_an_equal_holder_of_plain_values_takes_the_place_of_another(make):
+    made = make()
+    replaced = type(made)(**vars(made)) if not isinstance(made, dict) else None
+    held = SimpleNamespace(at=made)
+    read = (lambda: held.at["k"]) if replaced is None else (lambda: held.at.k)
+    step = steptape.wrap(lambda x: x * read(), verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        if i > 10:
+            held.at = dict(made) if replaced is None else type(made)(**vars(made))
+        assert torch.equal(step(torch.ones(2) * i), torch.ones(2) * i * 2.0)
+    assert step.stats["replayed"] >= 24, step.explain()

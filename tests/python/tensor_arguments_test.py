@@ -1,8 +1,15 @@
 """Tensors of any geometry as arguments, handed twice, overlapping, deep in structures."""
+import collections
+import itertools
+import operator
+import types
+import weakref
+
 import pytest
 import torch
 import torch.nn as nn
 
+import steptape
 from classification import Training
 from misuse import check
 from outcomes import is_refused, replays_as_a_rule
@@ -184,3 +191,55 @@ def test_a_deep_structure_of_arguments_and_results():
         return Training(step, (), arguments)
 
     is_refused(check(make), {"escaped_buffer", "host_effect", "opaque_argument"})
+
+
+attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+# How a step, or torch's code in it, asks which tensors are one: no op tells of it.
+ASKS_WHICH_ARE_ONE = {
+    "keys_of_a_set": lambda x, y: x * len({x, y}),
+    "keys_of_a_dict": lambda x, y: x * {x: 1.0}.get(y, 2.0),
+    "keys_of_a_dict_made_of_both": lambda x, y: x * len(dict.fromkeys([x, y])),
+    "keys_in_tuples": lambda x, y: x * len({(x, 1), (y, 1)}),
+    "counted": lambda x, y: x * len(collections.Counter([x, y])),
+    "sets_compared": lambda x, y: x * ({x} == {y}),
+    "sets_joined": lambda x, y: x * len({x} | {y}),
+    "identity_mapped": lambda x, y: x * sum(map(operator.is_, [x], [y])),
+    "grouped": lambda x, y: x * sum(1 for _ in itertools.groupby([x, y], key=id)),
+    "shown": lambda x, y: x * (object.__repr__(x) == object.__repr__(y)),
+    "weakly": lambda x, y: x * (weakref.ref(x) is weakref.ref(y)),
+    "attention": lambda x, y: attention(x, y, y)[0],
+    "attention_of_three": lambda x, y: attention(x, x, y)[0],
+}
+
+
+@pytest.mark.parametrize("when", (lambda i: i >= 10, lambda i: i < 10, lambda i: i % 5 == 4), ids=("late", "early", "at_times"))
+@pytest.mark.parametrize("ask", ASKS_WHICH_ARE_ONE.values(), ids=ASKS_WHICH_ARE_ONE)
+def test_which_arguments_are_one_tensor_is_guarded(ask, when):
+    step = steptape.wrap(lambda x, y: ask(x, y).detach(), verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        x, other = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+        y = x if when(i) else other
+        assert torch.equal(step(x, y), ask(x, y)), i
+    assert step.stats["replayed"] >= 10, step.explain()
+
+
+@pytest.mark.parametrize("ask", ASKS_WHICH_ARE_ONE.values(), ids=ASKS_WHICH_ARE_ONE)
+def test_that_an_argument_is_a_tensor_of_the_programs_is_guarded(ask):
+    state = types.SimpleNamespace(kept=torch.randn(2, 3, 8))
+    step = steptape.wrap(lambda x: ask(state.kept, x).detach(), verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        if i >= 20:
+            state.kept = torch.randn(2, 3, 8)  # in each call
+        x = state.kept if i % 10 == 9 else torch.randn(2, 3, 8)
+        assert torch.equal(step(x), ask(state.kept, x)), i
+
+
+@pytest.mark.parametrize("ask", ("is_set_to", "data_ptr"))
+def test_a_step_that_asks_where_its_arguments_lie_is_refused(ask):
+    step = steptape.wrap(lambda x, y: x * (x.is_set_to(y) if ask == "is_set_to" else x.data_ptr() == y.data_ptr()))
+    for i in range(20):
+        x = torch.randn(3)
+        y = x.view_as(x) if i >= 10 else torch.randn(3)
+        assert torch.equal(step(x, y), x * (i >= 10)), i
+    is_refused(step, {"host_read", "written_outside"})

@@ -803,7 +803,12 @@ void Watcher::escape(const Call& made) {
 void Watcher::load_arguments(const Call& made, bool escapes) {
   bool gives_to_c =
       false;  // to a function that shows no instruction, as getattr in map(getattr, ...)
-  made.for_each([&](PyObject* value) { gives_to_c |= is_function_of_c(value); });
+  std::size_t containers = 0;
+  made.for_each([&](PyObject* value) {
+    gives_to_c |= is_function_of_c(value);
+    containers += count_containers(value);
+  });
+  if (containers > 1) slots_->hold_containers();  // which of them are one may show in what it gives
   if (gives_to_c && !std::exchange(awaited_.back().gives_objects, true)) ++gives_objects_;
   made.for_each([&](PyObject* value) {
     escapes ? load_whole(value) : load_given(value);

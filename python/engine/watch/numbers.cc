@@ -1,3 +1,4 @@
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -7,6 +8,7 @@
 
 #include "python/engine/structure.h"
 #include "python/engine/watch/watcher.h"
+#include "recorder/context/graphs.h"
 #include "recorder/frontend_hints.h"
 
 /// Numbers that go into ops and come out of them. An op takes the bare number: which one it was is
@@ -26,7 +28,7 @@ struct Outlet {
   std::string_view what;
 };
 /// Methods of tensors that give the host values or memory, and leave no op.
-constexpr std::array<Outlet, 9> kOutlets = {{
+constexpr std::array<Outlet, 12> kOutlets = {{
     {"tolist", RefusalCode::kHostRead, "gives the host values of a tensor, which leaves no op"},
     {"numpy", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"data_ptr", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
@@ -36,6 +38,9 @@ constexpr std::array<Outlet, 9> kOutlets = {{
     {"apply_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
     {"map_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
     {"map2_", RefusalCode::kWrittenOutside, "calls Python for each item, which leaves no op"},
+    {"is_set_to", RefusalCode::kHostRead, "asks where tensors lie, which leaves no op"},
+    {"_is_alias_of", RefusalCode::kHostRead, "asks where tensors lie, which leaves no op"},
+    {"_overlaps", RefusalCode::kHostRead, "asks where tensors lie, which leaves no op"},
 }};
 
 /// They make tensors of what the host holds.
@@ -434,6 +439,24 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
 }
 
+/// Which nodes backward runs depends on where the graph of `roots`, a tuple of tensors, leads: of
+/// one from before the step that may be elsewhere in the next call, and no op tells.
+void Watcher::look_at_graph(PyObject* roots) {
+  if (!PyTuple_Check(roots)) return;
+  recorder::GraphWatch graphs;
+  const auto is_before = [this](const torch::autograd::Node& node) {
+    return node.thread_id() != at::RecordFunction::currentThreadId() ||
+           node.sequence_nr() < first_node_;
+  };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(roots); ++i) {
+    PyObject* const root = PyTuple_GET_ITEM(roots, i);
+    if (!is_tensor(root) || tensor_of(root).grad_fn() == nullptr) continue;
+    if (!graphs.leads_out(*tensor_of(root).grad_fn(), is_before)) continue;
+    refuse(RefusalCode::kUnconsumedGraph,
+           "backward meets a graph that was built before the step; detach what comes from it");
+  }
+}
+
 bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
                             std::span<PyObject* const> arguments) {
   // unbound, the tensor comes first
@@ -441,13 +464,14 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const bool is_method =
       is_bound ? PyCFunction_GET_SELF(callee) != nullptr && is_tensor(PyCFunction_GET_SELF(callee))
                : !arguments.empty() && is_tensor(arguments.front());
-  if (is_method || name.starts_with("_to_dlpack")) {
+  if (is_method || name.starts_with('_')) {  // those are functions of torch._C, too
     for (const Outlet& outlet : kOutlets) {
       if (outlet.method == name) {
         refuse(outlet.code, "`" + std::string(name) + "` " + std::string(outlet.what));
       }
     }
   }
+  if (name == "run_backward" && !arguments.empty()) look_at_graph(arguments.front());
   // bound, the tensor is not among the arguments
   const bool is_apart = is_bound && is_method;
   const std::size_t first_argument = is_apart ? 0 : 1;

@@ -795,6 +795,16 @@ void Watcher::load_deep(PyObject* value) {
   });
 }
 
+std::size_t Watcher::count_containers(PyObject* value) {
+  std::size_t count = 0;
+  for_each_in(value, [&](PyObject* each, std::vector<PyObject*>& /*more*/) {
+    if (is_tensor(each)) return false;
+    count += exists(each) && is_compared_by_content(each) ? 1 : 0;
+    return true;
+  });
+  return count;
+}
+
 void Watcher::load_given(PyObject* value) {
   for_each_in(value, [this](PyObject* each, std::vector<PyObject*>& more) {
     if (is_tensor(each)) return false;

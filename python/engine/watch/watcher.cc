@@ -286,6 +286,13 @@ std::unique_ptr<SlotWatch> Watcher::take() {
     if (!noted_.contains(each.id)) slots_->add(std::move(each.slot), each.value);
   }
   switches_.clear();
+  if (!moving_.containers().empty()) {
+    std::vector<std::pair<PyObject*, std::string>> known;
+    for (const auto& [object, path] : existing_) {
+      if (is_container(object) || is_plain_object(object)) known.emplace_back(object, path);
+    }
+    slots_->know(known);
+  }
   return std::move(slots_);
 }
 
@@ -320,12 +327,17 @@ void Watcher::release() {
   objects_.clear();
 }
 
-void Watcher::look_which(PyObject* tensor, PyObject* among) {
-  const auto found = given_.find(tensor);
-  if (found == given_.end() && !given_.contains(among)) return;
-  if (tensor == among && found->second == 1) return;
+void Watcher::look_which(PyObject* object, PyObject* among) {
+  if (PyWeakref_CheckRef(object)) object = referent_of(object);  // found by that
+  // found by its identity; which of the program's own it is, SlotWatch::know sees to
+  const bool is_object =
+      given_containers_.contains(object) && Py_TYPE(object)->tp_hash == PyBaseObject_Type.tp_hash;
+  const auto found = given_.find(object);
+  if (found == given_.end() && !given_.contains(among) && !is_object) return;
+  if (object == among && !is_object && found->second == 1) return;
   refuse(RefusalCode::kHostEffect,
-         "the step asks which tensor it is that it is given, and others are given to other calls");
+         std::string("the step asks which ") + (is_object ? "object" : "tensor") +
+             " it is that it is given, and others are given to other calls");
 }
 
 std::string Watcher::place_of_write(const std::string& name) const {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -241,6 +243,8 @@ class Watcher final : public Listener {
   void load_fixed(PyObject* value);
   /// What code of C's may look at in `value`: the items of containers, and of those in them.
   void load_whole(PyObject* value);
+  /// How many containers that were there before, for which equal ones do, are in a value.
+  std::size_t count_containers(PyObject* value);
   /// What code of C's may look at that compares or shows `value`: all that is in it, and in
   /// namespaces.
   void load_deep(PyObject* value);
@@ -258,9 +262,9 @@ class Watcher final : public Listener {
   void class_of(PyObject* object);
   /// The attributes that a class pattern names by position.
   void load_matched(const Instruction& in);
-  /// The step asks whether `tensor` is another object, or among those of a container: of one that
-  /// it is given nobody can tell for other calls.
-  void look_which(PyObject* tensor, PyObject* among);
+  /// The step asks whether a tensor or object is another one, or among those of a container: of one
+  /// that it is given nobody can tell for other calls.
+  void look_which(PyObject* object, PyObject* among);
   void mark_items(PyObject* container);
   /// Visits `value` and what it holds: `visit(each, more)` tells whether what code of C's finds in
   /// `each` comes next, and adds to `more` what comes besides. No object but a tensor is visited
@@ -323,6 +327,7 @@ class Watcher final : public Listener {
   /// Of those in lists that index a tensor.
   void read_index(PyObject* index);
   bool call_of_torch(const Call& made, const std::string& name);
+  void look_at_graph(PyObject* roots);
   void enter_torch(PyCodeObject* code);
   /// The code of torch.nn.Module that calls the forward and its hooks.
   static PyCodeObject* call_of_modules();
@@ -340,6 +345,7 @@ class Watcher final : public Listener {
   Roots& roots_;
   MovingPlaces& moving_;
   std::unique_ptr<SlotWatch> slots_;
+  const std::uint64_t first_node_ = at::sequence_number::peek();  ///< of autograd's in the step
   PyObject* handled_;  ///< by the caller of the step, an exception or None; borrowed from it
   std::unordered_map<Id, std::size_t, Hash> noted_;
   struct ModuleReads {
