@@ -61,6 +61,16 @@ bool has_names(const Tensor& tensor) {
   }
 }
 
+/// The key that they have.
+template <typename Key>
+constexpr c10::DispatchKeySet named_keys() {
+  if constexpr (requires { Key::Named; }) {
+    return c10::DispatchKeySet(Key::Named);
+  } else {
+    return {};
+  }
+}
+
 }  // namespace
 
 trace::DType dtype_of(at::ScalarType type) {
@@ -107,20 +117,6 @@ c10::Device device_of(const trace::Device& device) {
   }
   throw Error(ErrorCode::kUnsupported, "the trace names a device that no backend serves");
 }
-
-namespace {
-
-/// Of tensors with named dimensions, which torch 2.15 does not have any more.
-template <typename Key>
-constexpr c10::DispatchKeySet named_keys() {
-  if constexpr (requires { Key::Named; }) {
-    return c10::DispatchKeySet(Key::Named);
-  } else {
-    return {};
-  }
-}
-
-}  // namespace
 
 bool has_plain_keys(const at::Tensor& tensor) noexcept {
   constexpr c10::DispatchKeySet kOthers =

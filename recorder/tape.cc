@@ -265,15 +265,15 @@ void Tape::name_backward(Running& running, const torch::autograd::Node& node) {
     return;
   }
   const std::optional<std::int64_t> number = nodes_.number_of(node);
-  const auto is_before = [this](const torch::autograd::Node& each) {
-    return !nodes_.number_of(each);
-  };
   if (!number) {
     state_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,
                         "backward runs through a graph that was built before the step");
     return;
   }
   // which nodes run depends on where that leads, which may be elsewhere in the next call
+  const auto is_before = [this](const torch::autograd::Node& each) {
+    return !nodes_.number_of(each);
+  };
   const bool is_told = state_.hints.follows_numbers();  // with its line
   if (!is_told && state_.graphs.leads_out(node, is_before)) {
     state_.refusals.add(RefusalCode::kUnconsumedGraph, "backward", site_,

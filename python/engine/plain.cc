@@ -191,7 +191,7 @@ Plain Plain::reference(Roots& roots, PyObject* value) {
   const bool is_atom =
       PyLong_CheckExact(value) || PyFloat_CheckExact(value) || is_text(value) || is_tensor(value);
   if (is_atom) return {roots, value, 0};
-  if (is_scalar_of_numpy(value)) return whole(roots, value, 1);
+  if (is_scalar_of_numpy(value)) return bytes(roots, value);
   if (!PyTuple_CheckExact(value)) return identity(roots, value);
   Plain plain;
   plain.kind_ = Kind::kTuple;

@@ -384,7 +384,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
                       Arrays::kAsTensors, nullptr, moving_.compares_offsets()),
               moving_.given()};
   py::object result;
-  moving_.set_containers(given.arguments.containers);
+  moving_.set_containers(std::move(given.arguments.containers));
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
     given.held = flatten(given.places, Arrays::kAsTensors, nullptr, moving_.compares_offsets());

@@ -49,8 +49,7 @@ class Structure {
   void add(Roots& roots, const Part& part, pack::Results& flat, const OnNumber& on_number);
   /// Until `settle` a module, an optimizer, a function with defaults or cells, or a method of an
   /// object is opaque unless this says that it, or the object, was there before: another call makes
-  /// another one. A method
-  /// in C of anything but a module or an optimizer is opaque in any case.
+  /// another one. A method in C of anything but a module or an optimizer is opaque in any case.
   void ask_whether_known(std::function<bool(PyObject*)> is_known) {
     is_known_ = std::move(is_known);
   }

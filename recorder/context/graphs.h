@@ -30,8 +30,15 @@ class GraphWatch {
              identity.second * 0x9e3779b97f4a7c15u;
     }
   };
-  ska::flat_hash_set<Identity, Hash> ran_;
-  ska::flat_hash_set<Identity, Hash> gone_over_;
+  using Identities = ska::flat_hash_set<Identity, Hash>;
+
+  /// Whether the graph leads from `node` to one that `is_it`; not over those in `seen`, where each
+  /// that is met is added.
+  static bool leads_to(const torch::autograd::Node& node, Identities& seen,
+                       c10::function_ref<bool(const torch::autograd::Node&)> is_it);
+
+  Identities ran_;
+  Identities gone_over_;
   Identity last_{nullptr, 0};
 };
 

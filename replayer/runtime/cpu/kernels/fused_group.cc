@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "replayer/runtime/cpu/kernels/floats.h"

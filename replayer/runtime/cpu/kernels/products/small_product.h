@@ -8,7 +8,6 @@
 #include "replayer/runtime/cpu/kernels/products/matrices.h"
 #include "replayer/runtime/cpu/kernels/products/product_trial.h"
 #include "replayer/runtime/cpu/kernels/products/sgemm.h"
-#include "replayer/runtime/uses.h"
 
 namespace steptape::replayer::cpu {
 
