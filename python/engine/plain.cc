@@ -135,6 +135,8 @@ bool is_deque(PyObject* object) {
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type;
 }
 
+bool is_bounded(PyObject* object) { return is_deque(object) && std::isfinite(most_of(object)); }
+
 bool is_plain_key(PyObject* key) {
   if (is_text(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key)) {
     return true;

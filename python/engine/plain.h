@@ -150,6 +150,8 @@ bool are_parts_apart(PyObject* container);
 
 /// Whether it is a collections.deque.
 bool is_deque(PyObject* object);
+/// Whether it is a deque that has a `maxlen`.
+bool is_bounded(PyObject* object);
 
 /// Whether finding a key among others runs none of the user's code.
 bool is_plain_key(PyObject* key);

@@ -69,6 +69,8 @@ Slot::Kind kind_of_place(PyObject* owner, PyObject* key) {
   return PyList_Check(owner) || is_deque(owner) ? Kind::kItem : Kind::kMember;
 }
 
+bool is_from_the_end(PyObject* key) { return PyLong_Check(key) && py::cast<long long>(key) < 0; }
+
 /// Whether an assignment left what a guard has found there already: `self.list += [x]`. Numbers and
 /// texts are assigned again all the same, which costs little.
 bool is_as_found(const Slot& slot, PyObject* value) {
@@ -297,17 +299,29 @@ bool SlotWatch::is_read(const Slot& slot) const {
 
 std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
   std::vector<SlotChange> changes;
+  // as others are added, items that were assigned stand elsewhere
+  std::unordered_set<PyObject*> moved_up;
+  for (const Slot& slot : slots_) {
+    if (slot.kind != Slot::Kind::kItem || !slot.is_written) continue;
+    if (is_bounded(slot.owner.get()) || is_from_the_end(slot.key.get())) {
+      moved_up.insert(slot.owner.get());
+    }
+  }
   std::unordered_set<PyObject*> appended_to;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].is_changed) continue;
-    slots_[i].is_guarded |= !appended(i, slots_[i].value()).has_value();
-    if (!slots_[i].is_guarded) appended_to.insert(slots_[i].owner.get());
+    PyObject* const owner = slots_[i].owner.get();
+    slots_[i].is_guarded |= moved_up.contains(owner) || !appended(i, slots_[i].value()).has_value();
+    if (!slots_[i].is_guarded) appended_to.insert(owner);
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (slot.is_looked_after) continue;
-    // they move up as others are added to a full queue, which is done again
-    if (slot.kind == Slot::Kind::kItem && appended_to.contains(slot.owner.get())) continue;
+    // that others were added is done again, and nothing else was done to it
+    if (slot.kind == Slot::Kind::kItem && !slot.is_written &&
+        appended_to.contains(slot.owner.get())) {
+      continue;
+    }
     const py::object now = slot.value();
     const bool is_same = values_[i].same(now.ptr());
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {

@@ -983,6 +983,68 @@ def test_a_full_window_that_some_calls_read_is_appended_to_once(read, put, repla
     assert replays or codes_of(step) == {"host_effect"}
 
 
+def full_queue():
+    return collections.deque([1.0, 2.0, 3.0], maxlen=3)
+
+
+# what a step does to a container, and by which name it is refused; None: it replays, though the number is another one in each call
+ASSIGNED_AND_APPENDED = {
+    "first_by_a_method": (lambda: [1.0, 2.0], "s.__setitem__(0, v); s.append(1.0)", "host_effect"),
+    "first_and_moving": (lambda: [1.0, 2.0], "s[0] = v; s.append(v * 2)", None),
+    "first_by_operator": (lambda: [1.0, 2.0], "s[0] = v; s.append(1.0)", None),
+    "first_in_place": (lambda: [1.0, 2.0], "s[0] += v; s.append(1.0)", None),
+    "counted": (lambda: [0], "s[0] += 1; s.append(1.0)", None),
+    "extended": (lambda: [1.0, 2.0], "s[0] = v; s.extend([1.0, 2.0])", None),
+    "extended_in_place": (lambda: [1.0, 2.0], "s[0] = v; t = s; t += [1.0]", None),
+    "two": (lambda: [1.0, 2.0, 3.0], "s[0] = v; s[1] = v * 2; s.append(1.0)", None),
+    "the_other_way_round": (lambda: [1.0, 2.0], "s.append(1.0); s[0] = v", "host_effect"),
+    "both_sides": (lambda: [1.0, 2.0], "s[0] = v; s.append(1.0); s[1] = v + 1", "host_effect"),
+    "newest": (lambda: [1.0, 2.0], "s[-1] = v; s.append(0.0)", "host_effect"),
+    "newest_in_place": (lambda: [0.0], "s[-1] += v; s.append(0.0)", "host_effect"),
+    "newest_twice": (lambda: [0.0], "s[-1] = v; s.append(0.0); s[-1] = v + 1", "host_effect"),
+    "newest_but_one": (lambda: [0.0], "s.append(0.0); s[-2] = v", "host_effect"),
+    "what_was_appended": (lambda: [0.0], "s.append(0.0); s[-1] = v", "host_effect"),
+    "goes_on_from_the_newest": (lambda: [0.0], "s.append(s[-1] * 0.5 + v)", "host_effect"),
+    "far_index": (lambda: [0.0], "s.append(1.0); s[0] = v if len(s) < 10**30 else s[10**30]", "host_effect"),
+    "unbounded_queue": (lambda: collections.deque([1.0, 2.0]), "s[0] = v; s.append(1.0)", None),
+    "newest_of_a_queue": (lambda: collections.deque([1.0, 2.0]), "s[-1] += v; s.append(0.0)", "host_effect"),
+    "full_queue": (full_queue, "s[0] = v; s.append(1.0)", None),
+    "full_queue_then": (full_queue, "s.append(1.0); s[0] = v", None),
+    "middle_of_a_full_queue": (full_queue, "s[1] = v; s.append(1.0)", None),
+    "newest_of_a_full_queue": (full_queue, "s[-1] = v; s.append(1.0)", None),
+    "now_and_then": (lambda: [1.0, 2.0], "s[0] = v\nif v > 4: s.append(v)", None),
+    "assigned_now_and_then": (lambda: [1.0, 2.0], "s.append(v)\nif v > 4: s[0] = v", "host_effect"),
+}
+
+
+@pytest.mark.parametrize("late", (False, True), ids=("moves_at_once", "moves_late"))
+@pytest.mark.parametrize("kept", ASSIGNED_AND_APPENDED)
+def test_items_of_what_is_appended_to_are_assigned_too(kept, late):
+    make, put, refused = ASSIGNED_AND_APPENDED[kept]
+
+    def run(wrap):
+        state = types.SimpleNamespace(kept=make())
+        names = {}
+        lines = "".join(f"\n    {line}" for line in put.split("\n"))
+        exec(f"def put(s, v):{lines}\n", names)
+
+        def train(x):
+            names["put"](state.kept, x[0].item())
+            return x * 2
+
+        step = wrap(train)
+        seen = []
+        for i in range(30):
+            step(torch.full((3,), float(i * 7 % 11) if i > 15 or not late else 2.0))
+            seen.append(repr(state.kept))
+        return seen, step
+
+    expected, _ = run(lambda step: step)
+    seen, step = run(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] > 5 if refused is None else refused in codes_of(step), step.explain()
+
+
 KEPT = {
     "appended_to_a_full_queue": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.append(v)),
     "appended_at_its_left": (lambda: collections.deque([0.0] * 3, maxlen=3), lambda s, v: s.appendleft(v)),
