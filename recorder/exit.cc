@@ -176,35 +176,49 @@ class Exit {
     }
   }
 
-  Identity identity_of(std::size_t k) const {
-    const at::Tensor& result = recorded_.results[k];
-    for (std::size_t i = 0; i < k; ++i) {
-      if (result.is_same(recorded_.results[i])) return {Identity::Of::kResult, i};
-    }
+  using Identities = std::unordered_map<const c10::TensorImpl*, Identity>;
+
+  /// The tensors that the caller has already; of several places where one stands, the first.
+  Identities known_identities() const {
+    Identities known;
+    const auto add = [&known](const at::Tensor& tensor, Identity::Of of, std::size_t position) {
+      known.try_emplace(tensor.unsafeGetTensorImpl(), Identity{of, position});
+    };
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
-      if (result.is_same(arguments_[i].tensor)) return {Identity::Of::kArgument, i};
+      add(arguments_[i].tensor, Identity::Of::kArgument, i);
     }
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      if (result.is_same(gradients_[i])) return {Identity::Of::kGradient, i};
+      add(gradients_[i], Identity::Of::kGradient, i);
     }
+    std::unordered_map<std::string_view, const at::Tensor*> by_path;
+    for (const live::TensorAt& now : snapshot_.tensors) by_path.try_emplace(now.path, &now.tensor);
     for (std::size_t i = 0; i < state_.recording.tracked.size(); ++i) {
       const trace::Tracked& tracked = state_.recording.tracked[i];
       if (tracked.role == trace::Role::kGradient) continue;
-      const auto now = std::ranges::find(snapshot_.tensors, tracked.path, &live::TensorAt::path);
-      if (now != snapshot_.tensors.end() && result.is_same(now->tensor)) {
-        return {Identity::Of::kTracked, i};
-      }
+      const auto now = by_path.find(tracked.path);
+      if (now != by_path.end()) add(*now->second, Identity::Of::kTracked, i);
     }
-    return {};
+    return known;
+  }
+
+  /// That of result `k`; those after it may be the same tensor.
+  Identity identity_of(std::size_t k, Identities& known) const {
+    const at::Tensor& result = recorded_.results[k];
+    if (!result.defined()) return {};
+    Identity& entry = known[result.unsafeGetTensorImpl()];
+    const Identity identity = entry;
+    if (identity.of != Identity::Of::kResult) entry = {Identity::Of::kResult, k};
+    return identity;
   }
 
   void write_results() {
     bool is_unconsumed = false;
+    Identities known = known_identities();
     for (std::size_t k = 0; k < recorded_.results.size(); ++k) {
       const at::Tensor& result = recorded_.results[k];
       const trace::TensorId id = state_.tensor_table.see(result, Origin::kForeign, {});
       state_.recording.results.push_back(id);
-      recorded_.identities.push_back(result.defined() ? identity_of(k) : Identity{});
+      recorded_.identities.push_back(identity_of(k, known));
       if (id == trace::kNoTensor) continue;
       if (recorded_.identities.back().of == Identity::Of::kNothing && result.requires_grad() &&
           result.is_leaf()) {
@@ -240,25 +254,29 @@ class Exit {
     }
     if (alive.empty()) return;
     HiddenState hidden(state_.recording, attribution);
+    const auto held = held_by_buffer();
     std::size_t others = 0;
     for (const trace::BufferId id : alive) {
       std::string& path = buffers.description(id).path;
       path = hidden.path_of(id);
       if (path.empty()) path = trace::outside_path(others++);
-      recorded_.outside.push_back({path, buffers.live(id).weak, held_over(id)});
+      const auto over_it = held.find(id);
+      recorded_.outside.push_back(
+          {path, buffers.live(id).weak,
+           over_it == held.end() ? std::vector<Outside::Tensor>() : over_it->second});
     }
   }
 
-  /// The tensors over it that are not the step's own, which are gone by now or given back.
-  std::vector<Outside::Tensor> held_over(trace::BufferId id) const {
-    std::vector<Outside::Tensor> held;
+  /// By buffer, the tensors over it that are not the step's own, which are gone by now or given
+  /// back.
+  std::unordered_map<trace::BufferId, std::vector<Outside::Tensor>> held_by_buffer() const {
+    std::unordered_map<trace::BufferId, std::vector<Outside::Tensor>> held;
     for (const auto& [object, tensor] : state_.foreign) {
       const auto is_it = [object = object](const at::Tensor& result) {
         return result.unsafeGetTensorImpl() == object;
       };
-      if (tensor.object.use_count() == 0 || state_.tensor_table.buffer_of(tensor.id) != id)
-        continue;
-      if (std::ranges::none_of(recorded_.results, is_it)) held.push_back(tensor);
+      if (tensor.object.use_count() == 0 || std::ranges::any_of(recorded_.results, is_it)) continue;
+      held[state_.tensor_table.buffer_of(tensor.id)].push_back(tensor);
     }
     return held;
   }

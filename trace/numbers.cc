@@ -16,10 +16,17 @@ std::string state_path(std::string_view optimizer, std::string_view parameter) {
 
 std::string read_path(Index op) { return fmt::format("ops[{}]", op); }
 
-std::optional<Element> element_at(const Recording& recording, const ScalarSite& site) noexcept {
-  const auto tensor = std::ranges::find(recording.tensors, site.buffer, &Tensor::buffer);
-  if (tensor == recording.tensors.end()) return std::nullopt;
-  return element_at(recording.buffers[site.buffer], tensor->dtype, site.item);
+Elements::Elements(const Recording& recording)
+    : recording_(recording), dtypes_(recording.buffers.size()) {
+  for (const Tensor& tensor : recording.tensors) {
+    if (!dtypes_[tensor.buffer]) dtypes_[tensor.buffer] = tensor.dtype;
+  }
+}
+
+std::optional<Element> Elements::at(const ScalarSite& site) const noexcept {
+  const std::optional<DType>& dtype = dtypes_[site.buffer];
+  if (!dtype) return std::nullopt;
+  return element_at(recording_.buffers[site.buffer], *dtype, site.item);
 }
 
 std::optional<Element> element_at(const Buffer& buffer, DType dtype, Index item) noexcept {

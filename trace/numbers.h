@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trace/model.h"
 
@@ -24,9 +25,19 @@ struct Element {
   std::size_t offset;                ///< in bytes
   std::span<const std::byte> bytes;  ///< empty where no content is kept
 };
-/// None where no tensor lies on the buffer, or the buffer ends before the element does. Looks
-/// through all tensors.
-std::optional<Element> element_at(const Recording& recording, const ScalarSite& site) noexcept;
+/// The elements of a recording's buffers; it must outlive this.
+class Elements {
+ public:
+  explicit Elements(const Recording& recording);
+  /// None where no tensor lies on the buffer, or the buffer ends before the element does.
+  std::optional<Element> at(const ScalarSite& site) const noexcept;
+  const Recording& recording() const { return recording_; }
+
+ private:
+  const Recording& recording_;
+  std::vector<std::optional<DType>> dtypes_;  ///< by buffer
+};
+
 /// The same where the dtype is known; `item`: that of the site.
 std::optional<Element> element_at(const Buffer& buffer, DType dtype, Index item) noexcept;
 

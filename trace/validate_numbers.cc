@@ -8,7 +8,8 @@ namespace {
 
 class NumberChecker {
  public:
-  explicit NumberChecker(const Recording& recording) : recording_(recording) {}
+  explicit NumberChecker(const Recording& recording)
+      : recording_(recording), elements_(recording) {}
 
   void check(const Place& place) const {
     check_each(*this, recording_.leaves, place, "leaf", &NumberChecker::check_leaf);
@@ -63,7 +64,7 @@ class NumberChecker {
     if (!buffer.content || buffer.role != Role::kConstant) {
       place.fail(fmt::format("buffer {} is not a constant whose bytes are kept", site.buffer));
     }
-    const std::optional<Element> element = element_at(recording_, site);
+    const std::optional<Element> element = elements_.at(site);
     if (!element || element->bytes.empty()) {
       place.fail(fmt::format("buffer {} has no such element", site.buffer));
     }
@@ -104,6 +105,7 @@ class NumberChecker {
   }
 
   const Recording& recording_;
+  Elements elements_;
 };
 
 }  // namespace

@@ -81,15 +81,17 @@ HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Cal
     calls_[i].read = read_of_[calls_[i].op];
     call_of[calls_[i].op] = i;
   }
-  for (const trace::ScalarSite& site : recording().scalars) prepare(site, call_of);
+  const trace::Elements elements(recording());
+  for (const trace::ScalarSite& site : recording().scalars) prepare(site, elements, call_of);
   for (const trace::Predicate& predicate : recording().predicates) {
     const trace::Index awaited = evaluator_.waits_for(predicate.formula);
     if (awaited != trace::kNone) predicates_of_read_[read_of_[awaited]].push_back(predicate);
   }
 }
 
-void HostNumbers::prepare(const trace::ScalarSite& site, const std::vector<trace::Index>& call_of) {
-  Patch patch{0, site, recorded_number(recording(), site)};
+void HostNumbers::prepare(const trace::ScalarSite& site, const trace::Elements& elements,
+                          const std::vector<trace::Index>& call_of) {
+  Patch patch{0, site, recorded_number(elements, site)};
   if (site.op != trace::kNone) {
     if (call_of[site.op] == trace::kNone) return;
     patch.call = call_of[site.op];

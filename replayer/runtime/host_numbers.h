@@ -9,6 +9,7 @@
 #include "replayer/runtime/call.h"
 #include "replayer/runtime/memory.h"
 #include "replayer/runtime/run.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 
@@ -38,7 +39,8 @@ class HostNumbers {
   };
   const trace::Recording& recording() const { return *program_.recording; }
   /// `call_of` has the position in `calls` of each op, or kNone.
-  void prepare(const trace::ScalarSite& site, const std::vector<trace::Index>& call_of);
+  void prepare(const trace::ScalarSite& site, const trace::Elements& elements,
+               const std::vector<trace::Index>& call_of);
   void apply(const Patch& patch);
   /// Throws Unproved where the plan was not proved at the value of a number, and might be well.
   template <typename Words>

@@ -53,10 +53,11 @@ std::string bytes_in_words(const Buffer& buffer, std::span<const Element> bound)
 
 Found differ_in_constants(DifferenceKind kind, const Recording& a, const Recording& b) {
   const bool host_made = kind == DifferenceKind::kHostTensor;
+  const Elements elements_of_b(b);
   std::map<BufferId, std::vector<Element>> bound;
   for (const ScalarSite& site : b.scalars) {
     if (site.op != kNone) continue;
-    if (const auto element = element_at(b, site)) bound[site.buffer].push_back(*element);
+    if (const auto element = elements_of_b.at(site)) bound[site.buffer].push_back(*element);
   }
   for (std::size_t i = 0; i < a.buffers.size(); ++i) {
     const Buffer& x = a.buffers[i];

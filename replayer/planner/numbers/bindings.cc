@@ -19,6 +19,12 @@ Bindings::Bindings(trace::Recording& recording)
     formulas_.emplace(key_of(recording.formulas[i]), i);
   }
   for (const trace::ScalarSite& site : recording.scalars) places_.insert(place_of(site));
+  for (const trace::Predicate& known : recording.predicates) {
+    required_.emplace(known.formula, known.is_nonzero);
+  }
+  for (std::size_t i = 0; i < recording.advances.size(); ++i) {
+    advances_.try_emplace(recording.advances[i].path, i);
+  }
   for (const trace::Tensor& tensor : recording.tensors) {
     if (recording.buffers[tensor.buffer].content) dtypes_.try_emplace(tensor.buffer, tensor.dtype);
   }
@@ -75,19 +81,17 @@ trace::Index Bindings::bind(trace::ScalarSite site, const trace::Formula& formul
 
 void Bindings::require(const trace::Formula& formula, bool is_nonzero) {
   const trace::Predicate predicate{this->formula(formula), is_nonzero};
-  for (const trace::Predicate& known : recording_.predicates) {
-    if (known == predicate) return;
-  }
+  if (!required_.emplace(predicate.formula, is_nonzero).second) return;
   recording_.predicates.push_back(predicate);
 }
 
 void Bindings::advance(const std::string& path, std::int64_t by) {
-  for (trace::Advance& advance : recording_.advances) {
-    if (advance.path != path) continue;
-    advance.by += by;
-    return;
+  const auto [entry, is_new] = advances_.try_emplace(path, recording_.advances.size());
+  if (is_new) {
+    recording_.advances.push_back({path, by});
+  } else {
+    recording_.advances[entry->second].by += by;
   }
-  recording_.advances.push_back({path, by});
 }
 
 double Bindings::recorded(const trace::Formula& formula) const {
@@ -97,7 +101,7 @@ double Bindings::recorded(const trace::Formula& formula) const {
 bool Bindings::gives_recorded(const trace::Formula& formula, const trace::ScalarSite& site) const {
   const double value = recorded(formula);
   if (site.op != trace::kNone) {
-    return trace::Real{trace::number_of(recorded_number(recording_, site))} == trace::Real{value};
+    return trace::Real{trace::number_of(recorded_argument(recording_, site))} == trace::Real{value};
   }
   const auto dtype = dtypes_.find(site.buffer);
   if (dtype == dtypes_.end()) return false;
@@ -144,12 +148,14 @@ std::vector<double> recorded_leaves(const trace::Recording& recording) {
   return RecordedNumbers(recording).of(recording.leaves);
 }
 
-trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site) {
-  if (site.op == trace::kNone) {
-    const auto element = trace::element_at(recording, site);
-    if (!element || element->bytes.empty()) return {};
-    return trace::element_of(element->bytes.data(), element->dtype);
-  }
+trace::Value recorded_number(const trace::Elements& elements, const trace::ScalarSite& site) {
+  if (site.op != trace::kNone) return recorded_argument(elements.recording(), site);
+  const auto element = elements.at(site);
+  if (!element || element->bytes.empty()) return {};
+  return trace::element_of(element->bytes.data(), element->dtype);
+}
+
+trace::Value recorded_argument(const trace::Recording& recording, const trace::ScalarSite& site) {
   const trace::Value& value = recording.ops[site.op].inputs[site.argument];
   return site.item == trace::kNone ? value : std::get<trace::List>(value.data)[site.item];
 }

@@ -6,9 +6,11 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "trace/model.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 
@@ -58,6 +60,8 @@ class Bindings {
   std::map<std::pair<trace::LeafKind, std::string>, trace::Index> leaves_;
   std::unordered_map<Key, trace::Index, Hash> formulas_;
   std::set<Place> places_;
+  std::set<std::pair<trace::Index, bool>> required_;       ///< by formula: whether it is not zero
+  std::unordered_map<std::string, std::size_t> advances_;  ///< positions by path
   std::unordered_map<trace::BufferId, trace::DType> dtypes_;  ///< of buffers with known content
 };
 
@@ -66,6 +70,8 @@ class Bindings {
 std::vector<double> recorded_leaves(const trace::Recording& recording);
 
 /// The number at `site`, as recorded: of an op's argument, or the element of a host-made tensor.
-trace::Value recorded_number(const trace::Recording& recording, const trace::ScalarSite& site);
+trace::Value recorded_number(const trace::Elements& elements, const trace::ScalarSite& site);
+/// The same where `site` is of an op's argument.
+trace::Value recorded_argument(const trace::Recording& recording, const trace::ScalarSite& site);
 
 }  // namespace steptape::replayer

@@ -22,6 +22,8 @@ class Given {
   Given(const trace::Recording& plan, const trace::Recording& proof)
       : plan_(plan),
         proof_(proof),
+        plan_elements_(plan),
+        proof_elements_(proof),
         numbers_(numbers_at(proof)),
         leaves_(RecordedNumbers(proof).of(plan.leaves)) {}
 
@@ -40,14 +42,14 @@ class Given {
   bool fits(const trace::ScalarSite& site) const {
     const double given = value(site.formula);
     if (site.op == trace::kNone) {
-      const auto element = trace::element_at(proof_, site);
+      const auto element = proof_elements_.at(site);
       return element && proof_.buffers[site.buffer].bytes == plan_.buffers[site.buffer].bytes &&
-             trace::is_number(recorded_number(plan_, site)) &&
+             trace::is_number(recorded_number(plan_elements_, site)) &&
              trace::is_element(given, element->dtype, element->bytes);
     }
     if (!is_there(site)) return false;
-    const trace::Value found = recorded_number(proof_, site);
-    return found.data.index() == recorded_number(plan_, site).data.index() &&
+    const trace::Value found = recorded_number(proof_elements_, site);
+    return found.data.index() == recorded_number(plan_elements_, site).data.index() &&
            trace::Real{trace::number_of(found)} == trace::Real{given};
   }
 
@@ -61,6 +63,8 @@ class Given {
 
   const trace::Recording& plan_;
   const trace::Recording& proof_;
+  trace::Elements plan_elements_;
+  trace::Elements proof_elements_;
   Numbers numbers_;
   std::vector<double> leaves_;
 };
@@ -137,7 +141,7 @@ std::optional<trace::Difference> other_number(const trace::Recording& plan,
     if (given.fits(site)) continue;
     return trace::Difference{trace::DifferenceKind::kScalar, site.op, path_of(site),
                              trace::print_value({trace::Real{given.value(site.formula)}}),
-                             trace::print_value(recorded_number(proof, site))};
+                             trace::print_value(recorded_number(trace::Elements(proof), site))};
   }
   return other_returned(plan, proof, given);
 }
