@@ -15,7 +15,7 @@ FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python wheel sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench format lint asan tsan man install package clean
+.PHONY: help setup configure build demo test test-python wheel sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench bench-python format lint asan tsan man install package clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -93,6 +93,10 @@ bench: demo ## print eager, recorded and replayed steps side by side
 	@$(BUILD)/bin/steptape_serving --json $(BUILD)/serving.json
 	@echo; echo "== steptape_table: small and medium models"
 	@$(BUILD)/bin/steptape_table --json $(BUILD)/bench.json $(TABLE_FLAGS)
+
+bench-python: ## print steps in Python beside torch.compile (minutes each) and C++, after `make bench` and `make test-python`
+	@test -x $(BUILD)/python-environment/bin/python || { echo "bench-python: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
+	@OMP_NUM_THREADS=1 $(BUILD)/python-environment/bin/python bench/python_table.py --cpp $(BUILD)/bin/steptape_table --json $(BUILD)/bench_python.json $(BENCH_PYTHON_FLAGS)
 
 format: setup ## format all sources
 	@echo "format: clang-format -i"
