@@ -265,12 +265,11 @@ class Contestant:
             torch._dynamo.reset()
             torch._inductor.config.autotune_num_choices_displayed = 0
         self.training = training = make(FORMS[form])
-        compiled = (lambda f: torch.compile(f, mode=KINDS[kind])) if KINDS[kind] else lambda f: f
-        nets = [compiled(model) for model in training.models]
-        updates = {id(o): compiled(o.step) for o in training.optimizers}
-        update = lambda optimizer: updates[id(optimizer)]()
-        if kind == "steptape":
-            update = lambda optimizer: optimizer.step()
+        nets, update = training.models, lambda optimizer: optimizer.step()
+        if KINDS[kind]:
+            nets = [torch.compile(model, mode=KINDS[kind]) for model in nets]
+            updates = {id(o): torch.compile(o.step, mode=KINDS[kind]) for o in training.optimizers}
+            update = lambda optimizer: updates[id(optimizer)]()
         self.body = lambda *batch: training.step(*nets, update, *batch)
         if kind == "steptape":
             self.body = steptape.wrap(self.body, verify=NEVER)

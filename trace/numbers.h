@@ -38,7 +38,7 @@ class Elements {
   std::vector<std::optional<DType>> dtypes_;  ///< by buffer
 };
 
-/// The same where the dtype is known; `item`: that of the site.
+/// That of one buffer, whose first tensor has this dtype; `item`: that of the site.
 std::optional<Element> element_at(const Buffer& buffer, DType dtype, Index item) noexcept;
 
 /// Calls `visit(item)` for each element, by what a site has for it; for none where there are more

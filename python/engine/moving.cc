@@ -12,7 +12,7 @@ namespace {
 
 Py_ssize_t position_in(PyObject* sequence, PyObject* key) {
   if (!PyLong_Check(key)) return -1;
-  Py_ssize_t position = PyLong_AsSsize_t(key);
+  Py_ssize_t position = PyNumber_AsSsize_t(key, nullptr);  // the nearest, of one that is none
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
   if (position < 0) position += size;
   return position < size ? position : -1;
@@ -20,7 +20,7 @@ Py_ssize_t position_in(PyObject* sequence, PyObject* key) {
 
 /// Of a deque.
 py::object item_of(PyObject* queue, PyObject* key) {
-  const Py_ssize_t position = PyLong_Check(key) ? PyLong_AsSsize_t(key) : -1;
+  const Py_ssize_t position = PyLong_Check(key) ? PyNumber_AsSsize_t(key, nullptr) : -1;
   PyObject* item = position < 0 ? nullptr : PySequence_GetItem(queue, position);
   if (item == nullptr) PyErr_Clear();
   return py::reinterpret_steal<py::object>(item);

@@ -69,7 +69,9 @@ Slot::Kind kind_of_place(PyObject* owner, PyObject* key) {
   return PyList_Check(owner) || is_deque(owner) ? Kind::kItem : Kind::kMember;
 }
 
-bool is_from_the_end(PyObject* key) { return PyLong_Check(key) && py::cast<long long>(key) < 0; }
+bool is_from_the_end(PyObject* key) {
+  return PyLong_Check(key) && PyNumber_AsSsize_t(key, nullptr) < 0;
+}
 
 /// Whether an assignment left what a guard has found there already: `self.list += [x]`. Numbers and
 /// texts are assigned again all the same, which costs little.

@@ -11,7 +11,10 @@
 
 namespace steptape::replayer {
 Bindings::Bindings(trace::Recording& recording)
-    : recording_(recording), numbers_(recording), values_(numbers_.of(recording.leaves)) {
+    : recording_(recording),
+      numbers_(recording),
+      values_(numbers_.of(recording.leaves)),
+      elements_(recording) {
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
     leaves_.emplace(std::pair(recording.leaves[i].kind, recording.leaves[i].path), i);
   }
@@ -24,9 +27,6 @@ Bindings::Bindings(trace::Recording& recording)
   }
   for (std::size_t i = 0; i < recording.advances.size(); ++i) {
     advances_.try_emplace(recording.advances[i].path, i);
-  }
-  for (const trace::Tensor& tensor : recording.tensors) {
-    if (recording.buffers[tensor.buffer].content) dtypes_.try_emplace(tensor.buffer, tensor.dtype);
   }
 }
 
@@ -103,9 +103,7 @@ bool Bindings::gives_recorded(const trace::Formula& formula, const trace::Scalar
   if (site.op != trace::kNone) {
     return trace::Real{trace::number_of(recorded_argument(recording_, site))} == trace::Real{value};
   }
-  const auto dtype = dtypes_.find(site.buffer);
-  if (dtype == dtypes_.end()) return false;
-  const auto element = trace::element_at(recording_.buffers[site.buffer], dtype->second, site.item);
+  const auto element = elements_.at(site);
   return element && trace::is_element(value, element->dtype, element->bytes);
 }
 

@@ -57,12 +57,12 @@ class Bindings {
   trace::Recording& recording_;
   RecordedNumbers numbers_;
   std::vector<double> values_;  ///< of the leaves
+  trace::Elements elements_;
   std::map<std::pair<trace::LeafKind, std::string>, trace::Index> leaves_;
   std::unordered_map<Key, trace::Index, Hash> formulas_;
   std::set<Place> places_;
   std::set<std::pair<trace::Index, bool>> required_;       ///< by formula: whether it is not zero
   std::unordered_map<std::string, std::size_t> advances_;  ///< positions by path
-  std::unordered_map<trace::BufferId, trace::DType> dtypes_;  ///< of buffers with known content
 };
 
 /// What each leaf was when the recording was made: hyperparameters, counters, arguments and host

@@ -39,6 +39,11 @@ class Given {
     return trace::evaluate(plan_.formulas[formula], leaves_);
   }
 
+  /// What the other recording has there.
+  trace::Value recorded(const trace::ScalarSite& site) const {
+    return recorded_number(proof_elements_, site);
+  }
+
   bool fits(const trace::ScalarSite& site) const {
     const double given = value(site.formula);
     if (site.op == trace::kNone) {
@@ -48,7 +53,7 @@ class Given {
              trace::is_element(given, element->dtype, element->bytes);
     }
     if (!is_there(site)) return false;
-    const trace::Value found = recorded_number(proof_elements_, site);
+    const trace::Value found = recorded(site);
     return found.data.index() == recorded_number(plan_elements_, site).data.index() &&
            trace::Real{trace::number_of(found)} == trace::Real{given};
   }
@@ -141,7 +146,7 @@ std::optional<trace::Difference> other_number(const trace::Recording& plan,
     if (given.fits(site)) continue;
     return trace::Difference{trace::DifferenceKind::kScalar, site.op, path_of(site),
                              trace::print_value({trace::Real{given.value(site.formula)}}),
-                             trace::print_value(recorded_number(trace::Elements(proof), site))};
+                             trace::print_value(given.recorded(site))};
   }
   return other_returned(plan, proof, given);
 }
