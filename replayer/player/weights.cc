@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "live/tensors.h"
 #include "replayer/player/spec_words.h"
@@ -202,9 +203,11 @@ class Loading {
 }  // namespace
 
 void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& to) {
+  std::unordered_set<std::string> known;
+  for (const TrackedTensor& tracked : to) known.insert(tracked.path);
   for (const trace::Tracked& tracked : recording.tracked) {
     if (tracked.role == trace::Role::kGradient || tracked.tensor == trace::kNoTensor) continue;
-    if (std::ranges::find(to, tracked.path, &TrackedTensor::path) != to.end()) continue;
+    if (!known.insert(tracked.path).second) continue;
     const trace::Tensor& geometry = recording.tensors[tracked.tensor];
     to.push_back({tracked.path, tracked.aliases, tracked.role, geometry,
                   recording.buffers[geometry.buffer].path});

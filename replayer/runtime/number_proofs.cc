@@ -1,6 +1,7 @@
 #include "replayer/runtime/number_proofs.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "trace/numbers.h"
 #include "trace/text/text.h"
@@ -35,11 +36,14 @@ NumberProofs NumberProofs::of_file(const trace::Recording& recording) {
 
 void NumberProofs::describe(trace::Recording& recording,
                             const std::function<bool(const std::string&)>& is_pinned) const {
+  std::unordered_set<std::string> pinned_reads;
+  for (const Proof& read : reads_) {
+    if (read.is_pinned) pinned_reads.insert(read.path);
+  }
   const auto is_leaf_pinned = [&](const trace::Node& node) {
     if (node.operation != trace::Operation::kLeaf) return false;
     const std::string& path = recording.leaves[node.leaf].path;
-    const auto read = std::ranges::find(reads_, path, &Proof::path);
-    return is_pinned(path) || (read != reads_.end() && read->is_pinned);
+    return is_pinned(path) || pinned_reads.contains(path);
   };
   for (trace::Proof& proof : recording.proofs) {
     proof.proved = formulas_[proof.formula].proved;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -74,18 +75,17 @@ class Given {
   std::vector<double> leaves_;
 };
 
-/// Whether all reads that the formula waits for come before op `end`.
-bool is_known_before(const trace::Recording& recording, trace::Index formula, trace::Index end) {
-  for (const trace::Node& node : recording.formulas[formula].nodes) {
-    if (node.operation != trace::Operation::kLeaf) continue;
-    const trace::Leaf& leaf = recording.leaves[node.leaf];
-    if (leaf.kind != trace::LeafKind::kHostRead) continue;
-    const bool is_before = std::ranges::any_of(recording.reads, [&](const trace::HostRead& read) {
-      return read.op < end && trace::read_path(read.op) == leaf.path;
-    });
-    if (!is_before) return false;
+/// Of each leaf whether it is known before op `end`: all but the reads of later ops are.
+std::vector<bool> leaves_known_before(const trace::Recording& recording, trace::Index end) {
+  std::unordered_set<std::string> reads;
+  for (const trace::HostRead& read : recording.reads) {
+    if (read.op < end) reads.insert(trace::read_path(read.op));
   }
-  return true;
+  std::vector<bool> known;
+  for (const trace::Leaf& leaf : recording.leaves) {
+    known.push_back(leaf.kind != trace::LeafKind::kHostRead || reads.contains(leaf.path));
+  }
+  return known;
 }
 
 std::string path_of(const trace::ScalarSite& site) {
@@ -174,8 +174,12 @@ bool took_another_way(const trace::Recording& plan, const trace::Recording& proo
     if (plan.ops[read.op].outputs != proof.ops[read.op].outputs) return true;
   }
   const Given given(plan, proof);
+  const std::vector<bool> known = leaves_known_before(plan, end);
+  const auto is_known = [&known](const trace::Node& node) {
+    return node.operation != trace::Operation::kLeaf || known[node.leaf];
+  };
   return std::ranges::any_of(plan.predicates, [&](const trace::Predicate& predicate) {
-    return is_known_before(plan, predicate.formula, end) &&
+    return std::ranges::all_of(plan.formulas[predicate.formula].nodes, is_known) &&
            (given.value(predicate.formula) != 0) != predicate.is_nonzero;
   });
 }

@@ -69,18 +69,25 @@ class Leaves {
 
 std::vector<Derived> derived_numbers(const trace::Recording& before, const trace::Recording& now) {
   const Leaves leaves(before, now);
-  std::vector<trace::Formula> formulas;
-  for (trace::Index i = 0; i < now.leaves.size(); ++i) {
-    // a count of steps looks like much else that goes on by one
-    if (now.leaves[i].kind != trace::LeafKind::kStateNumber) formulas.push_back(trace::leaf(i));
-  }
-  for (const trace::ScalarSite& site : now.scalars) {
-    formulas.push_back(now.formulas[site.formula]);
-  }
   std::vector<Derived> derived;
-  for (const trace::Formula& formula : formulas) {
-    if (std::ranges::find(derived, formula, &Derived::formula) != derived.end()) continue;
+  const auto add = [&](const trace::Formula& formula) {
     if (auto number = leaves.number(formula)) derived.push_back(*std::move(number));
+  };
+  // a count of steps looks like much else that goes on by one
+  const auto may_explain = [&now](trace::Index leaf) {
+    return now.leaves[leaf].kind != trace::LeafKind::kStateNumber;
+  };
+  for (trace::Index i = 0; i < now.leaves.size(); ++i) {
+    if (may_explain(i)) add(trace::leaf(i));
+  }
+  std::vector<bool> is_there(now.formulas.size());
+  for (const trace::ScalarSite& site : now.scalars) {
+    const trace::Formula& formula = now.formulas[site.formula];
+    const bool is_leaf = formula.nodes.size() == 1 &&
+                         formula.nodes[0].operation == trace::Operation::kLeaf &&
+                         may_explain(formula.nodes[0].leaf);
+    if (!is_leaf && !is_there[site.formula]) add(formula);
+    is_there[site.formula] = true;
   }
   return derived;
 }

@@ -304,7 +304,7 @@ class Explanation {
 
   trace::Formula leaf_of(const Candidate& candidate) {
     if (candidate.kind == trace::LeafKind::kHostRead) {
-      free_reads_.push_back(static_cast<trace::Index>(candidate.known_at));
+      free_reads_.insert(static_cast<trace::Index>(candidate.known_at));
     }
     return trace::leaf(bindings_.leaf(candidate.kind, candidate.path));
   }
@@ -350,7 +350,7 @@ class Explanation {
 
   void settle_reads(Reads reads) {
     for (trace::HostRead& read : now_.reads) {
-      const bool bound = std::ranges::find(free_reads_, read.op) != free_reads_.end();
+      const bool bound = free_reads_.contains(read.op);
       if (bound) read.use = trace::ReadUse::kFree;
       if (!bound && reads == Reads::kForLooking) read.use = trace::ReadUse::kLookedAt;
     }
@@ -362,7 +362,7 @@ class Explanation {
   const std::set<trace::Index>* only_ = nullptr;
   std::vector<Candidate> candidates_;
   std::vector<Derived> derived_;
-  std::vector<trace::Index> free_reads_;
+  std::set<trace::Index> free_reads_;
   std::vector<std::pair<trace::ScalarSite, trace::Formula>> bound_;  ///< by `bind`
   std::map<std::int64_t, std::vector<trace::Index>> nodes_;          ///< ops, by Op::sequence
 };

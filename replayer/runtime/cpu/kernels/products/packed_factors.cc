@@ -1,7 +1,8 @@
 #include "replayer/runtime/cpu/kernels/products/packed_factors.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
+#include <vector>
 
 #include "replayer/planner/analysis/writes.h"
 #include "replayer/runtime/cpu/kernels/products/product_kernel.h"
@@ -15,7 +16,6 @@ constexpr std::size_t kFewestReaders = 4;
 
 /// Products with one second factor that nobody writes from the first of them to the last.
 struct Group {
-  const c10::StorageImpl* storage;
   bool is_once;
   std::vector<ProductKernel*> products;
 
@@ -34,37 +34,55 @@ struct Group {
   }
 };
 
+/// The groups that the next call may join, by the storage of their factor.
+class OpenGroups {
+ public:
+  void add(ProductKernel& product, bool is_once) {
+    std::vector<Group>& groups = of_storage_[product.small()->factor()];
+    const auto group = std::ranges::find_if(
+        groups, [&](const Group& other) { return other.takes(*product.small(), is_once); });
+    if (group != groups.end()) {
+      group->products.push_back(&product);
+    } else {
+      groups.push_back({is_once, {&product}});
+    }
+  }
+
+  void end_of(const c10::StorageImpl* written) {
+    const auto groups = of_storage_.find(written);
+    if (groups == of_storage_.end()) return;
+    for (const Group& group : groups->second) group.end();
+    of_storage_.erase(groups);
+  }
+
+  void end_all() {
+    for (const auto& [storage, groups] : of_storage_) {
+      for (const Group& group : groups) group.end();
+    }
+    of_storage_.clear();
+  }
+
+ private:
+  std::unordered_map<const c10::StorageImpl*, std::vector<Group>> of_storage_;
+};
+
 }  // namespace
 
 void share_packed_factors(const Program& program, const Memory& memory, std::vector<Call>& calls) {
   const trace::Recording& recording = *program.recording;
-  std::vector<Group> open;
+  OpenGroups open;
   for (Call& call : calls) {
-    std::unordered_set<const c10::StorageImpl*> written;
     for (const trace::BufferId id : written_by(recording, recording.ops[call.op])) {
-      written.insert(memory.storage(id));
+      open.end_of(memory.storage(id));
     }
     for (const trace::TensorId id : call.placed) {
-      written.insert(memory.storage(recording.tensors[id].buffer));
+      open.end_of(memory.storage(recording.tensors[id].buffer));
     }
-    std::erase_if(open, [&](const Group& group) {
-      if (!written.contains(group.storage)) return false;
-      group.end();
-      return true;
-    });
     auto* product = dynamic_cast<ProductKernel*>(call.kernel.get());
-    if (product == nullptr || product->small() == nullptr) continue;
-    const SmallProduct& small = *product->small();
-    if (!small.packs()) continue;
-    const auto group = std::ranges::find_if(
-        open, [&](const Group& other) { return other.takes(small, call.is_once); });
-    if (group != open.end()) {
-      group->products.push_back(product);
-    } else {
-      open.push_back({small.factor(), call.is_once, {product}});
-    }
+    if (product == nullptr || product->small() == nullptr || !product->small()->packs()) continue;
+    open.add(*product, call.is_once);
   }
-  for (const Group& group : open) group.end();
+  open.end_all();
 }
 
 }  // namespace steptape::replayer::cpu
