@@ -7,7 +7,8 @@ table    Rows of models (those of bench/workloads.cc) and of updates as PPO, DQN
          each contestant has its turn, medians of them. Twins of the eager and of the replayed step must agree in every bit.
          torch.compile: the model and the optimizer's step, each compiled, as its documentation advises, with an empty cache;
          "autotune" is mode max-autotune-no-cudagraphs. "s" are seconds until the first call that takes at most 1.5 times what
-         calls take from then on. C++ is the same step by steptape_table in the same minute, with its floor.
+         calls take from then on. C++ is the same step by steptape_table in the same minute, with its floor. "denormals" is
+         the share of them among gradients and state, after the last round.
 scaling  An MLP of width 16 with more and more parameters: first call, plan and replay.
 calls    What a call costs beside its plan: a step that multiplies one small tensor, and tracks a model of so many layers.
 """
@@ -290,6 +291,13 @@ class Contestant:
         tensors = [t for model in self.training.models for t in model.state_dict().values()]
         return tensors + [t for o in self.training.optimizers for s in o.state.values() for t in s.values()]
 
+    def denormals(self):
+        """Of the numbers in its state and gradients, the share that some processors take a hundred times as long for."""
+        tensors = self.state() + [p.grad for m in self.training.models for p in m.parameters() if p.grad is not None]
+        floats = [t.detach() for t in tensors if t.dtype == torch.float32]
+        tiny = sum(int(((t != 0) & (t.abs() < torch.finfo(torch.float32).tiny)).sum()) for t in floats)
+        return tiny / sum(t.numel() for t in floats)
+
 
 def seconds_of(function, calls):
     start = time.perf_counter()
@@ -333,7 +341,8 @@ def in_cpp(tool, name, options):
         return None
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         subprocess.run([tool, "--workload", name, "--optimizer", "adam", "--threads", str(options.threads), "--rounds",
-                        str(options.rounds), "--round-ms", str(options.round_ms), "--json", file.name],
+                        str(options.rounds), "--round-ms", str(options.round_ms), "--json", file.name,
+                        *(["--flush-denormals"] if options.flush_denormals else [])],
                        check=True, stdout=subprocess.DEVNULL)
         return json.loads(pathlib.Path(file.name).read_text())[0]
 
@@ -342,7 +351,7 @@ def table(options):
     compiled = [k for k in KINDS if KINDS[k] and options.compile]
     print(f"{'step':<10} {'adam':<8}{'eager us':>9}{'steptape us':>12}{'ratio':>8}{'s':>7}", end="")
     print("".join(f"{k:>10}{'s':>7}" for k in compiled), end="")
-    print(f"{'C++ us':>9}{'to C++':>8}{'floor us':>9}" if options.cpp else "", flush=True)
+    print(f"{'C++ us':>9}{'to C++':>8}{'floor us':>9}" if options.cpp else "", "denormals", flush=True)
     rows = []
     for name, make in MODELS.items():
         if options.only and name not in options.only:
@@ -355,13 +364,15 @@ def table(options):
             until_fast = {kind: c.warm_up() for kind, c in contestants.items()}
             us = race(contestants, options.rounds, options.round_ms)
             cpp = in_cpp(options.cpp, name, options) if form == "loop" else None
-            rows.append({"step": name, "adam": form, "threads": options.threads, "us": us, "seconds": until_fast} |
+            denormals = contestants["steptape"].denormals()
+            rows.append({"step": name, "adam": form, "threads": options.threads, "us": us, "seconds": until_fast,
+                         "denormals": denormals} |
                         ({"cpp_us": cpp["replay_us"], "floor_us": cpp["floor_us"]} if cpp else {}))
             print(f"{name:<10} {form:<8}{us['eager']:>9.0f}{us['steptape']:>12.1f}{us['eager'] / us['steptape']:>7.2f}x"
                   f"{until_fast['steptape']:>7.2f}", end="")
             print("".join(f"{us['eager'] / us[k]:>9.2f}x{until_fast[k]:>7.1f}" if k in us else f"{'':>17}" for k in compiled), end="")
-            print(f"{cpp['replay_us']:>9.1f}{us['steptape'] / cpp['replay_us']:>7.2f}x{cpp['floor_us']:>9.1f}" if cpp else "",
-                  flush=True)
+            print(f"{cpp['replay_us']:>9.1f}{us['steptape'] / cpp['replay_us']:>7.2f}x{cpp['floor_us']:>9.1f}" if cpp else
+                  f"{'':>26}" if options.cpp else "", f"{denormals:>8.1%}", flush=True)
     return rows
 
 
@@ -430,6 +441,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=int, default=100, help="how long each has its turn in a round")
+    parser.add_argument("--flush-denormals", action="store_true", help="take denormal numbers for zeros, in all of them")
     parser.add_argument("--cpp", help="a built steptape_table, for the columns of C++")
     parser.add_argument("--json", type=pathlib.Path, help="write what is printed to this file, too")
     options = parser.parse_args()
@@ -438,6 +450,7 @@ def main():
     options.forms = options.forms or list(FORMS)
     options.parameters = options.parameters or [102, 402, 1602, 6402]
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(options.flush_denormals)
     print(f"torch {torch.__version__}, threads {options.threads}", flush=True)
     found = {name: part(options) for name, part in parts.items() if name in (options.parts or parts)}
     if options.json:

@@ -38,6 +38,7 @@ struct Choice {
   std::vector<int> threads;
   int rounds = 7;
   double round_ms = 20;
+  bool flushes_denormals = false;
   std::string json;
 };
 
@@ -261,7 +262,10 @@ int main(int argc, char** argv) {
   app.add_option("--round-ms", choice.round_ms, "how long each has its turn in a round")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_flag("--flush-denormals", choice.flushes_denormals,
+               "take denormal numbers for zeros, eager and replayed");
   app.add_option("--json", choice.json, "write the rows to this file, too");
   CLI11_PARSE(app, argc, argv);
+  at::globalContext().setFlushDenormal(choice.flushes_denormals);
   return steptape::bench::run(choice);
 }
