@@ -32,6 +32,11 @@ void FrontendHints::require(trace::Formula formula, bool is_nonzero) {
   conditions_.push_back({std::move(formula), is_nonzero});
 }
 
+void FrontendHints::note_held(trace::Index leaf) {
+  const auto [entry, is_new] = held_.try_emplace(leaf);
+  if (is_new) entry->second = place();
+}
+
 void FrontendHints::enter_module(std::string path, const void* module) {
   const std::uint32_t call = ++calls_of_[path];
   const auto node = torch::autograd::get_current_node();

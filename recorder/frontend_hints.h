@@ -102,6 +102,8 @@ class FrontendHints {
   const std::set<trace::Index>& internal_reads() const { return internal_reads_; }
   /// The number of this leaf went where it cannot be followed: it must stay what it is.
   void escape(trace::Index leaf) { escaped_.insert(leaf); }
+  /// The recording holds for one value of this leaf alone, because of the line that runs now.
+  void note_held(trace::Index leaf);
 
   /// The host has made this memory in the step, and nothing that was there before holds it.
   void note_made(const c10::Storage& storage) {
@@ -171,6 +173,8 @@ class FrontendHints {
   const std::vector<Site>& sites() const { return sites_; }
   const std::vector<Condition>& conditions() const { return conditions_; }
   const std::set<trace::Index>& escaped() const { return escaped_; }
+  /// The places of the first lines, by leaf.
+  const std::map<trace::Index, std::string>& held() const { return held_; }
   std::vector<Refusal> take_refusals() { return std::move(refusals_); }
   std::vector<trace::Effect> take_effects() { return std::move(effects_); }
 
@@ -205,6 +209,7 @@ class FrontendHints {
   std::set<std::string> assigned_;
   std::vector<Condition> conditions_;
   std::set<trace::Index> escaped_;
+  std::map<trace::Index, std::string> held_;
   std::set<trace::Index> followed_reads_;
   std::vector<trace::Index> reads_;
   /// Held weakly, so that no other memory gets the same address meanwhile.

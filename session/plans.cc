@@ -1,19 +1,32 @@
 #include "session/plans.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "replayer/planner/analysis/refusals.h"
+#include "replayer/planner/numbers/numbers_at.h"
 #include "replayer/planner/optimizers/optimizers.h"
 #include "replayer/runtime/backends.h"
 #include "session/followed_numbers.h"
 #include "session/session_state.h"
 #include "trace/compare/guard_differences.h"
 #include "trace/refusals.h"
+#include "trace/text/text.h"
 
 namespace steptape::session {
 
 using trace::make_refusal;
+
+namespace {
+
+/// Plans in a row of which none was trusted: a number that takes as many values in turn has a plan
+/// for each.
+constexpr std::uint32_t kMostUntrusted = 16;
+
+}  // namespace
 
 Plans::Plans(SessionState& session, Journal& journal, const std::string& step)
     : session_(session),
@@ -58,9 +71,40 @@ bool Plans::learn_from(recorder::Recorded recorded, const std::string& way,
   return false;
 }
 
+/// Where plans are made one after the other because of a number that moves, and that the step uses
+/// where it cannot be followed: that number, and the line.
+std::optional<Refusal> Plans::plan_for_each_number(const trace::Recording& before,
+                                                   const recorder::Recorded& recorded) const {
+  const replayer::Numbers then = replayer::numbers_at(before);
+  const replayer::Numbers now = replayer::numbers_at(recorded.recording);
+  for (const auto& [leaf, place] : recorded.hints.held()) {
+    const std::string& path = recorded.hints.leaves()[leaf].path;
+    const auto was = then.find(path), is = now.find(path);
+    if (was == then.end() || is == now.end()) continue;
+    if (trace::Real{was->second} == trace::Real{is->second}) continue;
+    Refusal refusal =
+        make_refusal(RefusalCode::kScalarVaries,
+                     fmt::format("`{}` went {} → {}: the step uses it where it cannot be followed, "
+                                 "so that each of its values needs a plan, and "
+                                 "none of the last {} was used again",
+                                 path, trace::words_of({trace::Real{was->second}}),
+                                 trace::words_of({trace::Real{is->second}}), untrusted_in_a_row_));
+    refusal.place = place;
+    return refusal;
+  }
+  return std::nullopt;
+}
+
 bool Plans::make_plan(Probing::Agreed agreed, const std::string& way, const Deferred& deferred) {
   recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return false;
+  if (++untrusted_in_a_row_ > kMostUntrusted && variants_.size() > 0) {
+    if (auto refusal = plan_for_each_number(*(*std::prev(variants_.end()))->recording, recorded)) {
+      untrusted_in_a_row_ = 0;
+      refuse(*refusal);
+      return false;
+    }
+  }
   std::vector<Refusal> refusals =
       replayer::refusals_of(recorded.recording, replayer::why_no_backend);
   if (!refusals.empty()) {

@@ -41,7 +41,10 @@ class Plans {
   /// Whether it agrees with an earlier one, so that there is a new plan.
   bool learn_from(recorder::Recorded recorded, const std::string& way, const Deferred& deferred);
   /// A plan for calls of this way is trusted now.
-  void note_trusted(const std::string& way) { probing_.succeed(way); }
+  void note_trusted(const std::string& way) {
+    probing_.succeed(way);
+    untrusted_in_a_row_ = 0;
+  }
   /// Gives up a plan, for calls that are entered in this way.
   void drop(const Variant& variant, Refusal refusal, const std::string& way);
   /// Refuses the step for a while, however it is entered.
@@ -59,6 +62,8 @@ class Plans {
  private:
   bool make_plan(Probing::Agreed agreed, const std::string& way, const Deferred& deferred);
   bool make_room();
+  std::optional<Refusal> plan_for_each_number(const trace::Recording& before,
+                                              const recorder::Recorded& recorded) const;
   void describe_proofs(const Variant& variant, trace::Recording& recording) const;
   void refuse(std::vector<Refusal> refusals, const std::string& way);
 
@@ -69,7 +74,8 @@ class Plans {
   std::optional<trace::Recording> warm_up_;
   Variants variants_;
   std::uint64_t variants_made_ = 0;
-  bool may_start_warm_ = true;  ///< from the trace of an earlier run
+  std::uint32_t untrusted_in_a_row_ = 0;  ///< plans since one was trusted
+  bool may_start_warm_ = true;            ///< from the trace of an earlier run
 };
 
 }  // namespace steptape::session

@@ -163,6 +163,9 @@ bool require_float(const FollowedNumbers::Derivation& made, const Formula& formu
 bool require_same(const Formula& formula, double value) {
   const Formula stays = trace::same_bits(formula, trace::constant(value));
   if (!trace::is_well_formed(stays, now().leaves().size())) return false;
+  for (const trace::Node& node : formula.nodes) {
+    if (node.operation == Operation::kLeaf) now().note_held(node.leaf);
+  }
   now().require(stays, true);
   return true;
 }

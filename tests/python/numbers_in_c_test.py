@@ -10,7 +10,9 @@ import functools
 import itertools
 import json
 import math
+import numbers
 import operator
+import pathlib
 import pickle
 import random
 import statistics
@@ -228,6 +230,8 @@ HANDED_ON = {
     "power_of_it": lambda n: math.pow(n + 1, 0.5) + math.pow(n + 1, 2),
     "in_place": lambda n: in_place(n),
     "class": lambda n: isinstance(n, int) and type(n) is int and n + 1,
+    "abstract_class": lambda n: isinstance(n, numbers.Real) and not isinstance(n, (collections.abc.Sequence, set)) and n + 1,
+    "class_of_it": lambda n: issubclass(type(n), numbers.Number) and n + 1,
 }
 
 
@@ -273,6 +277,25 @@ def test_what_hands_a_number_on_leaves_it_followed(way, where):
     seen, step = play(HANDED_ON[way], where, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] > CALLS / 2, step.explain()
+
+
+def test_a_number_that_needs_a_plan_for_each_value_is_refused_with_its_line():
+    known = {0.5: 1}
+    held = types.SimpleNamespace(rate=1.0)
+
+    def train(x):
+        loss = x * held.rate
+        return loss + (0 if known.get(held.rate) is None else 1)  # the line
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for _ in range(60):
+        held.rate *= 0.97
+        assert step(torch.ones(2)).tolist() == train(torch.ones(2)).tolist()
+    refusal, = step.stats["refusals"]
+    lines = pathlib.Path(__file__).read_text().splitlines()
+    assert refusal["code"] == "scalar_varies" and "`held.rate` went" in refusal["reason"], refusal
+    assert lines[refusal["line"] - 1].endswith("# the line"), refusal
+    assert step.stats["recorded"] < 25, step.explain()
 
 
 POWERS = [4.5, 3.5, 1.5, 2.5, 5.5, 2.0, 1.0, 0.0, 0.5, 3.0, -1.0, math.inf]

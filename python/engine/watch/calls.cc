@@ -39,9 +39,11 @@ constexpr std::array<std::string_view, 22> kChanges = {"append",
 /// Those that do, and say so.
 constexpr std::array<std::string_view, 4> kTakes = {"pop", "popleft", "popitem", "setdefault"};
 /// Functions that look at no item of what they are given, or give it on as it is.
-constexpr std::array<std::string_view, 9> kKeepsHandsOff = {"id",         "callable",   "hash",
-                                                            "isinstance", "issubclass", "print",
-                                                            "super",      "breakpoint", "globals"};
+constexpr std::array<std::string_view, 7> kKeepsHandsOff = {
+    "id", "callable", "hash", "print", "super", "breakpoint", "globals"};
+/// Functions that look at classes alone; those of _abc for an abstract one.
+constexpr std::array<std::string_view, 4> kAsksForClass = {
+    "isinstance", "issubclass", "_abc_instancecheck", "_abc_subclasscheck"};
 /// Functions that show a value, or take it apart: attributes of objects are read, too.
 constexpr std::array<std::string_view, 9> kTakesApart = {
     "repr", "str", "format", "ascii", "dumps", "dump", "format_map", "pformat", "deepcopy"};
@@ -732,11 +734,16 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       load_deep(value);
       load_callable(value);
     });
+  } else if (is_one_of(name, kAsksForClass)) {
+    for (PyObject* argument : arguments) {
+      class_of(argument);
+      load_methods(argument);
+      load_order(argument);
+    }
   } else if (is_one_of(name, kKeepsHandsOff)) {
     for (PyObject* argument : arguments) {
       class_of(argument);
       load_methods(argument);
-      if (name == "isinstance" || name == "issubclass") load_order(argument);
       if (name != "hash" && name != "id") continue;
       if (exists(argument)) slots_->hold_containers();
       FollowedNumbers::current().escape(argument);
