@@ -42,10 +42,10 @@ Bound bound_of(const Program& program, const Writes& writes) {
       continue;
     }
     bound.written.push_back(position[write.buffer]);
-    if (write.first_op <= last_throwing_op) {
+    if (write.first <= last_throwing_op) {
       bound.undone.push_back(position[write.buffer]);
     } else {
-      bound.first_lasting_write = std::min(bound.first_lasting_write, write.first_op);
+      bound.first_lasting_write = std::min(bound.first_lasting_write, write.first);
     }
   }
   bound.draws_random = writes.draws_random;

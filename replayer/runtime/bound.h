@@ -22,7 +22,7 @@ struct Bound {
   bool restores_generators = false;
   /// The first op that writes bound memory of which no copy is taken: no op after it should throw.
   std::int64_t first_lasting_write = std::numeric_limits<std::int64_t>::max();
-  /// Behind it nothing but a want of memory can end a run.
+  /// After it nothing but a want of memory can end a run.
   std::int64_t last_deciding_op = -1;
 };
 

@@ -17,8 +17,8 @@ class Preparation {
     made_.generators.push_back(generator("default"));
   }
 
-  Calls run(const std::vector<std::int64_t>& earliest_reads) {
-    for (const Place& place : order_of(program_, earliest_reads)) {
+  Calls run(const std::vector<std::int64_t>& places) {
+    for (const Place& place : order_of(program_, places)) {
       made_.calls.push_back(call_of(place));
     }
     plan_releases();
@@ -111,23 +111,16 @@ class Preparation {
 
 }  // namespace
 
-std::vector<Place> order_of(const Program& program,
-                            const std::vector<std::int64_t>& earliest_reads) {
+std::vector<Place> order_of(const Program& program, const std::vector<std::int64_t>& places) {
   std::vector<Place> order;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     if (instruction.treatment == Treatment::kGeometry ||
         instruction.treatment == Treatment::kDropped)
       continue;
-    const std::int64_t at = instruction.is_once ? -1 : static_cast<std::int64_t>(i);
+    const std::int64_t at = instruction.is_once ? -1 : places[i];
     order.push_back({static_cast<trace::Index>(i), instruction.is_once, at});
   }
-  for (std::size_t i = 0; i < earliest_reads.size(); ++i) {
-    const auto read = std::ranges::find(order, program.recording->reads[i].op, &Place::op);
-    if (read != order.end()) read->at = earliest_reads[i];
-  }
-  // a read comes after the call whose place it shares, and never among what is done once: it has
-  // a place of -1 as well where nothing writes what it reads
   std::ranges::stable_sort(order, {}, [](const Place& place) {
     return std::tuple(!place.is_once, place.at, place.at != static_cast<std::int64_t>(place.op));
   });
@@ -135,8 +128,8 @@ std::vector<Place> order_of(const Program& program,
 }
 
 Calls calls_of(const Program& program, const Memory& memory, const GeneratorOf& generator,
-               const std::vector<std::int64_t>& earliest_reads) {
-  return Preparation(program, memory, generator).run(earliest_reads);
+               const std::vector<std::int64_t>& places) {
+  return Preparation(program, memory, generator).run(places);
 }
 
 }  // namespace steptape::replayer

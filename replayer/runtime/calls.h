@@ -24,20 +24,17 @@ struct Calls {
 struct Place {
   trace::Index op = 0;
   bool is_once = false;  ///< as its instruction says: done in the first run alone
-  /// `op`, or of a host read that comes earlier, the op after which it comes, -1 for before all
-  /// that each run does; -1 of what is done once.
+  /// As places_of says; -1 of what is done once.
   std::int64_t at = 0;
 };
 
 /// The ops of `program` that are calls, in the order of a run: first what is done once, then the
-/// others as recorded, but each host read as early as `earliest_reads` says (see
-/// earliest_of_reads).
-std::vector<Place> order_of(const Program& program,
-                            const std::vector<std::int64_t>& earliest_reads);
+/// others by their `places` (see places_of).
+std::vector<Place> order_of(const Program& program, const std::vector<std::int64_t>& places);
 
 /// The same as calls over the tensors of `memory`. Throws Error (data_loss) when a value does not
 /// fit its operator.
 Calls calls_of(const Program& program, const Memory& memory, const GeneratorOf& generator,
-               const std::vector<std::int64_t>& earliest_reads);
+               const std::vector<std::int64_t>& places);
 
 }  // namespace steptape::replayer

@@ -43,6 +43,12 @@ trace::Value number_of(const c10::IValue& value) {
   return {value.toInt()};
 }
 
+std::vector<trace::Index> positions_by_op(const std::vector<Call>& calls, std::size_t ops) {
+  std::vector<trace::Index> positions(ops, trace::kNone);
+  for (trace::Index i = 0; i < calls.size(); ++i) positions[calls[i].op] = i;
+  return positions;
+}
+
 /// Finite as a float32.
 bool is_float(double number) { return std::isfinite(static_cast<float>(number)); }
 
@@ -62,51 +68,68 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
 
 }  // namespace
 
-HostNumbers::HostNumbers(const Program& program, Memory& memory, std::vector<Call>& calls)
+HostNumbers::HostNumbers(const Program& program, const std::vector<trace::BufferId>& refilled,
+                         Memory& memory, std::vector<Call>& calls)
     : program_(program),
+      refilled_(refilled.begin(), refilled.end()),
       memory_(memory),
       calls_(calls),
-      evaluator_(*program.recording),
+      call_of_(positions_by_op(calls, recording().ops.size())),
+      evaluator_(*program.recording, order_of_reads()),
       read_of_(recording().ops.size(), trace::kNone),
-      patches_of_read_(recording().reads.size()),
-      predicates_of_read_(recording().reads.size()),
       read_values_(recording().reads.size()) {
   const auto& reads = recording().reads;
   for (trace::Index i = 0; i < reads.size(); ++i) {
+    const trace::Op& op = recording().ops[reads[i].op];
     read_of_[reads[i].op] = i;
-    element_of_read_.push_back(element_read_by(recording(), recording().ops[reads[i].op]));
+    reads_.push_back({reads[i].use, op.outputs[0], element_read_by(recording(), op)});
   }
-  std::vector<trace::Index> call_of(recording().ops.size(), trace::kNone);
-  for (trace::Index i = 0; i < calls_.size(); ++i) {
-    calls_[i].read = read_of_[calls_[i].op];
-    call_of[calls_[i].op] = i;
-  }
+  for (Call& call : calls_) call.read = read_of_[call.op];
   const trace::Elements elements(recording());
-  for (const trace::ScalarSite& site : recording().scalars) prepare(site, elements, call_of);
+  for (const trace::ScalarSite& site : recording().scalars) prepare(site, elements);
   for (const trace::Predicate& predicate : recording().predicates) {
     const trace::Index awaited = evaluator_.waits_for(predicate.formula);
-    if (awaited != trace::kNone) predicates_of_read_[read_of_[awaited]].push_back(predicate);
+    if (awaited != trace::kNone) reads_[awaited].predicates.push_back(predicate);
   }
 }
 
-void HostNumbers::prepare(const trace::ScalarSite& site, const trace::Elements& elements,
-                          const std::vector<trace::Index>& call_of) {
-  Patch patch{0, site, recorded_number(elements, site)};
+std::vector<trace::Index> HostNumbers::order_of_reads() const {
+  std::vector<trace::Index> order;
+  for (const trace::HostRead& read : recording().reads) order.push_back(call_of_[read.op]);
+  return order;
+}
+
+HostNumbers::Computed& HostNumbers::computed_by(trace::Index formula) {
+  const trace::Index awaited = evaluator_.waits_for(formula);
+  std::vector<Computed>& those = awaited == trace::kNone ? computed_ : reads_[awaited].computed;
+  const auto [place, is_new] = place_of_.try_emplace(formula, those.size());
+  if (is_new) those.push_back({formula});
+  return those[place->second];
+}
+
+void HostNumbers::prepare(const trace::ScalarSite& site, const trace::Elements& elements) {
+  Patch patch{.recorded = recorded_number(elements, site),
+              .argument = nullptr,
+              .item = site.item,
+              .buffer = site.buffer,
+              .element = {}};
   if (site.op != trace::kNone) {
-    if (call_of[site.op] == trace::kNone) return;
-    patch.call = call_of[site.op];
-  } else if (program_.buffers[site.buffer].placement != Placement::kConstant) {
-    return;
+    if (call_of_[site.op] == trace::kNone) return;
+    patch.argument = &calls_[call_of_[site.op]].arguments[site.argument];
+  } else {
+    if (program_.buffers[site.buffer].placement != Placement::kConstant) return;
+    patch.element = *elements.at(site);
   }
-  const trace::Index awaited = evaluator_.waits_for(site.formula);
-  auto& patches = awaited == trace::kNone ? patches_ : patches_of_read_[read_of_[awaited]];
-  patches.push_back(std::move(patch));
+  Computed& computed = computed_by(site.formula);
+  computed.was_float &= is_float(trace::number_of(patch.recorded));
+  computed.is_overwritten |= patch.argument == nullptr && refilled_.contains(site.buffer);
+  computed.patches.push_back(std::move(patch));
 }
 
 void HostNumbers::begin(const RunNumbers& given) {
   given_ = given;
   evaluator_.begin(given.leaves);
-  for (const Patch& patch : patches_) apply(patch);
+  for (Computed& computed : computed_) apply(computed);
 }
 
 template <typename Words>
@@ -119,54 +142,55 @@ void HostNumbers::check_proved(NumberOfRun number, double value, Words&& words) 
   throw Unproved(code, words(*proofs), number);
 }
 
-void HostNumbers::apply(const Patch& patch) {
-  const double number = evaluator_.value(patch.site.formula);
+Verdict HostNumbers::misfit(trace::Index formula, std::string wanted, double number) const {
+  return guards::failed(GuardKind::kPredicate,
+                        trace::text_of(recording().formulas[formula], recording().leaves),
+                        std::move(wanted), trace::words_of({trace::Real{number}}));
+}
+
+void HostNumbers::check(const Computed& computed, double number) const {
   // where a formula divides by zero or overflows, the program may throw, as ops do of numbers that
   // float32 cannot hold
-  if (!is_float(number) && is_float(trace::number_of(patch.recorded))) {
-    throw AssumptionViolated(
-        RefusalCode::kScalarVaries,
-        guards::failed(GuardKind::kPredicate,
-                       trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
-                       "a finite float32", trace::words_of({trace::Real{number}})));
+  if (!is_float(number) && computed.was_float) {
+    throw AssumptionViolated(RefusalCode::kScalarVaries,
+                             misfit(computed.formula, "a finite float32", number));
   }
-  check_proved({NumberOfRun::Of::kFormula, patch.site.formula}, number,
-               [&](const NumberProofs& proofs) {
-                 return guards::failed(
-                     GuardKind::kPredicate,
-                     trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
-                     proofs.words({NumberOfRun::Of::kFormula, patch.site.formula}),
-                     trace::words_of({trace::Real{number}}));
-               });
-  if (patch.site.op == trace::kNone) {
-    const trace::DType dtype = recording().tensors[memory_.first_on(patch.site.buffer)].dtype;
-    const auto place =
-        trace::element_at(recording().buffers[patch.site.buffer], dtype, patch.site.item);
-    std::array<std::byte, sizeof(double)> element{};
-    if (!trace::put_element(number, dtype, element.data())) {
-      throw AssumptionViolated(
-          RefusalCode::kScalarVaries,
-          guards::failed(
-              GuardKind::kPredicate,
-              trace::text_of(recording().formulas[patch.site.formula], recording().leaves),
-              "a number that fits", trace::words_of({trace::Real{number}})));
-    }
-    live::copy_bytes(static_cast<std::byte*>(memory_.address(patch.site.buffer)) + place->offset,
-                     memory_.storage(patch.site.buffer)->device(), element.data(),
-                     c10::Device(c10::kCPU), trace::bytes_of(dtype));
-    return;
-  }
-  c10::IValue& argument = calls_[patch.call].arguments[patch.site.argument];
-  if (patch.site.item == trace::kNone) {
-    argument = ivalue_like(patch.recorded, number);
+  const NumberOfRun its{NumberOfRun::Of::kFormula, computed.formula};
+  check_proved(its, number, [&](const NumberProofs& proofs) {
+    return misfit(computed.formula, proofs.words(its), number);
+  });
+}
+
+void HostNumbers::apply(Computed& computed) {
+  const double number = evaluator_.value(computed.formula);
+  check(computed, number);
+  if (computed.put && trace::Real{*computed.put} == trace::Real{number}) return;
+  computed.put.reset();
+  for (const Patch& patch : computed.patches) put(patch, computed.formula, number);
+  if (!computed.is_overwritten) computed.put = number;
+}
+
+void HostNumbers::put(const Patch& patch, trace::Index formula, double number) {
+  if (patch.argument != nullptr && patch.item == trace::kNone) {
+    *patch.argument = ivalue_like(patch.recorded, number);
+  } else if (patch.argument != nullptr) {
+    patch.argument->toList().set(patch.item, ivalue_like(patch.recorded, number));
   } else {
-    argument.toList().set(patch.site.item, ivalue_like(patch.recorded, number));
+    const trace::DType dtype = patch.element.dtype;
+    std::array<std::byte, sizeof(double)> bytes{};
+    if (!trace::put_element(number, dtype, bytes.data())) {
+      throw AssumptionViolated(RefusalCode::kScalarVaries,
+                               misfit(formula, "a number that fits", number));
+    }
+    live::copy_bytes(static_cast<std::byte*>(memory_.address(patch.buffer)) + patch.element.offset,
+                     memory_.storage(patch.buffer)->device(), bytes.data(), c10::Device(c10::kCPU),
+                     trace::bytes_of(dtype));
   }
 }
 
 std::optional<c10::IValue> HostNumbers::element(const Call& call) const {
   if (call.read == trace::kNone) return std::nullopt;
-  const trace::TensorId id = element_of_read_[call.read];
+  const trace::TensorId id = reads_[call.read].element;
   if (id == trace::kNoTensor) return std::nullopt;
   const trace::Tensor& tensor = recording().tensors[id];
   const auto* first = static_cast<const std::byte*>(memory_.address(tensor.buffer));
@@ -177,35 +201,35 @@ std::optional<c10::IValue> HostNumbers::element(const Call& call) const {
 }
 
 void HostNumbers::take_read(const Call& call, const c10::IValue& given) {
-  const trace::HostRead& read = recording().reads[call.read];
+  Read& read = reads_[call.read];
   const trace::Value found = number_of(given);
-  const trace::Value& recorded = recording().ops[call.op].outputs[0];
-  if (!may_go_on(read.use, found, recorded)) {
-    throw AssumptionViolated(
-        RefusalCode::kHostRead,
-        guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
-                       trace::words_of(recorded), trace::words_of(found)));
+  const auto words = [&] {
+    return guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
+                          trace::words_of(read.recorded), trace::words_of(found));
+  };
+  if (!may_go_on(read.use, found, read.recorded)) {
+    throw AssumptionViolated(RefusalCode::kHostRead, words());
   }
   const double value = trace::number_of(found);
   read_values_[call.read] = value;
-  const bool is_waited_for = evaluator_.read(call.op, value);
-  if (is_waited_for) {
-    for (const trace::Predicate& predicate : predicates_of_read_[call.read]) {
-      const double decided = evaluator_.value(predicate.formula);
-      if ((decided != 0) == predicate.is_nonzero) continue;
-      Verdict verdict = guards::predicate_mismatch(recording(), predicate, decided);
-      verdict.kind = GuardKind::kHostRead;
-      throw AssumptionViolated(RefusalCode::kHostRead, std::move(verdict));
-    }
-  }
+  const bool is_waited_for = evaluator_.read(call.read, value);
+  if (is_waited_for) check_predicates(read);
   if (read.use == trace::ReadUse::kFree) {
-    check_proved({NumberOfRun::Of::kRead, call.read}, value, [&](const NumberProofs&) {
-      return guards::failed(GuardKind::kHostRead, name_of(call) + " read by the host",
-                            trace::words_of(recorded), trace::words_of(found));
-    });
+    check_proved({NumberOfRun::Of::kRead, call.read}, value,
+                 [&](const NumberProofs&) { return words(); });
   }
   if (!is_waited_for) return;
-  for (const Patch& patch : patches_of_read_[call.read]) apply(patch);
+  for (Computed& computed : read.computed) apply(computed);
+}
+
+void HostNumbers::check_predicates(const Read& read) const {
+  for (const trace::Predicate& predicate : read.predicates) {
+    const double decided = evaluator_.value(predicate.formula);
+    if ((decided != 0) == predicate.is_nonzero) continue;
+    Verdict verdict = guards::predicate_mismatch(recording(), predicate, decided);
+    verdict.kind = GuardKind::kHostRead;
+    throw AssumptionViolated(RefusalCode::kHostRead, std::move(verdict));
+  }
 }
 
 double HostNumbers::returned(const trace::Number& number) const {

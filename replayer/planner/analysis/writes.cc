@@ -1,11 +1,12 @@
 #include "replayer/planner/analysis/writes.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "live/operators.h"
 #include "replayer/planner/analysis/lifetimes.h"
-#include "replayer/planner/analysis/reads.h"
+#include "replayer/planner/analysis/run_order.h"
 
 namespace steptape::replayer {
 
@@ -48,27 +49,26 @@ std::vector<trace::BufferId> written_by(const trace::Recording& recording, const
 Writes writes_of(const trace::Recording& recording) {
   Writes result;
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
-  std::vector<std::int64_t> first(recording.buffers.size(), -1);
+  constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> first(recording.buffers.size(), kNever);
+  result.places = places_of(recording);
   for (std::size_t i = 0; i < recording.ops.size(); ++i) {
     const trace::Op& op = recording.ops[i];
     const live::Effects& effects =
         live::effects_of(*live::find_operator(recording.operator_of(op)));
-    const auto at = static_cast<std::int64_t>(i);
     for (const trace::BufferId buffer : written_by(recording, op)) {
-      if (!lifetimes[buffer].made_inside && first[buffer] < 0) first[buffer] = at;
+      if (!lifetimes[buffer].made_inside) first[buffer] = std::min(first[buffer], result.places[i]);
     }
     result.draws_random |= effects.is_random;
     const bool is_read = std::ranges::binary_search(
         recording.reads, i, {},
         [](const trace::HostRead& read) { return static_cast<std::size_t>(read.op); });
-    if (effects.may_throw_on_data && !is_read) result.last_throwing_op = at;
-  }
-  result.earliest_reads = earliest_of_reads(recording);
-  for (const std::int64_t earliest : result.earliest_reads) {
-    result.last_throwing_op = std::max(result.last_throwing_op, earliest);
+    if (effects.may_throw_on_data || is_read) {
+      result.last_throwing_op = std::max(result.last_throwing_op, result.places[i]);
+    }
   }
   for (trace::BufferId buffer = 0; buffer < first.size(); ++buffer) {
-    if (first[buffer] >= 0) result.writes.push_back({buffer, first[buffer]});
+    if (first[buffer] != kNever) result.writes.push_back({buffer, first[buffer]});
   }
   return result;
 }

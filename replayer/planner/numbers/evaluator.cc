@@ -47,35 +47,36 @@ trace::Index counter_of(const trace::Recording& recording, const trace::Formula&
 
 }  // namespace
 
-Evaluator::Evaluator(const trace::Recording& recording)
+Evaluator::Evaluator(const trace::Recording& recording, std::span<const trace::Index> order)
     : recording_(recording),
       leaves_(recording.leaves.size()),
       values_(recording.formulas.size()),
       waits_for_(recording.formulas.size(), trace::kNone),
-      leaf_of_op_(recording.reads.empty() ? 0 : recording.ops.size()),
-      waiting_(leaf_of_op_.size()) {
+      leaves_of_read_(recording.reads.size()),
+      waiting_(recording.reads.size()) {
   std::unordered_map<std::string, trace::Index> reads;
-  for (const trace::HostRead& read : recording.reads) {
-    reads.emplace(trace::read_path(read.op), read.op);
+  for (trace::Index i = 0; i < recording.reads.size(); ++i) {
+    reads.emplace(trace::read_path(recording.reads[i].op), i);
   }
-  std::vector<trace::Index> op_of_leaf(recording.leaves.size(), trace::kNone);
+  std::vector<trace::Index> read_of_leaf(recording.leaves.size(), trace::kNone);
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
     if (recording.leaves[i].kind != trace::LeafKind::kHostRead) continue;
     const auto found = reads.find(recording.leaves[i].path);
     if (found == reads.end()) continue;
-    op_of_leaf[i] = found->second;
-    leaf_of_op_[found->second].push_back(i);
+    read_of_leaf[i] = found->second;
+    leaves_of_read_[found->second].push_back(i);
   }
+  const auto is_later = [&order](trace::Index read, trace::Index other) {
+    return order.empty() ? read > other : order[read] > order[other];
+  };
   std::map<Shape, trace::Index> shapes;
   for (trace::Index i = 0; i < recording.formulas.size(); ++i) {
     const trace::Formula& formula = recording.formulas[i];
     for (const trace::Node& node : formula.nodes) {
-      if (node.operation != trace::Operation::kLeaf || op_of_leaf[node.leaf] == trace::kNone) {
-        continue;
-      }
-      waits_for_[i] = waits_for_[i] == trace::kNone
-                          ? op_of_leaf[node.leaf]
-                          : std::max(waits_for_[i], op_of_leaf[node.leaf]);
+      if (node.operation != trace::Operation::kLeaf) continue;
+      const trace::Index read = read_of_leaf[node.leaf];
+      if (read == trace::kNone) continue;
+      if (waits_for_[i] == trace::kNone || is_later(read, waits_for_[i])) waits_for_[i] = read;
     }
     if (waits_for_[i] != trace::kNone) waiting_[waits_for_[i]].push_back(i);
     counter_.push_back(counter_of(recording, formula));
@@ -96,10 +97,10 @@ void Evaluator::begin(std::span<const double> leaves) {
   }
 }
 
-bool Evaluator::read(trace::Index op, double value) {
-  if (leaf_of_op_[op].empty()) return false;
-  for (const trace::Index leaf : leaf_of_op_[op]) leaves_[leaf] = value;
-  for (const trace::Index formula : waiting_[op]) evaluate(formula);
+bool Evaluator::read(trace::Index read, double value) {
+  if (leaves_of_read_[read].empty()) return false;
+  for (const trace::Index leaf : leaves_of_read_[read]) leaves_[leaf] = value;
+  for (const trace::Index formula : waiting_[read]) evaluate(formula);
   return true;
 }
 

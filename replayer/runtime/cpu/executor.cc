@@ -39,6 +39,7 @@ struct Executor::Impl {
   Program program;
   Memory memory;
   Bound bound;
+  std::vector<void*> lies_at;  ///< each of `bound.buffers`, now
   std::vector<trace::BufferId> trailing_releases;
   std::vector<at::Generator> generators;
   std::vector<Call> calls;
@@ -60,14 +61,15 @@ struct Executor::Impl {
       : program(std::move(lowered)), memory(program), results(program, memory) {
     const Writes writes = writes_of(recording());
     bound = bound_of(program, writes);
-    Calls made = calls_of(program, memory, generator, writes.earliest_reads);
+    lies_at.resize(bound.buffers.size());
+    Calls made = calls_of(program, memory, generator, writes.places);
     calls = std::move(made.calls);
     generators = std::move(made.generators);
     trailing_releases = std::move(made.trailing_releases);
     const auto decided = std::ranges::find_if(
         calls, [this](const Call& call) { return call.at > bound.last_deciding_op; });
     first_decided = static_cast<std::size_t>(decided - calls.begin());
-    numbers.emplace(program, memory, calls);
+    numbers.emplace(program, bound.refilled, memory, calls);
     const auto call_of = [this](trace::Index op) {
       const auto found = std::ranges::find(calls, op, &Call::op);
       return static_cast<std::size_t>(found - calls.begin());
@@ -92,16 +94,23 @@ struct Executor::Impl {
   }
 
   void bind(std::span<void* const> addresses) {
-    for (std::size_t i = 0; i < bound.buffers.size(); ++i)
-      memory.point_at(bound.buffers[i], addresses[i]);
+    for (std::size_t i = 0; i < bound.buffers.size(); ++i) {
+      // most lie where they did in the run before
+      if (lies_at[i] != addresses[i]) point_at(i, addresses[i]);
+    }
     for (const trace::BufferId id : bound.refilled) memory.refill(id);
+  }
+
+  void point_at(std::size_t position, void* address) {
+    memory.point_at(bound.buffers[position], address);
+    lies_at[position] = address;
   }
 
   void take_undo() {
     std::vector<Region> regions;
     for (const std::size_t position : bound.undone) {
       const trace::BufferId id = bound.buffers[position];
-      regions.push_back({memory.address(id), recording().buffers[id].bytes});
+      regions.push_back({lies_at[position], recording().buffers[id].bytes});
     }
     undo.take(regions, bound.restores_generators ? std::span<const at::Generator>(generators)
                                                  : std::span<const at::Generator>());
@@ -308,7 +317,7 @@ void Executor::run_into(const Run& run, std::span<const at::Tensor> results,
 const Program& Executor::program() const { return impl_->program; }
 void Executor::adapt_to(std::span<void* const> memory) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
-    impl_->memory.point_at(impl_->bound.buffers[i], memory[i]);
+    impl_->point_at(i, memory[i]);
   }
   for (const Call& call : impl_->calls) {
     if (call.kernel) call.kernel->adapt();

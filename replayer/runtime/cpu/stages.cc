@@ -31,12 +31,16 @@ PlannedMemory planned_memory(const Program& program, const Memory& memory,
   PlannedMemory planned;
   for (trace::BufferId id = 0; id < program.buffers.size(); ++id) {
     const trace::Buffer& buffer = recording.buffers[id];
+    const Placement placement = program.buffers[id].placement;
     planned.address_mod_64.emplace(memory.storage(id), buffer.address_mod_64);
-    if (program.buffers[id].placement == Placement::kBound && buffer.role == trace::Role::kInput) {
+    if (placement == Placement::kBound && buffer.role == trace::Role::kInput) {
       planned.moving.insert(memory.storage(id));
     }
-    if (program.buffers[id].placement == Placement::kConstant && buffer.bytes != 0) {
+    if (placement == Placement::kConstant && buffer.bytes != 0) {
       planned.literals.insert(memory.storage(id));
+    }
+    if (placement == Placement::kConstant || placement == Placement::kArena) {
+      planned.fixed.insert(memory.storage(id));
     }
   }
   // constants that a formula or an op writes
@@ -142,9 +146,12 @@ class FusionBuilder {
 
   /// Not where it takes a number from a tensor that one of the others writes.
   bool can_take(const ElementwiseKernel& kernel) const {
-    return std::ranges::none_of(kernel.varying(), [&](const ElementNumber& number) {
+    const auto is_written = [this](const ElementNumber& number) {
       return number.tensor().defined() &&
              written_.contains(number.tensor().storage().unsafeGetStorageImpl());
+    };
+    return std::ranges::none_of(kernel.ops(), [&](const ElementOp& op) {
+      return std::ranges::any_of(op.numbers, is_written);
     });
   }
   void take(ElementwiseKernel& kernel) {

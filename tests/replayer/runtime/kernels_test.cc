@@ -178,6 +178,9 @@ std::vector<Case> cases() {
        }},
       {"lerp", 2, [](const Tensors& x) { return at::lerp(x[0], x[1], 0.1); }},
       {"lerp_far", 2, [](const Tensors& x) { return at::lerp(x[0], x[1], 0.9); }},
+      {"lerp_half", 2, [](const Tensors& x) { return at::lerp(x[0], x[1], 0.5); }},
+      {"lerp_back", 2, [](const Tensors& x) { return at::lerp(x[0], x[1], -1.7); }},
+      {"lerp_beyond", 2, [](const Tensors& x) { return at::lerp(x[0], x[1], 1e20); }},
       {"lerp_", 2,
        [](const Tensors& x) {
          return in_place(x[0], [&](at::Tensor& y) { y.lerp_(x[1], 0.25); });
@@ -316,7 +319,8 @@ TEST(SquareRootTest, ZerosBesideWhateverElse) {
 TEST(ElementNumberTest, WhatFloat32CannotHoldIsNotFit) {
   const auto fit = [](double number) {
     const c10::IValue value(number);
-    return replayer::cpu::ElementNumber(value, -1).is_fit();
+    float taken = 0;
+    return replayer::cpu::ElementNumber(value, -1).take(taken);
   };
   EXPECT_TRUE(fit(1e38));
   EXPECT_TRUE(fit(std::numeric_limits<double>::infinity()));

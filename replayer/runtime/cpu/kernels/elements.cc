@@ -128,7 +128,11 @@ void lerp(const Operands& o, std::int64_t count) {
   const float* const a = o.in[0];
   const float* const b = o.in[1];
   const float s = o.number[0];
-  for_each(count, [=](std::int64_t i) { out[i] = fma(s, b[i] - a[i], a[i]); });
+  if (__builtin_fabsf(s) < 0.5F) {
+    for_each(count, [=](std::int64_t i) { out[i] = fma(s, b[i] - a[i], a[i]); });
+  } else {
+    for_each(count, [=](std::int64_t i) { out[i] = fma(s - 1.0F, b[i] - a[i], b[i]); });
+  }
 }
 
 void mask_below(const Operands& o, std::int64_t count) {

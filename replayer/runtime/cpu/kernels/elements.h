@@ -31,7 +31,7 @@ Function divide;           ///< in0 / in1
 Function divide_by;        ///< in0 / number0
 Function addcmul;          ///< in0 + (number0 · in1) · in2, the sum rounded with the last product
 Function addcdiv;          ///< in0 + (number0 · in1) / in2
-Function lerp;             ///< in0 + number0 · (in1 - in0), rounded once; for |number0| < 0.5
+Function lerp;             ///< in0 + number0 · (in1 - in0), rounded once; from 0.5 on from in1
 Function mask_below;       ///< in1 <= number0 ? 0 : in0
 Function sigmoid_slope;    ///< (in0 · (1 - in1)) · in1
 

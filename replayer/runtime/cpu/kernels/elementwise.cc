@@ -15,15 +15,15 @@
 namespace steptape::replayer::cpu {
 namespace {
 
-double number_in(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
+double number_at(const void* element, at::ScalarType dtype) {
+  switch (dtype) {
     case at::kFloat:
-      return *floats_of(tensor);
+      return *static_cast<const float*>(element);
     case at::kDouble:
-      return *tensor.const_data_ptr<double>();
+      return *static_cast<const double*>(element);
     default:
       // as ATen converts it: a double between would be a second rounding
-      return static_cast<float>(*tensor.const_data_ptr<std::int64_t>());
+      return static_cast<float>(*static_cast<const std::int64_t*>(element));
   }
 }
 
@@ -35,45 +35,41 @@ double number_in(const c10::IValue& value) {
 
 }  // namespace
 
+ElementNumber::ElementNumber(at::Tensor tensor, bool is_fixed)
+    : tensor_(std::move(tensor)),
+      dtype_(tensor_.scalar_type()),
+      element_(is_fixed ? elements_of(tensor_) : nullptr) {}
+
 double ElementNumber::exact() const {
-  if (tensor_.defined()) return number_in(tensor_);
+  if (element_ != nullptr) return number_at(element_, dtype_);
+  if (tensor_.defined()) return number_at(elements_of(tensor_), dtype_);
   if (argument_ == nullptr) return literal_;
   if (item_ < 0) return number_in(*argument_);
   return number_in(argument_->toListRef()[static_cast<std::size_t>(item_)]);
 }
 
-float ElementNumber::take() const { return static_cast<float>(exact()); }
-
-bool ElementNumber::is_fit() const {
-  const double number = exact();
-  return !std::isnan(number) && (std::isinf(number) || std::isfinite(static_cast<float>(number)));
-}
-
-void ElementOp::put_numbers(elements::Operands& operands) const {
-  for (std::size_t i = 0; i < numbers.size(); ++i) operands.number[i] = numbers[i].take();
-}
-
-bool are_fit(std::span<const ElementNumber> numbers) {
-  return std::ranges::all_of(numbers, &ElementNumber::is_fit);
+bool ElementNumber::take(float& number) const {
+  const double value = exact();
+  number = static_cast<float>(value);
+  return !std::isnan(value) && (std::isinf(value) || std::isfinite(number));
 }
 
 ElementwiseKernel::ElementwiseKernel(std::vector<ElementOp> ops, const Call& call,
                                      std::vector<at::Tensor> results)
-    : ops_(std::move(ops)), call_(call), results_(std::move(results)) {
-  for (const ElementOp& op : ops_) {
-    std::ranges::copy_if(op.numbers, std::back_inserter(varying_), &ElementNumber::varies);
-  }
-}
+    : ops_(std::move(ops)), numbers_(ops_.size()), call_(call), results_(std::move(results)) {}
 
 void ElementwiseKernel::run() {
-  if (!are_fit(varying_)) return dispatch(call_, results_);
-  for (const ElementOp& op : ops_) {
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    if (!ops_[i].take_numbers(numbers_[i])) return dispatch(call_, results_);
+  }
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const ElementOp& op = ops_[i];
     elements::Operands operands{};
     operands.out = writable_floats_of(op.out);
-    for (std::size_t i = 0; i < op.in.size(); ++i) {
-      if (op.in[i].defined()) operands.in[i] = floats_of(op.in[i]);
+    for (std::size_t k = 0; k < op.in.size(); ++k) {
+      if (op.in[k].defined()) operands.in[k] = floats_of(op.in[k]);
     }
-    op.put_numbers(operands);
+    std::ranges::copy(numbers_[i], operands.number);
     op.function(operands, op.count);
   }
 }
@@ -156,7 +152,11 @@ class Builder {
       // one that the op itself writes
       is_good_ = is_good_ &&
                  tensor->storage().unsafeGetStorageImpl() != out_.storage().unsafeGetStorageImpl();
-      if (is_good_) op_.numbers[slot] = ElementNumber(*tensor);
+      if (is_good_) op_.numbers[slot] = ElementNumber(*tensor, site_.is_fixed(*tensor));
+      float literal = 0;
+      if (is_good_ && site_.is_literal(*tensor) && op_.numbers[slot].take(literal)) {
+        op_.numbers[slot] = ElementNumber(literal);
+      }
       return *this;
     }
     const bool is_list = value.isList();
@@ -166,8 +166,9 @@ class Builder {
     if (is_good_ && site_.varies.at(argument)) {
       op_.numbers[slot] = ElementNumber(value, is_list ? item_ : -1);
     } else if (is_good_) {
-      op_.numbers[slot] = ElementNumber(static_cast<float>(number_in(each)));
-      is_good_ = !std::isnan(op_.numbers[slot].take());
+      const auto literal = static_cast<float>(number_in(each));
+      op_.numbers[slot] = ElementNumber(literal);
+      is_good_ = !std::isnan(literal);
     }
     return *this;
   }
@@ -180,10 +181,12 @@ class Builder {
     return *this;
   }
 
-  /// Whether the argument is a number, or a tensor that stands for one beside a larger result.
+  /// Whether the argument is a number, or a tensor that stands for one.
   bool is_number_at(std::size_t argument) const {
     const std::optional<at::Tensor> tensor = tensor_at(argument);
-    return !tensor || (tensor->dim() == 0 && out_.dim() > 0);
+    if (!tensor) return true;
+    return tensor->dim() == 0 &&
+           (out_.dim() > 0 || tensor->unsafeGetTensorImpl()->is_wrapped_number());
   }
   bool has_no_dimensions(std::size_t argument) const {
     const std::optional<at::Tensor> tensor = tensor_at(argument);
@@ -263,11 +266,7 @@ void build_addcmul(Builder& b) {
 void build_addcdiv(Builder& b) {
   b.function(elements::addcdiv).in(0, 0).in(1, 1).in(2, 2).number(0, 3);
 }
-void build_lerp(Builder& b) {
-  const std::optional<double> weight = b.literal(2);
-  b.function(elements::lerp).in(0, 0).in(1, 1).number(0, 2);
-  b.require(weight && std::abs(static_cast<float>(*weight)) < 0.5F);
-}
+void build_lerp(Builder& b) { b.function(elements::lerp).in(0, 0).in(1, 1).number(0, 2); }
 void build_neg(Builder& b) { b.function(elements::negate).in(0, 0); }
 void build_reciprocal(Builder& b) { b.function(elements::reciprocal).in(0, 0); }
 void build_relu(Builder& b) { b.function(elements::relu).in(0, 0); }

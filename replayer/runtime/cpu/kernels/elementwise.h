@@ -2,9 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "replayer/runtime/call.h"
@@ -21,13 +21,12 @@ class ElementNumber {
   /// A number among a call's arguments, which outlives this; `item` of it where it is a list.
   ElementNumber(const c10::IValue& argument, std::int64_t item)
       : argument_(&argument), item_(item) {}
-  /// A tensor of one element.
-  explicit ElementNumber(at::Tensor tensor) : tensor_(std::move(tensor)) {}
+  /// A tensor of one element, which lies where it does now in every run, or may move.
+  ElementNumber(at::Tensor tensor, bool is_fixed);
 
-  float take() const;
-  /// Whether the arithmetic here is that of the op: not for a NaN, which may meet another, nor for
-  /// what float32 cannot hold, which the op may refuse.
-  bool is_fit() const;
+  /// As it is now. False where the arithmetic here is not that of the op: for a NaN, which may meet
+  /// another, and for what float32 cannot hold, which the op may refuse.
+  bool take(float& number) const;
   const at::Tensor& tensor() const { return tensor_; }
   bool varies() const { return tensor_.defined() || argument_ != nullptr; }
 
@@ -38,18 +37,25 @@ class ElementNumber {
   const c10::IValue* argument_ = nullptr;
   std::int64_t item_ = -1;
   at::Tensor tensor_;
+  at::ScalarType dtype_ = at::kFloat;
+  const void* element_ = nullptr;  ///< that of a fixed tensor
 };
 
 /// One op over float32 elements that lie side by side in each of its tensors.
 struct ElementOp {
+  using Numbers = std::array<float, 2>;
+
   elements::Function* function = nullptr;
   at::Tensor out;
   std::array<at::Tensor, 3> in;
   std::array<ElementNumber, 2> numbers;
   std::int64_t count = 0;
 
-  /// As they are now.
-  void put_numbers(elements::Operands& operands) const;
+  bool varies() const { return std::ranges::any_of(numbers, &ElementNumber::varies); }
+  /// As they are now; false where one of them is not fit.
+  bool take_numbers(Numbers& taken) const {
+    return numbers[0].take(taken[0]) && numbers[1].take(taken[1]);
+  }
 };
 
 /// One call, which may be of a list of tensors: an op for each. Where a number is not fit the
@@ -60,17 +66,12 @@ class ElementwiseKernel final : public Kernel {
 
   void run() override;
   const std::vector<ElementOp>& ops() const { return ops_; }
-  /// Those that are not the same in each run.
-  const std::vector<ElementNumber>& varying() const { return varying_; }
 
  private:
   std::vector<ElementOp> ops_;
-  std::vector<ElementNumber> varying_;
+  std::vector<ElementOp::Numbers> numbers_;  ///< of each op, in the run under way
   const Call& call_;
   std::vector<at::Tensor> results_;
 };
-
-/// Whether all of them are fit now.
-bool are_fit(std::span<const ElementNumber> numbers);
 
 }  // namespace steptape::replayer::cpu

@@ -2,9 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 
-/// Where the elements of float32 tensors of the plan lie now: what at::Tensor::data_ptr gives,
-/// without its checks, which hold for the plan's tensors.
+/// Where the elements of tensors of the plan lie now: what at::Tensor::data_ptr gives, without its
+/// checks, which hold for the plan's tensors.
 namespace steptape::replayer::cpu {
+
+/// Of any dtype.
+inline const void* elements_of(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  return static_cast<const char*>(storage->data()) +
+         impl->storage_offset() * static_cast<std::int64_t>(impl->itemsize());
+}
 
 inline const float* floats_of(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();

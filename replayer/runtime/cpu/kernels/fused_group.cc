@@ -45,6 +45,12 @@ FusedLoop::FusedLoop(std::span<const ElementOp* const> ops, const Intermediates&
     Step step{op, place_of(op->out), {}};
     for (std::size_t i = 0; i < op->in.size(); ++i) step.in[i] = place_of(op->in[i]);
     is_written_[step.out] = true;
+    numbers_.emplace_back();
+    if (op->varies()) {
+      varying_.push_back(steps_.size());
+    } else {
+      op->take_numbers(numbers_.back());
+    }
     steps_.push_back(step);
   }
   give_slots(intermediates);
@@ -105,11 +111,17 @@ void FusedLoop::give_slots(const Intermediates& intermediates) {
   }
 }
 
-elements::Operands FusedLoop::operands_of(const Step& step) const {
+bool FusedLoop::take_numbers() {
+  return std::ranges::all_of(
+      varying_, [this](std::size_t step) { return steps_[step].op->take_numbers(numbers_[step]); });
+}
+
+elements::Operands FusedLoop::operands_of(std::size_t position) const {
+  const Step& step = steps_[position];
   elements::Operands operands{};
   operands.out = addresses_[step.out];
   for (std::size_t i = 0; i < step.in.size(); ++i) operands.in[i] = addresses_[step.in[i]];
-  step.op->put_numbers(operands);
+  std::ranges::copy(numbers_[position], operands.number);
   return operands;
 }
 
@@ -133,7 +145,7 @@ void FusedLoop::run() {
     }
   }
   operands_.clear();
-  for (const Step& step : steps_) operands_.push_back(operands_of(step));
+  for (std::size_t i = 0; i < steps_.size(); ++i) operands_.push_back(operands_of(i));
   for (std::int64_t done = 0; done < count_; done += kStretch) {
     const std::int64_t count = std::min(kStretch, count_ - done);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -295,14 +307,14 @@ FusedGroup::FusedGroup(std::span<ElementwiseKernel* const> kernels,
     : kernels_(kernels.begin(), kernels.end()) {
   LoopBuilder builder;
   for (const ElementwiseKernel* kernel : kernels) {
-    std::ranges::copy(kernel->varying(), std::back_inserter(varying_));
     for (const ElementOp& op : kernel->ops()) builder.add(op);
   }
   loops_ = builder.done(intermediates);
 }
 
 void FusedGroup::run() {
-  if (!are_fit(varying_)) {
+  const auto is_fit = [](const auto& loop) { return loop->take_numbers(); };
+  if (!std::ranges::all_of(loops_, is_fit)) {
     for (ElementwiseKernel* kernel : kernels_) kernel->run();
     return;
   }

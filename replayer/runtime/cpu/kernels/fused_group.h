@@ -24,6 +24,8 @@ class FusedLoop final : public Kernel {
   /// What lies on storages of `intermediates` is used by no other loop.
   FusedLoop(std::span<const ElementOp* const> ops, const Intermediates& intermediates);
 
+  /// As the numbers of its ops are now, for the next run; false where one of them is not fit.
+  bool take_numbers();
   void run() override;
   /// Whether what passes within it is written to its memory, too, for whoever
   /// looks at it.
@@ -40,10 +42,12 @@ class FusedLoop final : public Kernel {
 
   void give_slots(const Intermediates& intermediates);
   static float* scratch(std::size_t floats);
-  elements::Operands operands_of(const Step& step) const;
+  elements::Operands operands_of(std::size_t step) const;
 
   std::int64_t count_;
   std::vector<Step> steps_;
+  std::vector<ElementOp::Numbers> numbers_;  ///< of each step
+  std::vector<std::size_t> varying_;         ///< steps whose numbers are not the same in each run
   std::vector<at::Tensor> tensors_ = {at::Tensor()};  ///< the first stands for none
   std::vector<bool> is_written_ = {false};
   /// By tensor: the stretch of scratch memory that stands for it, or kInMemory.
@@ -70,7 +74,6 @@ class FusedGroup final : public Kernel {
 
  private:
   std::vector<ElementwiseKernel*> kernels_;
-  std::vector<ElementNumber> varying_;
   std::vector<std::unique_ptr<FusedLoop>> loops_;
 };
 

@@ -16,6 +16,7 @@ namespace steptape::replayer::cpu {
 /// What is known before any run of the memory that the plan's tensors lie on, by storage.
 struct PlannedMemory {
   std::unordered_set<const c10::StorageImpl*> literals;  ///< the trace's bytes in every run
+  std::unordered_set<const c10::StorageImpl*> fixed;     ///< lies where it does now in every run
   std::unordered_map<const c10::StorageImpl*, std::uint8_t> address_mod_64;
   std::unordered_set<const c10::StorageImpl*> moving;  ///< may have another remainder in some runs
 };
@@ -29,6 +30,7 @@ struct KernelSite {
 
   /// Whether the bytes of this tensor are those of the trace in every run.
   bool is_literal(const at::Tensor& tensor) const;
+  bool is_fixed(const at::Tensor& tensor) const;
   bool is_moving(const at::Tensor& tensor) const;
   /// Of its first element, in every run, or as recorded.
   std::uint8_t address_mod_64(const at::Tensor& tensor) const;

@@ -15,6 +15,10 @@ bool KernelSite::is_literal(const at::Tensor& tensor) const {
   return memory.literals.contains(tensor.storage().unsafeGetStorageImpl());
 }
 
+bool KernelSite::is_fixed(const at::Tensor& tensor) const {
+  return memory.fixed.contains(tensor.storage().unsafeGetStorageImpl());
+}
+
 bool KernelSite::is_moving(const at::Tensor& tensor) const {
   return memory.moving.contains(tensor.storage().unsafeGetStorageImpl());
 }

@@ -17,7 +17,7 @@ namespace {
 
 std::vector<trace::Index> ops_of(const Program& program, const Writes& writes) {
   std::vector<trace::Index> ops;
-  for (const Place& place : order_of(program, writes.earliest_reads)) {
+  for (const Place& place : order_of(program, writes.places)) {
     ops.push_back(place.op);
   }
   return ops;
@@ -48,7 +48,7 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
       writes(writes_of(*program.recording)),
       segments(segments_of(program, ops_of(program, writes), exceptions.kept_out)),
       memory(program = placed(std::move(program), segments)),
-      calls(calls_of(program, memory, generator, writes.earliest_reads)),
+      calls(calls_of(program, memory, generator, writes.places)),
       bound(bound_of(program, writes)),
       results(program, memory),
       position_of(program.instructions.size(), 0),
@@ -56,7 +56,7 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
       freed_behind(program.instructions.size()),
       released_behind(segments.size()) {
   for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
-  numbers.emplace(program, memory, calls.calls);
+  numbers.emplace(program, bound.refilled, memory, calls.calls);
   const auto segment_of = [this](trace::Index op) {
     const auto holds = [op](const auto& ops) { return std::ranges::find(ops, op) != ops.end(); };
     const auto found = std::ranges::find_if(segments, holds, &Segment::ops);

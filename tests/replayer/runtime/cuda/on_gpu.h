@@ -32,8 +32,8 @@ inline replayer::Program on_gpu(const StepBody& body, const std::vector<at::Tens
 inline std::vector<replayer::cuda::Segment> segments_of(
     const replayer::Program& program, const std::vector<replayer::cuda::KeptOut>& kept_out = {}) {
   std::vector<trace::Index> order;
-  const auto earliest = replayer::writes_of(*program.recording).earliest_reads;
-  for (const replayer::Place& place : replayer::order_of(program, earliest)) {
+  const auto places = replayer::writes_of(*program.recording).places;
+  for (const replayer::Place& place : replayer::order_of(program, places)) {
     order.push_back(place.op);
   }
   return replayer::cuda::segments_of(program, order, kept_out);

@@ -178,8 +178,8 @@ TEST(DevicePartsTest, EachCallIsInOnePart) {
     }
     std::ranges::sort(ops);
     EXPECT_EQ(std::ranges::adjacent_find(ops), ops.end()) << named.name;
-    const auto earliest = replayer::writes_of(*program.recording).earliest_reads;
-    EXPECT_EQ(ops.size(), replayer::order_of(program, earliest).size()) << named.name;
+    const auto places = replayer::writes_of(*program.recording).places;
+    EXPECT_EQ(ops.size(), replayer::order_of(program, places).size()) << named.name;
   }
 }
 
