@@ -52,6 +52,8 @@ struct ForeignModule {
   std::vector<std::pair<std::string, at::Tensor>> parameters;
   std::vector<std::pair<std::string, at::Tensor>> buffers;
   std::vector<std::string> aliases = {};  ///< other paths below the root that lead to it
+  /// Names of those buffers that its state dict leaves out.
+  std::vector<std::string> transient_buffers = {};
 };
 
 class Foreign {

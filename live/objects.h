@@ -24,6 +24,7 @@ struct TensorAt {
   trace::Role role;
   at::Tensor tensor;                      ///< undefined: a gradient that is None
   std::vector<std::string> aliases = {};  ///< trace::Tracked::aliases
+  bool in_state_dict = true;              ///< trace::Tracked::in_state_dict
 };
 
 struct ModuleAt {

@@ -46,7 +46,8 @@ class SnapshotBuilder {
       if (module.module != nullptr) add_buffers(module);
     }
     for (const auto& [at, module] : foreign) {
-      add_own(snapshot_.modules[at], trace::Role::kModuleBuffer, module.buffers);
+      add_own(snapshot_.modules[at], trace::Role::kModuleBuffer, module.buffers,
+              module.transient_buffers);
     }
     for (const auto& optimizer : objects.optimizers) add_layout(optimizer.name, *optimizer.object);
     std::size_t next = 0;
@@ -108,9 +109,10 @@ class SnapshotBuilder {
 
   /// Tensors of a module, by what stands after its path, under all of its paths.
   void add_own(const ModuleAt& module, trace::Role role,
-               const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-    add_all(module.path, role, tensors);
-    for (const std::string& alias : module.aliases) add_all(alias, role, tensors);
+               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+               const std::vector<std::string>& transient = {}) {
+    add_all(module.path, role, tensors, transient);
+    for (const std::string& alias : module.aliases) add_all(alias, role, tensors, transient);
   }
 
   void add_parameters(const ModuleAt& module) {
@@ -133,8 +135,12 @@ class SnapshotBuilder {
   }
 
   void add_all(const std::string& path, trace::Role role,
-               const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-    for (const auto& [name, tensor] : tensors) add(path + "." + name, role, tensor);
+               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+               const std::vector<std::string>& transient = {}) {
+    for (const auto& [name, tensor] : tensors) {
+      const bool is_transient = std::ranges::find(transient, name) != transient.end();
+      add(path + "." + name, role, tensor, !is_transient);
+    }
   }
 
   void add_buffers(const ModuleAt& module) {
@@ -218,15 +224,17 @@ class SnapshotBuilder {
     if (tensor.grad().defined()) index(snapshot_.tensors.size() - 1);
   }
 
-  void add(std::string path, trace::Role role, const at::Tensor& tensor) {
+  void add(std::string path, trace::Role role, const at::Tensor& tensor,
+           bool in_state_dict = true) {
     if (!tensor.defined()) return;
     if (const std::int64_t known = snapshot_.find(tensor); known >= 0) {
       TensorAt& at = snapshot_.tensors[static_cast<std::size_t>(known)];
       if (at.path != path && at.aliases.size() < kMostAliases)
         at.aliases.push_back(std::move(path));
+      at.in_state_dict |= in_state_dict;
       return;
     }
-    snapshot_.tensors.push_back({std::move(path), role, tensor});
+    snapshot_.tensors.push_back({std::move(path), role, tensor, {}, in_state_dict});
     index(snapshot_.tensors.size() - 1);
   }
 

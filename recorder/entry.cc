@@ -113,7 +113,8 @@ void write_tracked(RecordingState& state, const live::Snapshot& snapshot) {
   for (const live::TensorAt& at : snapshot.tensors) {
     const trace::TensorId id = state.tensor_table.see(at.tensor, Origin::kTracked, {});
     const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
-    state.recording.tracked.push_back({at.path, at.role, id, requires_grad, at.aliases});
+    state.recording.tracked.push_back(
+        {at.path, at.role, id, requires_grad, at.aliases, at.in_state_dict});
     state.entry.push_back({at.path, at.role, id, version_of(at.tensor)});
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = state.tensor_table.buffer_of(id);

@@ -140,6 +140,8 @@ struct Tracked {
   bool requires_grad = false;
   /// Other paths that lead to the same tensor (tied weights), in the order in which they are met.
   std::vector<std::string> aliases = {};
+  /// False of a module's buffer that its state dict leaves out (`persistent=False`).
+  bool in_state_dict = true;
   friend bool operator==(const Tracked&, const Tracked&) = default;
 };
 

@@ -46,6 +46,18 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_in(PyObject* dict,
   return tensors;
 }
 
+std::vector<std::string> transient_buffers(PyObject* module) {
+  std::vector<std::string> names;
+  PyObject* dict = dict_of(module);
+  PyObject* set =
+      dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_non_persistent_buffers_set");
+  if (set == nullptr || !PyAnySet_Check(set)) return names;
+  for (const py::handle name : py::reinterpret_borrow<py::set>(set)) {
+    names.push_back(component_of(name.ptr()));
+  }
+  return names;
+}
+
 /// "a tensor of float32 [2, 3]": its elements are state, which the step reads like any other.
 std::string words_of(const at::Tensor& tensor) {
   return c10::str("a tensor of ", name_of(live::dtype_of(tensor.scalar_type())), " ",
@@ -198,7 +210,8 @@ std::vector<live::ForeignModule> Modules::modules() const {
     PyObject* training = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "training");
     modules.push_back({at.path, type_name(at.module), training == Py_True,
                        tensors_in(dict_entry(at.module, "_parameters"), moving_),
-                       tensors_in(dict_entry(at.module, "_buffers"), moving_), at.aliases});
+                       tensors_in(dict_entry(at.module, "_buffers"), moving_), at.aliases,
+                       transient_buffers(at.module)});
   }
   return modules;
 }

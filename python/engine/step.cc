@@ -380,6 +380,10 @@ struct Step::Given {
 };
 
 py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
+  ++calls_under_way_;
+  const auto is_over = c10::make_scope_exit([this] {
+    if (--calls_under_way_ == 0 && std::exchange(must_forget_, false)) forget();
+  });
   Given given{flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny,
                       Arrays::kAsTensors, nullptr, moving_.compares_offsets()),
               moving_.given()};
@@ -641,7 +645,12 @@ py::dict Step::stats() const {
 void Step::invalidate(const std::string& why) {
   session_.invalidations.push_back(why);
   life_->invalidate(why);
-  forget();
+  // the step that is under way may be the one that says so
+  if (calls_under_way_ == 0) {
+    forget();
+  } else {
+    must_forget_ = true;
+  }
 }
 
 void Step::refuse_always(const std::string& code, const std::string& message,

@@ -67,6 +67,8 @@ class Step : public Tracked {
   std::shared_ptr<session::StepLife> life_;
   Root function_, probe_;
   bool takes_keywords_ = false;  ///< as a dict
+  std::size_t calls_under_way_ = 0;
+  bool must_forget_ = false;  ///< when they are over
   std::vector<std::string> parameters_, input_names_;
   std::vector<std::shared_ptr<Root>> kept_;
 };

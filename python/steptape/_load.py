@@ -77,18 +77,19 @@ class Player:
 
     def save_weights(self, path: str | os.PathLike, *, of: str = "", everything: bool = False) -> None:
         """Writes parameters and module buffers for other programs, atomically: safetensors where the name ends
-        in ".safetensors", else a state dict, which torch.load(path, weights_only=True) reads.
+        in ".safetensors", else a state dict, which torch.load(path, weights_only=True) reads. Buffers that are not
+        persistent are left out, as state_dict() does.
 
         of: a tracked name; the names in the file begin after it. of="model" makes those of
         model.state_dict(); without it they are as recorded, "model.fc1.weight".
-        everything: also optimizer state, hyperparameters, step counts and generators.
+        everything: also optimizer state, hyperparameters, step counts, generators and buffers that are not persistent.
         Raises IoError, Unsupported (a dtype that the format does not know), FailedPrecondition (a trace has
         that name), InvalidArgument (nothing lies below `of`)."""
         self._player.save_weights(os.fspath(path), of, everything)
 
     def load_weights(self, path: str | os.PathLike, *, of: str = "", strict: bool = True) -> None:
         """Takes the state from a file that save_weights, torch.save or safetensors wrote, for the steps from
-        now on. strict: every parameter and module buffer must be in the file, and nothing else.
+        now on. strict: every parameter and persistent buffer must be in the file, and nothing that has no place.
         Raises IoError, DataLoss, Unsupported; InvalidArgument that lists every name, dtype and shape that
         does not fit. Nothing is changed then."""
         self._player.load_weights(os.fspath(path), of, strict)

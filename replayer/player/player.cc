@@ -439,8 +439,8 @@ Player load(const std::string& path, const LoadOptions& options) {
   impl->steps = plan_steps(*shared, impl->state, problems);
   if (problems.empty() && impl->steps.empty()) {
     problems.push_back(
-        "no step in it was verified, with the program as it was when it was saved: run more steps "
-        "before saving");
+        "no step in it was verified, with the program as it was when it was saved: what is only "
+        "recorded (steptape.record) never is; of a wrapped step, run more calls before saving");
   }
   if (!problems.empty()) {
     throw Error(ErrorCode::kUnsupported, fmt::format("{} cannot be replayed here:\n  {}", path,

@@ -100,7 +100,7 @@ void PlayerVariant::find_memory() {
     } else if (!is_outside(buffer) && state_.holds(buffer.path) &&
                state_.storage(buffer.path).nbytes() >= buffer.bytes &&
                live::device_of(state_.storage(buffer.path).device()) == buffer.device) {
-      held_.push_back(position);
+      held_.push_back({position});
     } else {
       missing += (missing.empty() ? "" : ", ") + buffer.path;
     }
@@ -137,10 +137,29 @@ void PlayerVariant::find_memory() {
 }
 
 void PlayerVariant::bind_state() {
-  for (const std::size_t i : held_) {
-    lasting_[i] = state_.storage(recording_->buffers[executor_->bound()[i]].path).mutable_data();
+  for (Held& held : held_) {
+    const c10::Storage& storage = state_.storage(buffer_at(held.position).path);
+    held.storage = storage.unsafeGetStorageImpl();
+    lasting_[held.position] = storage.mutable_data();
   }
   bound_version_ = state_.version();
+}
+
+/// The caller shares tensors of the state, and may have moved their memory: to where other
+/// processes reach it, say.
+Verdict PlayerVariant::follow_state() {
+  if (state_.version() != bound_version_) bind_state();
+  for (const Held& held : held_) {
+    if (held.storage->data() == lasting_[held.position]) continue;
+    const trace::Buffer& buffer = buffer_at(held.position);
+    if (held.storage->nbytes() < buffer.bytes)
+      return guards::bytes_mismatch(buffer.path, buffer, *held.storage);
+    void* const now = state_.storage(buffer.path).mutable_data();
+    if (Verdict verdict = guards::alignment_mismatch(buffer.path, buffer, now); !verdict)
+      return verdict;
+    lasting_[held.position] = now;
+  }
+  return {};
 }
 
 void PlayerVariant::find_uses() {
@@ -174,9 +193,7 @@ void PlayerVariant::find_uses() {
 
 std::vector<std::string> PlayerVariant::state_paths() const {
   std::vector<std::string> paths;
-  for (const std::size_t i : held_) {
-    paths.push_back(recording_->buffers[executor_->bound()[i]].path);
-  }
+  for (const Held& held : held_) paths.push_back(buffer_at(held.position).path);
   for (const trace::TensorId id : recording_->results) {
     if (id == trace::kNoTensor) continue;
     const trace::Buffer& buffer = recording_->buffers[recording_->tensors[id].buffer];
@@ -352,7 +369,7 @@ Verdict PlayerVariant::check_facts() {
 }
 
 Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
-  if (state_.version() != bound_version_) bind_state();
+  if (Verdict verdict = follow_state(); !verdict) return verdict;
   memory_ = lasting_;
   for (const std::size_t i : gradients_) {
     const trace::Buffer& buffer = recording_->buffers[executor_->bound()[i]];

@@ -68,6 +68,10 @@ class PlayerVariant {
  private:
   void find_memory();
   void bind_state();
+  Verdict follow_state();
+  const trace::Buffer& buffer_at(std::size_t position) const {
+    return recording_->buffers[executor_->bound()[position]];
+  }
   void find_uses();
   std::size_t result_count() const { return recording_->results.size() - recording_->observed; }
   /// Whether the step leaves a number at the place of this host value or hyperparameter.
@@ -99,7 +103,12 @@ class PlayerVariant {
   /// By position in the executor's bound list: memory that stays as long as the player; null for
   /// inputs and gradients.
   std::vector<void*> lasting_;
-  std::vector<std::size_t> held_;       ///< positions of the buffers that are state's
+  /// A buffer that is state's.
+  struct Held {
+    std::size_t position;
+    const c10::StorageImpl* storage = nullptr;  ///< since `bound_version_`
+  };
+  std::vector<Held> held_;
   std::uint64_t bound_version_ = 0;     ///< of state, when their addresses were taken
   std::vector<std::size_t> gradients_;  ///< positions of the buffers that come and go
   bool uses_gradients_ = false;         ///< reads them, or leaves other ones

@@ -23,7 +23,8 @@ namespace {
 constexpr std::string_view kGeneratorPrefix = "generator.";
 
 bool is_weight(const TrackedTensor& tracked) {
-  return tracked.role == trace::Role::kParameter || tracked.role == trace::Role::kModuleBuffer;
+  return tracked.role == trace::Role::kParameter ||
+         (tracked.role == trace::Role::kModuleBuffer && tracked.in_state_dict);
 }
 
 /// Between paths of a trace and names in a file.
@@ -209,7 +210,7 @@ void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& 
     if (tracked.role == trace::Role::kGradient || tracked.tensor == trace::kNoTensor) continue;
     if (!known.insert(tracked.path).second) continue;
     const trace::Tensor& geometry = recording.tensors[tracked.tensor];
-    to.push_back({tracked.path, tracked.aliases, tracked.role, geometry,
+    to.push_back({tracked.path, tracked.aliases, tracked.role, tracked.in_state_dict, geometry,
                   recording.buffers[geometry.buffer].path});
   }
 }

@@ -14,6 +14,7 @@ struct TrackedTensor {
   std::string path;
   std::vector<std::string> aliases;  ///< other paths of the same tensor
   trace::Role role = trace::Role::kParameter;
+  bool in_state_dict = true;
   trace::Tensor geometry;
   std::string buffer;  ///< its path in PlayerState
 };

@@ -10,11 +10,12 @@
 namespace steptape::replayer {
 namespace {
 
-/// Keeps warnings, for those of a variant that is given up are none of the program's.
-class Kept final : public c10::WarningHandler {
+/// Notices warnings. A variant that warns is given up: some resize what they are given and back,
+/// and say so each time; what the recorded op has to say it says itself.
+class Noticing final : public c10::WarningHandler {
  public:
-  void process(const c10::Warning& warning) override { warnings.push_back(warning); }
-  std::vector<c10::Warning> warnings;
+  void process(const c10::Warning&) override { has_warned = true; }
+  bool has_warned = false;
 };
 
 at::Tensor like(const at::Tensor& placed) {
@@ -40,14 +41,14 @@ bool try_out_variant(const Call& call, const std::vector<at::Tensor>& placed,
     bytes.push_back(given.back().storage().nbytes());
     stack[stack.size() - placed.size() + i] = given.back();
   }
-  Kept kept;
+  Noticing noticing;
   try {
-    const c10::WarningUtils::WarningHandlerGuard until_the_end(&kept);
+    const c10::WarningUtils::WarningHandlerGuard until_the_end(&noticing);
     call.callee.callBoxed(stack);
   } catch (const c10::Error&) {
     return false;
   }
-  if (stack.size() != placed.size()) return false;
+  if (noticing.has_warned || stack.size() != placed.size()) return false;
   for (std::size_t i = 0; i < placed.size(); ++i) {
     if (!is_as_given(stack[i], given[i], placed[i], bytes[i])) return false;
   }
@@ -55,7 +56,6 @@ bool try_out_variant(const Call& call, const std::vector<at::Tensor>& placed,
     copy_onto(given[i], placed[i]);
     stack[i] = placed[i];
   }
-  for (const c10::Warning& warning : kept.warnings) c10::warn(warning);
   return true;
 }
 

@@ -76,11 +76,9 @@ trace::Input decode(const proto::Input& in) {
 }
 
 trace::Tracked decode(const proto::Tracked& in) {
-  return {in.path(),
-          decode_small<trace::Role>("role", in.role()),
-          minus_one(in.tensor()),
-          in.requires_grad(),
-          {in.aliases().begin(), in.aliases().end()}};
+  return {
+      in.path(),          decode_small<trace::Role>("role", in.role()), minus_one(in.tensor()),
+      in.requires_grad(), {in.aliases().begin(), in.aliases().end()},   !in.not_in_state_dict()};
 }
 
 trace::ExitGradient decode(const proto::ExitGradient& in) {

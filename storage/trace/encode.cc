@@ -80,6 +80,7 @@ void encode(const trace::Tracked& tracked, proto::Tracked& out) {
   out.set_tensor(plus_one(tracked.tensor));
   out.set_requires_grad(tracked.requires_grad);
   for (const std::string& path : tracked.aliases) out.add_aliases(path);
+  out.set_not_in_state_dict(!tracked.in_state_dict);
 }
 
 void encode(const trace::NamedValue& named, proto::NamedValue& out) {

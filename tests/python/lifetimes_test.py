@@ -2,6 +2,7 @@
 import copy
 import gc
 import pickle
+import threading
 import weakref
 
 import pytest
@@ -91,3 +92,42 @@ def test_results_of_replays_are_freed():
     kept.clear()
     gc.collect()
     assert all(reference() is None for reference in references)
+
+
+FROM = {
+    "the step itself": lambda invalidate: invalidate(),
+    "a thread": lambda invalidate: [thread.start() or thread.join() for thread in [threading.Thread(target=invalidate)]],
+    "before an exception": lambda invalidate: (invalidate(), 1 / 0),
+}
+
+
+@pytest.mark.parametrize("at", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("way", FROM)
+def test_a_step_is_invalidated_while_it_is_under_way(way, at):
+    """The call ends as it would, and the step is recorded anew."""
+    def made(invalidate):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train(x, call):
+            loss = model(x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            if call == at:
+                FROM[way](invalidate)
+            optimizer.step()
+            return loss.detach()
+        return train
+
+    def outcome(function, call):
+        try:
+            return bits(function(torch.full((4, 6), 1 / call), call))
+        except ZeroDivisionError:
+            return "raised"
+
+    step = steptape.wrap(made(lambda: step.invalidate("because")), verify={"first": True, "rate": 0.0})
+    eager = made(lambda: None)
+    for call in range(1, 21):
+        assert outcome(step, call) == outcome(eager, call), call
+    assert step.stats["replayed"] > 5, step.explain()

@@ -52,6 +52,40 @@ def test_a_player_takes_what_a_module_saved(tmp_path, suffix):
         assert bits(tensor) == bits(player.tensor(f"model.{name}")), name
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_buffer_that_a_state_dict_leaves_out_is_left_out(tmp_path, suffix):
+    """It is state of the player all the same: of `everything`, and of the trace."""
+    model = torch.nn.Linear(3, 2)
+    model.register_buffer("kept", torch.zeros(2))
+    model.register_buffer("passing", torch.zeros(2), persistent=False)
+
+    def train(x):
+        with torch.no_grad():
+            model.passing += model(x).sum(0)
+            model.kept += model.passing
+        return model.passing.clone()
+
+    step = steptape.wrap(train, model=model)
+    for i in range(8):
+        step(torch.full((4, 3), i / 8))
+    step.save(tmp_path / "train.tape")
+    player = steptape.load(tmp_path / "train.tape")
+
+    some, all_of_it = tmp_path / f"some.{suffix}", tmp_path / f"all.{suffix}"
+    player.save_weights(some, of="model")
+    assert set(read(some)) == {"weight", "bias", "kept"}
+    model.load_state_dict(read(some))  # strict
+    write(model.state_dict(), some)
+    player.save_weights(all_of_it, of="model", everything=True)
+    assert set(read(all_of_it)) >= {"weight", "bias", "kept", "passing"}
+    passing = player.tensor("model.passing").clone()
+    player["train"](torch.ones(4, 3))
+    player.load_weights(some, of="model")  # strict
+    assert bits(player.tensor("model.passing")) != bits(passing)
+    player.load_weights(all_of_it, of="model")
+    assert bits(player.tensor("model.passing")) == bits(passing)
+
+
 def test_a_dict_of_dicts_and_parameters(tmp_path):
     _, model, _, path = replaying_program(tmp_path)
     weights = tmp_path / "weights.pt"
@@ -204,3 +238,16 @@ def test_a_player_explains_itself(tmp_path):
     player = steptape.load(path)
     player["train"](*batch(70))
     assert 'step "train": 1 calls ran' in player.explain()
+
+
+def test_memory_of_a_player_that_its_user_moves_is_followed(tmp_path):
+    """As sending a tensor to another process does."""
+    _, _, _, path = replaying_program(tmp_path)
+    player, other = steptape.load(path), steptape.load(path)
+    names = [spec["path"] for spec in player.state()]
+    for i in range(6):
+        if i > 0:
+            player.tensor(names[i % len(names)]).share_memory_()
+        assert bits(player["train"](*batch(70 + i))) == bits(other["train"](*batch(70 + i)))
+        for name in names:
+            assert bits(player.tensor(name)) == bits(other.tensor(name)), name

@@ -150,9 +150,9 @@ void Printer::print_memory(const Recording& recording) {
 
 void Printer::print_objects(const Recording& recording) {
   for (const Tracked& tracked : recording.tracked) {
-    line("  tracked {} {} {}{}{}", in_quotes(tracked.path), name_of(tracked.role),
+    line("  tracked {} {} {}{}{}{}", in_quotes(tracked.path), name_of(tracked.role),
          print_value({TensorRef{tracked.tensor}}), word_if(tracked.requires_grad, " requires_grad"),
-         also(tracked.aliases));
+         word_if(!tracked.in_state_dict, " not_in_state_dict"), also(tracked.aliases));
   }
   for (const OptimizerLayout& optimizer : recording.optimizers) print_optimizer(optimizer);
   for (const Input& input : recording.inputs) {

@@ -21,8 +21,8 @@ class Heard final : public c10::WarningHandler {
 };
 
 /// Runs a plan of `body` four times over new numbers: the bits of eager, and no warning.
-void leaves_the_bits_in_silence(const StepBody& body) {
-  const auto inputs = [] { return std::vector<at::Tensor>{at::rand({8, 6}), at::rand({8, 6})}; };
+void leaves_the_bits_in_silence(const StepBody& body, at::IntArrayRef sizes = {8, 6}) {
+  const auto inputs = [&] { return std::vector<at::Tensor>{at::rand(sizes), at::rand(sizes)}; };
   replayer::cpu::Executor executor(replayer::cpu::plan(recorded(body, inputs())),
                                    default_generator());
   for (int round = 0; round < 4; ++round) {
@@ -82,6 +82,21 @@ TEST_P(LossTest, IsUsedFurtherAndReturned) {
 
 INSTANTIATE_TEST_SUITE_P(Losses, LossTest, ::testing::Range<std::size_t>(0, losses().size()),
                          [](const auto& info) { return losses()[info.param].name; });
+
+TEST(OutTrialTest, LossesOfOneElementResizeTheirResultAndBack) {
+  for (const NamedLoss& named : losses()) {
+    if (named.name == "nll" || named.name == "multi_margin") continue;  // of rows
+    SCOPED_TRACE(named.name);
+    for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{1}, {1, 1}}) {
+      leaves_the_bits_in_silence(
+          [&](const auto& x) -> std::vector<at::Tensor> {
+            return {named.loss(x[0], x[1], Reduction::Mean) * 2,
+                    named.loss(x[1], x[0], Reduction::Sum)};
+          },
+          sizes);
+    }
+  }
+}
 
 TEST(OutTrialTest, AVariantThatKeepsItsResultIsUsed) {
   const StepBody body = [](const auto& x) -> std::vector<at::Tensor> {

@@ -67,6 +67,7 @@ TEST_F(RoundTripTest, NamesOfAnyBytesComeBack) {
   recording.operators[0] = {name, name, name};
   recording.tracked[0].path = name;
   recording.tracked[0].aliases = {name};
+  recording.tracked[0].in_state_dict = false;
   recording.updates = {name};
   recording.effects = {{name, name, name}};
   recording.scopes.push_back(name);

@@ -152,6 +152,7 @@ void RecordingParser::parse_tracked() {
   tracked.role = in_.take_named("a role", role_of);
   tracked.tensor = in_.take_tensor();
   tracked.requires_grad = in_.accept("requires_grad");
+  tracked.in_state_dict = !in_.accept("not_in_state_dict");
   take_aliases(tracked.aliases);
 }
 
