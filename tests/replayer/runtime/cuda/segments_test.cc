@@ -10,7 +10,6 @@ namespace {
 
 using replayer::Placement;
 using replayer::Program;
-using replayer::cuda::KeptOut;
 using replayer::cuda::Segment;
 using replayer::cuda::SegmentKind;
 using ::testing::ElementsAre;
