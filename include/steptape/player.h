@@ -72,12 +72,12 @@ struct WeightsOptions {
   /// they are those of the module's own state_dict(): "fc1.weight". Empty: all that is tracked, by
   /// recorded names: "model.fc1.weight".
   std::string of = {};
-  /// Also optimizer state, hyperparameters and step counts (as tensors without dimensions) and,
-  /// where `of` is empty, generators: "optimizer.state[model.fc1.weight].exp_avg",
-  /// "optimizer.param_groups[0].lr", "generator.default". When loading, what the file holds of them
-  /// is taken whatever this says.
+  /// Also buffers that a state dict leaves out, optimizer state, hyperparameters and step counts
+  /// (as tensors without dimensions) and, where `of` is empty, generators:
+  /// "optimizer.state[model.fc1.weight].exp_avg", "optimizer.param_groups[0].lr",
+  /// "generator.default". When loading, what the file holds of them is taken whatever this says.
   bool everything = false;
-  /// When loading: every parameter and module buffer must be in the file, and nothing that the
+  /// When loading: every parameter and persistent buffer must be in the file, and nothing that the
   /// player does not have.
   bool strict = true;
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "python/engine/arguments.h"
 #include "python/engine/followed.h"

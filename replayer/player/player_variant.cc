@@ -34,6 +34,14 @@ GeneratorOf generators_of(PlayerState& state) {
   return [&state](const std::string& path) { return state.generator(path); };
 }
 
+/// Whether the state's memory may stand for the buffer that was recorded; it may be larger.
+Verdict check_memory(const trace::Buffer& buffer, const c10::StorageImpl& storage) {
+  if (storage.nbytes() < buffer.bytes) {
+    return guards::bytes_mismatch(buffer.path, buffer, storage);
+  }
+  return guards::alignment_mismatch(buffer.path, buffer, storage.data());
+}
+
 /// The bytes from its first element to its last.
 std::pair<const std::byte*, const std::byte*> range_of(const at::Tensor& tensor) {
   std::int64_t last = 0;
@@ -138,9 +146,8 @@ void PlayerVariant::find_memory() {
 
 void PlayerVariant::bind_state() {
   for (Held& held : held_) {
-    const c10::Storage& storage = state_.storage(buffer_at(held.position).path);
-    held.storage = storage.unsafeGetStorageImpl();
-    lasting_[held.position] = storage.mutable_data();
+    held.storage = state_.storage(buffer_at(held.position).path).unsafeGetStorageImpl();
+    lasting_[held.position] = held.storage->mutable_data();
   }
   bound_version_ = state_.version();
 }
@@ -152,12 +159,8 @@ Verdict PlayerVariant::follow_state() {
   for (const Held& held : held_) {
     if (held.storage->data() == lasting_[held.position]) continue;
     const trace::Buffer& buffer = buffer_at(held.position);
-    if (held.storage->nbytes() < buffer.bytes)
-      return guards::bytes_mismatch(buffer.path, buffer, *held.storage);
-    void* const now = state_.storage(buffer.path).mutable_data();
-    if (Verdict verdict = guards::alignment_mismatch(buffer.path, buffer, now); !verdict)
-      return verdict;
-    lasting_[held.position] = now;
+    if (Verdict verdict = check_memory(buffer, *held.storage); !verdict) return verdict;
+    lasting_[held.position] = held.storage->mutable_data();
   }
   return {};
 }
@@ -372,14 +375,11 @@ Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
   if (Verdict verdict = follow_state(); !verdict) return verdict;
   memory_ = lasting_;
   for (const std::size_t i : gradients_) {
-    const trace::Buffer& buffer = recording_->buffers[executor_->bound()[i]];
+    const trace::Buffer& buffer = buffer_at(i);
     if (!state_.holds(buffer.path)) continue;
-    const c10::Storage& storage = state_.storage(buffer.path);
+    c10::StorageImpl& storage = *state_.storage(buffer.path).unsafeGetStorageImpl();
+    if (Verdict verdict = check_memory(buffer, storage); !verdict) return verdict;
     memory_[i] = storage.mutable_data();
-    if (storage.nbytes() < buffer.bytes)
-      return guards::bytes_mismatch(buffer.path, buffer, *storage.unsafeGetStorageImpl());
-    if (Verdict verdict = guards::alignment_mismatch(buffer.path, buffer, memory_[i]); !verdict)
-      return verdict;
   }
   for (const trace::Tracked& tracked : recording_->tracked) {
     if (tracked.role != trace::Role::kGradient) continue;

@@ -106,7 +106,7 @@ class PlayerVariant {
   /// A buffer that is state's.
   struct Held {
     std::size_t position;
-    const c10::StorageImpl* storage = nullptr;  ///< since `bound_version_`
+    c10::StorageImpl* storage = nullptr;  ///< since `bound_version_`
   };
   std::vector<Held> held_;
   std::uint64_t bound_version_ = 0;     ///< of state, when their addresses were taken

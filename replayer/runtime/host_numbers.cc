@@ -1,5 +1,6 @@
 #include "replayer/runtime/host_numbers.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -71,7 +72,6 @@ bool may_go_on(trace::ReadUse use, const trace::Value& found, const trace::Value
 HostNumbers::HostNumbers(const Program& program, const std::vector<trace::BufferId>& refilled,
                          Memory& memory, std::vector<Call>& calls)
     : program_(program),
-      refilled_(refilled.begin(), refilled.end()),
       memory_(memory),
       calls_(calls),
       call_of_(positions_by_op(calls, recording().ops.size())),
@@ -86,7 +86,17 @@ HostNumbers::HostNumbers(const Program& program, const std::vector<trace::Buffer
   }
   for (Call& call : calls_) call.read = read_of_[call.op];
   const trace::Elements elements(recording());
-  for (const trace::ScalarSite& site : recording().scalars) prepare(site, elements);
+  std::vector<Computed> computed(recording().formulas.size());
+  for (const trace::ScalarSite& site : recording().scalars) {
+    prepare(site, elements, refilled, computed[site.formula]);
+  }
+  for (trace::Index formula = 0; formula < computed.size(); ++formula) {
+    if (computed[formula].patches.empty()) continue;
+    computed[formula].formula = formula;
+    const trace::Index awaited = evaluator_.waits_for(formula);
+    (awaited == trace::kNone ? computed_ : reads_[awaited].computed)
+        .push_back(std::move(computed[formula]));
+  }
   for (const trace::Predicate& predicate : recording().predicates) {
     const trace::Index awaited = evaluator_.waits_for(predicate.formula);
     if (awaited != trace::kNone) reads_[awaited].predicates.push_back(predicate);
@@ -99,15 +109,8 @@ std::vector<trace::Index> HostNumbers::order_of_reads() const {
   return order;
 }
 
-HostNumbers::Computed& HostNumbers::computed_by(trace::Index formula) {
-  const trace::Index awaited = evaluator_.waits_for(formula);
-  std::vector<Computed>& those = awaited == trace::kNone ? computed_ : reads_[awaited].computed;
-  const auto [place, is_new] = place_of_.try_emplace(formula, those.size());
-  if (is_new) those.push_back({formula});
-  return those[place->second];
-}
-
-void HostNumbers::prepare(const trace::ScalarSite& site, const trace::Elements& elements) {
+void HostNumbers::prepare(const trace::ScalarSite& site, const trace::Elements& elements,
+                          const std::vector<trace::BufferId>& refilled, Computed& computed) {
   Patch patch{.recorded = recorded_number(elements, site),
               .argument = nullptr,
               .item = site.item,
@@ -120,9 +123,9 @@ void HostNumbers::prepare(const trace::ScalarSite& site, const trace::Elements& 
     if (program_.buffers[site.buffer].placement != Placement::kConstant) return;
     patch.element = *elements.at(site);
   }
-  Computed& computed = computed_by(site.formula);
   computed.was_float &= is_float(trace::number_of(patch.recorded));
-  computed.is_overwritten |= patch.argument == nullptr && refilled_.contains(site.buffer);
+  computed.is_overwritten |=
+      patch.argument == nullptr && std::ranges::find(refilled, site.buffer) != refilled.end();
   computed.patches.push_back(std::move(patch));
 }
 

@@ -2,8 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "replayer/planner/numbers/evaluator.h"
@@ -48,7 +46,7 @@ class HostNumbers {
   /// A number that is computed anew in each run. Where it is what it was in the run before, nothing
   /// is put anywhere.
   struct Computed {
-    trace::Index formula;
+    trace::Index formula = trace::kNone;
     bool was_float = true;        ///< finite as a float32 when it was recorded
     bool is_overwritten = false;  ///< ops write where it goes
     std::optional<double> put = std::nullopt;
@@ -65,8 +63,9 @@ class HostNumbers {
   const trace::Recording& recording() const { return *program_.recording; }
   /// In a run, by position in Recording::reads.
   std::vector<trace::Index> order_of_reads() const;
-  Computed& computed_by(trace::Index formula);
-  void prepare(const trace::ScalarSite& site, const trace::Elements& elements);
+  /// Adds a place to what its formula computes; `refilled` as for the constructor.
+  void prepare(const trace::ScalarSite& site, const trace::Elements& elements,
+               const std::vector<trace::BufferId>& refilled, Computed& computed);
   void check(const Computed& computed, double number) const;
   void apply(Computed& computed);
   void put(const Patch& patch, trace::Index formula, double number);
@@ -78,15 +77,13 @@ class HostNumbers {
   void check_proved(NumberOfRun number, double value, Words&& words) const;
 
   const Program& program_;
-  std::unordered_set<trace::BufferId> refilled_;
   Memory& memory_;
   std::vector<Call>& calls_;
   std::vector<trace::Index> call_of_;  ///< by op: its position in `calls`, or kNone
   Evaluator evaluator_;
   std::vector<trace::Index> read_of_;  ///< by op: in Recording::reads, or kNone
   std::vector<Read> reads_;
-  std::vector<Computed> computed_;                          ///< known when the run begins
-  std::unordered_map<trace::Index, std::size_t> place_of_;  ///< by formula: among those of its read
+  std::vector<Computed> computed_;  ///< known when the run begins
   std::vector<double> read_values_;
   RunNumbers given_;  ///< its proofs; of leaves the evaluator has a copy
 };

@@ -734,16 +734,11 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       load_deep(value);
       load_callable(value);
     });
-  } else if (is_one_of(name, kAsksForClass)) {
+  } else if (is_one_of(name, kAsksForClass) || is_one_of(name, kKeepsHandsOff)) {
     for (PyObject* argument : arguments) {
       class_of(argument);
       load_methods(argument);
-      load_order(argument);
-    }
-  } else if (is_one_of(name, kKeepsHandsOff)) {
-    for (PyObject* argument : arguments) {
-      class_of(argument);
-      load_methods(argument);
+      if (is_one_of(name, kAsksForClass)) load_order(argument);
       if (name != "hash" && name != "id") continue;
       if (exists(argument)) slots_->hold_containers();
       FollowedNumbers::current().escape(argument);

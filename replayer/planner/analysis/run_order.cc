@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <unordered_map>
 
 #include "live/operators.h"
 #include "replayer/planner/analysis/lifetimes.h"
 #include "replayer/planner/analysis/writes.h"
-#include "trace/numbers.h"
+#include "replayer/planner/numbers/numbers_at.h"
 
 namespace steptape::replayer {
 namespace {
@@ -17,31 +16,24 @@ namespace {
 /// A copy of what an op writes is taken in each run that may end after it.
 constexpr std::uint64_t kMostBytesOfCount = 64;
 
-template <typename Visit>
-void for_each_buffer(const trace::Recording& recording, const std::vector<trace::Value>& values,
-                     Visit&& visit) {
-  for (const trace::Value& value : values) {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      if (id != trace::kNoTensor) visit(recording.tensors[id].buffer);
-    });
-  }
-}
-
 /// Finds the ops that come before all others, host reads and the counting that they wait for, and
 /// puts them in rounds: all that waits for nothing counts, what that leaves is read, and so on.
 class Start {
  public:
-  explicit Start(const trace::Recording& recording)
+  /// `written` has what each op writes.
+  Start(const trace::Recording& recording, const std::vector<Lifetime>& lifetimes,
+        const std::vector<std::vector<trace::BufferId>>& written)
       : recording_(recording),
-        lifetimes_(lifetimes_of(recording)),
+        lifetimes_(lifetimes),
+        written_(written),
         is_read_(recording.ops.size()),
         round_(recording.ops.size(), kStays),
         is_written_(recording.buffers.size()),
         is_used_(recording.buffers.size()),
         last_round_(recording.buffers.size(), 0) {
     for (const trace::HostRead& read : recording.reads) is_read_[read.op] = true;
-    for (const trace::Op& op : recording.ops) {
-      for (const trace::BufferId id : written_by(recording, op)) is_written_[id] = true;
+    for (const auto& by_op : written) {
+      for (const trace::BufferId id : by_op) is_written_[id] = true;
     }
     note_what_numbers_wait_for();
   }
@@ -71,17 +63,13 @@ class Start {
  private:
   /// By op, and by constant that holds a number: the reads that the number follows from.
   void note_what_numbers_wait_for() {
-    std::unordered_map<std::string, trace::Index> reads;
-    for (const trace::HostRead& read : recording_.reads) {
-      reads.emplace(trace::read_path(read.op), read.op);
-    }
+    const std::vector<trace::Index> read_of = reads_of_leaves(recording_);
     for (const trace::ScalarSite& site : recording_.scalars) {
       for (const trace::Node& node : recording_.formulas[site.formula].nodes) {
-        if (node.operation != trace::Operation::kLeaf) continue;
-        const auto read = reads.find(recording_.leaves[node.leaf].path);
-        if (read == reads.end()) continue;
+        if (node.operation != trace::Operation::kLeaf || read_of[node.leaf] == trace::kNone)
+          continue;
         (site.op == trace::kNone ? reads_of_constant_[site.buffer] : reads_of_op_[site.op])
-            .push_back(read->second);
+            .push_back(recording_.reads[read_of[node.leaf]].op);
       }
     }
   }
@@ -111,7 +99,7 @@ class Start {
     const live::Effects& effects =
         live::effects_of(*live::find_operator(recording_.operator_of(it)));
     if (effects.is_random || effects.may_throw_on_data || effects.is_inplace_view) return false;
-    const std::vector<trace::BufferId> written = written_by(recording_, it);
+    const std::vector<trace::BufferId>& written = written_[op];
     const auto is_small = [this](trace::BufferId id) {
       return recording_.buffers[id].bytes <= kMostBytesOfCount;
     };
@@ -153,7 +141,8 @@ class Start {
   }
 
   const trace::Recording& recording_;
-  std::vector<Lifetime> lifetimes_;
+  const std::vector<Lifetime>& lifetimes_;
+  const std::vector<std::vector<trace::BufferId>>& written_;
   std::vector<bool> is_read_;
   std::vector<std::int64_t> round_;
   std::vector<bool> is_written_;          ///< by buffer: what nothing writes is everybody's to read
@@ -168,8 +157,10 @@ std::vector<std::int64_t> places_of(const trace::Recording& recording) {
   std::vector<std::int64_t> places(recording.ops.size());
   std::iota(places.begin(), places.end(), 0);
   if (recording.reads.empty()) return places;
-  const std::vector<std::int64_t> first = Start(recording).run();
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
+  std::vector<std::vector<trace::BufferId>> written;
+  for (const trace::Op& op : recording.ops) written.push_back(written_by(recording, op));
+  const std::vector<std::int64_t> first = Start(recording, lifetimes, written).run();
   std::vector<std::int64_t> last_write(recording.buffers.size(), -1);
   std::int64_t last_read = -1;
   auto read = recording.reads.begin();
@@ -184,9 +175,7 @@ std::vector<std::int64_t> places_of(const trace::Recording& recording) {
       });
       places[op] = last_read;
     } else {
-      for (const trace::BufferId id : written_by(recording, recording.ops[op])) {
-        last_write[id] = op;
-      }
+      for (const trace::BufferId id : written[op]) last_write[id] = op;
     }
   }
   return places;

@@ -127,6 +127,20 @@ Numbers numbers_at(const trace::Recording& recording) {
   return numbers;
 }
 
+std::vector<trace::Index> reads_of_leaves(const trace::Recording& recording) {
+  std::unordered_map<std::string, trace::Index> reads;
+  for (trace::Index i = 0; i < recording.reads.size(); ++i) {
+    reads.emplace(trace::read_path(recording.reads[i].op), i);
+  }
+  std::vector<trace::Index> read_of;
+  for (const trace::Leaf& leaf : recording.leaves) {
+    const auto found =
+        leaf.kind == trace::LeafKind::kHostRead ? reads.find(leaf.path) : reads.end();
+    read_of.push_back(found == reads.end() ? trace::kNone : found->second);
+  }
+  return read_of;
+}
+
 RecordedNumbers::RecordedNumbers(const trace::Recording& recording)
     : numbers_(numbers_at(recording)) {}
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -77,13 +76,12 @@ class Given {
 
 /// Of each leaf whether it is known before op `end`: all but the reads of later ops are.
 std::vector<bool> leaves_known_before(const trace::Recording& recording, trace::Index end) {
-  std::unordered_set<std::string> reads;
-  for (const trace::HostRead& read : recording.reads) {
-    if (read.op < end) reads.insert(trace::read_path(read.op));
-  }
+  const std::vector<trace::Index> read_of = reads_of_leaves(recording);
   std::vector<bool> known;
-  for (const trace::Leaf& leaf : recording.leaves) {
-    known.push_back(leaf.kind != trace::LeafKind::kHostRead || reads.contains(leaf.path));
+  for (std::size_t i = 0; i < read_of.size(); ++i) {
+    const bool is_read = recording.leaves[i].kind == trace::LeafKind::kHostRead;
+    known.push_back(!is_read ||
+                    (read_of[i] != trace::kNone && recording.reads[read_of[i]].op < end));
   }
   return known;
 }

@@ -20,9 +20,11 @@ class Leaves {
       : then_(numbers_at(before)),
         here_(numbers_at(now)),
         before_(RecordedNumbers(before).of(now.leaves)),
-        now_(RecordedNumbers(now).of(now.leaves)) {
+        now_(RecordedNumbers(now).of(now.leaves)),
+        leaves_(now.leaves),
+        reads_(now.reads),
+        read_of_(reads_of_leaves(now)) {
     for (const trace::HostRead& read : now.reads) {
-      ops_.emplace(trace::read_path(read.op), read.op);
       note(trace::read_path(read.op), now.ops[read.op].outputs[0]);
     }
     for (const trace::Input& input : now.inputs) note(input.path, input.value);
@@ -32,7 +34,6 @@ class Leaves {
         note(path, value);
       });
     }
-    leaves_ = &now.leaves;
   }
 
   /// None where one of its leaves is unknown, or it is the same in both recordings.
@@ -42,13 +43,12 @@ class Leaves {
     if (trace::Real{derived.before} == trace::Real{derived.now}) return std::nullopt;
     for (const trace::Node& node : formula.nodes) {
       if (node.operation != trace::Operation::kLeaf) continue;
-      const std::string& path = (*leaves_)[node.leaf].path;
+      const std::string& path = leaves_[node.leaf].path;
       if (!then_.contains(path) || !here_.contains(path)) return std::nullopt;
       const auto integer = integers_.find(path);
       derived.is_integer &= integer != integers_.end() && integer->second;
-      const auto op = ops_.find(path);
-      if (op != ops_.end())
-        derived.known_at = std::max(derived.known_at, static_cast<std::int64_t>(op->second));
+      if (read_of_[node.leaf] == trace::kNone) continue;
+      derived.known_at = std::max<std::int64_t>(derived.known_at, reads_[read_of_[node.leaf]].op);
     }
     return derived;
   }
@@ -60,9 +60,10 @@ class Leaves {
 
   Numbers then_, here_;
   std::vector<double> before_, now_;
-  const std::vector<trace::Leaf>* leaves_ = nullptr;
+  const std::vector<trace::Leaf>& leaves_;
+  const std::vector<trace::HostRead>& reads_;
+  std::vector<trace::Index> read_of_;  ///< by leaf
   std::map<std::string, bool> integers_;
-  std::map<std::string, trace::Index> ops_;
 };
 
 }  // namespace

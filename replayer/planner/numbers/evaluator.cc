@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <string>
-#include <unordered_map>
 
+#include "replayer/planner/numbers/numbers_at.h"
 #include "trace/numbers.h"
 
 namespace steptape::replayer {
@@ -54,17 +53,9 @@ Evaluator::Evaluator(const trace::Recording& recording, std::span<const trace::I
       waits_for_(recording.formulas.size(), trace::kNone),
       leaves_of_read_(recording.reads.size()),
       waiting_(recording.reads.size()) {
-  std::unordered_map<std::string, trace::Index> reads;
-  for (trace::Index i = 0; i < recording.reads.size(); ++i) {
-    reads.emplace(trace::read_path(recording.reads[i].op), i);
-  }
-  std::vector<trace::Index> read_of_leaf(recording.leaves.size(), trace::kNone);
+  const std::vector<trace::Index> read_of_leaf = reads_of_leaves(recording);
   for (trace::Index i = 0; i < recording.leaves.size(); ++i) {
-    if (recording.leaves[i].kind != trace::LeafKind::kHostRead) continue;
-    const auto found = reads.find(recording.leaves[i].path);
-    if (found == reads.end()) continue;
-    read_of_leaf[i] = found->second;
-    leaves_of_read_[found->second].push_back(i);
+    if (read_of_leaf[i] != trace::kNone) leaves_of_read_[read_of_leaf[i]].push_back(i);
   }
   const auto is_later = [&order](trace::Index read, trace::Index other) {
     return order.empty() ? read > other : order[read] > order[other];

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "trace/model.h"
 
@@ -13,5 +14,9 @@ using Numbers = std::unordered_map<std::string, double>;
 
 /// What they were when the recording was made: at entry, reads as they came.
 Numbers numbers_at(const trace::Recording& recording);
+
+/// Of each of Recording::leaves the host read that gives it, by its position in Recording::reads;
+/// kNone: it is none of those.
+std::vector<trace::Index> reads_of_leaves(const trace::Recording& recording);
 
 }  // namespace steptape::replayer

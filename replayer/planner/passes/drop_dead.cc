@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "live/operators.h"
+#include "replayer/planner/analysis/lifetimes.h"
 #include "replayer/planner/analysis/writes.h"
 #include "replayer/planner/passes/passes.h"
 
@@ -31,26 +32,17 @@ class Needed {
   bool is_needed(const trace::Op& op) const {
     bool is = false;
     for (const trace::BufferId id : written_by(*program_.recording, op)) is |= is_needed_[id];
-    for (const trace::Value& value : op.outputs) {
-      for_each_buffer(value, [&](trace::BufferId id) { is |= is_needed_[id]; });
-    }
+    for_each_buffer(*program_.recording, op.outputs,
+                    [&](trace::BufferId id) { is |= is_needed_[id]; });
     return is;
   }
 
   void need_inputs_of(const trace::Op& op) {
-    for (const trace::Value& value : op.inputs) {
-      for_each_buffer(value, [&](trace::BufferId id) { is_needed_[id] = true; });
-    }
+    for_each_buffer(*program_.recording, op.inputs,
+                    [&](trace::BufferId id) { is_needed_[id] = true; });
   }
 
  private:
-  template <typename Visit>
-  void for_each_buffer(const trace::Value& value, Visit&& visit) const {
-    for_each_tensor(value, [&](trace::TensorId id) {
-      if (id != trace::kNoTensor) visit(program_.recording->tensors[id].buffer);
-    });
-  }
-
   const Program& program_;
   std::vector<bool> is_needed_;
 };

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "live/operators.h"
+#include "replayer/planner/analysis/lifetimes.h"
 #include "replayer/planner/analysis/writes.h"
 #include "replayer/planner/passes/passes.h"
 
@@ -35,7 +36,7 @@ class Hoisting {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       if (!is_the_same_each_time(i)) continue;
       program_.instructions[i].is_once = true;
-      for_each_buffer(program_.recording->ops[i].outputs, [&](trace::BufferId id) {
+      for_each_buffer(recording(), recording().ops[i].outputs, [&](trace::BufferId id) {
         is_constant_[id] = true;
         BufferPlan& plan = program_.buffers[id];
         plan.stays = true;
@@ -46,6 +47,8 @@ class Hoisting {
   }
 
  private:
+  const trace::Recording& recording() const { return *program_.recording; }
+
   bool is_the_same_each_time(std::size_t index) const {
     const Instruction& instruction = program_.instructions[index];
     if (instruction.treatment == Treatment::kGeometry ||
@@ -59,9 +62,10 @@ class Hoisting {
     if (does_more || varies_[index] || std::ranges::count(effects.writes, true) > 0) return false;
     bool is_same = true;
     if (!effects.reads_geometry_only) {
-      for_each_buffer(op.inputs, [&](trace::BufferId id) { is_same &= is_constant_[id]; });
+      for_each_buffer(recording(), op.inputs,
+                      [&](trace::BufferId id) { is_same &= is_constant_[id]; });
     }
-    for_each_buffer(op.outputs, [&](trace::BufferId id) {
+    for_each_buffer(recording(), op.outputs, [&](trace::BufferId id) {
       is_same &= is_temporary(id) && writers_[id] == 0 &&
                  program_.buffers[id].defined == static_cast<std::int64_t>(index);
     });
@@ -72,15 +76,6 @@ class Hoisting {
     const Placement placement = program_.buffers[id].placement;
     return program_.recording->buffers[id].role == trace::Role::kTemporary &&
            (placement == Placement::kArena || placement == Placement::kAdopted);
-  }
-
-  template <typename Visit>
-  void for_each_buffer(const std::vector<trace::Value>& values, Visit&& visit) const {
-    for (const trace::Value& value : values) {
-      for_each_tensor(value, [&](trace::TensorId id) {
-        if (id != trace::kNoTensor) visit(program_.recording->tensors[id].buffer);
-      });
-    }
   }
 
   Program& program_;
