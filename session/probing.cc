@@ -241,23 +241,24 @@ std::optional<Probing::Repeated> Probing::repeats(const trace::Recording& known,
   if (!recorded.outside.empty()) return std::nullopt;
   if (!trace::same_op_stream(known, recorded.recording)) return std::nullopt;
   const bool sees_all = recorded.hints.follows_numbers();
+  // the same shape: its numbers alone can be new
+  const bool is_same_entry = trace::same_entry(known, recorded.recording, trace::Numbers::kAny);
   trace::Recording explained = recorded.recording;
-  Repeated repeated;
-  if (trace::same_entry(known, recorded.recording, trace::Numbers::kAny)) {
-    // the same shape: its numbers alone can be new
+  trace::Recording upheld = known;
+  if (is_same_entry) {
     explain(known, recorded, explained);
-    trace::Recording upheld = known;
     replayer::drop_refuted(explained, upheld);
-    const std::vector<trace::HostRead> reads = explained.reads;
-    if (!replayer::take_over_numbers(upheld, explained)) return std::nullopt;
-    // what the program did with what it read is known of each recording
-    if (sees_all) explained.reads = reads;
+  }
+  const std::vector<trace::HostRead> reads = explained.reads;
+  if (!replayer::take_over_numbers(upheld, explained)) return std::nullopt;
+  // what the program did with what it read is known of each recording: another branch may do more
+  if (sees_all) explained.reads = reads;
+  Repeated repeated;
+  if (is_same_entry) {
     if (trace::first_difference(known, explained) || replayer::other_number(explained, known)) {
       return std::nullopt;
     }
     repeated.proved = replayer::numbers_at(known);
-  } else if (!replayer::take_over_numbers(known, explained)) {
-    return std::nullopt;
   }
   if (unexplained_number(known, explained, sees_all)) return std::nullopt;
   recorded.recording = std::move(explained);

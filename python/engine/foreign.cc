@@ -377,12 +377,16 @@ py::list Optimizer::numbers(const std::string& name, const live::PathOf& path_of
   return numbers;
 }
 
-bool Optimizer::holds(PyObject* dict) const {
-  bool found = false;
+std::optional<Py_ssize_t> Optimizer::group_of(PyObject* dict) const {
   PyObject* groups = groups_of(optimizer_);
   for (Py_ssize_t g = 0; groups != nullptr && g < PyList_GET_SIZE(groups); ++g) {
-    found |= PyList_GET_ITEM(groups, g) == dict;
+    if (PyList_GET_ITEM(groups, g) == dict) return g;
   }
+  return std::nullopt;
+}
+
+bool Optimizer::holds(PyObject* dict) const {
+  bool found = group_of(dict).has_value();
   for_each_state([&](PyObject*, PyObject* items) { found |= items == dict; });
   return found;
 }

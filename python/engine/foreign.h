@@ -99,6 +99,8 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
 
   /// Whether `dict` is one of its groups, or holds the state of a parameter.
   bool holds(PyObject* dict) const;
+  /// Which of its groups `dict` is.
+  std::optional<Py_ssize_t> group_of(PyObject* dict) const;
   /// The step has called its step().
   void note_step();
 

@@ -11,6 +11,7 @@
 
 #include "python/engine/arguments.h"
 #include "python/engine/followed.h"
+#include "python/engine/optimizer_watch.h"
 #include "python/engine/watch/watcher.h"
 #include "recorder/frontend_hints.h"
 #include "replayer/planner/plan_words.h"
@@ -316,11 +317,18 @@ struct Step::Note {
   /// as many of them were appended to.
   struct Assignment {
     Root owner, key, keys;
+    /// The owner is an optimizer, and meant is its dict of this group: a state that is loaded puts
+    /// others in their places.
+    std::optional<Py_ssize_t> group = {};
     std::optional<std::size_t> appended = {};
 
     /// The very place, without an owner where it is gone.
     Place place() const {
-      return inside({borrowed(owner.get()), borrowed(key.get())},
+      PyObject* groups = group ? groups_of(owner.get()) : nullptr;
+      const bool is_there = groups != nullptr && *group < PyList_GET_SIZE(groups);
+      PyObject* at = !group ? owner.get() : is_there ? PyList_GET_ITEM(groups, *group) : nullptr;
+      if (at == nullptr) return {};
+      return inside({borrowed(at), borrowed(key.get())},
                     py::reinterpret_borrow<py::list>(keys.get()));
     }
   };
@@ -546,9 +554,11 @@ void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Res
         py::cast<std::tuple<std::string, py::object, py::object, py::list, py::object, std::string,
                             std::string, int>>(item);
     const auto before = static_cast<Before>(before_number);
+    const auto group = group_of(owner.ptr());
     Note::Assignment& made = note.assignments.emplace_back(Note::Assignment{
-        Root(roots_, owner.ptr()), key.is_none() ? Root() : Root(roots_, key.ptr()),
-        Root(roots_, keys.ptr())});
+        Root(roots_, group ? group->first : owner.ptr()),
+        key.is_none() ? Root() : Root(roots_, key.ptr()), Root(roots_, keys.ptr())});
+    if (group) made.group = group->second;
     const py::list values =
         kept.is_none() ? held_in(made.place()) : items_from(owner, py::cast<std::size_t>(kept));
     if (!kept.is_none()) made.appended = values.size();

@@ -291,6 +291,17 @@ bool Tracked::is_of_optimizer(PyObject* dict) const {
   });
 }
 
+std::optional<std::pair<PyObject*, Py_ssize_t>> Tracked::group_of(PyObject* dict) const {
+  for (const auto& [name, watched] : watched_) {
+    const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
+    if (optimizer == nullptr) continue;
+    if (const auto group = optimizer->group_of(dict)) {
+      return std::pair(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())), *group);
+    }
+  }
+  return std::nullopt;
+}
+
 std::unordered_set<PyObject*> Tracked::changed_containers() const {
   std::unordered_set<PyObject*> changed;
   if (host_->seen() == nullptr) return changed;

@@ -99,6 +99,8 @@ class Tracked {
   void for_each_module(Visit&& visit) const;
   /// Whether it is the dict of a group, or of the state of a parameter.
   bool is_of_optimizer(PyObject* dict) const;
+  /// Of the dict of a group: the optimizer, borrowed, and which of its groups. Nothing for another.
+  std::optional<std::pair<PyObject*, Py_ssize_t>> group_of(PyObject* dict) const;
   /// Modules and optimizers.
   std::unordered_set<PyObject*> tracked() const;
 

@@ -166,3 +166,56 @@ def test_what_is_hung_on_a_gradient_stays_with_it():
     assert taped.stats["replayed"] >= 6, taped.explain()
     assert kept is not not_looked_at.grad
     assert torch.equal(kept, bits)
+
+
+def clears_by_name(w, others):
+    w.grad = None
+
+
+def clears_by_setattr(w, others):
+    setattr(w, "grad", None)
+
+
+def deletes(w, others):
+    del w.grad
+
+
+def clears_all(w, others):
+    for parameter in others.parameters():
+        parameter.grad = None
+
+
+def clears_by_zero_grad(w, others):
+    others.zero_grad()
+
+
+@pytest.mark.parametrize("clear", [clears_by_name, clears_by_setattr, deletes, clears_all, clears_by_zero_grad])
+@pytest.mark.parametrize("w", [torch.ones(3), nn.Parameter(torch.ones(3), requires_grad=False)], ids=["tensor", "frozen"])
+def test_a_gradient_that_was_never_there_is_there_later_and_cleared(clear, w):
+    def make():
+        weight, frozen = w.clone() if type(w) is torch.Tensor else nn.Parameter(w.clone(), requires_grad=False), net()
+        frozen.requires_grad_(False)
+
+        def step(x, y):
+            clear(weight, frozen)
+            return frozen(x) * weight
+
+        def after(i):
+            if i in (12, 20):
+                for tensor in (weight, *frozen.parameters()):
+                    tensor.grad = torch.ones_like(tensor)
+
+        return SimpleNamespace(step=step, batch=batch, after=after,
+                               holds=lambda: [frozen, weight.grad])
+
+    replays(make, 30, share=0.5)
+
+
+def test_a_gradient_of_an_argument_that_requires_none_is_cleared():
+    def make():
+        def step(x):
+            x.grad = None
+            return x * 2
+        return SimpleNamespace(step=step, batch=lambda i: (torch.full((3,), i),), holds=list)
+
+    is_refused(make, "host_effect")

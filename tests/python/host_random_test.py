@@ -12,7 +12,7 @@ import torch.nn as nn
 import steptape
 import twins
 from classification import Program, batch, learner
-from host_programs import STEPS, check, collect, marked_lines, names_the_line
+from host_programs import LATE, STEPS, check, collect, marked_lines, names_the_line
 from outcomes import is_refused
 
 RANDOM = []
@@ -26,6 +26,27 @@ def python_random():
     def train(x, y):
         return learn(x, y, scale=random.random())  # here
     return Program(step=train, held=lambda: [model, optimizer])
+
+
+@drawing("host_effect")
+def seed_of_a_generator():
+    model, optimizer, learn = learner()
+    generator = torch.Generator().manual_seed(1)
+
+    def train(x, y):
+        return learn(x + torch.rand(1, generator=generator), y), generator.initial_seed()  # here
+    return Program(step=train, held=lambda: [model, optimizer],
+                   between=lambda i: generator.manual_seed(5) if i == LATE else None)
+
+
+@drawing("host_effect")
+def seed_of_torch():
+    model, optimizer, learn = learner()
+
+    def train(x, y):
+        return learn(x, y), torch.initial_seed()  # here
+    return Program(step=train, held=lambda: [model, optimizer],
+                   between=lambda i: torch.manual_seed(5) if i == LATE else None)
 
 
 @drawing("host_random")

@@ -324,3 +324,48 @@ def test_a_number_at_which_torch_turns_is_proved_there(turn):
     seen, step = turned(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] > 0, step.explain()
+
+
+LOOKED_AT_BY_C = {
+    "sorted": lambda v: sorted([v, 5.0])[0],
+    "min by key": lambda v: min([v, 5.0], key=float),
+    "reduce": lambda v: functools.reduce(min, [v, 5.0]),
+    "fmod": lambda v: math.fmod(v, 5.0),
+    "text": lambda v: float(str(v)),
+    "get": lambda v: {3.0: 3.0}.get(v, 2.0),
+    "clip": lambda v: float(numpy.clip(v, 0.0, 5.0)),
+    "decimal": lambda v: v if decimal.Decimal(v) < 5 else 5.0,
+}
+ENTERS = {
+    "an op": lambda x, holder, number: x * number,
+    "the result": lambda x, holder, number: (x, number),
+    "an attribute": lambda x, holder, number: setattr(holder, "kept", number),
+}
+DECIDE = {
+    "the number": lambda v, model: v > 10,
+    "a flag": lambda v, model: model.training,
+}
+
+
+@pytest.mark.parametrize("decide", DECIDE.values(), ids=DECIDE)
+@pytest.mark.parametrize("enters", ENTERS.values(), ids=ENTERS)
+@pytest.mark.parametrize("function", LOOKED_AT_BY_C.values(), ids=LOOKED_AT_BY_C)
+def test_one_branch_gives_what_it_has_read_to_c_and_the_other_does_not(function, enters, decide):
+    """What one branch may do for any number that is read, the other does for those alone that it was recorded with."""
+    def calls(wrap):
+        source, model, holder = torch.tensor(0.0), torch.nn.Dropout(0.0), types.SimpleNamespace(kept=None)
+
+        def step(x):
+            v = source.item()
+            return enters(x, holder, v if decide(v, model) else function(v))
+        step, outcomes = wrap(step), []
+        for v in [20.0, 21.0, 22.0, 3.0, 3.5, 4.0, 4.25, 7.0, 7.5, 23.0, 24.0, 8.0]:
+            source.fill_(v)
+            model.train(v > 10)
+            outcomes.append((step(torch.ones(1)), holder.kept))
+        return step, outcomes
+
+    _, eager = calls(lambda step: step)
+    step, replayed = calls(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert replayed == eager, step.explain()
+    assert step.stats["replayed"] >= 1, step.explain()

@@ -117,6 +117,39 @@ def test_a_scheduler_steps_inside_the_step(scheduler, optimizer):
     assert step.stats["replayed"] > 20, step.explain()
 
 
+def reload_own(optimizer):
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def exchange_a_group(optimizer):
+    optimizer.param_groups[0] = dict(optimizer.param_groups[0])
+
+
+def exchange_all_groups(optimizer):
+    optimizer.param_groups = [dict(group) for group in optimizer.param_groups]
+
+
+PLAIN_OPTIMIZERS = {
+    "sgd": lambda m: SGD(m.parameters(), lr=0.05),
+    "sgd_momentum": lambda m: SGD(m.parameters(), lr=0.05, momentum=0.9),
+    "adam": lambda m: Adam(m.parameters(), lr=0.05),
+}
+
+
+@pytest.mark.parametrize("exchange", [reload_own, exchange_a_group, exchange_all_groups])
+@pytest.mark.parametrize("optimizer", PLAIN_OPTIMIZERS)
+@pytest.mark.parametrize("scheduler", ["ExponentialLR", "CosineAnnealingLR", "OneCycleLR", "MultiplicativeLR", "SequentialLR"])
+def test_the_groups_of_a_scheduled_optimizer_are_other_dicts_later(scheduler, optimizer, exchange):
+    """Loading a state puts other dicts in the places of groups, and there a replay sets the rate."""
+    def make():
+        made = scheduled_within(PLAIN_OPTIMIZERS[optimizer], scheduler)
+        made.after = lambda i: exchange(made.holds()[1]) if i in (24, 31, 40) else None
+        return made
+
+    step = compare(make, 50, wrapper=wrapped)
+    assert step.stats["replayed"] > 15, step.explain()
+
+
 class Warming:
     """Sets a tuple of an optimizer's by hand."""
 

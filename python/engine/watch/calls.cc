@@ -409,7 +409,7 @@ bool Watcher::call(const Call& made, int depth) {
   if (PyFunction_Check(callee)) {
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
-      refuse_order_of_device(callee);
+      refuse_untold(callee);
       made.for_each([this](PyObject* value) { load_given(value); });
     }
     return false;
@@ -763,11 +763,19 @@ bool Watcher::call_of_torch(const Call& made, const std::string& name) {
   return call_of_torch(made.callee, name, given);
 }
 
-/// Of streams, events and graphs, and of the device's allocator, no op tells.
-void Watcher::refuse_order_of_device(PyObject* function) {
+/// What a generator was seeded with is no part of what an op draws from.
+void Watcher::refuse_seed(const std::string& name) {
+  if (name != "seed" && name != "initial_seed" && name != "get_offset") return;
+  refuse(RefusalCode::kHostEffect,
+         "the step asks a generator of torch's what it was seeded with (`" + name + "`)");
+}
+
+/// Of streams, events and graphs, of the device's allocator and of seeds no op tells.
+void Watcher::refuse_untold(PyObject* function) {
   const std::string module = text_of(member(function, "__module__").ptr());
-  if (!module.starts_with("torch.cuda")) return;
   const std::string name = text_of(member(function, "__qualname__").ptr());
+  if (module.starts_with("torch.") && module.ends_with("random")) refuse_seed(name);
+  if (!module.starts_with("torch.cuda")) return;
   const bool is_chosen = module == "torch.cuda" && (name == "stream" || name == "set_stream");
   // the others of these modules make one, compare it, or only ask
   const bool is_method = name.find('.') != name.npos && name.find("__") == name.npos;
@@ -863,6 +871,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
       (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
+    if (is_generator(self)) refuse_seed(name);
     return call_of_torch(made, name);
   }
   if (is_from_outside(made, name, self)) return false;

@@ -499,7 +499,8 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (!is_tensor(object) && !exists(object)) return change_given(object);
   const std::string path = path_of(object) + "." + text_of(name);
   if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
-    if (is_tensor(object)) return;
+    // what it is set to may be what it found while it was recorded
+    if (is_tensor(object)) return load_of_tensor(object, name, path);
     if (Py_TYPE(found) == &PyMemberDescr_Type) return write(Kind::kMember, object, found, path);
     if (is_member(found)) return refuse_member(object, found);
     if (is_set_by_c(found)) refuse_incomparable("writes an attribute of", object);

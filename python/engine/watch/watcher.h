@@ -332,7 +332,8 @@ class Watcher final : public Listener {
   /// The code of torch.nn.Module that calls the forward and its hooks.
   static PyCodeObject* call_of_modules();
   void enter_module(PyObject* module);
-  void refuse_order_of_device(PyObject* function);
+  void refuse_seed(const std::string& name);
+  void refuse_untold(PyObject* function);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
   /// `function`: FrontendHints::announce.
