@@ -86,8 +86,9 @@ void FrontendHints::withdraw() {
     sites_[i].is_all = !sites_[i].is_doubtful;
 }
 
-void FrontendHints::take(std::size_t position, const trace::ScalarSite& site) {
-  sites_.push_back({site, std::move(announced_[position].formula)});
+void FrontendHints::take(std::size_t position, const trace::ScalarSite& site,
+                         trace::Formula formula) {
+  sites_.push_back({site, std::move(formula)});
   announced_.erase(announced_.begin() + static_cast<std::ptrdiff_t>(position));
 }
 

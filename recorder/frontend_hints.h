@@ -165,8 +165,8 @@ class FrontendHints {
   /// The number at `site`, a position in `sites`, may stand elsewhere in its op.
   void doubt(std::size_t site) { sites_[site].is_doubtful = true; }
   const std::vector<Number>& announced() const { return announced_; }
-  /// Number `position` of those announced stands at `site`.
-  void take(std::size_t position, const trace::ScalarSite& site);
+  /// Number `position` of those announced stands at `site`, or what `formula` makes of it.
+  void take(std::size_t position, const trace::ScalarSite& site, trace::Formula formula);
 
   // For the session.
   const std::vector<trace::Leaf>& leaves() const { return leaves_; }

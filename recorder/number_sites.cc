@@ -120,6 +120,11 @@ class Takes {
 
   template <typename Fits>
   void take(const trace::ScalarSite& site, Fits&& fits) {
+    if (!take_as_given(site, fits)) take_from_one(site, fits);
+  }
+
+  template <typename Fits>
+  bool take_as_given(const trace::ScalarSite& site, Fits&& fits) {
     const auto& announced = hints_.announced();
     for (std::size_t i = 0; i < announced.size(); ++i) {
       if (!fits(announced[i])) continue;
@@ -130,7 +135,24 @@ class Takes {
         hints_.require(trace::same_bits(announced[i].formula, announced[other].formula), true);
       }
       taken_.push_back({hints_.sites().size(), announced[i].value});
-      hints_.take(i, site);
+      hints_.take(i, site, announced[i].formula);
+      return true;
+    }
+    return false;
+  }
+
+  /// What dropout draws by is `1 - p`.
+  template <typename Fits>
+  void take_from_one(const trace::ScalarSite& site, Fits&& fits) {
+    const auto& announced = hints_.announced();
+    for (std::size_t i = 0; i < announced.size(); ++i) {
+      const auto* given = std::get_if<trace::Real>(&announced[i].value.data);
+      if (given == nullptr || announced[i].use != Use::kAny) continue;
+      FrontendHints::Number rest = announced[i];
+      rest.value = trace::Value{trace::Real{1 - given->value}};
+      if (!fits(rest)) continue;
+      taken_.push_back({hints_.sites().size(), rest.value});
+      hints_.take(i, site, trace::constant(1) - rest.formula);
       return;
     }
   }

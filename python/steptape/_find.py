@@ -7,6 +7,7 @@ not found here is tracked then. Nothing of the user's runs: objects are looked a
 import enum
 import functools
 import types
+import weakref
 from collections import OrderedDict
 
 import torch
@@ -47,6 +48,8 @@ class Found:
             self.generators[name_for(path, self.generators)] = value
         elif kind is Host:
             self.hosts[name_for(path, self.hosts)] = value
+        elif kind is weakref.ref:  # schedulers put one to the optimizer into what they wrap its step() in
+            self.visit(path, value(), depth)
         elif kind is types.FunctionType:
             self._visit_function(value, depth)
         elif kind is types.MethodType:

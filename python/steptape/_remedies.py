@@ -74,6 +74,7 @@ _BY_READING = (  # (code, what the reason says, remedy)
     ("host_effect", "which tensor it is", "decide before the step, and pass the decision as a bool"),
     ("too_many_variants", ".data_ptr", "copy rows into tensors of their own: x[i:j].clone()"),
     ("too_many_variants", ".size(", "pad inputs to few shapes, or raise max_variants"),
+    ("unconsumed_graph", "results[", "return loss.detach(), or loss.item()"),
     ("optimizer_unsupported", "LBFGS", "closure = steptape.wrap(closure); optimizer.step(closure)"),
     ("host_read", "array of NumPy", "make a tensor of it with torch.as_tensor() in the step, or pass what the host reads as a number"),
 )

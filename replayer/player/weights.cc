@@ -120,7 +120,7 @@ class Loading {
       return;
     }
     for (const TrackedTensor& each : tracked) {
-      if (is_weight(each) && names_.covers(each.path) && !found_.contains(&each))
+      if (is_weight(each) && names_.covers(each.path) && !named_.contains(&each))
         problems_.push_back(names_.in_file(each.path) + ": not in the file");
     }
   }
@@ -133,6 +133,7 @@ class Loading {
  private:
   void take_tensor(const NamedTensor& entry, const TrackedTensor& target) {
     const std::string here = words_of(target.geometry);
+    named_.insert(&target);
     if (words_of(entry.tensor) != here) {
       problems_.push_back(
           fmt::format("{}: {} in the file, {} here", entry.name, words_of(entry.tensor), here));
@@ -196,6 +197,7 @@ class Loading {
   Names names_;
   const WeightsOptions& options_;
   std::map<std::string, const TrackedTensor*> targets_;
+  std::set<const TrackedTensor*> named_;  ///< in the file, whether they fit or not
   std::map<const TrackedTensor*, const NamedTensor*> found_;
   std::vector<std::function<void()>> changes_;
   std::vector<std::string> problems_;

@@ -369,3 +369,58 @@ def test_one_branch_gives_what_it_has_read_to_c_and_the_other_does_not(function,
     step, replayed = calls(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert replayed == eager, step.explain()
     assert step.stats["replayed"] >= 1, step.explain()
+
+
+DROPS = {
+    "dropout": lambda x, p: torch.nn.functional.dropout(x, p),
+    "dropout_": lambda x, p: torch.nn.functional.dropout(x * 1, p, inplace=True),
+    "dropout2d": lambda x, p: torch.nn.functional.dropout2d(x.expand(1, 2, -1, -1), p),
+    "twice": lambda x, p: torch.nn.functional.dropout(x, p) + torch.nn.functional.dropout(x, 1 - p),
+    "attention": lambda x, p: torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=p),
+}
+ANNEALED = {
+    "annealed": ([0.5 * 0.93**i for i in range(24)], 15),
+    "at a half": ([0.5] * 5 + [0.4, 0.3, 0.2, 0.1, 0.6, 0.5, 0.4], 3),
+    "to its ends": ([0.3, 0.2, 0.1, 0.25, 0.22] + 6 * [0.0] + [0.4, 0.1] + 6 * [1.0] + [0.15, 0.35, 0.0, 0.7], 3),
+}
+
+
+@pytest.mark.parametrize("rates, replays", ANNEALED.values(), ids=ANNEALED)
+@pytest.mark.parametrize("drop", DROPS.values(), ids=DROPS)
+def test_a_rate_of_dropout_moves(drop, rates, replays):
+    """torch draws by `1 - p`, and does something else for 0 and 1."""
+    def calls(wrap):
+        torch.manual_seed(3)
+        held = types.SimpleNamespace(rate=0.0)
+
+        def step(x):
+            x = x.detach().requires_grad_()
+            dropped = drop(x, held.rate)
+            dropped.sum().backward()
+            return dropped.detach(), x.grad
+        step, outcomes = wrap(step), []
+        for i, held.rate in enumerate(rates):
+            x = torch.randn(4, 3, generator=torch.Generator().manual_seed(i))
+            outcomes.append([t.numpy().tobytes() for t in (*step(x), torch.random.get_rng_state())])
+        return step, outcomes
+
+    _, eager = calls(lambda step: step)
+    step, replayed = calls(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert replayed == eager, step.explain()
+    assert step.stats["replayed"] >= replays, step.explain()
+
+
+def test_a_rate_of_a_dropout_module_moves():
+    def calls(wrap):
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+        step, outcomes = wrap(lambda x: model(x).detach()), []
+        for i in range(CALLS):
+            model[1].p = 0.5 * 0.9**i
+            outcomes.append(step(torch.full((2, 3), float(i))).tolist())
+        return step, outcomes
+
+    _, eager = calls(lambda step: step)
+    step, replayed = calls(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert replayed == eager, step.explain()
+    assert step.stats["replayed"] >= 20, step.explain()

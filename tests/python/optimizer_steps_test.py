@@ -166,3 +166,30 @@ def test_lbfgs_is_refused_because_it_makes_its_state_anew(search):
     compare(lambda: with_closure(lambda m: LBFGS(m.parameters(), lr=0.1, max_iter=4,
                                                  history_size=3, line_search_fn=search)),
             20, codes={"optimizer_unsupported"})
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_the_step_of_an_optimizer_that_has_a_scheduler_is_wrapped(kind):
+    """A scheduler puts a function of its own in the place of the method, with a weak reference to the optimizer."""
+    def make():
+        model = net()
+        optimizer = kind(model.parameters(), lr=0.05)
+        scheduler = lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+        def backward(x, y):
+            optimizer.zero_grad()
+            loss = mse(model, x, y)
+            loss.backward()
+            return loss.detach()
+
+        def body(update):
+            def step(x, y):
+                loss = backward(x, y)
+                update()
+                scheduler.step()
+                return loss
+            return step
+
+        return program(body, optimizer.step, holds=[model, optimizer, scheduler])
+
+    replays(make)
