@@ -744,7 +744,7 @@ def drawn():
     weight = torch.ones(4, device=DEVICE, requires_grad=True)
 
     def step(x):
-        other.initial_seed()
+        assert isinstance(other, torch.Generator)
         return (x * weight + torch.randn(4, device=DEVICE, generator=own)).detach()
 
     wrapped = steptape.wrap(step, verify={"first": True, "rate": 0.0})

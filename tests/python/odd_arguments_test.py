@@ -126,7 +126,7 @@ def odd_number(i):
 
 OUTCOMES = dict.fromkeys(("bytearray", "numpy_int", "numpy_dtype", "slotted_object", "partial", "generator", "iterator", "map",
                           "dict_view", "deque", "lock"), "opaque_argument") | dict.fromkeys(
-    ("complex", "function", "module", "default_dict", "generator_of_torch"), RECORDED) | {"numpy_array": "host_read"}
+    ("complex", "function", "module", "default_dict"), RECORDED) | {"numpy_array": "host_read", "generator_of_torch": "host_effect"}
 
 
 @pytest.mark.parametrize("make_value, use", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)

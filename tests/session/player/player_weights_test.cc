@@ -90,13 +90,13 @@ TEST_P(PlayerWeightsTest, AllThatDoesNotFitIsListedAndNothingIsTaken) {
   entries.push_back({"model.fc3.weight", at::zeros({2})});
   replayer::write_weights(entries, weights());
   const at::Tensor before = player.tensor("model.fc1.weight").clone();
-  EXPECT_THAT(problems_of(player, weights()),
-              AllOf(HasSubstr("model.fc1.bias: float32[33] in the file, float32[32] here"),
-                    HasSubstr("model.norm.weight: float64[32] in the file, float32[32] here"),
-                    HasSubstr("model.fc2.bias: not in the file"),
-                    HasSubstr("model.fc3.weight: no state has this name"),
-                    Not(HasSubstr("model.fc1.weight")),
-                    Not(HasSubstr("model.fc1.bias: not in the file"))));
+  EXPECT_THAT(
+      problems_of(player, weights()),
+      AllOf(HasSubstr("model.fc1.bias: float32[33] in the file, float32[32] here"),
+            HasSubstr("model.norm.weight: float64[32] in the file, float32[32] here"),
+            HasSubstr("model.fc2.bias: not in the file"),
+            HasSubstr("model.fc3.weight: no state has this name"),
+            Not(HasSubstr("model.fc1.weight")), Not(HasSubstr("model.fc1.bias: not in the file"))));
   EXPECT_TRUE(same_bits(player.tensor("model.fc1.weight"), before));
 
   EXPECT_THAT(problems_of(player, weights(), {.strict = false}),
