@@ -30,7 +30,7 @@ if ((${#files[@]} > limit)); then
   printf 'lint: not checked, over the limit of %s: %s\n' "$limit" "${files[*]:limit}"
   files=("${files[@]:0:limit}")
 fi
-# A compile command for each source: the build joins some into one, and clang reads no precompiled header of another compiler.
+# A compile command for each source: the build joins some into one, and clang reads neither headers that another compiler has compiled nor its parameters.
 database=$(mktemp -d)
 trap 'rm -rf "$database"' EXIT
 python3 - "$build" "$database" <<'PY'
@@ -38,7 +38,7 @@ import json, pathlib, re, sys
 build, database = map(pathlib.Path, sys.argv[1:])
 commands = []
 for entry in json.loads((build / "compile_commands.json").read_text()):
-    command = re.sub(r" -Winvalid-pch -include \S*/cmake_pch\.hxx| -fpch-preprocess", "", entry["command"])
+    command = re.sub(r" -Winvalid-pch -include \S*/cmake_pch\.hxx| -fpch-preprocess| --param=\S*", "", entry["command"])
     joined = "/Unity/unity_" in entry["file"]
     for source in re.findall(r'#include "(.*)"', pathlib.Path(entry["file"]).read_text()) if joined else [entry["file"]]:
         commands.append({**entry, "file": source, "command": command.replace(entry["file"], source)})
