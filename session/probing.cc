@@ -244,13 +244,15 @@ std::optional<Probing::Repeated> Probing::repeats(const trace::Recording& known,
   // the same shape: its numbers alone can be new
   const bool is_same_entry = trace::same_entry(known, recorded.recording, trace::Numbers::kAny);
   trace::Recording explained = recorded.recording;
-  trace::Recording upheld = known;
+  trace::Recording upheld;
   if (is_same_entry) {
     explain(known, recorded, explained);
+    upheld = known;
     replayer::drop_refuted(explained, upheld);
   }
   const std::vector<trace::HostRead> reads = explained.reads;
-  if (!replayer::take_over_numbers(upheld, explained)) return std::nullopt;
+  const trace::Recording& from = is_same_entry ? upheld : known;
+  if (!replayer::take_over_numbers(from, explained)) return std::nullopt;
   // what the program did with what it read is known of each recording: another branch may do more
   if (sees_all) explained.reads = reads;
   Repeated repeated;

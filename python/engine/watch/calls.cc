@@ -763,7 +763,7 @@ bool Watcher::call_of_torch(const Call& made, const std::string& name) {
   return call_of_torch(made.callee, name, given);
 }
 
-/// What a generator was seeded with is no part of what an op draws from.
+/// No op shows what a generator was seeded with.
 void Watcher::refuse_seed(const std::string& name) {
   if (name != "seed" && name != "initial_seed" && name != "get_offset") return;
   refuse(RefusalCode::kHostEffect,
