@@ -450,7 +450,7 @@ bool HostState::take(std::shared_ptr<const SlotWatch> seen) {
                return is_same_place(known, seen);
              });
     });
-    tensors_.push_back({slot.kind, slot.path, Root(roots_, slot.owner.get()),
+    tensors_.push_back({slot.kind, slot.path, Root::guarding(roots_, slot.owner.get()),
                         slot.key.get() == nullptr ? Root() : Root(roots_, slot.key.get())});
   }
   return is_new;

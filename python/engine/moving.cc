@@ -161,7 +161,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner)) return false;
   std::vector<std::string> names;
   for (const Place& place : places_) names.push_back(place.name);
-  places_.push_back({free_name(path, names), Root(roots_, owner),
+  places_.push_back({free_name(path, names), Root::guarding(roots_, owner),
                      key == nullptr ? Root() : Root(roots_, key), !is_number});
   has_news_ = true;
   return true;

@@ -1,5 +1,7 @@
 #include "python/engine/plain.h"
 
+#include <torch/csrc/Device.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -23,8 +25,9 @@ bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
+/// A text or a device, of which equal ones do.
 bool is_text(PyObject* object) {
-  return PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+  return PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || THPDevice_Check(object);
 }
 
 /// Of two objects of one exact built-in type: no code of the user's runs.
@@ -190,8 +193,8 @@ py::object bytes_of_array(PyObject* array) {
 
 Plain Plain::reference(Roots& roots, PyObject* value) {
   if (value == nullptr) return {};
-  const bool is_atom =
-      PyLong_CheckExact(value) || PyFloat_CheckExact(value) || is_text(value) || is_tensor(value);
+  const bool is_atom = PyLong_CheckExact(value) || PyFloat_CheckExact(value) || is_text(value) ||
+                       is_tensor(value) || PyMethod_Check(value);
   if (is_atom) return {roots, value, 0};
   if (is_scalar_of_numpy(value)) return bytes(roots, value);
   if (!PyTuple_CheckExact(value)) return identity(roots, value);
@@ -327,7 +330,13 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     tensor_ = decltype(tensor_)(tensor_of(value).getIntrusivePtr());
     return;
   }
-  value_ = Root(roots, value);
+  if (PyMethod_Check(value)) {
+    kind_ = Kind::kMethod;
+    items_.push_back(identity(roots, PyMethod_GET_SELF(value)));
+    items_.push_back(identity(roots, PyMethod_GET_FUNCTION(value)));
+    return;
+  }
+  value_ = Root::guarding(roots, value);
   if (PyLong_CheckExact(value)) {
     kind_ = Kind::kInteger;
   } else if (PyFloat_CheckExact(value)) {
@@ -342,7 +351,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
       kind_ = kind_ == Kind::kList ? Kind::kLength : Kind::kIdentity;
     } else {
       take_items(roots, value, depth);
-      if (!is_items_alone(value)) only_ = Root(roots, value);
+      if (!is_items_alone(value)) only_ = Root::guarding(roots, value);
       if (kind_ == Kind::kList) value_ = class_of(roots, value);
     }
   } else if (PyDict_Check(value)) {
@@ -350,7 +359,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
     kind_ = depth == 0 || length_ > kMostItems ? Kind::kLength : Kind::kDict;
     if (kind_ != Kind::kDict) return;
     take_dict(roots, value, depth);
-    if (!is_items_alone(value)) only_ = Root(roots, value);
+    if (!is_items_alone(value)) only_ = Root::guarding(roots, value);
     if (is_default_dict(value)) factory_ = Root(roots, member(value, "default_factory").ptr());
     value_ = class_of(roots, value);
   } else if (depth > 0 && is_holder(value)) {
@@ -389,7 +398,7 @@ Plain Plain::hooks(Roots& roots, PyObject* dict) {
 
 Plain Plain::identity(Roots& roots, PyObject* value) {
   Plain plain;
-  if (value != nullptr) plain.value_ = Root(roots, value);
+  plain.value_ = Root::guarding(roots, value);
   return plain;
 }
 
@@ -432,7 +441,7 @@ void Plain::let_move(PyObject* value, const MovingPlaces& moving) {
       items_[static_cast<std::size_t>(i)].let_move(PyTuple_GET_ITEM(value, i), moving);
     }
   }
-  if (has_moving) only_ = Root(moving.roots(), value);
+  if (has_moving) only_ = Root::guarding(moving.roots(), value);
 }
 
 bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObject* item,
@@ -449,12 +458,15 @@ bool Plain::let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObjec
 std::string Plain::token() const {
   switch (kind_) {
     case Kind::kIdentity:
-      return "@" + std::to_string(reinterpret_cast<std::uintptr_t>(value_.get()));
+      return "@" + std::to_string(reinterpret_cast<std::uintptr_t>(value_.get())) +
+             (is_gone() ? " gone" : "");
     case Kind::kInteger:
     case Kind::kText:
       return shown(value_.get());
     case Kind::kReal:
       return std::to_string(std::bit_cast<std::uint64_t>(real_));
+    case Kind::kMethod:
+      return items_[0].token() + "." + items_[1].token();
     default:
       return "";
   }
@@ -481,7 +493,7 @@ std::optional<Py_ssize_t> Plain::appended(PyObject* now, Py_ssize_t count) const
 }
 
 bool Plain::same(PyObject* now) const {
-  if (only_.get() != nullptr && now != only_.get()) return false;
+  if (!only_.is_empty() && (now == nullptr || now != only_.get())) return false;
   if (!same_content(now) || (has_attributes_ && !same_attributes(now))) return false;
   return factory_.get() == nullptr || member(now, "default_factory").ptr() == factory_.get();
 }
@@ -490,12 +502,15 @@ bool Plain::same_content(PyObject* now) const {
   PyObject* before = value_.get();
   switch (kind_) {
     case Kind::kIdentity:
-      return now == before;
+      return now == before && !is_gone();
     case Kind::kAnything:
       return now != nullptr;
     case Kind::kTensor:
       return now != nullptr && is_tensor(now) &&
              tensor_of(now).unsafeGetTensorImpl() == tensor_._unsafe_get_target();
+    case Kind::kMethod:
+      return now != nullptr && PyMethod_Check(now) && items_[0].same(PyMethod_GET_SELF(now)) &&
+             items_[1].same(PyMethod_GET_FUNCTION(now));
     case Kind::kInteger:
       return now == before || (now != nullptr && PyLong_CheckExact(now) && equal(before, now));
     case Kind::kReal:
@@ -521,7 +536,7 @@ bool Plain::same_content(PyObject* now) const {
     case Kind::kHooks:
       return now == nullptr || now == Py_None ? length_ == 0 : PyDict_Check(now) && same_dict(now);
     case Kind::kLength:
-      return now == before && size_of(now) == length_;
+      return now == before && !is_gone() && size_of(now) == length_;
     case Kind::kIterated:
       return is_exactly(now, before) && same_items(list_of(now).ptr());
     case Kind::kBytes: {
@@ -538,6 +553,7 @@ bool Plain::is_mutable() const {
     case Kind::kIdentity:
     case Kind::kAnything:
     case Kind::kTensor:
+    case Kind::kMethod:
     case Kind::kInteger:
     case Kind::kReal:
     case Kind::kText:
@@ -622,12 +638,14 @@ std::string Plain::words() const {
       return "something";
     case Kind::kTensor:
       return "a tensor";
+    case Kind::kMethod:
+      return "a method, " + items_[1].words();
     case Kind::kHooks:
       return std::to_string(length_) + (length_ == 1 ? " hook" : " hooks");
     case Kind::kObject:
       return "a " + type_name(reinterpret_cast<PyTypeObject*>(value_.get()));
     case Kind::kIdentity:
-      return shown(value_.get());
+      return is_gone() ? "an object that is gone" : shown(value_.get());
     default:
       return shown(before().ptr());
   }

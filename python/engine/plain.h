@@ -47,8 +47,8 @@ class Plain {
   static Plain identity(Roots& roots, PyObject* value);
   /// A dict whose keys, values and order are compared by identity.
   static Plain members(Roots& roots, PyObject* dict);
-  /// A value that stands in a place: numbers and texts by value, tuples of them too, all else by
-  /// identity, whatever may become of its content.
+  /// A value that stands in a place: numbers and texts by value, tuples of them and methods of
+  /// objects too, all else by identity, whatever may become of its content.
   static Plain reference(Roots& roots, PyObject* value);
   /// A container with its items, each by `reference`.
   static Plain content(Roots& roots, PyObject* container);
@@ -90,6 +90,7 @@ class Plain {
     kIdentity,
     kAnything,
     kTensor,  ///< by identity, held weakly
+    kMethod,  ///< bound, which Python makes anew each time: by its object and its function
     kInteger,
     kReal,
     kText,
@@ -111,6 +112,8 @@ class Plain {
   /// An array, or a scalar of NumPy: its class, shape, kind and bytes.
   static Plain bytes(Roots& roots, PyObject* array);
   static Plain content_of(Roots& roots, PyObject* value, int depth);
+  /// Whether the object that was there is held weakly and no more.
+  bool is_gone() const { return !value_.is_empty() && value_.get() == nullptr; }
   bool same_content(PyObject* now) const;
   bool let_item_move(std::size_t i, PyObject* owner, PyObject* key, PyObject* item,
                      const MovingPlaces& moving);

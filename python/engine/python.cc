@@ -156,7 +156,11 @@ std::string shown_to_depth(PyObject* object, int depth) {
   if (!is_plain_type(Py_TYPE(object))) {
     char address[32];
     std::snprintf(address, sizeof address, "%p", static_cast<void*>(object));
-    return "<" + type_name(object) + " at " + address + ">";
+    PyObject* function = PyMethod_Check(object) ? PyMethod_GET_FUNCTION(object) : object;
+    std::string name;
+    if (PyFunction_Check(function))
+      name = " " + text_of(reinterpret_cast<PyFunctionObject*>(function)->func_qualname);
+    return "<" + type_name(object) + name + " at " + address + ">";
   }
   PyObject* repr = PyObject_Repr(object);
   if (repr == nullptr) {

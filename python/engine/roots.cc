@@ -1,11 +1,35 @@
 #include "python/engine/roots.h"
 
+#include "python/engine/python.h"
+
 namespace steptape::python {
+namespace {
+
+bool is_held_weakly(PyObject* object) {
+  return !PyType_Check(object) && PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) &&
+         *PyObject_GET_WEAKREFS_LISTPTR(object) != nullptr;
+}
+
+}  // namespace
 
 Root::Root(Roots& roots, PyObject* object) : object_(object) {
   if (object_ == nullptr) return;
   Py_INCREF(object_);
   link(&roots);
+}
+
+Root Root::guarding(Roots& roots, PyObject* object) {
+  if (object == nullptr || !is_held_weakly(object)) return {roots, object};
+  const auto weak = py::reinterpret_steal<py::object>(PyWeakref_NewRef(object, nullptr));
+  if (!weak) throw py::error_already_set();
+  Root root(roots, weak.ptr());
+  root.is_weak_ = true;
+  return root;
+}
+
+PyObject* Root::referent() const noexcept {
+  PyObject* found = object_ == nullptr ? nullptr : referent_of(object_);
+  return found == Py_None ? nullptr : found;
 }
 
 Root::Root(Root&& other) noexcept { *this = std::move(other); }
@@ -16,6 +40,7 @@ Root& Root::operator=(Root&& other) noexcept {
   Roots* roots = other.roots_;
   other.unlink();
   object_ = std::exchange(other.object_, nullptr);
+  is_weak_ = other.is_weak_;
   if (roots != nullptr) link(roots);
   return *this;
 }

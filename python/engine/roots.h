@@ -10,27 +10,37 @@ namespace steptape::python {
 
 class Roots;
 
-/// One strong reference. Needs the GIL whenever it is made, moved or let go of.
+/// One reference, a strong one but for those of `guarding`. Needs the GIL whenever it is made,
+/// moved or let go of.
 class Root {
  public:
   Root() = default;
   Root(Roots& roots, PyObject* object);
+  /// For a guard on what the program holds: weak where the program holds the object weakly, too.
+  /// Who asks such a reference whether the object is still there must not find it kept by a guard.
+  /// Classes are in cycles of their own, with many weak references; these are held.
+  static Root guarding(Roots& roots, PyObject* object);
   Root(Root&& other) noexcept;
   Root& operator=(Root&& other) noexcept;
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
   ~Root() { reset(); }
 
-  /// Borrowed; null for an empty one, and when the collector has cleared it.
-  PyObject* get() const noexcept { return object_; }
+  /// Borrowed; null for an empty one, when the collector has cleared it, and when the object of a
+  /// weak one is gone.
+  PyObject* get() const noexcept { return is_weak_ ? referent() : object_; }
+  /// Whether it was made of no object; one that is gone counts.
+  bool is_empty() const noexcept { return object_ == nullptr; }
   void reset() noexcept;
 
  private:
   friend class Roots;
   void link(Roots* roots) noexcept;
   void unlink() noexcept;
+  PyObject* referent() const noexcept;
 
-  PyObject* object_ = nullptr;
+  PyObject* object_ = nullptr;  ///< or the weak reference to it
+  bool is_weak_ = false;
   Roots* roots_ = nullptr;
   Root* next_ = nullptr;
   Root* previous_ = nullptr;

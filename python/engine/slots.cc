@@ -138,7 +138,8 @@ SlotWatch::SlotWatch(Roots& roots, MovingPlaces& moving) : roots_(roots), moving
     if (place.owner.get() == nullptr) continue;
     PyObject* key = place.key.get();
     Slot slot{kind_of_place(place.owner.get(), place.key.get()), place.name,
-              Root(roots, place.owner.get()), key == nullptr ? Root() : Root(roots, key), false};
+              Root::guarding(roots, place.owner.get()), key == nullptr ? Root() : Root(roots, key),
+              false};
     const py::object held = slot.value();
     slots_.push_back(std::move(slot));
     values_.push_back(place.is_argument ? Plain::identity(roots, held.ptr())
@@ -231,14 +232,15 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
 
 void SlotWatch::know(const std::vector<std::pair<PyObject*, std::string>>& objects) {
   for (const auto& [object, path] : objects)
-    known_.try_emplace(object, Known{Root(roots_, object), path});
+    known_.try_emplace(object, Known{Root::guarding(roots_, object), path});
   for (PyObject* argument : moving_.containers())
-    known_arguments_.push_back(known_.contains(argument) ? argument : nullptr);
+    known_arguments_.push_back(known(argument) != nullptr ? argument : nullptr);
 }
 
 const SlotWatch::Known* SlotWatch::known(PyObject* argument) const {
   const auto found = known_.find(argument);
-  return found == known_.end() ? nullptr : &found->second;
+  const bool is_known = found != known_.end() && found->second.object.get() == argument;
+  return is_known ? &found->second : nullptr;
 }
 
 Verdict SlotWatch::check_known() const {

@@ -556,7 +556,7 @@ void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Res
     const auto before = static_cast<Before>(before_number);
     const auto group = group_of(owner.ptr());
     Note::Assignment& made = note.assignments.emplace_back(Note::Assignment{
-        Root(roots_, group ? group->first : owner.ptr()),
+        Root::guarding(roots_, group ? group->first : owner.ptr()),
         key.is_none() ? Root() : Root(roots_, key.ptr()), Root(roots_, keys.ptr())});
     if (group) made.group = group->second;
     const py::list values =

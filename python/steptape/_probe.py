@@ -22,7 +22,8 @@ class _Hyperparameters:
 
     def __enter__(self):
         for name, optimizer in self.optimizers.items():
-            for g, group in enumerate(optimizer.param_groups):
+            # one that only shows those of another, which it wraps, has none of its own
+            for g, group in enumerate(vars(optimizer).get("param_groups", ())):
                 path = f"{name}.param_groups[{g}]"
                 if id(group) in self.others:
                     self.others[id(group)].append(path)

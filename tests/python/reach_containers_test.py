@@ -193,7 +193,7 @@ def an_optimizer_in_a_dict_of_a_module():
 def an_object_behind_a_weak_reference():
     own = Value(1.0)
     reference = weakref.ref(own)
-    return Training(lambda x: x * reference().value, lambda: setattr(own, "value", 5.0), codes={"host_effect"})
+    return Training(lambda x: x * reference().value, lambda: setattr(own, "value", 5.0))
 
 
 @containers

@@ -160,7 +160,7 @@ def objects_in_an_array(wrap):
     return wrap(lambda x: x * array[0][0].v), lambda: setattr(array[0, 0], "v", 4.0), lambda: None
 
 
-@case("host_effect")
+@case()
 def through_a_weak_proxy(wrap):
     odd = Odd()
     odd.v = 1.0
@@ -168,7 +168,7 @@ def through_a_weak_proxy(wrap):
     return wrap(lambda x: x * proxy.v), lambda: setattr(odd, "v", 4.0), lambda: None
 
 
-@case("host_effect")
+@case()
 def size_through_a_weak_proxy(wrap):
     odd = collections.UserList([1])
     proxy = weakref.proxy(odd)

@@ -5,8 +5,10 @@ Every row pins its outcome: it replays before the change and after it, or is ref
 import dataclasses
 import enum
 import functools
+import gc
 import operator
 import random
+import sys
 import types
 import weakref
 
@@ -416,11 +418,136 @@ def membership():
     return lambda x: x * 2 if "b" in names else x * 3, lambda: names.add("b")
 
 
-@program("host_effect")
-def weak_reference():
+class Shown(Box):
+    """What a weak proxy passes on."""
+
+    def __call__(self, x):
+        return x * self.scale
+
+    def __len__(self):
+        return len(self.items)
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def __add__(self, other):
+        return self.scale + other
+
+    def half(self, x):
+        return x * self.scale / 2
+
+
+def guarded(function, x):
+    """With a proxy whose object is gone, 5 x."""
+    try:
+        return function(x)
+    except ReferenceError:
+        return x * 5
+
+
+# What a step does with an object that nothing of it holds, by a reference and by a proxy; then what becomes of the object.
+WEAKLY = {
+    "an_attribute": lambda r, p, x: x * (r().scale if r() is not None else 5.0),
+    "whether_it_is_there": lambda r, p, x: x * (2.0 if r() is None else r().scale),
+    "an_attribute_by_proxy": lambda r, p, x: x * p.scale,
+    "a_call_by_proxy": lambda r, p, x: p(x),
+    "a_method_by_proxy": lambda r, p, x: p.half(x),
+    "an_operator_by_proxy": lambda r, p, x: x * (p + 1.0),
+    "a_default_by_proxy": lambda r, p, x: x * getattr(p, "scale", 2.0),
+    "a_function_of_cs_by_proxy": lambda r, p, x: x * sum(p) * len(p) * p.scale,
+    "a_loop_by_proxy": lambda r, p, x: x * [each for each in p][0] * p.scale,
+}
+BECOMES = {
+    "another_value": lambda held: setattr(held[0], "scale", 4.0),
+    "nothing": lambda held: held.clear(),
+    "another_class": lambda held: setattr(held[0], "__class__", type("Other", (Shown,), {"scale": property(lambda self: 9.0)})),
+}
+
+
+def weakly(does, becomes):
+    def make():
+        held = [Shown(scale=1.0, items=[1.0, 2.0])]
+        reference, proxy = weakref.ref(held[0]), weakref.proxy(held[0])
+        return lambda x: guarded(lambda x: does(reference, proxy, x), x), lambda: becomes(held)
+    return make
+
+
+PROGRAMS += [pytest.param(weakly(does, becomes), None, id=f"{name}_that_becomes_{change}")
+             for name, does in WEAKLY.items() for change, becomes in BECOMES.items()]
+
+
+@program()
+def value_in_a_weak_dictionary():
     held = [Box(scale=1.0)]
-    reference = weakref.ref(held[0])
-    return (lambda x: x * (reference().scale if reference() else 5.0)), held.clear
+    table = weakref.WeakValueDictionary(a=held[0])
+    return (lambda x: x * (table["a"].scale if "a" in table else 5.0)), held.clear
+
+
+@program()
+def a_weakly_held_method():
+    held = [Shown(scale=1.0)]
+    method = weakref.WeakMethod(held[0].half)
+    return lambda x: method()(x) if method() is not None else x * 9.0, held.clear
+
+
+@program()
+def an_object_that_the_step_held_before():
+    """What a plan knows of it does not keep it: the step asks whether it is still there."""
+    held = Box(now=Box(scale=2.0))
+    reference = weakref.ref(held.now)
+
+    def step(x):
+        if held.now is not None:
+            return x * held.now.scale
+        return x * (3.0 if reference() is None else 4.0)
+    return step, scale_of(held, "now", None)
+
+
+@program()
+def what_a_finalizer_leaves():
+    held, left = Box(now=Box(scale=2.0)), []
+    weakref.finalize(held.now, left.append, 7.0)
+    return lambda x: x * (held.now.scale if held.now is not None else sum(left)), scale_of(held, "now", None)
+
+
+@program()
+def method_that_is_bound_anew():
+    cfg = Shown(scale=2.0)
+    held = Box(callback=cfg.half)
+
+    def step(x):
+        y = held.callback(x)
+        held.callback = cfg.half  # an equal one
+        return y
+    return step, lambda: setattr(held, "callback", Shown(scale=6.0).half)
+
+
+@program()
+def device_that_is_made_anew():
+    held = Box(device=torch.device("cpu"), scale=1.0)
+
+    def step(x):
+        held.device = x.device
+        return x * held.scale + torch.ones(3, device=held.device)
+    return step, scale_of(held)
+
+
+HOLDERS = {
+    "weak_references": lambda held: weakref.getweakrefcount(held),
+    "references": lambda held: sys.getrefcount(held),
+    "objects": lambda held: len(gc.get_objects()),
+    "referrers": lambda held: len(gc.get_referrers(held)),
+}
+
+
+def holders_of(counted):
+    def make():
+        held = Box()
+        return lambda x: x * (2.0 if counted(held) >= 0 else 1.0), lambda: None
+    return make
+
+
+PROGRAMS += [pytest.param(holders_of(counted), "host_effect", id=f"how_many_{name}") for name, counted in HOLDERS.items()]
 
 
 @program()

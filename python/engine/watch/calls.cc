@@ -2,10 +2,8 @@
 #include <array>
 #include <string_view>
 
-#include "python/engine/locate.h"
 #include "python/engine/structure.h"
-#include "python/engine/watch/watcher.h"
-#include "recorder/intercept/interceptor.h"
+#include "python/engine/watch/call.h"
 
 /// What code of C's does with what it is given, which no instruction shows. Functions that read
 /// what they are given in a way of their own have a row here; of any other the arguments count as
@@ -81,23 +79,6 @@ std::string name_of(PyObject* callee) {
   return found ? text_of(found.ptr()) : type_name(callee);
 }
 
-/// Of a Python module that is loaded: an import would ask the builtins of the frame that runs,
-/// which may have none.
-PyObject* attribute_type(const char* module, const char* name) {
-  const auto found = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str(module).ptr()));
-  return found ? py::object(found.attr(name)).release().ptr() : nullptr;
-}
-
-/// Whether a lock that is taken now is one of functools' or logging's own, which guards nothing but
-/// what they keep (a `cached_property` has one up to Python 3.11).
-bool guards_a_cache() {
-  const auto is_of = [globals = PyEval_GetGlobals()](const char* module) {
-    const auto found = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str(module).ptr()));
-    return found && globals == PyModule_GetDict(found.ptr());
-  };
-  return is_of("functools") || is_of("logging");
-}
-
 /// Of what a dict is made of, the keys are compared.
 void escape_keys(PyObject* pairs) {
   FollowedNumbers& numbers = FollowedNumbers::current();
@@ -154,45 +135,12 @@ py::object stored_attribute(PyObject* object, PyObject* name) {
                                                                      : borrowed(found);
 }
 
-/// What autograd gives to a function of the program's own, new each time.
-bool is_context(PyObject* object) {
-  static PyObject* const base = attribute_type("torch._C", "_FunctionBase");
-  return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
-}
-
 /// Whether code of C's makes something of what a class is called with, whoever sees it after that.
 bool is_given_to_c(PyObject* type) {
   auto* made = reinterpret_cast<PyTypeObject*>(type);
   const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__new__"));
   PyObject* found = _PyType_Lookup(made, key.ptr());
   return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
-}
-
-/// The functions of this code, where the interpreter does not say which of them runs; none where
-/// they are many, as closures can be.
-std::vector<py::object> functions_of(PyCodeObject* code) {
-  constexpr std::size_t kMost = 16;
-  static PyObject* const referrers =
-      py::object(py::module_::import("gc").attr("get_referrers")).release().ptr();
-  const auto held = py::reinterpret_steal<py::object>(
-      PyObject_CallFunctionObjArgs(referrers, reinterpret_cast<PyObject*>(code), nullptr));
-  std::vector<py::object> found;
-  if (!held) PyErr_Clear();
-  for (Py_ssize_t i = 0; held && i < PyList_GET_SIZE(held.ptr()); ++i) {
-    PyObject* each = PyList_GET_ITEM(held.ptr(), i);
-    if (PyFunction_Check(each)) found.push_back(borrowed(each));
-  }
-  if (found.size() > kMost) found.clear();
-  return found;
-}
-
-/// Whether a class, or one that it is made of, is C's of this package: "datetime.".
-bool is_made_of(PyTypeObject* type, std::string_view package) {
-  for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (std::string_view(base->tp_name).starts_with(package)) return true;
-  }
-  return false;
 }
 
 /// The name of the module that a function of C's is from, or "".
@@ -203,56 +151,6 @@ std::string module_of(PyObject* function) {
 
 }  // namespace
 
-struct Watcher::Call {
-  PyObject* callee = nullptr;
-  std::vector<PyObject*> arguments;  ///< those by position
-  std::vector<PyObject*> named;
-  std::vector<PyObject*> names = {};  ///< of `named`
-  std::string module = {};            ///< of a function of C's
-
-  template <typename Visit>
-  void for_each(Visit&& visit) const {
-    for (PyObject* argument : arguments) visit(argument);
-    for (PyObject* argument : named) visit(argument);
-  }
-};
-
-void Watcher::note_function(PyObject* function) {
-  if (!exists(function)) return;
-  called_codes_.insert(PyFunction_GET_CODE(function));
-  if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))) == Whose::kTorchs) {
-    mark_closure(function, 4);
-  }
-  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_name);
-  for (const char* part : {"__code__", "__defaults__", "__kwdefaults__"}) {
-    const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
-    read(Kind::kFunction, function, key.ptr(), name + "." + part);
-  }
-  if (PyObject* defaults = PyFunction_GET_DEFAULTS(function)) {
-    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
-    const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
-    const Py_ssize_t first = code->co_argcount - PyTuple_GET_SIZE(defaults);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(defaults); ++i) {
-      mark(PyTuple_GET_ITEM(defaults, i), text_of(PyTuple_GET_ITEM(names.ptr(), first + i)));
-    }
-  }
-  PyObject* named = PyFunction_GET_KW_DEFAULTS(function);
-  if (named != nullptr && PyDict_Check(named)) {
-    mark(named, name + ".__kwdefaults__");
-    load_content(named);
-  }
-}
-
-void Watcher::mark_closure(PyObject* function, int depth) {
-  PyObject* cells = PyFunction_GET_CLOSURE(function);
-  for (Py_ssize_t i = 0; cells != nullptr && i < PyTuple_GET_SIZE(cells); ++i) {
-    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(cells, i));
-    if (held == nullptr) continue;
-    mark(held, path_of(function));
-    if (depth > 1 && PyFunction_Check(held)) mark_closure(held, depth - 1);
-  }
-}
-
 void Watcher::called(PyObject* function) {
   awaited_.emplace_back();
   call(Call{.callee = function, .arguments = {}, .named = {}}, 4);
@@ -262,103 +160,6 @@ void Watcher::called(PyObject* function) {
 bool Watcher::call_own(PyObject* callee, std::vector<PyObject*> arguments) {
   call(Call{.callee = callee, .arguments = std::move(arguments), .named = {}}, 4);
   return true;
-}
-
-void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
-                    Py_ssize_t count, bool by_watched) {
-  if (slots_ == nullptr) return;
-  try {
-    enter_frame(function, code, arguments, count, by_watched);
-  } catch (const std::exception& error) {
-    refuse(RefusalCode::kRecordingFailed,
-           std::string("what the step reads could not be watched: ") + error.what());
-  }
-  PyErr_Clear();
-}
-
-void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
-                          Py_ssize_t count, bool by_watched) {
-  PyObject* self = count > 0 ? arguments[0] : nullptr;
-  if (self != nullptr && PyCell_Check(self)) self = PyCell_GET(self);
-  if (self != nullptr && is_part_of_model(self) && text_of(code->co_name) == "step") {
-    note_step(self);
-  }
-  if (code == call_of_modules()) return enter_module(self);
-  if (whose(code) == Whose::kTorchs) return enter_torch(code);
-  if (is_for_numbers_) return;
-  const std::string name = text_of(code->co_name);
-  if (function == nullptr && self != nullptr) {  // CPython 3.10 does not say
-    PyObject* method = _PyType_Lookup(Py_TYPE(self), code->co_name);
-    const bool is_it = method != nullptr && PyFunction_Check(method) &&
-                       PyFunction_GET_CODE(method) == reinterpret_cast<PyObject*>(code);
-    if (is_it) function = method;
-  }
-  const bool was_there = !may_be_made(code);  // asked of all that runs: it notes what that makes
-  if (function != nullptr) {
-    if (was_there) mark(function, name);
-    note_function(function);
-  } else if (was_there && !called_codes_.contains(reinterpret_cast<PyObject*>(code))) {
-    for (const py::object& each : functions_of(code)) {
-      mark(each.ptr(), name);
-      note_function(each.ptr());
-    }
-  }
-  if (count > 0 && arguments[0] != nullptr && (name == "__init__" || name == "__post_init__") &&
-      !exists(arguments[0])) {
-    fresh_.insert(arguments[0]);
-  }
-  if (by_watched) return;
-  // code that is not watched calls: what it gives may have been there before
-  const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
-  for (Py_ssize_t i = 0; i < count && names; ++i) {
-    PyObject* given = arguments[i];
-    if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
-    if (given == nullptr || !is_heap(Py_TYPE(given))) continue;
-    if (i == 0 && !is_tensor(given)) {  // it was found in its class
-      load_methods(given);
-      if (_PyType_Lookup(Py_TYPE(given), code->co_name) != nullptr) {
-        read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(given)), code->co_name,
-             type_name(given) + "." + name);
-      }
-    }
-    if (!is_context(given) && !given_containers_.contains(given))
-      mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
-  }
-}
-
-/// Whether code that has run makes a function of this one. What is called by code of torch's or of
-/// C's was there before else.
-bool Watcher::may_be_made(PyCodeObject* code) {
-  if (entered_.insert(code).second) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
-      PyObject* held = PyTuple_GET_ITEM(code->co_consts, i);
-      if (PyCode_Check(held)) made_.insert(reinterpret_cast<PyCodeObject*>(held));
-    }
-  }
-  return made_.contains(code) || whose(code) != Whose::kPrograms;
-}
-
-PyCodeObject* Watcher::call_of_modules() {
-  static PyObject* const code =
-      py::object(py::module_::import("torch.nn").attr("Module").attr("_call_impl").attr("__code__"))
-          .release()
-          .ptr();
-  return reinterpret_cast<PyCodeObject*>(code);
-}
-
-void Watcher::enter_module(PyObject* module) {
-  called_modules_.push_back(module);
-  recorder::FrontendHints* hints = recorder::FrontendHints::current();
-  if (hints == nullptr || module == nullptr) return;
-  hints->enter_module(modules_.contains(module) ? path_of(module) : "", module);
-}
-
-void Watcher::leave() {
-  if (called_modules_.empty()) return;
-  PyObject* module = called_modules_.back();
-  called_modules_.pop_back();
-  if (recorder::FrontendHints* hints = recorder::FrontendHints::current())
-    hints->leave_module(module);
 }
 
 GivenToCall given_to(const Instruction& in) {
@@ -385,7 +186,7 @@ bool Watcher::call(const Instruction& in) {
   if (in.spread_named != nullptr && PyDict_Check(in.spread_named)) load_content(in.spread_named);
   GivenToCall given = given_to(in);
   for (PyObject*& value : given.positional) value = without_proxy(value);
-  Call made{.callee = in.callee,
+  Call made{.callee = without_proxy(in.callee),
             .arguments = std::move(given.positional),
             .named = std::move(given.named)};
   if (in.keywords != nullptr && in.spread == nullptr) {
@@ -457,12 +258,7 @@ bool Watcher::call(const Call& made, int depth) {
     return true;
   }
   if (PyWeakref_Check(callee)) {
-    PyObject* referent = referent_of(callee);
-    if (exists(callee) && is_part_of_model(referent)) {
-      read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
-    } else if (exists(callee)) {
-      refuse_weak(callee);
-    }
+    if (exists(callee)) read(Kind::kReferent, callee, nullptr, path_of(callee) + "()");
     return false;
   }
   if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") {
@@ -570,104 +366,6 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
   return false;
 }
 
-bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObject* self) {
-  const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
-  static PyObject* const generators = attribute_type("_random", "Random");
-  static PyObject* const own = attribute_type("random", "_inst");
-  const bool is_numpys = !type.empty() && is_made_of(Py_TYPE(self), "numpy.random.");
-  const bool is_generator =
-      is_numpys ||
-      (self != nullptr && !type.empty() &&
-       PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
-  if (is_generator) escape(made);
-  if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
-    const bool is_pythons = !is_numpys;
-    const bool is_own = !exists(self) && self != own;
-    if (!is_own || !is_pythons)
-      refuse(RefusalCode::kHostRandom, is_pythons
-                                           ? "the step draws from Python's `random`"
-                                           : "the step draws from NumPy's random generators");
-    return true;
-  }
-  const bool is_clock =
-      made.module == "time" || (type == "type" && self != nullptr &&
-                                is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
-                                (name == "now" || name == "today" || name == "utcnow"));
-  if (is_clock && name != "sleep") {
-    refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
-    return true;
-  }
-  const bool is_system = made.module == "posix" || made.module == "resource" ||
-                         made.module == "io" || made.module == "_io" ||
-                         (made.module == "builtins" && (name == "open" || name == "input"));
-  if (is_system && name != "getpid" && name != "fspath") {
-    refuse(RefusalCode::kHostEffect, "the step asks the operating system (`" + name + "`)");
-    return true;
-  }
-  // what is set gives what was there before, in its token, and may be that again in the end
-  if (type == "_contextvars.ContextVar") {
-    read(Kind::kVariable, self, nullptr, path_of(self) + ".get()");
-    return true;
-  }
-  if (made.module == "sys" && (name == "exc_info" || name == "exception")) {
-    load_handled();
-    return true;
-  }
-  if (made.module == "sys" && name.starts_with("_getframe")) {  // of the caller, or further out
-    const bool has_depth = !made.arguments.empty() && PyLong_Check(made.arguments.front());
-    const long depth = has_depth ? PyLong_AsLong(made.arguments.front()) : 0;
-    auto* frame = reinterpret_cast<PyFrameObject*>(Py_XNewRef(PyEval_GetFrame()));
-    for (long i = 0; i < depth && frame != nullptr; ++i) Py_SETREF(frame, PyFrame_GetBack(frame));
-    if (frame != nullptr) refuse_outer(frame);
-    Py_XDECREF(frame);
-    return true;
-  }
-  if (made.module == "sys" && name.starts_with("_current_")) {
-    refuse(RefusalCode::kHostEffect, "the step looks at the frames of all threads");
-    return true;
-  }
-  if ((type == "torch.Stream" || type == "torch.Event") && !name.starts_with("__")) {
-    refuse(RefusalCode::kHostEffect, "the step uses a stream or an event of its own (`" + name +
-                                         "`), which a replay does not");
-    return true;
-  }
-  if (type.starts_with("_thread._local") || type.starts_with("_ctypes.")) {
-    refuse(RefusalCode::kHostEffect,
-           "the step uses a " + type + ", whose content cannot be compared");
-    return true;
-  }
-  if ((type.ends_with("Lock") || type == "_thread.lock") && exists(self)) {
-    if (guards_a_cache()) return true;
-    refuse(RefusalCode::kHostEffect,
-           "the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
-    return true;
-  }
-  const bool is_setter = (made.module == "sys" && name.starts_with("set")) ||
-                         (made.module == "gc" && name != "collect" && !name.starts_with("get") &&
-                          name != "isenabled") ||
-                         (made.module == "_signal" && name.starts_with("s"));
-  if (is_setter) {
-    refuse(RefusalCode::kHostEffect,
-           "the step calls `" + made.module + "." + name + "`, which a replay does not do");
-    return true;
-  }
-  if (made.module == "_contextvars" && name == "copy_context") {
-    refuse(RefusalCode::kHostEffect,
-           "the step copies its context, whose variables cannot be compared");
-    return true;
-  }
-  if (name == "__subclasses__" && self != nullptr && PyType_Check(self)) {
-    refuse(RefusalCode::kHostEffect, "the step asks for the subclasses of `" + path_of(self) +
-                                         "`, which come with each class that is made");
-    return true;
-  }
-  if (type.starts_with("_io.") && name.starts_with("read")) {
-    refuse(RefusalCode::kHostEffect, "the step reads a file (`" + name + "`)");
-    return true;
-  }
-  return false;
-}
-
 bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* self) {
   if (made.module.starts_with("torch") ||
       (self != nullptr && PyModule_Check(self) &&
@@ -763,49 +461,6 @@ bool Watcher::call_of_torch(const Call& made, const std::string& name) {
   return call_of_torch(made.callee, name, given);
 }
 
-/// No op shows what a generator was seeded with.
-void Watcher::refuse_seed(const std::string& name) {
-  if (name != "seed" && name != "initial_seed" && name != "get_offset") return;
-  refuse(RefusalCode::kHostEffect,
-         "the step asks a generator of torch's what it was seeded with (`" + name + "`)");
-}
-
-/// Of streams, events and graphs, of the device's allocator and of seeds no op tells.
-void Watcher::refuse_untold(PyObject* function) {
-  const std::string module = text_of(member(function, "__module__").ptr());
-  const std::string name = text_of(member(function, "__qualname__").ptr());
-  if (module.starts_with("torch.") && module.ends_with("random")) refuse_seed(name);
-  if (!module.starts_with("torch.cuda")) return;
-  const bool is_chosen = module == "torch.cuda" && (name == "stream" || name == "set_stream");
-  // the others of these modules make one, compare it, or only ask
-  const bool is_method = name.find('.') != name.npos && name.find("__") == name.npos;
-  if (is_chosen ||
-      (is_method && (module == "torch.cuda.streams" || module == "torch.cuda.graphs"))) {
-    refuse(RefusalCode::kHostEffect, "the step uses a stream, an event or a graph of its own (`" +
-                                         name + "`), which a replay does not");
-  } else if (module == "torch.cuda.memory" && name.find("mem") != name.npos &&
-             !name.starts_with("reset_") && !name.starts_with("set_")) {
-    refuse(RefusalCode::kHostEffect, "the step asks the device's allocator (`" + name + "`)");
-  }
-}
-
-void Watcher::note_step(PyObject* optimizer) {
-  stepped_.insert(optimizer);
-  if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
-  refuse(RefusalCode::kOptimizerUnsupported,
-         "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "
-         "the "
-         "closure, `closure = steptape.wrap(closure)`, and call `optimizer.step(closure)` outside");
-}
-
-void Watcher::enter_torch(PyCodeObject* code) {
-  if (text_of(code->co_name) != "compile_wrapper") return;
-  // Dynamo would see what intercepts ops, and fail or compile anew without it
-  recorder::interceptor(recorder::InterceptorKind::kFakeKey).suspend();
-  refuse(RefusalCode::kUnreplayableOp,
-         "the step calls what torch.compile has made, whose kernels no op shows");
-}
-
 void Watcher::escape(const Call& made) {
   made.for_each([](PyObject* value) { FollowedNumbers::current().escape(value); });
 }
@@ -852,12 +507,6 @@ void Watcher::load_callable(PyObject* value) {
     load_deep(inner);
     load_objects(inner);
   }
-}
-
-bool Watcher::refuse_output(std::string_view name) {
-  refuse(RefusalCode::kHostEffect,
-         "the step prints or writes (`" + std::string(name) + "`), which a replay does not do");
-  return false;
 }
 
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {

@@ -147,7 +147,8 @@ void Watcher::look_at_switch(const Instruction& in) {
   const std::string of = kind == Kind::kAttribute ? type_name(type)
                          : module != nullptr      ? text_of(module)
                                                   : "";
-  Slot slot{kind, of + "." + text_of(in.name), Root(roots_, owner), Root(roots_, in.name)};
+  Slot slot{kind, of + "." + text_of(in.name), Root::guarding(roots_, owner),
+            Root(roots_, in.name)};
   slot.place = locate();
   switches_.push_back({id, std::move(slot), borrowed(value)});
 }
@@ -596,19 +597,8 @@ void Watcher::mark_items(PyObject* container) {
 
 PyObject* Watcher::without_proxy(PyObject* object) {
   if (object == nullptr || !PyWeakref_CheckProxy(object)) return object;
-  PyObject* referent = referent_of(object);
-  if (exists(object) && is_part_of_model(referent)) {
-    read(Kind::kReferent, object, nullptr, path_of(object));
-  } else if (exists(object)) {
-    refuse_weak(object);
-  }
-  return referent;
-}
-
-void Watcher::refuse_weak(PyObject* reference) {
-  // a guard that asks for what is in it would keep it alive
-  refuse(RefusalCode::kHostEffect,
-         "the step looks through the weak reference `" + path_of(reference) + "`");
+  if (exists(object)) read(Kind::kReferent, object, nullptr, path_of(object));
+  return referent_of(object);
 }
 
 void Watcher::load_content(PyObject* container) {

@@ -160,10 +160,8 @@ class Watcher final : public Listener {
   /// Until the call that begins ends. True: its end is awaited.
   bool leave_unwatched();
   bool look_at_torchs(const Instruction& instruction);
-  /// What a weak proxy stands for, which is refused but for a module or an optimizer; any other
-  /// object itself.
+  /// What a weak proxy stands for; any other object itself.
   PyObject* without_proxy(PyObject* object);
-  void refuse_weak(PyObject* reference);
   bool may_be_made(PyCodeObject* code);
   void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                    Py_ssize_t count, bool by_watched);

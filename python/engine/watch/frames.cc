@@ -1,0 +1,186 @@
+#include "python/engine/structure.h"
+#include "python/engine/watch/call.h"
+#include "recorder/intercept/interceptor.h"
+
+/// What is known of the code that runs as it is entered and left: functions, modules, steps of
+/// optimizers.
+namespace steptape::python::watch {
+namespace {
+
+/// What autograd gives to a function of the program's own, new each time.
+bool is_context(PyObject* object) {
+  static PyObject* const base = attribute_type("torch._C", "_FunctionBase");
+  return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(base)) != 0;
+}
+
+/// The functions of this code, where the interpreter does not say which of them runs; none where
+/// they are many, as closures can be.
+std::vector<py::object> functions_of(PyCodeObject* code) {
+  constexpr std::size_t kMost = 16;
+  static PyObject* const referrers =
+      py::object(py::module_::import("gc").attr("get_referrers")).release().ptr();
+  const auto held = py::reinterpret_steal<py::object>(
+      PyObject_CallFunctionObjArgs(referrers, reinterpret_cast<PyObject*>(code), nullptr));
+  std::vector<py::object> found;
+  if (!held) PyErr_Clear();
+  for (Py_ssize_t i = 0; held && i < PyList_GET_SIZE(held.ptr()); ++i) {
+    PyObject* each = PyList_GET_ITEM(held.ptr(), i);
+    if (PyFunction_Check(each)) found.push_back(borrowed(each));
+  }
+  if (found.size() > kMost) found.clear();
+  return found;
+}
+
+}  // namespace
+
+void Watcher::note_function(PyObject* function) {
+  if (!exists(function)) return;
+  called_codes_.insert(PyFunction_GET_CODE(function));
+  if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))) == Whose::kTorchs) {
+    mark_closure(function, 4);
+  }
+  const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_name);
+  for (const char* part : {"__code__", "__defaults__", "__kwdefaults__"}) {
+    const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
+    read(Kind::kFunction, function, key.ptr(), name + "." + part);
+  }
+  if (PyObject* defaults = PyFunction_GET_DEFAULTS(function)) {
+    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+    const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
+    const Py_ssize_t first = code->co_argcount - PyTuple_GET_SIZE(defaults);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(defaults); ++i) {
+      mark(PyTuple_GET_ITEM(defaults, i), text_of(PyTuple_GET_ITEM(names.ptr(), first + i)));
+    }
+  }
+  PyObject* named = PyFunction_GET_KW_DEFAULTS(function);
+  if (named != nullptr && PyDict_Check(named)) {
+    mark(named, name + ".__kwdefaults__");
+    load_content(named);
+  }
+}
+
+void Watcher::mark_closure(PyObject* function, int depth) {
+  PyObject* cells = PyFunction_GET_CLOSURE(function);
+  for (Py_ssize_t i = 0; cells != nullptr && i < PyTuple_GET_SIZE(cells); ++i) {
+    PyObject* held = PyCell_GET(PyTuple_GET_ITEM(cells, i));
+    if (held == nullptr) continue;
+    mark(held, path_of(function));
+    if (depth > 1 && PyFunction_Check(held)) mark_closure(held, depth - 1);
+  }
+}
+
+void Watcher::enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
+                    Py_ssize_t count, bool by_watched) {
+  if (slots_ == nullptr) return;
+  try {
+    enter_frame(function, code, arguments, count, by_watched);
+  } catch (const std::exception& error) {
+    refuse(RefusalCode::kRecordingFailed,
+           std::string("what the step reads could not be watched: ") + error.what());
+  }
+  PyErr_Clear();
+}
+
+void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
+                          Py_ssize_t count, bool by_watched) {
+  PyObject* self = count > 0 ? arguments[0] : nullptr;
+  if (self != nullptr && PyCell_Check(self)) self = PyCell_GET(self);
+  if (self != nullptr && is_part_of_model(self) && text_of(code->co_name) == "step") {
+    note_step(self);
+  }
+  if (code == call_of_modules()) return enter_module(self);
+  if (whose(code) == Whose::kTorchs) return enter_torch(code);
+  if (is_for_numbers_) return;
+  const std::string name = text_of(code->co_name);
+  if (function == nullptr && self != nullptr) {  // CPython 3.10 does not say
+    PyObject* method = _PyType_Lookup(Py_TYPE(self), code->co_name);
+    const bool is_it = method != nullptr && PyFunction_Check(method) &&
+                       PyFunction_GET_CODE(method) == reinterpret_cast<PyObject*>(code);
+    if (is_it) function = method;
+  }
+  const bool was_there = !may_be_made(code);  // asked of all that runs: it notes what that makes
+  if (function != nullptr) {
+    if (was_there) mark(function, name);
+    note_function(function);
+  } else if (was_there && !called_codes_.contains(reinterpret_cast<PyObject*>(code))) {
+    for (const py::object& each : functions_of(code)) {
+      mark(each.ptr(), name);
+      note_function(each.ptr());
+    }
+  }
+  if (count > 0 && arguments[0] != nullptr && (name == "__init__" || name == "__post_init__") &&
+      !exists(arguments[0])) {
+    fresh_.insert(arguments[0]);
+  }
+  if (by_watched) return;
+  // code that is not watched calls: what it gives may have been there before
+  const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
+  for (Py_ssize_t i = 0; i < count && names; ++i) {
+    PyObject* given = arguments[i];
+    if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
+    if (given == nullptr || !is_heap(Py_TYPE(given))) continue;
+    if (i == 0 && !is_tensor(given)) {  // it was found in its class
+      load_methods(given);
+      if (_PyType_Lookup(Py_TYPE(given), code->co_name) != nullptr) {
+        read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(given)), code->co_name,
+             type_name(given) + "." + name);
+      }
+    }
+    if (!is_context(given) && !given_containers_.contains(given))
+      mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
+  }
+}
+
+/// Whether code that has run makes a function of this one. What is called by code of torch's or of
+/// C's was there before else.
+bool Watcher::may_be_made(PyCodeObject* code) {
+  if (entered_.insert(code).second) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
+      PyObject* held = PyTuple_GET_ITEM(code->co_consts, i);
+      if (PyCode_Check(held)) made_.insert(reinterpret_cast<PyCodeObject*>(held));
+    }
+  }
+  return made_.contains(code) || whose(code) != Whose::kPrograms;
+}
+
+PyCodeObject* Watcher::call_of_modules() {
+  static PyObject* const code =
+      py::object(py::module_::import("torch.nn").attr("Module").attr("_call_impl").attr("__code__"))
+          .release()
+          .ptr();
+  return reinterpret_cast<PyCodeObject*>(code);
+}
+
+void Watcher::enter_module(PyObject* module) {
+  called_modules_.push_back(module);
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (hints == nullptr || module == nullptr) return;
+  hints->enter_module(modules_.contains(module) ? path_of(module) : "", module);
+}
+
+void Watcher::leave() {
+  if (called_modules_.empty()) return;
+  PyObject* module = called_modules_.back();
+  called_modules_.pop_back();
+  if (recorder::FrontendHints* hints = recorder::FrontendHints::current())
+    hints->leave_module(module);
+}
+
+void Watcher::enter_torch(PyCodeObject* code) {
+  if (text_of(code->co_name) != "compile_wrapper") return;
+  // Dynamo would see what intercepts ops, and fail or compile anew without it
+  recorder::interceptor(recorder::InterceptorKind::kFakeKey).suspend();
+  refuse(RefusalCode::kUnreplayableOp,
+         "the step calls what torch.compile has made, whose kernels no op shows");
+}
+
+void Watcher::note_step(PyObject* optimizer) {
+  stepped_.insert(optimizer);
+  if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
+  refuse(RefusalCode::kOptimizerUnsupported,
+         "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "
+         "the "
+         "closure, `closure = steptape.wrap(closure)`, and call `optimizer.step(closure)` outside");
+}
+
+}  // namespace steptape::python::watch

@@ -1,0 +1,170 @@
+#include <string_view>
+
+#include "python/engine/structure.h"
+#include "python/engine/watch/call.h"
+
+/// Calls whose result no guard can ask for, or whose effect no replay has: clocks, files, random
+/// generators of others, locks, streams. Each is refused by name.
+namespace steptape::python::watch {
+namespace {
+
+/// Whether a lock that is taken now is one of functools' or logging's own, which guards nothing but
+/// what they keep (a `cached_property` has one up to Python 3.11).
+bool guards_a_cache() {
+  const auto is_of = [globals = PyEval_GetGlobals()](const char* module) {
+    const auto found = py::reinterpret_steal<py::object>(PyImport_GetModule(py::str(module).ptr()));
+    return found && globals == PyModule_GetDict(found.ptr());
+  };
+  return is_of("functools") || is_of("logging");
+}
+
+/// Whether a class, or one that it is made of, is C's of this package: "datetime.".
+bool is_made_of(PyTypeObject* type, std::string_view package) {
+  for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (std::string_view(base->tp_name).starts_with(package)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObject* self) {
+  const std::string type = self == nullptr || PyModule_Check(self) ? "" : type_name(self);
+  static PyObject* const generators = attribute_type("_random", "Random");
+  static PyObject* const own = attribute_type("random", "_inst");
+  const bool is_numpys = !type.empty() && is_made_of(Py_TYPE(self), "numpy.random.");
+  const bool is_generator =
+      is_numpys ||
+      (self != nullptr && !type.empty() &&
+       PyType_IsSubtype(Py_TYPE(self), reinterpret_cast<PyTypeObject*>(generators)) != 0);
+  if (is_generator) escape(made);
+  if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
+    const bool is_pythons = !is_numpys;
+    const bool is_own = !exists(self) && self != own;
+    if (!is_own || !is_pythons)
+      refuse(RefusalCode::kHostRandom, is_pythons
+                                           ? "the step draws from Python's `random`"
+                                           : "the step draws from NumPy's random generators");
+    return true;
+  }
+  const bool is_clock =
+      made.module == "time" || (type == "type" && self != nullptr &&
+                                is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
+                                (name == "now" || name == "today" || name == "utcnow"));
+  if (is_clock && name != "sleep") {
+    refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
+    return true;
+  }
+  const bool is_system = made.module == "posix" || made.module == "resource" ||
+                         made.module == "io" || made.module == "_io" ||
+                         (made.module == "builtins" && (name == "open" || name == "input"));
+  if (is_system && name != "getpid" && name != "fspath") {
+    refuse(RefusalCode::kHostEffect, "the step asks the operating system (`" + name + "`)");
+    return true;
+  }
+  // what is set gives what was there before, in its token, and may be that again in the end
+  if (type == "_contextvars.ContextVar") {
+    read(Kind::kVariable, self, nullptr, path_of(self) + ".get()");
+    return true;
+  }
+  if (made.module == "sys" && (name == "exc_info" || name == "exception")) {
+    load_handled();
+    return true;
+  }
+  if (made.module == "sys" && name.starts_with("_getframe")) {  // of the caller, or further out
+    const bool has_depth = !made.arguments.empty() && PyLong_Check(made.arguments.front());
+    const long depth = has_depth ? PyLong_AsLong(made.arguments.front()) : 0;
+    auto* frame = reinterpret_cast<PyFrameObject*>(Py_XNewRef(PyEval_GetFrame()));
+    for (long i = 0; i < depth && frame != nullptr; ++i) Py_SETREF(frame, PyFrame_GetBack(frame));
+    if (frame != nullptr) refuse_outer(frame);
+    Py_XDECREF(frame);
+    return true;
+  }
+  if (made.module == "sys" && name.starts_with("_current_")) {
+    refuse(RefusalCode::kHostEffect, "the step looks at the frames of all threads");
+    return true;
+  }
+  if ((type == "torch.Stream" || type == "torch.Event") && !name.starts_with("__")) {
+    refuse(RefusalCode::kHostEffect, "the step uses a stream or an event of its own (`" + name +
+                                         "`), which a replay does not");
+    return true;
+  }
+  if (type.starts_with("_thread._local") || type.starts_with("_ctypes.")) {
+    refuse(RefusalCode::kHostEffect,
+           "the step uses a " + type + ", whose content cannot be compared");
+    return true;
+  }
+  if ((type.ends_with("Lock") || type == "_thread.lock") && exists(self)) {
+    if (guards_a_cache()) return true;
+    refuse(RefusalCode::kHostEffect,
+           "the step takes a lock (`" + path_of(self) + "`), which a replay does not do");
+    return true;
+  }
+  const bool is_setter = (made.module == "sys" && name.starts_with("set")) ||
+                         (made.module == "gc" && name != "collect" && !name.starts_with("get") &&
+                          name != "isenabled") ||
+                         (made.module == "_signal" && name.starts_with("s"));
+  if (is_setter) {
+    refuse(RefusalCode::kHostEffect,
+           "the step calls `" + made.module + "." + name + "`, which a replay does not do");
+    return true;
+  }
+  const bool asks_for_holders = (made.module == "sys" && name == "getrefcount") ||
+                                (made.module == "gc" && name.starts_with("get")) ||
+                                (made.module == "_weakref" && name.starts_with("getweakref"));
+  if (asks_for_holders) {
+    refuse(RefusalCode::kHostEffect,
+           "the step asks the interpreter what holds its objects (`" + name + "`)");
+    return true;
+  }
+  if (made.module == "_contextvars" && name == "copy_context") {
+    refuse(RefusalCode::kHostEffect,
+           "the step copies its context, whose variables cannot be compared");
+    return true;
+  }
+  if (name == "__subclasses__" && self != nullptr && PyType_Check(self)) {
+    refuse(RefusalCode::kHostEffect, "the step asks for the subclasses of `" + path_of(self) +
+                                         "`, which come with each class that is made");
+    return true;
+  }
+  if (type.starts_with("_io.") && name.starts_with("read")) {
+    refuse(RefusalCode::kHostEffect, "the step reads a file (`" + name + "`)");
+    return true;
+  }
+  return false;
+}
+
+bool Watcher::refuse_output(std::string_view name) {
+  refuse(RefusalCode::kHostEffect,
+         "the step prints or writes (`" + std::string(name) + "`), which a replay does not do");
+  return false;
+}
+
+/// No op shows what a generator was seeded with.
+void Watcher::refuse_seed(const std::string& name) {
+  if (name != "seed" && name != "initial_seed" && name != "get_offset") return;
+  refuse(RefusalCode::kHostEffect,
+         "the step asks a generator of torch's what it was seeded with (`" + name + "`)");
+}
+
+/// Of streams, events and graphs, of the device's allocator and of seeds no op tells.
+void Watcher::refuse_untold(PyObject* function) {
+  const std::string module = text_of(member(function, "__module__").ptr());
+  const std::string name = text_of(member(function, "__qualname__").ptr());
+  if (module.starts_with("torch.") && module.ends_with("random")) refuse_seed(name);
+  if (!module.starts_with("torch.cuda")) return;
+  const bool is_chosen = module == "torch.cuda" && (name == "stream" || name == "set_stream");
+  // the others of these modules make one, compare it, or only ask
+  const bool is_method = name.find('.') != name.npos && name.find("__") == name.npos;
+  if (is_chosen ||
+      (is_method && (module == "torch.cuda.streams" || module == "torch.cuda.graphs"))) {
+    refuse(RefusalCode::kHostEffect, "the step uses a stream, an event or a graph of its own (`" +
+                                         name + "`), which a replay does not");
+  } else if (module == "torch.cuda.memory" && name.find("mem") != name.npos &&
+             !name.starts_with("reset_") && !name.starts_with("set_")) {
+    refuse(RefusalCode::kHostEffect, "the step asks the device's allocator (`" + name + "`)");
+  }
+}
+
+}  // namespace steptape::python::watch
