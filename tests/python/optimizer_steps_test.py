@@ -193,3 +193,51 @@ def test_the_step_of_an_optimizer_that_has_a_scheduler_is_wrapped(kind):
         return program(body, optimizer.step, holds=[model, optimizer, scheduler])
 
     replays(make)
+
+
+class Delegating:
+    """Shows what another optimizer has, as an instance of its class, by way of `__getattr__` alone: so does Lightning's."""
+
+    def __init__(self, optimizer):
+        self._optimizer = optimizer
+        self.__class__ = type("Delegating" + type(optimizer).__name__, (Delegating, type(optimizer)), {})
+
+    def __getattr__(self, name):
+        return getattr(self._optimizer, name)
+
+    def step(self, closure=None):
+        return self._optimizer.step(closure)
+
+
+class Shared(Delegating):
+    """Has the very attributes of another one."""
+
+    def __init__(self, optimizer):
+        super().__init__(optimizer)
+        self.__dict__.update(vars(optimizer))
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+@pytest.mark.parametrize("wrapper", [Delegating, Shared])
+@pytest.mark.parametrize("depth", [1, 8])  # where the step finds it before its first call, and where it does not
+def test_an_optimizer_that_shows_another_one_trains_that(kind, wrapper, depth):
+    def make():
+        model = net()
+        inner = kind(model.parameters(), lr=0.05)
+        held = wrapper(inner)
+        for _ in range(depth):
+            held = SimpleNamespace(held=held)
+
+        def step(x, y):
+            optimizer = held
+            for _ in range(depth):
+                optimizer = optimizer.held
+            optimizer.zero_grad()
+            loss = mse(model, x, y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return SimpleNamespace(step=step, batch=batch, holds=lambda: [model, inner], after=lambda i: move_rates(i, inner))
+
+    replays(make)
