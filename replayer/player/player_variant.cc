@@ -100,7 +100,9 @@ void PlayerVariant::find_memory() {
     const trace::Buffer& buffer = recording_->buffers[id];
     const std::size_t position = lasting_.size();
     lasting_.push_back(nullptr);
-    if (buffer.role == trace::Role::kInput) continue;
+    // one that the step only looked at, such as at its shape, is not in a trace's state
+    const bool is_used = executor_->program().buffers[id].last_use >= 0;
+    if (buffer.role == trace::Role::kInput || !is_used) continue;
     if (buffer.role == trace::Role::kGradient) {
       gradients_.push_back(position);
     } else if (is_outside(buffer) && buffer.content) {

@@ -116,6 +116,38 @@ class Counting:
         return x / self.n
 
 
+LOOKED_AT = {
+    "a_gradient_is_cleared": lambda lone: setattr(lone, "grad", None),
+    "a_gradient_is_asked_for": lambda lone: lone.grad is None,
+    "a_flag": lambda lone: lone.requires_grad,
+    "a_shape": lambda lone: lone.shape,
+    "a_size": lambda lone: lone.numel(),
+    "a_dtype": lambda lone: lone.dtype,
+}
+
+
+@pytest.mark.parametrize("look", LOOKED_AT.values(), ids=LOOKED_AT)
+@pytest.mark.parametrize("make", [lambda: torch.ones(1 << 18), lambda: torch.nn.Parameter(torch.ones(1 << 18))], ids=["tensor", "parameter"])
+def test_a_tensor_that_a_step_only_looks_at_is_not_needed(look, make, tmp_path):
+    torch.manual_seed(0)
+    train, _, _ = classifier()
+    held = SimpleNamespace(lone=make())
+
+    def step(x, y):
+        look(held.lone)
+        return train(x, y)
+
+    wrapped = steptape.wrap(step, name="train")
+    for i in range(LATE):
+        wrapped(*batch(i))
+    path = tmp_path / "run.tape"
+    wrapped.save(path)
+    assert path.stat().st_size < 1 << 20
+    loaded = steptape.load(path)["train"]
+    for i in range(LATE, LATE + 4):
+        assert bits(loaded(*batch(i))) == bits(step(*batch(i))), i
+
+
 def counted_by_a_global(x):
     global TOTAL
     TOTAL += 1
