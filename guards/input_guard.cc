@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <string>
+#include <vector>
 
 #include "guards/mismatch.h"
 #include "guards/predicates.h"
@@ -15,6 +17,24 @@
 namespace steptape::guards {
 
 using enum GuardKind;
+
+namespace {
+
+/// "2", or "2 (x, self.hidden)" where inputs have names: a place of the program's that counts as an
+/// argument is no parameter of the step's.
+std::string counted(const std::vector<trace::Input>& inputs) {
+  constexpr std::size_t kMost = 16;
+  std::string names;
+  bool are_named = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    are_named |= !inputs[i].path.starts_with("inputs[");
+    if (i < kMost) names += (i == 0 ? "" : ", ") + inputs[i].path;
+  }
+  if (inputs.size() > kMost) names += ", …";
+  return std::to_string(inputs.size()) + (are_named ? " (" + names + ")" : "");
+}
+
+}  // namespace
 
 InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64_t> position)
     : recording_(recording) {
@@ -45,9 +65,8 @@ InputGuard::InputGuard(const trace::Recording& recording, std::vector<std::int64
 Verdict InputGuard::check(std::span<const live::Argument> arguments,
                           std::span<double> leaves) const {
   if (arguments.size() != recording_.inputs.size()) {
-    return failed(kArgumentCount, "inputs.size",
-                  static_cast<std::int64_t>(recording_.inputs.size()),
-                  static_cast<std::int64_t>(arguments.size()));
+    return failed(kArgumentCount, "inputs.size", counted(recording_.inputs),
+                  std::to_string(arguments.size()));
   }
   for (const TensorInput& input : tensors_) {
     const live::Argument& argument = arguments[input.argument];

@@ -126,6 +126,14 @@ void put_at(PyObject* owner, PyObject* key, PyObject* value) {
   if (failed != 0) throw py::error_already_set();
 }
 
+void append_to(PyObject* owner, PyObject* item) {
+  if (PyList_Check(owner)) {
+    if (PyList_Append(owner, item) != 0) throw py::error_already_set();
+  } else {
+    borrowed(owner).attr("append")(borrowed(item));
+  }
+}
+
 const MovingPlaces::Place* MovingPlaces::find(PyObject* owner, PyObject* key) const {
   const auto found = std::ranges::find_if(places_, [&](const Place& place) {
     return place.owner.get() == owner && is_same_key(place.key.get(), key);

@@ -21,6 +21,9 @@ PyObject* holder_of(PyObject* type, PyObject* key);
 int set_entry(PyObject* dict, PyObject* key, PyObject* value);
 /// Assigns to such a place; into a tuple a number for an equal one. Throws what Python raises.
 void put_at(PyObject* owner, PyObject* key, PyObject* value);
+/// Adds an item at the end of a list or deque, whatever `append` its class has: what that does
+/// besides was seen as it ran, and is done again by itself.
+void append_to(PyObject* owner, PyObject* item);
 
 /// Whether a key is a descriptor of C's, which names a member of its object whatever that is: a
 /// slot of a dict, too.

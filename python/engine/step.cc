@@ -535,7 +535,8 @@ py::object Step::replayed(const pack::Results& results) const {
       put_at(place.owner.ptr(), place.key.ptr(), (next++)->ptr());
       continue;
     }
-    for (std::size_t i = 0; i < *assignment.appended; ++i) place.owner.attr("append")(*next++);
+    for (std::size_t i = 0; i < *assignment.appended; ++i)
+      append_to(place.owner.ptr(), (next++)->ptr());
   }
   return built.front();
 }

@@ -542,3 +542,57 @@ def test_what_only_the_tensor_object_knows_of_an_argument(attribute):
     step = steptape.wrap(function, verify={"first": True, "rate": 0.0})
     assert [step(given(i)).tolist() for i in range(CALLS)] == [function(given(i)).tolist() for i in range(CALLS)]
     assert codes_of(step) == {"host_effect"}, step.explain()
+
+
+class Doubling(list):
+    def append(self, value):
+        super().append(2 * value)
+
+
+class Meter(list):
+    total = 0.0
+
+    def append(self, value):
+        self.total += value
+        super().append(value)
+
+
+class Doubled(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, 2 * value)
+
+
+class Updated(dict):
+    times = 0
+
+    def update(self, **entries):
+        self.times += 1
+        super().update(**entries)
+
+
+# What the containers' own methods do besides is watched as it runs; a replay does that again, and does not call them.
+OWN_CONTAINERS = {
+    "a_list_that_doubles": (Doubling, lambda held, value: held.append(value)),
+    "a_list_that_doubles_in_a_loop": (Doubling, lambda held, value: [held.append(each) for each in (value, 1.0)]),
+    "a_list_below_its_method": (Doubling, lambda held, value: list.append(held, value)),
+    "a_list_that_sums": (Meter, lambda held, value: held.append(value)),
+    "a_list_that_sums_constants": (Meter, lambda held, value: held.append(3.0)),
+    "a_user_list": (type("Users", (collections.UserList,), {"append": lambda self, value: self.data.append(2 * value)}),
+                    lambda held, value: held.append(value)),
+    "a_dict_that_doubles": (Doubled, lambda held, value: held.__setitem__("value", value)),
+    "a_dict_that_counts": (Updated, lambda held, value: held.update(value=value)),
+}
+
+
+@pytest.mark.parametrize("make, change", OWN_CONTAINERS.values(), ids=OWN_CONTAINERS)
+def test_a_container_with_methods_of_its_own_is_changed_once(make, change):
+    def program(wrap):
+        held, counted = make(), torch.zeros(1)
+
+        def step(x):
+            counted.add_(1)
+            change(held, counted.item())
+            return x * 2
+        return wrap(step), lambda: None, lambda: (held, vars(held))
+
+    check(program)
