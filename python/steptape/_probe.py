@@ -21,9 +21,9 @@ class _Hyperparameters:
         self.others = {}  # paths that lead to a group as well, by its id: one that wraps another shows its groups
 
     def __enter__(self):
-        for name, optimizer in self.optimizers.items():
-            # one that only shows those of another, which it wraps, has none of its own
-            for g, group in enumerate(vars(optimizer).get("param_groups", ())):
+        # the engine knows numbers by the optimizer that has the groups, not by one that wraps and shows it
+        for name, optimizer in sorted(self.optimizers.items(), key=lambda named: "param_groups" not in vars(named[1])):
+            for g, group in enumerate(optimizer.param_groups):
                 path = f"{name}.param_groups[{g}]"
                 if id(group) in self.others:
                     self.others[id(group)].append(path)
