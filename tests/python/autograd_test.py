@@ -1,4 +1,5 @@
 """How a step goes forward and backward: with checkpoints, own functions, several gradients, or forward alone."""
+import math
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -81,6 +82,71 @@ def test_autograd_functions_of_the_users_own(function):
         return F.mse_loss(function(model(x)), y)
 
     replays(lambda: training(net(), loss_of))
+
+
+class Reversed(torch.autograd.Function):
+    """The gradient reversal of adversarial training, whose weight is annealed."""
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.neg() * ctx.weight, None
+
+
+class ScaledApart(torch.autograd.Function):
+    """With a context that is set up after the forward."""
+    @staticmethod
+    def forward(x, weight=1.0):
+        return x * weight
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.weight = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (1 - ctx.weight), None
+
+
+class Saved(torch.autograd.Function):
+    """Computes with the weight forward, and with what it has kept backward."""
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x)
+        ctx.twice = weight * 2
+        return x * x * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        return grad * x * ctx.twice, None
+
+
+@pytest.mark.parametrize("function", [Reversed.apply, ScaledApart.apply, Saved.apply, lambda h, weight: Reversed.apply(h, weight) if weight > 0.2 else h],
+                         ids=["reversed", "set up apart", "saved", "from a weight on"])
+@pytest.mark.parametrize("weight_of", [lambda i: 2 / (1 + math.exp(-0.1 * i)) - 1, lambda i: 0.9 ** i, lambda i: (0.0, 0.5, 1.0)[i % 3]],
+                         ids=["annealed", "fading", "in turns"])
+def test_a_moving_number_for_an_autograd_function(function, weight_of):
+    def make():
+        torch.manual_seed(0)
+        model, head, held = net(), torch.nn.Linear(3, 2), SimpleNamespace(weight=0.0)
+        optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.05)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = head(function(model(x), held.weight)).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        def after(i):
+            held.weight = weight_of(i + 1)
+        return SimpleNamespace(step=step, batch=batch, after=after, holds=lambda: [model, head, optimizer])
+
+    replays(make)
 
 
 @pytest.mark.parametrize("optimizer_of", [momentum, adam])

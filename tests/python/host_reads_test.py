@@ -271,6 +271,7 @@ LOOKED_AT = {
     "among_others": lambda value: value in {0.5: 1},
     "the_largest": lambda value: max(value, 0.5),
     "gone_through": lambda value: [v + 1 for v in (value, value)],
+    "generated": lambda value: next(v * 2 for v in [value]),
 }
 
 
@@ -283,7 +284,7 @@ ESCAPES = {
     "as_text": str, "hashed": hash, "asked_of_a_cache": lambda value: {0.5: 1}.get(value),
     "by_its_method": lambda value: value.is_integer(), "in_numpy": lambda value: np.sqrt(value),
     "in_an_exception": Exception, "rounded": lambda value: round(value, -1),
-    "summed": lambda value: sum([value, 1.0]), "from_a_generator": lambda value: next(v for v in [value]),
+    "summed": lambda value: sum([value, 1.0]), "from_a_generator": lambda value: sorted(v * 2 for v in [value]),
 }
 
 

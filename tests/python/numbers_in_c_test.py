@@ -4,6 +4,7 @@ attribute that holds another one in each call.
 """
 import array
 import collections
+import contextlib
 import decimal
 import enum
 import functools
@@ -93,6 +94,16 @@ WAYS = {
     "its_list_is_asked": lambda n: 17.0 in [n],
     "index_of_a_list": lambda n: FLOATS.index(n),
     "count_of_a_list": lambda n: [17.0].count(n),
+    "generated_for_a_maximum": lambda n: max(k for k in (n, 17)) > 17,
+    "generated_for_a_sum": lambda n: math.fsum(k for k in (n, 1)) == 18,
+    "generated_for_a_map": lambda n: list(map(math.lgamma, (k for k in (n + 1, 2))))[0] > 33,
+    "generated_for_a_filter": lambda n: len(list(filter(None, (k for k in (n - 17, 2))))) == 1,
+    "generated_for_a_set": lambda n: len({*(k for k in (n, 17))}) == 1,
+    "generated_for_a_dict": lambda n: 17 in dict((k, 1) for k in (n, 2)),
+    "generated_for_a_text": lambda n: "".join(str(k) for k in (n, 2)) == "172",
+    "generated_for_a_sort": lambda n: sorted(k for k in (n, 17.5))[0] == 17.5,
+    "generated_for_what_counts": lambda n: [k for k, _ in enumerate((m for m in (1, 2)), n)][0] == 17,
+    "generated_for_a_slice": lambda n: "a" * len([0] * next(k for k in (n, 2))) == "a" * 17,
     "percent": lambda n: "%d" % n == "17",
     "percent_of_a_tuple": lambda n: "%d %s" % (n, "a") == "17 a",
     "percent_of_a_dict": lambda n: "%(n)x" % {"n": n} == "11",
@@ -196,6 +207,29 @@ WAYS = {
 }
 
 
+def unpacked(generator):
+    first, *others = generator
+    return first + others[-1]
+
+
+@contextlib.contextmanager
+def giving(n):
+    yield n + 1
+
+
+def managed(n):
+    with giving(n) as given:
+        return given * 2
+
+
+class Generated:
+    def __init__(self, value):
+        self.value = value
+
+    def __iter__(self):
+        yield self.value
+
+
 # what keeps or hands on a number leaves it followed: no value of its own is held to
 HANDED_ON = {
     "list": lambda n: [n, 1][0],
@@ -215,6 +249,15 @@ HANDED_ON = {
     "attribute_getter": lambda n: operator.attrgetter("value")(Holder(n)),
     "default": lambda n: (lambda a=n: a + 1)(),
     "spread": lambda n: (lambda *a, **k: a[0] + k["b"])(*[n], **{"b": n}),
+    "generated": lambda n: [k * 2 for k in (m + 1 for m in [n])][0],
+    "generated_next": lambda n: next(k for k in (1, n, 2) if k != 1),
+    "generated_tuple": lambda n: tuple(k + 1 for k in (n, 2))[0],
+    "generated_unpacked": lambda n: unpacked(k * 2 for k in (n, 2, n)),
+    "generated_list": lambda n: [*(k for k in (n, 2))][0] + list(k for k in (1, n))[1],
+    "generated_zipped": lambda n: [a * b for a, b in zip((k for k in (n, 2)), (k for k in (3, n)))][0],
+    "generated_enumerated": lambda n: [i + k for i, k in enumerate(m for m in (n, 2))][0],
+    "generated_by_a_class": lambda n: [k for k in Generated(n)][0],
+    "generated_for_a_with": lambda n: managed(n),
     "limited": lambda n: min(max(n, 5), 20),
     "limited_as_float": lambda n: min(max(float(n), 5.0), 20.0),
     "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * n / 40)),

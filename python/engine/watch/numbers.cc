@@ -70,6 +70,9 @@ constexpr std::array<std::string_view, 20> kPassOn = {
     "items",    "cast",       "type",        "super",
     "callable", "len",        "id",          "_record_function_enter_new"};
 
+/// The same of Python's own library: of typing, and of inspect for autograd.Function.apply.
+constexpr std::array<std::string_view, 3> kHandsThrough = {"cast", "bind", "apply_defaults"};
+
 /// Whether it is an object of the buffer protocol, as NumPy's arrays are: its content shows in no
 /// guard.
 bool is_memory(PyObject* value, int depth = 3) {
@@ -599,7 +602,7 @@ bool Watcher::look_at_numbers(const Instruction& in) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee));
     // Python's own library is not watched where torch's code calls it
     const bool is_seen = whose(code) != Whose::kPythons || is_for_numbers_;
-    if (is_seen || view_of(code->co_name) == "cast") return false;
+    if (is_seen || is_one_of(view_of(code->co_name), kHandsThrough)) return false;
   }
   std::vector<PyObject*> spread;
   std::span<PyObject* const> arguments(in.arguments, static_cast<std::size_t>(in.count));

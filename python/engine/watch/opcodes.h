@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "python/engine/watch/instruction.h"
 
 namespace steptape::python::watch {
@@ -29,6 +31,8 @@ struct Pending {
   Py_ssize_t height;  ///< of the stack before it
   bool gives_to_c;    ///< what Python's code returns meanwhile is given to code of C's, which looks
                       ///< at it
+  /// Generators whose items it hands on as they are: addresses, of objects that may be gone.
+  std::array<const void*, 2> generators;
 };
 
 /// Puts what is about to run into words: `Operation::kNone` for what touches fresh values and local
@@ -54,6 +58,8 @@ bool is_extended_argument(int opcode);
 /// Whether what code of Python's returns, that runs while this does, is given to code of C's that
 /// looks at it, and not on as what the instruction leaves.
 bool gives_to_c(const Instruction& in);
+/// The generators whose items the instruction leaves as they are, or puts into what it leaves.
+std::array<const void*, 2> generators_of(const Instruction& in);
 /// Whether what a frame gives out may be looked at by code of C's; `caller` is the instruction that
 /// runs it, or null where nobody knows.
 bool goes_to_c(const Place& at, const Pending* caller);
