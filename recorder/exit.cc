@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -116,8 +117,10 @@ class Exit {
 
   void note_version(trace::TensorId id, std::optional<std::uint32_t> before,
                     const at::Tensor& now) {
-    if (id == trace::kNoTensor || version_of(now) == before) return;
-    recorded_.moved_versions.push_back(state_.tensor_table.buffer_of(id));
+    const std::optional<std::uint32_t> version = version_of(now);
+    if (id == trace::kNoTensor || version == before) return;
+    const std::uint32_t times = version && before ? *version - *before : 1;
+    recorded_.moved_versions.emplace(state_.tensor_table.buffer_of(id), times);
   }
 
   void created(const live::TensorAt& at) {

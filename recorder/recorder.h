@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "live/argument.h"
@@ -55,9 +57,9 @@ struct Recorded {
   std::vector<Outside> outside;
   /// For each result: which object it is, where it is one that the caller has already.
   std::vector<Identity> identities;
-  /// Buffers of tracked tensors and arguments whose version counters the step moved. An op that
-  /// writes through `.data()` moves none.
-  std::vector<trace::BufferId> moved_versions;
+  /// How far the step moved version counters of tracked tensors and arguments, by buffer. An op
+  /// that writes through `.data()` moves none.
+  std::unordered_map<trace::BufferId, std::uint32_t> moved_versions;
   FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;

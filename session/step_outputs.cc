@@ -83,8 +83,9 @@ void give_graph(const at::Tensor& result, const std::string& node) {
   torch::autograd::impl::set_gradient_edge(result, {std::move(graph), position});
 }
 
-void bump(c10::TensorImpl& tensor) {
-  if (!tensor.is_inference()) tensor.bump_version();
+void bump(c10::TensorImpl& tensor, std::uint32_t times) {
+  if (tensor.is_inference()) return;
+  for (std::uint32_t i = 0; i < times; ++i) tensor.bump_version();
 }
 
 }  // namespace
@@ -104,11 +105,12 @@ std::string StepOutputs::unreachable_result(const trace::Recording& recording,
 
 StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
                          const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-                         const std::vector<trace::BufferId>& moved_versions)
+                         const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions)
     : recording_(recording), guards_(guards), identities_(std::move(identities)) {
-  std::vector<bool> moves_of(recording.buffers.size());
-  for (const trace::BufferId buffer : moved_versions) moves_of[buffer] = true;
-  const auto moves = [&](trace::BufferId buffer) { return moves_of[buffer]; };
+  const auto moves = [&moved_versions](trace::BufferId buffer) {
+    const auto found = moved_versions.find(buffer);
+    return found == moved_versions.end() ? 0 : found->second;
+  };
   const EntryGradients at_entry(recording, executor);
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
@@ -119,9 +121,10 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
       slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
                       ? Gradient::Exit::kInPlace
                       : Gradient::Exit::kNew;
-      slot.moves_version = moves(recording.tensors[gradient.tensor].buffer);
+      slot.version_moves = moves(recording.tensors[gradient.tensor].buffer);
     }
-    if (slot.exit != Gradient::Exit::kInPlace || slot.moves_version) gradients_.push_back(slot);
+    if (slot.exit != Gradient::Exit::kInPlace || slot.version_moves != 0)
+      gradients_.push_back(slot);
   }
   std::unordered_set<std::string> dropped;
   for (const Gradient& gradient : gradients_) {
@@ -134,13 +137,14 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
   }
   for (const std::size_t position : executor.written()) {
     const trace::BufferId buffer = executor.bound()[position];
-    if (!moves(buffer)) continue;
+    const std::uint32_t times = moves(buffer);
+    if (times == 0) continue;
     if (const std::int64_t tracked = guards.tracked().position_on(buffer); tracked >= 0) {
       // a gradient is another tensor object in every step; its version counter is settled in place
       if (recording.buffers[buffer].role == trace::Role::kGradient) continue;
-      written_.push_back(static_cast<std::size_t>(tracked));
+      written_.push_back({static_cast<std::size_t>(tracked), times});
     } else if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
-      written_inputs_.push_back(static_cast<std::size_t>(input));
+      written_inputs_.push_back({static_cast<std::size_t>(input), times});
     }
   }
   for (std::size_t i = 0; i < recording.results.size(); ++i) {
@@ -227,14 +231,14 @@ std::vector<at::Tensor> StepOutputs::commit(
         gradient = std::move(outcome.gradients[slot.at]);
         break;
       case Gradient::Exit::kInPlace:
-        bump(*gradient.unsafeGetTensorImpl());
+        bump(*gradient.unsafeGetTensorImpl(), slot.version_moves);
         break;
     }
   }
   guards_.advance();
-  for (const std::size_t tracked : written_) bump(guards_.tracked().alive(tracked));
-  for (const std::size_t input : written_inputs_) {
-    bump(*arguments[input].tensor.unsafeGetTensorImpl());
+  for (const auto& [tracked, times] : written_) bump(guards_.tracked().alive(tracked), times);
+  for (const auto& [input, times] : written_inputs_) {
+    bump(*arguments[input].tensor.unsafeGetTensorImpl(), times);
   }
   for (std::size_t i = 0; i < results_.size(); ++i) {
     outcome.results[i] = result_of(i, outcome.results, arguments, gradients_at_entry);

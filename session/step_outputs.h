@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "guards/guard_set.h"
@@ -22,11 +24,11 @@ class StepOutputs {
                                         const replayer::Executor& executor,
                                         const guards::GuardSet& guards);
 
-  /// `identities` says which results are objects that the caller has already, `moved_versions` on
-  /// which buffers version counters move.
+  /// `identities` says which results are objects that the caller has already, `moved_versions` how
+  /// far version counters move, by buffer.
   StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
               const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-              const std::vector<trace::BufferId>& moved_versions);
+              const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions);
 
   /// Lets go of gradients that the step replaces and that no op of the plan touches, as
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
@@ -59,8 +61,8 @@ class StepOutputs {
     std::size_t at;  ///< in Recording::exit_gradients
     Owner owner;
     enum class Exit { kNone, kNew, kInPlace } exit;
-    bool moves_version = false;
-    bool is_read = false;  ///< by an op of the plan, or by what the user gets
+    std::uint32_t version_moves = 0;  ///< by how much
+    bool is_read = false;             ///< by an op of the plan, or by what the user gets
     bool is_dropped() const { return exit != Exit::kInPlace && !is_read && !owner.is_argument; }
   };
   struct Result {
@@ -86,9 +88,14 @@ class StepOutputs {
   const guards::GuardSet& guards_;
   bool uses_gradients_at_entry_ = false;
   std::vector<Gradient> gradients_;
-  std::vector<std::size_t> written_;  ///< of Recording::tracked
-  std::vector<std::size_t> kept_;     ///< of Recording::tracked: all but dropped gradients
-  std::vector<std::size_t> written_inputs_;
+  /// Whose version counter moves, and how far.
+  struct Written {
+    std::size_t position;
+    std::uint32_t times;
+  };
+  std::vector<Written> written_;   ///< of Recording::tracked
+  std::vector<std::size_t> kept_;  ///< of Recording::tracked: all but dropped gradients
+  std::vector<Written> written_inputs_;
   std::vector<Result> results_;
   bool returns_gradients_ = false;
   std::vector<recorder::Identity> identities_;

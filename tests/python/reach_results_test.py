@@ -103,6 +103,34 @@ def how_often_tensors_were_written():
 
 
 @results
+def how_often_tensors_were_written_in_one_step():
+    model, running = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), torch.zeros(3)
+    optimizer = torch.optim.Adam(model.parameters(), amsgrad=True, weight_decay=0.1)
+    given = []
+
+    def batch(i, changed):
+        given[:] = [torch.randn(4, 3)]
+        return tuple(given)
+
+    def step(x):
+        x.mul_(2).add_(1)
+        running.mul_(0.9).add_(x.mean(0), alpha=0.1).clamp_(-1, 1)
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(x).square().mean()
+        loss.backward()
+        for p in model.parameters():
+            p.grad.mul_(0.5)
+        optimizer.step()
+        return loss.detach()
+
+    def versions():
+        states = [value for state in optimizer.state.values() for value in state.values()]
+        return [each._version for each in [*model.parameters(), *model.buffers(), running, *given, *states]]
+
+    return Training(step, batch=batch, holds=versions, matters=False)
+
+
+@results
 def a_dict_that_the_program_holds():
     settings = {"n": 1}
     return Training(lambda x: (x * 2, settings), holds=lambda: [settings], codes={"host_effect"}, matters=False)
