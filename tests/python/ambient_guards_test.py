@@ -9,7 +9,7 @@ import steptape
 import twins
 from classification import Program, sgd, small_model
 from guarded import STEPS, Training, check, named
-from outcomes import codes_of
+from twins import codes_of
 
 
 class Doubling(torch.overrides.TorchFunctionMode):

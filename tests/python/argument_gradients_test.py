@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import steptape
-from outcomes import codes_of
+from twins import codes_of
 
 CALLS = 24
 cases = {}

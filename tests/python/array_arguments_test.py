@@ -9,7 +9,7 @@ import torch
 
 import steptape
 from carried_test import batch, snapshot
-from outcomes import codes_of
+from twins import codes_of
 
 CALLS = 24
 CASES = []

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from classification import Program, learner
 from host_programs import check, collect
-from outcomes import is_as_pinned, is_refused
+from twins import is_as_pinned, is_refused
 
 BINDINGS = []
 binding = collect(BINDINGS)

@@ -13,8 +13,7 @@ import torch
 import torch.nn as nn
 
 import steptape
-from outcomes import codes_of
-from twins import bits
+from twins import bits, codes_of
 
 CALLS = 24
 REPLAYS = None

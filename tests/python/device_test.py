@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 import steptape
 import twins
 from loops import mse, net, training
-from outcomes import free_calls
+from twins import free_calls
 
 SIMULATED = os.environ.get("STEPTAPE_SIMULATED_CUDA", "")
 pytestmark = pytest.mark.skipif(not os.path.exists(SIMULATED),

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from command_line import needs_tool, tool
+from surroundings import needs_tool, tool
 
 pytestmark = needs_tool
 

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 import steptape
 from classification import Training, batch, classifier
 from misuse import LATE, STEPS, check, check_through
-from outcomes import has_replayed, is_refused
-from twins import bits
+from twins import bits, has_replayed, is_refused
 
 SITES = ["forward_pre", "forward", "gradient", "accumulated", "optimizer_pre", "optimizer_post",
          "end"]

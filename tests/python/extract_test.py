@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import steptape
-from command_line import needs_tool, tool
+from surroundings import needs_tool, tool
 
 pytestmark = needs_tool
 

@@ -11,7 +11,7 @@ import torch
 import steptape
 import twins
 from classification import batch, learner
-from outcomes import codes_of
+from twins import codes_of
 
 
 def late(i):

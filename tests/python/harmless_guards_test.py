@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import steptape
 from guarded import EDIT, STEPS, Training, check, classifier
-from outcomes import replays_as_a_rule
+from twins import replays_as_a_rule
 
 
 class Raising:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from classification import Program, batch, learner
 from host_programs import STEPS, check, collect, marked_lines, names_the_line
-from outcomes import OUTCOMES
+from twins import OUTCOMES
 
 CHANGES = []
 change = collect(CHANGES)

@@ -13,7 +13,7 @@ import steptape
 import twins
 from classification import Program, batch, learner
 from host_programs import LATE, STEPS, check, collect, marked_lines, names_the_line
-from outcomes import is_refused
+from twins import is_refused
 
 RANDOM = []
 drawing = collect(RANDOM)

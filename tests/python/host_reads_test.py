@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import steptape
 from classification import Program, batch, learner
 from host_programs import LATE, check, marked_lines
-from outcomes import is_as_pinned, is_refused
+from twins import is_as_pinned, is_refused
 
 
 def signed_batch(positive):

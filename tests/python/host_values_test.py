@@ -12,7 +12,7 @@ import torch
 import steptape
 from classification import Program, learner
 from host_programs import LATE, STEPS, check
-from outcomes import has_replayed, is_refused, replays_as_a_rule
+from twins import has_replayed, is_refused, replays_as_a_rule
 
 
 def hosted(name):

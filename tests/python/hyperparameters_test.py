@@ -7,8 +7,7 @@ import math
 import pytest
 from torch.optim import ASGD, SGD, Adam, AdamW, RAdam, RMSprop
 
-from loops import replays
-from optimizing import FORMS, FUSED, move_rates, training
+from loops import FORMS, FUSED, move_rates, optimizing, replays
 from twins import compare
 
 GROUPS = {
@@ -35,7 +34,7 @@ def test_each_parameter_group_follows_its_own_hyperparameters(name, form):
         parts = [[first], rest[:2], rest[2:]]
         return kind([dict(params=p, **g) for p, g in zip(parts, groups)], **options, **form)
 
-    replays(lambda: training(optimizer_of), 60)
+    replays(lambda: optimizing(optimizer_of), 60)
 
 
 def test_equal_rates_of_two_groups_part_in_mid_run():
@@ -48,7 +47,7 @@ def test_equal_rates_of_two_groups_part_in_mid_run():
         return Adam([dict(params=model[0].parameters()), dict(params=model[2].parameters())],
                     lr=0.01)
 
-    replays(lambda: training(optimizer_of, between=part), 50)
+    replays(lambda: optimizing(optimizer_of, between=part), 50)
 
 
 def test_a_rate_and_a_weight_decay_that_were_equal_part_in_mid_run():
@@ -56,7 +55,7 @@ def test_a_rate_and_a_weight_decay_that_were_equal_part_in_mid_run():
         if i >= 20:
             optimizer.param_groups[0]["lr"] = 0.1 / i
 
-    replays(lambda: training(lambda m: SGD(m.parameters(), lr=0.1, weight_decay=0.1, momentum=0.1),
+    replays(lambda: optimizing(lambda m: SGD(m.parameters(), lr=0.1, weight_decay=0.1, momentum=0.1),
                              between=part), 50)
 
 
@@ -93,7 +92,7 @@ def test_a_hyperparameter_may_be_edited_in_mid_run(name, foreach):
         move_rates(i, optimizer)
         optimizer.param_groups[0].update(edits.get(i, {}))
 
-    replays(lambda: training(lambda m: kind(m.parameters(), lr=0.01, foreach=foreach, **options),
+    replays(lambda: optimizing(lambda m: kind(m.parameters(), lr=0.01, foreach=foreach, **options),
                              between=edit), 80)
 
 
@@ -106,7 +105,7 @@ def test_the_groups_may_be_reordered_between_steps():
         return AdamW([dict(params=model[0].parameters(), lr=0.01),
                       dict(params=model[2].parameters(), lr=0.02, weight_decay=0.1)])
 
-    replays(lambda: training(optimizer_of, between=reorder), 60)
+    replays(lambda: optimizing(optimizer_of, between=reorder), 60)
 
 
 def cosine(i):
@@ -141,7 +140,7 @@ SETS = {
 def test_a_hyperparameter_moved_inside_the_step_is_moved_by_replays(change, where):
     """nanoGPT sets the rate at the start of a step, others at its end; now and then somebody else sets it, too."""
     def make():
-        made = training(lambda m: AdamW(m.parameters(), lr=0.05), between=None)
+        made = optimizing(lambda m: AdamW(m.parameters(), lr=0.05), between=None)
         optimizer, plain, count = made.optimizer, made.step, Count()
 
         def step(x, y):
@@ -167,7 +166,7 @@ def test_a_hyperparameter_moved_inside_the_step_is_moved_by_replays(change, wher
 
 def test_a_rate_that_the_step_takes_from_a_list_is_refused_for_what_is_taken():
     def make():
-        made = training(lambda m: SGD(m.parameters(), lr=0.05), between=None)
+        made = optimizing(lambda m: SGD(m.parameters(), lr=0.05), between=None)
         optimizer, plain, left = made.optimizer, made.step, [0.001 * k for k in range(40, 0, -1)]
 
         def step(x, y):

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 import steptape
-from outcomes import codes_of
+from twins import codes_of
 
 CALLS, LATE = 24, 10
 cases = {}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import steptape
-from command_line import dumped, needs_tool
+from surroundings import dumped, needs_tool
 
 TRAINING = """
     import sys, torch, steptape

@@ -3,15 +3,19 @@
 Unless a test says otherwise the step clears gradients, computes a loss, calls backward and updates,
 and replays.
 """
+import math
 from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.optim import SGD, Adam
+from torch.optim import SGD, Adagrad, Adam, AdamW
 
 import steptape
 import twins
+
+FUSED = (SGD, Adam, AdamW, Adagrad)
+FORMS = {"loop": dict(foreach=False), "foreach": dict(foreach=True), "fused": dict(fused=True)}
 
 
 def net(bias=True):
@@ -96,3 +100,53 @@ def replays(make, steps=40, share=0.9, **options):
 def is_refused(make, *codes, steps=20):
     """The twins agree, and the step is refused by one of these names."""
     return twins.compare(make, steps, codes=set(codes), wrapper=wrapped)
+
+
+def move_rates(i, optimizer):
+    """Another rate for each group, held as the program holds it: a number or a tensor."""
+    for k, group in enumerate(optimizer.param_groups):
+        factor = 1 + 0.3 * math.sin(i + k)
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].mul_(factor)
+        else:
+            group["lr"] *= factor
+
+
+def optimizing(optimizer_of, *, model=None, between=move_rates, holds=()):
+    """The plain step: its closure holds model and optimizer, and nothing else.
+
+    optimizer_of: model -> optimizer; between: (i, optimizer), called after step i
+    """
+    model = model or net()
+    optimizer = optimizer_of(model)
+
+    def gradients(x, y):
+        optimizer.zero_grad()
+        loss = mse(model, x, y)
+        loss.backward()
+        return loss
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = mse(model, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return SimpleNamespace(
+        step=step, gradients=gradients, batch=batch, model=model, optimizer=optimizer,
+        holds=lambda: [model, optimizer, *holds],
+        after=lambda i: between(i, optimizer) if between else None,
+    )
+
+
+def update_alone(made, _options):
+    """Forward and backward run eagerly; steptape.optimizer does the rest."""
+    update = steptape.optimizer(made.optimizer)
+
+    def body(x, y):
+        loss = made.gradients(x, y)
+        assert update() is None
+        return loss
+
+    return twins.Program(body, update)

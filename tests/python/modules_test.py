@@ -6,7 +6,7 @@ import torch
 import torch.utils.checkpoint
 
 import steptape
-from command_line import dumped, needs_tool
+from surroundings import dumped, needs_tool
 
 pytestmark = needs_tool
 

@@ -8,7 +8,7 @@ import steptape
 import twins
 from classification import Training, batch, classifier, small_model
 from misuse import STEPS, check
-from outcomes import replays_as_a_rule
+from twins import replays_as_a_rule
 
 
 def test_a_wrapped_step_is_wrapped_again():

@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim import SGD
 
 import steptape
-from outcomes import codes_of
+from twins import codes_of
 
 CELLS, ELEMENTS = 50, 4_000_000
 MOST_CALLS = 100  # two threads may happen to take turns, for a while

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import steptape
-from outcomes import OUTCOMES
+from twins import OUTCOMES
 
 
 def twice(x):

@@ -15,8 +15,7 @@ import torch.nn as nn
 import steptape
 from classification import Training, batch, classifier
 from misuse import LATE, STEPS, Plain, check, check_through
-from outcomes import RECORDED, is_as_pinned
-from twins import bits
+from twins import RECORDED, bits, is_as_pinned
 
 
 class Unhashable:

@@ -10,8 +10,7 @@ import torch
 import steptape
 from classification import Training, batch, classifier, small_model
 from misuse import STEPS, Plain, check
-from outcomes import is_refused, replays_as_a_rule
-from twins import bits
+from twins import bits, is_refused, replays_as_a_rule
 
 
 def test_a_step_that_gives_its_arguments_back():

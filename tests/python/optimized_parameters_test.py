@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RAdam
 
-from loops import batch, mse, net, replays
-from optimizing import FORMS, move_rates, training
+from loops import FORMS, batch, move_rates, mse, net, optimizing, replays
 
 
 class Partial(nn.Module):
@@ -26,7 +25,7 @@ class Partial(nn.Module):
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("kind", [SGD, AdamW])
 def test_parameters_without_gradients_stay_as_they_are(kind, form):
-    replays(lambda: training(lambda m: kind(m.parameters(), lr=0.01, weight_decay=0.1, **form),
+    replays(lambda: optimizing(lambda m: kind(m.parameters(), lr=0.01, weight_decay=0.1, **form),
                              model=Partial()))
 
 
@@ -46,7 +45,7 @@ class OfSeveralTypes(nn.Module):
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("kind, options", [(SGD, dict(momentum=0.9)), (AdamW, {})])
 def test_parameters_may_have_several_dtypes(kind, options, form):
-    replays(lambda: training(lambda m: kind(m.parameters(), lr=0.01, **options, **form),
+    replays(lambda: optimizing(lambda m: kind(m.parameters(), lr=0.01, **options, **form),
                              model=OfSeveralTypes()))
 
 
@@ -108,4 +107,4 @@ def test_a_parameter_may_be_frozen_and_unfrozen_between_steps():
         move_rates(i, optimizer)
         optimizer.param_groups[0]["params"][0].requires_grad_(not 20 <= i < 40)
 
-    replays(lambda: training(lambda m: Adam(m.parameters(), lr=0.01), between=freeze), 80)
+    replays(lambda: optimizing(lambda m: Adam(m.parameters(), lr=0.01), between=freeze), 80)

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.optim import ASGD, SGD, Adagrad, Adam, AdamW, NAdam, RAdam
 
-from loops import replays
-from optimizing import move_rates, training
+from loops import move_rates, optimizing, replays
 
 LOADED = {
     "sgd": lambda m: SGD(m.parameters(), lr=0.05, momentum=0.9),
@@ -28,7 +27,7 @@ def test_the_state_of_now_may_be_loaded_in_mid_run(optimizer):
         if i in (15, 30):
             optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
 
-    replays(lambda: training(LOADED[optimizer], between=load), 60)
+    replays(lambda: optimizing(LOADED[optimizer], between=load), 60)
 
 
 @pytest.mark.parametrize("optimizer", LOADED)
@@ -44,14 +43,14 @@ def test_an_earlier_state_may_be_loaded_in_mid_run(optimizer):
             if i == 30:
                 optimizer.load_state_dict(saved)
 
-        return training(LOADED[optimizer], between=load)
+        return optimizing(LOADED[optimizer], between=load)
 
     replays(make, 80)
 
 
 def test_a_whole_checkpoint_goes_through_a_file(tmp_path):
     def make():
-        made = training(LOADED["adamw_foreach"])
+        made = optimizing(LOADED["adamw_foreach"])
         path = tmp_path / "checkpoint.pt"
 
         def after(i):
@@ -95,7 +94,7 @@ def test_the_state_of_an_older_checkpoint_may_be_loaded(name):
                 group.pop(key)
         optimizer.load_state_dict(old)
 
-    replays(lambda: training(lambda m: Adam(m.parameters(), lr=0.01), between=load), 60)
+    replays(lambda: optimizing(lambda m: Adam(m.parameters(), lr=0.01), between=load), 60)
 
 
 def test_a_step_count_that_is_no_tensor_raises_as_in_eager_until_it_is_one_again():
@@ -105,7 +104,7 @@ def test_a_step_count_that_is_no_tensor_raises_as_in_eager_until_it_is_one_again
             for state in optimizer.state.values():
                 state["step"] = int(state["step"]) if i == 20 else torch.tensor(21.0)
 
-    replays(lambda: training(lambda m: Adam(m.parameters(), lr=0.01), between=replace), 60)
+    replays(lambda: optimizing(lambda m: Adam(m.parameters(), lr=0.01), between=replace), 60)
 
 
 @pytest.mark.parametrize("edit", [
@@ -120,7 +119,7 @@ def test_state_may_be_edited_by_hand(edit):
             for state in optimizer.state.values():
                 edit(state)
 
-    replays(lambda: training(lambda m: Adam(m.parameters(), lr=0.01), between=between), 60)
+    replays(lambda: optimizing(lambda m: Adam(m.parameters(), lr=0.01), between=between), 60)
 
 
 def clear(optimizer):
@@ -143,4 +142,4 @@ def test_state_that_is_cleared_is_made_anew(optimizer, how):
         if i == 25:
             how(optimizer)
 
-    replays(lambda: training(LOADED[optimizer], between=between), 80)
+    replays(lambda: optimizing(LOADED[optimizer], between=between), 80)

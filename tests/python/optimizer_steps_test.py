@@ -6,8 +6,7 @@ import torch
 from torch.optim import LBFGS, SGD, Adam, AdamW, lr_scheduler
 
 import steptape
-from loops import batch, mse, net, program, replays
-from optimizing import move_rates, training
+from loops import batch, move_rates, mse, net, optimizing, program, replays
 from twins import compare
 
 
@@ -88,7 +87,7 @@ def test_two_steps_each_with_its_own_optimizer_over_one_model():
     lambda t: dict(model={"net": t.model}, optimizer={"adam": t.optimizer}),
 ], ids=["one object", "sequence", "mapping"])
 def test_model_and_optimizer_may_be_given(given):
-    replays(lambda: training(lambda m: Adam(m.parameters(), lr=0.01)),
+    replays(lambda: optimizing(lambda m: Adam(m.parameters(), lr=0.01)),
             wrapper=lambda t, options: steptape.wrap(t.step, **given(t), **options))
 
 
@@ -135,7 +134,7 @@ def test_a_hook_behind_the_optimizers_step_is_part_of_it():
         optimizer.register_step_post_hook(clamp)
         return optimizer
 
-    replays(lambda: training(optimizer_of))
+    replays(lambda: optimizing(optimizer_of))
 
 
 def with_closure(optimizer_of):

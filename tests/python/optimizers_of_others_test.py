@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import steptape
 from carried_test import batch, snapshot
-from outcomes import codes_of
+from twins import codes_of
 
 
 def as_eager(play):

@@ -11,8 +11,7 @@ from torch.optim import (
     Rprop,
 )
 
-from loops import batch, net, replays
-from optimizing import FORMS, FUSED, NO_FORMULA, training, update_alone
+from loops import FORMS, FUSED, batch, net, optimizing, replays, update_alone
 from twins import compare
 
 OPTIMIZERS = {
@@ -88,7 +87,7 @@ def net_for(kind):
 
 @pytest.mark.parametrize("kind, options", list(forms()))
 def test_an_optimizer_replays_under_a_moving_rate(kind, options):
-    replays(lambda: training(lambda m: kind(m.parameters(), **options), model=net_for(kind)))
+    replays(lambda: optimizing(lambda m: kind(m.parameters(), **options), model=net_for(kind)))
 
 
 @pytest.mark.parametrize("kind, options", list(forms_with_tensor_rate()))
@@ -96,13 +95,13 @@ def test_a_rate_that_is_a_tensor_is_followed(kind, options):
     def optimizer_of(model):
         return kind(model.parameters(), **options | dict(lr=torch.tensor(options["lr"])))
 
-    replays(lambda: training(optimizer_of))
+    replays(lambda: optimizing(optimizer_of))
 
 
 @pytest.mark.parametrize("rate", [torch.tensor([0.01]), torch.tensor(0.01, dtype=torch.float64)],
                          ids=["one element", "float64"])
 def test_a_tensor_rate_may_have_another_shape_or_dtype(rate):
-    replays(lambda: training(lambda m: Adam(m.parameters(), lr=rate.clone(), foreach=False)))
+    replays(lambda: optimizing(lambda m: Adam(m.parameters(), lr=rate.clone(), foreach=False)))
 
 
 @pytest.mark.parametrize("kind", [SGD, Adam])
@@ -111,7 +110,7 @@ def test_a_tensor_rate_that_is_another_tensor_in_each_call_is_refused(kind):
     def exchange(i, optimizer):
         optimizer.param_groups[0]["lr"] = torch.tensor(0.01 / (1 + i))
 
-    compare(lambda: training(
+    compare(lambda: optimizing(
         lambda m: kind(m.parameters(), lr=torch.tensor(0.01), foreach=False), between=exchange),
             codes={"too_many_variants"})
 
@@ -122,14 +121,14 @@ def test_betas_that_are_tensors_give_the_bits_of_eager():
         betas = (torch.tensor(0.9), torch.tensor(0.99))
         return Adam(model.parameters(), lr=torch.tensor(0.01), betas=betas, foreach=False)
 
-    replays(lambda: training(optimizer_of))
+    replays(lambda: optimizing(optimizer_of))
 
 
 @pytest.mark.parametrize("kind", [Adam, RAdam, ASGD])
 def test_what_an_optimizer_raises_reaches_the_user(kind):
     """capturable=True raises on the CPU, when the first state has been made."""
     def make():
-        return training(lambda m: kind(m.parameters(), capturable=True))
+        return optimizing(lambda m: kind(m.parameters(), capturable=True))
 
     twin = make()
     with pytest.raises(AssertionError, match="capturable"):
@@ -145,7 +144,7 @@ def test_bias_corrections_are_exact_at_a_high_step_count(name, foreach):
     kind, options = OPTIMIZERS[name]
 
     def make():
-        made = training(lambda m: kind(m.parameters(), foreach=foreach, **options))
+        made = optimizing(lambda m: kind(m.parameters(), foreach=foreach, **options))
         made.step(*batch(0))
         for state in made.optimizer.state.values():
             state["step"].fill_(1230)
@@ -157,7 +156,7 @@ def test_bias_corrections_are_exact_at_a_high_step_count(name, foreach):
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_step_count_that_float32_cannot_advance_stands_still(form):
     def make():
-        made = training(lambda m: Adam(m.parameters(), lr=0.01, **form))
+        made = optimizing(lambda m: Adam(m.parameters(), lr=0.01, **form))
         made.step(*batch(0))
         for state in made.optimizer.state.values():
             state["step"].fill_(2 ** 24 - 20)
@@ -174,13 +173,13 @@ def test_a_step_count_that_float32_cannot_advance_stands_still(form):
     if label != "fused" or OPTIMIZERS[name][0] in FUSED
 ])
 def test_the_optimizers_step_replays_alone(kind, options):
-    replays(lambda: training(lambda m: kind(m.parameters(), **options)), wrapper=update_alone)
+    replays(lambda: optimizing(lambda m: kind(m.parameters(), **options)), wrapper=update_alone)
 
 
 def test_alone_it_takes_gradients_of_any_origin():
     """Kept, replaced, missing and back again."""
     def make():
-        made = training(lambda m: AdamW(m.parameters(), lr=0.01))
+        made = optimizing(lambda m: AdamW(m.parameters(), lr=0.01))
         parameters = list(made.model.parameters())
 
         def gradients(i, x):

@@ -11,8 +11,7 @@ import steptape
 import twins
 from classification import batch, classifier
 from misuse import LATE, PACKAGES, STEPS
-from outcomes import has_replayed
-from twins import bits
+from twins import bits, has_replayed
 
 
 def goes_on_in_a_child(step, model, calls, connection):

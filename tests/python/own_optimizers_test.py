@@ -10,8 +10,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 import steptape
 import twins
-from loops import batch, mse, replays
-from optimizing import NO_FORMULA, move_rates, training, update_alone
+from loops import batch, move_rates, mse, optimizing, replays, update_alone
 
 
 class Descent(Optimizer):
@@ -174,13 +173,13 @@ def test_a_rate_becomes_one_of_another_kind_and_one_of_its_own_again(rate, kind)
         if i in (15, 35):
             optimizer.param_groups[0]["lr"] = rate if i == 15 else 0.02
 
-    replays(lambda: training(lambda m: kind(m.parameters(), lr=0.05), between=edit), 60)
+    replays(lambda: optimizing(lambda m: kind(m.parameters(), lr=0.05), between=edit), 60)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("kind", [Descent, Lion, Rooted])
 def test_an_unknown_optimizer_replays_while_its_hyperparameters_stand(kind, wrapper):
-    replays(lambda: training(lambda m: kind(m.parameters()), between=None),
+    replays(lambda: optimizing(lambda m: kind(m.parameters()), between=None),
             wrapper=WRAPPERS[wrapper])
 
 
@@ -191,14 +190,14 @@ def test_an_unknown_optimizer_takes_an_edit_of_its_hyperparameters(kind, wrapper
         if i == 25:
             optimizer.param_groups[0]["lr"] *= 0.5
 
-    replays(lambda: training(lambda m: kind(m.parameters()), between=edit), 60,
+    replays(lambda: optimizing(lambda m: kind(m.parameters()), between=edit), 60,
             wrapper=WRAPPERS[wrapper])
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("kind", [Descent, Lion, Rooted, Bounded])
 def test_an_unknown_optimizer_under_a_moving_rate_gives_the_bits_of_eager(kind, wrapper):
-    replays(lambda: training(lambda m: kind(m.parameters())), steps=50, wrapper=WRAPPERS[wrapper])
+    replays(lambda: optimizing(lambda m: kind(m.parameters())), steps=50, wrapper=WRAPPERS[wrapper])
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -206,14 +205,14 @@ def test_an_unknown_optimizer_under_a_moving_rate_gives_the_bits_of_eager(kind, 
 @pytest.mark.parametrize("kind", [Annealed, Counted, Moments, Rectified])
 def test_an_unknown_optimizer_with_a_counter_on_the_host_keeps_counting(kind, between, wrapper):
     """Its counts are part of `optimizer.state_dict()`; a replay that left them would be wrong."""
-    replays(lambda: training(lambda m: kind(m.parameters()), between=between), 60,
+    replays(lambda: optimizing(lambda m: kind(m.parameters()), between=between), 60,
             wrapper=WRAPPERS[wrapper])
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("kind", [Alternating])
 def test_an_unknown_optimizer_whose_counter_is_not_followed_is_right_all_the_same(kind, wrapper):
-    replays(lambda: training(lambda m: kind(m.parameters())), steps=50, wrapper=WRAPPERS[wrapper])
+    replays(lambda: optimizing(lambda m: kind(m.parameters())), steps=50, wrapper=WRAPPERS[wrapper])
 
 
 def test_a_counter_on_the_host_may_be_set_between_two_steps():
@@ -222,11 +221,11 @@ def test_a_counter_on_the_host_may_be_set_between_two_steps():
             for state in optimizer.state.values():
                 state["step"] = 3 if i == 20 else 1000
 
-    replays(lambda: training(lambda m: Moments(m.parameters()), between=jump), 60)
+    replays(lambda: optimizing(lambda m: Moments(m.parameters()), between=jump), 60)
 
 
 def test_a_loaded_trace_counts_on():
-    made = training(lambda m: Moments(m.parameters()), between=None)
+    made = optimizing(lambda m: Moments(m.parameters()), between=None)
     step = steptape.wrap(made.step, model=made.model, optimizer=made.optimizer)
     for i in range(20):
         step(*made.batch(i))
@@ -261,7 +260,7 @@ def test_numbers_are_put_back_with_the_rest_of_the_state(kind, request):
     request.addfinalizer(lambda: sys.setrecursionlimit(limit))
 
     def make():
-        made = training(lambda m: kind(m.parameters()), between=None)
+        made = optimizing(lambda m: kind(m.parameters()), between=None)
 
         def step(x, y):
             made.optimizer.zero_grad()

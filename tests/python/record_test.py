@@ -7,7 +7,7 @@ import torch
 
 import steptape
 import twins
-from command_line import dumped, needs_tool
+from surroundings import dumped, needs_tool
 
 
 def loop(steps=6):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import steptape
 import twins
 from loops import is_refused, momentum, mse, net, program, replays, with_kinds
-from outcomes import codes_of
+from twins import codes_of
 
 Pair = namedtuple("Pair", "loss out")
 

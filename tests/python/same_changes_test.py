@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from classification import Program, batch, learner
 from host_programs import LATE, check, collect
-from outcomes import replays_as_a_rule
+from twins import replays_as_a_rule
 
 SAME = []
 same = collect(SAME)

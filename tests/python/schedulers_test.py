@@ -7,8 +7,7 @@ import torch
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
 
 import steptape
-from loops import batch, mse, replays, wrapped
-from optimizing import training
+from loops import batch, mse, optimizing, replays, wrapped
 from twins import bits, compare
 
 SCHEDULERS = {
@@ -43,7 +42,7 @@ SCHEDULED = {
 def test_a_scheduler_steps_outside_the_step(scheduler, optimizer):
     def make():
         holds = []
-        made = training(SCHEDULED[optimizer], between=lambda i, o: holds[0].step(), holds=holds)
+        made = optimizing(SCHEDULED[optimizer], between=lambda i, o: holds[0].step(), holds=holds)
         holds[:] = [SCHEDULERS[scheduler](made.optimizer)]
         made.holds = lambda: [made.model, made.optimizer, holds[0].state_dict()]
         return made
@@ -54,7 +53,7 @@ def test_a_scheduler_steps_outside_the_step(scheduler, optimizer):
 @pytest.mark.parametrize("optimizer", SCHEDULED)
 def test_a_plateau_scheduler_steps_by_a_validation_loss(optimizer):
     def make():
-        made = training(SCHEDULED[optimizer])
+        made = optimizing(SCHEDULED[optimizer])
         scheduler = lr_scheduler.ReduceLROnPlateau(made.optimizer, factor=0.5, patience=2)
         validation = batch(0)
 
@@ -80,7 +79,7 @@ def test_a_scheduler_made_in_mid_run_finds_that_the_optimizer_has_stepped():
             elif schedulers:
                 schedulers[0].step()
 
-        return training(lambda m: Adam(m.parameters(), lr=0.01), between=between)
+        return optimizing(lambda m: Adam(m.parameters(), lr=0.01), between=between)
 
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*lr_scheduler.*")
@@ -89,7 +88,7 @@ def test_a_scheduler_made_in_mid_run_finds_that_the_optimizer_has_stepped():
 
 def scheduled_within(optimizer, scheduler, wrap=lambda step: step):
     """A training whose step steps the scheduler, too."""
-    made = training(optimizer, between=None)
+    made = optimizing(optimizer, between=None)
     schedule, plain = SCHEDULERS[scheduler](made.optimizer), wrap(made.step)
 
     def step(x, y):

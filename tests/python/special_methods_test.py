@@ -21,7 +21,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
 import steptape
-from outcomes import codes_of
+from twins import codes_of
 
 CALLS, LATE = 20, 9
 

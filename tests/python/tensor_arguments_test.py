@@ -12,7 +12,7 @@ import torch.nn as nn
 import steptape
 from classification import Training
 from misuse import check
-from outcomes import is_refused, replays_as_a_rule
+from twins import is_refused, replays_as_a_rule
 
 
 def scaling():

@@ -11,8 +11,7 @@ import steptape
 import twins
 from classification import Training, batch, classifier
 from misuse import LATE, STEPS, check_through
-from outcomes import has_replayed
-from twins import bits
+from twins import bits, has_replayed
 
 
 def run_in_threads(*functions):

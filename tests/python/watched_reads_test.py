@@ -17,7 +17,7 @@ import torch
 import torch.nn as nn
 
 import steptape
-from outcomes import codes_of
+from twins import codes_of
 
 CALLS, CHANGE = 24, 12
 VERIFY = {"first": True, "rate": 0.0}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import steptape
 from classification import Training, batch, classifier, small_model
 from misuse import check
-from outcomes import is_as_pinned, replays_as_a_rule
+from twins import is_as_pinned, replays_as_a_rule
 
 
 def test_a_step_without_tensors():

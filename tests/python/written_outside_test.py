@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from classification import Program, learner
 from host_programs import LATE, check, collect
-from outcomes import is_refused, replays_as_a_rule
+from twins import is_refused, replays_as_a_rule
 
 OUTSIDE = []
 writing = collect(OUTSIDE)

@@ -5,7 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from packaged import package
+from surroundings import package
 
 SOURCE = """
 import importlib.util

@@ -2,7 +2,7 @@
 import torch
 import torch.nn as nn
 
-from packaged import package
+from surroundings import package
 
 SOURCE = """
 class Progress:
