@@ -1,7 +1,10 @@
 """The wrapped step."""
+import copy
 import functools
 import inspect
 import os
+import sys
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -250,12 +253,44 @@ class Step:
         options["log"] = self._options["log"] or None
         return options
 
+    def __copy__(self):
+        return self  # as a function is its own copy
+
+    def __deepcopy__(self, memo):
+        was = self.__wrapped__
+        function = copy.deepcopy(was, memo)
+        is_same = function is was or (isinstance(was, types.MethodType) and function.__self__ is was.__self__)
+        # what the copied object holds may have been this step
+        return self if is_same else memo.get(id(self)) or _again(function, copy.deepcopy(self._given, memo), *self._beside)
+
     def __reduce__(self):
-        raise TypeError(f'step "{self.name}" cannot be pickled or copied: its plans hold for the objects of '
-                        "this process. Pickle the function and wrap it there, or save a trace with save()")
+        if _found_at(self.__module__, self.__qualname__) is self:
+            return self.__qualname__
+        return _again, (self.__wrapped__, self._given, *self._beside)
+
+    @property
+    def _beside(self):
+        """Name and options of a copy, which has no plans yet and keeps no trace: that is this step's file."""
+        return self.name, {k: v for k, v in self._original.items() if k not in ("trace", "record", "resume")}
 
     def __repr__(self):
         return f"<steptape step {self.name!r}>"
+
+
+def _again(function, objects, name, options):
+    """A step of a copy's function, and of copies of the (name, object) that this one was given."""
+    models, optimizers = ({n: o for n, o in objects if isinstance(o, kind)} for kind in (torch.nn.Module, torch.optim.Optimizer))
+    step = Step(function, model=models or None, optimizer=optimizers or None, name=name, **options)
+    if step._code is not None:
+        _wrapped[step._code] -= 1  # the program has wrapped it no more often
+    return step
+
+
+def _found_at(module, path):
+    found = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _with_host_values(function, engine, hosts):

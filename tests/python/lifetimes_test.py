@@ -3,6 +3,7 @@ import copy
 import gc
 import pickle
 import threading
+import types
 import weakref
 
 import pytest
@@ -19,27 +20,110 @@ def doubled(x):
     return x * 2
 
 
-COPIES = {
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-    "pickle": lambda step: pickle.loads(pickle.dumps(step)),
-}
+@steptape.wrap
+def decorated(x):
+    return x * 3
+
+
+class Trainer:
+    """Holds the step that was made of its method; with what torch trains."""
+    def __init__(self):
+        self.model = small_model()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.step = self.step_of()
+
+    def step_of(self):
+        return steptape.wrap(self.train, model=self.model, optimizer=self.optimizer, verify={"first": True, "rate": 0.0}, name="train")
+
+    def train(self, x, y):
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+class Eager(Trainer):
+    def step_of(self):
+        return self.train
+
+
+class Scaled:
+    """Called as a function is, with state of its own."""
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, x):
+        return x * self.scale
+
+
+COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda value: pickle.loads(pickle.dumps(value))}
 
 
 @pytest.mark.parametrize("make_copy", COPIES.values(), ids=COPIES)
-def test_a_step_is_copied(make_copy):
-    """A fresh step that works, or an error that says why there is none."""
+def test_a_copy_of_a_step_of_a_function_calls_that(make_copy):
     step = steptape.wrap(doubled)
     for i in range(12):
         step(batch(i)[0])
-    try:
-        other = make_copy(step)
-    except (steptape.Error, TypeError) as error:
-        assert "step" in str(error)
-    else:
-        for i in range(12):
-            assert bits(other(batch(i)[0])) == bits(batch(i)[0] * 2)
-    assert bits(step(batch(0)[0])) == bits(batch(0)[0] * 2)
+    other = make_copy(step)
+    assert (other is step) == (make_copy is not COPIES["pickle"])
+    before = other.stats["replayed"]
+    for i in range(12):
+        assert bits(other(batch(i)[0])) == bits(batch(i)[0] * 2)
+    assert other.stats["replayed"] > before
+    assert make_copy(decorated) is decorated
+    assert make_copy({"step": step, "again": step})["step"].name == "doubled"
+
+
+@pytest.mark.parametrize("make_copy", [COPIES["deepcopy"], COPIES["pickle"]], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("whole", [True, False], ids=["the object", "its step"])
+def test_an_object_is_copied_with_the_step_of_its_method(make_copy, whole):
+    def play(make):
+        torch.manual_seed(0)
+        first = make()
+        seen = [first.step(*batch(i)) for i in range(LATE)]
+        second = make_copy(first) if whole else make_copy(first.step).__self__ if make is Eager else make_copy(first.step).__wrapped__.__self__
+        assert second.model is not first.model
+        for i in range(LATE, LATE + 20):
+            seen += [second.step(*batch(i)), first.step(*batch(i + 1))]
+        return first, second, bits([seen, first.model, second.model, first.optimizer, second.optimizer])
+
+    _, _, expected = play(Eager)
+    first, second, found = play(Trainer)
+    assert twins.first_difference(expected, found) is None
+    assert first.step is not second.step and second.step.__wrapped__.__self__ is second
+    for trainer in (first, second):
+        assert trainer.step.stats["replayed"] > 10, trainer.step.explain()
+    assert "wrapped" not in second.step.explain().partition("note:")[2]
+
+
+def test_the_average_of_a_model_that_has_its_step_is_made():
+    torch.manual_seed(0)
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(self, x, y):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(self(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    model.train_step = steptape.wrap(types.MethodType(train, model))
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    for i in range(LATE):
+        model.train_step(*batch(i))
+        averaged.update_parameters(model)
+    assert model.train_step.stats["replayed"] > 0, model.train_step.explain()
+    assert averaged.module.train_step.__wrapped__.__self__ is averaged.module
+
+
+def test_a_callable_object_is_copied_with_its_state():
+    step = steptape.wrap(Scaled(2.0), name="scaled")
+    other = copy.deepcopy(step)
+    other.__wrapped__.scale = 5.0
+    for i in range(12):
+        assert bits([step(batch(i)[0]), other(batch(i)[0])]) == bits([batch(i)[0] * 2, batch(i)[0] * 5])
 
 
 def test_a_model_that_a_step_was_made_for_can_be_copied_and_pickled():
