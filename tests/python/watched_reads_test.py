@@ -532,6 +532,59 @@ def device_that_is_made_anew():
     return step, scale_of(held)
 
 
+class Marked:
+    """With attributes of its functions, which its methods show."""
+    def method(self, scale=1.0):
+        return scale
+
+    @classmethod
+    def of_class(cls):
+        return 1.0
+
+    __class_getitem__ = classmethod(types.GenericAlias)
+    weight = 1.0
+
+
+# What reads through a method or an alias, and the function or class that has it.
+THROUGH = {
+    "a_method": lambda marked, held: marked.method.weight,
+    "a_kept_method": lambda marked, held: held.method.weight,
+    "a_default_of_getattr": lambda marked, held: getattr(marked.method, "later", 1.0),
+    "hasattr": lambda marked, held: 2.0 if hasattr(marked.method, "later") else 1.0,
+    "a_class_method": lambda marked, held: marked.of_class.weight,
+    "super": lambda marked, held: super(type(marked), marked).method.weight,
+    "a_weak_method": lambda marked, held: held.weak().weight,
+    "defaults": lambda marked, held: marked.method.__defaults__[0],
+    "a_name": lambda marked, held: float(len(marked.method.__name__)),
+    "an_alias": lambda marked, held: type(marked)[int].weight,
+}
+
+
+def through(read):
+    def make():
+        class Base(Marked):
+            method = types.FunctionType(Marked.method.__code__, globals(), "method", (1.0,))
+            of_class = classmethod(types.FunctionType(Marked.of_class.__func__.__code__, globals()))
+
+        class Own(Base):
+            pass
+        functions = [Base.__dict__["method"], Base.__dict__["of_class"].__func__]
+        for function in functions:
+            function.weight = 1.0
+        marked = Own()
+        held = Box(method=marked.method, weak=weakref.WeakMethod(marked.method))
+
+        def change():
+            for function in functions:
+                function.weight = function.later = 2.0
+                function.__defaults__, function.__name__ = (2.0,), "renamed"
+            Base.weight = 2.0
+        return lambda x: x * read(marked, held), change
+    return make
+
+
+PROGRAMS += [pytest.param(through(read), None, id=f"through_{name}") for name, read in THROUGH.items()]
+
 HOLDERS = {
     "weak_references": lambda held: weakref.getweakrefcount(held),
     "references": lambda held: sys.getrefcount(held),

@@ -252,6 +252,11 @@ void Watcher::load_attribute(PyObject* object, PyObject* name) {
     load_of_super(object, name);
   } else {
     load_of_instance(object, name);
+    // code of C's asks another object for what it does not have itself
+    const bool has_none = _PyType_Lookup(Py_TYPE(object), name) == nullptr;
+    if (has_none && PyMethod_Check(object)) load_attribute(PyMethod_GET_FUNCTION(object), name);
+    if (has_none && Py_TYPE(object) == &Py_GenericAliasType)
+      load_attribute(member(object, "__origin__").ptr(), name);
   }
 }
 
