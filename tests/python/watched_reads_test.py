@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import importlib
 import operator
 import random
 import sys
@@ -584,6 +585,69 @@ def through(read):
 
 
 PROGRAMS += [pytest.param(through(read), None, id=f"through_{name}") for name, read in THROUGH.items()]
+
+def imported():
+    import steptape_settings
+    return steptape_settings.scale
+
+
+def imported_from():
+    from steptape_settings import scale
+    return scale
+
+
+def imported_all():
+    names = {}
+    exec("from steptape_settings import *", names)
+    return names["scale"]
+
+
+def imported_if_there():
+    try:
+        import steptape_settings
+    except ImportError:
+        return 1.0
+    return steptape_settings.scale
+
+
+IMPORTS = {
+    "an_import": imported, "a_name": imported_from, "all_names": imported_all, "if_there": imported_if_there,
+    "a_call": lambda: importlib.import_module("steptape_settings").scale, "a_call_of_its_own": lambda: __import__("steptape_settings").scale,
+}
+
+
+def settings(kind, **values):
+    made = kind("steptape_settings")
+    vars(made).update(values)
+    sys.modules["steptape_settings"] = made
+    return made
+
+
+class ModuleOfItsOwn(types.ModuleType):
+    scale = property(lambda self: 4.0)
+
+
+# What stands for the module: one, or an object that has taken its place; and what becomes of it.
+MODULES = {
+    "a_module_that_changes": (types.ModuleType, lambda made: setattr(made, "scale", 4.0)),
+    "an_object_that_changes": (lambda name: Box(), lambda made: setattr(made, "scale", 4.0)),
+    "another_module": (types.ModuleType, lambda made: settings(types.ModuleType, scale=4.0)),
+    "another_object": (lambda name: Box(), lambda made: settings(lambda name: Box(), scale=4.0)),
+    "a_module_of_another_class": (types.ModuleType, lambda made: setattr(made, "__class__", ModuleOfItsOwn)),
+    "none_before": (None, lambda made: settings(types.ModuleType, scale=4.0)),
+}
+
+
+def importing(read, kind, becomes):
+    def make():
+        sys.modules.pop("steptape_settings", None)
+        made = None if kind is None else settings(kind, scale=1.0)
+        return lambda x: x * read(), lambda: becomes(made)
+    return make
+
+
+PROGRAMS += [pytest.param(importing(read, *case), None, id=f"{name}_of_{kind}") for name, read in IMPORTS.items() for kind, case in MODULES.items()
+             if case[0] is not None and (name, kind) != ("all_names", "a_module_of_another_class") or (name, kind) == ("if_there", "none_before")]
 
 HOLDERS = {
     "weak_references": lambda held: weakref.getweakrefcount(held),

@@ -241,6 +241,7 @@ void Watcher::load_attribute(PyObject* object, PyObject* name) {
     PyObject* dict = PyModule_GetDict(object);
     const bool is_of_own_class = is_heap(Py_TYPE(object)) && !is_torchs(Py_TYPE(object));
     if (is_of_own_class) load_of_instance(object, name);
+    read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
     read(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
     if (PyDict_GetItemWithError(dict, name) == nullptr) {
       const auto asks = py::reinterpret_steal<py::object>(name_of("__getattr__"));
@@ -257,6 +258,18 @@ void Watcher::load_attribute(PyObject* object, PyObject* name) {
     if (has_none && PyMethod_Check(object)) load_attribute(PyMethod_GET_FUNCTION(object), name);
     if (has_none && Py_TYPE(object) == &Py_GenericAliasType)
       load_attribute(member(object, "__origin__").ptr(), name);
+  }
+}
+
+void Watcher::load_imported(PyObject* name, bool is_found) {
+  PyObject* modules = PyImport_GetModuleDict();
+  const std::string whole = text_of(name);
+  for (std::size_t end = whole.find('.');; end = whole.find('.', end + 1)) {
+    const auto key = py::reinterpret_steal<py::object>(name_of(whole.substr(0, end).c_str()));
+    // a relative one is known by another name, and its package is
+    if (!is_found || PyDict_GetItemWithError(modules, key.ptr()) != nullptr)
+      read(Kind::kEntry, modules, key.ptr(), text_of(key.ptr()));
+    if (end == std::string::npos) return;
   }
 }
 

@@ -42,6 +42,13 @@ bool is_host_value(PyObject* object) {
          type_name(object) == "steptape._host.Host";
 }
 
+/// Where `from value import *` finds names, of a module or what stands for one; null of what can be
+/// gone over.
+PyObject* names_to_import(PyObject* value) {
+  if (PyModule_Check(value)) return PyModule_GetDict(value);
+  return Py_TYPE(value)->tp_iter == nullptr ? dict_of(value) : nullptr;
+}
+
 }  // namespace
 
 void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::string> shared) {
@@ -359,7 +366,11 @@ bool Watcher::look(const Instruction& given) {
       read(Kind::kEntry, given.builtins, importer, "__import__");
     }
     // what modules do as they are loaded is done once, and no replay's to do
-    return leave_unwatched();
+    leave_unwatched();
+    const bool is_named = given.operation == Operation::kCall && given.arguments != nullptr &&
+                          given.count > 0 && PyUnicode_Check(given.arguments[0]);
+    awaited_.back().imported = is_named ? given.arguments[0] : given.name;
+    return true;
   }
   if (given.operation == Operation::kCall && logs(given.callee)) {
     // locks, clocks and frames that a logger looks at are of no interest beside what it shows
@@ -485,6 +496,10 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kIterate:
     case Operation::kSpread:
+      if (PyObject* names = names_to_import(in.first)) {
+        mark(names, path_of(in.first));
+        load_content(names);
+      }
       look_up(in.first, "__iter__");
       load_content(in.first);
       break;
@@ -554,7 +569,10 @@ void Watcher::after(PyObject** result) {
     }
     return;
   }
-  if (result == nullptr || *result == nullptr || slots_ == nullptr) return;
+  if (slots_ == nullptr) return;
+  const bool is_there = result != nullptr && *result != nullptr;
+  if (awaited.imported != nullptr) load_imported(awaited.imported, is_there);
+  if (!is_there) return;
   if (awaited.array != nullptr) return take_array(awaited, result);
   if (awaited.is_fresh) fresh_.insert(*result);
   // an argument that was in a place of the program's was met as that was read

@@ -153,6 +153,7 @@ class Watcher final : public Listener {
     std::string tested = {};  ///< the function that tells of what class that is
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
+    PyObject* imported = nullptr;  ///< the name of the module
     enum class Made { kSlice, kAlias, kCopy } made = Made::kSlice;
   };
 
@@ -189,6 +190,9 @@ class Watcher final : public Listener {
 
   // reads and writes of the language (reads.cc)
   void load_global(const Instruction& in);
+  /// What the interpreter has under the name of a module, and under that of the package it is in.
+  /// `is_found`: it was imported.
+  void load_imported(PyObject* name, bool is_found);
   /// Attributes of tracked modules, which the code of torch's modules reads.
   void look_at_module(const Instruction& in);
   /// What torch's code assigns before it reads it, is not what a plan depends on.
