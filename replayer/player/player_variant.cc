@@ -100,9 +100,7 @@ void PlayerVariant::find_memory() {
     const trace::Buffer& buffer = recording_->buffers[id];
     const std::size_t position = lasting_.size();
     lasting_.push_back(nullptr);
-    // one that the step only looked at, such as at its shape, is not in a trace's state
-    const bool is_used = executor_->program().buffers[id].last_use >= 0;
-    if (buffer.role == trace::Role::kInput || !is_used) continue;
+    if (buffer.role == trace::Role::kInput) continue;
     if (buffer.role == trace::Role::kGradient) {
       gradients_.push_back(position);
     } else if (is_outside(buffer) && buffer.content) {
@@ -111,7 +109,8 @@ void PlayerVariant::find_memory() {
                state_.storage(buffer.path).nbytes() >= buffer.bytes &&
                live::device_of(state_.storage(buffer.path).device()) == buffer.device) {
       held_.push_back({position});
-    } else {
+    } else if (executor_->program().buffers[id].last_use >= 0) {
+      // one that the step only looked at, such as at its shape, is not in a trace's state
       missing += (missing.empty() ? "" : ", ") + buffer.path;
     }
   }
