@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import pkgutil
+import sys
 import types
 import typing
 from types import SimpleNamespace
@@ -93,6 +94,8 @@ def without_rule(read, own):
     own |= {id(vars(owner)): owner for _, owner, _ in read if is_of_dynamo(owner)}
     for path, owner, key in read:
         if id(owner) in own or (id(owner), key) in guarded or "__kwdefaults__" in path or isinstance(owner, types.FunctionType):
+            continue
+        if owner is sys.modules:  # a module of torch's that its code imports: as much its own as a function that it calls
             continue
         if isinstance(owner, type):
             value = inspect.getattr_static(owner, key, None) if isinstance(key, str) else None
