@@ -21,7 +21,7 @@ using enum GuardKind;
 namespace {
 
 /// "2", or "2 (x, self.hidden)" where inputs have names: a place of the program's that counts as an
-/// argument is no parameter of the step's.
+/// argument is not a parameter of the step.
 std::string counted(const std::vector<trace::Input>& inputs) {
   constexpr std::size_t kMost = 16;
   std::string names;

@@ -13,16 +13,6 @@
 namespace steptape::python {
 namespace {
 
-Root weak_reference(Roots& roots, PyObject* object) {
-  const auto weak = py::reinterpret_steal<py::object>(PyWeakref_NewRef(object, nullptr));
-  if (!weak) throw py::error_already_set();
-  return {roots, weak.ptr()};
-}
-
-bool is_referenced(const Root& weak) {
-  return weak.get() != nullptr && referent_of(weak.get()) != Py_None;
-}
-
 std::string component_of(PyObject* key) {
   return trace::path_component(PyUnicode_Check(key) ? text_of(key) : shown(key));
 }
@@ -175,9 +165,9 @@ struct Modules::Captured {
 };
 
 Modules::Modules(Roots& roots, MovingPlaces& moving, PyObject* root)
-    : roots_(roots), moving_(moving), root_(root), weak_(weak_reference(roots, root)) {}
+    : roots_(roots), moving_(moving), root_(root), weak_(Root::weak(roots, root)) {}
 
-bool Modules::is_alive() const { return is_referenced(weak_); }
+bool Modules::is_alive() const { return weak_.get() != nullptr; }
 
 std::vector<Modules::At> Modules::tree() const {
   std::vector<At> tree;
@@ -282,9 +272,9 @@ Optimizer::Optimizer(Roots& roots, MovingPlaces& moving, OptimizerUse& use, PyOb
       optimizer_(optimizer),
       type_(type_name(optimizer)),
       use_(use),
-      weak_(weak_reference(roots, optimizer)) {}
+      weak_(Root::weak(roots, optimizer)) {}
 
-bool Optimizer::is_alive() const { return is_referenced(weak_); }
+bool Optimizer::is_alive() const { return weak_.get() != nullptr; }
 
 std::string Optimizer::type() const { return type_; }
 

@@ -37,7 +37,7 @@ class Watched {
   virtual void forget() = 0;
 };
 
-/// A torch.nn.Module and all below it. Held weakly by `weakref`, so that its death is noticed.
+/// A torch.nn.Module and all below it. Held weakly, so that its death is noticed.
 class Modules final : public live::ForeignModules, public Watched {
  public:
   Modules(Roots& roots, MovingPlaces& moving, PyObject* root);

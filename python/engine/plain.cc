@@ -26,7 +26,7 @@ bool same_bits(double a, double b) {
 }
 
 /// A text or a device, of which equal ones do.
-bool is_text(PyObject* object) {
+bool is_text_or_device(PyObject* object) {
   return PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || THPDevice_Check(object);
 }
 
@@ -41,7 +41,7 @@ bool equal(PyObject* a, PyObject* b) {
 bool same_key(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (Py_TYPE(a) != Py_TYPE(b)) return false;
-  return (is_text(a) || PyLong_CheckExact(a)) && equal(a, b);
+  return (is_text_or_device(a) || PyLong_CheckExact(a)) && equal(a, b);
 }
 
 /// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes, by which they
@@ -141,7 +141,8 @@ bool is_deque(PyObject* object) {
 bool is_bounded(PyObject* object) { return is_deque(object) && std::isfinite(most_of(object)); }
 
 bool is_plain_key(PyObject* key) {
-  if (is_text(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key)) {
+  if (is_text_or_device(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) ||
+      PyBool_Check(key)) {
     return true;
   }
   if (PyTuple_CheckExact(key)) {
@@ -193,8 +194,8 @@ py::object bytes_of_array(PyObject* array) {
 
 Plain Plain::reference(Roots& roots, PyObject* value) {
   if (value == nullptr) return {};
-  const bool is_atom = PyLong_CheckExact(value) || PyFloat_CheckExact(value) || is_text(value) ||
-                       is_tensor(value) || PyMethod_Check(value);
+  const bool is_atom = PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+                       is_text_or_device(value) || is_tensor(value) || PyMethod_Check(value);
   if (is_atom) return {roots, value, 0};
   if (is_scalar_of_numpy(value)) return bytes(roots, value);
   if (!PyTuple_CheckExact(value)) return identity(roots, value);
@@ -342,7 +343,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
   } else if (PyFloat_CheckExact(value)) {
     kind_ = Kind::kReal;
     real_ = PyFloat_AS_DOUBLE(value);
-  } else if (is_text(value)) {
+  } else if (is_text_or_device(value)) {
     kind_ = Kind::kText;
   } else if (PyTuple_Check(value) || PyList_Check(value)) {
     kind_ = PyList_Check(value) ? Kind::kList : Kind::kTuple;

@@ -20,6 +20,10 @@ Root::Root(Roots& roots, PyObject* object) : object_(object) {
 
 Root Root::guarding(Roots& roots, PyObject* object) {
   if (object == nullptr || !is_held_weakly(object)) return {roots, object};
+  return weak(roots, object);
+}
+
+Root Root::weak(Roots& roots, PyObject* object) {
   const auto weak = py::reinterpret_steal<py::object>(PyWeakref_NewRef(object, nullptr));
   if (!weak) throw py::error_already_set();
   Root root(roots, weak.ptr());

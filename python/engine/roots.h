@@ -10,12 +10,14 @@ namespace steptape::python {
 
 class Roots;
 
-/// One reference, a strong one but for those of `guarding`. Needs the GIL whenever it is made,
-/// moved or let go of.
+/// One reference, a strong one but for those of `weak` and `guarding`. Needs the GIL whenever it is
+/// made, moved or let go of.
 class Root {
  public:
   Root() = default;
   Root(Roots& roots, PyObject* object);
+  /// Throws what Python raises for an object that no reference can be weak to.
+  static Root weak(Roots& roots, PyObject* object);
   /// For a guard on what the program holds: weak where the program holds the object weakly, too.
   /// Who asks such a reference whether the object is still there must not find it kept by a guard.
   /// Classes are in cycles of their own, with many weak references; these are held.
