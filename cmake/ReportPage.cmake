@@ -42,7 +42,7 @@ string(SUBSTRING "${page}" 0 ${at} before)
 math(EXPR at "${at} + 8")
 string(SUBSTRING "${page}" ${at} -1 behind)
 file(WRITE ${OUT} "// Made by cmake/ReportPage.cmake from tools/report/.
-#include \"tools/report/report_page.h\"
+#include \"tools/report/report_data.h\"
 
 namespace steptape::tools {
 

@@ -6,7 +6,7 @@
 
 #include "diff/sections.h"
 #include "trace/numbers.h"
-#include "trace/schema.h"
+#include "trace/operators.h"
 #include "trace/text/text.h"
 
 namespace steptape::diff {

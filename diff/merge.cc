@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
-#include "diff/merge_conflict.h"
+#include "diff/diff.h"
+#include "diff/layout.h"
 #include "steptape/error.h"
+#include "trace/compare/compare.h"
 
 namespace steptape::diff {
 namespace {
@@ -146,6 +149,162 @@ class Merger {
 
 Merged merge(std::span<const trace::Trace> traces, std::span<const std::string> names) {
   return Merger(traces, names).merge();
+}
+
+namespace {
+
+trace::Trace trace_of(const trace::Recording& recording) {
+  trace::Trace trace;
+  trace.steps.push_back({"step", "", {recording}});
+  return trace;
+}
+
+bool decides_by_reads(const trace::Recording& recording) {
+  return std::ranges::any_of(recording.reads, [](const trace::HostRead& read) {
+    return read.use == trace::ReadUse::kChecked;
+  });
+}
+
+/// The one that stands for a step's configuration: warm-ups may still lack what they create.
+const trace::Recording* representative_of(const trace::Step& step) {
+  const auto is_variant = [](const trace::Recording& recording) {
+    return recording.standing != trace::Standing::kWarmUp;
+  };
+  const auto found = std::ranges::find_if(step.recordings, is_variant);
+  if (found != step.recordings.end()) return &*found;
+  return step.recordings.empty() ? nullptr : &step.recordings.front();
+}
+
+std::string kind_of(const trace::Value& value) {
+  if (std::holds_alternative<trace::TensorRef>(value.data)) return "a tensor";
+  return is_number(value) ? "a number" : "a value";
+}
+
+std::string words_of_geometry(const trace::Recording& recording, trace::TensorId id) {
+  if (id == trace::kNoTensor) return "undefined";
+  const trace::Tensor& tensor = recording.tensors[id];
+  return fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "));
+}
+
+bool is_of_model(const trace::Tracked& tracked) {
+  return tracked.role == trace::Role::kParameter || tracked.role == trace::Role::kModuleBuffer;
+}
+
+/// What variants of one step have in common: what it takes, gives and updates, and its modules.
+std::vector<trace::Property> properties_of(const trace::Recording& recording) {
+  std::vector<trace::Property> properties;
+  const auto add = [&properties](const std::string& path, std::string words) {
+    properties.push_back({path, path, std::move(words)});
+  };
+  for (const trace::Input& input : recording.inputs) add(input.path, kind_of(input.value));
+  add("results", std::to_string(recording.results.size() - recording.observed));
+  add("updates",
+      recording.updates.empty() ? "none" : fmt::format("{}", fmt::join(recording.updates, ", ")));
+  for (const trace::Module& module : recording.modules) add(module.path, module.type);
+  for (const trace::Tracked& tracked : recording.tracked) {
+    if (is_of_model(tracked)) add(tracked.path, words_of_geometry(recording, tracked.tensor));
+  }
+  return properties;
+}
+
+std::optional<std::string> conflict_of(const trace::Recording& a, const trace::Recording& b) {
+  const std::vector<trace::Finding> found = differences(properties_of(a), properties_of(b));
+  if (!found.empty()) return found.front().text();
+  for (const LayoutDifference& layout : layout_differences(a, b)) {
+    if (layout.aspect == LayoutAspect::kOptimizer || layout.aspect == LayoutAspect::kGroup) {
+      return layout.text();
+    }
+  }
+  return std::nullopt;
+}
+
+bool goes_backward(const trace::Step& step) {
+  return std::ranges::any_of(step.recordings, [](const trace::Recording& recording) {
+    return std::ranges::any_of(
+        recording.ops, [](const trace::Op& op) { return op.phase == trace::Phase::kBackward; });
+  });
+}
+
+bool same_training_flags(const trace::Recording& a, const trace::Recording& b) {
+  return std::ranges::equal(a.modules, b.modules, {}, &trace::Module::training,
+                            &trace::Module::training);
+}
+
+std::optional<std::string> conflict_of(const trace::Step& a, const trace::Step& b) {
+  const trace::Recording* const x = representative_of(a);
+  const trace::Recording* const y = representative_of(b);
+  if (x == nullptr || y == nullptr) return std::nullopt;
+  if (auto conflict = conflict_of(*x, *y)) return conflict;
+  if (goes_backward(a) != goes_backward(b) && same_training_flags(*x, *y)) {
+    const auto words = [](bool does) { return does ? "goes backward" : "goes forward alone"; };
+    return fmt::format("it {} → {}", words(goes_backward(a)), words(goes_backward(b)));
+  }
+  return std::nullopt;
+}
+
+/// Parameters and module buffers by path: one model has one of each, whatever step uses it.
+std::map<std::string, std::string> model_of(const trace::Trace& trace) {
+  std::map<std::string, std::string> geometries;
+  for (const trace::Step& step : trace.steps) {
+    const trace::Recording* const recording = representative_of(step);
+    if (recording == nullptr) continue;
+    for (const trace::Tracked& tracked : recording->tracked) {
+      if (!is_of_model(tracked)) continue;
+      geometries.emplace(tracked.path, words_of_geometry(*recording, tracked.tensor));
+    }
+  }
+  return geometries;
+}
+
+std::optional<std::string> conflict_of_models(const trace::Trace& a, const trace::Trace& b) {
+  const std::map<std::string, std::string> others = model_of(b);
+  for (const auto& [path, geometry] : model_of(a)) {
+    const auto other = others.find(path);
+    if (other != others.end() && other->second != geometry) {
+      return trace::Finding{path, geometry, other->second}.text();
+    }
+  }
+  return std::nullopt;
+}
+
+/// Versions, and what the bits of a replay depend on.
+std::optional<std::string> conflict_of_environments(const trace::Trace& a, const trace::Trace& b) {
+  const auto alone = [](const trace::Trace& trace) {
+    return trace::Trace{trace.producer, {}, trace.environment, {}, {}};
+  };
+  const Diff found = compare(alone(a), alone(b));
+  const std::vector<trace::Finding>& findings = found.findings.of(Section::kEnvironment);
+  if (findings.empty()) return std::nullopt;
+  return findings.front().text();
+}
+
+}  // namespace
+
+Relation relation_of(const trace::Recording& a, const trace::Recording& b) {
+  if (a == b) return Relation::kSame;
+  if (!same_entry(a, b)) return Relation::kVariants;
+  const Diff found = compare(trace_of(a), trace_of(b));
+  if (found.count(Section::kGuards) > 0) return Relation::kVariants;
+  // Hyperparameters are left out: those that no formula follows are part of the entry.
+  constexpr std::array kThatCount = {Section::kStructure, Section::kFormulas, Section::kModules,
+                                     Section::kConstants};
+  if (std::ranges::all_of(kThatCount,
+                          [&found](Section section) { return found.count(section) == 0; })) {
+    return Relation::kSame;
+  }
+  return decides_by_reads(a) || decides_by_reads(b) ? Relation::kVariants : Relation::kConflict;
+}
+
+std::optional<std::string> conflict_of(const trace::Trace& a, const trace::Trace& b) {
+  if (auto conflict = conflict_of_environments(a, b)) return conflict;
+  for (const trace::Step& step : b.steps) {
+    const trace::Step* const known = a.find_step(step.name);
+    if (known == nullptr) continue;
+    if (auto conflict = conflict_of(*known, step)) {
+      return fmt::format("step {}: {}", step.name, *conflict);
+    }
+  }
+  return conflict_of_models(a, b);
 }
 
 }  // namespace steptape::diff

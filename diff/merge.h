@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,5 +40,18 @@ struct Merged {
 /// are valid. Throws Error (invalid_argument) where two were made in other environments or by other
 /// programs: no one could say which of them a step is to follow.
 Merged merge(std::span<const trace::Trace> traces, std::span<const std::string> names);
+
+/// What two recordings of one step are to each other.
+enum class Relation {
+  kVariants,  ///< a guard tells them apart, or a value that they read decides between them
+  kSame,      ///< entered in the same way, and one plan does what both did
+  kConflict,  ///< entered in the same way, and they did different things
+};
+
+Relation relation_of(const trace::Recording& a, const trace::Recording& b);
+
+/// Why recordings of `a` and `b` cannot be variants of one program's steps, in words: "environment
+/// threads: 2 → 4", "step train: model.fc1: torch::nn::LinearImpl → absent". None where they can.
+std::optional<std::string> conflict_of(const trace::Trace& a, const trace::Trace& b);
 
 }  // namespace steptape::diff

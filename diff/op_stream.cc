@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "diff/align/op_keys.h"
-#include "trace/element.h"
 #include "trace/path.h"
 #include "trace/text/text.h"
+#include "trace/value.h"
 
 namespace steptape::diff {
 namespace {

@@ -40,4 +40,13 @@ std::vector<trace::Finding> module_differences(const trace::Recording& a,
 std::vector<trace::Finding> outcome_differences(const trace::Recording& a,
                                                 const trace::Recording& b);
 
+/// First and last op that takes or gives a tensor in a buffer; kNone where none does.
+struct Lifetime {
+  trace::Index first = trace::kNone;
+  trace::Index last = trace::kNone;
+};
+
+/// One for each of Recording::buffers.
+std::vector<Lifetime> lifetimes_of(const trace::Recording& recording);
+
 }  // namespace steptape::diff

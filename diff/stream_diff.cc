@@ -1,10 +1,15 @@
 #include "diff/stream_diff.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <utility>
 
 #include "trace/named.h"
+#include "trace/operators.h"
+#include "trace/text/text.h"
 
 namespace steptape::diff {
 namespace {
@@ -135,6 +140,198 @@ std::vector<ModuleStat> stats_of(const StreamDiff& diff, const OpStream& a, cons
     }
   }
   return stats.take();
+}
+
+namespace {
+
+constexpr std::array kAspects = {
+    trace::Named{OpAspect::kOperator, "operator"}, trace::Named{OpAspect::kModule, "module"},
+    trace::Named{OpAspect::kArgument, "argument"}, trace::Named{OpAspect::kDtype, "dtype"},
+    trace::Named{OpAspect::kDevice, "device"},     trace::Named{OpAspect::kShape, "shape"},
+    trace::Named{OpAspect::kLayout, "layout"},     trace::Named{OpAspect::kScalar, "scalar"},
+    trace::Named{OpAspect::kWrites, "writes"},
+};
+
+std::string list_of(const std::vector<std::int64_t>& numbers) {
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
+}
+
+std::string layout_of(const trace::Tensor& tensor) {
+  return "strides " + list_of(tensor.strides) + words_of_view(tensor);
+}
+
+bool has_tensor(const trace::Value& value) {
+  bool has = false;
+  for_each_tensor(value, [&has](trace::TensorId) { has = true; });
+  return has;
+}
+
+class OpComparison {
+ public:
+  OpComparison(const OpStream& a, trace::Index x, const OpStream& b, trace::Index y,
+               const BufferPairs& buffers)
+      : a_(a),
+        x_(x),
+        b_(b),
+        y_(y),
+        op_a_(a.recording().ops[x]),
+        op_b_(b.recording().ops[y]),
+        buffers_(buffers) {}
+
+  std::vector<OpChange> take() {
+    const trace::Operator& operator_a = a_.recording().operator_of(op_a_);
+    const trace::Operator& operator_b = b_.recording().operator_of(op_b_);
+    differ(OpAspect::kOperator, "", operator_a.full_name(), operator_b.full_name());
+    differ(OpAspect::kModule, "", place_of(a_, op_a_), place_of(b_, op_b_));
+    const auto names_a = trace::arguments_of(operator_a.schema);
+    const auto names_b = trace::arguments_of(operator_b.schema);
+    const std::size_t most = std::max(op_a_.inputs.size(), op_b_.inputs.size());
+    for (trace::Index i = 0; i < most; ++i) {
+      argument_ = i;
+      const auto& names = i < op_a_.inputs.size() ? names_a : names_b;
+      compare(i < names.size() ? std::string(names[i].name) : fmt::format("inputs[{}]", i),
+              i < op_a_.inputs.size() ? &op_a_.inputs[i] : nullptr,
+              i < op_b_.inputs.size() ? &op_b_.inputs[i] : nullptr);
+    }
+    compare_results();
+    compare_writes();
+    return std::move(changes_);
+  }
+
+ private:
+  static std::string place_of(const OpStream& stream, const trace::Op& op) {
+    const std::string call = stream.call_of(op);
+    return fmt::format("{}, {}", call.empty() ? "no module" : call,
+                       op.phase == trace::Phase::kForward ? "forward" : "backward");
+  }
+
+  void differ(OpAspect aspect, const std::string& place, std::string expected, std::string found) {
+    if (expected != found) {
+      changes_.push_back({aspect, place, std::move(expected), std::move(found)});
+    }
+  }
+
+  std::string words(const OpStream& stream, trace::Index op, const trace::Value* value) const {
+    return value == nullptr ? "absent" : stream.words_of(op, argument_, item_, *value);
+  }
+
+  void compare(const std::string& place, const trace::Value* x, const trace::Value* y) {
+    const auto* tensor_x = x == nullptr ? nullptr : std::get_if<trace::TensorRef>(&x->data);
+    const auto* tensor_y = y == nullptr ? nullptr : std::get_if<trace::TensorRef>(&y->data);
+    if (tensor_x != nullptr && tensor_y != nullptr && tensor_x->id != trace::kNoTensor &&
+        tensor_y->id != trace::kNoTensor) {
+      return compare_tensors(place, tensor_x->id, tensor_y->id);
+    }
+    const auto* list_x = x == nullptr ? nullptr : std::get_if<trace::List>(&x->data);
+    const auto* list_y = y == nullptr ? nullptr : std::get_if<trace::List>(&y->data);
+    if (list_x != nullptr && list_y != nullptr && item_ == trace::kNone) {
+      return compare_lists(place, *list_x, *list_y);
+    }
+    const bool is_argument = x == nullptr || y == nullptr || has_tensor(*x) || has_tensor(*y);
+    differ(is_argument ? OpAspect::kArgument : OpAspect::kScalar, place, words(a_, x_, x),
+           words(b_, y_, y));
+  }
+
+  void compare_lists(const std::string& place, const trace::List& x, const trace::List& y) {
+    const std::size_t both = std::min(x.size(), y.size());
+    for (item_ = 0; item_ < both; ++item_) {
+      compare(fmt::format("{}[{}]", place, item_), &x[item_], &y[item_]);
+    }
+    item_ = trace::kNone;
+    differ(OpAspect::kArgument, place + ".size", std::to_string(x.size()),
+           std::to_string(y.size()));
+  }
+
+  void compare_tensors(const std::string& place, trace::TensorId id_x, trace::TensorId id_y) {
+    const trace::Tensor& x = a_.recording().tensors[id_x];
+    const trace::Tensor& y = b_.recording().tensors[id_y];
+    compare_buffers(place, x, y);
+    differ(OpAspect::kDtype, place, std::string(name_of(x.dtype)), std::string(name_of(y.dtype)));
+    differ(OpAspect::kDevice, place, text_of(a_.recording().buffers[x.buffer].device),
+           text_of(b_.recording().buffers[y.buffer].device));
+    differ(OpAspect::kShape, place, list_of(x.sizes), list_of(y.sizes));
+    // other sizes bring other strides
+    const bool is_told_by_shape = x.sizes != y.sizes && x.is_contiguous() && y.is_contiguous();
+    if (!is_told_by_shape) differ(OpAspect::kLayout, place, layout_of(x), layout_of(y));
+  }
+
+  bool is_same_buffer(trace::BufferId x, trace::BufferId y) const {
+    const bool is_named = a_.is_named(x);
+    if (is_named != b_.is_named(y)) return false;
+    return is_named ? a_.recording().buffers[x].path == b_.recording().buffers[y].path
+                    : buffers_.partner_of_a(x) == y;
+  }
+
+  void compare_buffers(const std::string& place, const trace::Tensor& x, const trace::Tensor& y) {
+    if (!is_same_buffer(x.buffer, y.buffer)) {
+      changes_.push_back(
+          {OpAspect::kArgument, place, a_.origin_of(x.buffer, x_), b_.origin_of(y.buffer, y_)});
+    } else if (!a_.is_named(x.buffer)) {
+      differ(OpAspect::kScalar, place, a_.number_of(x), b_.number_of(y));
+    }
+  }
+
+  void compare_results() {
+    const std::size_t most = std::max(op_a_.outputs.size(), op_b_.outputs.size());
+    argument_ = trace::kNone;
+    for (trace::Index i = 0; i < most; ++i) {
+      const trace::Value* x = i < op_a_.outputs.size() ? &op_a_.outputs[i] : nullptr;
+      const trace::Value* y = i < op_b_.outputs.size() ? &op_b_.outputs[i] : nullptr;
+      // what an op gives the host is a value of this run
+      if (x != nullptr && y != nullptr && is_number(*x) && is_number(*y)) continue;
+      compare(most == 1 ? "result" : fmt::format("results[{}]", i), x, y);
+    }
+  }
+
+  void compare_writes() {
+    const auto same_memory = [this](trace::TensorId x, trace::TensorId y) {
+      return is_same_buffer(a_.recording().tensors[x].buffer, b_.recording().tensors[y].buffer);
+    };
+    const bool is_other_memory =
+        !std::ranges::equal(op_a_.unannotated_writes, op_b_.unannotated_writes, same_memory);
+    const auto words_of = [is_other_memory](const OpStream& stream, trace::Index op,
+                                            trace::TensorId id) {
+      return is_other_memory ? stream.origin_of(stream.recording().tensors[id].buffer, op)
+                             : stream.words_of(id);
+    };
+    std::string before = writes_of(a_, x_, words_of);
+    std::string now = writes_of(b_, y_, words_of);
+    if (!is_other_memory && before == now) return;
+    changes_.push_back({OpAspect::kWrites, "writes", std::move(before), std::move(now)});
+  }
+
+  template <typename Words>
+  static std::string writes_of(const OpStream& stream, trace::Index op, const Words& words_of) {
+    std::string text;
+    for (const trace::TensorId id : stream.recording().ops[op].unannotated_writes) {
+      text += (text.empty() ? "" : ", ") + words_of(stream, op, id);
+    }
+    return text.empty() ? "nothing else" : text;
+  }
+
+  const OpStream& a_;
+  trace::Index x_;
+  const OpStream& b_;
+  trace::Index y_;
+  const trace::Op& op_a_;
+  const trace::Op& op_b_;
+  const BufferPairs& buffers_;
+  trace::Index argument_ = trace::kNone;
+  trace::Index item_ = trace::kNone;
+  std::vector<OpChange> changes_;
+};
+
+}  // namespace
+
+std::string_view name_of(OpAspect aspect) noexcept { return find_name(kAspects, aspect); }
+
+std::string OpChange::text() const {
+  return fmt::format("{}{}{} → {}", place, place.empty() ? "" : ": ", expected, found);
+}
+
+std::vector<OpChange> changes_of(const OpStream& a, trace::Index x, const OpStream& b,
+                                 trace::Index y, const BufferPairs& buffers) {
+  return OpComparison(a, x, b, y, buffers).take();
 }
 
 }  // namespace steptape::diff

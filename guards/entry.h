@@ -1,11 +1,17 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "trace/model.h"
 #include "trace/value.h"
 
 namespace steptape::guards {
+
+/// What one fetch from memory brings, in bytes.
+inline constexpr std::size_t kCacheLine = 64;
 
 /// What checking the guards of a plan finds out for its run. Reused from step to step, so that
 /// nothing is allocated.
@@ -26,5 +32,10 @@ struct Declared {
   std::vector<trace::Value> host_values;  ///< of Session::host, in the order of declaration
   std::vector<trace::Value> facts;        ///< of Session::guard
 };
+
+/// Where the address of each buffer belongs in the memory list of a run, or -1: the inverse of a
+/// plan's list of bound buffers.
+std::vector<std::int64_t> positions_of(const trace::Recording& recording,
+                                       const std::vector<trace::BufferId>& bound);
 
 }  // namespace steptape::guards

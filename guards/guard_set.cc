@@ -4,10 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "guards/entry.h"
 #include "guards/mismatch.h"
-#include "guards/positions.h"
-#include "guards/predicates.h"
-#include "live/device_bytes.h"
+#include "guards/varying_numbers.h"
+#include "live/contents.h"
 #include "trace/digest.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"

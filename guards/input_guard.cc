@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "guards/mismatch.h"
-#include "guards/predicates.h"
-#include "live/lazy_clone.h"
+#include "guards/varying_numbers.h"
+#include "live/tensors.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
 
@@ -194,6 +194,18 @@ Verdict InputGuard::place_tensor(const TensorInput& input, const at::Tensor& ten
   }
   slot = address;
   return {};
+}
+
+bool Remainders::are_proved() const {
+  if (newest_ < proved_.size() && proved_[newest_] == now_) return true;
+  const auto found = std::ranges::find(proved_, now_);
+  if (found == proved_.end()) return false;
+  newest_ = static_cast<std::size_t>(found - proved_.begin());
+  return true;
+}
+
+void Remainders::settle() {
+  if (!are_proved()) proved_.push_back(now_);
 }
 
 }  // namespace steptape::guards

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "live/lazy_clone.h"
-#include "live/tensor_fields.h"
+#include "guards/entry.h"
+#include "live/fields.h"
 #include "live/tensors.h"
 
 namespace steptape::guards {
@@ -12,11 +12,10 @@ namespace {
 
 /// Far enough ahead that what a look needs has arrived from memory when its turn comes.
 constexpr std::size_t kAhead = 12;
-constexpr std::size_t kLine = 64;
 
 template <std::size_t kBytes>
 inline void fetch(const void* object) {
-  for (std::size_t at = 0; at < kBytes; at += kLine) {
+  for (std::size_t at = 0; at < kBytes; at += kCacheLine) {
     __builtin_prefetch(static_cast<const char*>(object) + at);
   }
 }
@@ -110,7 +109,7 @@ inline bool TensorFacts::place(const c10::TensorImpl& tensor, const Kind& kind, 
   if (storage->nbytes() != kind.bytes) return false;
   if (kind.is_written && live::is_lazily_shared(*storage)) return false;
   if (kind.bytes != 0) {
-    const auto remainder = reinterpret_cast<std::uintptr_t>(address) % kLine;
+    const auto remainder = reinterpret_cast<std::uintptr_t>(address) % kCacheLine;
     if (remainder != kind.address_mod_64 || (slot != nullptr && slot != address)) return false;
   }
   slot = address;
@@ -135,7 +134,7 @@ std::size_t TensorFacts::first_broken(std::size_t from, std::span<void*> memory)
   for (std::size_t k = from; k < end; ++k) {
     const Fact& ahead = facts[std::min(k + kAhead, end - 1)];
     fetch<sizeof(c10::TensorImpl)>(ahead.tensor);
-    fetch<kLine>(ahead.storage);
+    fetch<kCacheLine>(ahead.storage);
     Fact& fact = facts[k];
     const Kind& kind = kinds[fact.kind];
     if (owner != fact.owner._unsafe_get_target()) {

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "guards/mismatch.h"
-#include "live/lazy_clone.h"
+#include "live/tensors.h"
 #include "steptape/error.h"
 
 namespace steptape::guards {

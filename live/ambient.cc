@@ -5,6 +5,7 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/TracerMode.h>
+#include <ATen/Version.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
@@ -14,12 +15,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <string>
 #include <string_view>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -194,6 +197,47 @@ std::vector<trace::Fact> Ambient::facts() const {
     facts.push_back({std::string(kSwitches[i].name), kSwitches[i].text(values[i])});
   facts.push_back({"default_device", default_device ? default_device->str() : "none"});
   return facts;
+}
+
+namespace {
+
+constexpr const char* architecture() {
+#if defined(__x86_64__)
+  return "x86_64";
+#elif defined(__aarch64__)
+  return "aarch64";
+#else
+  return "other";
+#endif
+}
+
+/// "a, b" of "a\nb\n": a fact is one line.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    if (c != '\n') {
+      line += c;
+    } else if (!line.empty()) {
+      line += ", ";
+    }
+  }
+  while (line.ends_with(", ")) line.resize(line.size() - 2);
+  return line;
+}
+
+}  // namespace
+
+std::vector<trace::Fact> environment() {
+  return {{"torch", TORCH_VERSION},
+          {"architecture", architecture()},
+          {"cpu_capability", at::get_cpu_capability()},
+          {"blas", one_line(at::get_mkl_version())},
+          {"mkldnn", one_line(at::get_mkldnn_version())},
+          {"openmp", one_line(at::get_openmp_version())}};
+}
+
+std::vector<trace::Fact> producer() {
+  return {{"steptape", STEPTAPE_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
 }
 
 }  // namespace steptape::live

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/tensors.h"
 #include "steptape/error.h"
 

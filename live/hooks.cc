@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "live/tensor_fields.h"
+#include "live/fields.h"
 
 namespace steptape::live {
 namespace {

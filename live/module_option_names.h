@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "live/module_option_list.h"
+#include "live/option_value.h"
 
 /// Every name that an option, or another public member, of LibTorch's module classes has: a class
 /// has those that compile for it. `add(name, object)` takes each.

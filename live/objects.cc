@@ -10,7 +10,6 @@
 
 #include "live/generator_state.h"
 #include "live/optimizer_layout.h"
-#include "live/tracked_objects.h"
 #include "steptape/error.h"
 
 namespace steptape::live {

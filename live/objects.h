@@ -7,6 +7,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -124,5 +125,43 @@ std::vector<NumberField> number_fields(const torch::optim::OptimizerParamGroup& 
 /// options class is unknown. `type` is OptimizerLayout::type.
 std::vector<trace::NamedValue> hyperparameters_of(const torch::optim::OptimizerParamGroup& group,
                                                   const std::string& type);
+
+/// A module or optimizer by name: borrowed, or watched through a weak pointer.
+template <typename Object>
+struct NamedObject {
+  std::string name;
+  Object* object;
+  std::optional<std::weak_ptr<Object>> owner;  ///< none for an object given by reference
+
+  bool is_alive() const { return !owner || !owner->expired(); }
+};
+
+/// An object of another language; which of the three kinds is told by which pointer is set.
+struct NamedForeign {
+  std::string name;
+  std::shared_ptr<const Foreign> object;
+  const ForeignModules* modules = nullptr;
+  const ForeignOptimizer* optimizer = nullptr;
+};
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+struct NamedGenerator {
+  std::string name;
+  at::Generator generator;
+};
+
+/// What Objects holds; "default" is the first generator.
+struct Objects::Impl {
+  std::vector<NamedObject<torch::nn::Module>> modules;
+  std::vector<NamedObject<torch::optim::Optimizer>> optimizers;
+  std::vector<NamedForeign> foreign;
+  std::vector<NamedTensor> tensors;
+  std::vector<NamedGenerator> generators;
+  std::vector<const void*> order;  ///< identities, in the order of tracking
+};
 
 }  // namespace steptape::live

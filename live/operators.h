@@ -1,20 +1,40 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "live/reach.h"
 #include "trace/model.h"
 
-/// What is known about an operator, in this order of trust: its schema's aliasing, its `at::Tag`s,
-/// and a short table of exceptions (effects.cc), each row with the reason it is needed. There is no
-/// code per operator anywhere else.
 namespace steptape::live {
+
+/// How far a call of an operator reaches. A plan, and so a trace, calls only those that compute.
+enum class Reach : std::uint8_t {
+  kComputes,      ///< of aten: from tensors and numbers to tensors and numbers
+  kOtherLibrary,  ///< what operators of other libraries do is not known
+  kOtherValues,   ///< takes or gives what no trace can hold: a storage, a stream, an object
+  kStorage,       ///< changes size or identity of memory that a tensor lies on
+  kOutside,       ///< acts on files, the console, an allocator
+};
+
+/// Whether a trace can hold every value of this type.
+bool has_trace_value(const c10::Type& type);
+
+std::span<const Reach> reaches() noexcept;
+Reach reach_of(const c10::FunctionSchema& schema);
+/// "computes", "is of another library than aten", ...
+std::string_view words_of(Reach reach) noexcept;
+
+// What is known about an operator, in this order of trust: its schema's aliasing, its `at::Tag`s,
+// and a short table of exceptions (effects.cc), each row with the reason it is needed. There is no
+// code per operator anywhere else.
 
 /// What calling an operator does, derived once per operator and cached.
 struct Effects {

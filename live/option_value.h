@@ -11,12 +11,15 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "live/module_options.h"
 #include "trace/value.h"
 
 namespace steptape::live {
@@ -94,6 +97,84 @@ class OptionValue {
     const torch::nn::Module& module = *holder.ptr();
     return of_object(true, c10::demangle(typeid(module).name()));
   }
+};
+
+/// The bytes that tell whether an option of a module is what it was, by its C++ type: its own, then
+/// those that it points to. A type that no overload takes does not compile.
+class OptionBytes {
+ public:
+  using Spans = std::vector<std::span<const std::byte>>;
+
+  template <typename T>
+  static Spans of(const T& object) {
+    Spans spans{std::as_bytes(std::span(&object, 1))};
+    follow(object, spans);
+    return spans;
+  }
+
+ private:
+  template <typename T>
+  requires std::is_trivially_copyable_v<T>
+  static void follow(const T&, Spans&) {}
+  // Of these, which one it is, not what it holds.
+  static void follow(const at::Tensor&, Spans&) {}
+  static void follow(const torch::nn::AnyModule&, Spans&) {}
+  template <typename Module>
+  static void follow(const torch::nn::ModuleHolder<Module>&, Spans&) {}
+  template <typename Signature>
+  static void follow(const std::function<Signature>&, Spans&) {}
+
+  static void follow(const std::string& object, Spans& spans) { follow_items(object, spans); }
+  template <typename T>
+  static void follow(const std::vector<T>& object, Spans& spans) {
+    follow_items(object, spans);
+  }
+  template <typename First, typename Second>
+  static void follow(const std::pair<First, Second>& object, Spans& spans) {
+    follow(object.first, spans);
+    follow(object.second, spans);
+  }
+  template <typename T>
+  static void follow(const std::optional<T>& object, Spans& spans) {
+    if (object.has_value()) follow(*object, spans);
+  }
+  template <typename... Alternatives>
+  static void follow(const std::variant<Alternatives...>& object, Spans& spans) {
+    std::visit([&spans](const auto& held) { follow(held, spans); }, object);
+  }
+
+  template <typename Items>
+  static void follow_items(const Items& items, Spans& spans) {
+    if (items.empty()) return;
+    spans.push_back(std::as_bytes(std::span(items)));
+    for (const auto& item : items) follow(item, spans);
+  }
+};
+
+/// Collects what a module has: the objects themselves, by their C++ types.
+class ModuleOptionList {
+ public:
+  template <typename T>
+  void option(std::string name, const T& object) {
+    add(std::move(name), ModuleOptionKind::kOption, object);
+  }
+  template <typename T>
+  void member(std::string name, const T& object) {
+    add(std::move(name), ModuleOptionKind::kMember, object);
+  }
+  std::vector<ModuleOption> take() { return std::move(options_); }
+
+ private:
+  template <typename T>
+  void add(std::string name, ModuleOptionKind kind, const T& object) {
+    options_.push_back({std::move(name), kind, &object, &read<T>, OptionBytes::of(object)});
+  }
+  template <typename T>
+  static trace::Value read(const void* object) {
+    return OptionValue::of(*static_cast<const T*>(object));
+  }
+
+  std::vector<ModuleOption> options_;
 };
 
 }  // namespace steptape::live

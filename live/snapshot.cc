@@ -7,7 +7,6 @@
 
 #include "live/objects.h"
 #include "live/optimizer_layout.h"
-#include "live/tracked_objects.h"
 #include "trace/numbers.h"
 #include "trace/path.h"
 

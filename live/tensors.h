@@ -1,6 +1,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/impl/COWDeleter.h>
 
 #include <cstddef>
 #include <optional>
@@ -45,5 +47,11 @@ trace::Digest full_digest(const void* first, c10::Device device, std::size_t byt
 trace::Digest digest_of(const at::Tensor& tensor);
 /// The same with dtype and sizes: equal bytes in another shape are another result.
 trace::Digest digest_with_shape(const at::Tensor& tensor);
+
+/// Whether the memory of a storage is that of a lazy clone too (at::_lazy_clone): an op of torch
+/// gives it memory of its own before it writes, and who writes by address must not.
+inline bool is_lazily_shared(const c10::StorageImpl& storage) {
+  return storage.data_ptr().get_deleter() == &c10::impl::cow::cow_deleter;
+}
 
 }  // namespace steptape::live

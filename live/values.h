@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
@@ -30,5 +31,12 @@ trace::Value value_of(const c10::IValue& value,
 c10::IValue ivalue_of(const trace::Value& value, const c10::Type& type,
                       const std::function<at::Tensor(trace::TensorId)>& tensor,
                       const std::function<at::Generator(const std::string&)>& generator);
+
+/// One argument of a step: a tensor, or a host value that must stay as it is.
+struct Argument {
+  at::Tensor tensor;  ///< may be undefined
+  trace::Value fact;  ///< stands when `is_tensor` is false
+  bool is_tensor = true;
+};
 
 }  // namespace steptape::live

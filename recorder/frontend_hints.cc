@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "recorder/unnoticed.h"
-
 namespace steptape::recorder {
 namespace {
 

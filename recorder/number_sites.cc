@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <variant>
 
-#include "trace/element.h"
 #include "trace/numbers.h"
+#include "trace/value.h"
 
 namespace steptape::recorder {
 namespace {

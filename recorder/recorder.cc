@@ -1,9 +1,8 @@
 #include "recorder/recorder.h"
 
-#include "recorder/context/scopes.h"
+#include "recorder/context/modules.h"
 #include "recorder/frontend_hints.h"
-#include "recorder/intercept/active_listener.h"
-#include "recorder/open_recording.h"
+#include "recorder/intercept/interceptor.h"
 #include "recorder/recording_state.h"
 #include "recorder/tape.h"
 #include "steptape/error.h"

@@ -17,7 +17,7 @@
 #include "live/operators.h"
 #include "live/tensors.h"
 #include "live/values.h"
-#include "recorder/context/scopes.h"
+#include "recorder/context/modules.h"
 #include "recorder/number_sites.h"
 
 namespace steptape::recorder {

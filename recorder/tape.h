@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "recorder/context/node_counts.h"
+#include "recorder/context/graphs.h"
 #include "recorder/recording_state.h"
 
 namespace steptape::recorder {

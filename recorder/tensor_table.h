@@ -1,16 +1,91 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/util/flat_hash_map.h>
+#include <c10/util/intrusive_ptr.h>
 
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "recorder/buffers.h"
+#include "recorder/byte_ranges.h"
 #include "recorder/refusals.h"
 #include "trace/model.h"
 
 namespace steptape::recorder {
+
+/// Where a buffer came from.
+enum class Origin {
+  kInput,    ///< an argument of the step
+  kTracked,  ///< reached from a tracked object at entry
+  kForeign,  ///< first seen as an argument of an op
+  kMade,     ///< made by a recorded op
+};
+
+/// A buffer of the running step. The storage is held weakly: its memory is freed when the step
+/// frees it, and the empty StorageImpl stays, so that its address stands for no other.
+struct LiveBuffer {
+  c10::weak_intrusive_ptr<c10::StorageImpl> weak;
+  const c10::StorageImpl* storage;  ///< for reading only while `is_alive`
+  Origin origin = Origin::kMade;
+  std::uint64_t first_byte = 0;  ///< inputs: where the trace's buffer starts in the storage
+  std::uintptr_t address = 0;    ///< of what the step made: when it was last seen
+  trace::Index made_by = trace::kNone;
+  trace::Index first_write = trace::kNone;
+  std::optional<ByteRanges> written;     ///< of memory that its maker left unwritten
+  std::optional<trace::Digest> content;  ///< when a recorded op was last seen to use it
+
+  bool is_alive() const { return weak.use_count() > 0; }
+};
+
+/// Storages by address. Fills Recording::buffers, whose entries have the same positions.
+class BufferTable {
+ public:
+  explicit BufferTable(std::vector<trace::Buffer>& buffers) : buffers_(buffers) {}
+
+  std::optional<trace::BufferId> find(const c10::StorageImpl* storage);
+  trace::BufferId add(c10::StorageImpl* storage, Origin origin);
+
+  LiveBuffer& live(trace::BufferId id) { return live_[id]; }
+  const LiveBuffer& live(trace::BufferId id) const { return live_[id]; }
+  trace::Buffer& description(trace::BufferId id) { return buffers_[id]; }
+  std::size_t size() const { return live_.size(); }
+
+  /// Digest of what a buffer holds now, read straight from memory: no op, no reference. Buffers
+  /// above 1 MiB are sampled, and not looked at when they were made in the step; those off the CPU
+  /// and dead ones have none.
+  std::optional<trace::Digest> digest_of(trace::BufferId id) const;
+
+  /// Notes where `id` lies, once for each buffer, when it is added. Returns the living buffer of
+  /// the step's own making that lies over some of the same bytes, if there is one.
+  std::optional<trace::BufferId> place(trace::BufferId id);
+  /// Pairs of those that the step did not make and that lie over the same bytes; where more than
+  /// two do, pairs that lead from each to each.
+  const std::vector<std::pair<trace::BufferId, trace::BufferId>>& overlapping() const {
+    return overlapping_;
+  }
+
+ private:
+  std::optional<trace::BufferId> made_within(std::uintptr_t begin, std::uintptr_t end);
+  void note_address(trace::BufferId id);
+
+  std::vector<trace::Buffer>& buffers_;
+  std::vector<LiveBuffer> live_;
+  ska::flat_hash_map<const c10::StorageImpl*, trace::BufferId> ids_;
+  struct Range {
+    std::uintptr_t end;
+    trace::BufferId buffer;
+  };
+  /// Memory that the step did not make, by CPU address; entries of the dead go when met.
+  std::map<std::uintptr_t, Range> ranges_;
+  std::vector<std::pair<trace::BufferId, trace::BufferId>> overlapping_;
+  /// Memory that it made, by the address at which it was last seen: an op may resize it. Entries of
+  /// the dead and of what has moved go when met.
+  std::map<std::uintptr_t, trace::BufferId> made_;
+};
 
 /// Numbers tensors and buffers by first sight, so that recordings of equal steps are equal. A
 /// tensor that no trace can hold gets no number but a refusal.

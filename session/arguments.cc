@@ -1,6 +1,14 @@
 #include "session/arguments.h"
 
+#include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "replayer/planner/numbers/bindings.h"
+#include "trace/numbers.h"
+#include "trace/refusals.h"
 
 namespace steptape::session {
 namespace {
@@ -43,5 +51,120 @@ pack::Number number_of(double value, const trace::Value& recorded) {
   if (std::holds_alternative<std::int64_t>(recorded.data)) return static_cast<std::int64_t>(value);
   return value;
 }
+
+namespace {
+
+class Binder {
+ public:
+  explicit Binder(recorder::Recorded& recorded)
+      : recorded_(recorded),
+        recording_(recorded.recording),
+        bindings_(recording_),
+        leaves_(hints().leaves().size(), trace::kNone) {}
+
+  void bind() {
+    for (const recorder::FrontendHints::Site& site : hints().sites()) bind(site);
+    for (const trace::Index formula : unsure_) recording_.proofs.push_back({formula, {}, false});
+    for (const auto& [position, formula] : hints().returned()) bind(position, formula);
+    for (const auto& [position, path] : hints().becoming()) {
+      if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
+    }
+    for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {
+      bindings_.require(renumbered(condition.formula), condition.is_nonzero);
+    }
+    for (const auto& [path, by] : hints().advances()) bindings_.advance(path, by);
+    for (const trace::Index op : hints().followed_reads()) {
+      followed_.insert(trace::read_path(op));
+    }
+    for (const trace::Index leaf : hints().escaped()) pin(leaf);
+    // what a front end follows and the step has not read may be anything
+    for (const trace::Leaf& leaf : hints().leaves()) {
+      const bool is_given = leaf.kind == trace::LeafKind::kHostValue ||
+                            leaf.kind == trace::LeafKind::kArgument ||
+                            hints().is_assigned(leaf.path);
+      if (is_given) bindings_.leaf(leaf.kind, leaf.path);
+    }
+    free_reads();
+  }
+
+ private:
+  const recorder::FrontendHints& hints() const { return recorded_.hints; }
+
+  void bind(const recorder::FrontendHints::Site& site) {
+    const trace::Formula formula = renumbered(site.formula);
+    if (bindings_.gives_recorded(formula, site.site)) {
+      const trace::Index bound = bindings_.bind(site.site, formula);
+      if (!site.is_all) unsure_.insert(bound);
+      return;
+    }
+    const std::string message =
+        "a number of the op is not what " + trace::text_of(formula, recording_.leaves) + " gives";
+    recording_.refusals.push_back(
+        site.site.op == trace::kNone
+            ? trace::make_refusal(RefusalCode::kScalarVaries, message)
+            : trace::refusal_at(recording_, site.site.op, RefusalCode::kScalarVaries, message));
+  }
+
+  void bind(std::size_t position, const trace::Formula& returned) {
+    if (position >= recording_.numbers.size()) return;
+    trace::Number& number = recording_.numbers[position];
+    const trace::Formula formula = renumbered(returned);
+    const trace::Real gives{bindings_.recorded(formula)};
+    if (gives == trace::Real{trace::number_of(number.value)}) {
+      number.formula = bindings_.formula(formula);
+      // Python raises where a number is finite no longer
+      const trace::Formula is_finite = trace::same_bits(formula - formula, trace::constant(0));
+      if (bindings_.recorded(is_finite) != 0) bindings_.require(is_finite, true);
+      return;
+    }
+    recording_.refusals.push_back(trace::make_refusal(
+        RefusalCode::kScalarVaries, "a number that the step returned is not what " +
+                                        trace::text_of(formula, recording_.leaves) + " gives"));
+  }
+
+  trace::Formula renumbered(trace::Formula formula) {
+    for (trace::Node& node : formula.nodes) {
+      if (node.operation != trace::Operation::kLeaf) continue;
+      trace::Index& known = leaves_[node.leaf];
+      if (known == trace::kNone) {
+        const trace::Leaf& leaf = hints().leaves()[node.leaf];
+        if (leaf.kind == trace::LeafKind::kHostRead) followed_.insert(leaf.path);
+        known = bindings_.leaf(leaf.kind, leaf.path);
+      }
+      node.leaf = known;
+    }
+    return formula;
+  }
+
+  /// A read that went elsewhere as well stays checked; any other number must be the recorded one.
+  void pin(trace::Index position) {
+    const trace::Leaf& leaf = hints().leaves()[position];
+    if (leaf.kind == trace::LeafKind::kHostRead) {
+      followed_.erase(leaf.path);
+      return;
+    }
+    const trace::Formula number = trace::leaf(bindings_.leaf(leaf.kind, leaf.path));
+    const trace::Formula recorded = trace::constant(bindings_.recorded(number));
+    bindings_.require(trace::same_bits(number, recorded), true);
+  }
+
+  void free_reads() {
+    for (trace::HostRead& read : recording_.reads) {
+      if (followed_.contains(trace::read_path(read.op))) read.use = trace::ReadUse::kFree;
+    }
+  }
+
+  recorder::Recorded& recorded_;
+  trace::Recording& recording_;
+  replayer::Bindings bindings_;
+  std::vector<trace::Index> leaves_;  ///< of the hints, as the recording numbers them
+  std::set<std::string> followed_;    ///< paths of host reads
+  /// Formulas of numbers of which ops or their backward may make something else as well.
+  std::set<trace::Index> unsure_;
+};
+
+}  // namespace
+
+void bind_followed_numbers(recorder::Recorded& recorded) { Binder(recorded).bind(); }
 
 }  // namespace steptape::session

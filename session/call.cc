@@ -8,15 +8,38 @@
 #include <chrono>
 #include <utility>
 
+#include "recorder/recorder.h"
 #include "replayer/planner/numbers/contradiction.h"
 #include "replayer/runtime/backends.h"
 #include "session/arguments.h"
-#include "session/interception.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
+#include "steptape/options.h"
 #include "trace/refusals.h"
 
 namespace steptape::session {
+namespace {
+
+/// What intercepts ops by this choice. Throws Error (unsupported) when nothing can.
+recorder::Interceptor& interceptor_of(Interception choice) {
+  return recorder::interceptor(choice == Interception::kFakeKey
+                                   ? recorder::InterceptorKind::kFakeKey
+                                   : recorder::InterceptorKind::kDispatchMode);
+}
+
+/// The same for a verification, or null where it would change what the eager step computes: the
+/// dispatch mode perturbs some eager steps, so that a verification under it would compare with
+/// another step, and an interceptor that another library has is none.
+recorder::Interceptor* listener_of(Interception choice) {
+  if (choice != Interception::kFakeKey) return nullptr;
+  try {
+    return &interceptor_of(choice);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 using trace::make_refusal;
 

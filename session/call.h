@@ -9,7 +9,6 @@
 #include "recorder/recorder.h"
 #include "session/deferred.h"
 #include "session/exclusive_use.h"
-#include "session/mismatches.h"
 #include "session/step_context.h"
 #include "session/variants.h"
 #include "session/verify/judge.h"

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "replayer/planner/analysis/refusals.h"
-#include "replayer/planner/numbers/numbers_at.h"
+#include "replayer/planner/numbers/bindings.h"
 #include "replayer/planner/optimizers/optimizers.h"
 #include "replayer/runtime/backends.h"
-#include "session/followed_numbers.h"
+#include "session/arguments.h"
 #include "session/session_state.h"
 #include "trace/compare/guard_differences.h"
 #include "trace/refusals.h"

@@ -10,7 +10,6 @@
 #include "replayer/planner/numbers/contradiction.h"
 #include "session/verify/told_apart.h"
 #include "trace/compare/compare.h"
-#include "trace/compare/entry.h"
 #include "trace/refusals.h"
 #include "trace/text/text.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "recorder/recorder.h"
+#include "replayer/planner/numbers/bindings.h"
 #include "replayer/planner/numbers/infer_bindings.h"
-#include "replayer/planner/numbers/numbers_at.h"
 #include "steptape/refusal.h"
 #include "trace/model.h"
 

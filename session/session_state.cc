@@ -9,7 +9,7 @@
 #include "replayer/planner/optimizers/optimizers.h"
 #include "session/arguments.h"
 #include "session/keep/record_schedule.h"
-#include "session/observe/say_once.h"
+#include "session/observe/log.h"
 #include "session/step_life.h"
 #include "steptape/error.h"
 #include "storage/ledger/ledger_reader.h"

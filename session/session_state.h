@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "guards/entry.h"
-#include "live/argument.h"
 #include "live/objects.h"
+#include "live/values.h"
 #include "replayer/runtime/backends.h"
 #include "session/keep/earlier_trace.h"
 #include "session/keep/kept_recordings.h"

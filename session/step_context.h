@@ -1,18 +1,23 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "guards/entry.h"
-#include "live/argument.h"
+#include "live/values.h"
 #include "session/keep/record_schedule.h"
 #include "session/observe/journal.h"
 #include "session/plans.h"
-#include "session/way_of_entry.h"
 #include "steptape/pack.h"
 
 namespace steptape::session {
+
+/// How a call is entered, as far as it can be told before the call runs at next to no cost: the
+/// geometry of its tensors, its other arguments (numbers of any value alike), and grad mode. Two
+/// calls of one way may still need two plans (trace::same_entry looks at more).
+std::string way_of_entry(std::span<const live::Argument> arguments);
 
 /// What the calls of one step share.
 struct StepContext {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "guards/guard_set.h"
-#include "live/argument.h"
+#include "live/values.h"
 #include "recorder/recorder.h"
 #include "replayer/runtime/executor.h"
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "guards/guard_set.h"
@@ -12,13 +14,40 @@
 #include "replayer/runtime/number_proofs.h"
 #include "session/deferred.h"
 #include "session/step_outputs.h"
-#include "session/verify/audit_schedule.h"
 #include "session/verify/checkpoint.h"
-#include "session/verify/suspect_op.h"
 #include "steptape/stats.h"
 #include "trace/model.h"
 
 namespace steptape::session {
+
+/// Draws which replays are audited: with probability 1/2, 1/4, ... down to `rate`. At random, since
+/// any fixed period aliases with periods of the user's own (an accumulation over 32 steps is never
+/// met by audits at 10, 100, 1,000). Its generator is its own: torch's is part of what is replayed.
+class AuditSchedule {
+ public:
+  AuditSchedule(double rate, std::uint64_t seed) : rate_(rate), random_(seed) {}
+  bool draw();
+
+ private:
+  double rate_;
+  double probability_ = 1;
+  std::mt19937_64 random_;
+};
+
+/// An op that leaves other bits each time it runs on the same inputs, or may do so: in a trial or
+/// an audit it left others than in the plan. It is run again beside the eager step, and from what
+/// it left there the rest of the plan is compared bit for bit.
+struct SuspectOp {
+  trace::Index op;        ///< position in the recording
+  bool is_known = false;  ///< it has left other bits than its own
+  /// Of all times it was run again, and of all runs of the plan; see live::relative_difference.
+  double spread = 0;
+  double largest_difference = 0;
+};
+
+/// A replay may differ from the eager step in such an op by so many times what it differs from
+/// itself: what was seen of that is a sample.
+inline constexpr double kMostSpreads = 8;
 
 struct SessionState;
 

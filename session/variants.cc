@@ -4,8 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "session/variant.h"
 #include "trace/compare/compare.h"
-#include "trace/compare/entry.h"
 
 namespace steptape::session {
 namespace {
@@ -77,6 +77,65 @@ bool Variants::make_room(std::uint64_t now, std::vector<std::shared_ptr<Variant>
 
 void Variants::drop(const Variant& variant) {
   std::erase_if(variants_, [&](const auto& other) { return other.get() == &variant; });
+}
+
+void Mismatches::begin(std::uint64_t call) {
+  call_ = call;
+  all_.clear();
+}
+
+void Mismatches::add(const Variant& variant, Verdict verdict) {
+  std::erase_if(all_, [&](const VariantVerdict& other) { return other.variant == variant.number; });
+  const std::uint64_t last_held = variant.last_held == 0 ? 0 : call_ - variant.last_held;
+  all_.push_back({variant.number, std::move(verdict), last_held});
+}
+
+namespace {
+
+std::size_t count_unreturned(const std::vector<Room::Held>& held) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(held, [](const Room::Held& each) { return !each.is_returned; }));
+}
+
+}  // namespace
+
+Room::Answer Room::ask(const std::vector<Held>& held, std::uint64_t now) {
+  const bool has_unreturned = count_unreturned(held) >= kMostUnreturned;
+  std::size_t count = held.size();
+  std::uint64_t bytes = 0;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    bytes += held[i].bytes;
+    order.push_back(i);
+  }
+  // where none of many was of use, it is one of those that leaves
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    return std::pair(has_unreturned && held[i].is_returned, held[i].last_use);
+  });
+  Answer answer;
+  const auto is_full = [&] {
+    return count >= most_ || (count >= kMostOfAnySize && bytes >= kMostBytes) ||
+           (has_unreturned && answer.leaving.empty());
+  };
+  for (const std::size_t i : order) {
+    if (!is_full()) break;
+    answer.leaving.push_back(i);
+    --count;
+    bytes -= held[i].bytes;
+  }
+  answer.is_free = !is_full() && (answer.leaving.empty() || pay(held[answer.leaving.back()], now));
+  if (!answer.is_free) unpaid_ = 0;
+  return answer;
+}
+
+bool Room::pay(const Held& leaving, std::uint64_t now) {
+  if (credit_ >= kWorth) {
+    credit_ -= kWorth;
+    return true;
+  }
+  if (leaving.last_use + kLong >= now || unpaid_ >= kMostUnpaid) return false;
+  ++unpaid_;
+  return true;
 }
 
 }  // namespace steptape::session

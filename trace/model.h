@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -392,5 +393,18 @@ struct Trace {
 /// (data_loss) with the place of the first thing that is wrong.
 void validate(const Recording& recording);
 void validate(const Trace& trace);
+
+/// Digests of contents that buffers share, each taken once. The contents must outlive it.
+class KnownDigests {
+ public:
+  const Digest& of(const Blob& content) {
+    const auto [known, is_new] = known_.try_emplace(content.get());
+    if (is_new) known->second = digest_of(*content);
+    return known->second;
+  }
+
+ private:
+  std::unordered_map<const void*, Digest> known_;
+};
 
 }  // namespace steptape::trace

@@ -35,4 +35,7 @@ struct RecordRequest {
 /// "run.tape" and "again" → "run.again.tape".
 std::string with_infix(const std::string& path, const std::string& infix);
 
+/// `word` as one word of a POSIX shell's command line: in single quotes where it has to be.
+std::string shell_word(std::string_view word);
+
 }  // namespace steptape::trace

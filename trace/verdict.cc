@@ -2,7 +2,56 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "steptape/error.h"
+#include "steptape/guard_kind.h"
+
 namespace steptape {
+
+namespace {
+
+constexpr std::array kKinds = [] {
+  using enum GuardKind;
+  return std::array{kArgumentCount, kArgument,   kPresence,        kTensorKind,     kDevice,
+                    kDtype,         kShape,      kStride,          kOffset,         kTensorFlags,
+                    kRequiresGrad,  kInference,  kAlignment,       kMemory,         kOverlap,
+                    kAlive,         kHooks,      kTraining,        kModuleOption,   kParameters,
+                    kModuleBuffers, kSubModules, kParameterGroups, kHyperparameter, kOptimizerState,
+                    kHostValue,     kFact,       kPredicate,       kAmbient,        kHostState,
+                    kHostRead,      kRunShape};
+}();
+
+/// By number.
+constexpr std::array<std::string_view, kKinds.size() + 1> kNames = {
+    "none",           "argument_count",  "argument",     "presence",
+    "tensor_kind",    "device",          "dtype",        "shape",
+    "stride",         "offset",          "tensor_flags", "requires_grad",
+    "inference",      "alignment",       "memory",       "overlap",
+    "alive",          "hooks",           "training",     "module_option",
+    "parameters",     "module_buffers",  "sub_modules",  "parameter_groups",
+    "hyperparameter", "optimizer_state", "host_value",   "fact",
+    "predicate",      "ambient",         "host_state",   "host_read",
+    "run_shape"};
+
+}  // namespace
+
+std::string_view name_of(GuardKind kind) noexcept {
+  const auto number = static_cast<std::size_t>(kind);
+  return number < kNames.size() ? kNames[number] : "unknown";
+}
+
+std::span<const GuardKind> guard_kinds() noexcept { return kKinds; }
+
+GuardKind guard_kind_of(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end() || found == kNames.begin()) {
+    throw Error(ErrorCode::kInvalidArgument, "no guard kind is called " + std::string(name));
+  }
+  return static_cast<GuardKind>(found - kNames.begin());
+}
 
 std::string Verdict::text() const {
   if (path.empty()) return "all guards hold";

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "trace/compare/entry.h"
+#include "trace/compare/compare.h"
 #include "trace/named.h"
 
 namespace steptape::diff {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "trace/element.h"
-#include "trace/schema.h"
+#include "trace/operators.h"
 #include "trace/text/text.h"
+#include "trace/value.h"
 
 namespace steptape::diff {
 namespace {

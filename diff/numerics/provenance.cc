@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trace/op_exceptions.h"
-#include "trace/schema.h"
+#include "trace/operators.h"
 
 namespace steptape::diff {
 namespace {

@@ -1,25 +1,122 @@
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <Python.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <memory>
 #include <utility>
+#include <vector>
 
+#include "live/ambient.h"
+#include "live/hooks.h"
 #include "python/engine/followed.h"
-#include "python/engine/function_modes.h"
-#include "python/engine/locate.h"
+#include "python/engine/python.h"
 #include "python/engine/recorder.h"
 #include "python/engine/step.h"
-#include "python/engine/tensor_hooks.h"
 #include "recorder/frontend_hints.h"
 #include "session/deferred.h"
 #include "steptape/counters.h"
 #include "steptape/error.h"
 #include "steptape/player.h"
 #include "trace/path.h"
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
-/// The extension module steptape._engine: what the Python package calls.
 namespace steptape::python {
+namespace {
+
+/// The dicts in which `torch.Tensor.register_hook` and its like keep what they are given.
+class PythonHooks final : public live::HookList {
+ public:
+  explicit PythonHooks(const THPVariable& tensor) {
+    add(tensor.backward_hooks);
+    add(tensor.post_accumulate_grad_hooks);
+  }
+  ~PythonHooks() override {
+    const py::gil_scoped_acquire lock;
+    hooks_.clear();
+  }
+  PythonHooks(const PythonHooks&) = delete;
+  PythonHooks& operator=(const PythonHooks&) = delete;
+
+  bool same(const live::HookList& other) const override {
+    const py::gil_scoped_acquire lock;
+    const auto is_same = [](const Hook& a, const Hook& b) {
+      if (a.key != b.key || a.hook != b.hook) return false;
+      // the address of one that is gone may serve another
+      return std::ranges::all_of(std::array{&a, &b}, [](const Hook* each) {
+        return !each->weak || referent_of(each->weak.ptr()) == each->hook;
+      });
+    };
+    return std::ranges::equal(hooks_, static_cast<const PythonHooks&>(other).hooks_, is_same);
+  }
+
+ private:
+  struct Hook {
+    Py_hash_t key;
+    PyObject* hook;   ///< for its address alone
+    py::object weak;  ///< to it, where it can be
+  };
+
+  void add(PyObject* dict) {
+    hooks_.push_back({dict == nullptr, nullptr, {}});
+    if (dict == nullptr || !PyDict_Check(dict)) return;
+    for (const auto& [key, hook] : entries_of(dict)) {
+      PyObject* weak = PyWeakref_NewRef(hook, nullptr);
+      hooks_.push_back({PyObject_Hash(key), hook, py::reinterpret_steal<py::object>(weak)});
+      PyErr_Clear();
+    }
+  }
+
+  std::vector<Hook> hooks_;
+};
+
+std::shared_ptr<const live::HookList> hooks_of(const c10::TensorImpl& tensor) {
+  const auto* object = reinterpret_cast<THPVariable*>(tensor.pyobj_slot()->load_pyobj());
+  if (object == nullptr) return nullptr;
+  const py::gil_scoped_acquire lock;
+  return std::make_shared<PythonHooks>(*object);
+}
+
+/// Guards compare the hooks of tensors from Python from here on, by their keys and by which objects
+/// they are.
+void watch_tensor_hooks() { live::set_hook_lists(hooks_of); }
+
+/// torch.utils._device.DeviceContext; never released: modes may be looked at while Python ends.
+PyObject* device_context() {
+  static PyObject* const type =
+      py::object(py::module_::import("torch.utils._device").attr("DeviceContext")).release().ptr();
+  return type;
+}
+
+live::FunctionModes read() {
+  const py::gil_scoped_acquire gil;
+  live::FunctionModes modes;
+  // the newest comes last, and is asked first
+  for (std::int64_t i = at::impl::PythonTorchFunctionTLS::stack_len(); i-- > 0;) {
+    const auto& mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i);
+    const py::handle object(mode->ptr(getPyInterpreter()));
+    if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != device_context()) return {true};
+    if (!modes.default_device) modes.default_device = py::cast<c10::Device>(object.attr("device"));
+  }
+  return modes;
+}
+
+/// Tells `live::Ambient` which torch-function modes are of torch.device or
+/// torch.set_default_device.
+void watch_function_modes() {
+  device_context();
+  live::read_function_modes_by(&read);
+}
+
+}  // namespace
+
+// The extension module steptape._engine: what the Python package calls.
+
 namespace {
 
 /// The hints of the recording that is under way; probes run in one.

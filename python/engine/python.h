@@ -80,4 +80,11 @@ PyObject* dict_of(PyObject* object);
 /// The same; where the object can have one, it has one from now on.
 PyObject* dict_made_of(PyObject* object);
 
+/// Frames of files below these folders are not the program's own: torch, this package.
+void set_foreign_folders(std::vector<std::string> folders);
+
+/// The line of the program's own code that runs now, "train.py:41"; where only other packages are
+/// on the stack, theirs. Takes the GIL. Empty in a thread without Python frames.
+std::string locate();
+
 }  // namespace steptape::python

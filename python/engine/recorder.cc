@@ -1,7 +1,7 @@
 #include "python/engine/recorder.h"
 
 #include "python/engine/followed.h"
-#include "session/followed_numbers.h"
+#include "session/arguments.h"
 #include "storage/trace/writer.h"
 
 namespace steptape::python {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "python/engine/tracked.h"
-#include "recorder/open_recording.h"
+#include "recorder/recorder.h"
 #include "trace/model.h"
 
 namespace steptape::python {

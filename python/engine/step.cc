@@ -15,7 +15,7 @@
 #include "python/engine/watch/watcher.h"
 #include "recorder/frontend_hints.h"
 #include "replayer/planner/plan_words.h"
-#include "session/observe/fallbacks.h"
+#include "session/observe/journal.h"
 #include "steptape/error.h"
 #include "storage/trace/writer.h"
 #include "trace/refusals.h"

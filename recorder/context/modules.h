@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/record_function.h>
+
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -56,6 +58,21 @@ class ModuleWatch {
   std::vector<std::uint32_t> calls_;
   std::size_t newest_position_ = SIZE_MAX;  ///< of the call that issued the op before
   ModuleCall newest_;
+};
+
+/// Follows RECORD_FUNCTION's user scopes in this thread while it lives.
+class ScopeWatch {
+ public:
+  ScopeWatch();
+  ~ScopeWatch();
+  ScopeWatch(const ScopeWatch&) = delete;
+  ScopeWatch& operator=(const ScopeWatch&) = delete;
+
+  /// The open user scopes of this thread, outermost first, joined by " > "; empty outside all.
+  static const std::string& current() noexcept;
+
+ private:
+  at::CallbackHandle handle_;
 };
 
 }  // namespace steptape::recorder

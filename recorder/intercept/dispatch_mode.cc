@@ -6,8 +6,7 @@
 
 #include <vector>
 
-#include "recorder/intercept/active_listener.h"
-#include "recorder/intercept/interceptors.h"
+#include "recorder/intercept/interceptor.h"
 
 namespace steptape::recorder {
 namespace {

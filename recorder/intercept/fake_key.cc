@@ -1,8 +1,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include "recorder/intercept/active_listener.h"
-#include "recorder/intercept/interceptors.h"
+#include "recorder/intercept/interceptor.h"
 #include "steptape/error.h"
 
 namespace steptape::recorder {

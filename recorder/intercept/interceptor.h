@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
 
 #include <functional>
 #include <memory>
@@ -43,5 +44,37 @@ enum class InterceptorKind { kDispatchMode, kFakeKey };
 /// The process's interceptor of this kind. Throws Error (unsupported) when the key is taken by
 /// another library or the kind does not exist in this torch.
 Interceptor& interceptor(InterceptorKind kind);
+
+/// The two implementations; each registers what it needs at its first call.
+Interceptor& dispatch_mode();
+Interceptor& fake_key();
+
+/// Whether a call of `op` with these keys runs its CompositeImplicitAutograd kernel: other ops and
+/// nothing else. Autograd decomposes such ops before an interceptor sees them; in inference mode
+/// it does not, and the interceptor lets what is inside come to itself.
+inline bool runs_composite(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+         !op.hasKernelForDispatchKey(keys.highestPriorityTypeId());
+}
+
+/// The listener of the step that this thread works for, or null. Autograd's threads and at::launch
+/// inherit it through c10::ThreadLocalDebugInfo, which they take over from the thread that gave
+/// them the work; a thread_local of ours would not reach them.
+OpListener* active_listener() noexcept;
+
+/// Makes `listener` the active one of this thread while it lives.
+class ActiveListener {
+ public:
+  explicit ActiveListener(std::shared_ptr<OpListener> listener);
+  ~ActiveListener();
+  ActiveListener(const ActiveListener&) = delete;
+  ActiveListener& operator=(const ActiveListener&) = delete;
+
+ private:
+  struct Guards;
+  std::unique_ptr<Guards> guards_;
+  OpListener* previous_;
+};
 
 }  // namespace steptape::recorder

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace steptape {
@@ -85,6 +86,48 @@ PlayerMetrics PlayerCounters::metrics() const {
   metrics.failed_snapshots = failed_snapshots_;
   metrics.snapshot_problem = snapshot_problem_;
   return metrics;
+}
+
+}  // namespace replayer
+
+std::string_view name_of(PlayerEvent::Kind kind) noexcept {
+  using Kind = PlayerEvent::Kind;
+  switch (kind) {
+    case Kind::kRan:
+      return "ran";
+    case Kind::kRefused:
+      return "refused";
+    case Kind::kFailed:
+      return "failed";
+    case Kind::kPublished:
+      return "published";
+    case Kind::kWeightsLoaded:
+      return "weights_loaded";
+    case Kind::kSnapshot:
+      return "snapshot";
+    case Kind::kSnapshotFailed:
+      return "snapshot_failed";
+  }
+  return "unknown";
+}
+
+std::string PlayerEvent::json() const {
+  nlohmann::ordered_json line = {{"event", name_of(kind)}};
+  if (!step.empty()) line["step"] = step;
+  line["us"] = us;
+  if (!text.empty()) line["text"] = text;
+  // names come from a file and may be any bytes
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+namespace replayer {
+
+void Events::tell(const PlayerEvent& event) const noexcept {
+  if (!tell_) return;
+  try {
+    tell_(event);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): said in LoadOptions::on_event
+  }
 }
 
 }  // namespace replayer

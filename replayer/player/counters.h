@@ -2,13 +2,16 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "steptape/metrics.h"
+#include "steptape/player.h"
 
 namespace steptape::replayer {
 
@@ -50,6 +53,28 @@ class PlayerCounters {
   std::atomic<std::uint64_t> published_ = 0, weights_loaded_ = 0;
   std::uint64_t snapshots_ = 0, failed_snapshots_ = 0;
   std::string snapshot_problem_;
+};
+
+/// Tells the user of events; what the user throws is dropped.
+class Events {
+ public:
+  explicit Events(std::function<void(const PlayerEvent&)> tell) : tell_(std::move(tell)) {}
+  void tell(const PlayerEvent& event) const noexcept;
+
+ private:
+  std::function<void(const PlayerEvent&)> tell_;
+};
+
+/// Time since it was made.
+class Stopwatch {
+ public:
+  double us() const {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace steptape::replayer

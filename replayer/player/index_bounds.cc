@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "guards/mismatch.h"
-#include "trace/op_use.h"
+#include "trace/operators.h"
 
 namespace steptape::replayer {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "live/argument.h"
+#include "live/values.h"
 #include "steptape/verdict.h"
 #include "trace/model.h"
 

@@ -14,16 +14,16 @@
 #include "replayer/planner/optimizers/optimizers.h"
 #include "replayer/planner/plan_words.h"
 #include "replayer/player/environment.h"
+#include "replayer/player/player_state.h"
 #include "replayer/player/player_step.h"
 #include "replayer/player/publication.h"
-#include "replayer/player/snapshots.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/player/weights.h"
 #include "replayer/runtime/backends.h"
 #include "replayer/runtime/tensor_on.h"
 #include "storage/trace/reader.h"
 #include "storage/trace/writer.h"
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
 namespace steptape {
 namespace {

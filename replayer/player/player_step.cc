@@ -7,7 +7,7 @@
 #include <set>
 
 #include "replayer/player/spec_words.h"
-#include "replayer/runtime/assumption_violated.h"
+#include "replayer/runtime/number_proofs.h"
 
 namespace steptape {
 namespace {

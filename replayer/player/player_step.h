@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "replayer/player/counters.h"
-#include "replayer/player/events.h"
 #include "replayer/player/player_state.h"
 #include "replayer/player/player_variant.h"
 #include "steptape/player.h"

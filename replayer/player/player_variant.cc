@@ -10,9 +10,9 @@
 #include <set>
 
 #include "guards/ambient_guard.h"
+#include "guards/entry.h"
 #include "guards/mismatch.h"
-#include "guards/positions.h"
-#include "guards/predicates.h"
+#include "guards/varying_numbers.h"
 #include "live/tensors.h"
 #include "replayer/planner/numbers/bindings.h"
 #include "replayer/player/spec_words.h"

@@ -1,6 +1,6 @@
 #include "replayer/player/publication.h"
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "replayer/runtime/tensor_on.h"
 
 namespace steptape::replayer {

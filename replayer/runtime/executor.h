@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "replayer/planner/program.h"
-#include "replayer/runtime/assumption_violated.h"
-#include "replayer/runtime/run.h"
+#include "replayer/runtime/number_proofs.h"
+#include "replayer/runtime/run_log.h"
 #include "steptape/error.h"
 #include "steptape/stats.h"
 

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "guards/mismatch.h"
-#include "guards/predicates.h"
-#include "live/device_bytes.h"
+#include "guards/varying_numbers.h"
+#include "live/contents.h"
 #include "replayer/planner/numbers/bindings.h"
-#include "trace/element.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
+#include "trace/value.h"
 
 namespace steptape::replayer {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "replayer/planner/numbers/evaluator.h"
 #include "replayer/planner/program.h"
-#include "replayer/runtime/assumption_violated.h"
 #include "replayer/runtime/call.h"
 #include "replayer/runtime/memory.h"
-#include "replayer/runtime/run.h"
+#include "replayer/runtime/number_proofs.h"
+#include "replayer/runtime/run_log.h"
 #include "trace/numbers.h"
 
 namespace steptape::replayer {

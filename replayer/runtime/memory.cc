@@ -3,7 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/tensors.h"
 #include "replayer/runtime/tensor_on.h"
 

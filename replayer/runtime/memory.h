@@ -1,6 +1,8 @@
 #pragma once
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <vector>
 
@@ -63,6 +65,13 @@ class Memory {
   std::vector<Given> given_;                              ///< by buffer, of those that stay
   at::Tensor undefined_;
   c10::Storage nothing_;
+};
+
+/// While it lives this thread calls ops as they were called below autograd: autograd, in-place
+/// bookkeeping and autocast have had their turn when the step was recorded.
+class BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView below_;
+  c10::impl::ExcludeDispatchKeyGuard autocast_{c10::autocast_dispatch_keyset};
 };
 
 }  // namespace steptape::replayer

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/op_digest.h"
-#include "live/relative_difference.h"
 #include "replayer/runtime/uses.h"
 
 namespace steptape::replayer {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/tensors.h"
 
 namespace steptape::replayer {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "live/ambient.h"
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "session/arguments.h"

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "live/objects.h"
+#include "steptape/pack.h"
 #include "trace/ledger.h"
 
 namespace steptape::storage {
@@ -52,6 +56,49 @@ class CallLedger {
   bool is_taken_ = false;
   std::optional<std::uint64_t> earlier_;
   std::string problem_;
+};
+
+// What a ledger compares two runs by: bits, dtypes and shapes, as one number each. Never 0, which
+// is for what was not taken; tensors that are not plain, or not on the CPU, count by their place
+// alone.
+
+std::uint64_t digest_of(const pack::Results& results);
+std::uint64_t digest_of(std::span<const pack::Leaf> arguments);
+
+/// Of what tracked objects hold now.
+struct StateDigests {
+  std::uint64_t gradients = 0;
+  std::uint64_t parameters = 0;  ///< and module buffers
+  std::uint32_t generators = 0;
+
+  static StateDigests take(const live::Objects& objects);
+};
+
+class Journal;
+struct SessionState;
+
+/// What the ledger is to say of one call of a step, while this lives; it is written when this goes
+/// and the call ended, if only by an exception after its end. Nothing where nobody keeps a ledger.
+class CallLine {
+ public:
+  /// All must outlive the object. `arguments` as the call found them.
+  CallLine(SessionState& session, Journal& journal, const std::string& step,
+           const std::vector<pack::Leaf>& arguments);
+  ~CallLine();
+  CallLine(const CallLine&) = delete;
+  CallLine& operator=(const CallLine&) = delete;
+
+ private:
+  using Clock = CallLedger::Clock;
+
+  void take_state();
+
+  SessionState& session_;
+  Journal& journal_;
+  const std::string& step_;
+  trace::LedgerLine line_;
+  trace::LedgerLine* outer_ = nullptr;  ///< of a call that this one is inside
+  Clock::time_point start_;
 };
 
 }  // namespace steptape::session

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
 namespace steptape::session {
 namespace {

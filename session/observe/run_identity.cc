@@ -14,7 +14,6 @@
 #include <string_view>
 
 #include "trace/record_request.h"
-#include "trace/shell_word.h"
 
 namespace steptape::session {
 namespace {

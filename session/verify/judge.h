@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "guards/entry.h"
-#include "session/mismatches.h"
 #include "session/step_context.h"
 #include "session/variant.h"
+#include "session/variants.h"
 #include "session/verify/checkpoint.h"
 #include "session/verify/verification.h"
 #include "steptape/error.h"

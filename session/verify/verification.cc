@@ -9,10 +9,10 @@
 
 #include "live/generator_state.h"
 #include "live/tensors.h"
+#include "recorder/frontend_hints.h"
 #include "recorder/op_digests.h"
-#include "recorder/unnoticed.h"
 #include "replayer/runtime/undo.h"
-#include "session/verify/differing_op.h"
+#include "session/verify/left_behind.h"
 #include "trace/numbers.h"
 #include "trace/refusals.h"
 

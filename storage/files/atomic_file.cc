@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "storage/files/folder.h"
+#include "storage/files/descriptor.h"
 
 namespace steptape::storage {
 

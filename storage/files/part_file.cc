@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "steptape/error.h"
-#include "storage/files/folder.h"
+#include "storage/files/descriptor.h"
 #include "storage/files/replace.h"
 
 namespace steptape::storage {

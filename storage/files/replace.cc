@@ -7,7 +7,6 @@
 
 #include "steptape/error.h"
 #include "storage/files/descriptor.h"
-#include "storage/files/folder.h"
 #include "storage/trace/format.h"
 
 namespace steptape::storage {

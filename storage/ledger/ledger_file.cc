@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "steptape/error.h"
-#include "storage/files/folder.h"
+#include "storage/files/descriptor.h"
 #include "storage/files/input_file.h"
 #include "storage/files/replace.h"
 #include "storage/ledger/ledger_record.h"

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "steptape/error.h"
-#include "storage/files/folder.h"
+#include "storage/files/descriptor.h"
 #include "storage/files/input_file.h"
 #include "storage/ledger/ledger_file.h"
+#include "storage/ledger/ledger_reader.h"
 #include "storage/ledger/ledger_record.h"
-#include "storage/ledger/ledger_scan.h"
 
 namespace steptape::storage {
 namespace {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "storage/files/descriptor.h"
-#include "storage/files/owning_process.h"
 #include "storage/trace/first_problem.h"
 #include "trace/ledger.h"
 

@@ -23,7 +23,7 @@
 ///
 /// All numbers are little-endian on every machine; checksums are XXH3-64 with seed 0. The payload
 /// of a block is a protobuf message of trace.proto, or a piece of one where the message goes on in
-/// the next block (kContinues), or a piece of tensor bytes (chunk.h). Steps, recordings and saved
+/// the next block (kContinues), or a piece of tensor bytes (frame.h). Steps, recordings and saved
 /// state come in order, each followed by the tensor bytes that it is the first to refer to, so that
 /// any prefix of the file holds whole recordings.
 ///

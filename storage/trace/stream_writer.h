@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "storage/files/owning_process.h"
+#include "storage/files/descriptor.h"
 #include "storage/files/part_file.h"
 #include "storage/trace/first_problem.h"
 #include "storage/trace/writer.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "steptape/error.h"
-#include "storage/trace/chunk.h"
 #include "storage/trace/frame.h"
 
 namespace steptape::storage {
@@ -115,6 +114,64 @@ void TraceWriter::write_bytes(const Pending& bytes) {
     for (const std::string& payload : payloads) {
       out_.block(static_cast<std::uint16_t>(BlockType::kBytes), kMustUnderstand, bytes_of(payload));
     }
+  }
+}
+
+BlockWriter::BlockWriter(Output& out) : out_(out) { out_.append(bytes_of(encode_file_header())); }
+
+std::uint64_t BlockWriter::message(BlockType type, const std::string& bytes) {
+  const auto first = static_cast<std::uint64_t>(index_.block_bytes_size());
+  ByteView rest = bytes_of(bytes);
+  do {
+    const ByteView piece = rest.first(std::min(rest.size(), kMaxPayloadBytes));
+    rest = rest.subspan(piece.size());
+    const std::uint16_t flags = rest.empty() ? kMustUnderstand : kMustUnderstand | kContinues;
+    block(static_cast<std::uint16_t>(type), flags, piece);
+  } while (!rest.empty());
+  return first;
+}
+
+void BlockWriter::block(std::uint16_t type, std::uint16_t flags, ByteView payload) {
+  Block block;
+  block.type = type;
+  block.flags = flags;
+  block.length = static_cast<std::uint32_t>(payload.size());
+  block.sequence = static_cast<std::uint64_t>(index_.block_bytes_size());
+  out_.append(bytes_of(encode_header(block, payload)));
+  out_.append(payload);
+  index_.add_block_bytes(block.bytes());
+  index_.add_block_types(block.type);
+}
+
+void BlockWriter::finish() {
+  const std::uint64_t index_offset = out_.bytes();
+  message(BlockType::kIndex, index_.SerializeAsString());
+  out_.append(bytes_of(encode_footer({index_offset, out_.bytes() + kFooterBytes})));
+}
+
+StoredBytes::Found StoredBytes::use(const trace::Blob& blob, Uses& uses) {
+  const auto by_pointer = digests_.find(blob.get());
+  const trace::Digest digest =
+      by_pointer != digests_.end() ? by_pointer->second : trace::digest_of(*blob);
+  const auto [known, is_new] =
+      known_.try_emplace({digest.low, digest.high}, Entry{blob, next_id_, 0});
+  Entry& entry = known->second;
+  if (entry.blob != blob && *entry.blob != *blob) return {next_id_++, true};
+  if (is_new) {
+    digests_.emplace(blob.get(), digest);
+    ++next_id_;
+  }
+  ++entry.uses;
+  uses.push_back(digest);
+  return {entry.id, is_new};
+}
+
+void StoredBytes::release(const Uses& uses) {
+  for (const trace::Digest& digest : uses) {
+    const auto known = known_.find({digest.low, digest.high});
+    if (--known->second.uses > 0) continue;
+    digests_.erase(known->second.blob.get());
+    known_.erase(known);
   }
 }
 

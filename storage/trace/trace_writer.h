@@ -1,18 +1,70 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "storage/trace/block_writer.h"
-#include "storage/trace/encode.h"
-#include "storage/trace/stored_bytes.h"
+#include "storage/files/input_file.h"
+#include "storage/trace/block.h"
+#include "storage/trace/messages.h"
 #include "storage/trace/writer.h"
+#include "trace.pb.h"
+#include "trace/model.h"
 
 namespace steptape::storage {
+
+/// Puts blocks into a file, numbers them and keeps the index: 12 bytes a block. Throws what the
+/// file throws.
+class BlockWriter {
+ public:
+  /// Writes the file's header. `out` must outlive the object.
+  explicit BlockWriter(Output& out);
+
+  /// One message, in as many blocks as it needs; the number of the first.
+  std::uint64_t message(BlockType type, const std::string& bytes);
+  /// One block; `payload` holds at most kMaxPayloadBytes.
+  void block(std::uint16_t type, std::uint16_t flags, ByteView payload);
+  /// Writes index and footer.
+  void finish();
+
+ private:
+  Output& out_;
+  proto::Index index_;
+};
+
+/// Which bytes a file holds already, so that equal ones are written once: found by their digest,
+/// and compared. It keeps them in memory until they are released.
+class StoredBytes {
+ public:
+  struct Found {
+    std::uint64_t id = 0;
+    bool is_new = false;
+  };
+  /// What a part of the trace refers to.
+  using Uses = std::vector<trace::Digest>;
+
+  /// The id of the bytes; adds to `uses`.
+  Found use(const trace::Blob& blob, Uses& uses);
+  /// Forgets the bytes that nothing else uses.
+  void release(const Uses& uses);
+
+ private:
+  struct Entry {
+    trace::Blob blob;
+    std::uint64_t id = 0;
+    std::size_t uses = 0;
+  };
+
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Entry> known_;  ///< by digest
+  std::unordered_map<const void*, trace::Digest> digests_;          ///< of the blobs in `known_`
+  std::uint64_t next_id_ = 0;
+};
 
 /// What of the recordings that were written stays in memory, so that later ones can refer to it.
 enum class Remember {

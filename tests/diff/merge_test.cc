@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "diff/merge_conflict.h"
 #include "steptape/error.h"
 #include "tests/trace/made_up.h"
 #include "tests/trace/samples.h"

@@ -1,7 +1,6 @@
 #include "storage/ledger/ledger_reader.h"
 
 #include "diff/ledger/ledger_diff.h"
-#include "diff/ledger/ledger_summary.h"
 #include "storage/ledger/ledger_record.h"
 #include "storage/ledger/ledger_writer.h"
 #include "tests/fuzz/bounded.h"

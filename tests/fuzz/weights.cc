@@ -1,4 +1,4 @@
-#include "replayer/player/weights/pickle_reader.h"
+#include "replayer/player/weights/pickle.h"
 #include "replayer/player/weights/weights_file.h"
 #include "tests/fuzz/bounded.h"
 

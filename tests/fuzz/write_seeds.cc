@@ -4,7 +4,7 @@
 #include <random>
 
 #include "storage/files/wire.h"
-#include "storage/trace/chunk.h"
+#include "storage/trace/frame.h"
 #include "tests/storage/ledger/ledger_lines.h"
 #include "tests/storage/message.h"
 #include "tests/storage/sample.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "live/effects.h"
-#include "trace/op_exceptions.h"
+#include "trace/operators.h"
 
 namespace steptape::live {
 namespace {

@@ -1,5 +1,3 @@
-#include "live/reach.h"
-
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
 
@@ -8,6 +6,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "live/operators.h"
 
 namespace steptape::live {
 namespace {

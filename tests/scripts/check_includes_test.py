@@ -71,7 +71,7 @@ class CheckIncludesTest(unittest.TestCase):
         self.plant("storage/trace/reader.h", '#include "storage/trace/block.h"')
         self.plant("storage/trace/block.h", "#include <google/protobuf/message.h>",
                    '#include "trace.pb.h"')
-        self.plant("storage/trace/decode.h", '#include "trace.pb.h"')
+        self.plant("storage/trace/messages.h", '#include "trace.pb.h"')
         self.expect("storage/trace/block.h:1: other parts see this header: storage may not show them "
                     "protobuf", "storage/trace/block.h:2: ")
 

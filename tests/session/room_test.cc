@@ -1,7 +1,7 @@
-#include "session/room.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "session/variants.h"
 
 namespace steptape::session {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "trace/op_use.h"
+#include "trace/operators.h"
 #include "trace/text/text.h"
 
 namespace steptape::test {

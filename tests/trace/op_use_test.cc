@@ -1,8 +1,7 @@
-#include "trace/op_use.h"
-
 #include <gmock/gmock.h>
 
 #include "tests/trace/samples.h"
+#include "trace/operators.h"
 
 namespace steptape::trace {
 namespace {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "steptape/error.h"
-#include "trace/shell_word.h"
 
 namespace steptape::trace {
 namespace {

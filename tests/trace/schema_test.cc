@@ -1,6 +1,6 @@
-#include "trace/schema.h"
-
 #include <gmock/gmock.h>
+
+#include "trace/operators.h"
 
 namespace steptape::trace {
 namespace {

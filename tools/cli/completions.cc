@@ -7,9 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "tools/cli/command_outline.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 
 namespace steptape::tools {
@@ -183,6 +181,135 @@ void add_completions(CLI::App& app, int& exit_code) {
     if (*shell == "bash") put(bash_script(commands));
     if (*shell == "zsh") put(zsh_script(commands));
     if (*shell == "fish") put(fish_script(commands));
+    exit_code = kGood;
+  });
+}
+
+namespace {
+
+std::vector<const CLI::App*> below(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// The words of "TEXT:{auto,always,never}", as the help shows a choice.
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find('{');
+  const std::size_t end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
+}
+
+OptionOutline outline_of(const CLI::Option& option) {
+  OptionOutline outline;
+  for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
+  outline.is_positional = outline.names.empty();
+  if (outline.is_positional) outline.names.push_back(option.get_name(true));
+  outline.description = option.get_description();
+  outline.is_required = option.get_required();
+  outline.takes_value = option.get_items_expected_max() > 0;
+  if (outline.takes_value) outline.choices = choices_of(option);
+  return outline;
+}
+
+/// Options of a command, those of its groups too, which are apps without a name and have a help of
+/// their own that nobody can ask for.
+void add_options(const CLI::App& app, std::vector<OptionOutline>& options) {
+  for (const CLI::Option* option : app.get_options()) {
+    const bool is_help_of_group = app.get_name().empty() && option == app.get_help_ptr();
+    if (!is_help_of_group) options.push_back(outline_of(*option));
+  }
+  for (const CLI::App* group : below(app)) {
+    if (group->get_name().empty()) add_options(*group, options);
+  }
+}
+
+CommandOutline command_of(const CLI::App& app) {
+  CommandOutline outline = {app.get_name(), app.get_description(), app.get_footer(), {}};
+  add_options(app, outline.options);
+  return outline;
+}
+
+}  // namespace
+
+std::vector<CommandOutline> outline_of(const CLI::App& app) {
+  std::vector<CommandOutline> outlines = {command_of(app)};
+  for (const CLI::App* command : below(app)) {
+    if (!command->get_name().empty()) outlines.push_back(command_of(*command));
+  }
+  return outlines;
+}
+
+namespace {
+
+/// Text for roff: no line begins a request, and dashes and backslashes stand for themselves.
+std::string roff(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool begins_line = out.empty() || out.back() == '\n';
+    if (begins_line && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string names_of(const OptionOutline& option) {
+  std::string names;
+  for (const std::string& name : option.names) names += (names.empty() ? "" : ", ") + name;
+  return names + (option.takes_value && !option.is_positional ? " VALUE" : "");
+}
+
+std::string usage_of(const CommandOutline& command) {
+  std::string usage = "steptape " + command.name;
+  for (const OptionOutline& option : command.options) {
+    if (!option.is_positional) continue;
+    usage += option.is_required ? " " + option.names[0] : " [" + option.names[0] + "]";
+  }
+  return usage + " [OPTIONS]";
+}
+
+std::string options_of(const CommandOutline& command) {
+  std::string text;
+  for (const OptionOutline& option : command.options) {
+    text += fmt::format(".TP\n.B {}\n{}\n", roff(names_of(option)), roff(option.description));
+  }
+  return text;
+}
+
+std::string verbatim(const std::string& text) {
+  return text.empty() ? "" : fmt::format(".PP\n.nf\n{}\n.fi\n", roff(text));
+}
+
+std::string manual(const std::vector<CommandOutline>& commands) {
+  std::string text = fmt::format(
+      ".TH STEPTAPE 1 \"\" \"steptape {}\" \"User Commands\"\n"
+      ".SH NAME\nsteptape \\- record, replay and compare training steps\n"
+      ".SH SYNOPSIS\n.B steptape\nCOMMAND [ARGUMENTS] [OPTIONS]\n"
+      ".SH DESCRIPTION\n{}\n{}.SH COMMANDS\n",
+      STEPTAPE_VERSION, roff(commands[0].description), options_of(commands[0]));
+  for (std::size_t i = 1; i < commands.size(); ++i) {
+    const CommandOutline& command = commands[i];
+    text +=
+        fmt::format(".SS {}\n{}\n.PP\n.B {}\n{}{}", roff(command.name), roff(command.description),
+                    roff(usage_of(command)), options_of(command), verbatim(command.footer));
+  }
+  return text + ".SH EXIT STATUS\n" + verbatim(commands[0].footer);
+}
+
+}  // namespace
+
+void add_manual(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("manual", "Print the manual page, in roff");
+  command->footer("Examples:\n  steptape manual | man -l -");
+  command->callback([&app, &exit_code] {
+    put(manual(outline_of(app)));
     exit_code = kGood;
   });
 }

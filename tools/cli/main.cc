@@ -1,15 +1,80 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <string_view>
+#include <vector>
 
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
-#include "tools/cli/torch_tool.h"
 
+/// The commands of `steptape-torch`, the second executable, which links LibTorch.
+namespace steptape::tools {
 namespace {
 
-using namespace steptape::tools;
+struct Command {
+  std::string_view name;
+  std::string_view description;
+};
+constexpr std::array kCommands = {
+    Command{"bench", "Time a replay op by op, beside what each could not do without"},
+    Command{"replay", "Run a recorded step without the program that recorded it"},
+    Command{"verify", "Do recorded calls again, and compare the bits that each op leaves"},
+};
+
+/// The places in which the second executable may lie, in the order in which they are tried.
+std::vector<std::filesystem::path> candidates() {
+  if (const char* chosen = std::getenv("STEPTAPE_TORCH_TOOL")) return {chosen};
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto folder = self.parent_path();
+  return {folder / "steptape-torch",
+          (folder / "../libexec/steptape/steptape-torch").lexically_normal()};
+}
+
+std::string names_of(const std::vector<std::filesystem::path>& paths) {
+  std::string names;
+  for (const auto& path : paths) names += (names.empty() ? "" : " or ") + path.string();
+  return names;
+}
+
+bool is_torch_command(std::string_view command) {
+  return std::ranges::find(kCommands, command, &Command::name) != kCommands.end();
+}
+
+/// Becomes `steptape-torch` with the same arguments. It is looked for in $STEPTAPE_TORCH_TOOL,
+/// beside this executable and in ../libexec/steptape. Returns, with an exit code, only when there
+/// is none.
+int run_torch_tool(char** argv) {
+  const auto paths = candidates();
+  for (const auto& path : paths) {
+    ::execv(path.c_str(), argv);
+    if (errno == ENOENT) continue;
+    complain(fmt::format("cannot run {}: {}", path.string(), std::strerror(errno)));
+    return kTrouble;
+  }
+  complain(
+      fmt::format("`{}` needs LibTorch and is in an executable of its own, which is missing: {}. "
+                  "Build the target steptape-torch, or name it in STEPTAPE_TORCH_TOOL",
+                  argv[1], names_of(paths)));
+  return kTrouble;
+}
+
+/// Lists the commands in the help of `app`.
+void describe_torch_commands(CLI::App& app) {
+  for (const Command& command : kCommands) {
+    app.add_subcommand(std::string(command.name), std::string(command.description));
+  }
+}
 
 int run(int argc, char** argv) {
   CLI::App app("Looks into the traces that Steptape records, and replays them.", "steptape");
@@ -43,7 +108,10 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+}  // namespace steptape::tools
+
 int main(int argc, char** argv) {
+  using namespace steptape::tools;
   if (argc > 1 && is_torch_command(argv[1])) return run_torch_tool(argv);
   try {
     const int exit_code = run(argc, argv);

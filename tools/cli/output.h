@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -37,5 +38,11 @@ std::string shown(std::string_view name);
 std::string size_of(std::uint64_t bytes);
 /// "1 op", "2 ops".
 std::string count_of(std::uint64_t count, std::string_view noun);
+
+/// Writes a result to `path`, beside it first and then renamed, so that it is there whole or not at
+/// all; to the standard output where `path` is empty or "-". Throws Error: (io) with what the
+/// operating system said; (failed_precondition) where `path` holds a trace, which no result
+/// replaces.
+void put_result(std::string_view result, const std::filesystem::path& path);
 
 }  // namespace steptape::tools

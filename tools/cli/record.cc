@@ -14,7 +14,6 @@
 
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "trace/record_request.h"
 

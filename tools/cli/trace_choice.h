@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/App.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -33,5 +34,16 @@ struct ChosenRecording {
 /// which must outlive it. Throws Error (invalid_argument) with what there is.
 ChosenRecording choose_recording(const trace::Trace& trace, const std::string& step,
                                  std::optional<std::size_t> position);
+
+/// What a command line says of one recording that becomes a result.
+struct RecordingOptions {
+  std::string path;
+  std::string step;                      ///< as choose_recording takes it
+  std::optional<std::size_t> recording;  ///< its position, as choose_recording takes it
+  std::string out;                       ///< empty: the standard output
+};
+
+/// Adds --step, --recording and --output to `command`. `options` must outlive the parsing.
+void add_options(CLI::App& command, RecordingOptions& options);
 
 }  // namespace steptape::tools

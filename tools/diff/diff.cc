@@ -9,7 +9,6 @@
 
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/diff/comparison.h"
 #include "tools/diff/diff_json.h"

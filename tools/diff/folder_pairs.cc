@@ -6,7 +6,7 @@
 #include <set>
 
 #include "steptape/error.h"
-#include "tools/cli/exit_code.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/output.h"
 
 namespace steptape::tools {

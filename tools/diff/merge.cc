@@ -12,7 +12,6 @@
 #include "steptape/options.h"
 #include "storage/trace/writer.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/dump/info_json.h"

@@ -5,7 +5,6 @@
 #include "steptape/error.h"
 #include "storage/trace/reader.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/dump/info_json.h"

@@ -1,7 +1,7 @@
 #include "tools/dump/dumps.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/summary.h"
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
 namespace steptape::tools {
 namespace {

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/dump/info_json.h"

@@ -6,7 +6,6 @@
 
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
 #include "tools/cli/output.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/ledger_view.h"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "diff/ledger/ledger_diff.h"
-#include "diff/ledger/ledger_summary.h"
 #include "storage/ledger/ledger_reader.h"
 
 namespace steptape::tools {

@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "trace/op_use.h"
+#include "trace/operators.h"
 #include "trace/path.h"
 
 namespace steptape::tools {

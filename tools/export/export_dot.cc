@@ -6,9 +6,9 @@
 #include "diff/op_stream.h"
 #include "tools/cli/output.h"
 #include "tools/dump/module_tree.h"
-#include "tools/dump/step_part.h"
+#include "tools/dump/summary.h"
 #include "tools/export/exports.h"
-#include "trace/op_use.h"
+#include "trace/operators.h"
 
 namespace steptape::tools {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 
-#include "diff/lifetimes.h"
 #include "diff/op_stream.h"
+#include "diff/sections.h"
 #include "perfetto.pb.h"
 #include "tools/cli/output.h"
 #include "tools/dump/module_tree.h"
-#include "tools/dump/step_part.h"
+#include "tools/dump/summary.h"
 #include "tools/export/exports.h"
 #include "trace/path.h"
 

@@ -1,18 +1,50 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "tools/cli/commands.h"
-#include "tools/cli/exit_code.h"
+#include "tools/cli/output.h"
 #include "tools/cli/progress.h"
-#include "tools/cli/result_file.h"
 #include "tools/cli/trace_choice.h"
 #include "tools/diff/comparison.h"
 #include "tools/report/report_data.h"
-#include "tools/report/report_page.h"
 
 namespace steptape::tools {
 namespace {
+
+/// Characters that mean something to HTML stand only in strings of JSON, where they can be escaped.
+void append_escaped(std::string& page, char c) {
+  switch (c) {
+    case '<':
+      page += "\\u003c";
+      break;
+    case '>':
+      page += "\\u003e";
+      break;
+    case '&':
+      page += "\\u0026";
+      break;
+    default:
+      page += c;
+  }
+}
+
+/// One HTML page that shows `data`. Names in a trace are untrusted: nothing in the data can end the
+/// element that holds it.
+std::string report_page(const nlohmann::ordered_json& data) {
+  using Json = nlohmann::ordered_json;
+  constexpr int kOneLine = -1;
+  constexpr bool kAsciiAlone = true;
+  const std::string json = data.dump(kOneLine, ' ', kAsciiAlone, Json::error_handler_t::replace);
+  std::string page(page_before_data());
+  page.reserve(page.size() + json.size() + json.size() / 16 + page_behind_data().size());
+  for (const char c : json) append_escaped(page, c);
+  page += page_behind_data();
+  return page;
+}
 
 struct ReportOptions {
   std::string a, b;

@@ -4,7 +4,6 @@
 #include "tools/dump/info_json.h"
 #include "tools/dump/optimizer_view.h"
 #include "tools/dump/summary.h"
-#include "tools/report/report_parts.h"
 #include "trace/path.h"
 
 namespace steptape::tools {

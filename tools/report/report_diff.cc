@@ -4,7 +4,7 @@
 #include "tools/diff/diff_json.h"
 #include "tools/diff/diff_verdict.h"
 #include "tools/diff/op_times.h"
-#include "tools/report/report_parts.h"
+#include "tools/report/report_data.h"
 
 namespace steptape::tools {
 namespace {

@@ -1,11 +1,10 @@
 #include <map>
 
-#include "diff/lifetimes.h"
 #include "diff/op_stream.h"
-#include "tools/dump/step_part.h"
+#include "diff/sections.h"
+#include "tools/dump/summary.h"
 #include "tools/report/report_data.h"
-#include "tools/report/report_parts.h"
-#include "trace/schema.h"
+#include "trace/operators.h"
 #include "trace/text/text.h"
 
 namespace steptape::tools {

@@ -15,13 +15,11 @@
 #include "diff/op_stream.h"
 #include "steptape/player.h"
 #include "storage/trace/reader.h"
-#include "tools/cli/exit_code.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/torch/floor.h"
 #include "tools/torch/inputs.h"
-#include "tools/torch/quantile.h"
-#include "tools/torch/step_choice.h"
 
 namespace steptape::tools {
 namespace {

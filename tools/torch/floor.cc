@@ -18,7 +18,7 @@
 
 #include "live/operators.h"
 #include "live/values.h"
-#include "replayer/runtime/cpu/kernels/products/blas.h"
+#include "replayer/runtime/cpu/kernels/products/sgemm.h"
 #include "replayer/runtime/tensor_on.h"
 
 namespace steptape::tools {

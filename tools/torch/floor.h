@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "trace/model.h"
@@ -13,5 +16,13 @@ namespace steptape::tools {
 double floor_us(const trace::Recording& recording);
 /// The same of each op.
 std::vector<double> floors_us(const trace::Recording& recording);
+
+/// The value below which the part `at` of them lies, between 0 and 1; one of them, of which there
+/// must be some.
+inline double quantile(std::vector<double> values, double at) {
+  const auto place = values.begin() + std::lround(at * static_cast<double>(values.size() - 1));
+  std::ranges::nth_element(values, place);
+  return *place;
+}
 
 }  // namespace steptape::tools

@@ -1,9 +1,11 @@
 #include "tools/torch/inputs.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/serialize.h>
 
@@ -11,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "live/tensors.h"
 #include "steptape/error.h"
@@ -85,6 +88,21 @@ at::Tensor Inputs::made_up(const TensorSpec& spec) {
                        at::TensorOptions(dtype));
   }
   return at::randn(spec.sizes, generator_, at::TensorOptions(at::kFloat)).to(dtype);
+}
+
+PlayerStep choose_step(Player& player, const std::string& wanted) {
+  if (!wanted.empty()) return player.step(wanted);
+  const std::vector<std::string> names = player.steps();
+  if (names.size() == 1) return player.step(names.front());
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("the trace holds several steps; choose one with --step: {}",
+                          fmt::join(names, ", ")));
+}
+
+void use_recorded_threads(const PlayerStep& step) {
+  if (const std::string threads = step.ambient("threads"); !threads.empty()) {
+    at::set_num_threads(std::stoi(threads));
+  }
 }
 
 }  // namespace steptape::tools

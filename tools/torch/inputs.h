@@ -32,4 +32,10 @@ class Inputs {
   at::Generator generator_;
 };
 
+/// The step of this name, or the only one. Throws Error (invalid_argument) that lists the steps.
+PlayerStep choose_step(Player& player, const std::string& wanted);
+
+/// As many threads as the step was recorded with: its guards ask for them.
+void use_recorded_threads(const PlayerStep& step);
+
 }  // namespace steptape::tools

@@ -10,9 +10,8 @@
 
 #include "live/tensors.h"
 #include "steptape/player.h"
+#include "tools/torch/floor.h"
 #include "tools/torch/inputs.h"
-#include "tools/torch/quantile.h"
-#include "tools/torch/step_choice.h"
 
 namespace steptape::tools {
 namespace {

@@ -16,7 +16,7 @@
 #include "replayer/player/repetition.h"
 #include "steptape/error.h"
 #include "storage/trace/reader.h"
-#include "tools/cli/exit_code.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "steptape/guard_kind.h"

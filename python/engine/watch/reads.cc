@@ -1,5 +1,5 @@
 #include "python/engine/arguments.h"
-#include "python/engine/locate.h"
+#include "python/engine/python.h"
 #include "python/engine/structure.h"
 #include "python/engine/type_watch.h"
 #include "python/engine/watch/watcher.h"

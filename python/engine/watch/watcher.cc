@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "python/engine/locate.h"
+#include "python/engine/python.h"
 #include "python/engine/structure.h"
 #include "trace/path.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "python/engine/followed.h"
-#include "python/engine/locate.h"
+#include "python/engine/python.h"
 #include "python/engine/slots.h"
 #include "python/engine/watch/instruction.h"
 #include "steptape/refusal.h"

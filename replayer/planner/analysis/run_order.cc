@@ -8,7 +8,7 @@
 #include "live/operators.h"
 #include "replayer/planner/analysis/lifetimes.h"
 #include "replayer/planner/analysis/writes.h"
-#include "replayer/planner/numbers/numbers_at.h"
+#include "replayer/planner/numbers/bindings.h"
 
 namespace steptape::replayer {
 namespace {

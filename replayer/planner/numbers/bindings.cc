@@ -5,9 +5,8 @@
 #include <functional>
 #include <string_view>
 
-#include "replayer/planner/numbers/numbers_at.h"
-#include "trace/element.h"
 #include "trace/numbers.h"
+#include "trace/value.h"
 
 namespace steptape::replayer {
 Bindings::Bindings(trace::Recording& recording)

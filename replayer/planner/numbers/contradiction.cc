@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "replayer/planner/numbers/bindings.h"
-#include "replayer/planner/numbers/numbers_at.h"
-#include "trace/element.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
+#include "trace/value.h"
 
 namespace steptape::replayer {
 namespace {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "replayer/planner/numbers/bindings.h"
-#include "replayer/planner/numbers/numbers_at.h"
 #include "trace/numbers.h"
 
 namespace steptape::replayer {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <map>
 
-#include "replayer/planner/numbers/numbers_at.h"
+#include "replayer/planner/numbers/bindings.h"
 #include "trace/numbers.h"
 
 namespace steptape::replayer {

@@ -12,8 +12,8 @@
 #include "live/operators.h"
 #include "replayer/planner/numbers/bindings.h"
 #include "replayer/planner/numbers/derived.h"
-#include "trace/element.h"
 #include "trace/numbers.h"
+#include "trace/value.h"
 
 namespace steptape::replayer {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "live/operators.h"
 #include "live/values.h"
+#include "replayer/planner/optimizers/optimizers.h"
 #include "trace/numbers.h"
 
 namespace steptape::replayer {
@@ -148,5 +149,128 @@ void Update::commit() {
     bindings_.bind(site, found.formula);
   }
 }
+
+namespace {
+
+using trace::constant;
+
+// torch/csrc/api/src/optim/adagrad.cpp, dense gradients.
+void match_adagrad(Update& update) {
+  const Slot gradient = update.decayed_gradient();
+  const Slot sum =
+      update.call("aten::addcmul_", {update.state("sum"), gradient, gradient, constant(1)});
+  Slot root = update.call("aten::sqrt", {sum});
+  root = update.call("aten::add_.Scalar", {root, update.hyperparameter("eps")});
+  const trace::Formula decayed =
+      update.hyperparameter("lr") /
+      (constant(1) + (update.step_count() - constant(1)) * update.hyperparameter("lr_decay"));
+  update.call("aten::addcdiv_", {update.parameter(), gradient, root, -decayed});
+}
+
+}  // namespace
+
+const Lowering kAdagrad = {"torch::optim::Adagrad", &match_adagrad};
+
+namespace {
+
+using trace::constant;
+
+/// What Adam and AdamW share: moments, bias corrections, and the parameter's change by `gradient`.
+void match_moments(Update& update, Slot gradient) {
+  const trace::Formula beta1 = update.hyperparameter("betas[0]");
+  const trace::Formula beta2 = update.hyperparameter("betas[1]");
+  const trace::Formula t = update.step_count();
+  Slot mean = update.call("aten::mul_.Scalar", {update.state("exp_avg"), beta1});
+  mean = update.call("aten::add_.Tensor", {mean, gradient, constant(1) - beta1});
+  Slot square = update.call("aten::mul_.Scalar", {update.state("exp_avg_sq"), beta2});
+  square = update.call("aten::addcmul_", {square, gradient, gradient, constant(1) - beta2});
+  if (update.when(update.hyperparameter("amsgrad"))) {
+    const Slot largest = update.state("max_exp_avg_sq");
+    square = update.call("aten::maximum.out", {square, largest, largest});
+  }
+  Slot root = update.call("aten::sqrt", {square});
+  root = update.call("aten::div.Scalar",
+                     {root, trace::square_root(constant(1) - trace::power(beta2, t))});
+  root = update.call("aten::add_.Scalar", {root, update.hyperparameter("eps")});
+  const trace::Formula size = update.hyperparameter("lr") / (constant(1) - trace::power(beta1, t));
+  update.call("aten::addcdiv_", {update.parameter(), mean, root, -size});
+}
+
+// torch/csrc/api/src/optim/adam.cpp
+void match_adam(Update& update) { match_moments(update, update.decayed_gradient()); }
+
+// torch/csrc/api/src/optim/adamw.cpp
+void match_adamw(Update& update) {
+  if (update.when(update.hyperparameter("weight_decay"))) {
+    const trace::Formula shrink =
+        constant(1) - update.hyperparameter("lr") * update.hyperparameter("weight_decay");
+    update.call("aten::mul_.Scalar", {update.parameter(), shrink});
+  }
+  match_moments(update, update.gradient());
+}
+
+}  // namespace
+
+const Lowering kAdam = {"torch::optim::Adam", &match_adam};
+const Lowering kAdamW = {"torch::optim::AdamW", &match_adamw};
+
+namespace {
+
+using trace::constant;
+
+// torch/csrc/api/src/optim/rmsprop.cpp; it asks `momentum > 0`, not `!= 0`.
+void match_rmsprop(Update& update) {
+  const trace::Formula alpha = update.hyperparameter("alpha");
+  const trace::Formula momentum = update.hyperparameter("momentum");
+  const trace::Formula lr = update.hyperparameter("lr");
+  const Slot gradient = update.decayed_gradient();
+  Slot square = update.call("aten::mul_.Scalar", {update.state("square_avg"), alpha});
+  square = update.call("aten::addcmul_", {square, gradient, gradient, constant(1) - alpha});
+  Slot root = square;
+  if (update.when(update.hyperparameter("centered"))) {
+    Slot mean = update.call("aten::mul_.Scalar", {update.state("grad_avg"), alpha});
+    mean = update.call("aten::add_.Tensor", {mean, gradient, constant(1) - alpha});
+    root = update.call("aten::addcmul", {square, mean, mean, constant(-1)});
+    root = update.call("aten::sqrt_", {root});
+  } else {
+    root = update.call("aten::sqrt", {square});
+  }
+  root = update.call("aten::add_.Scalar", {root, update.hyperparameter("eps")});
+  if (update.when(trace::maximum(momentum, constant(0)))) {
+    Slot buffer = update.call("aten::mul_.Scalar", {update.state("momentum_buffer"), momentum});
+    buffer = update.call("aten::addcdiv_", {buffer, gradient, root});
+    update.call("aten::add_.Tensor", {update.parameter(), buffer, -lr});
+  } else {
+    update.call("aten::addcdiv_", {update.parameter(), gradient, root, -lr});
+  }
+}
+
+}  // namespace
+
+const Lowering kRmsprop = {"torch::optim::RMSprop", &match_rmsprop};
+
+namespace {
+
+// torch/csrc/api/src/optim/sgd.cpp. The first step with momentum clones the gradient into the
+// buffer instead; it creates state, so it is a warm-up and never planned from.
+void match_sgd(Update& update) {
+  const trace::Formula momentum = update.hyperparameter("momentum");
+  Slot change = update.decayed_gradient();
+  if (update.when(momentum)) {
+    Slot buffer = update.state("momentum_buffer");
+    buffer = update.call("aten::mul_.Scalar", {buffer, momentum});
+    buffer = update.call("aten::add_.Tensor",
+                         {buffer, change, trace::constant(1) - update.hyperparameter("dampening")});
+    change = update.when(update.hyperparameter("nesterov"))
+                 ? update.call("aten::add.Tensor", {change, buffer, momentum})
+                 : buffer;
+  }
+  update.call("aten::add_.Tensor",
+              {update.parameter(), change, trace::constant(-1) * update.hyperparameter("lr")});
+}
+
+}  // namespace
+
+const Lowering kSgd = {"torch::optim::SGD", &match_sgd, false};
 
 }  // namespace steptape::replayer

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "replayer/player/weights/named_tensor.h"
+#include "replayer/player/weights/weights_file.h"
 #include "storage/files/input_file.h"
 
 /// The safetensors format: https://github.com/huggingface/safetensors

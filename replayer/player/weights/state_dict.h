@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "replayer/player/weights/named_tensor.h"
+#include "replayer/player/weights/weights_file.h"
 #include "storage/files/input_file.h"
 
 /// State dicts as torch.save writes them since PyTorch 1.6: a zip archive with a pickle of the

@@ -1,15 +1,30 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "replayer/player/weights/named_tensor.h"
 #include "storage/files/file_system.h"
 
-/// Files of named tensors that other programs read and write: PyTorch's state dicts and
-/// safetensors.
 namespace steptape::replayer {
+
+/// An entry of a file of weights.
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;  ///< on the CPU
+};
+
+/// Of a contiguous tensor.
+inline std::span<const std::byte> bytes_of(const NamedTensor& entry) {
+  return {static_cast<const std::byte*>(entry.tensor.const_data_ptr()), entry.tensor.nbytes()};
+}
+
+// Files of named tensors that other programs read and write: PyTorch's state dicts and
+// safetensors.
 
 /// Writes them in this order, as safetensors where `path` ends in ".safetensors", else as the state
 /// dict that `torch.load(path, weights_only=True)` reads. The file appears whole or not at all; one

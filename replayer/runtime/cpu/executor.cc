@@ -1,25 +1,26 @@
 #include "replayer/runtime/cpu/executor.h"
 
+#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <map>
+#include <vector>
 
 #include "live/operators.h"
 #include "replayer/planner/analysis/writes.h"
-#include "replayer/runtime/below_autograd.h"
-#include "replayer/runtime/bound.h"
-#include "replayer/runtime/call_results.h"
+#include "replayer/runtime/call.h"
 #include "replayer/runtime/calls.h"
-#include "replayer/runtime/cpu/kernels/dispatch.h"
-#include "replayer/runtime/cpu/kernels/products/blas.h"
+#include "replayer/runtime/cpu/kernels/products/sgemm.h"
 #include "replayer/runtime/cpu/kernels/table.h"
 #include "replayer/runtime/cpu/stages.h"
 #include "replayer/runtime/host_numbers.h"
 #include "replayer/runtime/memory.h"
-#include "replayer/runtime/out_trial.h"
 #include "replayer/runtime/run_log.h"
 #include "replayer/runtime/seeks.h"
 #include "replayer/runtime/tensor_on.h"
@@ -27,6 +28,70 @@
 #include "steptape/error.h"
 
 namespace steptape::replayer::cpu {
+namespace {
+
+/// Notices warnings. A variant that warns is given up: some resize what they are given and back,
+/// and say so each time; what the recorded op has to say it says itself.
+class Noticing final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override { has_warned = true; }
+  bool has_warned = false;
+};
+
+at::Tensor like(const at::Tensor& placed) {
+  return at::empty_strided(placed.sizes(), placed.strides(), placed.options());
+}
+
+bool is_as_given(const c10::IValue& found, const at::Tensor& given, const at::Tensor& placed,
+                 std::size_t bytes) {
+  return found.isTensor() && found.toTensor().is_same(given) && given.sizes() == placed.sizes() &&
+         given.strides() == placed.strides() && given.storage_offset() == 0 &&
+         given.scalar_type() == placed.scalar_type() && given.storage().nbytes() == bytes;
+}
+
+/// Some out variants do not write the results that they are given: `huber_loss.out` makes the loss
+/// of each element its result, grows it for that with a warning, and hands back another tensor. No
+/// schema tells. So the first run of a plan does each out variant over results of its own, and by
+/// the operator itself from then on where they are not found as they were given.
+///
+/// Calls the out variant of `call`, and copies what it makes to `placed`, the plan's memory for it.
+/// False: it does not keep its results, and nothing was written. `stack` is left with `placed`.
+bool try_out_variant(const Call& call, const std::vector<at::Tensor>& placed,
+                     torch::jit::Stack& stack) {
+  std::vector<at::Tensor> given;
+  std::vector<std::size_t> bytes;
+  put_arguments(call, stack);
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    given.push_back(like(placed[i]));
+    bytes.push_back(given.back().storage().nbytes());
+    stack[stack.size() - placed.size() + i] = given.back();
+  }
+  Noticing noticing;
+  try {
+    const c10::WarningUtils::WarningHandlerGuard until_the_end(&noticing);
+    call.callee.callBoxed(stack);
+  } catch (const c10::Error&) {
+    return false;
+  }
+  if (noticing.has_warned || stack.size() != placed.size()) return false;
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    if (!is_as_given(stack[i], given[i], placed[i], bytes[i])) return false;
+  }
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    copy_onto(given[i], placed[i]);
+    stack[i] = placed[i];
+  }
+  return true;
+}
+
+/// Makes it a call of the recorded operator, whose results are copied.
+void give_up_out_variant(Call& call, const c10::OperatorHandle& recorded) {
+  call.callee = recorded;
+  call.arguments.resize(call.arguments.size() - call.placed.size());
+  call.copies = true;
+}
+
+}  // namespace
 
 Program plan(std::shared_ptr<const trace::Recording> recording, const PassOptions& options) {
   const auto fills_results = [](const c10::FunctionSchema& schema) {

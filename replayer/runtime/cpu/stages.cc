@@ -9,7 +9,7 @@
 #include "live/values.h"
 #include "replayer/runtime/cpu/kernels/elementwise.h"
 #include "replayer/runtime/cpu/kernels/preparation.h"
-#include "replayer/runtime/cpu/kernels/products/packed_factors.h"
+#include "replayer/runtime/cpu/kernels/products/small_product.h"
 
 namespace steptape::replayer::cpu {
 namespace {

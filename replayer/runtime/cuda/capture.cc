@@ -13,8 +13,8 @@
 
 #include "guards/mismatch.h"
 #include "live/tensors.h"
-#include "replayer/runtime/below_autograd.h"
-#include "replayer/runtime/cuda/errors.h"
+#include "replayer/runtime/cuda/graph.h"
+#include "replayer/runtime/memory.h"
 #include "replayer/runtime/tensor_on.h"
 
 namespace steptape::replayer::cuda {

@@ -1,5 +1,8 @@
 #include "replayer/runtime/cuda/executor.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <c10/core/Allocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -9,28 +12,145 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "guards/mismatch.h"
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/tensors.h"
-#include "replayer/runtime/below_autograd.h"
-#include "replayer/runtime/cuda/device_stats.h"
-#include "replayer/runtime/cuda/errors.h"
 #include "replayer/runtime/cuda/given_gradients.h"
+#include "replayer/runtime/cuda/graph.h"
 #include "replayer/runtime/cuda/graph_pool.h"
 #include "replayer/runtime/cuda/input_copies.h"
-#include "replayer/runtime/cuda/outcome_memory.h"
+#include "replayer/runtime/cuda/plan/device_plan.h"
 #include "replayer/runtime/cuda/plan/static_memory.h"
 #include "replayer/runtime/cuda/plan_in_use.h"
+#include "replayer/runtime/executor.h"
+#include "replayer/runtime/memory.h"
 #include "replayer/runtime/run_log.h"
 #include "replayer/runtime/tensor_on.h"
 #include "replayer/runtime/undo.h"
 
 namespace steptape::replayer::cuda {
 namespace {
+
+/// What a run gives to the user: in new memory, where graphs would write it again. Each buffer has
+/// an allocation of its own, as an eager step's has: who works on it on another stream tells the
+/// allocator so (record_stream), which knows none but its own.
+class OutcomeMemory {
+ public:
+  OutcomeMemory(c10::Device device, Gradients gradients) : device_(device), gradients_(gradients) {}
+
+  /// Allocates it. Throws what allocation throws.
+  void take(const DevicePlan& plan);
+  /// What the run left, copied into it, without the numbers. Gradients that stay where the graphs
+  /// write them are `given`, as those of `owner`.
+  Outcome outcome(DevicePlan& plan, GivenGradients& given, const void* owner);
+  void let_go() { memory_.clear(); }
+
+ private:
+  void take(const DevicePlan& plan, trace::TensorId id);
+  at::Tensor tensor(DevicePlan& plan, trace::TensorId id);
+
+  /// Of one buffer.
+  struct Memory {
+    c10::Storage storage;
+    bool is_filled = false;
+  };
+  struct Copies {
+    std::vector<at::Tensor> from, to;
+  };
+
+  c10::Device device_;
+  Gradients gradients_;
+  std::unordered_map<trace::BufferId, Memory> memory_;
+  std::map<at::ScalarType, Copies> copies_;  ///< each done by one call
+};
+
+/// In memory that each run writes again.
+bool is_graphs(const DevicePlan& plan, trace::BufferId buffer) {
+  const Placement placement = plan.program.buffers[buffer].placement;
+  return placement == Placement::kCaptured || placement == Placement::kLanding;
+}
+
+/// The buffer of what the user gets of the graphs' memory.
+std::optional<trace::BufferId> graphs_buffer(const DevicePlan& plan, trace::TensorId id) {
+  if (id == trace::kNoTensor) return std::nullopt;
+  const trace::BufferId buffer = plan.recording().tensors[id].buffer;
+  return is_graphs(plan, buffer) ? std::optional(buffer) : std::nullopt;
+}
+
+/// Whether a copy of its elements is one of all bytes of its buffer.
+bool is_whole(const at::Tensor& tensor) {
+  return tensor.nbytes() == tensor.storage().nbytes() && tensor.is_non_overlapping_and_dense() &&
+         !tensor.is_conj() && !tensor.is_neg();
+}
+
+void OutcomeMemory::take(const DevicePlan& plan) {
+  for (const trace::TensorId id : plan.recording().results) take(plan, id);
+  if (gradients_ == Gradients::kStatic) return;
+  for (const trace::ExitGradient& gradient : plan.recording().exit_gradients) {
+    take(plan, gradient.tensor);
+  }
+}
+
+void OutcomeMemory::take(const DevicePlan& plan, trace::TensorId id) {
+  const auto buffer = graphs_buffer(plan, id);
+  if (!buffer || memory_.contains(*buffer)) return;
+  memory_[*buffer].storage =
+      c10::Storage(c10::Storage::use_byte_size_t(), plan.recording().buffers[*buffer].bytes,
+                   c10::GetAllocator(device_.type()), /*resizable=*/true);
+}
+
+Outcome OutcomeMemory::outcome(DevicePlan& plan, GivenGradients& given, const void* owner) {
+  Outcome outcome;
+  for (const trace::TensorId id : plan.recording().results) {
+    outcome.results.push_back(tensor(plan, id));
+  }
+  for (const trace::ExitGradient& gradient : plan.recording().exit_gradients) {
+    const auto buffer = graphs_buffer(plan, gradient.tensor);
+    const bool is_given = buffer && !memory_.contains(*buffer);
+    outcome.gradients.push_back(
+        is_given ? given.give(owner, *buffer, plan.memory.tensor(gradient.tensor))
+                 : tensor(plan, gradient.tensor));
+  }
+  const live::Unseen unseen;
+  for (auto& [dtype, copies] : std::exchange(copies_, {})) {
+    at::_foreach_copy_(copies.to, copies.from);
+  }
+  return outcome;
+}
+
+at::Tensor OutcomeMemory::tensor(DevicePlan& plan, trace::TensorId id) {
+  if (id == trace::kNoTensor) return {};
+  const trace::Tensor& geometry = plan.recording().tensors[id];
+  if (const auto buffer = graphs_buffer(plan, id)) {
+    Memory& own = memory_.at(*buffer);
+    at::Tensor made = tensor_on(own.storage, geometry);
+    if (own.storage.nbytes() == 0 || std::exchange(own.is_filled, true)) return made;
+    if (is_whole(made)) {
+      Copies& copies = copies_[made.scalar_type()];
+      copies.from.push_back(plan.memory.tensor(id));
+      copies.to.push_back(made);
+    } else {
+      live::copy_bytes(own.storage.mutable_data(), device_, plan.memory.address(*buffer), device_,
+                       own.storage.nbytes());
+    }
+    return made;
+  }
+  switch (plan.program.buffers[geometry.buffer].placement) {
+    case Placement::kAdopted:
+      return plan.memory.fresh_tensor(id);
+    case Placement::kConstant:
+      return plan.memory.copied_tensor(id);
+    default:
+      return {};
+  }
+}
 
 using Clock = std::chrono::steady_clock;
 

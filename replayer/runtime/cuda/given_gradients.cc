@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 #include "live/tensors.h"
 #include "replayer/runtime/tensor_on.h"
 

@@ -6,8 +6,6 @@
 
 #include <utility>
 
-#include "replayer/runtime/cuda/errors.h"
-
 namespace steptape::replayer::cuda {
 namespace {
 

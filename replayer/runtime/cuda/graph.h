@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "replayer/runtime/cuda/plan/parameter_slots.h"
+#include "steptape/error.h"
 
 namespace steptape::replayer::cuda {
 
@@ -67,5 +68,14 @@ class Graph {
   std::optional<c10::cuda::CUDAStream> stream_;
   std::unordered_set<cudaGraphNode_t> seen_;
 };
+
+/// Throws Error (internal) with CUDA's own words where a call of its runtime failed. An error that
+/// the next call would find again is taken back.
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  throw Error(ErrorCode::kInternal, std::string(what) + ": " + cudaGetErrorName(status) + ", " +
+                                        cudaGetErrorString(status));
+}
 
 }  // namespace steptape::replayer::cuda

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "replayer/runtime/cuda/errors.h"
+#include "replayer/runtime/cuda/graph.h"
 
 namespace steptape::replayer::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "guards/mismatch.h"
-#include "live/device_bytes.h"
-#include "replayer/runtime/assumption_violated.h"
+#include "live/contents.h"
+#include "replayer/runtime/number_proofs.h"
 #include "replayer/runtime/tensor_on.h"
 
 namespace steptape::replayer::cuda {

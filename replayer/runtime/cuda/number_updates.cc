@@ -8,7 +8,7 @@
 
 #include "live/tensors.h"
 #include "replayer/runtime/tensor_on.h"
-#include "trace/element.h"
+#include "trace/value.h"
 
 namespace steptape::replayer::cuda {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "replayer/runtime/cuda/graph.h"
+#include "replayer/runtime/cuda/plan/conversion.h"
 #include "replayer/runtime/cuda/plan/device_plan.h"
 #include "replayer/runtime/cuda/plan/parameter_slots.h"
-#include "replayer/runtime/cuda/plan/sample_numbers.h"
 
 namespace steptape::replayer::cuda {
 

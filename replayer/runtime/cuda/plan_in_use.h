@@ -3,14 +3,46 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "replayer/runtime/cuda/capture.h"
-#include "replayer/runtime/cuda/host_transfers.h"
 #include "replayer/runtime/cuda/plan/device_plan.h"
+#include "replayer/runtime/cuda/plan/ring.h"
+#include "replayer/runtime/cuda/plan/static_memory.h"
+#include "steptape/stats.h"
 
 namespace steptape::replayer::cuda {
+
+/// Whether it is memory of the host that the device writes and reads by itself.
+bool is_pinned(const void* address);
+
+/// Copies from the host that are done ahead of graphs, without a wait for the device: an eager copy
+/// from pageable memory returns when the device has the bytes, after all that it was given before.
+/// Here they go through pinned memory of the plan's own.
+class HostTransfers {
+ public:
+  explicit HostTransfers(const DevicePlan& plan);
+
+  /// Not from pinned memory: the device may be about to write that.
+  /// Does the call in its place, on the current stream; false for one that is not a plain copy of
+  /// as many bytes as the tensor spans.
+  bool run(const Call& call);
+
+ private:
+  struct Transfer {
+    trace::TensorId from = trace::kNoTensor;
+    trace::TensorId to = trace::kNoTensor;
+    std::size_t bytes = 0;
+  };
+  static std::optional<Transfer> transfer_of(const DevicePlan& plan, const Call& call);
+
+  const DevicePlan& plan_;
+  std::unordered_map<trace::Index, Transfer> transfers_;  ///< by op
+  std::unique_ptr<RingMemory> memory_;
+  Ring ring_;
+};
 
 /// A plan with the graphs that were captured for it, and what was found out about its ops. It is
 /// made anew, and its graphs are gone, where an op turns out to fit into no graph or no group.
@@ -62,5 +94,12 @@ class PlanInUse {
   std::unordered_map<trace::Index, int> objections_;  ///< to numbers, by op
   std::optional<KeptOut> kept_out_next_;              ///< found in mid-run
 };
+
+/// "op 12 `aten::item` (model.fc1, train.cc:41): why".
+std::string words_of(const DevicePlan& plan, trace::Index op, const std::string& why);
+
+/// What a plan on a device is made of. `told` has what only its runs know.
+PlanStats stats_of(const DevicePlan& plan, const Captured& captured, const StaticMemory& statics,
+                   Gradients gradients, DeviceStats told);
 
 }  // namespace steptape::replayer::cuda

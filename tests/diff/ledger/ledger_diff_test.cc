@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "diff/ledger/ledger_summary.h"
 #include "diff/ledger/times.h"
 
 namespace steptape::diff {

@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 
-#include "replayer/runtime/cpu/kernels/stand_ins.h"
 #include "replayer/runtime/cpu/kernels/table.h"
 #include "tests/replayer/awkward.h"
 #include "tests/replayer/guarded_memory.h"

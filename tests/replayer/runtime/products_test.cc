@@ -7,7 +7,7 @@
 #include <random>
 
 #include "replayer/planner/passes/passes.h"
-#include "replayer/runtime/cpu/kernels/products/blas.h"
+#include "replayer/runtime/cpu/kernels/products/sgemm.h"
 #include "replayer/runtime/cpu/kernels/products/small_product.h"
 #include "tests/replayer/awkward.h"
 #include "tests/replayer/recorded_steps.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "live/device_bytes.h"
+#include "live/contents.h"
 
 namespace steptape::tests {
 namespace {

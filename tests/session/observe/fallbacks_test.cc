@@ -1,9 +1,8 @@
-#include "session/observe/fallbacks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <steptape/steptape.h>
 
+#include "session/observe/journal.h"
 #include "session/step_life.h"
 #include "tests/session/training.h"
 

@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "storage/trace/chunk.h"
 #include "storage/trace/frame.h"
 #include "tests/storage/allocations.h"
 #include "tests/storage/figures.h"

@@ -1,7 +1,6 @@
-#include "storage/trace/chunk.h"
-
 #include <gtest/gtest.h>
 
+#include "storage/trace/frame.h"
 #include "tests/storage/trace_file.h"
 
 namespace steptape::storage {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <zstd.h>
 
-#include "storage/trace/chunk.h"
+#include "storage/trace/frame.h"
 #include "tests/storage/message.h"
 #include "tests/storage/trace_file.h"
 

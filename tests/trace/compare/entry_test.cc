@@ -1,8 +1,7 @@
-#include "trace/compare/entry.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/trace/samples.h"
+#include "trace/compare/compare.h"
 
 namespace steptape::trace {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "tests/trace/text/text_parse_recording.h"
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
 namespace steptape::trace {
 namespace {

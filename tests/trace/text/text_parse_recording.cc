@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
 namespace steptape::trace {
 

@@ -5,7 +5,7 @@
 
 #include "steptape/error.h"
 #include "tests/trace/text/text_reader.h"
-#include "trace/text/text_parts.h"
+#include "trace/text/text.h"
 
 namespace steptape::trace {
 namespace {

@@ -7,9 +7,8 @@
 #include <iterator>
 #include <optional>
 
-#include "replayer/runtime/cpu/kernels/dispatch.h"
 #include "replayer/runtime/cpu/kernels/floats.h"
-#include "replayer/runtime/cpu/kernels/products/blas.h"
+#include "replayer/runtime/cpu/kernels/products/sgemm.h"
 #include "replayer/runtime/cpu/kernels/table.h"
 
 namespace steptape::replayer::cpu {

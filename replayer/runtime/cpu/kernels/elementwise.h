@@ -9,7 +9,6 @@
 
 #include "replayer/runtime/call.h"
 #include "replayer/runtime/cpu/kernels/elements.h"
-#include "replayer/runtime/kernel.h"
 
 namespace steptape::replayer::cpu {
 

@@ -2,9 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "replayer/runtime/cpu/kernels/channels.h"
-#include "replayer/runtime/cpu/kernels/dispatch.h"
 #include "replayer/runtime/cpu/kernels/floats.h"
+#include "replayer/runtime/cpu/kernels/planes.h"
 #include "replayer/runtime/cpu/kernels/table.h"
 
 namespace steptape::replayer::cpu {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "replayer/runtime/cpu/kernels/stand_ins.h"
+#include "replayer/runtime/cpu/kernels/preparation.h"
 #include "replayer/runtime/cpu/kernels/table.h"
 
 /// ATen's structured kernels, entered after their `meta`: it is run once, when the plan is made,

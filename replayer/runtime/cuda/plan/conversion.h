@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 namespace steptape::replayer::cuda {
 
@@ -47,5 +49,25 @@ std::string_view name_of(Conversion conversion) noexcept;
 std::size_t bytes_of(Conversion conversion) noexcept;
 /// The bits of what it gives, in the low bytes; none for a number outside of an integer's range.
 std::optional<std::uint64_t> bits_of(double number, Conversion conversion) noexcept;
+
+/// Which values a number may take.
+enum class Domain : std::uint8_t {
+  kReal,
+  kIntegral,  ///< the op takes an integer
+};
+
+/// Whether ATen may launch other kernels for it than for most: `pow` and `norm` have special cases
+/// for 0, 0.5, 1, 2 and 3, whatever the sign, `addmm` has 0 and 1.
+bool is_special(double value);
+
+/// The numbers of the captures from which slots are learned, the same for equal arguments: each
+/// number alone at two other values, and all together at three more; before, between and after them
+/// the recorded ones, so that what varies by itself shows. Other values have the sign and about the
+/// size of the recorded one (of a zero: about 0.001), lie on the same side of 1 and within the
+/// range of the same dtypes, are none that ATen has special cases for, and tell conversions apart
+/// that agree for most numbers, as far as there are such values. A number that is not finite stays
+/// as it is, and is found unused.
+std::vector<std::vector<double>> sample_numbers(std::span<const double> recorded,
+                                                std::span<const Domain> domains);
 
 }  // namespace steptape::replayer::cuda

@@ -12,7 +12,7 @@
 
 #include "live/operators.h"
 #include "replayer/planner/analysis/writes.h"
-#include "trace/element.h"
+#include "trace/value.h"
 
 namespace steptape::replayer::cuda {
 namespace {

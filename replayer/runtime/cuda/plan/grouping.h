@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "replayer/planner/program.h"
-#include "replayer/runtime/cuda/plan/foreach_operators.h"
+#include "replayer/runtime/cuda/plan/agreement.h"
 #include "replayer/runtime/cuda/plan/segments.h"
 
 namespace steptape::replayer::cuda {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "replayer/runtime/cuda/plan/sample_numbers.h"
+#include "replayer/runtime/cuda/plan/conversion.h"
 #include "steptape/error.h"
 
 namespace steptape::replayer::cuda {

@@ -11,8 +11,7 @@
 #include <limits>
 
 #include "live/tensors.h"
-#include "replayer/player/weights/pickle_reader.h"
-#include "replayer/player/weights/pickle_writer.h"
+#include "replayer/player/weights/pickle.h"
 #include "steptape/error.h"
 #include "storage/files/wire.h"
 #include "storage/trace/writer.h"

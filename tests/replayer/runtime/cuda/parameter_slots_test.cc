@@ -14,7 +14,6 @@
 #include <set>
 
 #include "replayer/runtime/cuda/plan/conversion.h"
-#include "replayer/runtime/cuda/plan/sample_numbers.h"
 #include "steptape/error.h"
 
 namespace steptape::tests {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "replayer/runtime/call.h"
 #include "replayer/runtime/cpu/kernels/products/product_trial.h"
 #include "replayer/runtime/cpu/kernels/products/sgemm.h"
 #include "replayer/runtime/cpu/kernels/products/small_product.h"
-#include "replayer/runtime/kernel.h"
 
 namespace steptape::replayer::cpu {
 

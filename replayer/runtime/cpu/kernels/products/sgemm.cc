@@ -1,10 +1,12 @@
 #include "replayer/runtime/cpu/kernels/products/sgemm.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "replayer/runtime/cpu/kernels/floats.h"
-#include "replayer/runtime/cpu/kernels/products/blas.h"
 
 namespace steptape::replayer::cpu {
 
@@ -89,6 +91,36 @@ void Sgemm::run() const {
   if (is_alone_) alone.emplace();
   blas().sgemm(&a_.transposed, &b_.transposed, &m_, &n_, &k_, &one, floats_of(a_.tensor),
                &a_.leading, floats_of(b_.tensor), &b_.leading, &beta, result, &leading_);
+}
+
+namespace {
+
+struct Close {
+  void operator()(void* library) const { dlclose(library); }
+};
+
+/// What both LibTorch and the process at large mean by the name.
+template <typename Function>
+Function* routine(void* libtorch, const char* name) {
+  void* const found = dlsym(libtorch, name);
+  return found == dlsym(RTLD_DEFAULT, name) || dlsym(RTLD_DEFAULT, name) == nullptr
+             ? reinterpret_cast<Function*>(found)
+             : nullptr;
+}
+
+}  // namespace
+
+const Blas& blas() {
+  static const Blas found = [] {
+    const std::unique_ptr<void, Close> libtorch(dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD));
+    if (!libtorch) return Blas{};
+    return Blas{
+        .sgemm = routine<Blas::Sgemm>(libtorch.get(), "sgemm_"),
+        .set_threads = routine<Blas::SetThreads>(libtorch.get(), "MKL_Set_Num_Threads_Local"),
+        .square_root = routine<Blas::Unary>(libtorch.get(), "vmsSqrt"),
+        .tanh = routine<Blas::Unary>(libtorch.get(), "vmsTanh")};
+  }();
+  return found;
 }
 
 }  // namespace steptape::replayer::cpu
