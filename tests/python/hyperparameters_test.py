@@ -3,8 +3,10 @@
 What a step sets to a number that is followed, replays set; any other edit inside the step is refused.
 """
 import math
+from types import SimpleNamespace
 
 import pytest
+import torch
 from torch.optim import ASGD, SGD, Adam, AdamW, RAdam, RMSprop
 
 from loops import FORMS, FUSED, move_rates, optimizing, replays
@@ -178,3 +180,25 @@ def test_a_rate_that_the_step_takes_from_a_list_is_refused_for_what_is_taken():
         return made
 
     compare(make, 20, codes={"host_effect"})
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 33])
+def test_a_first_moment_that_is_the_gradient_keeps_the_sign_of_its_zeros(size):
+    """By the weight 1 `lerp` adds a zero, whose sign is not the same in all elements."""
+    signs = torch.tensor([0.0, -0.0, 1.0, -0.0]).repeat(10)[:size]
+
+    def training():
+        weight = torch.nn.Parameter(torch.zeros(size))
+        optimizer = Adam([weight], lr=0.1, betas=(0.5, 0.9))
+
+        def step(x):
+            optimizer.zero_grad()
+            (weight * x).sum().backward()
+            optimizer.step()
+
+        def forget(i):
+            optimizer.param_groups[0]["betas"] = (0.5 / (i + 2) if i < 10 or i > 20 else 0.0, 0.9)
+
+        return SimpleNamespace(step=step, batch=lambda i: (signs.roll(i),), holds=lambda: [weight, optimizer], after=forget)
+
+    replays(training, 40, share=0.6)

@@ -291,6 +291,45 @@ TEST_P(KernelTest, LeavesTheBitsOfTheOp) {
 INSTANTIATE_TEST_SUITE_P(Ops, KernelTest, ::testing::Range<std::size_t>(0, cases().size()),
                          [](const auto& info) { return cases()[info.param].name; });
 
+/// Numbers at which arithmetic turns, beside elements that are zeros of both signs among others, in
+/// whole vectors and after them.
+TEST(ElementNumberTest, TurningNumbersLeaveTheBitsOfTheOp) {
+  using Op = std::function<void(at::Tensor&, const at::Tensor&, double)>;
+  const std::vector<std::pair<const char*, Op>> ops = {
+      {"add", [](auto& y, const auto&, double n) { y.add_(n); }},
+      {"add_alpha", [](auto& y, const auto& x, double n) { y.add_(x, n); }},
+      {"sub", [](auto& y, const auto&, double n) { y.sub_(n); }},
+      {"sub_alpha", [](auto& y, const auto& x, double n) { y.sub_(x, n); }},
+      {"mul", [](auto& y, const auto&, double n) { y.mul_(n); }},
+      {"div", [](auto& y, const auto&, double n) { y.div_(n); }},
+      {"addcmul", [](auto& y, const auto& x, double n) { y.addcmul_(x, y, n); }},
+      {"addcdiv", [](auto& y, const auto& x, double n) { y.addcdiv_(x, y, n); }},
+      {"lerp", [](auto& y, const auto& x, double n) { y.lerp_(x, n); }},
+      {"threshold", [](auto& y, const auto& x, double n) { y = at::threshold_backward(y, x, n); }},
+      {"foreach_lerp", [](auto& y, const auto& x, double n) { at::_foreach_lerp_({y}, {x}, n); }},
+  };
+  constexpr double kHuge = std::numeric_limits<double>::infinity();
+  constexpr double kTiny = 1e-45;
+  const Tensors pool = {at::tensor({0.0F, -0.0F, 1.0F, -1.0F, 0.5F, -2.5F, 3e38F, 1e-45F})};
+  for (const auto& [name, op] : ops) {
+    for (const double number : {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 0.3, kTiny, kHuge, -kHuge}) {
+      for (const std::int64_t count : {1, 7, 8, 16, 33, 131}) {
+        const auto draw = [&] { return pool[0].index({at::randint(8, {count})}); };
+        const at::Tensor y = draw(), x = draw();
+        const StepBody body = [&, &op = op](const Tensors& tensors) -> Tensors {
+          at::Tensor made = tensors[0] * 1;
+          op(made, tensors[1], number);
+          return {made.clone()};
+        };
+        const auto recording = recorded(body, {y, x});
+        replayer::cpu::Executor executor(replayer::cpu::plan(recording), default_generator());
+        EXPECT_TRUE(leaves_the_same(run(executor, {y, x})[0], body({y, x})[0]))
+            << name << " by " << number << " of " << count;
+      }
+    }
+  }
+}
+
 /// Zeros are left out of what MKL is given.
 TEST(SquareRootTest, ZerosBesideWhateverElse) {
   for (const double zeros : {0.0, 0.001, 0.5, 0.999, 1.0}) {

@@ -171,6 +171,10 @@ class Builder {
     }
     return *this;
   }
+  Builder& unfit(float number) {
+    op_.unfit = number;
+    return *this;
+  }
   Builder& constant(std::size_t slot, float literal) {
     op_.numbers[slot] = ElementNumber(literal);
     return *this;
@@ -265,7 +269,12 @@ void build_addcmul(Builder& b) {
 void build_addcdiv(Builder& b) {
   b.function(elements::addcdiv).in(0, 0).in(1, 1).in(2, 2).number(0, 3);
 }
-void build_lerp(Builder& b) { b.function(elements::lerp).in(0, 0).in(1, 1).number(0, 2); }
+/// By the weight 1 ATen adds a zero to the end, whose sign is another one where whole vectors are
+/// than in what is left after them.
+void build_lerp(Builder& b) {
+  b.function(elements::lerp).in(0, 0).in(1, 1).number(0, 2).unfit(1.0F);
+  b.require(b.literal(2) != 1);
+}
 void build_neg(Builder& b) { b.function(elements::negate).in(0, 0); }
 void build_reciprocal(Builder& b) { b.function(elements::reciprocal).in(0, 0); }
 void build_relu(Builder& b) { b.function(elements::relu).in(0, 0); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "replayer/runtime/call.h"
@@ -49,11 +50,13 @@ struct ElementOp {
   std::array<at::Tensor, 3> in;
   std::array<ElementNumber, 2> numbers;
   std::int64_t count = 0;
+  /// The first number for which an element's bits depend on its place; NaN where there is none.
+  float unfit = std::numeric_limits<float>::quiet_NaN();
 
   bool varies() const { return std::ranges::any_of(numbers, &ElementNumber::varies); }
   /// As they are now; false where one of them is not fit.
   bool take_numbers(Numbers& taken) const {
-    return numbers[0].take(taken[0]) && numbers[1].take(taken[1]);
+    return numbers[0].take(taken[0]) && numbers[1].take(taken[1]) && taken[0] != unfit;
   }
 };
 
