@@ -20,16 +20,6 @@ bool is_bound(const replayer::Executor& executor, trace::BufferId buffer) {
   return executor.program().buffers[buffer].placement == replayer::Placement::kBound;
 }
 
-/// Position of the input that lies on `buffer`, or -1.
-std::int64_t input_on(const trace::Recording& recording, trace::BufferId buffer) {
-  for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
-    const auto* input = std::get_if<trace::TensorRef>(&recording.inputs[i].value.data);
-    if (input == nullptr || input->id == trace::kNoTensor) continue;
-    if (recording.tensors[input->id].buffer == buffer) return static_cast<std::int64_t>(i);
-  }
-  return -1;
-}
-
 trace::TensorId tracked_on(const trace::Recording& recording, trace::BufferId buffer) {
   for (const trace::Tracked& tracked : recording.tracked) {
     if (tracked.tensor != trace::kNoTensor && recording.tensors[tracked.tensor].buffer == buffer) {
@@ -97,7 +87,7 @@ std::string StepOutputs::unreachable_result(const trace::Recording& recording,
     const trace::TensorId id = recording.results[i];
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = recording.tensors[id].buffer;
-    if (!is_bound(executor, buffer) || input_on(recording, buffer) >= 0) continue;
+    if (!is_bound(executor, buffer) || trace::input_on(recording, buffer) != trace::kNone) continue;
     if (guards.tracked().position_on(buffer) < 0) return "results[" + std::to_string(i) + "]";
   }
   return "";
@@ -143,8 +133,9 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
       // a gradient is another tensor object in every step; its version counter is settled in place
       if (recording.buffers[buffer].role == trace::Role::kGradient) continue;
       written_.push_back({static_cast<std::size_t>(tracked), times});
-    } else if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
-      written_inputs_.push_back({static_cast<std::size_t>(input), times});
+    } else if (const trace::Index input = trace::input_on(recording, buffer);
+               input != trace::kNone) {
+      written_inputs_.push_back({input, times});
     }
   }
   for (std::size_t i = 0; i < recording.results.size(); ++i) {
@@ -156,9 +147,9 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
     }
     if (id != trace::kNoTensor && is_bound(executor, recording.tensors[id].buffer)) {
       const trace::BufferId buffer = recording.tensors[id].buffer;
-      if (const std::int64_t input = input_on(recording, buffer); input >= 0) {
+      if (const trace::Index input = trace::input_on(recording, buffer); input != trace::kNone) {
         result.source = Result::Source::kInput;
-        result.input = static_cast<std::size_t>(input);
+        result.input = input;
         result.base = std::get<trace::TensorRef>(recording.inputs[result.input].value.data).id;
       } else {
         result.base = tracked_on(recording, buffer);
@@ -291,11 +282,8 @@ at::Tensor StepOutputs::result_of(std::size_t index, std::vector<at::Tensor>& re
 }
 
 at::Tensor StepOutputs::alias_of(const at::Tensor& base, const Result& result) const {
-  const trace::Tensor& geometry = recording_.tensors[result.tensor];
-  // an input's buffer starts where its memory is guarded, not where its storage does
-  const std::int64_t first_byte = static_cast<std::int64_t>(base.element_size()) *
-                                  (base.storage_offset() - recording_.tensors[result.base].offset);
-  at::Tensor alias = replayer::tensor_on(base.storage(), geometry, first_byte);
+  at::Tensor alias =
+      replayer::alias_of(base, recording_.tensors[result.base], recording_.tensors[result.tensor]);
   if (!alias.is_inference() && !base.is_inference()) {
     // as a view's: a write through one is a write to the other
     alias.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());

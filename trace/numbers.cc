@@ -51,4 +51,13 @@ Index find_input(const Recording& recording, std::string_view path) noexcept {
                                          : static_cast<Index>(found - recording.inputs.begin());
 }
 
+Index input_on(const Recording& recording, BufferId buffer) noexcept {
+  for (Index i = 0; i < recording.inputs.size(); ++i) {
+    const auto* input = std::get_if<TensorRef>(&recording.inputs[i].value.data);
+    if (input == nullptr || input->id == kNoTensor) continue;
+    if (recording.tensors[input->id].buffer == buffer) return i;
+  }
+  return kNone;
+}
+
 }  // namespace steptape::trace

@@ -55,6 +55,8 @@ void for_each_element(const Buffer& buffer, DType dtype, std::size_t most, Visit
 Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path) noexcept;
 /// The position of an input, or kNone.
 Index find_input(const Recording& recording, std::string_view path) noexcept;
+/// That of the first input that is a tensor on the buffer, or kNone.
+Index input_on(const Recording& recording, BufferId buffer) noexcept;
 
 /// Calls `visit(path, Value)` for `value`, or for each that lies in its lists: "betas[1]".
 template <typename Visit>

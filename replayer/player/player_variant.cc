@@ -541,15 +541,10 @@ at::Tensor PlayerVariant::result_of(std::size_t index, const Outcome& outcome,
   if (id == trace::kNoTensor || outcome.results[index].defined()) return outcome.results[index];
   const trace::Tensor& geometry = recording_->tensors[id];
   const trace::Buffer& buffer = recording_->buffers[geometry.buffer];
-  for (std::size_t i = 0; i < recording_->inputs.size(); ++i) {
-    const auto* input = std::get_if<trace::TensorRef>(&recording_->inputs[i].value.data);
-    if (input == nullptr || input->id == trace::kNoTensor) continue;
-    const trace::Tensor& base = recording_->tensors[input->id];
-    if (base.buffer != geometry.buffer) continue;
-    const at::Tensor& tensor = arguments[i].tensor;
-    const auto first =
-        static_cast<std::int64_t>(tensor.element_size()) * (tensor.storage_offset() - base.offset);
-    return tensor_on(tensor.storage(), geometry, first);
+  if (const trace::Index input = trace::input_on(*recording_, geometry.buffer);
+      input != trace::kNone) {
+    const auto& base = std::get<trace::TensorRef>(recording_->inputs[input].value.data);
+    return alias_of(arguments[input].tensor, recording_->tensors[base.id], geometry);
   }
   const c10::Storage& storage = state_.storage(buffer.path);
   return state_.is_shared() ? copied_tensor_on(storage, geometry) : tensor_on(storage, geometry);

@@ -34,6 +34,13 @@ at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
   return tensor;
 }
 
+at::Tensor alias_of(const at::Tensor& base, const trace::Tensor& of_base,
+                    const trace::Tensor& geometry) {
+  const auto first_byte =
+      static_cast<std::int64_t>(base.element_size()) * (base.storage_offset() - of_base.offset);
+  return tensor_on(base.storage(), geometry, first_byte);
+}
+
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder, c10::Device device) {
   const bool is_a_certain_one = !device.is_cpu() && device.has_index();
   const c10::OptionalDeviceGuard on_device(is_a_certain_one ? std::optional(device) : std::nullopt);

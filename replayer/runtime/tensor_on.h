@@ -15,6 +15,11 @@ namespace steptape::replayer {
 at::Tensor tensor_on(const c10::Storage& storage, const trace::Tensor& geometry,
                      std::int64_t first_byte = 0);
 
+/// A result of this geometry in the memory of `base`, which is `of_base` in the recording: an
+/// input's buffer starts where its memory is guarded, not where its storage does.
+at::Tensor alias_of(const at::Tensor& base, const trace::Tensor& of_base,
+                    const trace::Tensor& geometry);
+
 /// `bytes` of new memory whose address has this remainder modulo 64, on the device, or where it has
 /// no index on the current one of its kind.
 c10::Storage allocate(std::size_t bytes, std::uint8_t remainder,
