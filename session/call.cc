@@ -4,6 +4,7 @@
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <utility>
@@ -94,16 +95,22 @@ std::optional<pack::Results> Call::run() {
   }
   Plans& plans = step_.plans;
   Variants::Tried tried;
+  std::vector<Unsure> unsure;
   // the step's own function may call the step: it drops what it will, and this one lives on
   while (const std::shared_ptr<Variant> variant =
              plans.variants().find(given_.arguments, given_.declared, tried, step_.journal.calls(),
                                    step_.entry, mismatches_)) {
-    Attempt made = attempt(*variant);
+    Attempt made = attempt(variant);
+    if (made.unproved) unsure.push_back({variant, std::move(made.unproved)});
     if (made.is_done) {
       plans.variants().reset_penalties(tried);
       return std::move(made.results);
     }
     tried.push_back(variant);
+  }
+  if (!unsure.empty()) {
+    prove(unsure);
+    return std::nullopt;
   }
   step_.journal.fell_back(mismatches_.all());
   const std::vector<Refusal>& refusals = plans.refusals(given_.way());
@@ -151,14 +158,15 @@ void Call::settle_gradients() const {
 }
 
 /// Its guards hold.
-Call::Attempt Call::attempt(Variant& variant) {
+Call::Attempt Call::attempt(const std::shared_ptr<Variant>& asked) {
+  Variant& variant = *asked;
   variant.last_use = step_.journal.calls();
   const guards::Entry& entry = step_.entry;
   if (entry.has_new_remainders) adapt(variant);
   if (!variant.trusted) return compare(variant);
   const bool verifies = step_.session.options.verify.first;
   if (entry.has_unseen_number && verifies) {
-    prove(variant);
+    prove(std::array{Unsure{asked, {}}});
     return {};
   }
   // those who move memory every few calls have an audit ever more rarely
@@ -177,7 +185,8 @@ Call::Attempt Call::attempt_replay(Variant& variant) {
   } catch (const replayer::StateCorrupted&) {
     throw;
   } catch (const replayer::Unproved& unproved) {
-    prove(variant, &unproved);
+    // what is read after the number may tell that it is another plan's turn
+    return {.is_done = false, .unproved = unproved};
   } catch (const replayer::Uncompared&) {
     return compare(variant);
   } catch (const replayer::AssumptionViolated& changed) {
@@ -202,10 +211,8 @@ Call::Attempt Call::compare(Variant& variant) {
     is_trial ? judge_.tried(variant, verified) : judge_.audited(variant, verified);
     return {};
   }
-  if (!is_trial && verified.unproved) {
-    prove(variant, &*verified.unproved);
-    return {};
-  }
+  if (!is_trial && verified.unproved)
+    return {.is_done = false, .unproved = std::move(verified.unproved)};
   judge_.undone(variant, *verified.changed);
   return {.is_done = false};
 }
@@ -294,17 +301,25 @@ Verified Call::verify(Variant& variant) {
   return verified;
 }
 
-/// The eager step, recorded, where a number has a value at which the plan was not proved.
-void Call::prove(Variant& variant, const replayer::Unproved* unproved) {
+/// The eager step, recorded, where a number has a value at which the plans were not proved.
+void Call::prove(std::span<const Unsure> unsure) {
   std::optional<recorder::Recorded> recorded = run_recorded();
   if (!recorded) return;
   Plans::bind_numbers(*recorded);
   const trace::Recording& proof = recorded->recording;
-  const bool is_clean = !recorded->created_state && proof.refusals.empty() &&
-                        proof.advances == variant.recording->advances;
-  const auto parted = replayer::contradiction(*variant.recording, proof);
-  if (is_clean && !parted) return judge_.proved(variant, proof);
-  const std::optional<Refusal> refusal = judge_.disproved(variant, proof, parted, unproved);
+  const bool is_clean = !recorded->created_state && proof.refusals.empty();
+  std::vector<std::optional<trace::Difference>> parted;
+  for (const auto& [variant, unproved] : unsure) {
+    parted.push_back(replayer::contradiction(*variant->recording, proof));
+    if (is_clean && !parted.back() && proof.advances == variant->recording->advances)
+      return judge_.proved(*variant, proof);
+  }
+  std::optional<Refusal> refusal;
+  for (std::size_t i = 0; i < unsure.size(); ++i) {
+    const auto& [variant, unproved] = unsure[i];
+    auto found = judge_.disproved(*variant, proof, parted[i], unproved ? &*unproved : nullptr);
+    if (!refusal) refusal = std::move(found);
+  }
   const bool is_planned = step_.plans.learn_from(*std::move(recorded), given_.way(), deferred_);
   if (refusal && !is_planned) step_.journal.refused(*refusal);
 }

@@ -42,15 +42,22 @@ class Call {
   struct Attempt {
     bool is_done = true;  ///< false: nothing happened, everything is as before
     std::optional<pack::Results> results = {};
+    std::optional<replayer::Unproved> unproved = {};  ///< where that is why
   };
-  Attempt attempt(Variant& variant);
+  /// A plan whose guards hold, and a number at whose value it was not proved; none where the guards
+  /// have told of one.
+  struct Unsure {
+    std::shared_ptr<Variant> variant;
+    std::optional<replayer::Unproved> unproved;
+  };
+  Attempt attempt(const std::shared_ptr<Variant>& variant);
   Attempt attempt_replay(Variant& variant);
   Attempt compare(Variant& variant);
   pack::Results replay(Variant& variant);
   replayer::Outcome execute(Variant& variant);
   void adapt(Variant& variant);
   Verified verify(Variant& variant);
-  void prove(Variant& variant, const replayer::Unproved* unproved = nullptr);
+  void prove(std::span<const Unsure> unsure);
   void record();
   std::optional<recorder::Recorded> run_recorded();
   void run_eagerly();
