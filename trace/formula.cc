@@ -55,6 +55,8 @@ constexpr std::array kOperations = {
     OperationRow{Operation::kHyperbolicSine, "sinh", 1},
     OperationRow{Operation::kHyperbolicCosine, "cosh", 1},
     OperationRow{Operation::kHyperbolicTangent, "tanh", 1},
+    OperationRow{Operation::kAccumulate, "accumulate", 2},
+    OperationRow{Operation::kSettle, "sum", 1},
 };
 
 constexpr std::array kLeafKinds = {
@@ -120,6 +122,7 @@ double rounded_to(double value, double decimals) noexcept {
 double apply(Operation operation, double a, double b) noexcept {
   switch (operation) {
     case Operation::kAdd:
+    case Operation::kAccumulate:
       return a + b;
     case Operation::kSubtract:
       return a - b;
@@ -189,14 +192,37 @@ double apply(Operation operation, double a, double b) noexcept {
       return a == b ? 1 : 0;
     case Operation::kConstant:
     case Operation::kLeaf:
+    case Operation::kSettle:
       break;
   }
   return a;
 }
 
+/// A value on the stack, and beside a sum what rounding has taken from it so far.
+struct Entry {
+  double value = 0;
+  double kept = 0;
+};
+
+/// As CPython's `sum` goes on with a float (Python/bltinmodule.c), after Kahan, Babuška and
+/// Neumaier.
+Entry accumulated(Entry sum, double number) noexcept {
+  const double total = sum.value + number;
+  const bool is_larger = std::fabs(sum.value) >= std::fabs(number);
+  sum.kept += is_larger ? (sum.value - total) + number : (number - total) + sum.value;
+  sum.value = total;
+  return sum;
+}
+
+Entry settled(Entry sum) noexcept {
+  const bool has_more = sum.kept != 0 && std::isfinite(sum.kept);
+  return {has_more ? sum.value + sum.kept : sum.value, 0};
+}
+
 std::string_view sign_of(Operation operation) noexcept {
   switch (operation) {
     case Operation::kAdd:
+    case Operation::kAccumulate:
       return " + ";
     case Operation::kSubtract:
       return " - ";
@@ -272,23 +298,32 @@ bool is_well_formed(const Formula& formula, std::size_t leaves) noexcept {
 }
 
 double evaluate(const Formula& formula, std::span<const double> leaves) noexcept {
-  std::array<double, kMaxFormulaDepth> stack{};
+  std::array<Entry, kMaxFormulaDepth> stack{};
   std::size_t depth = 0;
   for (const Node& node : formula.nodes) {
     switch (operands_of(node.operation)) {
       case 0:
-        stack[depth++] =
-            node.operation == Operation::kLeaf ? leaves[node.leaf] : node.constant.value;
+        stack[depth++] = {
+            node.operation == Operation::kLeaf ? leaves[node.leaf] : node.constant.value, 0};
         break;
-      case 1:
-        stack[depth - 1] = apply(node.operation, stack[depth - 1], 0);
+      case 1: {
+        Entry& top = stack[depth - 1];
+        top = node.operation == Operation::kSettle ? settled(top)
+                                                   : Entry{apply(node.operation, top.value, 0), 0};
         break;
-      default:
-        --depth;
-        stack[depth - 1] = apply(node.operation, stack[depth - 1], stack[depth]);
+      }
+      default: {
+        const double last = stack[--depth].value;
+        Entry& top = stack[depth - 1];
+        // an int among the floats of a sum is added as it is
+        const double kept = node.operation == Operation::kAdd ? top.kept : 0;
+        top = node.operation == Operation::kAccumulate
+                  ? accumulated(top, last)
+                  : Entry{apply(node.operation, top.value, last), kept};
+      }
     }
   }
-  return stack[0];
+  return stack[0].value;
 }
 
 std::string text_of(const Formula& formula, std::span<const Leaf> leaves) {

@@ -72,6 +72,8 @@ enum class Operation : std::uint8_t {
   kHyperbolicSine,
   kHyperbolicCosine,
   kHyperbolicTangent,
+  kAccumulate,  ///< a + b; what rounding took away is kept beside the result, for kSettle
+  kSettle,      ///< a with what was kept beside it: how CPython's `sum` of floats ends since 3.12
 };
 
 std::string_view name_of(Operation operation) noexcept;

@@ -418,6 +418,51 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_extreme(
   return derivation;
 }
 
+std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_sum(
+    const std::vector<py::object>& numbers, PyObject* result) {
+  const auto is_any = [this](const py::object& each) { return contains(each.ptr()); };
+  const auto is_one = [](const py::object& each) { return is_number(each.ptr()); };
+  if (!std::ranges::any_of(numbers, is_any) || !std::ranges::all_of(numbers, is_one))
+    return std::nullopt;
+  Derivation derivation;
+  for (const py::object& each : numbers) derivation.escape.push_back(each.ptr());
+  derivation.operation = Operation::kSettle;
+  derivation.is_of_float = result != nullptr && PyFloat_Check(result);
+  // ints are added exactly, up to the first float; floats from 3.12 on with what rounding takes
+  constexpr Operation kOfFloats =
+      PY_VERSION_HEX >= 0x030C0000 ? Operation::kAccumulate : Operation::kAdd;
+  constexpr std::size_t kMostInts = 64;
+  Formula formula;
+  Formula values;  // the same of what the numbers are now
+  bool is_float = false;
+  std::size_t ints = 0;
+  for (const py::object& each : numbers) {
+    const bool is_next_float = PyFloat_Check(each.ptr());
+    const std::optional<Formula> next = formula_or_constant(each.ptr());
+    if (!next || (!is_float && !is_next_float && ++ints > kMostInts)) return derivation;
+    const Formula value = trace::constant(double_of(each.ptr()));
+    if (&each == &numbers.front()) {
+      formula = *next;
+      values = value;
+    } else {
+      const Operation added = is_float && is_next_float ? kOfFloats : Operation::kAdd;
+      if (!is_float && !is_next_float && formula.nodes.size() > 1) require_small(formula);
+      formula = joined(formula, *next, added);
+      values = joined(values, value, added);
+    }
+    is_float |= is_next_float;
+    if (!is_kept(formula)) return derivation;
+  }
+  if (is_float && kOfFloats == Operation::kAccumulate) {
+    formula = applied(formula, Operation::kSettle);
+    values = applied(values, Operation::kSettle);
+  }
+  const bool is_this = result != nullptr && can_follow(result) &&
+                       trace::Real{trace::evaluate(values, {})} == trace::Real{double_of(result)};
+  if (is_this) derivation.formula = std::move(formula);
+  return derivation;
+}
+
 py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {
   const bool is_result = result != nullptr && is_number(result);
   if (is_result && PyBool_Check(result) && made.formula) return {};  // of max and min

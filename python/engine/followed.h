@@ -75,6 +75,9 @@ class FollowedNumbers {
   Derivation derive(const OfRead& made, const trace::Formula& read) const;
   /// Of `max` or `min`.
   std::optional<Derivation> derive_extreme(bool is_max, const std::vector<PyObject*>& numbers);
+  /// Of `sum`, which has added these up, the number that it starts from first, and has given
+  /// `result`; null where it has thrown. No formula where that is not what they come to.
+  std::optional<Derivation> derive_sum(const std::vector<py::object>& numbers, PyObject* result);
   /// What takes the place of the result, which is null where there was none. Null: it stays.
   py::object take(const Derivation& derivation, PyObject* result);
   /// Requires what a comparison found. False where these are not numbers, or none is followed.

@@ -98,6 +98,8 @@ DECISIONS = {
     "numpy": lambda x: x.numpy().sum() > 0,
     "array": lambda x: np.asarray(x).sum() > 0,
     "iteration": lambda x: sum(row.item() for row in x[0]) > 0,
+    "two": lambda x: x[0, 0].item() + x[0, 1].item() > 0,
+    "norm": lambda x: sum(row.norm().item() ** 2 for row in x) ** 0.5 * x[0, 0].item() > 0,
     "membership": lambda x: 1.0 in (x > 0).float(),
     "format": lambda x: "-" not in f"{x.sum().item():.3f}",
     "shape": lambda x: x[x > 0].shape[0] > 0,
@@ -121,7 +123,7 @@ def deciding(decide):
 
 # In these what is read is another value in each call, or is not seen.
 NEVER_THE_SAME = {"tolist": "host_read", "numpy": "written_outside", "array": "written_outside",
-                  "iteration": "unstable_op_stream", "format": "unstable_op_stream", "shape": "unstable_op_stream"}
+                  "format": "unstable_op_stream", "shape": "unstable_op_stream"}
 
 
 @pytest.mark.parametrize("decide", DECISIONS.values(), ids=DECISIONS)
@@ -271,7 +273,8 @@ LOOKED_AT = {
     "among_others": lambda value: value in {0.5: 1},
     "the_largest": lambda value: max(value, 0.5),
     "gone_through": lambda value: [v + 1 for v in (value, value)],
-    "generated": lambda value: next(v * 2 for v in [value]),
+    "generated": lambda value: next(v * 2 for v in [value]), "summed": lambda value: sum([value, 1.0]),
+    "summed_from_a_generator": lambda value: sum(v * 2 for v in [value, 1]),
 }
 
 
@@ -284,7 +287,7 @@ ESCAPES = {
     "as_text": str, "hashed": hash, "asked_of_a_cache": lambda value: {0.5: 1}.get(value),
     "by_its_method": lambda value: value.is_integer(), "in_numpy": lambda value: np.sqrt(value),
     "in_an_exception": Exception, "rounded": lambda value: round(value, -1),
-    "summed": lambda value: sum([value, 1.0]), "from_a_generator": lambda value: sorted(v * 2 for v in [value]),
+    "from_a_generator": lambda value: sorted(v * 2 for v in [value]),
 }
 
 

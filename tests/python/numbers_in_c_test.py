@@ -80,6 +80,31 @@ def each(*values):
     yield from values
 
 
+class Doubled(list):
+    def __iter__(self):
+        return (value * 2 for value in super().__iter__())
+
+
+class Floating:
+    def __init__(self, value):
+        self.value = value
+
+    def __float__(self):
+        return self.value * 1.0
+
+
+def begun(generator):
+    next(generator)
+    return generator
+
+
+def thrown(function):
+    try:
+        return function() is None
+    except TypeError:
+        return True
+
+
 def in_place(n):
     n += 1
     n *= 2
@@ -115,6 +140,15 @@ WAYS = {
     "power_with_a_modulus": lambda n: pow(n, 1, 17) == 0 and n > 0,
     "mean": lambda n: statistics.mean([n, n]) > 16,
     "sum_with_a_float": lambda n: sum([0.5, n]) > 17,
+    "sum_of_a_set": lambda n: sum({n + 0.25, 0.5}) > 17,
+    "sum_of_a_list_class": lambda n: sum(Doubled([n, 0.5])) > 34,
+    "sum_of_a_chain": lambda n: sum(itertools.chain([n], [0.5])) > 17,
+    "sum_of_a_generator_that_has_begun": lambda n: sum(begun(k for k in (n, n, 0.5))) > 17,
+    "sum_of_a_generator_of_others": lambda n: sum(v for v in itertools.chain(k for k in (n, 0.5))) > 17,
+    "sum_of_what_objects_give": lambda n: sum(float(Floating(k)) for k in (n, 0.5)) > 17,
+    "sum_of_comparisons": lambda n: sum(k > 3 for k in (n, n - 13, 1)) == 2,
+    "sum_that_throws": lambda n: thrown(lambda: sum(k for k in (n, "a"))) and n > 17,
+    "sum_of_tensors_and_it": lambda n: sum(k for k in (n, torch.tensor(0.5))) > 17,
     "sum_of_a_generator": lambda n: sum(v for v in (0.5, n)) > 17,
     "product_of_a_generator": lambda n: math.prod(v for v in (0.5, n)) > 8.2,
     "sum_of_a_float_generator": lambda n: math.fsum(each(n, 0.5)) > 17,
@@ -258,6 +292,17 @@ HANDED_ON = {
     "generated_enumerated": lambda n: [i + k for i, k in enumerate(m for m in (n, 2))][0],
     "generated_by_a_class": lambda n: [k for k in Generated(n)][0],
     "generated_for_a_with": lambda n: managed(n),
+    "summed": lambda n: sum([n / 7, 0.1, 0.2, n / 3]),
+    "summed_ints": lambda n: sum((n, 2, n, True)),
+    "summed_ints_before_floats": lambda n: sum([n, 3, 0.1, n / 7, 2, 0.3, n]),
+    "summed_from_a_start": lambda n: sum([n / 7, 0.1], 0.3 * n),
+    "summed_large_and_small": lambda n: sum([1e16, n / 7, -1e16, n]),
+    "summed_values": lambda n: sum({"a": n / 7, "b": 0.1}.values()),
+    "summed_generator": lambda n: sum(k / 7 for k in (n, 1, n)),
+    "summed_generator_from_a_start": lambda n: sum((k / 7 for k in (n, 1, n)), n * 0.1),
+    "summed_map": lambda n: sum(map(lambda k: k / 3, (n, 0.1, n))),
+    "summed_sums": lambda n: sum(sum(v / 7 for v in (k, 0.1)) for k in (n, 2, n)),
+    "summed_some": lambda n: sum(k for k in (n / 7, -1, 0.1, n / 9) if k >= 0),
     "limited": lambda n: min(max(n, 5), 20),
     "limited_as_float": lambda n: min(max(float(n), 5.0), 20.0),
     "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * n / 40)),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
 
 #include "trace/proved_values.h"
 
@@ -83,6 +84,30 @@ TEST(FormulaTest, RoundsToDecimalsAsPythonDoes) {
   EXPECT_EQ(of(Operation::kRoundTo, 1.7976931348623157e308, 22), 1.7976931348623157e308);
   EXPECT_TRUE(std::signbit(of(Operation::kRoundTo, -0.004, 2)));
   EXPECT_TRUE(std::isnan(of(Operation::kRoundTo, std::nan(""), 2)));
+}
+
+TEST(FormulaTest, AddsUpAsPythonDoes) {
+  const auto sum_of = [](std::initializer_list<double> numbers, Operation last) {
+    Formula sum = constant(0);
+    for (const double& number : numbers) {
+      sum.nodes.push_back({Operation::kConstant, {number}, kNone});
+      sum.nodes.push_back(
+          {&number == numbers.end() - 1 ? last : Operation::kAccumulate, {}, kNone});
+    }
+    sum.nodes.push_back({Operation::kSettle, {}, kNone});
+    return evaluate(sum, {});
+  };
+  constexpr auto kAccumulate = Operation::kAccumulate;
+  EXPECT_EQ(sum_of({0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1}, kAccumulate), 1);
+  EXPECT_EQ(sum_of({1e100, 1, -1e100}, kAccumulate), 1);
+  EXPECT_EQ(sum_of({1e100, 1, -1e100}, Operation::kAdd), 1) << "what an int leaves is kept too";
+  EXPECT_EQ(sum_of({1, HUGE_VAL}, kAccumulate), HUGE_VAL) << "what is kept is not a number";
+  EXPECT_FALSE(std::signbit(sum_of({-0.0}, kAccumulate)));
+  Formula two = leaf(0);
+  two.nodes.push_back({Operation::kLeaf, {}, 1});
+  two.nodes.push_back({kAccumulate, {}, kNone});
+  two.nodes.push_back({Operation::kSettle, {}, kNone});
+  EXPECT_EQ(text_of(two, kLeaves), "sum((lr + beta))");
 }
 
 TEST(FormulaTest, ReadsAsAPersonWritesIt) {

@@ -422,6 +422,8 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     }
     look_which(arguments[0], arguments[1]);
     if (exists(arguments[0]) && exists(arguments[1])) slots_->hold_containers();
+  } else if ((name == "sorted" || name == "min" || name == "max") && load_by_getter(made)) {
+    return false;
   } else if (name == "type" && count == 1) {
     class_of(arguments[0]);
   } else if ((self == nullptr && is_one_of(name, kHandsOn)) ||
@@ -449,6 +451,46 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
     load_arguments(made);
   }
   return false;
+}
+
+bool Watcher::load_by_getter(const Call& made) {
+  static PyObject* const getter = attribute_type("operator", "attrgetter");
+  const auto named = [&made](const char* name) -> PyObject* {
+    for (std::size_t i = 0; i < made.names.size(); ++i) {
+      if (text_of(made.names[i]) == name) return made.named[i];
+    }
+    return nullptr;
+  };
+  PyObject* const key = named("key");
+  if (key == nullptr || !is_exactly(key, getter) || made.arguments.size() != 1) return false;
+  PyObject* const items = made.arguments.front();
+  if (!PyList_CheckExact(items) && !PyTuple_CheckExact(items)) return false;
+  const py::object names = borrowed(key).attr("__reduce__")()[py::int_(1)];
+  struct Compared {
+    PyObject* item;
+    py::object name, value;
+  };
+  std::vector<Compared> compared;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+    for (const py::handle& name : names) {
+      PyObject* of_class = _PyType_Lookup(Py_TYPE(item), name.ptr());
+      const bool is_stored = Py_TYPE(item)->tp_getattro == PyObject_GenericGetAttr &&
+                             (of_class == nullptr || Py_TYPE(of_class)->tp_descr_set == nullptr);
+      const py::object value = is_stored ? stored_attribute(item, name.ptr()) : py::object();
+      if (!value) return false;  // code of a class gives it, or it is further down
+      compared.push_back({item, borrowed(name.ptr()), value});
+    }
+  }
+  load_content(items);
+  for (const auto& [item, name, value] : compared) {
+    load_attribute(item, name.ptr());
+    FollowedNumbers::current().escape(value.ptr());
+    load_whole(value.ptr());
+    load_deep(value.ptr());
+  }
+  if (PyObject* fallback = named("default")) load_given(fallback);
+  return true;
 }
 
 bool Watcher::call_of_torch(const Call& made, const std::string& name) {

@@ -234,6 +234,7 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   }
   if (module == "math" && std::ranges::any_of(arguments, &is_tensor))
     return compute_of_tensor(name, arguments);
+  if (module == "builtins" && name == "sum" && arguments.size() <= 2) return compute_sum(arguments);
   if (numbers.is_empty()) return std::nullopt;
   std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
   const bool is_max = name == "max";
@@ -276,6 +277,46 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   if (function == kFunctions.end()) return std::nullopt;
   number = numbers.derive(function->operation, arguments[0]);
   return true;
+}
+
+std::optional<bool> Watcher::compute_sum(std::span<PyObject* const> arguments) {
+  std::vector<py::object> added;
+  added.push_back(arguments.size() == 2 ? borrowed(arguments[1]) : py::object(py::int_(0)));
+  PyObject* const from = arguments[0];
+  const bool is_container =
+      PyList_CheckExact(from) || PyTuple_CheckExact(from) || Py_TYPE(from) == &PyDictValues_Type;
+  if (is_container) {
+    const auto items = py::reinterpret_steal<py::list>(PySequence_List(from));
+    if (!items) throw py::error_already_set();
+    for (const py::handle& item : items) added.push_back(borrowed(item.ptr()));
+    const auto are = [&added](auto test) {
+      return std::ranges::any_of(added, [&](const py::object& each) { return test(each.ptr()); });
+    };
+    if (!are(&is_followed) || are([](PyObject* each) { return !is_number(each); }))
+      return std::nullopt;
+  } else if ((!PyGen_CheckExact(from) && Py_TYPE(from) != &PyMap_Type) || exists(from)) {
+    return std::nullopt;
+  }
+  awaited_.back().added = std::move(added);
+  return true;
+}
+
+bool Watcher::add_up(PyObject* number) {
+  if (awaited_.empty() || !awaited_.back().added) return false;
+  // of anything else it is enough that it was there: nothing is kept alive here
+  awaited_.back().added->push_back(is_number(number) ? borrowed(number) : py::none());
+  return is_number(number);
+}
+
+void Watcher::end_sum(const std::vector<py::object>& added, PyObject** result) {
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  PyObject* const made = result == nullptr ? nullptr : *result;
+  if (const auto sum = numbers.derive_sum(added, made)) {
+    if (py::object number = numbers.take(*sum, made))
+      Py_DECREF(std::exchange(*result, number.release().ptr()));
+  } else {
+    for (const py::object& each : added) numbers.escape(each.ptr());
+  }
 }
 
 /// The number in a tensor, which math's function reads first, and another one.

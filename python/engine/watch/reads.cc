@@ -641,8 +641,24 @@ void Watcher::load_content(PyObject* container) {
            "`" + path_of(container) + "` holds more items than are compared before each replay");
     return;
   }
+  if (PyDict_Check(container) && has_written_entries(container)) {
+    // what the step itself has put there is nothing that it depends on
+    read(Kind::kKeys, container, nullptr, path_of(container));
+    for (const auto& [key, value] : entries_of(container)) load_item(container, key);
+    return;
+  }
   read(Kind::kContent, container, nullptr, path_of(container));
   mark_items(container);
+}
+
+bool Watcher::has_written_entries(PyObject* dict) const {
+  bool has_some = false;
+  for (const auto& [key, value] : entries_of(dict)) {
+    if (!is_plain_key(key)) return false;
+    const auto slot = noted_.find(id_of(Kind::kEntry, dict, key));
+    has_some |= slot != noted_.end() && slots_->slot(slot->second).is_written;
+  }
+  return has_some;
 }
 
 void Watcher::load_size(PyObject* container) {

@@ -359,6 +359,7 @@ bool Watcher::leave_unwatched() {
 }
 
 bool Watcher::look(const Instruction& given) {
+  if (given.operation == Operation::kGiveOut && add_up(given.first)) return false;
   if (given.operation == Operation::kImport ||
       (given.operation == Operation::kCall && imports(given.callee))) {
     if (given.operation == Operation::kImport) {
@@ -562,6 +563,7 @@ void Watcher::after(PyObject** result) {
   if (awaited.gives_objects) --gives_objects_;
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
+  if (awaited.added) return end_sum(*awaited.added, result);
   if (awaited.number) {
     PyObject* made = result == nullptr ? nullptr : *result;
     if (py::object number = FollowedNumbers::current().take(*awaited.number, made)) {

@@ -144,6 +144,8 @@ class Watcher final : public Listener {
     bool is_unwatched = false;   ///< an import, or a call that is refused whatever it does
     bool gives_objects = false;  ///< it hands what Python's code gives it to a function of C's
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
+    /// What `sum` adds up: the number that it starts from, then what it is given.
+    std::optional<std::vector<py::object>> added = {};
     // of what does ops
     Reads reads = Reads::kNone;
     bool has_announced = false;
@@ -224,6 +226,7 @@ class Watcher final : public Listener {
   void load_item(PyObject* object, PyObject* key);
   void store_item(PyObject* object, PyObject* key);
   void load_content(PyObject* container);
+  bool has_written_entries(PyObject* dict) const;
   void load_size(PyObject* container);
   /// Marks the globals that a frame shows, and refuses the frames of those that called the step.
   void load_of_frame(PyObject* frame, PyObject* name);
@@ -285,6 +288,9 @@ class Watcher final : public Listener {
   void load_arguments(const Call& made, bool escapes = true);
   /// What a function of C's, that another one is given, may look at.
   void load_callable(PyObject* value);
+  /// What `sorted`, `min` or `max` reads of each item by the attrgetter that is its key, and
+  /// nothing else. False where that is something else, or cannot be told.
+  bool load_by_getter(const Call& made);
   static void escape(const Call& made);
   /// None where the callee is not from functools or operator.
   std::optional<bool> call_of_functools(const Call& made, int depth);
@@ -314,6 +320,11 @@ class Watcher final : public Listener {
   std::optional<bool> compute_of_tensor(std::string_view name,
                                         std::span<PyObject* const> arguments);
   std::optional<bool> compute_operator(std::string_view name, std::span<PyObject* const> arguments);
+  /// The same of `sum`.
+  std::optional<bool> compute_sum(std::span<PyObject* const> arguments);
+  /// Whether a call of `sum` that waits for its end adds this up, which has left its frame.
+  bool add_up(PyObject* number);
+  void end_sum(const std::vector<py::object>& added, PyObject** result);
   /// Shows the program its own objects where it asks whether one is another.
   static void show_own(const Instruction& in);
   bool operation_of_torch(const Instruction& in);
