@@ -644,7 +644,8 @@ void Watcher::load_content(PyObject* container) {
   if (PyDict_Check(container) && has_written_entries(container)) {
     // what the step itself has put there is nothing that it depends on
     read(Kind::kKeys, container, nullptr, path_of(container));
-    for (const auto& [key, value] : entries_of(container)) load_item(container, key);
+    for (const auto& [key, value] : entries_of(container))
+      read(Kind::kEntry, container, key, path_of_item(container, key));
     return;
   }
   read(Kind::kContent, container, nullptr, path_of(container));
