@@ -19,6 +19,9 @@
 #include "trace/refusals.h"
 
 namespace steptape::session {
+
+using trace::make_refusal;
+
 namespace {
 
 /// What intercepts ops by this choice. Throws Error (unsupported) when nothing can.
@@ -39,12 +42,6 @@ recorder::Interceptor* listener_of(Interception choice) {
     return nullptr;
   }
 }
-
-}  // namespace
-
-using trace::make_refusal;
-
-namespace {
 
 /// The recording with all that the step found, where that was looked at.
 trace::Recording with_bytes(const recorder::Recorded& recorded) {

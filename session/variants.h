@@ -13,8 +13,6 @@
 
 namespace steptape::session {
 
-struct Variant;
-
 /// Why the variants that one call asked did not fit it: a guard failed, or a run was undone. Empty,
 /// at no cost, when the first one that is asked fits.
 class Mismatches {

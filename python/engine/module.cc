@@ -26,6 +26,7 @@
 #include "trace/path.h"
 #include "trace/text/text.h"
 
+/// The extension module steptape._engine: what the Python package calls.
 namespace steptape::python {
 namespace {
 
@@ -112,12 +113,6 @@ void watch_function_modes() {
   device_context();
   live::read_function_modes_by(&read);
 }
-
-}  // namespace
-
-// The extension module steptape._engine: what the Python package calls.
-
-namespace {
 
 /// The hints of the recording that is under way; probes run in one.
 recorder::FrontendHints& hints() {

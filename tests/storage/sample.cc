@@ -48,9 +48,6 @@ trace::Trace trace_of_tensors() {
   return trace;
 }
 
-}  // namespace
-
-namespace {
 
 Sample streamed() {
   MemoryFileSystem files;
