@@ -347,6 +347,8 @@ std::string text_of(const Formula& formula, std::span<const Leaf> leaves) {
                           : fmt::format("{}({})", name_of(node.operation), b));
     } else if (const std::string a = take(); sign.empty()) {
       stack.push_back(fmt::format("{}({}, {})", name_of(node.operation), a, b));
+    } else if (node.operation == Operation::kAccumulate) {
+      stack.push_back(fmt::format("{}{}{}", a, sign, b));  // within sum(...)
     } else {
       stack.push_back(fmt::format("({}{}{})", a, sign, b));
     }

@@ -107,7 +107,7 @@ TEST(FormulaTest, AddsUpAsPythonDoes) {
   two.nodes.push_back({Operation::kLeaf, {}, 1});
   two.nodes.push_back({kAccumulate, {}, kNone});
   two.nodes.push_back({Operation::kSettle, {}, kNone});
-  EXPECT_EQ(text_of(two, kLeaves), "sum((lr + beta))");
+  EXPECT_EQ(text_of(two, kLeaves), "sum(lr + beta)");
 }
 
 TEST(FormulaTest, ReadsAsAPersonWritesIt) {
