@@ -48,7 +48,6 @@ trace::Trace trace_of_tensors() {
   return trace;
 }
 
-
 Sample streamed() {
   MemoryFileSystem files;
   const std::vector<Added> added = additions(8);
