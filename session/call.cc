@@ -92,13 +92,13 @@ std::optional<pack::Results> Call::run() {
   }
   Plans& plans = step_.plans;
   Variants::Tried tried;
-  std::vector<Unsure> unsure;
+  std::vector<Unsure> unsure;  // some of `tried`
   // the step's own function may call the step: it drops what it will, and this one lives on
   while (const std::shared_ptr<Variant> variant =
              plans.variants().find(given_.arguments, given_.declared, tried, step_.journal.calls(),
                                    step_.entry, mismatches_)) {
-    Attempt made = attempt(variant);
-    if (made.unproved) unsure.push_back({variant, std::move(made.unproved)});
+    Attempt made = attempt(*variant);
+    if (made.unproved) unsure.push_back({variant.get(), std::move(made.unproved)});
     if (made.is_done) {
       plans.variants().reset_penalties(tried);
       return std::move(made.results);
@@ -155,15 +155,14 @@ void Call::settle_gradients() const {
 }
 
 /// Its guards hold.
-Call::Attempt Call::attempt(const std::shared_ptr<Variant>& asked) {
-  Variant& variant = *asked;
+Call::Attempt Call::attempt(Variant& variant) {
   variant.last_use = step_.journal.calls();
   const guards::Entry& entry = step_.entry;
   if (entry.has_new_remainders) adapt(variant);
   if (!variant.trusted) return compare(variant);
   const bool verifies = step_.session.options.verify.first;
   if (entry.has_unseen_number && verifies) {
-    prove(std::array{Unsure{asked, {}}});
+    prove(std::array{Unsure{&variant, {}}});
     return {};
   }
   // those who move memory every few calls have an audit ever more rarely

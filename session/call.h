@@ -47,10 +47,10 @@ class Call {
   /// A plan whose guards hold, and a number at whose value it was not proved; none where the guards
   /// have told of one.
   struct Unsure {
-    std::shared_ptr<Variant> variant;
+    Variant* variant;
     std::optional<replayer::Unproved> unproved;
   };
-  Attempt attempt(const std::shared_ptr<Variant>& variant);
+  Attempt attempt(Variant& variant);
   Attempt attempt_replay(Variant& variant);
   Attempt compare(Variant& variant);
   pack::Results replay(Variant& variant);

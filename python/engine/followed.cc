@@ -434,29 +434,28 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_sum(
   constexpr std::size_t kMostInts = 64;
   Formula formula;
   Formula values;  // the same of what the numbers are now
+  const auto apply = [&](Operation operation) {
+    for (Formula* each : {&formula, &values}) each->nodes.push_back({operation, {}, trace::kNone});
+  };
   bool is_float = false;
   std::size_t ints = 0;
   for (const py::object& each : numbers) {
     const bool is_next_float = PyFloat_Check(each.ptr());
     const std::optional<Formula> next = formula_or_constant(each.ptr());
-    if (!next || (!is_float && !is_next_float && ++ints > kMostInts)) return derivation;
-    const Formula value = trace::constant(double_of(each.ptr()));
-    if (&each == &numbers.front()) {
-      formula = *next;
-      values = value;
-    } else {
-      const Operation added = is_float && is_next_float ? kOfFloats : Operation::kAdd;
-      if (!is_float && !is_next_float && formula.nodes.size() > 1) require_small(formula);
-      formula = joined(formula, *next, added);
-      values = joined(values, value, added);
+    const bool are_ints = !is_float && !is_next_float;
+    if (!next || (are_ints && ++ints > kMostInts)) return derivation;
+    const bool is_partial = formula.nodes.size() > 1;
+    if (are_ints && is_partial) {
+      if (!is_kept(formula)) return derivation;
+      require_small(formula);
     }
+    formula.nodes.insert(formula.nodes.end(), next->nodes.begin(), next->nodes.end());
+    values.nodes.push_back({Operation::kConstant, {double_of(each.ptr())}, trace::kNone});
+    if (&each != &numbers.front()) apply(is_float && is_next_float ? kOfFloats : Operation::kAdd);
     is_float |= is_next_float;
-    if (!is_kept(formula)) return derivation;
+    if (formula.nodes.size() > kMostNodes) return derivation;
   }
-  if (is_float && kOfFloats == Operation::kAccumulate) {
-    formula = applied(formula, Operation::kSettle);
-    values = applied(values, Operation::kSettle);
-  }
+  if (is_float && kOfFloats == Operation::kAccumulate) apply(Operation::kSettle);
   const bool is_this = result != nullptr && can_follow(result) &&
                        trace::Real{trace::evaluate(values, {})} == trace::Real{double_of(result)};
   if (is_this) derivation.formula = std::move(formula);

@@ -266,7 +266,7 @@ class Program : private PythonValue {
   const trace::Operator& operator_;
   std::vector<trace::SchemaArgument> arguments_;
   trace::Index position_;
-  std::set<trace::TensorId> made_;  ///< tensors of the op that are no numbers
+  std::set<trace::TensorId> made_;  ///< tensors of the op, but for those that stand for numbers
 };
 
 /// A Python program that runs op `position` of a recording alone: it makes inputs of the recorded

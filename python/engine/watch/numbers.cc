@@ -310,13 +310,15 @@ bool Watcher::add_up(PyObject* number) {
 
 void Watcher::end_sum(const std::vector<py::object>& added, PyObject** result) {
   FollowedNumbers& numbers = FollowedNumbers::current();
+  if (const auto sum = numbers.derive_sum(added, result == nullptr ? nullptr : *result))
+    return take_number(*sum, result);
+  for (const py::object& each : added) numbers.escape(each.ptr());
+}
+
+void Watcher::take_number(const FollowedNumbers::Derivation& derivation, PyObject** result) {
   PyObject* const made = result == nullptr ? nullptr : *result;
-  if (const auto sum = numbers.derive_sum(added, made)) {
-    if (py::object number = numbers.take(*sum, made))
-      Py_DECREF(std::exchange(*result, number.release().ptr()));
-  } else {
-    for (const py::object& each : added) numbers.escape(each.ptr());
-  }
+  if (py::object number = FollowedNumbers::current().take(derivation, made))
+    Py_DECREF(std::exchange(*result, number.release().ptr()));
 }
 
 /// The number in a tensor, which math's function reads first, and another one.

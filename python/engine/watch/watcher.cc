@@ -564,13 +564,7 @@ void Watcher::after(PyObject** result) {
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (awaited.added) return end_sum(*awaited.added, result);
-  if (awaited.number) {
-    PyObject* made = result == nullptr ? nullptr : *result;
-    if (py::object number = FollowedNumbers::current().take(*awaited.number, made)) {
-      Py_DECREF(std::exchange(*result, number.release().ptr()));
-    }
-    return;
-  }
+  if (awaited.number) return take_number(*awaited.number, result);
   if (slots_ == nullptr) return;
   const bool is_there = result != nullptr && *result != nullptr;
   if (awaited.imported != nullptr) load_imported(awaited.imported, is_there);

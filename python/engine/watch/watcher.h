@@ -325,6 +325,8 @@ class Watcher final : public Listener {
   /// Whether a call of `sum` that waits for its end adds this up, which has left its frame.
   bool add_up(PyObject* number);
   void end_sum(const std::vector<py::object>& added, PyObject** result);
+  /// The followed number takes the place of the result, which may be null or hold null.
+  static void take_number(const FollowedNumbers::Derivation& derivation, PyObject** result);
   /// Shows the program its own objects where it asks whether one is another.
   static void show_own(const Instruction& in);
   bool operation_of_torch(const Instruction& in);

@@ -312,7 +312,8 @@ TEST(ElementNumberTest, TurningNumbersLeaveTheBitsOfTheOp) {
   constexpr double kTiny = 1e-45;
   const Tensors pool = {at::tensor({0.0F, -0.0F, 1.0F, -1.0F, 0.5F, -2.5F, 3e38F, 1e-45F})};
   for (const auto& [name, op] : ops) {
-    for (const double number : {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 0.3, kTiny, kHuge, -kHuge}) {
+    for (const double number :
+         {0.0, -0.0, 1.0, 1 + 1e-9, -1.0, 0.5, -0.5, 2.0, 0.3, kTiny, kHuge, -kHuge}) {
       for (const std::int64_t count : {1, 7, 8, 16, 33, 131}) {
         const auto draw = [&] { return pool[0].index({at::randint(8, {count})}); };
         const at::Tensor y = draw(), x = draw();

@@ -171,9 +171,12 @@ class Builder {
     }
     return *this;
   }
+  /// Of the first number.
   Builder& unfit(float number) {
     op_.unfit = number;
-    return *this;
+    float literal = 0;
+    const bool is_literal = !op_.numbers[0].varies();
+    return require(!is_literal || (op_.numbers[0].take(literal) && literal != number));
   }
   Builder& constant(std::size_t slot, float literal) {
     op_.numbers[slot] = ElementNumber(literal);
@@ -273,7 +276,6 @@ void build_addcdiv(Builder& b) {
 /// than in what is left after them.
 void build_lerp(Builder& b) {
   b.function(elements::lerp).in(0, 0).in(1, 1).number(0, 2).unfit(1.0F);
-  b.require(b.literal(2) != 1);
 }
 void build_neg(Builder& b) { b.function(elements::negate).in(0, 0); }
 void build_reciprocal(Builder& b) { b.function(elements::reciprocal).in(0, 0); }
