@@ -3,6 +3,8 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "python/engine/plain.h"
 #include "python/engine/structure.h"
@@ -24,6 +26,34 @@ py::object item_of(PyObject* queue, PyObject* key) {
   PyObject* item = position < 0 ? nullptr : PySequence_GetItem(queue, position);
   if (item == nullptr) PyErr_Clear();
   return py::reinterpret_steal<py::object>(item);
+}
+
+std::optional<double> number_in(PyObject* value) {
+  if (value == nullptr || !is_plain_number(value)) return std::nullopt;
+  const double number = PyFloat_AsDouble(value);
+  if (PyErr_Occurred() == nullptr) return number;
+  PyErr_Clear();
+  return std::nullopt;
+}
+
+/// Whether `a` and `b` are plain numbers of one class with the same bits.
+bool are_same_numbers(PyObject* a, PyObject* b) {
+  if (!is_plain_number(a) || !is_plain_number(b) || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyLong_CheckExact(a)) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  return trace::Real{PyFloat_AS_DOUBLE(a)} == trace::Real{PyFloat_AS_DOUBLE(b)};
+}
+
+/// The formula over those of the leaves that it reads, which `read` takes.
+trace::Formula over_own_leaves(trace::Formula formula, std::span<const trace::Leaf> leaves,
+                               std::vector<trace::Leaf>& read) {
+  for (trace::Node& node : formula.nodes) {
+    if (node.operation != trace::Operation::kLeaf) continue;
+    const auto found = std::ranges::find(read, leaves[node.leaf]);
+    const auto position = static_cast<trace::Index>(found - read.begin());
+    if (found == read.end()) read.push_back(leaves[node.leaf]);
+    node.leaf = position;
+  }
+  return formula;
 }
 
 std::string free_name(const std::string& path, const std::vector<std::string>& taken) {
@@ -167,9 +197,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   const py::object held = held_at(owner, key);
   const bool is_number = held && is_plain_number(held.ptr());
   if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner)) return false;
-  std::vector<std::string> names;
-  for (const Place& place : places_) names.push_back(place.name);
-  places_.push_back({free_name(path, names), Root::guarding(roots_, owner),
+  places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
                      key == nullptr ? Root() : Root(roots_, key), !is_number});
   has_news_ = true;
   return true;
@@ -178,10 +206,96 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
 void MovingPlaces::rename(const std::vector<std::string>& taken) {
   for (Place& place : places_) {
     if (std::ranges::find(taken, place.name) == taken.end()) continue;
-    std::vector<std::string> names = taken;
-    for (const Place& other : places_) names.push_back(other.name);
-    place.name = free_name(place.name, names);
+    std::vector<std::string> all = names();
+    all.insert(all.end(), taken.begin(), taken.end());
+    place.name = free_name(place.name, all);
   }
+}
+
+std::vector<std::string> MovingPlaces::names() const {
+  std::vector<std::string> names;
+  for (const Place& place : places_) names.push_back(place.name);
+  for (const Item& item : items_) names.push_back(item.name);
+  return names;
+}
+
+void MovingPlaces::set_arguments(const std::vector<pack::Leaf>& leaves) {
+  if (items_.empty()) return;
+  arguments_.clear();
+  for (const pack::Leaf& leaf : leaves) {
+    std::optional<double>& number = arguments_.emplace_back();
+    if (const auto* real = std::get_if<double>(&leaf)) number = *real;
+    if (const auto* integer = std::get_if<std::int64_t>(&leaf)) {
+      number = static_cast<double>(*integer);
+    }
+  }
+}
+
+std::optional<double> MovingPlaces::number_of(const trace::Leaf& leaf) const {
+  if (leaf.kind == trace::LeafKind::kArgument) {
+    constexpr std::string_view kBefore = "inputs[";
+    std::size_t position = arguments_.size();
+    if (leaf.path.starts_with(kBefore)) {
+      std::from_chars(leaf.path.data() + kBefore.size(), leaf.path.data() + leaf.path.size(),
+                      position);
+    }
+    return position < arguments_.size() ? arguments_[position] : std::nullopt;
+  }
+  if (leaf.kind != trace::LeafKind::kHostValue) return std::nullopt;
+  const auto place = std::ranges::find(places_, leaf.path, &Place::name);
+  if (place != places_.end()) {
+    PyObject* owner = place->owner.get();
+    if (place->is_argument || owner == nullptr) return std::nullopt;
+    return number_in(held_at(owner, place->key.get()).ptr());
+  }
+  const auto item = std::ranges::find(items_, leaf.path, &Item::name);
+  return item == items_.end() ? std::nullopt : number_in(item->found.ptr());
+}
+
+py::object MovingPlaces::look_up(std::size_t position) {
+  Item& item = items_[position];
+  item.found = py::object();
+  std::vector<double> numbers;
+  for (const trace::Leaf& leaf : item.leaves) {
+    const std::optional<double> number = number_of(leaf);
+    if (!number) return {};
+    numbers.push_back(*number);
+  }
+  constexpr double kLargestKey = 9007199254740992;  // 2^53
+  const double key = trace::evaluate(item.key, numbers);
+  if (item.owner.get() == nullptr || std::abs(key) > kLargestKey || std::trunc(key) != key)
+    return {};
+  return item.found = held_at(item.owner.get(), py::int_(static_cast<long long>(key)).ptr());
+}
+
+const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObject* owner,
+                                                  PyObject* key, const trace::Formula& formula,
+                                                  std::span<const trace::Leaf> leaves) {
+  const long long newest_key = PyLong_AsLongLong(key);  // a followed int is no larger
+  std::vector<trace::Leaf> read;
+  trace::Formula own = over_own_leaves(formula, leaves, read);
+  const auto item = std::ranges::find_if(items_, [&](const Item& each) {
+    return each.owner.get() == owner && each.key == own && each.leaves == read;
+  });
+  if (item != items_.end()) {
+    if (!item->moves && !is_closed_ && item->newest_key != newest_key)
+      item->moves = has_news_ = true;
+    const py::object now = held_at(owner, key);
+    const bool is_found = item->found && now && are_same_numbers(item->found.ptr(), now.ptr());
+    return is_found ? &*item : nullptr;
+  }
+  // what the program has computed from a tensor in the step is not known as it begins
+  const auto is_known = [this](const trace::Leaf& leaf) {
+    const auto is_it = [&leaf](const auto& each) { return each.name == leaf.path; };
+    return leaf.kind == trace::LeafKind::kArgument ||
+           (leaf.kind == trace::LeafKind::kHostValue &&
+            (std::ranges::any_of(places_, is_it) || std::ranges::any_of(items_, is_it)));
+  };
+  if (is_closed_ || items_.size() == kMost || !std::ranges::all_of(read, is_known)) return nullptr;
+  const std::string name = path + "[" + trace::text_of(own, read) + "]";
+  items_.push_back({free_name(name, names()), Root::guarding(roots_, owner), std::move(own),
+                    std::move(read), newest_key});
+  return nullptr;
 }
 
 }  // namespace steptape::python

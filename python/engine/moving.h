@@ -1,12 +1,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "python/engine/python.h"
 #include "python/engine/roots.h"
+#include "steptape/pack.h"
+#include "trace/formula.h"
 
 namespace steptape::python {
 
@@ -73,6 +77,27 @@ class MovingPlaces {
   /// What the places that count as arguments hold now, null where there is nothing.
   std::vector<py::object> given() const;
   std::vector<std::string> names_of_given() const;
+
+  /// A number that stands in a list, tuple or dict where a followed int leads to, such as the rate
+  /// of this step in a table. It moves once that int was another one, and is followed then.
+  struct Item {
+    std::string name;
+    Root owner;
+    trace::Formula key;               ///< over these leaves
+    std::vector<trace::Leaf> leaves;  ///< arguments and host values
+    long long newest_key;
+    bool moves = false;
+    py::object found = {};  ///< as the newest call began; null for nothing
+  };
+  /// The item of `owner`, which is called `path`, under `key`, an int that follows `formula` over
+  /// `leaves`. Null where it is not followed, or was another one when the call began.
+  const Item* find_item(const std::string& path, PyObject* owner, PyObject* key,
+                        const trace::Formula& formula, std::span<const trace::Leaf> leaves);
+  const std::vector<Item>& items() const { return items_; }
+  /// What it is as a call begins.
+  py::object look_up(std::size_t item);
+  /// What the call that begins is given.
+  void set_arguments(const std::vector<pack::Leaf>& leaves);
   const std::vector<Place>& places() const { return places_; }
   /// The lists, dicts and objects among the arguments of the call that is under way.
   void set_containers(std::vector<PyObject*> containers) { containers_ = std::move(containers); }
@@ -81,7 +106,7 @@ class MovingPlaces {
   void rename(const std::vector<std::string>& taken);
   /// Whether places came since this was asked last.
   bool take_news() { return std::exchange(has_news_, false); }
-  /// From here on `note` takes none: what is found is in another place in each call.
+  /// From here on none are noted: what is found is in another place in each call.
   void close() { is_closed_ = true; }
   /// The step asks where in its memory an argument lies: from here on that is part of what it is
   /// called with.
@@ -91,10 +116,15 @@ class MovingPlaces {
  private:
   static constexpr std::size_t kMost = 256;
   const Place* find(PyObject* owner, PyObject* key) const;
+  std::vector<std::string> names() const;
+  /// None where it is not known when a call begins, or not a number.
+  std::optional<double> number_of(const trace::Leaf& leaf) const;
 
   Roots& roots_;
   std::function<bool(PyObject*)> is_of_optimizer_;
   std::vector<Place> places_;
+  std::vector<Item> items_;
+  std::vector<std::optional<double>> arguments_;  ///< the numbers among them
   std::vector<PyObject*> containers_;
   bool has_news_ = false;
   bool is_closed_ = false;

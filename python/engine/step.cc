@@ -403,6 +403,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
     given.held = flatten(given.places, Arrays::kAsTensors, nullptr, moving_.compares_offsets());
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
+  moving_.set_arguments(leaves);
   // what the step assigns is assigned before anyone looks, who may throw
   life_->call(
       std::move(leaves), [&] { return run(given, args, kwargs, result); },

@@ -241,6 +241,13 @@ void Tracked::declare_moving() {
                                     },
                                     true});
   }
+  for (std::size_t i = 0; i < moving_.items().size(); ++i) {
+    if (!moving_.items()[i].moves) continue;
+    const auto found = std::make_shared<Found>();
+    session_.host_values.push_back(
+        {moving_.items()[i].name,
+         [this, i, found] { return leaf_in(moving_.look_up(i).ptr(), roots_, *found); }, true});
+  }
 }
 
 py::list Tracked::moving() const {

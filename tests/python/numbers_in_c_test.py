@@ -37,6 +37,25 @@ class Phase(enum.IntEnum):
     LATE = 17
 
 
+class Equal:
+    def __init__(self, how):
+        self.how = how
+
+    __eq__ = lambda self, other: self.how  # which shows no name
+    __hash__ = lambda self: 1
+
+
+class Hashed:
+    def __init__(self, key):
+        self.key = key
+
+    def __hash__(self):
+        return self.key
+
+    def __eq__(self, other):
+        return True
+
+
 class Holder:
     def __init__(self, value):
         self.value = value
@@ -105,6 +124,39 @@ def thrown(function):
         return True
 
 
+def stored(by, key):
+    by[key] = 2
+    return len(by)
+
+
+def matched(cls):
+    match 1:
+        case cls():
+            return False
+    return True
+
+
+def unpacked_rest(items):
+    *rest, = items
+    return rest
+
+
+def counted(*items):
+    return len(items)
+
+
+def added(items):
+    made = []
+    made += items
+    return made
+
+
+def put_in(items):
+    made = [0, 1]
+    made[:] = items
+    return made
+
+
 def in_place(n):
     n += 1
     n *= 2
@@ -129,6 +181,34 @@ WAYS = {
     "generated_for_a_sort": lambda n: sorted(k for k in (n, 17.5))[0] == 17.5,
     "generated_for_what_counts": lambda n: [k for k, _ in enumerate((m for m in (1, 2)), n)][0] == 17,
     "generated_for_a_slice": lambda n: "a" * len([0] * next(k for k in (n, 2))) == "a" * 17,
+    "filtered_by_it": lambda n: not list(filter(lambda k: n - 17, [1])),
+    "filtered_by_it_and_spread": lambda n: not [*filter(lambda k: n - 17, [1])],
+    "filtered_by_it_and_unpacked": lambda n: unpacked_rest(filter(lambda k: n - 17, [1, 2])) == [],
+    "filtered_by_it_and_counted": lambda n: not list(enumerate(filter(lambda k: n - 17, [1]))),
+    "filtered_by_it_and_zipped": lambda n: not tuple(zip([1], filter(lambda k: n - 17, [1]))),
+    "filtered_by_it_and_gone_over": lambda n: not [pair for pair in zip(filter(lambda k: n - 17, [1]), [1])],
+    "filtered_by_it_into_a_dict": lambda n: not dict(filter(lambda k: n - 17, [("a", 1)])),
+    "filtered_by_it_into_arguments": lambda n: not counted(*filter(lambda k: n - 17, [1])),
+    "filtered_by_it_and_added": lambda n: not added(filter(lambda k: n - 17, [1])),
+    "filtered_by_it_and_put_in": lambda n: not put_in(filter(lambda k: n - 17, [1])),
+    "mapped_and_filtered": lambda n: not list(filter(None, map(lambda k: n - k, [17]))),
+    "mapped_and_compressed": lambda n: not list(itertools.compress([1], map(lambda k: n - k, [17]))),
+    "taken_while_it_is": lambda n: not tuple(itertools.takewhile(lambda k: n - 17, [1])),
+    "chained": lambda n: not list(itertools.chain(filter(lambda k: n - 17, [1]))),
+    "grouped_by_it": lambda n: len(list(itertools.groupby([0, 1], key=lambda k: (n - 17) * k))) == 1,
+    "mapped_into_a_set": lambda n: len({*map(lambda k: (n - 17) * k, [0, 1])}) == 1,
+    "mapped_into_keys": lambda n: len(dict(map(lambda k: ((n - 17) * k, 1), [0, 1]))) == 1,
+    "mapped_into_zipped_keys": lambda n: len(dict(zip(map(lambda k: (n - 17) * k, [0, 1]), "ab"))) == 1,
+    "equal_by_it": lambda n: [Equal(n - 17)] != [Equal(n - 17)],
+    "equal_by_it_in_a_dict": lambda n: {Equal(n - 17): 1}.get(Equal(n - 17)) is None,
+    "equal_by_it_as_a_key": lambda n: len({Equal(n - 17): 1, Equal(0): 2}) == 2,
+    "equal_by_it_where_it_is_stored": lambda n: stored({Equal(n - 17): 1}, Equal(n - 17)) == 2,
+    "equal_by_it_in_a_set": lambda n: len({Equal(n - 17), Equal(n - 17)}) == 2,
+    "equal_by_it_in_a_tuple": lambda n: (Equal(n - 17), 1) != (Equal(n - 17), 1),
+    "class_by_it": lambda n: matched(type("Asked", (type,), {"__instancecheck__": lambda cls, of: n - 17})("Made", (), {})),
+    "hashed_in_a_summed_generator": lambda n: sum(v + len({Hashed(n - 17), 0}) for v in (1, 2)) == 5,
+    "generated_for_a_summed_map": lambda n: sum(map(lambda k: k * 2, (m for m in (n, 1)))) == 36,
+    "order_of_sorted": lambda n: sorted([Holder(1), Holder(2)], key=operator.attrgetter("value"), reverse=n - 17)[0].value == 1,
     "percent": lambda n: "%d" % n == "17",
     "percent_of_a_tuple": lambda n: "%d %s" % (n, "a") == "17 a",
     "percent_of_a_dict": lambda n: "%(n)x" % {"n": n} == "11",
@@ -280,6 +360,9 @@ HANDED_ON = {
     "property": lambda n: Holder(n).half,
     "partial": lambda n: functools.partial(lambda a, b: a * b, n)(3),
     "mapped": lambda n: [*map(lambda k: k * 3, [n])][0],
+    "mapped_twice_and_zipped": lambda n: [*zip(map(lambda k: k + 1, map(lambda k: k * 3, [n])), "a")][0][0],
+    "mapped_into_values": lambda n: dict(zip("a", map(lambda k: k * 3, [n])))["a"],
+    "mapped_into_arguments": lambda n: (lambda a: a + 1)(*map(lambda k: k * 3, [n])),
     "attribute_getter": lambda n: operator.attrgetter("value")(Holder(n)),
     "default": lambda n: (lambda a=n: a + 1)(),
     "spread": lambda n: (lambda *a, **k: a[0] + k["b"])(*[n], **{"b": n}),

@@ -489,7 +489,11 @@ bool Watcher::load_by_getter(const Call& made) {
     load_whole(value.ptr());
     load_deep(value.ptr());
   }
-  if (PyObject* fallback = named("default")) load_given(fallback);
+  for (std::size_t i = 0; i < made.named.size(); ++i) {  // the order, or what `max` gives of none
+    if (made.named[i] == key) continue;
+    load_whole(made.named[i]);
+    load_deep(made.named[i]);
+  }
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "python/engine/watch/opcodes.h"
 
@@ -36,6 +37,88 @@ bool is_next(PyObject* callee) {
 }
 
 /// For tp_traverse of an iterator of C's: zip keeps its iterators in a tuple.
+int add_held_by_iterator(PyObject* held, void* to) {
+  if (held == nullptr) return 0;
+  if (PyTuple_CheckExact(held)) {  // whose own visit begins at its end
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held); ++i)
+      add_held_by_iterator(PyTuple_GET_ITEM(held, i), to);
+    return 0;
+  }
+  static_cast<std::vector<PyObject*>*>(to)->push_back(held);
+  return 0;
+}
+
+std::vector<PyObject*> held_by_iterator(PyObject* iterator) {
+  std::vector<PyObject*> held;
+  if (Py_TYPE(iterator)->tp_traverse != nullptr)
+    Py_TYPE(iterator)->tp_traverse(iterator, add_held_by_iterator, &held);
+  return held;
+}
+
+/// Those of C's containers, which run no code of Python's.
+bool is_iterator_of_container(PyTypeObject* type) {
+  constexpr std::string_view kOfCollections = "_collections.";
+  const std::string_view name = type->tp_name;
+  const bool is_builtin =
+      (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 && name.find('.') == name.npos;
+  return (is_builtin || name.starts_with(kOfCollections)) && name.ends_with("iterator") &&
+         name != "callable_iterator";
+}
+
+/// Whether code of C's looks at what functions of Python's give it while this is gone over.
+bool looks_at_items(PyObject* from, int depth = 16) {
+  PyTypeObject* type = Py_TYPE(from);
+  if (PyGen_CheckExact(from) || is_of_python(type, "__next__")) return false;
+  if (type->tp_iternext == nullptr) return is_of_python(type, "__iter__");  // it may be anything
+  if (is_iterator_of_container(type)) return false;
+  if (!hands_on(type) || depth == 0) return true;
+  return std::ranges::any_of(held_by_iterator(from), [&](PyObject* held) {
+    if (PyCallable_Check(held) != 0) return calls_c(held);
+    return looks_at_items(held, depth - 1);
+  });
+}
+
+/// Whether functions of Python's give what a dict is made of its keys.
+bool are_keys_computed(PyObject* pairs) {
+  if (Py_TYPE(pairs)->tp_iternext == nullptr) return false;
+  if (Py_TYPE(pairs) != &PyZip_Type) return true;
+  const std::vector<PyObject*> held = held_by_iterator(pairs);
+  return !held.empty() && !is_iterator_of_container(Py_TYPE(held.front()));
+}
+
+/// Whether one of the methods of these names is Python's own, so that what it gives is what the
+/// instruction leaves.
+template <std::size_t N>
+bool has_own(PyObject* value, const std::array<const char*, N>& names) {
+  return value != nullptr && std::ranges::any_of(names, [value](const char* name) {
+           return is_of_python(Py_TYPE(value), name);
+         });
+}
+
+constexpr std::array kComparing = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"};
+constexpr std::array kGetting = {"__getitem__", "__missing__"};
+constexpr std::array kArithmetic = {
+    "__add__",      "__radd__",      "__iadd__",      "__sub__",     "__rsub__",     "__isub__",
+    "__mul__",      "__rmul__",      "__imul__",      "__truediv__", "__rtruediv__", "__itruediv__",
+    "__floordiv__", "__rfloordiv__", "__ifloordiv__", "__mod__",     "__rmod__",     "__imod__",
+    "__pow__",      "__rpow__",      "__ipow__",      "__matmul__",  "__rmatmul__",  "__imatmul__",
+    "__and__",      "__rand__",      "__iand__",      "__or__",      "__ror__",      "__ior__",
+    "__xor__",      "__rxor__",      "__ixor__",      "__lshift__",  "__rlshift__",  "__ilshift__",
+    "__rshift__",   "__rrshift__",   "__irshift__"};
+
+/// Whether it is made of what it goes over.
+bool call_gives_to_c(const Instruction& in) {
+  if (in.callee == nullptr) return false;
+  if (calls_c(in.callee) || (in.spread != nullptr && looks_at_items(in.spread))) return true;
+  auto* type = reinterpret_cast<PyTypeObject*>(in.callee);
+  const bool is_dict = type == &PyDict_Type;
+  if (!is_dict && type != &PyList_Type && type != &PyTuple_Type) return false;
+  if (in.arguments == nullptr) return in.spread != nullptr;
+  return in.count > 0 &&
+         (looks_at_items(in.arguments[0]) || (is_dict && are_keys_computed(in.arguments[0])));
+}
+
+/// For tp_traverse of an iterator of C's, as above.
 int add_generator(PyObject* held, void* to) {
   if (held == nullptr) return 0;
   if (PyTuple_CheckExact(held)) return Py_TYPE(held)->tp_traverse(held, add_generator, to);
@@ -66,12 +149,28 @@ bool gives_to_c(const Instruction& in) {
     case Operation::kLength:
     case Operation::kContains:
     case Operation::kFormat:
+    case Operation::kHash:
+    case Operation::kStoreItem:
+    case Operation::kDeleteItem:
       return true;
+    case Operation::kLoadItem:
+      return !PyType_Check(in.first) && !has_own(in.first, kGetting);
+    case Operation::kMatchClass:
+      return in.second != nullptr && is_of_python(Py_TYPE(in.second), "__instancecheck__");
     case Operation::kNext:
-      return !PyGen_Check(in.first) && !hands_on(Py_TYPE(in.first)) &&
-             !is_of_python(Py_TYPE(in.first), "__next__");
+      return looks_at_items(in.first);
+    case Operation::kSpread:
+      return in.hashes || looks_at_items(in.first);
+    case Operation::kBinary: {
+      if (has_own(in.first, kArithmetic) || has_own(in.second, kArithmetic)) return false;
+      // a list takes in what it goes over
+      const bool is_taken_in = PyList_Check(in.first) && Py_TYPE(in.second)->tp_iternext != nullptr;
+      return !is_taken_in || looks_at_items(in.second);
+    }
+    case Operation::kCompare:
+      return !has_own(in.first, kComparing) && !has_own(in.second, kComparing);
     case Operation::kCall:
-      return in.callee != nullptr && calls_c(in.callee);
+      return call_gives_to_c(in);
     default:
       return false;
   }

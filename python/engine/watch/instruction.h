@@ -66,7 +66,8 @@ enum class Operation : std::uint8_t {
   kSpread,      ///< all items of `first`
   kHash,     ///< each `stride`th of the `count` values at `arguments` becomes a key, or goes into a
              ///< set; no `after`
-  kGiveOut,  ///< `first`, a number or a container, leaves its frame for code of C's: no `after`
+  kGiveOut,  ///< `first`, a number or a container, leaves its frame for code of C's, which `is_own`
+             ///< says is that of the newest instruction whose `after` is to come; no `after`
   kLength,   ///< of `first`
   kMatchClass,  ///< whether `first` is of class `second` (a sequence or a mapping where that is
                 ///< null), its attributes that the tuple `third` names, and the first `count` that

@@ -247,10 +247,11 @@ void give_up_told() {
 
 void report(State& here, Place& at) {
   if (takes_bounds(at.opcode)) at.slice = PySlice_New(at.top[-2], at.top[-1], nullptr);
-  const Instruction instruction = decode(at);
+  Instruction instruction = decode(at);
   if (instruction.operation != Operation::kNone) {
     if (instruction.operation == Operation::kGiveOut) {
       const Pending* caller = here.told.empty() ? nullptr : &here.told.back().left;
+      instruction.is_own = caller != nullptr && here.told.back().is_awaited;
       if (goes_to_c(at, caller)) here.listener->before(instruction);
     } else {
       const bool is_awaited = here.listener->before(instruction);

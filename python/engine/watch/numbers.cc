@@ -131,6 +131,23 @@ constexpr std::array<Function, 22> kFunctions = {{
     {"float", trace::Operation::kLeaf},
 }};
 
+/// The code of a generator, or of the function of Python's that `map` calls, borrowed; or null.
+PyObject* code_that_gives(PyObject* iterator) {
+  if (PyGen_CheckExact(iterator)) {
+    const auto code =
+        py::reinterpret_steal<py::object>(PyObject_GetAttrString(iterator, "gi_code"));
+    return code.ptr();  // the generator holds it
+  }
+  if (Py_TYPE(iterator) != &PyMap_Type) return nullptr;
+  std::vector<PyObject*> held;
+  add_held(iterator, held);
+  for (PyObject* each : held) {
+    if (PyMethod_Check(each)) each = PyMethod_GET_FUNCTION(each);
+    if (PyFunction_Check(each)) return PyFunction_GET_CODE(each);
+  }
+  return nullptr;
+}
+
 /// Whether it holds the objects that are put in it: an array of C's makes something else of a
 /// number.
 bool keeps_items(PyObject* container) {
@@ -294,18 +311,21 @@ std::optional<bool> Watcher::compute_sum(std::span<PyObject* const> arguments) {
     };
     if (!are(&is_followed) || are([](PyObject* each) { return !is_number(each); }))
       return std::nullopt;
-  } else if ((!PyGen_CheckExact(from) && Py_TYPE(from) != &PyMap_Type) || exists(from)) {
+  } else if (PyObject* code = exists(from) ? nullptr : code_that_gives(from)) {
+    awaited_.back().adds = code;
+  } else {
     return std::nullopt;
   }
   awaited_.back().added = std::move(added);
   return true;
 }
 
-bool Watcher::add_up(PyObject* number) {
-  if (awaited_.empty() || !awaited_.back().added) return false;
+bool Watcher::add_up(const Instruction& in) {
+  if (awaited_.empty() || !awaited_.back().added || !in.is_own) return false;
+  if (reinterpret_cast<PyObject*>(in.code) != awaited_.back().adds) return false;
   // of anything else it is enough that it was there: nothing is kept alive here
-  awaited_.back().added->push_back(is_number(number) ? borrowed(number) : py::none());
-  return is_number(number);
+  awaited_.back().added->push_back(is_number(in.first) ? borrowed(in.first) : py::none());
+  return is_number(in.first);
 }
 
 void Watcher::end_sum(const std::vector<py::object>& added, PyObject** result) {
@@ -345,6 +365,7 @@ std::optional<bool> Watcher::compute_of_tensor(std::string_view name,
 bool Watcher::follow(const Instruction& in) {
   FollowedNumbers& numbers = FollowedNumbers::current();
   if (numbers.is_empty()) return false;
+  if (in.operation == Operation::kLoadItem && follow_item(in.first, in.second)) return true;
   switch (in.operation) {
     case Operation::kBinary:
     case Operation::kUnary:
@@ -413,6 +434,32 @@ bool Watcher::follow(const Instruction& in) {
   numbers.escape(in.first);
   numbers.escape(in.second);
   return false;
+}
+
+bool Watcher::follow_item(PyObject* container, PyObject* key) {
+  const trace::Formula* formula = FollowedNumbers::current().formula_of(key);
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
+  if (formula == nullptr || slots_ == nullptr || hints == nullptr) return false;
+  const bool is_known =
+      PyList_CheckExact(container) || PyTuple_CheckExact(container) || PyDict_CheckExact(container);
+  if (!is_known || !PyLong_CheckExact(key) || !exists(container)) return false;
+  const py::object item = held_at(container, key);
+  if (!item || !is_plain_number(item.ptr()) || is_followed(item.ptr())) return false;
+  // what stands there now may have been written in the step
+  const bool is_written = std::ranges::any_of(slots_->slots(), [container](const Slot& slot) {
+    return slot.owner.get() == container && (slot.is_written || slot.is_changed);
+  });
+  if (is_written) return false;
+  const MovingPlaces::Item* found =
+      moving_.find_item(path_of(container), container, key, *formula, hints->leaves());
+  if (found == nullptr) return false;
+  slots_->hold_containers();
+  FollowedNumbers::Derivation number;
+  number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, found->name));
+  number.is_of_float = PyFloat_CheckExact(item.ptr());
+  number.escape = {key};
+  awaited_.back().number = std::move(number);
+  return true;
 }
 
 void Watcher::show_own(const Instruction& in) {

@@ -142,11 +142,12 @@ void on_opcode(State& state, PyFrameObject* frame) {
   if (!is_reported(at.opcode)) return;
   read_frame(frame, at);
   at.keywords = state.keywords;
-  const Instruction instruction = decode(at);
+  Instruction instruction = decode(at);
   if (instruction.operation == Operation::kCall) state.keywords = nullptr;
   if (instruction.operation == Operation::kNone) return;
   if (instruction.operation == Operation::kGiveOut) {
     const Pending* caller = state.told.empty() ? nullptr : &state.told.back().left;
+    instruction.is_own = caller != nullptr && state.told.back().is_awaited;
     if (goes_to_c(at, caller)) state.listener->before(instruction);
     return;
   }

@@ -359,7 +359,7 @@ bool Watcher::leave_unwatched() {
 }
 
 bool Watcher::look(const Instruction& given) {
-  if (given.operation == Operation::kGiveOut && add_up(given.first)) return false;
+  if (given.operation == Operation::kGiveOut && add_up(given)) return false;
   if (given.operation == Operation::kImport ||
       (given.operation == Operation::kCall && imports(given.callee))) {
     if (given.operation == Operation::kImport) {
@@ -430,7 +430,7 @@ bool Watcher::look(const Instruction& given) {
       store_attribute(in.first, in.name);
       break;
     case Operation::kLoadItem:
-      load_item(in.first, in.second);
+      if (!awaited_.back().number) load_item(in.first, in.second);  // else nothing holds it
       break;
     case Operation::kDeleteItem:
       // a key that comes again comes last

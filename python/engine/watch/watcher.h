@@ -146,6 +146,7 @@ class Watcher final : public Listener {
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
     /// What `sum` adds up: the number that it starts from, then what it is given.
     std::optional<std::vector<py::object>> added = {};
+    PyObject* adds = nullptr;  ///< the code that gives it these; of a container null
     // of what does ops
     Reads reads = Reads::kNone;
     bool has_announced = false;
@@ -313,6 +314,8 @@ class Watcher final : public Listener {
   bool look_at_numbers(const Instruction& in);
   /// Whether the result is awaited.
   bool follow(const Instruction& in);
+  /// The same of an item under a key that may be followed.
+  bool follow_item(PyObject* container, PyObject* key);
   /// None where the function is not known to compute with numbers, or none of them is followed.
   std::optional<bool> compute(std::string_view name, std::string_view module,
                               std::span<PyObject* const> arguments);
@@ -322,8 +325,8 @@ class Watcher final : public Listener {
   std::optional<bool> compute_operator(std::string_view name, std::span<PyObject* const> arguments);
   /// The same of `sum`.
   std::optional<bool> compute_sum(std::span<PyObject* const> arguments);
-  /// Whether a call of `sum` that waits for its end adds this up, which has left its frame.
-  bool add_up(PyObject* number);
+  /// Whether a call of `sum` that waits for its end adds up what leaves its frame.
+  bool add_up(const Instruction& in);
   void end_sum(const std::vector<py::object>& added, PyObject** result);
   /// The followed number takes the place of the result, which may be null or hold null.
   static void take_number(const FollowedNumbers::Derivation& derivation, PyObject** result);

@@ -1,0 +1,188 @@
+"""Numbers that a step finds in a list, a tuple or a dict under an int that moves: rates and weights by the number of the step."""
+import types
+
+import pytest
+import torch
+import torch.nn as nn
+
+import steptape
+import twins
+
+STEPS = 30
+LATE = 20
+
+
+def table(look, change=lambda i, held: None, items=None):
+    """`look(held, i)` is the weight of step `i`; `change(i, held)` is what the program does before it."""
+    def make():
+        net = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        held = types.SimpleNamespace(of=list(items or (0.1 * k + 0.05 for k in range(60))), at=0, order=[(7 * k) % 60 for k in range(60)])
+        held.pair, held.by = tuple(held.of), dict(enumerate(held.of))
+
+        def step(x, i):
+            weight = look(held, i)
+            optimizer.zero_grad()
+            loss = net(x).pow(2).mean() * weight
+            loss.backward()
+            optimizer.step()
+            return loss.detach(), weight
+
+        def after(i):
+            change(i + 1, held)
+
+        return types.SimpleNamespace(step=step, batch=lambda i: (torch.randn(2, 3), i), holds=lambda: [net, optimizer, held], after=after)
+    return make
+
+
+def counted(held, i):
+    held.at += 1
+    return held.of[held.at - 1]
+
+
+def written_after(held, i):
+    weight = held.of[i % 5]
+    held.of[3] = 0.125 * i
+    return weight
+
+
+def played(make):
+    return twins.compare(make, STEPS, verify={"first": True, "rate": 0.0})
+
+
+FOLLOWED = {
+    "list": lambda held, i: held.of[i],
+    "tuple": lambda held, i: held.pair[i],
+    "dict": lambda held, i: held.by[i],
+    "from_the_end": lambda held, i: held.of[-1 - i],
+    "as_float": lambda held, i: float(held.of[i]) * 2,
+    "in_epochs": lambda held, i: held.of[i // 3],
+    "up_to_a_last_one": lambda held, i: held.of[min(i, 12)],
+    "of_a_table": lambda held, i: held.of[held.order[i]],
+    "two": lambda held, i: held.of[i] + held.of[i + 1],
+    "counter": counted,
+    "written_after": written_after,
+}
+
+
+@pytest.mark.parametrize("look", FOLLOWED.values(), ids=FOLLOWED)
+def test_an_item_under_an_int_that_moves_is_followed(look):
+    step = played(table(look))
+    assert step.stats["replayed"] >= STEPS / 2, step.explain()
+
+
+def test_a_rate_comes_from_a_table():
+    def make():
+        net = nn.Linear(3, 3)
+        optimizer = torch.optim.Adam(net.parameters())
+        rates = [0.1 / (k + 1) for k in range(STEPS)]
+
+        def step(x, i):
+            for group in optimizer.param_groups:
+                group["lr"] = rates[i]
+            optimizer.zero_grad()
+            loss = net(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return types.SimpleNamespace(step=step, batch=lambda i: (torch.randn(2, 3), i), holds=lambda: [net, optimizer])
+
+    assert played(make).stats["replayed"] >= STEPS / 2
+
+
+def edited(i, held):
+    if i == LATE:
+        held.of[LATE + 2] = 7.0
+
+
+def of_another_class(i, held):
+    if i == LATE:
+        held.of[LATE + 1] = 3
+        held.of[LATE + 3] = True
+
+
+def no_number(i, held):
+    if i == LATE:
+        held.of[LATE + 1] = torch.tensor(2.5)
+
+
+def others_in_it(i, held):
+    if i == LATE:
+        held.of[:] = [2.0 * k for k in range(60)]
+
+
+def another(i, held):
+    if i == LATE:
+        held.of = [2.0 * k for k in range(60)]
+
+
+def an_equal_one(i, held):
+    if i == LATE:
+        old, held.of = held.of, list(held.of)
+        old[LATE + 1] = -1.0  # nobody looks there any more
+
+
+def a_subclass(i, held):
+    if i == LATE:
+        held.of = type("Doubled", (list,), {"__getitem__": lambda self, k: 2 * list.__getitem__(self, k)})(held.of)
+
+
+def longer_in_front(i, held):
+    if i == LATE:
+        held.of.insert(0, 9.0)
+
+
+CHANGES = [edited, of_another_class, no_number, others_in_it, another, an_equal_one, a_subclass, longer_in_front]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_the_table_changes(change):
+    step = played(table(lambda held, i: held.of[i], change))
+    assert step.stats["replayed"] >= 10, step.explain()
+
+
+HELD = {  # each index has a plan of its own
+    "written_before": lambda held, i: [held.of.__setitem__(3, 0.125 * i), held.of[i % 5]][1],
+    "stored_before": lambda held, i: stored_before(held, i),
+    "size": lambda held, i: held.order[i % 5] * torch.ones(held.order[i % 5] + 1).sum().item(),
+}
+
+
+def stored_before(held, i):
+    held.of[3] = 0.125 * i
+    return held.of[i % 5]
+
+
+@pytest.mark.parametrize("look", HELD.values(), ids=HELD)
+def test_an_item_that_may_not_be_what_stood_there(look):
+    played(table(look))
+
+
+def test_ints_and_floats_in_one_table():
+    step = played(table(lambda held, i: held.of[i % 6] * (2 if isinstance(held.of[i % 6], int) else 3), items=[1, 0.5, 2, 3, 0.25, 1.0]))
+    assert step.stats["replayed"] >= 10, step.explain()
+
+
+def test_the_index_leaves_the_table():
+    weights = [0.1 * k for k in range(LATE)]
+    step = steptape.wrap(lambda x, i: x * weights[i], verify={"first": True, "rate": 0.0})
+    for i in range(LATE):
+        assert torch.equal(step(torch.ones(2), i), torch.ones(2) * weights[i])
+    assert step.stats["replayed"] >= 10, step.explain()
+    with pytest.raises(IndexError):
+        step(torch.ones(2), LATE)
+    weights.append(4.0)
+    assert torch.equal(step(torch.ones(2), LATE), torch.full((2,), 4.0))
+
+
+def test_an_index_that_is_read_from_a_tensor_is_held():
+    def make():
+        weights = [0.1 * k + 0.05 for k in range(9)]
+
+        def step(x, i):
+            return x * weights[int(x[0].item()) + i % 2]
+
+        return types.SimpleNamespace(step=step, batch=lambda i: (torch.full((2,), float(i % 3)), i), holds=lambda: [weights])
+
+    played(make)
