@@ -166,6 +166,12 @@ class Flattening {
       shape_ += ')';
       return true;
     }
+    if (is_scalar_of_numpy(value)) {
+      shape_ += 'y';
+      add_address(Py_TYPE(value));
+      add_sized(py::cast<std::string>(bytes_of_array(value)));
+      return true;
+    }
     if (PyRange_Check(value) || THPDevice_Check(value) || THPSize_Check(value)) {
       shape_ += 'v';
       add_sized(text_of(py::repr(value).ptr()));

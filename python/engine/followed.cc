@@ -73,6 +73,8 @@ bool is_exact_int(PyObject* number) {
   return overflow == 0 && trace::is_exact_number({static_cast<std::int64_t>(value)});
 }
 
+bool is_of_numpy(PyObject* number) { return is_float(number) && !PyFloat_CheckExact(number); }
+
 double double_of(PyObject* number) {
   return PyFloat_Check(number) ? PyFloat_AS_DOUBLE(number)
                                : static_cast<double>(PyLong_AsLongLong(number));
@@ -259,7 +261,7 @@ void add_held(PyObject* value, std::vector<PyObject*>& found) {
 }
 
 bool is_number(PyObject* value) {
-  return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value);
+  return is_float(value) || PyLong_CheckExact(value) || PyBool_Check(value);
 }
 
 FollowedNumbers& FollowedNumbers::current() {
@@ -284,13 +286,13 @@ const Formula* FollowedNumbers::formula_of(PyObject* number) const {
 }
 
 bool FollowedNumbers::can_follow(PyObject* number) {
-  return PyFloat_CheckExact(number) || (PyLong_CheckExact(number) && is_exact_int(number));
+  return is_float(number) || (PyLong_CheckExact(number) && is_exact_int(number));
 }
 
 py::object FollowedNumbers::follow(PyObject* number, Formula formula) {
   if (hints_ == nullptr || !can_follow(number)) return borrowed(number);
-  const bool is_float = PyFloat_CheckExact(number);
-  py::object made = is_float ? py::float_(PyFloat_AS_DOUBLE(number)) : own_int(number);
+  py::object made = is_float(number) ? float_of_class(Py_TYPE(number), PyFloat_AS_DOUBLE(number))
+                                     : own_int(number);
   numbers_.emplace(made.ptr(), Number{std::move(formula), borrowed(number)});
   Py_INCREF(made.ptr());
   return made;
@@ -341,6 +343,10 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operator made
     second = formula_or_constant(right);
   }
   if (!operation || !first || !second) return derivation;
+  const bool is_any_of_numpy = is_of_numpy(left) || (right != nullptr && is_of_numpy(right));
+  const bool is_simple = *operation != Operation::kPower && *operation != Operation::kModulo &&
+                         *operation != Operation::kFloorDivide;
+  if (is_any_of_numpy && !is_simple) return derivation;
   derivation.operation = *operation;
   derivation.formula = joined(*first, *second, *operation);
   derivation.last = right == nullptr ? *first : *second;
@@ -353,6 +359,8 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operation ope
   const Formula* formula = formula_of(number);
   if (formula == nullptr) return std::nullopt;
   Derivation derivation;
+  derivation.escape = {number};
+  if (by && is_of_numpy(number)) return derivation;  // it rounds in another way
   derivation.operation = operation;
   // kLeaf: the number itself, as another class
   derivation.formula = operation == Operation::kLeaf ? *formula
@@ -360,7 +368,6 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive(Operation ope
                             : applied(*formula, operation);
   derivation.last = *formula;
   derivation.is_of_float = PyFloat_Check(number);
-  derivation.escape = {number};
   return derivation;
 }
 
@@ -426,6 +433,8 @@ std::optional<FollowedNumbers::Derivation> FollowedNumbers::derive_sum(
     return std::nullopt;
   Derivation derivation;
   for (const py::object& each : numbers) derivation.escape.push_back(each.ptr());
+  const auto is_numpys = [](const py::object& each) { return is_of_numpy(each.ptr()); };
+  if (std::ranges::any_of(numbers, is_numpys)) return derivation;  // no rounding is kept of these
   derivation.operation = Operation::kSettle;
   derivation.is_of_float = result != nullptr && PyFloat_Check(result);
   // ints are added exactly, up to the first float; floats from 3.12 on with what rounding takes
@@ -484,6 +493,10 @@ py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {
       if (is_known && !is_extreme) require_small(formula);
     } else {
       is_known = require_float(made, formula, PyFloat_AS_DOUBLE(result));
+      if (is_known && is_of_numpy(result) && made.operation != Operation::kLeaf) {
+        is_known = std::isfinite(PyFloat_AS_DOUBLE(result)) && is_kept(formula - formula);
+        if (is_known) now().require(is_finite(formula), true);  // else it warns
+      }
     }
     if (is_known) {
       if (divides) {

@@ -57,7 +57,7 @@ std::string words_of(const at::Tensor& tensor) {
 trace::Value value_of(PyObject* object) {
   if (object == Py_None) return {trace::None{}};
   if (PyBool_Check(object)) return {object == Py_True};
-  if (PyFloat_CheckExact(object)) return {trace::Real{PyFloat_AS_DOUBLE(object)}};
+  if (is_float(object)) return {trace::Real{PyFloat_AS_DOUBLE(object)}};
   if (PyLong_CheckExact(object)) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
@@ -336,8 +336,6 @@ std::vector<live::ForeignOptimizer::State> Optimizer::state() const {
 void Optimizer::set_number(const at::Tensor& parameter, const std::string& key,
                            const trace::Value& value) const {
   const auto* integer = std::get_if<std::int64_t>(&value.data);
-  const py::object number = integer != nullptr ? py::object(py::int_(*integer))
-                                               : py::object(py::float_(trace::number_of(value)));
   for_each_state([&](PyObject* owner, PyObject* items) {
     if (!is_tensor(owner) || !tensor_of(owner).is_same(parameter)) return;
     PyObject* name = nullptr;
@@ -345,6 +343,10 @@ void Optimizer::set_number(const at::Tensor& parameter, const std::string& key,
     for (Py_ssize_t at = 0; PyDict_Next(items, &at, &name, &found) != 0;) {
       if (!PyUnicode_Check(name) || !is_plain_number(found)) continue;
       if (component_of(name) != key) continue;
+      const py::object number =
+          integer != nullptr ? py::object(py::int_(*integer))
+                             : float_of_class(is_float(found) ? Py_TYPE(found) : &PyFloat_Type,
+                                              trace::number_of(value));
       if (PyDict_SetItem(items, name, number.ptr()) != 0) throw py::error_already_set();
       return;
     }

@@ -381,6 +381,7 @@ void define(py::module_& m) {
   });
   m.def("is_recording", [] { return recorder::FrontendHints::current() != nullptr; });
   m.def("follow", &follow);
+  m.def("is_plain_number", [](const py::object& value) { return is_plain_number(value.ptr()); });
   m.def("is_followed", [](const py::object& value) { return is_followed(value.ptr()); });
   m.def("plain",
         [](const py::object& number) { return FollowedNumbers::current().plain(number.ptr()); });

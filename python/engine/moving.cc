@@ -94,7 +94,15 @@ bool is_read_only(PyObject* key) {
 }
 
 bool is_plain_number(PyObject* value) {
-  return value != nullptr && (PyFloat_CheckExact(value) || PyLong_CheckExact(value));
+  return value != nullptr && (is_float(value) || PyLong_CheckExact(value));
+}
+
+py::object float_of_class(PyTypeObject* type, double value) {
+  if (type == &PyFloat_Type) return py::float_(value);
+  auto made = py::reinterpret_steal<py::object>(
+      PyObject_CallFunction(reinterpret_cast<PyObject*>(type), "d", value));
+  if (!made) throw py::error_already_set();
+  return made;
 }
 
 py::object held_at(PyObject* owner, PyObject* key) {
@@ -105,6 +113,11 @@ py::object held_at(PyObject* owner, PyObject* key) {
   }
   if (PyCell_Check(owner)) return borrowed(PyCell_GET(owner));
   if (key == nullptr) return is_array(owner) ? borrowed(owner) : py::object();
+  if (is_array_of_numpy(owner)) {
+    PyObject* item = PySequence_GetItem(owner, PyNumber_AsSsize_t(key, nullptr));
+    if (item == nullptr) PyErr_Clear();
+    return py::reinterpret_steal<py::object>(item);
+  }
   if (PyDict_Check(owner)) return borrowed(find_entry(owner, key));
   if (PyList_Check(owner) || (PyTuple_Check(owner) && PyLong_Check(key))) {
     const Py_ssize_t position = position_in(owner, key);
@@ -198,9 +211,20 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   const bool is_number = held && is_plain_number(held.ptr());
   if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner)) return false;
   places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
-                     key == nullptr ? Root() : Root(roots_, key), !is_number});
+                     key == nullptr ? Root() : Root(roots_, key), !is_number,
+                     is_number && is_float(held.ptr()) ? Py_TYPE(held.ptr()) : &PyFloat_Type});
   has_news_ = true;
   return true;
+}
+
+PyTypeObject* MovingPlaces::expect_float(std::size_t position, PyObject* held) {
+  Place& place = places_[position];
+  PyTypeObject* expected = place.float_type;
+  if (is_closed_ || held == nullptr || !is_float(held) || Py_TYPE(held) == expected)
+    return expected;
+  place.float_type = Py_TYPE(held);
+  has_news_ = true;
+  return expected;
 }
 
 void MovingPlaces::rename(const std::vector<std::string>& taken) {
@@ -278,9 +302,11 @@ const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObj
     return each.owner.get() == owner && each.key == own && each.leaves == read;
   });
   if (item != items_.end()) {
-    if (!item->moves && !is_closed_ && item->newest_key != newest_key)
-      item->moves = has_news_ = true;
     const py::object now = held_at(owner, key);
+    if (!item->moves && !is_closed_ && item->newest_key != newest_key) {
+      item->moves = has_news_ = true;
+      if (now && is_float(now.ptr())) item->float_type = Py_TYPE(now.ptr());
+    }
     const bool is_found = item->found && now && are_same_numbers(item->found.ptr(), now.ptr());
     return is_found ? &*item : nullptr;
   }

@@ -37,8 +37,10 @@ bool is_read_only(PyObject* key);
 /// Whether two keys, or nulls, are of one place; other keys than texts and ints by their identity.
 bool is_same_key(PyObject* a, PyObject* b);
 
-/// Whether it is an int or a float, and of no class made of these.
+/// Whether it is an int or a float, of NumPy's or not, and of no other class made of these.
 bool is_plain_number(PyObject* value);
+/// A float of this class.
+py::object float_of_class(PyTypeObject* type, double value);
 
 /// Places of the program that held something else in two calls. A number (a schedule, a counter,
 /// the index of a loop) is followed from then on, as are those that steptape::host declares;
@@ -50,6 +52,7 @@ class MovingPlaces {
     std::string name;  ///< no other has it
     Root owner, key;
     bool is_argument;
+    PyTypeObject* float_type;  ///< the class of a float that is expected there
   };
 
   /// `is_of_optimizer` says of a dict that a number which stands there under a text is followed.
@@ -74,6 +77,9 @@ class MovingPlaces {
   }
   bool is_empty() const { return places_.empty(); }
   Roots& roots() const { return roots_; }
+  /// A call begins, and `held` stands in a place: the class of float that was expected there. One
+  /// of another class is expected from then on, which counts as a place that came.
+  PyTypeObject* expect_float(std::size_t place, PyObject* held);
   /// What the places that count as arguments hold now, null where there is nothing.
   std::vector<py::object> given() const;
   std::vector<std::string> names_of_given() const;
@@ -87,6 +93,7 @@ class MovingPlaces {
     std::vector<trace::Leaf> leaves;  ///< arguments and host values
     long long newest_key;
     bool moves = false;
+    PyTypeObject* float_type = &PyFloat_Type;
     py::object found = {};  ///< as the newest call began; null for nothing
   };
   /// The item of `owner`, which is called `path`, under `key`, an int that follows `formula` over

@@ -28,7 +28,7 @@ bool is_in_layout(PyObject* now) {
 }
 
 double number(PyObject* object) {
-  if (PyFloat_CheckExact(object)) return PyFloat_AS_DOUBLE(object);
+  if (PyFloat_Check(object)) return PyFloat_AS_DOUBLE(object);
   const double value = PyLong_AsDouble(object);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   return value;
@@ -112,8 +112,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
 void OptimizerWatch::add_number(Roots& roots, PyObject* key, PyObject* value, Py_ssize_t item,
                                 Py_ssize_t items) {
   ++fixed_.back().numbers;
-  numbers_.push_back(
-      {fixed_.size() - 1, Root(roots, key), item, items, PyLong_CheckExact(value) != 0});
+  numbers_.push_back({fixed_.size() - 1, Root(roots, key), item, items, Py_TYPE(value)});
 }
 
 void OptimizerWatch::name(const live::PathOf& path_of) {
@@ -194,7 +193,7 @@ std::size_t OptimizerWatch::read_numbers(const Fixed& fixed) const {
   for (std::size_t k = fixed.first; k < fixed.first + fixed.numbers; ++k) {
     PyObject* value = value_of(numbers_[k]);
     if (value == nullptr || !FollowedNumbers::can_follow(value) ||
-        (PyLong_CheckExact(value) != 0) != numbers_[k].is_integer) {
+        Py_TYPE(value) != numbers_[k].type) {
       return k;
     }
     newest_[k] = number(value);
@@ -261,7 +260,7 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
     change.name = "." + trace::path_component(change.name);
   }
   const auto cast = [](const Number& kind, double value) -> py::object {
-    if (kind.is_integer) return py::int_(static_cast<long long>(value));
+    if (kind.type == &PyLong_Type) return py::int_(static_cast<long long>(value));
     return py::float_(value);
   };
   find_dicts();

@@ -39,7 +39,7 @@ class OptimizerWatch {
     Root key;
     Py_ssize_t item;   ///< -1: the value itself
     Py_ssize_t items;  ///< in the tuple
-    bool is_integer;
+    PyTypeObject* type;
   };
   /// The dict of a group, or of one parameter's state: what is not a number in it.
   struct Fixed {

@@ -93,18 +93,18 @@ double most_of(PyObject* deque) {
                                           : std::numeric_limits<double>::infinity();
 }
 
-/// A scalar of NumPy: a value that cannot change, and an object of its own each time.
+}  // namespace
+
 bool is_scalar_of_numpy(PyObject* object) {
-  static PyObject* type = [] {
+  static PyObject* type = nullptr;
+  if (type == nullptr) {  // it may not have been imported yet
     const auto numpy =
         py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("numpy").ptr()));
-    return numpy ? py::object(numpy.attr("generic")).release().ptr() : nullptr;
-  }();
+    if (numpy) type = py::object(numpy.attr("generic")).release().ptr();
+  }
   return type != nullptr &&
          PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
 }
-
-}  // namespace
 
 bool is_compared_by_content(PyObject* object) {
   return PyList_CheckExact(object) || PyDict_CheckExact(object) || PyAnySet_CheckExact(object) ||
@@ -164,6 +164,10 @@ PyObject* find_entry(PyObject* dict, PyObject* key) {
   return nullptr;
 }
 
+bool is_array_of_numpy(PyObject* object) {
+  return std::string_view(Py_TYPE(object)->tp_name) == "numpy.ndarray";
+}
+
 bool is_array(PyObject* object) {
   if (PyByteArray_Check(object)) return true;
   const std::string name = Py_TYPE(object)->tp_name;
@@ -194,8 +198,8 @@ py::object bytes_of_array(PyObject* array) {
 
 Plain Plain::reference(Roots& roots, PyObject* value) {
   if (value == nullptr) return {};
-  const bool is_atom = PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
-                       is_text_or_device(value) || is_tensor(value) || PyMethod_Check(value);
+  const bool is_atom = PyLong_CheckExact(value) || is_float(value) || is_text_or_device(value) ||
+                       is_tensor(value) || PyMethod_Check(value);
   if (is_atom) return {roots, value, 0};
   if (is_scalar_of_numpy(value)) return bytes(roots, value);
   if (!PyTuple_CheckExact(value)) return identity(roots, value);
@@ -275,7 +279,8 @@ bool Plain::same_attributes(PyObject* now) const {
 Plain Plain::content_of(Roots& roots, PyObject* value, int depth) {
   if (value == nullptr) return {};
   Plain plain;
-  if (is_array(value) || is_scalar_of_numpy(value)) return bytes(roots, value);
+  if (is_array(value) || (is_scalar_of_numpy(value) && !is_float(value)))
+    return bytes(roots, value);
   const bool is_dict = PyDict_Check(value);
   const bool has_items = PyList_Check(value) || PyTuple_Check(value) || PyAnySet_Check(value);
   PyObject* dict = is_dict                                            ? value
@@ -340,7 +345,7 @@ Plain::Plain(Roots& roots, PyObject* value, int depth) {
   value_ = Root::guarding(roots, value);
   if (PyLong_CheckExact(value)) {
     kind_ = Kind::kInteger;
-  } else if (PyFloat_CheckExact(value)) {
+  } else if (is_float(value)) {
     kind_ = Kind::kReal;
     real_ = PyFloat_AS_DOUBLE(value);
   } else if (is_text_or_device(value)) {
@@ -465,7 +470,7 @@ std::string Plain::token() const {
     case Kind::kText:
       return shown(value_.get());
     case Kind::kReal:
-      return std::to_string(std::bit_cast<std::uint64_t>(real_));
+      return type_name(value_.get()) + std::to_string(std::bit_cast<std::uint64_t>(real_));
     case Kind::kMethod:
       return items_[0].token() + "." + items_[1].token();
     default:
@@ -515,7 +520,7 @@ bool Plain::same_content(PyObject* now) const {
     case Kind::kInteger:
       return now == before || (now != nullptr && PyLong_CheckExact(now) && equal(before, now));
     case Kind::kReal:
-      return now == before || (now != nullptr && PyFloat_CheckExact(now) &&
+      return now == before || (now != nullptr && Py_TYPE(now) == Py_TYPE(before) &&
                                same_bits(real_, PyFloat_AS_DOUBLE(now)));
     case Kind::kText:
       return now == before ||

@@ -164,6 +164,10 @@ PyObject* find_entry(PyObject* dict, PyObject* key);
 
 /// Whether all that an object holds is bytes that can be compared: arrays of NumPy and of `array`.
 bool is_array(PyObject* object);
+/// Whether it is an array of NumPy's own class.
+bool is_array_of_numpy(PyObject* object);
+/// A scalar of NumPy: a value that cannot change, and an object of its own each time.
+bool is_scalar_of_numpy(PyObject* object);
 /// Shape, kind and bytes of an array, or an empty object where there are too many.
 py::object bytes_of_array(PyObject* array);
 

@@ -26,10 +26,17 @@ inline bool is_exactly(PyObject* object, PyObject* type) {
 /// Whether it was made at run time: by a class statement, or by code of C's.
 inline bool is_heap(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
 
+/// Whether it is a float, or one of NumPy's, whose arithmetic has the bits of Python's.
+inline bool is_float(PyObject* object) {
+  return PyFloat_CheckExact(object) ||
+         (PyFloat_Check(object) && !is_heap(Py_TYPE(object)) &&
+          std::string_view(Py_TYPE(object)->tp_name) == "numpy.float64");
+}
+
 /// None, a number, a text or bytes, and of no class made of these.
 inline bool is_atom(PyObject* object) {
   return object == Py_None || PyLong_CheckExact(object) || PyBool_Check(object) ||
-         PyFloat_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+         is_float(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
 }
 
 bool is_tensor(PyObject* object);

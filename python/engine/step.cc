@@ -242,6 +242,20 @@ class FollowedArguments {
   FollowedArguments& operator=(const FollowedArguments&) = delete;
   ~FollowedArguments() { take_back(); }
 
+  /// Whether the step has put another number in one of the places, though it may be an equal one.
+  bool has_others() const {
+    const FollowedNumbers& numbers = FollowedNumbers::current();
+    return std::ranges::any_of(places_, [&numbers](const Place& place) {
+      const py::object now = held_at(place.holder.ptr(), place.key.ptr());
+      if (!now || now.is(place.followed)) return false;  // what is gone shows in the structure
+      const trace::Formula* formula = numbers.formula_of(now.ptr());
+      const bool is_itself = formula != nullptr &&
+                             Py_TYPE(now.ptr()) == Py_TYPE(place.followed.ptr()) &&
+                             *formula == *numbers.formula_of(place.followed.ptr());
+      return !is_itself;
+    });
+  }
+
   /// Puts the plain numbers back where the followed ones are still.
   void take_back() {
     for (Place& place : places_) {
@@ -296,9 +310,7 @@ std::vector<bool> gradient_flags_of(const Arguments& arguments) {
 /// What the numbers are called that a value is, or that stand in a tuple, in order; none where
 /// there are others in it, deeper down.
 std::vector<std::string> names_of_numbers(const py::handle& value, const std::string& name) {
-  const auto is_number = [](const py::handle& item) {
-    return PyFloat_CheckExact(item.ptr()) || PyLong_CheckExact(item.ptr());
-  };
+  const auto is_number = [](const py::handle& item) { return is_plain_number(item.ptr()); };
   if (is_number(value)) return {name};
   std::vector<std::string> names;
   if (!PyTuple_CheckExact(value.ptr())) return names;
@@ -478,6 +490,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     followed->put(before, *hints, 0);
     followed->put(held, *hints, before.leaves.size());
     result = probe(function, args, kwargs);
+    const bool has_others = followed->has_others();
     followed->take_back();
     if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
       hints->refuse(
@@ -490,7 +503,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes whether a tensor that it is given requires grad"));
     }
-    if (!same(before, flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity))) {
+    if (has_others ||
+        !same(before, flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity))) {
       Refusal refusal =
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given");

@@ -207,8 +207,10 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     return node;
   }
   if (PyFloat_Check(value)) {
-    if (!PyFloat_CheckExact(value)) part.opaque = type_name(value);
-    number(PyFloat_AS_DOUBLE(value), "float");
+    if (!is_float(value)) part.opaque = type_name(value);
+    number(PyFloat_AS_DOUBLE(value), PyFloat_CheckExact(value) ? "float" : "numpy.float64");
+    if (node.kind == Kind::kNumber && !PyFloat_CheckExact(value))
+      node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     return node;
   }
   if (PyLong_CheckExact(value)) {
@@ -367,9 +369,13 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
   switch (node.kind) {
     case Kind::kTensor:
       return object_of(like_recorded(flat.tensors.at(next.tensor++), node.is_inference));
-    case Kind::kNumber:
-      return std::visit([](auto value) -> py::object { return py::cast(value); },
-                        flat.numbers.at(next.number++));
+    case Kind::kNumber: {
+      const auto& number = flat.numbers.at(next.number++);
+      const auto* real = std::get_if<double>(&number);
+      auto* type = reinterpret_cast<PyTypeObject*>(node.object.get());
+      if (type != nullptr && real != nullptr) return float_of_class(type, *real);
+      return std::visit([](auto value) -> py::object { return py::cast(value); }, number);
+    }
     case Kind::kConstant:
       return py::reinterpret_borrow<py::object>(node.object.get());
     case Kind::kSame:

@@ -87,7 +87,7 @@ class Structure {
   struct Node {
     Kind kind = Kind::kConstant;
     bool is_inference = false;  ///< of a tensor: made under inference mode
-    Root object;                ///< the constant, or the class of a container
+    Root object;                ///< the constant, or the class of a container or a float
     std::vector<Root> keys;
     std::vector<Root>
         attributes;  ///< of a dict: each is the item of that name, or None without one

@@ -19,10 +19,10 @@ struct Found {
 };
 
 /// What stands in a place that held a number: of a text, a bool or None its value, of anything else
-/// but an int or a float which object it is.
-pack::Leaf leaf_in(PyObject* value, Roots& roots, Found& found) {
+/// but an int or a float of this class which object it is.
+pack::Leaf leaf_in(PyObject* value, PyTypeObject* float_type, Roots& roots, Found& found) {
   if (value == nullptr) return std::string("nothing");
-  if (PyFloat_CheckExact(value)) return PyFloat_AS_DOUBLE(value);
+  if (Py_TYPE(value) == float_type) return PyFloat_AS_DOUBLE(value);
   if (PyLong_CheckExact(value)) {
     int overflow = 0;
     const long long integer = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -230,23 +230,21 @@ void Tracked::declare_moving() {
   moving_.rename(taken);
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
     if (moving_.places()[i].is_argument) continue;
-    const auto found = std::make_shared<Found>();
-    session_.host_values.push_back({moving_.places()[i].name,
-                                    [this, i, found]() -> pack::Leaf {
-                                      const MovingPlaces::Place& place = moving_.places()[i];
-                                      if (place.owner.get() == nullptr) return std::string("gone");
-                                      const py::object value =
-                                          held_at(place.owner.get(), place.key.get());
-                                      return leaf_in(value.ptr(), roots_, *found);
-                                    },
-                                    true});
+    const auto look = [this, i, found = std::make_shared<Found>()]() -> pack::Leaf {
+      const MovingPlaces::Place& place = moving_.places()[i];
+      if (place.owner.get() == nullptr) return std::string("gone");
+      const py::object value = held_at(place.owner.get(), place.key.get());
+      return leaf_in(value.ptr(), moving_.expect_float(i, value.ptr()), roots_, *found);
+    };
+    session_.host_values.push_back({moving_.places()[i].name, look, true});
   }
   for (std::size_t i = 0; i < moving_.items().size(); ++i) {
     if (!moving_.items()[i].moves) continue;
-    const auto found = std::make_shared<Found>();
-    session_.host_values.push_back(
-        {moving_.items()[i].name,
-         [this, i, found] { return leaf_in(moving_.look_up(i).ptr(), roots_, *found); }, true});
+    const auto look = [this, i, found = std::make_shared<Found>()] {
+      const py::object value = moving_.look_up(i);
+      return leaf_in(value.ptr(), moving_.items()[i].float_type, roots_, *found);
+    };
+    session_.host_values.push_back({moving_.items()[i].name, look, true});
   }
 }
 

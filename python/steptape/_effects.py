@@ -33,7 +33,7 @@ class Effects:
             _engine.put_at(holder, key, _engine.plain(number))
             if by != 0:
                 _engine.advance(path, by)
-        elif self.does_again and (_follows(number) or type(number) in (int, float)):
+        elif self.does_again and (_follows(number) or _engine.is_plain_number(number)):
             _engine.assign(path)
             self.set_again.append((path, holder, key, f"{was} → {number}"))
         else:

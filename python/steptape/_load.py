@@ -1,5 +1,6 @@
 """Traces replayed without the model's code."""
 import ast
+import importlib
 import itertools
 import os
 from typing import Any
@@ -128,6 +129,8 @@ class _Shape:
                 return next(self._tensors)
             case ast.Name("float" | "int" | "bool" as kind):
                 return {"float": float, "int": int, "bool": bool}[kind](next(self._numbers))
+            case ast.Attribute(ast.Name("numpy"), "float64"):
+                return importlib.import_module("numpy").float64(next(self._numbers))
             case ast.Name("Ellipsis"):
                 return ...
             case ast.Subscript(ast.Name("same"), ast.Constant(position)):

@@ -41,11 +41,9 @@ class _Hyperparameters:
                     self.places.append((holder, key, value, followed, named))
 
     def followed(self, value, path):
-        if type(value) is tuple and all(type(item) in (int, float) for item in value):
+        if type(value) is tuple and all(map(_engine.is_plain_number, value)):
             return tuple(self.followed(item, f"{path}[{i}]") for i, item in enumerate(value))
-        if type(value) in (int, float):
-            return _engine.follow(value, "hyperparameter", path)
-        return value
+        return _engine.follow(value, "hyperparameter", path)  # itself where it is not a number
 
     def __exit__(self, *_):
         for holder, key, *number in self.places:

@@ -653,7 +653,7 @@ def becomes_list():
     return step, lambda: None, between
 
 
-@case("host_effect")
+@case()
 def numpy_scalar():
     o = types.SimpleNamespace(n=np.float64(1.0))
     def step(x):

@@ -69,8 +69,7 @@ READS = {  # what the step returns: (function of loss and count, share of calls 
 }
 
 
-REFUSED_READS = {"text": "host_effect", "list": "host_read", "numpy": "written_outside", "copied_numpy": "written_outside",
-                 "numpy_scalar": "host_effect"}  # all others replay
+REFUSED_READS = {"text": "host_effect", "list": "host_read", "numpy": "written_outside", "copied_numpy": "written_outside"}  # all others replay
 
 
 @pytest.mark.parametrize("read, share", READS.values(), ids=READS)

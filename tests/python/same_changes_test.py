@@ -6,7 +6,8 @@ import torch.nn.functional as F
 
 from classification import Program, batch, learner
 from host_programs import LATE, check, collect
-from twins import replays_as_a_rule
+import steptape
+from twins import codes_of, replays_as_a_rule
 
 SAME = []
 same = collect(SAME)
@@ -183,3 +184,57 @@ def test_a_tensor_that_is_carried_in_place():
         return Program(step=train, held=lambda: [model, optimizer, average])
 
     replays_as_a_rule(check(make))
+
+
+def limited_item(given):
+    given["a"] = max(given["a"], 15.0)
+
+
+def limited_by_update(given):
+    given.update(a=max(given["a"], 15.0))
+
+
+def swapped_items(given):
+    given["b"], given["a"] = given["a"], given["b"]
+
+
+def limited_inside(given):
+    given["l"][0] = max(given["l"][0], 15.0)
+
+
+def same_constant(given):
+    given["c"] = 2.0
+
+
+def same_objects(given):
+    given["a"], given["l"][0] = given["a"], given["l"][0]
+
+
+@pytest.mark.parametrize("change", [limited_item, limited_by_update, swapped_items, limited_inside, same_constant],
+                         ids=lambda change: change.__name__)
+def test_a_number_that_is_put_where_an_equal_one_stood_in_what_is_given_is_a_change(change):
+    step, seen = put_in_what_is_given(change)
+    assert codes_of(step) == {"host_effect"}, step.explain()
+    assert seen == put_in_what_is_given(change, is_wrapped=False)[1]
+
+
+def test_an_object_that_is_put_where_it_stood_in_what_is_given_is_no_change():
+    step, seen = put_in_what_is_given(same_objects)
+    assert step.stats["replayed"] > 20, step.explain()
+    assert seen == put_in_what_is_given(same_objects, is_wrapped=False)[1]
+
+
+def put_in_what_is_given(change, is_wrapped=True):
+    """What a step leaves in its argument, whose numbers move: down to 15 it leaves them as they are."""
+    def step(x, given):
+        change(given)
+        return x * 2
+
+    wrapped = steptape.wrap(step, verify={"first": True, "rate": 0.0}) if is_wrapped else step
+    seen = []
+    for i in range(40):
+        moving = 40.0 - i
+        given = {"a": moving, "b": moving if i < 30 else 1.0, "c": 2.0 if i < 30 else 3.0, "l": [moving, 3.0 if i < 30 else 90.0]}
+        wrapped(torch.ones(2), given)
+        seen.append(given)
+    return wrapped, seen

@@ -106,7 +106,7 @@ struct Function {
   std::string_view name;
   trace::Operation operation;
 };
-constexpr std::array<Function, 22> kFunctions = {{
+constexpr std::array<Function, 23> kFunctions = {{
     {"sqrt", trace::Operation::kSquareRoot},
     {"exp", trace::Operation::kExponential},
     {"log", trace::Operation::kLogarithm},
@@ -129,6 +129,7 @@ constexpr std::array<Function, 22> kFunctions = {{
     {"round", trace::Operation::kRound},
     {"int", trace::Operation::kTruncate},
     {"float", trace::Operation::kLeaf},
+    {"numpy.float64", trace::Operation::kLeaf},
 }};
 
 /// The code of a generator, or of the function of Python's that `map` calls, borrowed; or null.
@@ -440,8 +441,8 @@ bool Watcher::follow_item(PyObject* container, PyObject* key) {
   const trace::Formula* formula = FollowedNumbers::current().formula_of(key);
   recorder::FrontendHints* hints = recorder::FrontendHints::current();
   if (formula == nullptr || slots_ == nullptr || hints == nullptr) return false;
-  const bool is_known =
-      PyList_CheckExact(container) || PyTuple_CheckExact(container) || PyDict_CheckExact(container);
+  const bool is_known = PyList_CheckExact(container) || PyTuple_CheckExact(container) ||
+                        PyDict_CheckExact(container) || is_array_of_numpy(container);
   if (!is_known || !PyLong_CheckExact(key) || !exists(container)) return false;
   const py::object item = held_at(container, key);
   if (!item || !is_plain_number(item.ptr()) || is_followed(item.ptr())) return false;
@@ -456,7 +457,7 @@ bool Watcher::follow_item(PyObject* container, PyObject* key) {
   slots_->hold_containers();
   FollowedNumbers::Derivation number;
   number.formula = trace::leaf(hints->leaf(trace::LeafKind::kHostValue, found->name));
-  number.is_of_float = PyFloat_CheckExact(item.ptr());
+  number.is_of_float = PyFloat_Check(item.ptr());
   number.escape = {key};
   awaited_.back().number = std::move(number);
   return true;
