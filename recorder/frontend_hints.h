@@ -96,6 +96,7 @@ class FrontendHints {
   /// How many host reads there were; those after the first `count` were made by torch's functions
   /// for themselves, and the program has not seen what they gave.
   std::size_t reads() const { return reads_.size(); }
+  trace::Index read(std::size_t position) const { return reads_[position]; }
   void keep_internal(std::size_t count) {
     for (; count < reads_.size(); ++count) internal_reads_.insert(reads_[count]);
   }

@@ -169,7 +169,10 @@ class Flattening {
     if (is_scalar_of_numpy(value)) {
       shape_ += 'y';
       add_address(Py_TYPE(value));
-      add_sized(py::cast<std::string>(bytes_of_array(value)));
+      add_sized(text_of(py::repr(value).ptr()));
+      if (PyObject_RichCompareBool(value, value, Py_NE) == 1)  // not a number: which one of them
+        add_sized(py::cast<std::string>(bytes_of_array(value)));
+      PyErr_Clear();
       return true;
     }
     if (PyRange_Check(value) || THPDevice_Check(value) || THPSize_Check(value)) {

@@ -549,6 +549,10 @@ bool FollowedNumbers::compare(Operator operation, PyObject* left, PyObject* righ
   return true;
 }
 
+void FollowedNumbers::require_in_order(const Formula& a, const Formula& b) {
+  now().require(joined(a, b, Operation::kLessEqual), true);
+}
+
 bool FollowedNumbers::compare_each(Operator operation, PyObject* number, PyObject* container) {
   constexpr std::size_t kMost = 64;
   static PyObject* const name = PyUnicode_InternFromString("__contains__");

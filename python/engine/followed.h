@@ -49,6 +49,12 @@ class FollowedNumbers {
   /// Python has for that value. The number itself where it is not followed.
   py::object plain(PyObject* number) const;
 
+  /// Whether the recording holds for what it is.
+  bool has_escaped(PyObject* number) const {
+    const auto found = numbers_.find(number);
+    return found != numbers_.end() && found->second.has_escaped;
+  }
+
   /// Stops following those in a container that is reached in another way, too.
   void let_go(PyObject* container);
 
@@ -86,6 +92,8 @@ class FollowedNumbers {
   /// whether it is one of them, or where it stands among them. False where there are too many, or
   /// it holds something else.
   bool compare_each(watch::Operator operation, PyObject* number, PyObject* container);
+  /// Requires that `a` is not above `b`, which it is not.
+  static void require_in_order(const trace::Formula& a, const trace::Formula& b);
   /// Requires what the test of a number found.
   void test(PyObject* number);
   /// Requires what `isfinite`, `isnan` or `isinf` found. False for another name, or a number that

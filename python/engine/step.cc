@@ -248,6 +248,11 @@ class FollowedArguments {
     return std::ranges::any_of(places_, [&numbers](const Place& place) {
       const py::object now = held_at(place.holder.ptr(), place.key.ptr());
       if (!now || now.is(place.followed)) return false;  // what is gone shows in the structure
+      // of a container that is reached in another way, too, the number stands there itself
+      if (numbers.has_escaped(place.followed.ptr()) &&
+          now.is(numbers.plain(place.followed.ptr()))) {
+        return false;
+      }
       const trace::Formula* formula = numbers.formula_of(now.ptr());
       const bool is_itself = formula != nullptr &&
                              Py_TYPE(now.ptr()) == Py_TYPE(place.followed.ptr()) &&

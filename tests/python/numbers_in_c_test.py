@@ -45,6 +45,11 @@ class Equal:
     __hash__ = lambda self: 1
 
 
+class Counted(float):
+    def __init__(self, of):
+        self.count = 1
+
+
 class Hashed:
     def __init__(self, key):
         self.key = key
@@ -124,6 +129,21 @@ def thrown(function):
         return True
 
 
+def defaulted(by, key):
+    by.setdefault(key)
+    return by
+
+
+def through_many(function):
+    for _ in range(3):
+        function = functools.partial(types.MethodType(functools.partial(lambda f, _, *given: f(*given), function), 0))
+    return function
+
+
+def yielded(items):
+    yield from items
+
+
 def stored(by, key):
     by[key] = 2
     return len(by)
@@ -195,6 +215,8 @@ WAYS = {
     "mapped_and_compressed": lambda n: not list(itertools.compress([1], map(lambda k: n - k, [17]))),
     "taken_while_it_is": lambda n: not tuple(itertools.takewhile(lambda k: n - 17, [1])),
     "chained": lambda n: not list(itertools.chain(filter(lambda k: n - 17, [1]))),
+    "given_by_a_filter_that_is_yielded": lambda n: not list(yielded(filter(lambda k: n - 17, [1]))),
+    "given_by_a_map_that_is_yielded": lambda n: next(yielded(map(bool, map(lambda k: n - 17, [1])))) is False,
     "grouped_by_it": lambda n: len(list(itertools.groupby([0, 1], key=lambda k: (n - 17) * k))) == 1,
     "mapped_into_a_set": lambda n: len({*map(lambda k: (n - 17) * k, [0, 1])}) == 1,
     "mapped_into_keys": lambda n: len(dict(map(lambda k: ((n - 17) * k, 1), [0, 1]))) == 1,
@@ -208,6 +230,9 @@ WAYS = {
     "class_by_it": lambda n: matched(type("Asked", (type,), {"__instancecheck__": lambda cls, of: n - 17})("Made", (), {})),
     "hashed_in_a_summed_generator": lambda n: sum(v + len({Hashed(n - 17), 0}) for v in (1, 2)) == 5,
     "generated_for_a_summed_map": lambda n: sum(map(lambda k: k * 2, (m for m in (n, 1)))) == 36,
+    "key_that_is_set_by_default": lambda n: len(defaulted({0: 1}, n - 17)) == 1,
+    "made_by_map_of_a_class_with_an_init": lambda n: list(map(Counted, [n - 17]))[0] == 0.0,
+    "through_many_partials": lambda n: through_many(max)(n - 17, 0) == 0 and n == 17,
     "order_of_sorted": lambda n: sorted([Holder(1), Holder(2)], key=operator.attrgetter("value"), reverse=n - 17)[0].value == 1,
     "percent": lambda n: "%d" % n == "17",
     "percent_of_a_tuple": lambda n: "%d %s" % (n, "a") == "17 a",
@@ -360,6 +385,8 @@ HANDED_ON = {
     "property": lambda n: Holder(n).half,
     "partial": lambda n: functools.partial(lambda a, b: a * b, n)(3),
     "mapped": lambda n: [*map(lambda k: k * 3, [n])][0],
+    "yielded_from_a_list": lambda n: list(yielded([n, 2]))[0] * 3,
+    "yielded_from_a_generator": lambda n: list(yielded(k * 2 for k in (n, 1)))[0],
     "mapped_twice_and_zipped": lambda n: [*zip(map(lambda k: k + 1, map(lambda k: k * 3, [n])), "a")][0][0],
     "mapped_into_values": lambda n: dict(zip("a", map(lambda k: k * 3, [n])))["a"],
     "mapped_into_arguments": lambda n: (lambda a: a + 1)(*map(lambda k: k * 3, [n])),

@@ -123,7 +123,7 @@ def odd_number(i):
     return 1 + (i >= 8) * (i % 3 != 0)
 
 
-OUTCOMES = dict.fromkeys(("bytearray", "numpy_int", "numpy_dtype", "slotted_object", "partial", "generator", "iterator", "map",
+OUTCOMES = dict.fromkeys(("bytearray", "numpy_dtype", "slotted_object", "partial", "generator", "iterator", "map",
                           "dict_view", "deque", "lock"), "opaque_argument") | dict.fromkeys(
     ("complex", "function", "module", "default_dict"), RECORDED) | {"numpy_array": "host_read", "generator_of_torch": "host_effect"}
 

@@ -154,13 +154,12 @@ def a_float_of_numpy_that_enters_the_result():
 
 @arguments
 def a_float_of_numpy_that_is_the_result():
-    return argument(lambda x, w: (x * 2, w), np.float64(1.5), np.float64(2.5), codes={"host_effect"})
+    return argument(lambda x, w: (x * 2, w), np.float64(1.5), np.float64(2.5), begins=True)
 
 
 @arguments
 def an_int_of_numpy_that_varies():
-    return Training(lambda x, n: x * n, batch=lambda i, changed: rows(i) + (np.int64(i if changed else 2),),
-                    codes={"opaque_argument"})
+    return Training(lambda x, n: x * n, batch=lambda i, changed: rows(i) + (np.int64(3 if changed else 2),))
 
 
 @arguments

@@ -61,7 +61,7 @@ def a_member_of_an_int_enum():
 @results
 def a_float_of_numpy():
     scale = np.float64(2.0)
-    return Training(lambda x: (x * 2, scale), codes={"host_effect"})
+    return Training(lambda x: (x * 2, scale))
 
 
 @results

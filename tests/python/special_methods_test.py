@@ -237,6 +237,14 @@ class Field:
     value: object = None
 
 
+VALUE = operator.attrgetter("value")
+
+
+class Keyed:
+    def __init__(self, value):
+        self.value = value
+
+
 class Slotted:
     __slots__ = ("value",)
 
@@ -316,6 +324,20 @@ reads("attribute_of_the_class_by_name", lambda: class_of(rate=1.0)(), lambda odd
       lambda odd: setattr(type(odd), "rate", 2.0))
 reads("property_of_the_class", lambda: class_of(rate=property(lambda self: 1.0))(),
       lambda odd: sum(map(operator.attrgetter("rate"), [odd])), lambda odd: setattr(type(odd), "rate", property(lambda self: 2.0)))
+for way, look in {
+        "grouped": lambda odd: 1.0 + len(list(itertools.groupby([*odd], key=VALUE))),
+        "grouped_of_a_generator": lambda odd: 1.0 + len(list(itertools.groupby((each for each in odd), key=VALUE))),
+        "taken_while": lambda odd: 1.0 + len([*itertools.takewhile(VALUE, odd)]),
+        "taken_while_of_a_generator": lambda odd: 1.0 + sum(1 for _ in itertools.takewhile(VALUE, (each for each in odd))),
+        "dropped_while": lambda odd: 1.0 + len(tuple(itertools.dropwhile(VALUE, odd))),
+        "starred": lambda odd: 1.0 + sum(itertools.starmap(getattr, [(odd[0], "value")])),
+        "accumulated": lambda odd: 1.0 + list(itertools.accumulate(["value"], getattr, initial=odd[0]))[-1],
+        "mapped_of_a_generator": lambda odd: 1.0 + sum(map(VALUE, (each for each in odd))),
+        "called": lambda odd: 1.0 + VALUE.__call__(odd[0]),
+        "called_by_its_class": lambda odd: 1.0 + type(VALUE).__call__(VALUE, odd[0]),
+        "called_through_a_partial": lambda odd: 1.0 + functools.partial(VALUE, odd[0]).__call__(),
+        "got_of_a_property": lambda odd: 1.0 + property(VALUE).__get__(odd[0])}.items():
+    reads(f"attribute_{way}", lambda: [Keyed(1.0), Keyed(1.0), Keyed(2.0)], look, lambda odd: setattr(odd[0], "value", 0.0))
 reads("method_by_its_name", lambda: class_of(rate=lambda self: 1.0)(), lambda odd: sum(map(operator.methodcaller("rate"), [odd])),
       lambda odd: setattr(type(odd), "rate", lambda self: 2.0))
 reads("what_an_iterator_calls", lambda: [1.0], lambda held: next(iter(functools.partial(held.__getitem__, 0), None)),

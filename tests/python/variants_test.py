@@ -37,22 +37,36 @@ def test_twenty_lengths_in_any_order_have_a_plan_each():
     assert step.stats["eager"] == 0
 
 
-def likelihood(model, x, y):
-    """`one_hot` reads the smallest and the largest label on the host."""
-    return (model(x).log_softmax(1) * F.one_hot(y, 3)).mean()
+def test_values_that_torch_reads_have_a_plan_each():
+    """The shape of what `one_hot` gives depends on the greatest label, which it reads on the host."""
+    def loss_of(model, x, y):
+        known = F.one_hot(y)
+        return (model(x)[:, :known.size(1)].log_softmax(1) * known).mean()
 
-
-def likelihood_of_those_there(model, x, y):
-    """The shape of what it gives depends on them, too."""
-    known = F.one_hot(y)
-    return (model(x)[:, :known.size(1)].log_softmax(1) * known).mean()
-
-
-@pytest.mark.parametrize("loss_of", [likelihood, likelihood_of_those_there])
-def test_values_that_torch_reads_have_a_plan_each(loss_of):
     step = replays(lambda: training(
         net(), loss_of, batch=lambda i: (torch.randn(2, 6), torch.randint(0, 3, (2,)))), 120)
     assert 2 <= len(step.stats["variants"]) <= 6
+
+
+def test_labels_of_so_many_classes_have_one_plan():
+    """Of these it only asks whether they are among the classes."""
+    step = replays(lambda: training(
+        net(), lambda model, x, y: (model(x).log_softmax(1) * F.one_hot(y, 3)).mean(),
+        batch=lambda i: (torch.randn(2, 6), torch.randint(0, 3, (2,)))), 40)
+    assert len(step.stats["variants"]) == 1
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_a_label_of_no_class_is_an_error_as_in_eager(label):
+    step = steptape.wrap(lambda y: F.one_hot(y, 3) * 2, verify={"first": True, "rate": 0.0})
+    for i in range(12):
+        y = torch.tensor([i % 3, 1])
+        assert torch.equal(step(y), F.one_hot(y, 3) * 2)
+    assert step.stats["replayed"] > 4, step.explain()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="Class values must be"):
+            step(torch.tensor([label, 1]))
+        assert torch.equal(step(torch.tensor([2, 0])), F.one_hot(torch.tensor([2, 0]), 3) * 2)
 
 
 def test_a_branch_on_a_value_has_a_plan_each_way():

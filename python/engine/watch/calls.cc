@@ -200,7 +200,11 @@ bool Watcher::call(const Instruction& in) {
 
 bool Watcher::call(const Call& made, int depth) {
   PyObject* callee = made.callee;
-  if (depth == 0) return false;
+  if (depth == 0) {
+    refuse(RefusalCode::kHostEffect, "a call goes through too many partials and bound methods");
+    load_arguments(made);
+    return false;
+  }
   if (PyMethod_Check(callee)) {
     Call bound = made;
     bound.callee = PyMethod_GET_FUNCTION(callee);
@@ -240,7 +244,8 @@ bool Watcher::call(const Call& made, int depth) {
   }
   if (PyType_Check(callee)) {
     if (makes_tensors(callee)) made.for_each([this](PyObject* value) { read_data(value); });
-    if (!is_heap(reinterpret_cast<PyTypeObject*>(callee))) {
+    static PyObject* const partial = attribute_type("functools", "partial");
+    if (callee != partial && !is_made_by_class(reinterpret_cast<PyTypeObject*>(callee))) {
       return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
     }
     for (const char* name : {"__init__", "__new__"}) {
@@ -251,9 +256,11 @@ bool Watcher::call(const Call& made, int depth) {
       const py::object inner = is_static ? member(found, "__func__") : borrowed(found);
       if (inner && PyFunction_Check(inner.ptr())) note_function(inner.ptr());
     }
-    made.for_each([this](PyObject* value) { load_given(value); });
-    static PyObject* const partial = attribute_type("functools", "partial");
-    if (callee != partial && is_given_to_c(callee)) escape(made);
+    if (callee != partial && is_given_to_c(callee)) {
+      load_arguments(made);
+    } else {
+      made.for_each([this](PyObject* value) { load_given(value); });
+    }
     awaited_.back().is_fresh = true;
     return true;
   }
@@ -569,6 +576,15 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     if (is_generator(self)) refuse_seed(name);
     return call_of_torch(made, name);
   }
+  if (name == "__call__") {
+    Call by_itself = made;
+    by_itself.callee = self;
+    return call(by_itself, 3);
+  }
+  if (name == "__get__" && Py_TYPE(self) == &PyProperty_Type && !arguments.empty()) {
+    const py::object getter = member(self, "fget");
+    return getter && call({.callee = getter.ptr(), .arguments = {arguments[0]}, .named = {}}, 3);
+  }
   if (is_from_outside(made, name, self)) return false;
   if (is_one_of(name, kShows) && exists(self)) return refuse_output(name);
   if (name == "__get__" && is_member(self) && !arguments.empty() && exists(arguments[0])) {
@@ -650,7 +666,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   if (keeps) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const bool is_key = i == 0 && arguments.size() > 1;
+      const bool is_key = i == 0 && (arguments.size() > 1 || name == "setdefault");
       is_key ? load_whole(arguments[i]) : load_given(arguments[i]);
     }
     return false;

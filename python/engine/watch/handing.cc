@@ -30,6 +30,16 @@ bool hands_on(PyTypeObject* type) {
          type == &PyReversed_Type;
 }
 
+/// Whether code of C's makes something of what the class is called with, as float's does, before an
+/// `__init__` of Python's runs.
+bool makes_something(PyTypeObject* type) {
+  const std::array keeps = {
+      &PyBaseObject_Type, &PyList_Type, &PyDict_Type,
+      &PyTuple_Type,      &PySet_Type,  reinterpret_cast<PyTypeObject*>(PyExc_BaseException)};
+  return std::ranges::none_of(keeps,
+                              [type](PyTypeObject* base) { return type->tp_new == base->tp_new; });
+}
+
 bool is_next(PyObject* callee) {
   return PyCFunction_Check(callee) &&
          std::string_view(reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name) == "next" &&
@@ -181,7 +191,8 @@ bool calls_c(PyObject* callee) {
   if (PyFunction_Check(callee)) return false;
   if (PyType_Check(callee)) {
     auto* type = reinterpret_cast<PyTypeObject*>(callee);
-    return !hands_on(type) && !is_of_python(type, "__init__") && !is_of_python(type, "__new__");
+    if (hands_on(type) || is_of_python(type, "__new__")) return false;
+    return !is_of_python(type, "__init__") || makes_something(type);
   }
   if (std::string_view(Py_TYPE(callee)->tp_name) == "functools.partial") {
     PyObject* function = PyObject_GetAttrString(callee, "func");

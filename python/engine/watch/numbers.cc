@@ -514,6 +514,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
     if (made.has_storage()) hints->note_made(made.storage());
   }
   if (hints->reads() == awaited.first_read) return;
+  if (awaited.classes && hints->reads() == awaited.first_read + 2) return require_classes(awaited);
   if (awaited.reads == Reads::kInternal) hints->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
   FollowedNumbers& numbers = FollowedNumbers::current();
@@ -531,6 +532,17 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   if (!followed || !is_followed(followed.ptr())) return;
   hints->follow_read(hints->newest_read());
   Py_DECREF(std::exchange(*result, followed.release().ptr()));
+}
+
+void Watcher::require_classes(const Awaited& awaited) {
+  recorder::FrontendHints& hints = *recorder::FrontendHints::current();
+  const auto label = [&](std::size_t position) {
+    const trace::Index op = hints.read(awaited.first_read + position);
+    hints.follow_read(op);
+    return trace::leaf(hints.leaf(trace::LeafKind::kHostRead, "ops[" + std::to_string(op) + "]"));
+  };
+  FollowedNumbers::require_in_order(trace::constant(0), label(0));
+  FollowedNumbers::require_in_order(label(1), trace::constant(*awaited.classes - 1));
 }
 
 /// Which nodes backward runs depends on where the graph of `roots`, a tuple of tensors, leads: of
@@ -614,6 +626,12 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     return false;
   }
   if (is_method && name == "item") return begin_ops({}, Reads::kFollowed);
+  if (name == "one_hot" && arguments.size() == 2 && PyLong_CheckExact(arguments[1])) {
+    const double classes = PyLong_AsDouble(arguments[1]);
+    if (classes > 0)
+      awaited_.back().classes = classes;  // else it makes as many as there are labels
+    PyErr_Clear();
+  }
   return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal, name);
 }
 

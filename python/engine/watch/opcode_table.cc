@@ -106,6 +106,7 @@ constexpr auto kReported = std::to_array<std::string_view>({
     "PRECALL",
     "RAISE_VARARGS",
     "RETURN_VALUE",
+    "SEND",
     "SETUP_WITH",
     "SET_ADD",
     "SET_UPDATE",
@@ -185,7 +186,6 @@ constexpr auto kLeftAlone = std::to_array<std::string_view>({
     "ASYNC_GEN_WRAP",
     "GEN_START",
     "RETURN_GENERATOR",
-    "SEND",
     // exceptions, which are fresh
     "CHECK_EG_MATCH",
     "CHECK_EXC_MATCH",

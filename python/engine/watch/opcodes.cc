@@ -607,6 +607,12 @@ Instruction decode(const Place& at) {
     case GET_ANEXT:
       one(at, Operation::kNext, made);
       break;
+#ifdef SEND
+    case SEND:
+      made.operation = Operation::kNext;
+      made.first = top[-2];
+      break;
+#endif
     case SET_UPDATE:
       one(at, Operation::kSpread, made);
       made.hashes = true;

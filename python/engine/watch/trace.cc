@@ -149,6 +149,14 @@ void on_opcode(State& state, PyFrameObject* frame) {
     const Pending* caller = state.told.empty() ? nullptr : &state.told.back().left;
     instruction.is_own = caller != nullptr && state.told.back().is_awaited;
     if (goes_to_c(at, caller)) state.listener->before(instruction);
+#ifdef YIELD_FROM
+    if (at.opcode == YIELD_FROM) {  // which also takes the next item, and leaves its frame with it
+      instruction.operation = Operation::kNext;
+      Pending pending = pending_at(at, instruction);
+      pending.generators = {};
+      state.told.push_back({pending, false});
+    }
+#endif
     return;
   }
   const bool is_awaited = state.listener->before(instruction);

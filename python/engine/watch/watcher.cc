@@ -560,13 +560,14 @@ void Watcher::after(PyObject** result) {
   const Awaited awaited = std::move(awaited_.back());
   awaited_.pop_back();
   if (awaited.is_unwatched) --unwatched_;
-  if (awaited.gives_objects) --gives_objects_;
+  const bool is_there = result != nullptr && *result != nullptr;
+  // an iterator gives them as it is gone over
+  if (awaited.gives_objects && !(is_there && PyIter_Check(*result))) --gives_objects_;
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
   if (awaited.added) return end_sum(*awaited.added, result);
   if (awaited.number) return take_number(*awaited.number, result);
   if (slots_ == nullptr) return;
-  const bool is_there = result != nullptr && *result != nullptr;
   if (awaited.imported != nullptr) load_imported(awaited.imported, is_there);
   if (!is_there) return;
   if (awaited.array != nullptr) return take_array(awaited, result);

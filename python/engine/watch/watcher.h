@@ -152,6 +152,7 @@ class Watcher final : public Listener {
     bool has_announced = false;
     bool is_made = false;  ///< a tensor of what the host holds, with a memory of its own
     std::size_t first_read = 0;
+    std::optional<double> classes = {};                   ///< of one_hot
     std::optional<FollowedNumbers::OfRead> of_read = {};  ///< what the result is of that
     std::string tested = {};  ///< the function that tells of what class that is
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
@@ -360,6 +361,9 @@ class Watcher final : public Listener {
                 std::string_view function = "");
   bool begin_item(PyObject* index, PyObject* value);
   void end_ops(const Awaited& awaited, PyObject** result);
+  /// one_hot reads the least and the greatest label, and does nothing else with them than to see
+  /// whether they are among as many classes as it is given. (ATen/native/Onehot.cpp)
+  static void require_classes(const Awaited& awaited);
 
   Roots& roots_;
   MovingPlaces& moving_;
