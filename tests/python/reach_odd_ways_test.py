@@ -1,7 +1,9 @@
 """Code that is reached in odd ways: by dispatch, contexts, autograd and torch's own switches."""
 import contextlib
 import functools
+import importlib
 import inspect
+import mmap
 import sqlite3
 import sys
 import traceback
@@ -129,6 +131,13 @@ def scaled_by_gain(x):
 def a_function_of_torch_is_patched():
     return Training(lambda x: torch.relu(x), batch=lambda i, _: (torch.tensor([-1.0, 1.0]) * (i % 7 + 1),),
                     each=lambda changed: setattr(torch, "relu", scaled_by_gain if changed else RELU))
+
+
+@odd_ways
+def a_setting_of_torchs_changes():
+    settings = importlib.import_module("torch.utils.serialization").config.load
+    return Training(lambda x: x * (2.0 if torch.serialization.get_default_mmap_options() == mmap.MAP_SHARED else 3.0),
+                    each=lambda changed: setattr(settings, "mmap_flags", mmap.MAP_SHARED if changed else mmap.MAP_PRIVATE))
 
 
 @odd_ways

@@ -74,6 +74,17 @@ bool has_items_of_dict(PyObject* object) {
          Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
 }
 
+/// Whether a setting of torch's (torch/utils/_config_module.py) is asked for the value that the
+/// program has given it. The default of one that is a container is copied there as it is read.
+bool is_value_of_setting(const Instruction& in) {
+  if (in.operation != Operation::kLoadAttribute || view_of(in.name) != "user_override")
+    return false;
+  if (std::string_view(Py_TYPE(in.first)->tp_name) != "_ConfigEntry") return false;
+  PyObject* dict = dict_of(in.first);
+  PyObject* fallback = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "default");
+  return fallback != nullptr && is_atom(fallback);
+}
+
 }  // namespace
 
 /// Whether a special method of a class is code of C's, which no instruction shows.
@@ -128,15 +139,20 @@ void Watcher::look_at_switch(const Instruction& in) {
             : is_of_class ? in.first
                           : reinterpret_cast<PyObject*>(Py_TYPE(in.first));
   }
+  const bool is_setting = is_value_of_setting(in);
+  if (is_setting) {
+    kind = Kind::kEntry;
+    owner = dict_of(in.first);
+  }
   auto* type = reinterpret_cast<PyTypeObject*>(owner);
   if (kind == Kind::kAttribute && !is_heap(type)) return;
   PyObject* value = kind == Kind::kEntry ? PyDict_GetItemWithError(owner, in.name)
                                          : _PyType_Lookup(type, in.name);
-  if (value == nullptr) return;
+  if (value == nullptr && !is_setting) return;
   // classes of the program's, and of modules that it makes in the step: their methods, too
   const bool is_programs = kind == Kind::kAttribute && !modules_.contains(in.first) &&
                            (!is_torchs_class(type) || is_part_of_model(in.first));
-  if (!is_atom(value) && owner != functional() && !is_programs) return;
+  if (!is_setting && !is_atom(value) && owner != functional() && !is_programs) return;
   const Id id = id_of(kind, owner, in.name);
   if (is_stored && PyBool_Check(value) && !is_programs)
     write(kind, owner, in.name, text_of(in.name));
@@ -145,6 +161,7 @@ void Watcher::look_at_switch(const Instruction& in) {
   if (is_stored || !is_new) return;
   PyObject* module = kind == Kind::kEntry ? PyDict_GetItemString(owner, "__name__") : nullptr;
   const std::string of = kind == Kind::kAttribute ? type_name(type)
+                         : is_setting             ? "a setting of torch's"
                          : module != nullptr      ? text_of(module)
                                                   : "";
   Slot slot{kind, of + "." + text_of(in.name), Root::guarding(roots_, owner),
