@@ -21,9 +21,9 @@ Verdict failed_flag(GuardKind kind, std::string path, bool expected);
 /// dtype, dimensions, sizes, strides, conj and neg; the offset is the caller's matter.
 Verdict geometry_mismatch(const std::string& path, const trace::Tensor& expected,
                           const trace::Device& device, const at::Tensor& tensor);
-/// Whether `tensor` has the geometry: loads and compares alone.
 /// Whether it lies where the trace says.
 bool is_on(const at::Tensor& tensor, const trace::Device& device);
+/// Whether `tensor` has the geometry: loads and compares alone.
 bool has_geometry(const at::Tensor& tensor, const trace::Tensor& expected, at::ScalarType dtype);
 
 /// The same of the offset, and of the bytes of its memory: as many as `buffer` has, or more.

@@ -74,19 +74,6 @@ const OperationRow* row_of(Operation operation) noexcept {
   return nullptr;
 }
 
-Formula joined(const Formula& a, const Formula& b, Operation operation) {
-  Formula formula = a;
-  formula.nodes.insert(formula.nodes.end(), b.nodes.begin(), b.nodes.end());
-  formula.nodes.push_back({operation, {}, kNone});
-  return formula;
-}
-
-Formula applied(const Formula& a, Operation operation) {
-  Formula formula = a;
-  formula.nodes.push_back({operation, {}, kNone});
-  return formula;
-}
-
 struct Divided {
   double quotient, remainder;
 };
@@ -272,6 +259,19 @@ int operands_of(Operation operation) noexcept {
 
 Formula constant(double value) { return {{{Operation::kConstant, {value}, kNone}}}; }
 Formula leaf(Index leaf) { return {{{Operation::kLeaf, {}, leaf}}}; }
+Formula joined(const Formula& a, const Formula& b, Operation operation) {
+  Formula formula = a;
+  formula.nodes.insert(formula.nodes.end(), b.nodes.begin(), b.nodes.end());
+  formula.nodes.push_back({operation, {}, kNone});
+  return formula;
+}
+
+Formula applied(const Formula& a, Operation operation) {
+  Formula formula = a;
+  formula.nodes.push_back({operation, {}, kNone});
+  return formula;
+}
+
 Formula operator+(const Formula& a, const Formula& b) { return joined(a, b, Operation::kAdd); }
 Formula operator-(const Formula& a, const Formula& b) { return joined(a, b, Operation::kSubtract); }
 Formula operator*(const Formula& a, const Formula& b) { return joined(a, b, Operation::kMultiply); }

@@ -96,6 +96,9 @@ struct Formula {
 
 Formula constant(double value);
 Formula leaf(Index leaf);
+/// The operation of one operand, or of two, over what these formulas give.
+Formula applied(const Formula& a, Operation operation);
+Formula joined(const Formula& a, const Formula& b, Operation operation);
 Formula operator+(const Formula& a, const Formula& b);
 Formula operator-(const Formula& a, const Formula& b);
 Formula operator*(const Formula& a, const Formula& b);

@@ -412,7 +412,7 @@ class NumberChecker {
     for (const HostRead& read : recording_.reads) {
       if (read.op == number.op) return;
     }
-    place.fail(fmt::format("op {} is no host read", number.op));
+    place.fail(fmt::format("op {} is not a host read", number.op));
   }
 
   const Recording& recording_;

@@ -166,15 +166,7 @@ class Flattening {
       shape_ += ')';
       return true;
     }
-    if (is_scalar_of_numpy(value)) {
-      shape_ += 'y';
-      add_address(Py_TYPE(value));
-      add_sized(text_of(py::repr(value).ptr()));
-      if (PyObject_RichCompareBool(value, value, Py_NE) == 1)  // not a number: which one of them
-        add_sized(py::cast<std::string>(bytes_of_array(value)));
-      PyErr_Clear();
-      return true;
-    }
+    if (is_scalar_of_numpy(value)) return add_scalar_of_numpy(value);
     if (PyRange_Check(value) || THPDevice_Check(value) || THPSize_Check(value)) {
       shape_ += 'v';
       add_sized(text_of(py::repr(value).ptr()));
@@ -196,6 +188,20 @@ class Flattening {
     if (is_new) arguments_.containers.push_back(value);
     if (!is_new) shape_ += "@" + std::to_string(met->second) + " ";
     return !is_new;
+  }
+
+  /// False for one that is too large.
+  bool add_scalar_of_numpy(PyObject* value) {
+    const py::object bytes = bytes_of_array(value);
+    if (!bytes) return false;
+    shape_ += 'y';
+    add_address(Py_TYPE(value));
+    add_sized(text_of(py::repr(value).ptr()));
+    // what the words leave out: which NaN it is, a zero at the end of a text, the middle of many
+    const auto kind = py::cast<std::string>(borrowed(value).attr("dtype").attr("kind"));
+    const bool is_integer = kind == "i" || kind == "u" || kind == "b";
+    if (!is_integer) add_sized(text_of(bytes.attr("hex")().ptr()));
+    return true;
   }
 
   /// False for what no tensor can lie over: texts, objects, another order of bytes or of items.

@@ -17,7 +17,9 @@
 namespace steptape::python {
 namespace {
 
+using trace::applied;
 using trace::Formula;
+using trace::joined;
 using trace::Operation;
 using watch::Operator;
 
@@ -26,15 +28,6 @@ constexpr std::size_t kMostNodes = 2048;             // of a formula
 constexpr std::size_t kMostObjects = 100'000;        // that are looked through at a time
 
 recorder::FrontendHints& now() { return *recorder::FrontendHints::current(); }
-
-Formula joined(const Formula& a, const Formula& b, Operation operation) {
-  Formula formula = a;
-  formula.nodes.insert(formula.nodes.end(), b.nodes.begin(), b.nodes.end());
-  formula.nodes.push_back({operation, {}, trace::kNone});
-  return formula;
-}
-
-Formula applied(const Formula& a, Operation operation) { return joined(a, {}, operation); }
 
 /// Whether a formula of this size is kept, and a condition on it, which takes one value more.
 bool is_kept(const Formula& formula) {
@@ -117,6 +110,17 @@ void require_small(const Formula& formula) {
 
 Formula is_finite(const Formula& formula) {
   return joined(formula - formula, trace::constant(0), Operation::kEqual);
+}
+
+/// Requires what makes NumPy say nothing of a result: no infinity, no NaN, no lost bits.
+bool require_normal(const Formula& formula, double value) {
+  if (!std::isnormal(value) && value != 0) return false;
+  const Formula size = applied(formula, Operation::kAbsolute);
+  const double least = value == 0 ? 0 : DBL_MIN;
+  const double greatest = value == 0 ? 0 : DBL_MAX;
+  now().require(joined(trace::constant(least), size, Operation::kLessEqual), true);
+  now().require(joined(size, trace::constant(greatest), Operation::kLessEqual), true);
+  return true;
 }
 
 /// Requires that Python goes on giving a float, and raises nothing.
@@ -493,10 +497,8 @@ py::object FollowedNumbers::take(const Derivation& made, PyObject* result) {
       if (is_known && !is_extreme) require_small(formula);
     } else {
       is_known = require_float(made, formula, PyFloat_AS_DOUBLE(result));
-      if (is_known && is_of_numpy(result) && made.operation != Operation::kLeaf) {
-        is_known = std::isfinite(PyFloat_AS_DOUBLE(result)) && is_kept(formula - formula);
-        if (is_known) now().require(is_finite(formula), true);  // else it warns
-      }
+      if (is_known && is_of_numpy(result) && made.operation != Operation::kLeaf)
+        is_known = require_normal(formula, PyFloat_AS_DOUBLE(result));
     }
     if (is_known) {
       if (divides) {

@@ -184,6 +184,8 @@ py::object bytes_of_array(PyObject* array) {
   py::object made;
   if (view.len <= kMost) {
     std::string words = view.format == nullptr ? "B" : view.format;
+    if (is_scalar_of_numpy(array))
+      words += " " + text_of(borrowed(array).attr("dtype").attr("str").ptr());
     for (int i = 0; i < view.ndim; ++i) words += " " + std::to_string(view.shape[i]);
     std::string bytes(static_cast<std::size_t>(view.len), '\0');
     if (PyBuffer_ToContiguous(bytes.data(), &view, view.len, 'C') == 0) {

@@ -45,9 +45,43 @@ class Equal:
     __hash__ = lambda self: 1
 
 
+class Adding:
+    def __init__(self, n):
+        self.n = n
+
+    def __add__(self, other):
+        return self.n + other
+
+    def __lt__(self, other):
+        return self.n / other
+
+
 class Counted(float):
     def __init__(self, of):
         self.count = 1
+
+
+class Multiplied(list):
+    def __mul__(self, other):
+        return 5
+
+    def __lt__(self, other):
+        return False
+
+
+class Missed(dict):
+    def __missing__(self, key):
+        return 5
+
+
+class Pairs:
+    def __init__(self, first):
+        self.first = first
+
+    def __getitem__(self, k):
+        if k > 1:
+            raise IndexError
+        return self.first if k == 0 else 5
 
 
 class Hashed:
@@ -165,8 +199,8 @@ def counted(*items):
     return len(items)
 
 
-def added(items):
-    made = []
+def added(items, made=None):
+    made = [] if made is None else made
     made += items
     return made
 
@@ -230,6 +264,12 @@ WAYS = {
     "class_by_it": lambda n: matched(type("Asked", (type,), {"__instancecheck__": lambda cls, of: n - 17})("Made", (), {})),
     "hashed_in_a_summed_generator": lambda n: sum(v + len({Hashed(n - 17), 0}) for v in (1, 2)) == 5,
     "generated_for_a_summed_map": lambda n: sum(map(lambda k: k * 2, (m for m in (n, 1)))) == 36,
+    "filtered_by_it_and_added_to_a_subclass": lambda n: not len(added(filter(lambda k: n - 17, [1]), Multiplied())),
+    "equal_by_it_in_a_subclass": lambda n: Multiplied([Equal(n - 17)]) != [Equal(n - 17)],
+    "equal_by_it_where_another_is_missing": lambda n: Missed({Equal(n - 17): 1})[Equal(n - 17)] == 5,
+    "unequal_by_it": lambda n: (Equal(n - 17) != 1) is True,
+    "pair_of_pythons_own": lambda n: len(dict([Pairs(n - 17), (0, 1)])) == 1,
+    "keys_of_a_sequence_of_pythons": lambda n: len(dict(zip(Pairs(n - 17), "ab"))) == 2 and 0 in dict(zip(Pairs(n - 17), "ab")),
     "key_that_is_set_by_default": lambda n: len(defaulted({0: 1}, n - 17)) == 1,
     "made_by_map_of_a_class_with_an_init": lambda n: list(map(Counted, [n - 17]))[0] == 0.0,
     "through_many_partials": lambda n: through_many(max)(n - 17, 0) == 0 and n == 17,
@@ -387,6 +427,8 @@ HANDED_ON = {
     "mapped": lambda n: [*map(lambda k: k * 3, [n])][0],
     "yielded_from_a_list": lambda n: list(yielded([n, 2]))[0] * 3,
     "yielded_from_a_generator": lambda n: list(yielded(k * 2 for k in (n, 1)))[0],
+    "item_of_an_own_class": lambda n: Pairs(n)[0] * 2,
+    "operator_of_an_own_class": lambda n: Adding(n) + 1 - (Adding(n) < 2),
     "mapped_twice_and_zipped": lambda n: [*zip(map(lambda k: k + 1, map(lambda k: k * 3, [n])), "a")][0][0],
     "mapped_into_values": lambda n: dict(zip("a", map(lambda k: k * 3, [n])))["a"],
     "mapped_into_arguments": lambda n: (lambda a: a + 1)(*map(lambda k: k * 3, [n])),

@@ -16,6 +16,12 @@ LATE = 20
 RATES = np.linspace(0.1, 0.9, 60)
 
 
+def structured(value):
+    made = np.zeros((), dtype=[("a", "f8", (2000,))])
+    made["a"][700] = value
+    return made[()]
+
+
 def program(compute, *, given=lambda i, held: RATES[i], change=lambda i, held: None):
     """A step whose loss is weighted by what `compute(held, n)` makes of a number, which it also returns."""
     def make():
@@ -287,6 +293,48 @@ def test_what_would_warn_is_not_replayed():
             expected = torch.ones(2) * (n / m)
         assert twins.bits(made) == twins.bits(expected)
         assert len(seen) == 2, [str(each.message) for each in seen]
+
+
+def test_an_underflow_is_raised_as_in_eager():
+    def scaled(x, n):
+        with np.errstate(under="raise"):
+            try:
+                return x * (n / 1e300)
+            except FloatingPointError:
+                return x * 77
+
+    step = steptape.wrap(scaled, verify={"first": True, "rate": 0.0})
+    for i in range(STEPS):
+        n = np.float64(1e-20) if i > LATE else RATES[i] + 0.5
+        assert twins.bits(step(torch.ones(2, dtype=torch.float64), n)) == twins.bits(scaled(torch.ones(2, dtype=torch.float64), n))
+    assert step.stats["replayed"] > 5, step.explain()
+
+
+def test_a_result_becomes_zero():
+    step = played(program(lambda held, n: 1 - n, given=lambda i, held: np.float64(min(1.0, i / LATE))))
+    assert step.stats["replayed"] > 10, step.explain()
+
+
+SCALARS = {
+    "unit": (np.timedelta64(3, "s"), np.timedelta64(3, "m"), lambda v: float(v / np.timedelta64(1, "s"))),
+    "end_of_bytes": (np.bytes_(b"a"), np.bytes_(b"a\0"), len),
+    "end_of_a_text": (np.str_("a"), np.str_("a\0"), len),
+    "middle_of_many": (structured(1.0), structured(2.0), lambda v: float(v["a"].sum())),
+    "kind_of_nan": (np.float32(math.nan), np.uint32(0x7fc00001).view(np.float32), lambda v: float(np.signbit(v)) + int(v.view(np.uint32)) % 7),
+    "precision": (np.float32(0.5), np.float16(0.5), lambda v: v.dtype.itemsize),
+}
+
+
+# one with fields can be written to: an attribute that holds one is refused
+@pytest.mark.parametrize("kind, is_given", [(kind, is_given) for kind in SCALARS for is_given in (True, False) if is_given or kind != "middle_of_many"])
+def test_another_scalar_of_numpys(kind, is_given):
+    first, then, look = SCALARS[kind]
+    held = types.SimpleNamespace(v=first)
+    step = steptape.wrap((lambda x, v: x * look(v)) if is_given else (lambda x: x * look(held.v)), verify={"first": True, "rate": 0.0})
+    for i in range(STEPS):
+        held.v = then if i >= LATE else first
+        assert torch.equal(step(torch.ones(2), *([held.v] if is_given else [])), torch.ones(2) * look(held.v)), step.explain()
+    assert step.stats["replayed"] > 10, step.explain()
 
 
 def test_players_give_it_too(tmp_path):

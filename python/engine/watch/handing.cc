@@ -65,14 +65,14 @@ std::vector<PyObject*> held_by_iterator(PyObject* iterator) {
   return held;
 }
 
-/// Those of C's containers, which run no code of Python's.
+/// Those of C's containers, which run no code of Python's; not that of a sequence of Python's.
 bool is_iterator_of_container(PyTypeObject* type) {
   constexpr std::string_view kOfCollections = "_collections.";
   const std::string_view name = type->tp_name;
   const bool is_builtin =
       (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 && name.find('.') == name.npos;
   return (is_builtin || name.starts_with(kOfCollections)) && name.ends_with("iterator") &&
-         name != "callable_iterator";
+         name != "callable_iterator" && type != &PySeqIter_Type;
 }
 
 /// Whether code of C's looks at what functions of Python's give it while this is gone over.
@@ -80,7 +80,7 @@ bool looks_at_items(PyObject* from, int depth = 16) {
   PyTypeObject* type = Py_TYPE(from);
   if (PyGen_CheckExact(from) || is_of_python(type, "__next__")) return false;
   if (type->tp_iternext == nullptr) return is_of_python(type, "__iter__");  // it may be anything
-  if (is_iterator_of_container(type)) return false;
+  if (is_iterator_of_container(type) || type == &PySeqIter_Type) return false;
   if (!hands_on(type) || depth == 0) return true;
   return std::ranges::any_of(held_by_iterator(from), [&](PyObject* held) {
     if (PyCallable_Check(held) != 0) return calls_c(held);
@@ -90,21 +90,33 @@ bool looks_at_items(PyObject* from, int depth = 16) {
 
 /// Whether functions of Python's give what a dict is made of its keys.
 bool are_keys_computed(PyObject* pairs) {
-  if (Py_TYPE(pairs)->tp_iternext == nullptr) return false;
+  if (PyDict_Check(pairs)) return false;
+  if (PyList_CheckExact(pairs) || PyTuple_CheckExact(pairs)) {
+    PyObject** items = PySequence_Fast_ITEMS(pairs);
+    return !std::all_of(items, items + PySequence_Fast_GET_SIZE(pairs), [](PyObject* pair) {
+      return PyTuple_CheckExact(pair) || PyList_CheckExact(pair) || PyUnicode_CheckExact(pair);
+    });
+  }
   if (Py_TYPE(pairs) != &PyZip_Type) return true;
   const std::vector<PyObject*> held = held_by_iterator(pairs);
   return !held.empty() && !is_iterator_of_container(Py_TYPE(held.front()));
 }
 
-/// Whether one of the methods of these names is Python's own, so that what it gives is what the
-/// instruction leaves.
+/// Appends the codes of those methods of these names that are Python's own.
 template <std::size_t N>
-bool has_own(PyObject* value, const std::array<const char*, N>& names) {
-  return value != nullptr && std::ranges::any_of(names, [value](const char* name) {
-           return is_of_python(Py_TYPE(value), name);
-         });
+void add_codes(PyObject* value, const std::array<const char*, N>& names,
+               std::vector<const PyCodeObject*>& codes) {
+  if (value == nullptr || (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
+  for (const char* name : names) {
+    PyObject* key = PyUnicode_InternFromString(name);
+    PyObject* found = _PyType_Lookup(Py_TYPE(value), key);
+    Py_DECREF(key);
+    if (found != nullptr && PyFunction_Check(found))
+      codes.push_back(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found)));
+  }
 }
 
+constexpr std::array kUnequal = {"__ne__"};  // object's own takes apart what `__eq__` gives
 constexpr std::array kComparing = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"};
 constexpr std::array kGetting = {"__getitem__", "__missing__"};
 constexpr std::array kArithmetic = {
@@ -163,8 +175,10 @@ bool gives_to_c(const Instruction& in) {
     case Operation::kStoreItem:
     case Operation::kDeleteItem:
       return true;
+    case Operation::kCompare:
+      return true;
     case Operation::kLoadItem:
-      return !PyType_Check(in.first) && !has_own(in.first, kGetting);
+      return !PyType_Check(in.first);
     case Operation::kMatchClass:
       return in.second != nullptr && is_of_python(Py_TYPE(in.second), "__instancecheck__");
     case Operation::kNext:
@@ -172,18 +186,27 @@ bool gives_to_c(const Instruction& in) {
     case Operation::kSpread:
       return in.hashes || looks_at_items(in.first);
     case Operation::kBinary: {
-      if (has_own(in.first, kArithmetic) || has_own(in.second, kArithmetic)) return false;
       // a list takes in what it goes over
       const bool is_taken_in = PyList_Check(in.first) && Py_TYPE(in.second)->tp_iternext != nullptr;
       return !is_taken_in || looks_at_items(in.second);
     }
-    case Operation::kCompare:
-      return !has_own(in.first, kComparing) && !has_own(in.second, kComparing);
     case Operation::kCall:
       return call_gives_to_c(in);
     default:
       return false;
   }
+}
+
+std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in) {
+  std::vector<const PyCodeObject*> codes;
+  if (in.operation == Operation::kLoadItem) add_codes(in.first, kGetting, codes);
+  for (PyObject* operand : {in.first, in.second}) {
+    if (in.operation == Operation::kBinary) add_codes(operand, kArithmetic, codes);
+    if (in.operation != Operation::kCompare) continue;
+    in.made == Operator::kNotEqual ? add_codes(operand, kUnequal, codes)
+                                   : add_codes(operand, kComparing, codes);
+  }
+  return codes;
 }
 
 bool calls_c(PyObject* callee) {
@@ -230,7 +253,8 @@ bool goes_to_c(const Place& at, const Pending* caller) {
     return running == nullptr || caller == nullptr ||
            std::ranges::find(caller->generators, running) == caller->generators.end();
   }
-  if (caller != nullptr && caller->gives_to_c) return true;
+  if (caller != nullptr && caller->gives_to_c)
+    return std::ranges::find(caller->hand_on, at.code) == caller->hand_on.end();
   // methods that code of C's calls and whose result it takes apart
   const char* name = PyUnicode_AsUTF8(at.code->co_name);
   if (name == nullptr || name[0] != '_' || name[1] != '_') return false;

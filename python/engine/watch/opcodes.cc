@@ -339,8 +339,13 @@ Pending pending_at(const Place& at, const Instruction& reported) {
   is_paired |= at.opcode == MATCH_CLASS || at.opcode == MATCH_KEYS;
 #endif
 #endif
-  return {at.frame,           reported.operation,   is_paired,
-          at.top - at.bottom, gives_to_c(reported), generators_of(reported)};
+  return {at.frame,
+          reported.operation,
+          is_paired,
+          at.top - at.bottom,
+          gives_to_c(reported),
+          generators_of(reported),
+          codes_that_hand_on(reported)};
 }
 
 PyObject** result_of(const Pending& left, const Place& at) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "python/engine/watch/instruction.h"
 
@@ -33,6 +34,8 @@ struct Pending {
                       ///< at it
   /// Generators whose items it hands on as they are: addresses, of objects that may be gone.
   std::array<const void*, 2> generators;
+  /// The codes of methods of Python's that make what it leaves, whatever else it gives to C.
+  std::vector<const PyCodeObject*> hand_on;
 };
 
 /// Puts what is about to run into words: `Operation::kNone` for what touches fresh values and local
@@ -58,6 +61,8 @@ bool is_extended_argument(int opcode);
 /// Whether what code of Python's returns, that runs while this does, is given to code of C's that
 /// looks at it, and not on as what the instruction leaves.
 bool gives_to_c(const Instruction& in);
+/// The codes of methods whose result the instruction leaves: of an operator, an item, a comparison.
+std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in);
 /// The generators whose items the instruction leaves as they are, or puts into what it leaves.
 std::array<const void*, 2> generators_of(const Instruction& in);
 /// Whether what a frame gives out may be looked at by code of C's; `caller` is the instruction that
