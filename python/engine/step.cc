@@ -242,22 +242,18 @@ class FollowedArguments {
   FollowedArguments& operator=(const FollowedArguments&) = delete;
   ~FollowedArguments() { take_back(); }
 
-  /// Whether the step has put another number in one of the places, though it may be an equal one.
-  bool has_others() const {
-    const FollowedNumbers& numbers = FollowedNumbers::current();
-    return std::ranges::any_of(places_, [&numbers](const Place& place) {
-      const py::object now = held_at(place.holder.ptr(), place.key.ptr());
-      if (!now || now.is(place.followed)) return false;  // what is gone shows in the structure
-      // of a container that is reached in another way, too, the number stands there itself
-      if (numbers.has_escaped(place.followed.ptr()) &&
-          now.is(numbers.plain(place.followed.ptr()))) {
-        return false;
+  /// Whether another number stands now where one of these stood, though it may be an equal one:
+  /// in what the arguments hold whose first leaf is the call's `first_leaf`-th.
+  bool has_others(const Arguments& now, std::size_t first_leaf) const {
+    return std::ranges::any_of(now.numbers, [&](const Arguments::Number& number) {
+      const py::object value = held_at(number.holder, number.key.ptr());
+      bool is_known = false;
+      for (const Place& place : places_) {
+        if (place.leaf != first_leaf + number.leaf) continue;
+        if (is_as_given(place, value)) return false;
+        is_known = true;
       }
-      const trace::Formula* formula = numbers.formula_of(now.ptr());
-      const bool is_itself = formula != nullptr &&
-                             Py_TYPE(now.ptr()) == Py_TYPE(place.followed.ptr()) &&
-                             *formula == *numbers.formula_of(place.followed.ptr());
-      return !is_itself;
+      return is_known;
     });
   }
 
@@ -292,15 +288,45 @@ class FollowedArguments {
           numbers.follow(value.ptr(), trace::leaf(hints.leaf(trace::LeafKind::kArgument, path)));
       if (followed.is(value)) continue;
       put_at(holder, key.ptr(), followed.ptr());
-      places_.push_back({borrowed(holder), key, std::move(followed)});
+      places_.push_back({first_leaf + leaf, borrowed(holder), key, std::move(followed)});
     }
   }
 
  private:
   struct Place {
+    std::size_t leaf;  ///< of the call
     py::object holder, key, followed, plain = {};
   };
+
+  /// Whether it is the number that was put there, or what is computed of that alone without effect.
+  static bool is_as_given(const Place& place, const py::object& now) {
+    const FollowedNumbers& numbers = FollowedNumbers::current();
+    PyObject* const given = place.followed.ptr();
+    if (!now || now.is(place.followed)) return true;
+    // of a container that is reached in another way, too, the number stands there itself
+    if (numbers.has_escaped(given) && now.is(numbers.plain(given))) return true;
+    const trace::Formula* formula = numbers.formula_of(now.ptr());
+    return formula != nullptr && Py_TYPE(now.ptr()) == Py_TYPE(given) &&
+           *formula == *numbers.formula_of(given);
+  }
+
   std::vector<Place> places_;
+};
+
+/// Holds the containers among the arguments, and tells whether these are the same ones.
+class GivenContainers {
+ public:
+  explicit GivenContainers(const Arguments& arguments) {
+    for (PyObject* each : arguments.containers) all_.push_back(borrowed(each));
+  }
+  bool same(const Arguments& now) const {
+    return std::ranges::equal(all_, now.containers, [](const py::object& before, PyObject* after) {
+      return before.ptr() == after;
+    });
+  }
+
+ private:
+  std::vector<py::object> all_;
 };
 
 std::vector<bool> gradient_flags_of(const Arguments& arguments) {
@@ -494,10 +520,23 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     followed.emplace();
     followed->put(before, *hints, 0);
     followed->put(held, *hints, before.leaves.size());
+    const GivenContainers containers(before);
+    const GivenContainers held_containers(held);
     result = probe(function, args, kwargs);
-    const bool has_others = followed->has_others();
+    const auto look = [&] {
+      return flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity, &parameters_);
+    };
+    const auto look_in_places = [&] {
+      return flatten(given.places, Arrays::kByIdentity, &place_names);
+    };
+    const auto is_changed = [&](const Arguments& now, std::size_t first_leaf, const auto& kept) {
+      return followed->has_others(now, first_leaf) || !kept.same(now);
+    };
+    const bool has_changed = is_changed(look(), 0, containers);
+    const bool has_held_changed =
+        is_changed(look_in_places(), before.leaves.size(), held_containers);
     followed->take_back();
-    if (!given.places.empty() && !same(given.held, flatten(given.places, Arrays::kByIdentity))) {
+    if (!given.places.empty() && (has_held_changed || !same(given.held, look_in_places()))) {
       hints->refuse(
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object whose tensors are "
@@ -508,8 +547,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes whether a tensor that it is given requires grad"));
     }
-    if (has_others ||
-        !same(before, flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity))) {
+    if (has_changed || !same(before, look())) {
       Refusal refusal =
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given");

@@ -202,6 +202,22 @@ def limited_inside(given):
     given["l"][0] = max(given["l"][0], 15.0)
 
 
+def limited_in_a_new_tuple(given):
+    given["t"] = (max(given["t"][0], 15.0), 1)
+
+
+def limited_in_a_new_list(given):
+    given["l"] = [max(given["l"][0], 15.0), given["l"][1]]
+
+
+def limited_in_a_new_dict(given):
+    given["d"] = {**given["d"], "k": max(given["d"]["k"], 15.0)}
+
+
+def another_list(given):
+    given["l"] = list(given["l"])
+
+
 def same_constant(given):
     given["c"] = 2.0
 
@@ -210,7 +226,8 @@ def same_objects(given):
     given["a"], given["l"][0] = given["a"], given["l"][0]
 
 
-@pytest.mark.parametrize("change", [limited_item, limited_by_update, swapped_items, limited_inside, same_constant],
+@pytest.mark.parametrize("change", [limited_item, limited_by_update, swapped_items, limited_inside, same_constant, limited_in_a_new_tuple,
+                                    limited_in_a_new_list, limited_in_a_new_dict, another_list],
                          ids=lambda change: change.__name__)
 def test_a_number_that_is_put_where_an_equal_one_stood_in_what_is_given_is_a_change(change):
     step, seen = put_in_what_is_given(change)
@@ -234,7 +251,9 @@ def put_in_what_is_given(change, is_wrapped=True):
     seen = []
     for i in range(40):
         moving = 40.0 - i
-        given = {"a": moving, "b": moving if i < 30 else 1.0, "c": 2.0 if i < 30 else 3.0, "l": [moving, 3.0 if i < 30 else 90.0]}
+        given = {"a": moving, "b": moving if i < 30 else 1.0, "c": 2.0 if i < 30 else 3.0, "l": [moving, 3.0 if i < 30 else 90.0],
+                 "t": (moving, 1), "d": {"k": moving}}
+        kept = given["l"]
         wrapped(torch.ones(2), given)
-        seen.append(given)
+        seen.append([given, kept is given["l"]])
     return wrapped, seen

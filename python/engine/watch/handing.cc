@@ -33,9 +33,8 @@ bool hands_on(PyTypeObject* type) {
 /// Whether code of C's makes something of what the class is called with, as float's does, before an
 /// `__init__` of Python's runs.
 bool makes_something(PyTypeObject* type) {
-  const std::array keeps = {
-      &PyBaseObject_Type, &PyList_Type, &PyDict_Type,
-      &PyTuple_Type,      &PySet_Type,  reinterpret_cast<PyTypeObject*>(PyExc_BaseException)};
+  const std::array keeps = {&PyBaseObject_Type, &PyList_Type, &PyDict_Type, &PySet_Type,
+                            reinterpret_cast<PyTypeObject*>(PyExc_BaseException)};
   return std::ranges::none_of(keeps,
                               [type](PyTypeObject* base) { return type->tp_new == base->tp_new; });
 }
