@@ -171,10 +171,9 @@ bool gives_to_c(const Instruction& in) {
     case Operation::kContains:
     case Operation::kFormat:
     case Operation::kHash:
+    case Operation::kCompare:
     case Operation::kStoreItem:
     case Operation::kDeleteItem:
-      return true;
-    case Operation::kCompare:
       return true;
     case Operation::kLoadItem:
       return !PyType_Check(in.first);
