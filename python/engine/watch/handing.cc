@@ -127,7 +127,7 @@ constexpr std::array kArithmetic = {
     "__xor__",      "__rxor__",      "__ixor__",      "__lshift__",  "__rlshift__",  "__ilshift__",
     "__rshift__",   "__rrshift__",   "__irshift__"};
 
-/// Whether it is made of what it goes over.
+/// The same of a call: of code of C's, or of a class whose instance is made of what it goes over.
 bool call_gives_to_c(const Instruction& in) {
   if (in.callee == nullptr) return false;
   if (calls_c(in.callee) || (in.spread != nullptr && looks_at_items(in.spread))) return true;
@@ -137,16 +137,6 @@ bool call_gives_to_c(const Instruction& in) {
   if (in.arguments == nullptr) return in.spread != nullptr;
   return in.count > 0 &&
          (looks_at_items(in.arguments[0]) || (is_dict && are_keys_computed(in.arguments[0])));
-}
-
-/// For tp_traverse of an iterator of C's, as above.
-int add_generator(PyObject* held, void* to) {
-  if (held == nullptr) return 0;
-  if (PyTuple_CheckExact(held)) return Py_TYPE(held)->tp_traverse(held, add_generator, to);
-  auto& known = *static_cast<std::array<const void*, 2>*>(to);
-  const auto free = std::ranges::find(known, nullptr);
-  if (PyGen_CheckExact(held) && free != known.end()) *free = held;
-  return 0;
 }
 
 /// The generator whose code runs, as its address; null where that is a function's.
@@ -238,7 +228,10 @@ std::array<const void*, 2> generators_of(const Instruction& in) {
   if (PyGen_CheckExact(from)) return {from};
   if (Py_TYPE(from) != &PyZip_Type && Py_TYPE(from) != &PyEnum_Type) return {};
   std::array<const void*, 2> found{};
-  Py_TYPE(from)->tp_traverse(from, add_generator, &found);
+  std::size_t count = 0;
+  for (PyObject* held : held_by_iterator(from)) {
+    if (PyGen_CheckExact(held) && count < found.size()) found[count++] = held;
+  }
   return found;
 }
 
