@@ -11,11 +11,13 @@ FUZZ_SECONDS ?= 60
 SWEEP_FLAGS ?= --samples 2 --calls 12 --at-least operators=2200,modules=247,optimizers=108
 FUZZ_PROGRAMS ?= 20000
 FUZZ_DEVICE ?= cpu
+TORCH ?= 2.15.0
+COMPAT_PYTHONS ?= 3.10 3.12 3.13
 FUZZ_TARGETS ?= trace_reader ledger_reader trace_text trace_diff planner weights
 SOURCES := git ls-files --cached --others --exclude-standard -- '*.h' '*.cc'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-python wheel sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench bench-python format lint asan tsan man install package clean
+.PHONY: help setup configure build demo test test-python compat wheel sweep gpu-pack soak fuzz-build fuzz fuzz-corpus fuzz-python bench bench-python format lint asan tsan man install package clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +51,9 @@ endif
 
 test-python: setup ## build the wheel into a fresh environment and run the Python tests
 	@TEST_JOBS=$(TEST_JOBS) scripts/test_python.sh $(BUILD) $(PYTEST_FLAGS)
+
+compat: setup ## build the wheel and run the Python tests with TORCH (2.15.0) and CPython COMPAT_PYTHONS, where this machine has them
+	@TORCH=$(TORCH) PYTHONS="$(COMPAT_PYTHONS)" TEST_JOBS=$(TEST_JOBS) scripts/test_pythons.sh $(BUILD) $(PYTEST_FLAGS)
 
 wheel: setup ## build the wheel of this Python in dist/, with the command line and all libraries but torch's
 	@scripts/wheel.sh "$$(scripts/python_environment.sh $(BUILD)/wheel-environment)" dist

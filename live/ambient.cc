@@ -58,7 +58,11 @@ FunctionModes function_modes() {
 /// One that does more than to set the default device.
 bool function_mode_is_active() { return function_modes().others; }
 
-bool keeps_saved_tensors() { return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(); }
+/// Whether there are default hooks of saved tensors, or 2 where the step may not set any.
+std::int32_t saved_tensor_hooks() {
+  const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
+  return state.disabled_error_message ? 2 : state.stack.empty() ? 0 : 1;
+}
 
 /// torch.jit.trace sees no op of a replay.
 bool ops_are_watched() {
@@ -110,6 +114,9 @@ std::int32_t of_thread(at::Context& /*context*/) {
 
 std::string text_of_flag(std::int32_t on) { return on != 0 ? "on" : "off"; }
 std::string text_of_number(std::int32_t number) { return std::to_string(number); }
+std::string text_of_hooks(std::int32_t state) {
+  return state == 2 ? "not allowed" : text_of_flag(state);
+}
 std::string text_of_dtype(std::int32_t type) {
   return c10::toString(static_cast<at::ScalarType>(type));
 }
@@ -163,7 +170,7 @@ constexpr auto kSwitches = std::to_array<Switch>({
     {"bfloat16_reduction", of_context<&Context::allowBF16ReductionCuBLAS>, text_of_number},
     {"flush_denormal", of_thread<flushes_denormals>},
     {"anomaly_mode", of_thread<torch::autograd::AnomalyMode::is_enabled>},
-    {"saved_tensor_hooks", of_thread<keeps_saved_tensors>},
+    {"saved_tensor_hooks", of_thread<saved_tensor_hooks>, text_of_hooks},
     {"view_replay", of_thread<replays_views>},
     {"functorch", of_thread<functorch_is_active>},
     {"dispatch_mode", of_thread<ops_are_watched>},

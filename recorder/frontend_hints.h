@@ -38,7 +38,7 @@ class FrontendHints {
     trace::Formula formula;            ///< over the leaves of these hints
     trace::Index item = trace::kNone;  ///< its position in the list that the op is given it in
     /// Where it may stand: an index among the elements of a tensor of indices alone, and a value
-    /// that is assigned to an item among elements alone.
+    /// that is assigned to an item among elements, or where an op fills with it, alone.
     enum class Use { kAny, kIndex, kElement } use = Use::kAny;
   };
   /// A place of the recording that such a number stands in.

@@ -20,6 +20,8 @@ class Takes {
       : hints_(hints), recording_(recording), first_new_(first_new) {}
 
   void take_all(const trace::Op& op, trace::Index index, const std::vector<bool>& may_follow) {
+    const std::string& schema = recording_.operators[op.op].schema;
+    fills_ = schema.starts_with("aten::fill_.") || schema.starts_with("aten::masked_fill_.");
     for (trace::Index argument = 0; argument < op.inputs.size(); ++argument) {
       const trace::Value& value = op.inputs[argument];
       const bool follows = argument < may_follow.size() && may_follow[argument];
@@ -94,7 +96,8 @@ class Takes {
       take(site, [&](const FrontendHints::Number& number) {
         const bool may_be = number.value.data.index() == value.data.index() ||
                             std::holds_alternative<trace::Real>(value.data);
-        return may_be && number.use != Use::kElement && number.item == site.item &&
+        const Use other = fills_ ? Use::kIndex : Use::kElement;
+        return may_be && number.use != other && number.item == site.item &&
                trace::Real{trace::number_of(number.value)} == trace::Real{trace::number_of(value)};
       });
     }
@@ -161,6 +164,7 @@ class Takes {
   const trace::Recording& recording_;
   trace::BufferId first_new_;
   std::vector<Taken> taken_;
+  bool fills_ = false;  ///< whether the op is what torch 2.15 assigns a number to an item by
 };
 
 }  // namespace

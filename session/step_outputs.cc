@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -66,9 +67,19 @@ class ConsumedGraph final : public torch::autograd::Node {
   std::string name_;
 };
 
+/// Nodes are owned by a std::shared_ptr, and in later versions of torch by a c10::intrusive_ptr.
+template <typename Graph>
+auto make_node(const std::string& name) {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, Graph>) {
+    return c10::make_intrusive<Graph>(name);
+  } else {
+    return std::make_shared<Graph>(name);
+  }
+}
+
 /// Each result has a node of its own: hooks that the caller registers on it stay there.
 void give_graph(const at::Tensor& result, const std::string& node) {
-  auto graph = std::make_shared<ConsumedGraph>(node);
+  auto graph = make_node<ConsumedGraph>(node);
   const auto position = graph->add_input_metadata(result);
   torch::autograd::impl::set_gradient_edge(result, {std::move(graph), position});
 }

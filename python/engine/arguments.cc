@@ -206,7 +206,7 @@ class Flattening {
 
   /// False for what no tensor can lie over: texts, objects, another order of bytes or of items.
   bool add_array(PyObject* value) {
-    if (type_name(value) != "numpy.ndarray") return false;
+    if (!is_array_of_numpy(value) || has_notes(value)) return false;
     at::Tensor tensor;
     try {
       if (arrays_ == Arrays::kAsTensors)

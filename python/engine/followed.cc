@@ -206,8 +206,7 @@ trace::Value value_in_trace(PyObject* number) {
 /// Those that an array of objects holds.
 void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
   const py::object held = borrowed(array);
-  if (type_name(array) != "numpy.ndarray" || !py::cast<bool>(held.attr("dtype").attr("hasobject")))
-    return;
+  if (!is_array_of_numpy(array) || !py::cast<bool>(held.attr("dtype").attr("hasobject"))) return;
   // lists that hold one another, and in them what the array holds
   const py::object lists = held.attr("tolist")();
   py::ssize_t depth = py::cast<py::ssize_t>(held.attr("ndim"));

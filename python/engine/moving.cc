@@ -295,7 +295,7 @@ py::object MovingPlaces::look_up(std::size_t position) {
 const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObject* owner,
                                                   PyObject* key, const trace::Formula& formula,
                                                   std::span<const trace::Leaf> leaves) {
-  const long long newest_key = PyLong_AsLongLong(key);  // a followed int is no larger
+  const long long newest_key = PyLong_AsLongLong(key);  // a followed int always fits
   std::vector<trace::Leaf> read;
   trace::Formula own = over_own_leaves(formula, leaves, read);
   const auto item = std::ranges::find_if(items_, [&](const Item& each) {

@@ -174,8 +174,14 @@ bool is_array(PyObject* object) {
   return name == "numpy.ndarray" || name == "array.array" || name == "memoryview";
 }
 
+bool has_notes(PyObject* array) {
+  if (!is_array_of_numpy(array) && !is_scalar_of_numpy(array)) return false;
+  return !borrowed(array).attr("dtype").attr("metadata").is_none();
+}
+
 py::object bytes_of_array(PyObject* array) {
   constexpr Py_ssize_t kMost = 1 << 16;
+  if (has_notes(array)) return {};
   Py_buffer view;
   if (PyObject_GetBuffer(array, &view, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();

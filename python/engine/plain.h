@@ -168,7 +168,11 @@ bool is_array(PyObject* object);
 bool is_array_of_numpy(PyObject* object);
 /// A scalar of NumPy: a value that cannot change, and an object of its own each time.
 bool is_scalar_of_numpy(PyObject* object);
-/// Shape, kind and bytes of an array, or an empty object where there are too many.
+/// Whether the program has put a mapping of its own into the dtype (`numpy.dtype.metadata`), which
+/// no bytes show.
+bool has_notes(PyObject* object);
+/// Shape, kind and bytes of an array, or an empty object where there are too many or they do not
+/// show all of it.
 py::object bytes_of_array(PyObject* array);
 
 }  // namespace steptape::python

@@ -110,7 +110,7 @@ bool Memory::is_as_given(const Given& given) const {
          tensor.version_counter().current_version() == 0 && tensor.key_set() == own.key_set() &&
          tensor.dtype() == own.dtype() && tensor.sizes() == own.sizes() &&
          tensor.strides() == own.strides() && tensor.storage_offset() == own.storage_offset() &&
-         given.tensor.is_alias_of(own) && !given.tensor.has_names();
+         given.tensor.is_alias_of(own);
 }
 
 bool Memory::is_ours_alone(trace::BufferId buffer) const {

@@ -8,7 +8,6 @@ import math
 
 import pytest
 import torch
-import torchvision
 import transformers
 from torch import nn
 from torch.nn import functional as F
@@ -16,6 +15,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR
 
 import steptape
 from twins import Program, compare
+
+torchvision = pytest.importorskip("torchvision", reason="no torchvision goes with this torch")
 
 STEPS = 50
 REPLAYS = {"share": 0.9}

@@ -69,6 +69,83 @@ class Multiplied(list):
         return False
 
 
+class Answering:
+    """Whose `__eq__` answers `how`, whatever else its class is; `*`, an item and `-` give what they are asked with."""
+
+    def __init__(self, how, *items):
+        super().__init__(*items)
+        self.how = how
+
+    def __eq__(self, other):
+        return self.how
+
+    def __hash__(self):
+        return 1
+
+    def __mul__(self, other):
+        return self.how
+
+
+class AnsweringList(Answering, list):
+    pass
+
+
+class AnsweringSet(Answering, set):
+    __hash__ = Answering.__hash__
+
+
+class AnsweringQueue(Answering, collections.deque):
+    pass
+
+
+class AnsweringDict(Answering, dict):
+    __hash__ = Answering.__hash__
+
+
+def extended(items, made):
+    made += items
+    return made
+
+
+def updated(items, made):
+    made |= items
+    return made
+
+
+def as_any(method):
+    """As decorators are."""
+    @functools.wraps(method)
+    def call(*arguments):
+        return method(*arguments)
+
+    return call
+
+
+class Vector:
+    def __init__(self, n):
+        self.n = n
+
+    @as_any
+    def __add__(self, other):
+        return self.n + other
+
+    def __sub__(self, other):
+        other = (lambda: other)() + 1  # a cell
+        return self.n - other
+
+    def __rmul__(self, other):
+        return self.n * other
+
+    def __gt__(self, other):
+        return self.n * 3
+
+    def __getitem__(self, key):
+        return self.n * 5 if isinstance(key, slice) else self.n * 7
+
+    def keys(self):
+        return ["a"]
+
+
 class Rows(tuple):
     def __init__(self, items):
         pass
@@ -266,6 +343,23 @@ WAYS = {
     "equal_by_it_where_it_is_stored": lambda n: stored({Equal(n - 17): 1}, Equal(n - 17)) == 2,
     "equal_by_it_in_a_set": lambda n: len({Equal(n - 17), Equal(n - 17)}) == 2,
     "equal_by_it_in_a_tuple": lambda n: (Equal(n - 17), 1) != (Equal(n - 17), 1),
+    "equal_by_it_in_a_dict_of_dicts": lambda n: len({**{Equal(n - 17): 1}, Equal(n - 17): 2}) == 2,
+    "equal_by_it_in_merged_dicts": lambda n: len({**{Equal(n - 17): 1}, **{Equal(n - 17): 2}}) == 2,
+    "equal_by_it_after_a_key": lambda n: len({Equal(n - 17): 1, **{Equal(n - 17): 2}}) == 2,
+    "equal_by_it_in_a_merged_mapping": lambda n: len({**{Equal(n - 17): 1}, **types.MappingProxyType({Equal(n - 17): 2})}) == 2,
+    "equal_by_it_in_pairs": lambda n: len(dict([(Equal(n - 17), 1), (Equal(n - 17), 2)])) == 2,
+    "equal_by_it_in_pairs_of_tuples": lambda n: len(dict([((Equal(n - 17),), 1), ((Equal(n - 17),), 2)])) == 2,
+    "equal_by_it_in_zipped_pairs": lambda n: len(dict(zip([Equal(n - 17), Equal(n - 17)], "ab"))) == 2,
+    "equal_by_it_in_zipped_pairs_of_tuples": lambda n: len(dict(zip([(Equal(n - 17),), (Equal(n - 17),)], "ab"))) == 2,
+    "equal_by_it_in_zipped_keys": lambda n: len(dict(zip({Equal(n - 17): 1, Equal(0): 2}, "ab"))) == 2,
+    "lists_less_by_it": lambda n: AnsweringList(0, [AnsweringList(n - 17, [1])]) < AnsweringList(0, [AnsweringList(n - 17, [2])]),
+    "lists_compared_within_by_it": lambda n: [AnsweringList(n - 17, [1]), 1] < [AnsweringList(n - 17, [2]), 0],
+    "sets_less_by_it": lambda n: not AnsweringSet(0, [AnsweringSet(n - 17)]) <= {AnsweringSet(n - 17)},
+    "sets_joined_by_it": lambda n: len(AnsweringSet(0, [AnsweringSet(n - 17)]) | {AnsweringSet(n - 17)}) == 2,
+    "queues_less_by_it": lambda n: AnsweringQueue(0, [AnsweringQueue(n - 17, [1])]) < AnsweringQueue(0, [AnsweringQueue(n - 17, [2])]),
+    "dicts_updated_by_it": lambda n: len(updated({AnsweringDict(n - 17): 1}, AnsweringDict(0, {AnsweringDict(n - 17): 2}))) == 2,
+    "filtered_by_a_method_of_the_list": lambda n: not extended(filter(AnsweringList(n - 17).__mul__, [1]), AnsweringList(0)),
+    "filtered_by_the_list_itself": lambda n: (lambda made: not extended(filter(made.__mul__, [1]), made))(AnsweringList(n - 17)),
     "class_by_it": lambda n: matched(type("Asked", (type,), {"__instancecheck__": lambda cls, of: n - 17})("Made", (), {})),
     "hashed_in_a_summed_generator": lambda n: sum(v + len({Hashed(n - 17), 0}) for v in (1, 2)) == 5,
     "generated_for_a_summed_map": lambda n: sum(map(lambda k: k * 2, (m for m in (n, 1)))) == 36,
@@ -435,6 +529,11 @@ HANDED_ON = {
     "yielded_from_a_generator": lambda n: list(yielded(k * 2 for k in (n, 1)))[0],
     "item_of_an_own_class": lambda n: Pairs(n)[0] * 2,
     "operator_of_an_own_class": lambda n: Adding(n) + 1 - (Adding(n) < 2),
+    "operators_of_many_kinds": lambda n: (Vector(n) + 1) * 0.1 + (Vector(n) - 2) + 3 * Vector(n) + (Vector(n) > 1),
+    "operator_the_other_way": lambda n: 1 < Vector(n),
+    "slice_of_an_own_class": lambda n: Vector(n)[1:2] + Vector(n)[1],
+    "spread_of_an_own_mapping": lambda n: {**Vector(n), "b": 1}["a"],
+    "given_by_an_own_mapping": lambda n: (lambda a: a + 1)(**Vector(n)),
     "mapped_twice_and_zipped": lambda n: [*zip(map(lambda k: k + 1, map(lambda k: k * 3, [n])), "a")][0][0],
     "mapped_into_values": lambda n: dict(zip("a", map(lambda k: k * 3, [n])))["a"],
     "mapped_into_arguments": lambda n: (lambda a: a + 1)(*map(lambda k: k * 3, [n])),

@@ -87,18 +87,31 @@ bool looks_at_items(PyObject* from, int depth = 16) {
   });
 }
 
-/// Whether functions of Python's give what a dict is made of its keys.
-bool are_keys_computed(PyObject* pairs) {
-  if (PyDict_Check(pairs)) return false;
-  if (PyList_CheckExact(pairs) || PyTuple_CheckExact(pairs)) {
-    PyObject** items = PySequence_Fast_ITEMS(pairs);
-    return !std::all_of(items, items + PySequence_Fast_GET_SIZE(pairs), [](PyObject* pair) {
-      return PyTuple_CheckExact(pair) || PyList_CheckExact(pair) || PyUnicode_CheckExact(pair);
-    });
+/// Whether no code of Python's runs where a dict takes these for its keys.
+bool are_plain(PyObject* keys) {
+  const auto is_plain = [](PyObject* key) {
+    return (Py_TYPE(key)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 && !PyTuple_CheckExact(key);
+  };
+  if (PyDict_CheckExact(keys)) {
+    Py_ssize_t position = 0;
+    PyObject* key = nullptr;
+    while (PyDict_Next(keys, &position, &key, nullptr) != 0) {
+      if (!is_plain(key)) return false;
+    }
+    return true;
   }
+  if (!PyList_CheckExact(keys) && !PyTuple_CheckExact(keys)) return is_plain(keys);
+  PyObject** items = PySequence_Fast_ITEMS(keys);
+  return std::all_of(items, items + PySequence_Fast_GET_SIZE(keys), is_plain);
+}
+
+/// Whether functions of Python's give what a dict is made of its keys, or compare them.
+bool are_keys_computed(PyObject* pairs) {
   if (Py_TYPE(pairs) != &PyZip_Type) return true;
   const std::vector<PyObject*> held = held_by_iterator(pairs);
-  return !held.empty() && !is_iterator_of_container(Py_TYPE(held.front()));
+  if (held.empty()) return false;
+  return !is_iterator_of_container(Py_TYPE(held.front())) ||
+         !std::ranges::all_of(held_by_iterator(held.front()), are_plain);
 }
 
 /// Appends the codes of those methods of these names that are Python's own.
@@ -172,7 +185,7 @@ bool gives_to_c(const Instruction& in) {
     case Operation::kNext:
       return looks_at_items(in.first);
     case Operation::kSpread:
-      return in.hashes || looks_at_items(in.first);
+      return in.hashes || in.is_mapping || looks_at_items(in.first);
     case Operation::kBinary: {
       // a list takes in what it goes over
       const bool is_taken_in = PyList_Check(in.first) && Py_TYPE(in.second)->tp_iternext != nullptr;
@@ -187,7 +200,8 @@ bool gives_to_c(const Instruction& in) {
 
 std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in) {
   std::vector<const PyCodeObject*> codes;
-  if (in.operation == Operation::kLoadItem) add_codes(in.first, kGetting, codes);
+  if (in.operation == Operation::kLoadItem || (in.operation == Operation::kSpread && in.is_mapping))
+    add_codes(in.first, kGetting, codes);
   for (PyObject* operand : {in.first, in.second}) {
     if (in.operation == Operation::kBinary) add_codes(operand, kArithmetic, codes);
     if (in.operation != Operation::kCompare) continue;
@@ -195,6 +209,34 @@ std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in) {
                                    : add_codes(operand, kComparing, codes);
   }
   return codes;
+}
+
+std::array<PyObject*, 2> operands_of(const Instruction& in) {
+  const bool is_any = in.second == nullptr || PySlice_Check(in.second);  // it makes another slice
+  return {in.first, is_any ? nullptr : in.second};
+}
+
+void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObject* const* given) {
+  if (caller.hand_on.empty()) return;
+  if (caller.handing_on == frame) caller.handing_on = nullptr;  // that of one which has ended
+  if (std::ranges::find(caller.hand_on, code) == caller.hand_on.end()) return;
+  const Py_ssize_t named = code->co_argcount;
+  PyObject* const rest =
+      (code->co_flags & CO_VARARGS) != 0 ? given[named + code->co_kwonlyargcount] : nullptr;
+  const auto is_given = [&](Py_ssize_t position, PyObject* operand) {
+    PyObject* value = nullptr;
+    if (position < named) {
+      value = given[position];
+    } else if (rest != nullptr && PyTuple_Check(rest) &&
+               position - named < PyTuple_GET_SIZE(rest)) {
+      value = PyTuple_GET_ITEM(rest, position - named);
+    }
+    if (value != nullptr && PyCell_Check(value) != 0) value = PyCell_GET(value);
+    return operand == nullptr || value == operand;
+  };
+  const auto& [first, second] = caller.operands;
+  if ((is_given(0, first) && is_given(1, second)) || (is_given(0, second) && is_given(1, first)))
+    caller.handing_on = frame;
 }
 
 bool calls_c(PyObject* callee) {
@@ -235,6 +277,14 @@ std::array<const void*, 2> generators_of(const Instruction& in) {
   return found;
 }
 
+/// In torch 2.15 the C++ of `Function.apply` has this fill in the defaults of what it hands on.
+bool fills_in_defaults(const PyCodeObject* code) {
+  const char* name = PyUnicode_AsUTF8(code->co_name);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  return name != nullptr && file != nullptr && std::string_view(name) == "_bind_default_args" &&
+         std::string_view(file).ends_with("torch/autograd/function.py");
+}
+
 bool goes_to_c(const Place& at, const Pending* caller) {
 #ifdef YIELD_FROM
   if (at.opcode == YIELD_FROM) return true;
@@ -245,7 +295,7 @@ bool goes_to_c(const Place& at, const Pending* caller) {
            std::ranges::find(caller->generators, running) == caller->generators.end();
   }
   if (caller != nullptr && caller->gives_to_c)
-    return std::ranges::find(caller->hand_on, at.code) == caller->hand_on.end();
+    return at.frame != caller->handing_on && !fills_in_defaults(at.code);
   // methods that code of C's calls and whose result it takes apart
   const char* name = PyUnicode_AsUTF8(at.code->co_name);
   if (name == nullptr || name[0] != '_' || name[1] != '_') return false;

@@ -97,6 +97,7 @@ struct Instruction {
   Operator made = Operator::kOther;  ///< of kBinary, kCompare and kUnary
   bool is_in_place = false;          ///< of kBinary: +=
   bool hashes = false;               ///< of kSpread: into a set
+  bool is_mapping = false;           ///< of kSpread: into a dict
   // of a call
   PyObject* callee = nullptr;
   PyObject* const* arguments = nullptr;  ///< those by keyword last; of f(*a, **k) null

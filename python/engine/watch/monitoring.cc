@@ -299,6 +299,7 @@ PyObject* begin(PyObject* const* arguments, bool is_new) {
   state.frames.insert(frame);
   const bool has_function = frame->f_funcobj != nullptr && PyFunction_Check(frame->f_funcobj);
   if (is_new) {
+    if (!state.told.empty()) note_method(state.told.back().left, frame, code, frame->localsplus);
     state.listener->enter(has_function ? frame->f_funcobj : nullptr, code, frame->localsplus,
                           code->co_argcount + code->co_kwonlyargcount, by_watched);
     if (state.listener->awaits_end(code)) state.awaited.push_back(frame);

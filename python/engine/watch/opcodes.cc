@@ -345,7 +345,8 @@ Pending pending_at(const Place& at, const Instruction& reported) {
           at.top - at.bottom,
           gives_to_c(reported),
           generators_of(reported),
-          codes_that_hand_on(reported)};
+          codes_that_hand_on(reported),
+          operands_of(reported)};
 }
 
 PyObject** result_of(const Pending& left, const Place& at) {
@@ -648,9 +649,12 @@ Instruction decode(const Place& at) {
     case UNPACK_SEQUENCE:
     case UNPACK_EX:
     case LIST_EXTEND:
+      one(at, Operation::kSpread, made);
+      break;
     case DICT_UPDATE:
     case DICT_MERGE:
       one(at, Operation::kSpread, made);
+      made.is_mapping = true;
       break;
 #ifdef COPY_DICT_WITHOUT_KEYS
     case COPY_DICT_WITHOUT_KEYS:

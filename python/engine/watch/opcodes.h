@@ -34,8 +34,11 @@ struct Pending {
                       ///< at it
   /// Generators whose items it hands on as they are: addresses, of objects that may be gone.
   std::array<const void*, 2> generators;
-  /// The codes of methods of Python's that make what it leaves, whatever else it gives to C.
+  /// The codes of methods of Python's that, called with its operands, make what it leaves, whatever
+  /// else it gives to C.
   std::vector<const PyCodeObject*> hand_on;
+  std::array<PyObject*, 2> operands;
+  const void* handing_on = nullptr;  ///< the frame of such a method that runs
 };
 
 /// Puts what is about to run into words: `Operation::kNone` for what touches fresh values and local
@@ -63,6 +66,10 @@ bool is_extended_argument(int opcode);
 bool gives_to_c(const Instruction& in);
 /// The codes of methods whose result the instruction leaves: of an operator, an item, a comparison.
 std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in);
+/// What such a method is called with; null for what may be any object.
+std::array<PyObject*, 2> operands_of(const Instruction& in);
+/// What a frame that begins while `caller` runs is given: notes one that hands on what it returns.
+void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObject* const* given);
 /// The generators whose items the instruction leaves as they are, or puts into what it leaves.
 std::array<const void*, 2> generators_of(const Instruction& in);
 /// Whether what a frame gives out may be looked at by code of C's; `caller` is the instruction that

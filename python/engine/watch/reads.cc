@@ -143,11 +143,24 @@ void Watcher::look_at_switch(const Instruction& in) {
   if (is_setting) {
     kind = Kind::kEntry;
     owner = dict_of(in.first);
+    // in torch 2.15 each context may have one of its own
+    PyObject* variable = PyDict_GetItemWithError(owner, in.name);
+    if (variable != nullptr && PyContextVar_CheckExact(variable)) {
+      kind = Kind::kVariable;
+      owner = variable;
+    }
   }
   auto* type = reinterpret_cast<PyTypeObject*>(owner);
   if (kind == Kind::kAttribute && !is_heap(type)) return;
-  PyObject* value = kind == Kind::kEntry ? PyDict_GetItemWithError(owner, in.name)
-                                         : _PyType_Lookup(type, in.name);
+  py::object held;
+  PyObject* value = nullptr;
+  if (kind == Kind::kVariable) {
+    if (PyContextVar_Get(owner, nullptr, &value) != 0) PyErr_Clear();
+    held = py::reinterpret_steal<py::object>(value);
+  } else {
+    value = kind == Kind::kEntry ? PyDict_GetItemWithError(owner, in.name)
+                                 : _PyType_Lookup(type, in.name);
+  }
   if (value == nullptr && !is_setting) return;
   // classes of the program's, and of modules that it makes in the step: their methods, too
   const bool is_programs = kind == Kind::kAttribute && !modules_.contains(in.first) &&

@@ -17,6 +17,7 @@
 #include <opcode.h>
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "python/engine/watch/opcodes.h"
@@ -154,7 +155,7 @@ void on_opcode(State& state, PyFrameObject* frame) {
       instruction.operation = Operation::kNext;
       Pending pending = pending_at(at, instruction);
       pending.generators = {};
-      state.told.push_back({pending, false});
+      state.told.push_back({std::move(pending), false});
     }
 #endif
     return;
@@ -179,7 +180,8 @@ PyObject* const* arguments_of([[maybe_unused]] PyCodeObject* code, PyObject** fa
                               [[maybe_unused]] std::vector<PyObject*>& with_cells) {
 #if PY_VERSION_HEX < 0x030B0000
   if (code->co_cell2arg != nullptr) {
-    with_cells.assign(fast, fast + code->co_argcount + code->co_kwonlyargcount);
+    const int rest = (code->co_flags & CO_VARARGS) != 0 ? 1 : 0;
+    with_cells.assign(fast, fast + code->co_argcount + code->co_kwonlyargcount + rest);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_cellvars); ++i) {
       const auto argument = static_cast<std::size_t>(code->co_cell2arg[i]);
       if (argument < with_cells.size()) with_cells[argument] = fast[code->co_nlocals + i];
@@ -203,7 +205,9 @@ void on_entry(State& state, PyFrameObject* frame) {
   at.code = code;
   read_frame(frame, at);
   std::vector<PyObject*> with_cells;
-  state.listener->enter(function_of(frame), code, arguments_of(code, at.fast, with_cells),
+  PyObject* const* given = arguments_of(code, at.fast, with_cells);
+  if (!state.told.empty()) note_method(state.told.back().left, id_of(frame), code, given);
+  state.listener->enter(function_of(frame), code, given,
                         code->co_argcount + code->co_kwonlyargcount, by_watched);
   if (state.listener->awaits_end(code)) state.awaited.push_back(id_of(frame));
 }

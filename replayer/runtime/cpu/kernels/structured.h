@@ -96,12 +96,36 @@ struct Kept<bool> : KeptNumber<bool> {};
 /// The result that `meta` wants is not the one that the plan has.
 struct OtherResult {};
 
+/// `Op`, with what its `meta` asks of a result handed to `set_result`. `Names` are those of dims,
+/// which torch has up to 2.14.
+template <typename Op, typename SetOutput = decltype(&at::impl::MetaBase::set_output_strided)>
+class WithResults;
+
+template <typename Op, typename... Names>
+class WithResults<Op, void (at::impl::MetaBase::*)(std::int64_t, at::IntArrayRef, at::IntArrayRef,
+                                                   at::TensorOptions, Names...)> : protected Op {
+ private:
+  virtual void set_result(std::int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                          const at::TensorOptions& options) = 0;
+
+  void set_output_strided(std::int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                          at::TensorOptions options, Names... names) final {
+    set_output_raw_strided(index, sizes, strides, options, names...);
+  }
+  void set_output_raw_strided(std::int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options, Names... names) final {
+    set_result(index, sizes, strides, options);
+    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Op>)
+      Op::set_output_raw_strided(index, sizes, strides, options, names...);
+  }
+};
+
 /// `Op` is at::native::structured_..., whose last `kResults` arguments of `impl` are results.
 template <typename Op, std::size_t kResults, typename Impl = decltype(&Op::impl)>
 class Structured;
 
 template <typename Op, std::size_t kResults, typename... A>
-class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, private Op {
+class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, private WithResults<Op> {
  public:
   /// Throws c10::Error or OtherResult where the op is not as it was when it was recorded.
   explicit Structured(const KernelSite& site) : call_(site.call), results_(site.results) {
@@ -239,20 +263,11 @@ class Structured<Op, kResults, void (Op::*)(A...)> final : public Kernel, privat
   }
 
   void set_result(std::int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                  const at::TensorOptions& options) {
+                  const at::TensorOptions& options) override {
     const at::Tensor& result = results_.at(static_cast<std::size_t>(index));
     const bool fits = result.sizes() == sizes && (strides.empty() || result.strides() == strides) &&
                       result.scalar_type() == c10::typeMetaToScalarType(options.dtype());
     if (!fits) throw OtherResult();
-    if constexpr (kIterates) Op::set_output_raw_strided(index, sizes, strides, options, {});
-  }
-  void set_output_strided(std::int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options, at::DimnameList) override {
-    set_result(index, sizes, strides, options);
-  }
-  void set_output_raw_strided(std::int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options, at::DimnameList) override {
-    set_result(index, sizes, strides, options);
   }
   const at::Tensor& maybe_get_output(std::int64_t index) override {
     return results_.at(static_cast<std::size_t>(index));
