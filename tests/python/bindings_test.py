@@ -3,8 +3,7 @@ import pytest
 import torch.nn as nn
 import torch.nn.functional as F
 
-from classification import Program, learner
-from host_programs import check, collect
+from classification import Program, check, collect, learner
 from twins import is_as_pinned, is_refused
 
 BINDINGS = []

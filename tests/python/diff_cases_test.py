@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from surroundings import needs_tool, tool
+from twins import needs_tool, tool
 
 pytestmark = needs_tool
 

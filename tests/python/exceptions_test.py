@@ -8,9 +8,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import steptape
-from classification import Training, batch, classifier
-from misuse import LATE, STEPS, check, check_through
-from twins import bits, has_replayed, is_refused
+from classification import LATE, STEPS, Training, batch, classifier
+from twins import bits, compare, compare_through, has_replayed, is_refused
 
 SITES = ["forward_pre", "forward", "gradient", "accumulated", "optimizer_pre", "optimizer_post",
          "end"]
@@ -65,7 +64,7 @@ def reporting(step):
 def test_a_step_is_interrupted_at_any_place_and_time(kind):
     """Raised in forward, backward, optimizer: what is left is what the eager step leaves."""
     make, _ = interrupted(kind)
-    step = check_through(make, reporting, steps=56)
+    step = compare_through(make, reporting, steps=56)
     has_replayed(step)
 
 
@@ -75,7 +74,7 @@ def test_the_first_calls_of_a_step_are_interrupted(first):
     make, sites = interrupted(KeyboardInterrupt)
     sites.clear()
     sites.update({i: SITES[(first + i) % len(SITES)] for i in (0, 2, 3, 5, 7)})
-    step = check_through(make, reporting, steps=40)
+    step = compare_through(make, reporting, steps=40)
     has_replayed(step)
 
 
@@ -172,7 +171,7 @@ def test_a_wrong_argument_throws_what_eager_throws(call):
             return (x[:, :5], y) if i == call else (x, y)
         return Training(train, (model, optimizer), arguments)
 
-    check(make, share=0.9)
+    compare(make, share=0.9)
 
 
 @pytest.mark.parametrize("label", [4, -1, 1 << 40])
@@ -199,7 +198,7 @@ def test_an_index_that_is_out_of_range_in_a_replay_throws_what_eager_throws(labe
             return tokens, y
         return Training(train, (model, optimizer), arguments)
 
-    check(make)
+    compare(make)
 
 
 @pytest.mark.parametrize("args, kwargs", [((), {}), ((1,), {}), ((1, 2, 3, 4), {}),

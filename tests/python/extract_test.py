@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import steptape
-from surroundings import needs_tool, tool
+from twins import needs_tool, tool
 
 pytestmark = needs_tool
 

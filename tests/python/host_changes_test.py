@@ -14,8 +14,7 @@ import pytest
 import torch.nn as nn
 import torch.nn.functional as F
 
-from classification import Program, batch, learner
-from host_programs import STEPS, check, collect, marked_lines, names_the_line
+from classification import STEPS, Program, batch, check, collect, learner, marked_lines, names_the_line
 from twins import OUTCOMES
 
 CHANGES = []

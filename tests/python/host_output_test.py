@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import steptape
-from classification import Program, batch, learner
-from host_programs import LATE, STEPS, check
+from classification import LATE, STEPS, Program, batch, check, learner
 
 
 SHOWN = {}  # way: (show(log, n, loss), what the refusal says)

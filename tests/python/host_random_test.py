@@ -11,8 +11,7 @@ import torch.nn as nn
 
 import steptape
 import twins
-from classification import Program, batch, learner
-from host_programs import LATE, STEPS, check, collect, marked_lines, names_the_line
+from classification import LATE, STEPS, Program, batch, check, collect, learner, marked_lines, names_the_line
 from twins import is_refused
 
 RANDOM = []

@@ -11,8 +11,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import steptape
-from classification import Program, batch, learner
-from host_programs import LATE, check, marked_lines
+from classification import LATE, Program, batch, check, learner, marked_lines
 from twins import is_as_pinned, is_refused
 
 

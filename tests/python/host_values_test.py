@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import steptape
-from classification import Program, learner
-from host_programs import LATE, STEPS, check
+from classification import LATE, STEPS, Program, check, learner
 from twins import has_replayed, is_refused, replays_as_a_rule
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import steptape
-from surroundings import dumped, needs_tool
+from twins import dumped, needs_tool
 
 TRAINING = """
     import sys, torch, steptape

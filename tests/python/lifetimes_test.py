@@ -11,8 +11,7 @@ import torch
 
 import steptape
 import twins
-from classification import batch, classifier, small_model
-from misuse import LATE, STEPS
+from classification import LATE, STEPS, batch, classifier, small_model
 from twins import bits
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.utils.checkpoint
 
 import steptape
-from surroundings import dumped, needs_tool
+from twins import dumped, needs_tool
 
 pytestmark = needs_tool
 

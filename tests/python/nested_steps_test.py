@@ -1,14 +1,14 @@
 """Steps that are wrapped twice, call themselves or stand inside others."""
 import contextlib
+import itertools
 import types
 
 import torch
 
 import steptape
 import twins
-from classification import Training, batch, classifier, small_model
-from misuse import STEPS, check
-from twins import replays_as_a_rule
+from classification import STEPS, Training, batch, classifier, small_model
+from twins import compare, replays_as_a_rule
 
 
 def test_a_wrapped_step_is_wrapped_again():
@@ -21,21 +21,21 @@ def test_a_wrapped_step_is_wrapped_again():
         return Training(train, (model, optimizer))
 
     with contextlib.suppress(steptape.InvalidArgument):
-        check(make, wrapper=wrapper)
+        compare(make, wrapper=wrapper)
 
 
 def test_one_function_is_wrapped_twice():
     """Two steps over one model that take turns: each sees what the other has written."""
     def wrapper(training, options):
         steps = steptape.wrap(training.step, **options), steptape.wrap(training.step, **options)
-        turn = iter(range(STEPS))
+        turn = itertools.count()
         return twins.Program(lambda *args: steps[next(turn) // 4 % 2](*args), *steps)
 
     def make():
         train, model, optimizer = classifier()
         return Training(train, (model, optimizer))
 
-    check(make, wrapper=wrapper, share=0.9)
+    compare(make, wrapper=wrapper, share=0.9)
 
 
 def test_a_step_calls_itself():
@@ -58,7 +58,7 @@ def test_a_step_calls_itself():
         return training.handle.step
 
     with contextlib.suppress(steptape.FailedPrecondition):
-        check(make, wrapper=wrapper)
+        compare(make, wrapper=wrapper)
 
 
 def test_a_wrapped_step_inside_another_is_a_part_of_it():
@@ -77,7 +77,7 @@ def test_a_wrapped_step_inside_another_is_a_part_of_it():
         training.handle.inner = steptape.wrap(training.handle.inner, **options)
         return steptape.wrap(training.step, **options)
 
-    replays_as_a_rule(check(make, wrapper=wrapper))
+    replays_as_a_rule(compare(make, wrapper=wrapper))
 
 
 def test_an_inner_step_is_called_by_itself_as_well():
@@ -101,7 +101,7 @@ def test_an_inner_step_is_called_by_itself_as_well():
         handle.outer = steptape.wrap(handle.outer, **options)
         return twins.Program(training.step, handle.outer, handle.inner)
 
-    check(make, wrapper=wrapper)
+    compare(make, wrapper=wrapper)
 
 
 def test_what_an_inner_step_is_given_is_what_the_outer_one_gives():

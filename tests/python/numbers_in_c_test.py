@@ -458,7 +458,7 @@ WAYS = {
     "filtered_one_by_one": lambda n: sum(1 for _ in filter(lambda k: k - 17, [n])) == 0,
     "taken_while": lambda n: len(list(itertools.takewhile(lambda k: k - 17, [n]))) == 0,
     "mapped_and_summed": lambda n: sum(map(lambda k: k * 2, [n])) > 33,
-    "mapped_into_a_set": lambda n: len(set(map(lambda k: k + 1, [n, 17]))) == 1,
+    "mapped_into_a_made_set": lambda n: len(set(map(lambda k: k + 1, [n, 17]))) == 1,
     "accumulated": lambda n: list(itertools.accumulate([n, 2], lambda a, b: a * b))[-1] > 33,
     "reduced_by_python": lambda n: functools.reduce(lambda a, b: a + b, [n, 1]) > 17,
     "compared_by_a_function": lambda n: sorted([n, 16.5], key=functools.cmp_to_key(lambda a, b: a - b))[0] == 16.5,

@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import itertools
 import operator
 import threading
 import types
@@ -13,9 +14,8 @@ import torch
 import torch.nn as nn
 
 import steptape
-from classification import Training, batch, classifier
-from misuse import LATE, STEPS, Plain, check, check_through
-from twins import RECORDED, bits, is_as_pinned
+from classification import LATE, Plain, Training, batch, classifier
+from twins import RECORDED, bits, compare, compare_through, is_as_pinned
 
 
 class Unhashable:
@@ -141,7 +141,7 @@ def test_an_odd_argument_is_guarded_or_refused(make_value, use, request):
             return train(x * use(odd), y)
         return Training(step, (model, optimizer), lambda i: (*batch(i), odd_number(i)))
 
-    is_as_pinned(check_through(make, through), OUTCOMES.get(request.node.callspec.id))
+    is_as_pinned(compare_through(make, through), OUTCOMES.get(request.node.callspec.id))
 
 
 LATE_OUTCOMES = dict.fromkeys(("bytearray", "slotted", "nested"), "opaque_argument") | {"array": "host_read"}
@@ -165,7 +165,7 @@ LATE_OUTCOMES = dict.fromkeys(("bytearray", "slotted", "nested"), "opaque_argume
 def test_the_same_argument_changes_inside(make_value, use, change, request):
     """Handed again and again, and changed in place once: identity alone would not see it."""
     def through(step):
-        odd, calls = make_value(), iter(range(STEPS))
+        odd, calls = make_value(), itertools.count()
 
         def call(x, y):
             if next(calls) == LATE:
@@ -180,7 +180,7 @@ def test_the_same_argument_changes_inside(make_value, use, change, request):
             return train(x * use(odd), y)
         return Training(step, (model, optimizer))
 
-    is_as_pinned(check_through(make, through), LATE_OUTCOMES.get(request.node.callspec.id))
+    is_as_pinned(compare_through(make, through), LATE_OUTCOMES.get(request.node.callspec.id))
 
 
 def test_a_step_changes_its_argument():
@@ -193,7 +193,7 @@ def test_a_step_changes_its_argument():
         log = []
         return Training(step, (model, optimizer), lambda i: (*batch(i), log))
 
-    check(make, codes={"host_effect", "opaque_argument", "too_many_variants",
+    compare(make, codes={"host_effect", "opaque_argument", "too_many_variants",
                        "unstable_op_stream"})
 
 
@@ -208,7 +208,7 @@ def test_an_argument_that_carries_a_graph_is_refused():
             return encoder(x), y
         return Training(train, (model, optimizer, encoder), arguments)
 
-    check(make, codes={"unconsumed_graph"})
+    compare(make, codes={"unconsumed_graph"})
 
 
 def test_an_argument_that_contains_itself():

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 import steptape
-from classification import Training, batch, classifier, small_model
-from misuse import STEPS, Plain, check
-from twins import bits, is_refused, replays_as_a_rule
+from classification import STEPS, Plain, Training, batch, classifier, small_model
+from twins import bits, compare, is_refused, replays_as_a_rule
 
 
 def test_a_step_that_gives_its_arguments_back():
-    step = check(lambda: Training(lambda x, y: (y, x, [x]), ()))
+    step = compare(lambda: Training(lambda x, y: (y, x, [x]), ()))
     replays_as_a_rule(step)
     x, y = batch(0)
     result = step(x, y)
@@ -64,7 +63,7 @@ def test_a_result_of_the_users_own_class():
             return types.SimpleNamespace(loss=train(x, y), right=Plain(2.0))
         return Training(step, (model, optimizer))
 
-    replays_as_a_rule(check(make))
+    replays_as_a_rule(compare(make))
 
 
 class Doubled(tuple):

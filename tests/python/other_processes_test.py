@@ -9,9 +9,8 @@ import torch
 
 import steptape
 import twins
-from classification import batch, classifier
-from misuse import LATE, PACKAGES, STEPS
-from twins import bits, has_replayed
+from classification import LATE, STEPS, batch, classifier
+from twins import PACKAGES, bits, has_replayed
 
 
 def goes_on_in_a_child(step, model, calls, connection):

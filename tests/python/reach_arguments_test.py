@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import steptape
-import twins
 from reached import OwnDict, Table, Training, check, global_setter, rows
 
 GAIN = 1.0

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 
-from surroundings import TOOL, needs_tool, tool
+from twins import TOOL, needs_tool, tool
 
 pytestmark = needs_tool
 

@@ -7,7 +7,7 @@ import torch
 
 import steptape
 import twins
-from surroundings import dumped, needs_tool
+from twins import dumped, needs_tool
 
 
 def loop(steps=6):

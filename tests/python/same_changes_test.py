@@ -4,8 +4,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from classification import Program, batch, learner
-from host_programs import LATE, check, collect
+from classification import LATE, Program, batch, check, collect, learner
 import steptape
 from twins import codes_of, replays_as_a_rule
 

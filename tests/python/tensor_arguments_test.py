@@ -11,8 +11,7 @@ import torch.nn as nn
 
 import steptape
 from classification import Training
-from misuse import check
-from twins import is_refused, replays_as_a_rule
+from twins import compare, is_refused, replays_as_a_rule
 
 
 def scaling():
@@ -67,7 +66,7 @@ def test_a_tensor_of_any_geometry_is_an_argument(tensors):
         train, model, optimizer = scaling()
         return Training(train, (model, optimizer), tensors)
 
-    replays_as_a_rule(check(make))
+    replays_as_a_rule(compare(make))
 
 
 @pytest.mark.parametrize("tensors", GEOMETRIES.values(), ids=GEOMETRIES)
@@ -82,7 +81,7 @@ def test_a_tensor_changes_its_geometry_in_mid_run(tensors):
         train, model, optimizer = scaling()
         return Training(train, (model, optimizer), arguments)
 
-    replays_as_a_rule(check(make))
+    replays_as_a_rule(compare(make))
 
 
 def test_arguments_begin_to_overlap_where_the_step_writes_one():
@@ -97,7 +96,7 @@ def test_arguments_begin_to_overlap_where_the_step_writes_one():
                 memory[:8].clone(), memory[4:].clone())
         return Training(step, (), arguments)
 
-    replays_as_a_rule(check(make))
+    replays_as_a_rule(compare(make))
 
 
 def test_the_same_tensor_is_handed_twice_where_the_step_writes_one():
@@ -111,7 +110,7 @@ def test_the_same_tensor_is_handed_twice_where_the_step_writes_one():
             return (a, a) if i >= 12 and i % 2 else (a, a.clone())
         return Training(step, (), arguments)
 
-    replays_as_a_rule(check(make))
+    replays_as_a_rule(compare(make))
 
 
 def test_a_parameter_is_an_argument():
@@ -120,7 +119,7 @@ def test_a_parameter_is_an_argument():
         return Training(lambda p: train(p.detach() * 2), (model, optimizer),
                         lambda i: (model[0],))
 
-    is_refused(check(make), {"rebound_tensor"})
+    is_refused(compare(make), {"rebound_tensor"})
 
 
 def test_a_parameter_takes_the_place_of_a_plain_argument():
@@ -129,7 +128,7 @@ def test_a_parameter_takes_the_place_of_a_plain_argument():
         return Training(lambda p: train(p.detach() * 2), (model, optimizer),
                         lambda i: (model[0] if i >= 12 and i % 2 else numbers(i),))
 
-    is_refused(check(make), {"rebound_tensor"})
+    is_refused(compare(make), {"rebound_tensor"})
 
 
 def test_an_argument_that_requires_a_gradient_gets_one():
@@ -142,7 +141,7 @@ def test_an_argument_that_requires_a_gradient_gets_one():
             return tuple(newest)
         return Training(train, lambda: [model, optimizer, [t.grad for t in newest]], arguments)
 
-    replays_as_a_rule(check(make))
+    replays_as_a_rule(compare(make))
 
 
 def nested(i, depth=5, width=3):
@@ -172,7 +171,7 @@ def test_a_huge_structure_of_arguments_and_results():
             return {"loss": loss, "tree": [t * 2 for t in leaves(tree)], "deep": [[(gradient,)]]}
         return Training(step, (model, optimizer), lambda i: (nested(i % 2),))
 
-    replays_as_a_rule(check(make, steps=24))
+    replays_as_a_rule(compare(make, steps=24))
 
 
 def test_a_deep_structure_of_arguments_and_results():
@@ -190,7 +189,7 @@ def test_a_deep_structure_of_arguments_and_results():
             return (tree,)
         return Training(step, (), arguments)
 
-    is_refused(check(make), {"escaped_buffer", "host_effect", "opaque_argument"})
+    is_refused(compare(make), {"escaped_buffer", "host_effect", "opaque_argument"})
 
 
 attention = nn.MultiheadAttention(8, 2, batch_first=True)

@@ -1,4 +1,5 @@
 """Threads that call one step, or a step each."""
+import itertools
 import math
 import sys
 import threading
@@ -9,9 +10,8 @@ import torch.nn as nn
 
 import steptape
 import twins
-from classification import Training, batch, classifier
-from misuse import LATE, STEPS, check_through
-from twins import bits, has_replayed
+from classification import LATE, STEPS, Training, batch, classifier
+from twins import bits, compare_through, has_replayed
 
 
 def run_in_threads(*functions):
@@ -149,7 +149,7 @@ def test_two_threads_have_a_step_each():
 def test_a_step_moves_to_another_thread():
     """Recorded in one thread and called in another, one after the other."""
     def through(step):
-        calls = iter(range(STEPS))
+        calls = itertools.count()
 
         def in_turn(x, y):
             if next(calls) < LATE:
@@ -165,4 +165,4 @@ def test_a_step_moves_to_another_thread():
         train, model, optimizer = classifier()
         return Training(train, (model, optimizer))
 
-    check_through(make, through)
+    compare_through(make, through)

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import steptape
-from classification import batch, classifier
-from misuse import LATE, PACKAGES
-from twins import bits
+from classification import LATE, batch, classifier
+from twins import PACKAGES, bits
 
 
 def replaying_program(tmp_path, steps=LATE):

@@ -7,17 +7,29 @@ A *training* is any object with
     holds()                 what must be equal afterwards: modules, optimizers, tensors, numbers, nested
     after(i)                optional: what the program does between two steps (a scheduler, an edit)
 
-What the counts of a step say, how its calls went and by which names it was refused, is judged here, too.
+What the counts of a step say, how its calls went and by which names it was refused, is judged here, too, and what stands around a program:
+the command `steptape`, by which tests look into traces, and installed packages.
 """
+import importlib
+import json
+import os
+import pathlib
 import random
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
+import pytest
 import torch
 
 import steptape
 
 OUTCOMES = ("recorded", "trials", "replayed", "eager", "audits")  # each call counts as one of them
 SEED = 20261121
+PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(steptape.__file__)))  # where other processes import it from
+TOOL = os.environ.get("STEPTAPE_TOOL", "")
+needs_tool = pytest.mark.skipif(not os.access(TOOL, os.X_OK), reason="STEPTAPE_TOOL names no built `steptape`")
 
 
 def free_calls(stats):
@@ -212,3 +224,44 @@ class Program:
 
     def explain(self):
         return "\n".join(step.explain() for step in self.steps)
+
+
+def tool(*arguments, statuses=(0,), folder=None):
+    """A finished run of the command, in a folder, that ended with one of the statuses; what it wrote is text."""
+    done = subprocess.run([TOOL, *map(str, arguments)], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in statuses, done.stderr
+    return done
+
+
+def dumped(path):
+    """A trace file, as `steptape dump --json` shows it."""
+    return json.loads(tool("dump", path, "--json").stdout)
+
+
+def package(name, source):
+    """A new import of a package `name` of this source, from a folder that ends as those of installed packages do."""
+    with tempfile.TemporaryDirectory() as root:
+        folder = pathlib.Path(root, "site-packages")
+        folder.mkdir()
+        (folder / f"{name}.py").write_text(source)
+        sys.modules.pop(name, None)
+        sys.path.insert(0, str(folder))
+        try:
+            return importlib.import_module(name)
+        finally:
+            sys.path.remove(str(folder))
+
+
+def compare_through(make, through, steps=50, **expected):
+    """Compares twins that the program calls by `through(step)`, and not directly; returns the step."""
+    def make_called():
+        training = make()
+        training.inner, training.step = training.step, through(training.step)
+        return training
+
+    def wrapper(training, options):
+        step = steptape.wrap(training.inner, **options)
+        return Program(through(step), step)
+
+    program = compare(make_called, steps, wrapper=wrapper, **expected)
+    return program.steps[0]

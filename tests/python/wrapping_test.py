@@ -12,16 +12,15 @@ import torch.nn.functional as F
 
 import steptape
 from classification import Training, batch, classifier, small_model
-from misuse import check
-from twins import is_as_pinned, replays_as_a_rule
+from twins import compare, is_as_pinned, replays_as_a_rule
 
 
 def test_a_step_without_tensors():
-    replays_as_a_rule(check(lambda: Training(lambda a, b: a * b + 1, (), lambda i: (i % 3, 0.5))))
+    replays_as_a_rule(compare(lambda: Training(lambda a, b: a * b + 1, (), lambda i: (i % 3, 0.5))))
 
 
 def test_a_step_that_does_nothing():
-    check(lambda: Training(lambda: None, (), lambda i: ()))
+    compare(lambda: Training(lambda: None, (), lambda i: ()))
 
 
 def generator_function(x):
@@ -172,7 +171,7 @@ def test_whatever_can_be_called_can_be_wrapped(form, arguments, request):
         trainer = Trainer()
         return Training(form(trainer), (trainer.model, trainer.optimizer), arguments)
 
-    is_as_pinned(check(make), "host_effect" if request.node.callspec.id == "class" else None)
+    is_as_pinned(compare(make), "host_effect" if request.node.callspec.id == "class" else None)
 
 
 def test_a_cell_of_a_notebook_that_runs_again_wraps_its_function_anew():

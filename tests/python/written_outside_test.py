@@ -4,8 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from classification import Program, learner
-from host_programs import LATE, check, collect
+from classification import LATE, Program, check, collect, learner
 from twins import is_refused, replays_as_a_rule
 
 OUTSIDE = []

@@ -5,7 +5,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from surroundings import package
+from twins import package
 
 SOURCE = """
 import importlib.util

@@ -2,7 +2,7 @@
 import torch
 import torch.nn as nn
 
-from surroundings import package
+from twins import package
 
 SOURCE = """
 class Trainer:

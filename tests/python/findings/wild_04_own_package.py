@@ -1,7 +1,7 @@
 """A trainer of the user's own that is installed: no attribute, global or counter of it was guarded."""
 import torch
 
-from surroundings import package
+from twins import package
 
 SOURCE = """
 import torch

@@ -3,7 +3,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from surroundings import package
+from twins import package
 
 SOURCE = """
 import torch
