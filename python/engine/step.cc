@@ -329,11 +329,12 @@ class GivenContainers {
   std::vector<py::object> all_;
 };
 
+/// Which leaves require grad.
 std::vector<bool> gradient_flags_of(const Arguments& arguments) {
   std::vector<bool> flags;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
-    if (tensor != nullptr) flags.push_back(tensor->defined() && tensor->requires_grad());
+    flags.push_back(tensor != nullptr && tensor->defined() && tensor->requires_grad());
   }
   return flags;
 }
@@ -542,10 +543,11 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
                               "the step changes a list, a dict or an object whose tensors are "
                               "others in each call"));
     }
-    if (flags != gradient_flags_of(before)) {
-      hints->refuse(
-          trace::make_refusal(RefusalCode::kHostEffect,
-                              "the step changes whether a tensor that it is given requires grad"));
+    const std::vector<bool> flags_now = gradient_flags_of(before);
+    if (const auto [was, is] = std::ranges::mismatch(flags, flags_now); was != flags.end()) {
+      const std::string& name = before.names[static_cast<std::size_t>(was - flags.begin())];
+      hints->refuse(trace::make_refusal(RefusalCode::kHostEffect,
+                                        "the step changes whether `" + name + "` requires grad"));
     }
     if (has_changed || !same(before, look())) {
       Refusal refusal =

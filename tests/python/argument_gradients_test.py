@@ -290,3 +290,36 @@ def test_a_loaded_step_refuses_inputs_with_hooks(tmp_path):
     with pytest.raises(steptape.FailedPrecondition, match="hooks"):
         loaded(with_hook)
     assert loaded(torch.ones(3, requires_grad=True)).tolist() == [2.0] * 3
+
+
+def residual(net, optimizer, x):
+    """Of u' = u, as networks that learn an equation ask for it."""
+    u = net(x)
+    slope, = torch.autograd.grad(u.sum(), x, create_graph=True)
+    loss = (slope - u).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@pytest.mark.parametrize("mark, code", [(lambda x: x.requires_grad_(), "host_effect"), (lambda x: x.detach().requires_grad_(), None)],
+                         ids=["the argument", "what the remedy says"])
+def test_a_step_asks_for_the_gradient_of_what_it_is_given(mark, code):
+    def play(wrap):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+        optimizer = torch.optim.Adam(net.parameters())
+        step = wrap(lambda points: residual(net, optimizer, mark(points["x"])))
+        given = [torch.rand(5, 1) for _ in range(CALLS)]
+        return [(step({"x": x}), x.requires_grad, None if x.grad is None else x.grad.tolist()) for x in given], step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected
+    if code is None:
+        assert step.stats["replayed"] >= CALLS // 2, step.explain()
+        return
+    refusal, = step.stats["refusals"]
+    assert (refusal["code"], refusal["reason"]) == (code, "the step changes whether `points['x']` requires grad")
+    assert "x.detach().requires_grad_()" in refusal["remedy"]
