@@ -31,7 +31,10 @@ if known and os.path.exists(sysconfig.get_path("include") + "/Python.h"): print(
   pip=("$environment/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off)
   say "CPython $version: torch $torch and what the tests need"
   "${pip[@]}" "torch==$torch.*" -r tests/python/requirements.txt >&2
-  "${pip[@]}" --no-deps "torchvision==0.$((minor + 15)).*" >&2 || say "there is no torchvision for torch $torch: its tests are skipped"
+  "${pip[@]}" --no-deps "torchvision==0.$((minor + 15)).*" >&2 || {
+    [[ -n ${TORCH:-} ]] || exit 1
+    say "there is no torchvision for torch $torch: its tests are skipped"
+  }
   if [[ -n ${TORCH:-} ]]; then
     STEPTAPE_TORCH=$("$environment/bin/python" -c 'import torch; print(torch.__path__[0])')
     export STEPTAPE_TORCH SKBUILD_BUILD_DIR=build-wheel-$TORCH
@@ -43,8 +46,8 @@ if known and os.path.exists(sysconfig.get_path("include") + "/Python.h"): print(
   "${pip[@]}" --no-deps --force-reinstall "$wheel" >&2
   say "CPython $version: the tests"
   STEPTAPE_WHEEL=$wheel STEPTAPE_TOOL=$build/tools/steptape OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -q -n "${TEST_JOBS:-2}" \
-    --timeout 300 -p no:cacheprovider --rootdir tests/python tests/python "$@" | tee "$build/pythons/$version.log" || failed=1
-  results+=("torch $torch, CPython $version: $(tail -1 "$build/pythons/$version.log")")
+    --timeout 300 -p no:cacheprovider --rootdir tests/python tests/python "$@" | tee "$environment.log" || failed=1
+  results+=("torch $torch, CPython $version: $(tail -1 "$environment.log")")
 done
 if ((${#seen[@]} == 0)); then
   say "no CPython from 3.10 to 3.13 with headers was found"

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import steptape
 import twins
 from classification import Program, sgd, small_model
-from guarded import STEPS, Training, check, named
+from guarded import EDIT, STEPS, Training, check, named
 from twins import codes_of
 
 
@@ -98,6 +98,37 @@ def test_a_dispatch_mode_stands_around_the_call():
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_a_switch_that_may_change_kernels_changes(case):
     check(seeing, around=case, matters=None, share=None)
+
+
+def test_hooks_of_saved_tensors_come_to_be_forbidden():
+    """Eager raises where the step sets some; a step that sets none goes on."""
+    def hooked(x, w):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            return (x * w).tanh().sum()
+
+    def play(loss_of, wrap):
+        w = torch.ones(3, requires_grad=True)
+
+        def train(x):
+            loss = loss_of(x, w)
+            w.grad = None
+            loss.backward()
+            return w.grad.sum().item()
+
+        step, seen = wrap(train), []
+        for i in range(STEPS):
+            with torch.autograd.graph.disable_saved_tensors_hooks("none here") if i >= EDIT else contextlib.nullcontext():
+                try:
+                    seen.append(step(torch.full((3,), 0.1 * i)))
+                except RuntimeError as error:
+                    seen.append(str(error))
+        return seen, step
+
+    for loss_of in (hooked, lambda x, w: (x * w).tanh().sum()):
+        expected, _ = play(loss_of, lambda step: step)
+        seen, step = play(loss_of, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+        assert seen == expected, step.explain()
+        assert step.stats["replayed"] >= EDIT // 2, step.explain()
 
 
 def flipped(owner, name):

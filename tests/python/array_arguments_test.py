@@ -188,6 +188,22 @@ def objects():
     return (lambda a: table * a[0]), lambda i: (np.array([1.0 if i < 12 else 2.0, None], object),)
 
 
+def noted(i):
+    """What the dtype notes shows in no byte."""
+    return np.ones(2, np.dtype("f8", metadata={"unit": 1.0 if i < 12 else 2.0}))
+
+
+@given("opaque_argument")
+def notes_of_a_dtype():
+    return (lambda a: table * a.dtype.metadata["unit"]), lambda i: (noted(i),)
+
+
+@held("host_effect")
+def notes_of_a_dtype_held():
+    box = types.SimpleNamespace(a=noted(0))
+    return (lambda x: x * box.a.dtype.metadata["unit"]), lambda: None, lambda i: setattr(box, "a", noted(i))
+
+
 @given()
 def noncontig():
     return (lambda a: torch.from_numpy(a) * 2), lambda i: (np.random.randn(6, 4)[::2, ::2],)

@@ -70,7 +70,7 @@ class Multiplied(list):
 
 
 class Answering:
-    """Whose `__eq__` answers `how`, whatever else its class is; `*`, an item and `-` give what they are asked with."""
+    """Whose `__eq__` answers `how`, whatever else its class is, and so does `*`."""
 
     def __init__(self, how, *items):
         super().__init__(*items)
@@ -100,11 +100,6 @@ class AnsweringQueue(Answering, collections.deque):
 
 class AnsweringDict(Answering, dict):
     __hash__ = Answering.__hash__
-
-
-def extended(items, made):
-    made += items
-    return made
 
 
 def updated(items, made):
@@ -358,8 +353,8 @@ WAYS = {
     "sets_joined_by_it": lambda n: len(AnsweringSet(0, [AnsweringSet(n - 17)]) | {AnsweringSet(n - 17)}) == 2,
     "queues_less_by_it": lambda n: AnsweringQueue(0, [AnsweringQueue(n - 17, [1])]) < AnsweringQueue(0, [AnsweringQueue(n - 17, [2])]),
     "dicts_updated_by_it": lambda n: len(updated({AnsweringDict(n - 17): 1}, AnsweringDict(0, {AnsweringDict(n - 17): 2}))) == 2,
-    "filtered_by_a_method_of_the_list": lambda n: not extended(filter(AnsweringList(n - 17).__mul__, [1]), AnsweringList(0)),
-    "filtered_by_the_list_itself": lambda n: (lambda made: not extended(filter(made.__mul__, [1]), made))(AnsweringList(n - 17)),
+    "filtered_by_a_method_of_the_list": lambda n: not added(filter(AnsweringList(n - 17).__mul__, [1]), AnsweringList(0)),
+    "filtered_by_the_list_itself": lambda n: (lambda made: not added(filter(made.__mul__, [1]), made))(AnsweringList(n - 17)),
     "class_by_it": lambda n: matched(type("Asked", (type,), {"__instancecheck__": lambda cls, of: n - 17})("Made", (), {})),
     "hashed_in_a_summed_generator": lambda n: sum(v + len({Hashed(n - 17), 0}) for v in (1, 2)) == 5,
     "generated_for_a_summed_map": lambda n: sum(map(lambda k: k * 2, (m for m in (n, 1)))) == 36,

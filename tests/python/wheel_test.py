@@ -36,7 +36,8 @@ def fresh(tmp_path_factory):
         variables = {"PATH": str(bin_folder), "HOME": str(folder), "OMP_NUM_THREADS": "1"}
         return subprocess.run([bin_folder / program, *arguments], cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
-    installed = run("python", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check", WHEEL)
+    # torch's folder may hold a steptape, too
+    installed = run("python", "-m", "pip", "install", "--quiet", "--ignore-installed", "--no-index", "--no-deps", "--disable-pip-version-check", WHEEL)
     assert installed.returncode == 0, installed.stderr
     return run, folder
 
