@@ -117,10 +117,9 @@ RecordingDiff diff_recordings(const RecordingPair& pair, const trace::Recording&
   out.numerics = numeric_differences(stream_a, stream_b, out.stream.alignment);
   const Alignment& alignment = out.stream.alignment;
   Findings& findings = out.findings;
-  if (a.standing != b.standing) {
+  if (a.status != b.status) {
     findings.of(Section::kEnvironment)
-        .push_back(
-            {"standing", std::string(name_of(a.standing)), std::string(name_of(b.standing))});
+        .push_back({"status", std::string(name_of(a.status)), std::string(name_of(b.status))});
   }
   findings.of(Section::kPlace) = scope_differences(a, b, alignment.pairs);
   findings.of(Section::kStructure) = outcome_differences(a, b);
@@ -148,7 +147,7 @@ void tell_lonely(Findings& findings, const trace::Step& step, const std::vector<
       continue;
     }
     trace::Finding finding{fmt::format("recording {}", i), "absent", "absent"};
-    (is_of_a ? finding.expected : finding.found) = name_of(step.recordings[i].standing);
+    (is_of_a ? finding.expected : finding.found) = name_of(step.recordings[i].status);
     findings.of(Section::kStructure).push_back(std::move(finding));
   }
 }
@@ -186,7 +185,7 @@ StepDiff diff_steps(const trace::Step& a, const trace::Step& b,
     }
   }
   const auto is_warm_up = [&a](const RecordingDiff& diff) {
-    return a.recordings[diff.pair.a].standing == trace::Standing::kWarmUp;
+    return a.recordings[diff.pair.a].status == trace::Status::kWarmUp;
   };
   const bool has_variant = !std::ranges::all_of(out.recordings, is_warm_up);
   for (RecordingDiff& diff : out.recordings) diff.is_beside = has_variant && is_warm_up(diff);

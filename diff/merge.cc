@@ -93,7 +93,7 @@ class Merger {
       if (merged.kept[i].trace == origin.trace) continue;
       if (!is_same(merged, i, recording, origin)) continue;
       merged.left_out.push_back(origin);
-      if (recording.standing <= known.standing) return;
+      if (recording.status <= known.status) return;
       known = recording;
       contents_.share(known);
       std::swap(merged.kept[i], merged.left_out.back());
@@ -107,8 +107,8 @@ class Merger {
   bool is_same(const MergedStep& merged, std::size_t i, const trace::Recording& recording,
                Origin origin) const {
     const trace::Recording& known = out_.trace.find_step(merged.name)->recordings[i];
-    const bool is_warm_up = known.standing == trace::Standing::kWarmUp;
-    if (is_warm_up != (recording.standing == trace::Standing::kWarmUp)) return false;
+    const bool is_warm_up = known.status == trace::Status::kWarmUp;
+    if (is_warm_up != (recording.status == trace::Status::kWarmUp)) return false;
     if (is_warm_up) return true;
     const Relation relation = relation_of(known, recording);
     if (relation != Relation::kConflict) return relation == Relation::kSame;
@@ -168,7 +168,7 @@ bool decides_by_reads(const trace::Recording& recording) {
 /// The one that stands for a step's configuration: warm-ups may still lack what they create.
 const trace::Recording* representative_of(const trace::Step& step) {
   const auto is_variant = [](const trace::Recording& recording) {
-    return recording.standing != trace::Standing::kWarmUp;
+    return recording.status != trace::Status::kWarmUp;
   };
   const auto found = std::ranges::find_if(step.recordings, is_variant);
   if (found != step.recordings.end()) return &*found;

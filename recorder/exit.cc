@@ -53,8 +53,8 @@ class Exit {
     state_.refusals.name_modules();
     // ops of several threads may end in another order than they began
     std::ranges::sort(state_.recording.reads, {}, &trace::HostRead::op);
-    state_.recording.standing =
-        recorded_.created_state ? trace::Standing::kWarmUp : trace::Standing::kProbe;
+    state_.recording.status =
+        recorded_.created_state ? trace::Status::kWarmUp : trace::Status::kProbe;
   }
 
  private:
@@ -225,8 +225,9 @@ class Exit {
       if (id == trace::kNoTensor) continue;
       if (recorded_.identities.back().of == Identity::Of::kNothing && result.requires_grad() &&
           result.is_leaf()) {
-        state_.refusals.add(RefusalCode::kUnconsumedGraph, {},
-                            c10::str("results[", k, "] is a new leaf that requires a gradient"));
+        state_.refusals.add(
+            RefusalCode::kUnconsumedGraph, {},
+            state_.hints.name_of_result(k) + " is a new leaf that requires a gradient");
       }
       give_role(state_.tensor_table.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
@@ -234,8 +235,9 @@ class Exit {
       if (result.grad_fn() != nullptr) recorded_.identities.back().node = result.grad_fn()->name();
       if (!state_.graphs.is_unconsumed(result)) continue;
       is_unconsumed = true;
-      state_.refusals.add(RefusalCode::kUnconsumedGraph, {},
-                          c10::str("results[", k, "] carries a graph that no backward consumed"));
+      state_.refusals.add(
+          RefusalCode::kUnconsumedGraph, {},
+          state_.hints.name_of_result(k) + " carries a graph that no backward consumed");
     }
     has_open_graph_ = is_unconsumed;
   }

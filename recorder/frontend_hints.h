@@ -67,6 +67,20 @@ class FrontendHints {
   }
   const std::vector<std::pair<std::size_t, std::string>>& becoming() const { return becoming_; }
 
+  /// Result tensors from `position` on are no results of the program's: the step leaves them at
+  /// this place.
+  void leave_results(std::size_t position, std::string path) {
+    left_results_.emplace_back(position, std::move(path));
+  }
+  /// What the program knows a result tensor as.
+  std::string name_of_result(std::size_t position) const {
+    std::string name = "results[" + std::to_string(position) + "]";
+    for (const auto& [first, path] : left_results_) {
+      if (first <= position) name = "what the step leaves in `" + path + "`";
+    }
+    return name;
+  }
+
   /// The step adds `by` to the host number of optimizer state at `path`.
   void advance(std::string path, std::int64_t by) { advances_.push_back({std::move(path), by}); }
   const std::vector<trace::Advance>& advances() const { return advances_; }
@@ -205,6 +219,7 @@ class FrontendHints {
   std::size_t ops_since_ = 0;
   bool does_more_ = false;  ///< than its op does
   std::vector<std::pair<std::size_t, trace::Formula>> returned_;
+  std::vector<std::pair<std::size_t, std::string>> left_results_;  ///< in ascending order
   std::vector<std::pair<std::size_t, std::string>> becoming_;
   std::vector<trace::Advance> advances_;
   std::set<std::string> assigned_;

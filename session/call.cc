@@ -83,7 +83,7 @@ std::optional<pack::Results> Call::run() {
                                        "for the device now"));
     return std::nullopt;
   }
-  is_asked_for_ = !step_.schedule.is_empty() && step_.session.keeps_recordings() &&
+  is_asked_for_ = !step_.schedule.is_empty() && step_.session.trace.keeps_recordings() &&
                   step_.schedule.wants(call_of_run());
   settle_gradients();
   if (is_asked_for_) {
@@ -277,7 +277,7 @@ Verified Call::verify(Variant& variant) {
       listener_of(options.interception));
   if (verified.is_nothing) return verified;
   if (verified.proof) {
-    step_.session.describe(given_.declared, *verified.proof);
+    step_.session.declarations.describe(given_.declared, *verified.proof);
     verified.mismatch = replayer::contradiction(*variant.recording, *verified.proof);
     // results judge other ops and tensors, such as one that is two arguments; they prove no number
     const bool is_of_tensors =
@@ -324,7 +324,7 @@ void Call::record() {
   std::optional<recorder::Recorded> recorded = run_recorded();
   if (!recorded) return;
   if (is_asked_for_) {
-    step_.session.keep({step_.name, step_.place, {}}, with_bytes(*recorded));
+    step_.session.trace.keep({step_.name, step_.place, {}}, with_bytes(*recorded));
     // with a plan there is nothing to be learnt from it
     const bool has_plan = step_.plans.variants().size() != 0;
     if (has_plan || !step_.plans.wants_recording(given_.way())) return;
@@ -353,7 +353,7 @@ std::optional<recorder::Recorded> Call::run_recorded() {
   step_.journal.recorded(recorded.recording, recorded.created_state);
   recorded.results.clear();
   if (recorded.hints.is_discarded()) return std::nullopt;
-  step_.session.describe(given_.declared, recorded.recording);
+  step_.session.declarations.describe(given_.declared, recorded.recording);
   recorded.recording.updates = paths_of_updates();
   if (InsideStep::take_foreign_values()) {
     recorded.recording.refusals.push_back(make_refusal(
@@ -406,8 +406,8 @@ recorder::Detail Call::detail() const {
 
 /// Its number over the whole run.
 std::uint64_t Call::call_of_run() const {
-  const auto& ledger = step_.session.ledger;
-  const auto done = ledger ? ledger->calls_of(step_.name) : std::nullopt;
+  CallLedger* const ledger = step_.session.trace.ledger();
+  const auto done = ledger != nullptr ? ledger->calls_of(step_.name) : std::nullopt;
   return done ? *done + 1 : step_.journal.call();
 }
 

@@ -51,7 +51,7 @@ bool Plans::learn_from(recorder::Recorded recorded, const std::string& way,
   if (recorded.created_state) {
     if (!warm_up_) {
       warm_up_ = recorded.recording;
-      warm_up_->standing = trace::Standing::kWarmUp;
+      warm_up_->status = trace::Status::kWarmUp;
     }
   } else {
     for (const Refusal& refusal : recorded.recording.refusals) journal_.refused(refusal);
@@ -59,7 +59,9 @@ bool Plans::learn_from(recorder::Recorded recorded, const std::string& way,
   std::vector<const trace::Recording*> known;
   for (const auto& variant : variants_) known.push_back(variant->recording.get());
   std::vector<const trace::Recording*> earlier;
-  if (may_start_warm_ && session_.earlier) earlier = session_.earlier->plans_of(step_);
+  if (const EarlierTrace* left = session_.trace.earlier(); may_start_warm_ && left != nullptr) {
+    earlier = left->plans_of(step_);
+  }
   const std::vector<Refusal> told = recorded.recording.refusals;
   if (auto agreed = probing_.take(way, std::move(recorded), known, earlier)) {
     return make_plan(*std::move(agreed), way, deferred);
@@ -132,7 +134,9 @@ bool Plans::make_plan(Probing::Agreed agreed, const std::string& way, const Defe
       return false;
     }
     ++variants_made_;
-    if (session_.earlier) session_.earlier->compare(step_, *variant->recording);
+    if (EarlierTrace* left = session_.trace.earlier(); left != nullptr) {
+      left->compare(step_, *variant->recording);
+    }
     journal_.planned(*variant);
     if (variant->trusted) probing_.note_untried();
     variants_.add(std::move(variant));
@@ -202,14 +206,14 @@ std::vector<trace::Recording> Plans::to_trace(bool with_state) const {
   if (warm_up_) recordings.push_back(*warm_up_);
   for (const auto& variant : variants_) {
     trace::Recording& recording = recordings.emplace_back(*variant->recording);
-    const bool is_trusted = recording.standing == trace::Standing::kTrusted;
+    const bool is_trusted = recording.status == trace::Status::kTrusted;
     const auto fits = [&] {
-      return variant->guards->fits_program() && session_.fits_places(recording);
+      return variant->guards->fits_program() && session_.declarations.fits_places(recording);
     };
     describe_proofs(*variant, recording);
     if (!with_state) continue;
     variant->guards->describe_outside(recording);
-    if (is_trusted && !fits()) recording.standing = trace::Standing::kAgreed;
+    if (is_trusted && !fits()) recording.status = trace::Status::kAgreed;
   }
   return recordings;
 }

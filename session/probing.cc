@@ -276,7 +276,7 @@ std::optional<Probing::Repeated> Probing::repeats_one_of(Plans plans,
 
 Probing::Agreed Probing::agreed(recorder::Recorded recorded,
                                 std::optional<replayer::Numbers> proved, bool with_earlier_run) {
-  recorded.recording.standing = trace::Standing::kAgreed;
+  recorded.recording.status = trace::Status::kAgreed;
   return {std::move(recorded), with_earlier_run, std::move(proved)};
 }
 

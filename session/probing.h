@@ -37,7 +37,7 @@ class Probing {
     std::optional<replayer::Numbers> proved;
   };
 
-  /// Takes a recording of a call of this way. Gives it back, of standing kAgreed, when nothing in
+  /// Takes a recording of a call of this way. Gives it back, of status kAgreed, when nothing in
   /// it is refused and it agrees with an earlier one, or with a `known` one, of a plan, whose
   /// stream of ops it repeats in another shape or with other numbers; else keeps it. `refusals`
   /// then says what stood against it.

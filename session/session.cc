@@ -22,16 +22,12 @@ struct Session::Impl {
                     "\" came after the first call of a step; track and declare everything before");
   }
 
-  void declare(std::vector<session::SessionState::Declaration>& declarations,
-               const std::string& name, std::function<pack::Leaf()> function) {
-    const auto taken = [&](const auto& declaration) { return declaration.name == name; };
-    if (name.empty() || std::ranges::any_of(state.host_values, taken) ||
-        std::ranges::any_of(state.facts, taken)) {
+  void must_be_free(const std::string& name) const {
+    if (name.empty() || state.declarations.has(name)) {
       throw Error(ErrorCode::kInvalidArgument, name.empty()
                                                    ? "a declared value needs a name"
                                                    : "\"" + name + "\" is declared already");
     }
-    declarations.push_back({name, std::move(function)});
   }
 };
 
@@ -40,7 +36,7 @@ Session::Session(Options options) : impl_(std::make_unique<Impl>()) {
 }
 
 Session::~Session() {
-  impl_->state.finish_trace();
+  impl_->state.trace.finish();
   for (const auto& step : impl_->state.steps) step->orphan();
 }
 
@@ -83,13 +79,15 @@ Session& Session::track(const std::string& name, at::Generator generator) {
 
 Session& Session::declare_host(const std::string& name, std::function<pack::Leaf()> function) {
   impl_->must_not_have_started(name);
-  impl_->declare(impl_->state.host_values, name, std::move(function));
+  impl_->must_be_free(name);
+  impl_->state.declarations.add_host_value({name, std::move(function)});
   return *this;
 }
 
 Session& Session::declare_fact(const std::string& name, std::function<pack::Leaf()> function) {
   impl_->must_not_have_started(name);
-  impl_->declare(impl_->state.facts, name, std::move(function));
+  impl_->must_be_free(name);
+  impl_->state.declarations.add_fact({name, std::move(function)});
   return *this;
 }
 
@@ -138,7 +136,7 @@ void Session::invalidate(const std::string& why) {
 }
 
 void Session::save(const std::string& path, State state) const {
-  storage::write(impl_->state.to_trace(state == State::kWith), path);
+  storage::write(impl_->state.trace.contents(state == State::kWith), path);
 }
 
 std::string Session::explain() const {
@@ -146,14 +144,13 @@ std::string Session::explain() const {
   for (const auto& step : impl_->state.steps) text += step->explain();
   for (const std::string& why : impl_->state.invalidations)
     text += "plans dropped by invalidate(): " + why + "\n";
-  if (const auto& number = impl_->state.earlier_number) {
-    text += "trace of an earlier run: kept as " + impl_->state.trace_path + "." +
-            std::to_string(*number) + "\n";
+  const session::SessionTrace& trace = impl_->state.trace;
+  if (const auto number = trace.earlier_number()) {
+    text +=
+        "trace of an earlier run: kept as " + trace.path() + "." + std::to_string(*number) + "\n";
   }
-  if (!impl_->state.trace_problem.empty()) {
-    text += "trace not written: " + impl_->state.trace_problem + "\n";
-  }
-  const auto& ledger = impl_->state.ledger;
+  if (!trace.problem().empty()) text += "trace not written: " + trace.problem() + "\n";
+  const session::CallLedger* ledger = trace.ledger();
   if (ledger != nullptr && !ledger->problem().empty()) {
     text += "ledger not written: " + ledger->problem() + "\n";
   }

@@ -7,12 +7,10 @@
 
 #include "live/optimizer_layout.h"
 #include "replayer/planner/optimizers/optimizers.h"
-#include "session/arguments.h"
 #include "session/keep/record_schedule.h"
 #include "session/observe/log.h"
 #include "session/step_life.h"
 #include "steptape/error.h"
-#include "storage/ledger/ledger_reader.h"
 #include "trace/record_request.h"
 
 namespace steptape::session {
@@ -61,18 +59,10 @@ void SessionState::set_options(Options given) {
 
 void SessionState::start() {
   if (std::exchange(started, true)) return;
-  run = RunIdentity::now();
   is_on_device = std::ranges::any_of(objects.snapshot().tensors, [](const live::TensorAt& at) {
     return at.tensor.defined() && at.tensor.is_cuda();
   });
-  if (options.trace.empty()) return;
-  trace_path = run.own(options.trace);
-  kept = std::make_unique<KeptRecordings>(trace_path);
-  earlier = std::make_unique<EarlierTrace>(trace_path);
-  if (!options.ledger) return;
-  ledger = std::make_unique<CallLedger>(storage::ledger_beside(trace_path), run.digest(),
-                                        options.resume);
-  if (ledger->is_taken()) lose_trace(ledger->problem());
+  trace.start();
 }
 
 bool SessionState::is_being_captured(const std::vector<live::Argument>& arguments) const {
@@ -83,35 +73,6 @@ bool SessionState::is_being_captured(const std::vector<live::Argument>& argument
   if (!may_be) return false;
   const replayer::Backend* backend = replayer::backend_of(trace::DeviceKind::kCuda);
   return backend != nullptr && backend->is_capturing();
-}
-
-void SessionState::lose_trace(std::string why) {
-  trace_problem = std::move(why);
-  if (!is_asked_by_environment) return;
-  say_once(std::string(trace::RecordRequest::kVariable) + ": " + trace_path +
-           " is not kept: " + trace_problem);
-}
-
-bool SessionState::keeps_recordings() const {
-  return kept != nullptr && (ledger == nullptr || !ledger->is_taken());
-}
-
-guards::Declared SessionState::declared() const {
-  guards::Declared declared;
-  for (const Declaration& value : host_values) {
-    declared.host_values.push_back(argument_of(value.function()).fact);
-  }
-  for (const Declaration& fact : facts) declared.facts.push_back(argument_of(fact.function()).fact);
-  return declared;
-}
-
-void SessionState::describe(const guards::Declared& declared, trace::Recording& recording) const {
-  for (std::size_t i = 0; i < host_values.size(); ++i) {
-    recording.host_values.push_back({host_values[i].name, declared.host_values[i]});
-  }
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    recording.facts.push_back({facts[i].name, declared.facts[i]});
-  }
 }
 
 std::string SessionState::path_of(const torch::optim::Optimizer& optimizer) const {
@@ -138,17 +99,6 @@ void SessionState::step_optimizer(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return pack::Results{};
   });
-}
-
-SessionState::Call::Call(SessionState& session)
-    : session_(session), is_outermost_(!session.declared_now) {
-  if (is_outermost_) session_.declared_now = session_.declared();
-}
-
-SessionState::Call::~Call() {
-  if (!is_outermost_) return;
-  session_.declared_last = *std::move(session_.declared_now);
-  session_.declared_now.reset();
 }
 
 }  // namespace steptape::session

@@ -41,7 +41,7 @@ std::optional<pack::Results> StepLife::call(
   objects.push_back(this);
   const ExclusiveUse use(objects, step_.name, session.objects.text());
   session.start();
-  const SessionState::Call declared(session);
+  const Declarations::Call declared(session.declarations);
   check_alive();  // the program's own functions have run
   const auto restart_if_said = [this] {
     if (std::exchange(must_restart_, false)) step_.plans.restart();
@@ -50,7 +50,7 @@ std::optional<pack::Results> StepLife::call(
   restart_if_said();
   const std::shared_ptr<StepLife> alive = shared_from_this();
   const CallLine line(session, step_.journal, step_.name, leaves);
-  const Given given(arguments_of(std::move(leaves)), *session.declared_now);
+  const Given given(arguments_of(std::move(leaves)), *session.declarations.now());
   Call call(step_, given, eager);
   const auto outer =
       c10::make_scope_exit([this, before = std::exchange(current_, &call)] { current_ = before; });
@@ -69,9 +69,9 @@ void StepLife::call_inside(std::vector<pack::Leaf> leaves, const Eager& eager) {
   step_.journal.ran_eagerly();
   step_.journal.refused(trace::make_refusal(
       RefusalCode::kNestedStep, "step \"" + step_.name + "\" was called inside another step"));
-  if (!session.declared_now && !session.host_values.empty()) {
+  if (!session.declarations.now() && !session.declarations.host_values().empty()) {
     InsideStep::note_foreign_values();
-    session.declared();
+    session.declarations.ask();
   }
   step_.note_results(eager());
 }
@@ -93,7 +93,7 @@ const void* StepLife::note_of_tried() const {
 // The step that is under way may be the one that says so.
 void StepLife::invalidate(const std::string& why) {
   step_.journal.invalidated(why);
-  if (step_.session.declared_now) {
+  if (step_.session.declarations.now()) {
     must_restart_ = true;
   } else {
     step_.plans.restart();
@@ -105,8 +105,10 @@ Stats StepLife::stats() const {
   for (const auto& variant : step_.plans.variants()) stats.variants.push_back(variant->stats());
   if (is_orphan_) return stats;
   const SessionState& session = step_.session;
-  stats.trace_problem = session.trace_problem;
-  if (session.ledger) stats.ledger_problem = session.ledger->problem();
+  stats.trace_problem = session.trace.problem();
+  if (const CallLedger* ledger = session.trace.ledger(); ledger != nullptr) {
+    stats.ledger_problem = ledger->problem();
+  }
   stats.log_problem = session.log.problem();
   return stats;
 }

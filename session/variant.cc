@@ -109,7 +109,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
   const bool trusted = !session.options.verify.first;
   replayer::NumberProofs number_proofs(*recording);
-  if (trusted) recording->standing = trace::Standing::kTrusted;
+  if (trusted) recording->status = trace::Status::kTrusted;
   const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
   return std::make_unique<Variant>(Variant{.number = number,
                                            .recording = std::move(recording),

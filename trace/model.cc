@@ -20,11 +20,11 @@ constexpr std::array kRoles = {
     Named{Role::kResult, "result"},
 };
 
-constexpr std::array kStandings = {
-    Named{Standing::kWarmUp, "warm_up"},
-    Named{Standing::kProbe, "probe"},
-    Named{Standing::kAgreed, "agreed"},
-    Named{Standing::kTrusted, "trusted"},
+constexpr std::array kStatuses = {
+    Named{Status::kWarmUp, "warm_up"},
+    Named{Status::kProbe, "probe"},
+    Named{Status::kAgreed, "agreed"},
+    Named{Status::kTrusted, "trusted"},
 };
 
 constexpr std::array kReadUses = {
@@ -87,8 +87,8 @@ bool is_persistent(Role role) noexcept {
   return false;
 }
 
-std::string_view name_of(Standing standing) noexcept { return find_name(kStandings, standing); }
-Standing standing_of(std::string_view name) { return find_value(kStandings, "standing", name); }
+std::string_view name_of(Status status) noexcept { return find_name(kStatuses, status); }
+Status status_of(std::string_view name) { return find_value(kStatuses, "status", name); }
 
 std::string_view name_of(ReadUse use) noexcept { return find_name(kReadUses, use); }
 ReadUse read_use_of(std::string_view name) { return find_value(kReadUses, "use of a read", name); }

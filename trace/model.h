@@ -285,6 +285,14 @@ struct Number {
   friend bool operator==(const Number&, const Number&) = default;
 };
 
+/// A host value that stands in a table of the program's where other numbers lead, as they are when
+/// the step begins: arguments and host values.
+struct Lookup {
+  std::string name;  ///< of the host value: "rates[epoch]"
+  std::vector<Leaf> under;
+  friend bool operator==(const Lookup&, const Lookup&) = default;
+};
+
 /// "threads" = "2", "grad_mode" = "on": something around the step that its ops depend on.
 struct Fact {
   std::string name;
@@ -293,19 +301,19 @@ struct Fact {
 };
 
 /// How far the recording got in a session. Numbers are those of the trace file.
-enum class Standing : std::uint8_t {
+enum class Status : std::uint8_t {
   kWarmUp = 1,  ///< created state; never planned from
   kProbe,       ///< recorded, not yet agreed with another
   kAgreed,      ///< two consecutive recordings agree: this stands for both
   kTrusted,     ///< its plan gave the eager step's bits in a trial
 };
 
-std::string_view name_of(Standing standing) noexcept;
-Standing standing_of(std::string_view name);
+std::string_view name_of(Status status) noexcept;
+Status status_of(std::string_view name);
 
 /// What one step did.
 struct Recording {
-  Standing standing = Standing::kProbe;
+  Status status = Status::kProbe;
   /// Of which call of the step it is, counted from 1 over the whole run; 0 where nobody counted.
   std::uint64_t call = 0;
   std::vector<Operator> operators;
@@ -335,6 +343,7 @@ struct Recording {
   std::vector<Fact> ambient;  ///< switches a program may change from step to step
 
   std::vector<NamedValue> host_values;  ///< of Session::host, at entry
+  std::vector<Lookup> lookups;          ///< of those that are looked up
   std::vector<NamedValue> facts;        ///< of Session::guard, at entry
   std::vector<Leaf> leaves;
   std::vector<Formula> formulas;

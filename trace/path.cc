@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kSpecial = ".@[]\"";
 
-/// Behind the quoted name that starts at `start`; npos where it has no end.
+/// After the quoted name that starts at `start`; npos where it has no end.
 std::size_t end_of_quotes(std::string_view text, std::size_t start) noexcept {
   for (std::size_t i = start + 1; i < text.size(); ++i) {
     if (text[i] == '\\') {
@@ -23,7 +23,7 @@ std::size_t end_of_quotes(std::string_view text, std::size_t start) noexcept {
   return std::string_view::npos;
 }
 
-/// Behind the bracket that opens at `start`; npos where none closes it.
+/// After the bracket that opens at `start`; npos where none closes it.
 std::size_t end_of_bracket(std::string_view text, std::size_t start) noexcept {
   std::size_t depth = 0;
   std::size_t i = start;

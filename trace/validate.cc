@@ -86,9 +86,9 @@ class Checker {
       : recording_(recording), digests_(digests) {}
 
   void check(const Place& place) const {
-    if (name_of(recording_.standing) == "unknown") {
-      place.fail(fmt::format("standing {} is none that exists",
-                             static_cast<unsigned>(recording_.standing)));
+    if (name_of(recording_.status) == "unknown") {
+      place.fail(
+          fmt::format("status {} is none that exists", static_cast<unsigned>(recording_.status)));
     }
     check_all_or_none(recording_.op_digests.size(), "digests", place);
     check_all_or_none(recording_.op_ns.size(), "times", place);
@@ -324,6 +324,7 @@ class NumberChecker {
 
   void check(const Place& place) const {
     check_each(*this, recording_.leaves, place, "leaf", &NumberChecker::check_leaf);
+    check_each(*this, recording_.lookups, place, "lookup", &NumberChecker::check_lookup);
     check_each(*this, recording_.formulas, place, "formula", &NumberChecker::check_formula);
     check_each(*this, recording_.scalars, place, "scalar", &NumberChecker::check_site);
     check_each(*this, recording_.proofs, place, "proof", &NumberChecker::check_proof);
@@ -347,6 +348,11 @@ class NumberChecker {
       place.fail(fmt::format("kind {} is none that exists", static_cast<unsigned>(leaf.kind)));
     }
     if (leaf.path.empty()) place.fail("has no path");
+  }
+
+  void check_lookup(const Lookup& lookup, const Place& place) const {
+    if (lookup.under.empty()) place.fail("is under no number");
+    for (const Leaf& leaf : lookup.under) check_leaf(leaf, place);
   }
 
   void check_formula(const Formula& formula, const Place& place) const {

@@ -31,8 +31,7 @@ bool same_shape(const trace::Recording& a, const trace::Input& x, const trace::R
 
 bool fits(PairedBy by, const trace::Recording& a, const trace::Recording& b) {
   if (by == PairedBy::kCall) return a.call != 0 && a.call == b.call;
-  if ((a.standing == trace::Standing::kWarmUp) != (b.standing == trace::Standing::kWarmUp))
-    return false;
+  if ((a.status == trace::Status::kWarmUp) != (b.status == trace::Status::kWarmUp)) return false;
   switch (by) {
     case PairedBy::kCall:
       break;
@@ -67,7 +66,7 @@ class Pairing {
 
   bool has_variant() const {
     return std::ranges::any_of(pairs_, [this](const RecordingPair& pair) {
-      return a_[pair.a].standing != trace::Standing::kWarmUp;
+      return a_[pair.a].status != trace::Status::kWarmUp;
     });
   }
 
@@ -86,7 +85,7 @@ class Pairing {
 }  // namespace
 
 bool is_besides(const trace::Recording& recording) {
-  return recording.standing == trace::Standing::kProbe && recording.call != 0;
+  return recording.status == trace::Status::kProbe && recording.call != 0;
 }
 
 std::string_view name_of(PairedBy paired_by) noexcept { return find_name(kPairedBy, paired_by); }

@@ -22,10 +22,10 @@ constexpr std::array kAllParts = {CallPart::kInputs, CallPart::kResults, CallPar
                                   CallPart::kParameters, CallPart::kGenerators};
 static_assert(kParts.size() == kCallParts && kAllParts.size() == kCallParts);
 
-constexpr std::array kPartStandings = {
-    trace::Named<PartStanding>{PartStanding::kNotTaken, "not taken"},
-    trace::Named<PartStanding>{PartStanding::kEqual, "equal"},
-    trace::Named<PartStanding>{PartStanding::kDiffers, "differs"},
+constexpr std::array kPartStatuss = {
+    trace::Named<PartStatus>{PartStatus::kNotTaken, "not taken"},
+    trace::Named<PartStatus>{PartStatus::kEqual, "equal"},
+    trace::Named<PartStatus>{PartStatus::kDiffers, "differs"},
 };
 
 std::uint64_t digest_of_line(const trace::LedgerLine& line, CallPart part) {
@@ -50,8 +50,7 @@ CallDifference compare(const trace::LedgerLine& a, const trace::LedgerLine& b) {
     const std::uint64_t x = digest_of_line(a, part);
     const std::uint64_t y = digest_of_line(b, part);
     if (x == 0 || y == 0) continue;
-    out.parts[static_cast<std::size_t>(part)] =
-        x == y ? PartStanding::kEqual : PartStanding::kDiffers;
+    out.parts[static_cast<std::size_t>(part)] = x == y ? PartStatus::kEqual : PartStatus::kDiffers;
   }
   return out;
 }
@@ -96,7 +95,7 @@ bool is_noise(const CallDifference& found, const trace::LedgerLine& line,
     if (again == calls.end() || (*again)->call != line.call) return false;
     const CallDifference noise = compare(line, **again);
     return std::ranges::all_of(kAllParts, [&](CallPart part) {
-      return found.of(part) != PartStanding::kDiffers || noise.of(part) == PartStanding::kDiffers;
+      return found.of(part) != PartStatus::kDiffers || noise.of(part) == PartStatus::kDiffers;
     });
   });
 }
@@ -112,11 +111,11 @@ const trace::LedgerLine* compare_calls(const Calls& a, const Calls& b,
     if (other == b.end() || (*other)->call != line->call) continue;
     ++out.compared;
     const CallDifference found = compare(*line, **other);
-    const auto has = [&found](PartStanding standing) {
-      return std::ranges::find(found.parts, standing) != found.parts.end();
+    const auto has = [&found](PartStatus status) {
+      return std::ranges::find(found.parts, status) != found.parts.end();
     };
-    if (!has(PartStanding::kDiffers)) {
-      if (has(PartStanding::kEqual)) {
+    if (!has(PartStatus::kDiffers)) {
+      if (has(PartStatus::kEqual)) {
         last_equal = line->call;
       } else {
         ++out.without_digests;
@@ -149,26 +148,23 @@ std::string words_of_lonely(const StepLedgerDiff& step) {
 
 std::span<const CallPart> call_parts() noexcept { return kAllParts; }
 std::string_view name_of(CallPart part) noexcept { return find_name(kParts, part); }
-std::string_view name_of(PartStanding standing) noexcept {
-  return find_name(kPartStandings, standing);
-}
+std::string_view name_of(PartStatus status) noexcept { return find_name(kPartStatuss, status); }
 
-std::string CallDifference::words_of(PartStanding standing) const {
+std::string CallDifference::words_of(PartStatus status) const {
   std::string words;
   for (const CallPart part : kAllParts) {
-    if (of(part) == standing)
-      words += fmt::format("{}{}", words.empty() ? "" : ", ", name_of(part));
+    if (of(part) == status) words += fmt::format("{}{}", words.empty() ? "" : ", ", name_of(part));
   }
   return words;
 }
 
 std::string_view CallDifference::origin() const noexcept {
   switch (of(CallPart::kInputs)) {
-    case PartStanding::kEqual:
+    case PartStatus::kEqual:
       return is_entry_equal ? "it begins in this call" : "it begins in this call or before it";
-    case PartStanding::kDiffers:
+    case PartStatus::kDiffers:
       return "it came with the inputs";
-    case PartStanding::kNotTaken:
+    case PartStatus::kNotTaken:
       break;
   }
   return "inputs were not compared";
@@ -201,7 +197,7 @@ std::string LedgerDiff::verdict() const {
   if (first != kNoStep) {
     const CallDifference& difference = *steps[first].first;
     return fmt::format("{}: call {}: {}", steps[first].name, difference.call,
-                       difference.words_of(PartStanding::kDiffers));
+                       difference.words_of(PartStatus::kDiffers));
   }
   for (const StepLedgerDiff& step : steps) {
     if (step.only_in_a + step.only_in_b > 0) return words_of_lonely(step);

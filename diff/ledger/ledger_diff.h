@@ -20,20 +20,20 @@ inline constexpr std::size_t kCallParts = 5;
 std::span<const CallPart> call_parts() noexcept;
 std::string_view name_of(CallPart part) noexcept;
 
-enum class PartStanding : std::uint8_t { kNotTaken, kEqual, kDiffers };
-std::string_view name_of(PartStanding standing) noexcept;
+enum class PartStatus : std::uint8_t { kNotTaken, kEqual, kDiffers };
+std::string_view name_of(PartStatus status) noexcept;
 
 /// A call that did not leave the same on both sides.
 struct CallDifference {
   std::uint64_t call = 0;
-  std::array<PartStanding, kCallParts> parts{};
+  std::array<PartStatus, kCallParts> parts{};
   /// Whether the ledgers show that the runs had not parted before: both have the step's call before
   /// it, which left the same, and no call of another step differs that ended earlier in `a`.
   bool is_entry_equal = false;
 
-  PartStanding of(CallPart part) const { return parts[static_cast<std::size_t>(part)]; }
+  PartStatus of(CallPart part) const { return parts[static_cast<std::size_t>(part)]; }
   /// "results, parameters"
-  std::string words_of(PartStanding standing) const;
+  std::string words_of(PartStatus status) const;
   /// Where the difference comes from: "it begins in this call", as inputs are equal; "it begins in
   /// this call or before it", where nobody knows in which state that began; "it came with the
   /// inputs"; "inputs were not compared".

@@ -18,7 +18,7 @@ TimeBand middle_half(const CallTimes& times) {
 constexpr std::uint64_t kOneMicrosecond = 1000;
 
 bool is_timed(const trace::Recording& recording) noexcept {
-  return recording.standing != trace::Standing::kWarmUp && !recording.op_ns.empty();
+  return recording.status != trace::Status::kWarmUp && !recording.op_ns.empty();
 }
 
 /// Nanoseconds of one recording each.

@@ -13,10 +13,10 @@
 namespace steptape::diff {
 namespace {
 
-constexpr std::array kNumericStandings = {
-    trace::Named{NumericStanding::kOrigin, "origin"},
-    trace::Named{NumericStanding::kReceiver, "receiver"},
-    trace::Named{NumericStanding::kUnknown, "unknown"},
+constexpr std::array kNumericStatuss = {
+    trace::Named{NumericStatus::kOrigin, "origin"},
+    trace::Named{NumericStatus::kReceiver, "receiver"},
+    trace::Named{NumericStatus::kUnknown, "unknown"},
 };
 
 /// Whether two things that stand for each other are the same, as far as the recordings tell.
@@ -94,10 +94,10 @@ class NumericComparison {
     const Equality results = compare_results(pair.a, pair.b);
     if (results != Equality::kUnknown) ++out_.compared;
     if (results != Equality::kDiffers) return;
-    NumericOp found{pair.a, pair.b, NumericStanding::kOrigin, {}, false};
+    NumericOp found{pair.a, pair.b, NumericStatus::kOrigin, {}, false};
     const Equality inputs = compare_inputs(pair.a, pair.b, found.input);
-    if (inputs == Equality::kDiffers) found.standing = NumericStanding::kReceiver;
-    if (inputs == Equality::kUnknown) found.standing = NumericStanding::kUnknown;
+    if (inputs == Equality::kDiffers) found.status = NumericStatus::kReceiver;
+    if (inputs == Equality::kUnknown) found.status = NumericStatus::kUnknown;
     out_.ops.push_back(found);
   }
 
@@ -288,13 +288,13 @@ class NumericComparison {
 
 }  // namespace
 
-std::string_view name_of(NumericStanding standing) noexcept {
-  return find_name(kNumericStandings, standing);
+std::string_view name_of(NumericStatus status) noexcept {
+  return find_name(kNumericStatuss, status);
 }
 
-std::size_t NumericDifferences::count(NumericStanding standing) const noexcept {
+std::size_t NumericDifferences::count(NumericStatus status) const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(
-      ops, [standing](const NumericOp& op) { return !op.is_noisy && op.standing == standing; }));
+      ops, [status](const NumericOp& op) { return !op.is_noisy && op.status == status; }));
 }
 
 std::size_t NumericDifferences::noisy() const noexcept {
@@ -310,7 +310,7 @@ const NumericOp* NumericDifferences::first() const noexcept {
   const NumericOp* first = nullptr;
   for (const NumericOp& op : ops) {
     if (op.is_noisy) continue;
-    if (op.standing == NumericStanding::kOrigin) return &op;
+    if (op.status == NumericStatus::kOrigin) return &op;
     if (first == nullptr) first = &op;
   }
   return first;
@@ -359,14 +359,14 @@ std::vector<NumericStat> stats_of(const NumericDifferences& found, const trace::
       ++stat.noisy;
       continue;
     }
-    switch (op.standing) {
-      case NumericStanding::kOrigin:
+    switch (op.status) {
+      case NumericStatus::kOrigin:
         ++stat.origins;
         break;
-      case NumericStanding::kReceiver:
+      case NumericStatus::kReceiver:
         ++stat.receivers;
         break;
-      case NumericStanding::kUnknown:
+      case NumericStatus::kUnknown:
         ++stat.unknown;
         break;
     }

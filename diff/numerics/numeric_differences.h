@@ -14,13 +14,13 @@
 namespace steptape::diff {
 
 /// Why an op left other bits than its partner did.
-enum class NumericStanding : std::uint8_t {
+enum class NumericStatus : std::uint8_t {
   kOrigin,    ///< whatever it takes is equal: it begins here
   kReceiver,  ///< something it takes differs
   kUnknown,   ///< nothing that it takes is known to differ, but not all of it is known
 };
 
-std::string_view name_of(NumericStanding standing) noexcept;
+std::string_view name_of(NumericStatus status) noexcept;
 
 enum class InputKind : std::uint8_t {
   kNone,       ///< nothing to name: all inputs are equal
@@ -42,7 +42,7 @@ struct NumericInput {
 struct NumericOp {
   trace::Index a = trace::kNone;
   trace::Index b = trace::kNone;
-  NumericStanding standing = NumericStanding::kOrigin;
+  NumericStatus status = NumericStatus::kOrigin;
   NumericInput input;
   bool is_noisy = false;  ///< in a control they differ too
   friend bool operator==(const NumericOp&, const NumericOp&) = default;
@@ -74,8 +74,8 @@ struct NumericDifferences {
   bool is_compared() const noexcept { return not_compared.empty(); }
   /// Ops and buffers that differ, noise left out.
   std::size_t count() const noexcept;
-  /// Ops of this standing that are no noise.
-  std::size_t count(NumericStanding standing) const noexcept;
+  /// Ops of this status that are no noise.
+  std::size_t count(NumericStatus status) const noexcept;
   std::size_t noisy() const noexcept;
   /// The first origin, or where there is none the first op that differs, noise left out; or null.
   const NumericOp* first() const noexcept;

@@ -116,12 +116,12 @@ InputWords words_of_input(const NumericOp& op, const OpStream& a, const OpStream
 
 std::string words_of_cause(const NumericOp& op, const OpStream& a, const OpStream& b) {
   const InputWords input = words_of_input(op, a, b);
-  switch (op.standing) {
-    case NumericStanding::kOrigin:
+  switch (op.status) {
+    case NumericStatus::kOrigin:
       break;
-    case NumericStanding::kReceiver:
+    case NumericStatus::kReceiver:
       return fmt::format("{} differs: {}", input.name, words_of_both(input));
-    case NumericStanding::kUnknown:
+    case NumericStatus::kUnknown:
       return fmt::format("{} is not known: {}", input.name, words_of_both(input));
   }
   const std::string name_a = a.recording().operator_of(a.recording().ops[op.a]).full_name();

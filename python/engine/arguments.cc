@@ -217,6 +217,8 @@ class Flattening {
     }
     arguments_.arrays.push_back({arguments_.leaves.size(), value, tensor});
     leaf(std::move(tensor), 'n');
+    // dtypes of one size and kind are one to torch
+    shape_ += text_of(borrowed(value).attr("dtype").attr("char").ptr());
     return true;
   }
 

@@ -44,6 +44,19 @@ bool same_key(PyObject* a, PyObject* b) {
   return (is_text_or_device(a) || PyLong_CheckExact(a)) && equal(a, b);
 }
 
+/// Whether a dtype of NumPy's, or that of a field or an item of it, has metadata.
+bool is_noted(const py::object& dtype) {
+  if (!dtype.attr("metadata").is_none()) return true;
+  if (const py::object part = dtype.attr("subdtype"); !part.is_none())
+    return is_noted(part[py::int_(0)]);
+  const py::object fields = dtype.attr("fields");
+  if (fields.is_none()) return false;
+  for (const py::handle field : fields.attr("values")()) {
+    if (is_noted(field[py::int_(0)])) return true;
+  }
+  return false;
+}
+
 /// SimpleNamespace, argparse.Namespace and dataclasses: nothing but their attributes, by which they
 /// are compared.
 bool is_holder(PyObject* object) {
@@ -176,7 +189,7 @@ bool is_array(PyObject* object) {
 
 bool has_notes(PyObject* array) {
   if (!is_array_of_numpy(array) && !is_scalar_of_numpy(array)) return false;
-  return !borrowed(array).attr("dtype").attr("metadata").is_none();
+  return is_noted(borrowed(array).attr("dtype"));
 }
 
 py::object bytes_of_array(PyObject* array) {

@@ -200,12 +200,14 @@ py::object dict_of_type(PyTypeObject* type) {
 std::vector<std::pair<PyObject*, PyObject*>> entries_of(PyObject* dict) {
   std::vector<std::pair<PyObject*, PyObject*>> entries;
   if (has_own_order(dict)) {
-    const auto keys = py::reinterpret_steal<py::object>(PySequence_List(dict));
-    for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys.ptr()); ++i) {
-      PyObject* key = PyList_GET_ITEM(keys.ptr(), i);
-      PyObject* item = PyDict_GetItemWithError(dict, key);
-      entries.emplace_back(key, item);
+    // one whose keys have become equal goes round for ever
+    const auto keys = py::reinterpret_steal<py::object>(PyObject_GetIter(dict));
+    for (Py_ssize_t left = PyDict_Size(dict); keys && left > 0; --left) {
+      const auto key = py::reinterpret_steal<py::object>(PyIter_Next(keys.ptr()));
+      if (!key) break;
+      entries.emplace_back(key.ptr(), PyDict_GetItemWithError(dict, key.ptr()));
     }
+    PyErr_Clear();
     return entries;
   }
   PyObject* key = nullptr;

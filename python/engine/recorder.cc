@@ -30,7 +30,7 @@ std::size_t Recorder::end() {
 }
 
 void Recorder::write(const std::string& path, bool with_state) const {
-  trace::Trace trace = session_.to_trace(with_state);
+  trace::Trace trace = session_.trace.contents(with_state);
   trace.steps.push_back(step_);
   storage::write(trace, path);
 }

@@ -389,29 +389,28 @@ Step::Step(const py::dict& options) {
 }
 
 Step::~Step() {
-  session_.finish_trace();
+  session_.trace.finish();
   if (life_ != nullptr) life_->orphan();
 }
 
 void Step::add_host_value(const std::string& name, const py::function& function) {
   auto kept = std::make_shared<Root>(roots_, function.ptr());
   kept_.push_back(kept);
-  session_.host_values.push_back({name, [name, kept] {
-                                    const auto called = py::reinterpret_steal<py::object>(
-                                        PyObject_CallNoArgs(kept->get()));
-                                    if (!called) throw py::error_already_set();
-                                    return leaf_of(name, called);
-                                  }});
+  session_.declarations.add_host_value({name, [name, kept] {
+                                          const auto called = py::reinterpret_steal<py::object>(
+                                              PyObject_CallNoArgs(kept->get()));
+                                          if (!called) throw py::error_already_set();
+                                          return leaf_of(name, called);
+                                        }});
 }
 
 py::object Step::host_value(const std::string& name) const {
-  if (!session_.declared_now) return py::none();
-  for (std::size_t i = 0; i < session_.host_values.size(); ++i) {
-    if (session_.host_values[i].name == name) {
-      return object_of_number(session_.declared_now->host_values[i]);
-    }
-  }
-  return py::none();
+  const auto& now = session_.declarations.now();
+  if (!now) return py::none();
+  const auto& declared = session_.declarations.host_values();
+  const auto value = std::ranges::find(declared, name, &session::Declarations::Declaration::name);
+  if (value == declared.end()) return py::none();
+  return object_of_number(now->host_values[static_cast<std::size_t>(value - declared.begin())]);
 }
 
 void Step::bind(const std::string& name, const std::string& place, const py::object& function,
@@ -623,6 +622,7 @@ void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Res
     const py::list values =
         kept.is_none() ? held_in(made.place()) : items_from(owner, py::cast<std::size_t>(kept));
     if (!kept.is_none()) made.appended = values.size();
+    hints.leave_results(flat.tensors.size(), path);
     std::string becomes;
     if (kept.is_none() && keys.empty()) {
       PyObject* at = key.is_none() ? nullptr : key.ptr();
@@ -735,7 +735,7 @@ void Step::refuse_always(const std::string& code, const std::string& message,
 }
 
 void Step::save(const std::string& path, bool with_state) const {
-  storage::write(session_.to_trace(with_state), path);
+  storage::write(session_.trace.contents(with_state), path);
 }
 
 }  // namespace steptape::python

@@ -43,7 +43,7 @@ class Step : public Tracked {
   py::dict stats() const;
   void invalidate(const std::string& why);
   /// Whether a call is under way.
-  bool is_inside() const { return session_.declared_now.has_value(); }
+  bool is_inside() const { return session_.declarations.now().has_value(); }
   /// The step is never recorded: every call runs eagerly.
   void refuse_always(const std::string& code, const std::string& message, const std::string& place);
   void save(const std::string& path, bool with_state) const;

@@ -218,7 +218,7 @@ void Tracked::capture(const py::list& guarded) {
 
 void Tracked::untrack() {
   session_.objects = live::Objects();
-  session_.host_values.clear();
+  session_.declarations.clear_host_values();
   watched_.clear();
   watcher_.reset();
   host_.reset();
@@ -226,7 +226,7 @@ void Tracked::untrack() {
 
 void Tracked::declare_moving() {
   std::vector<std::string> taken;
-  for (const auto& declared : session_.host_values) taken.push_back(declared.name);
+  for (const auto& declared : session_.declarations.host_values()) taken.push_back(declared.name);
   moving_.rename(taken);
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
     if (moving_.places()[i].is_argument) continue;
@@ -236,7 +236,7 @@ void Tracked::declare_moving() {
       const py::object value = held_at(place.owner.get(), place.key.get());
       return leaf_in(value.ptr(), moving_.expect_float(i, value.ptr()), roots_, *found);
     };
-    session_.host_values.push_back({moving_.places()[i].name, look, true});
+    session_.declarations.add_host_value({moving_.places()[i].name, look, true});
   }
   for (std::size_t i = 0; i < moving_.items().size(); ++i) {
     if (!moving_.items()[i].moves) continue;
@@ -244,7 +244,8 @@ void Tracked::declare_moving() {
       const py::object value = moving_.look_up(i);
       return leaf_in(value.ptr(), moving_.items()[i].float_type, roots_, *found);
     };
-    session_.host_values.push_back({moving_.items()[i].name, look, true});
+    const MovingPlaces::Item& item = moving_.items()[i];
+    session_.declarations.add_host_value({item.name, look, true, item.leaves});
   }
 }
 

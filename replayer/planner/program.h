@@ -19,7 +19,7 @@ enum class Placement : std::uint8_t {
   kMade,      ///< the same, but allocated by the run for the op, which fills them
   kArena,     ///< planned memory, shared by buffers that do not live at the same time
   kCaptured,  ///< in a graph's own pool: allocated by the op that makes them, once, under capture
-  kLanding,   ///< the plan's own: what an op outside graphs makes for one inside is copied there
+  kStaging,   ///< the plan's own: what an op outside graphs makes for one inside is copied there
 };
 
 /// Whether each run brings new memory.

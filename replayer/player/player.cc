@@ -81,7 +81,7 @@ replayer::PlayerState::Devices buffers_of(const trace::Trace& trace, const std::
   replayer::PlayerState::Devices buffers;
   for (const trace::Step& step : trace.steps) {
     for (const trace::Recording& recording : step.recordings) {
-      const bool is_trusted = recording.standing == trace::Standing::kTrusted;
+      const bool is_trusted = recording.status == trace::Status::kTrusted;
       if (is_trusted) require_device(replayer::device_of(recording), asked);
       for (const trace::Buffer& buffer : recording.buffers) {
         if (buffer.path.empty()) continue;
@@ -116,7 +116,7 @@ Steps plan_steps(Shared& shared, replayer::PlayerState& state, std::vector<std::
   for (const trace::Step& step : shared.trace.steps) {
     auto loaded = make_step(step.name, state, shared);
     for (const trace::Recording& recording : step.recordings) {
-      if (recording.standing != trace::Standing::kTrusted) continue;
+      if (recording.status != trace::Status::kTrusted) continue;
       const std::vector<Refusal> refusals =
           replayer::refusals_of(recording, replayer::why_no_backend);
       for (const Refusal& refusal : refusals)

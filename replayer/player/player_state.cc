@@ -146,7 +146,11 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& 
 }
 
 PlayerState::PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication)
-    : numbers_(other.numbers_), runs_(other.runs_), publication_(std::move(publication)) {
+    : numbers_(other.numbers_),
+      runs_(other.runs_),
+      declared_by_(other.declared_by_),
+      lookups_(other.lookups_),
+      publication_(std::move(publication)) {
   for (const auto& [path, state] : other.default_generators_) {
     default_generators_[path] = copy_of(state);
   }
@@ -224,6 +228,8 @@ bool PlayerState::set_number(const std::string& path, const trace::Value& value)
   const auto found = numbers_.find(path);
   if (found == numbers_.end()) return false;
   set_.insert(path);
+  if (const auto lookup = lookups_.find(path); lookup != lookups_.end())
+    lookup->second.is_set = true;
   trace::Value& number = found->second;
   if (number.data.index() == value.data.index()) {
     number = value;
@@ -295,6 +301,38 @@ std::uint64_t PlayerState::bytes() const {
   return bytes;
 }
 
+void PlayerState::declare_lookup(const std::string& name, std::vector<std::string> under) {
+  const auto [added, is_new] = lookups_.try_emplace(name, Lookup{std::move(under), {}});
+  if (!is_new) return;
+  const auto source_of = [this](const std::string& path) {
+    const auto found = declared_by_.find(path);
+    return found == declared_by_.end() ? nullptr : found->second;
+  };
+  for (const std::string& path : added->second.under) {
+    const auto found = numbers_.find(path);
+    const bool is_known = found != numbers_.end() && source_of(path) == source_of(name);
+    added->second.at.push_back(is_known ? std::optional(found->second) : std::nullopt);
+  }
+}
+
+std::string PlayerState::stale_under(const Lookup& lookup) const {
+  for (std::size_t i = 0; i < lookup.under.size(); ++i) {
+    const auto found = numbers_.find(lookup.under[i]);
+    if (found == numbers_.end() || lookup.at[i] != found->second) return lookup.under[i];
+  }
+  return "";
+}
+
+std::string PlayerState::stale_under(const std::string& name) {
+  Lookup& lookup = lookups_.at(name);
+  if (std::exchange(lookup.is_set, false)) {
+    for (std::size_t i = 0; i < lookup.under.size(); ++i) {
+      if (const trace::Value* now = number(lookup.under[i])) lookup.at[i] = *now;
+    }
+  }
+  return stale_under(std::as_const(lookup));
+}
+
 std::vector<trace::Saved> PlayerState::save() const {
   std::vector<trace::Saved> saved;
   for (const auto& [path, storage] : buffers_) {
@@ -302,7 +340,12 @@ std::vector<trace::Saved> PlayerState::save() const {
     saved.push_back({path, static_cast<std::uint8_t>(storage.nbytes() == 0 ? 0 : remainder),
                      live::blob_of(*storage.unsafeGetStorageImpl())});
   }
-  for (const auto& [path, number] : numbers_) saved.push_back({path, 0, nullptr, number});
+  for (const auto& [path, number] : numbers_) {
+    const auto lookup = lookups_.find(path);
+    const bool is_right =
+        lookup == lookups_.end() || lookup->second.is_set || stale_under(lookup->second).empty();
+    if (is_right) saved.push_back({path, 0, nullptr, number});
+  }
   for (const auto& [step, runs] : runs_) {
     if (runs == 0) continue;
     saved.push_back({std::string(kRuns) + step + "]", 0, nullptr,

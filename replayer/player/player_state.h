@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -70,9 +71,16 @@ class PlayerState {
   /// Whether it was set since it was saved.
   bool was_set(const std::string& path) const { return set_.contains(path); }
   /// A declared value or an argument: stays as recorded until it is set.
-  void declare(const std::string& name, const trace::Value& recorded) {
-    numbers_.try_emplace(name, recorded);
+  void declare(const std::string& name, const trace::Value& recorded, const trace::Recording& by) {
+    if (numbers_.try_emplace(name, recorded).second) declared_by_.emplace(name, &by);
   }
+  /// A declared value that the program looks up under other numbers of this object's, by their
+  /// paths: it is right where all were saved or are of one recording, while those are what they
+  /// were then, or when the value was set last.
+  void declare_lookup(const std::string& name, std::vector<std::string> under);
+  /// Before a call: the number that leads elsewhere than to the looked-up value; "" where none
+  /// does.
+  std::string stale_under(const std::string& name);
 
   /// A tracked generator of the trace, the player's own, or the process's default one of a device.
   /// Throws Error (unsupported) when the trace holds no state for it.
@@ -125,6 +133,15 @@ class PlayerState {
   std::map<std::string, at::Tensor> default_generators_;  ///< states, of the CPU's and of devices'
   std::map<std::string, std::uint64_t> runs_;
   std::set<std::string> set_;
+  std::map<std::string, const trace::Recording*> declared_by_;  ///< of those that were not saved
+  struct Lookup {
+    std::vector<std::string> under;
+    std::vector<std::optional<trace::Value>> at;  ///< what they were; none: not known
+    bool is_set = false;                          ///< since it was asked for last
+  };
+  /// The first that leads elsewhere, or "".
+  std::string stale_under(const Lookup& lookup) const;
+  std::map<std::string, Lookup> lookups_;
   std::shared_ptr<Publication> publication_;
   Publication::Reading reading_;
   std::uint64_t version_ = 0;

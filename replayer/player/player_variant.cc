@@ -1,6 +1,7 @@
 #include "replayer/player/player_variant.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -249,13 +250,24 @@ void PlayerVariant::find_numbers() {
       throw Error(ErrorCode::kUnsupported,
                   "the trace holds no number of " + value.name + ", which the step goes on from");
     }
-    state_.declare(value.name, value.value);
+    state_.declare(value.name, value.value, *recording_);
   }
   for (const trace::NamedValue& fact : recording_->facts) {
-    if (trace::is_number(fact.value)) state_.declare(fact.name, fact.value);
+    if (trace::is_number(fact.value)) state_.declare(fact.name, fact.value, *recording_);
   }
   for (const trace::Input& input : recording_->inputs) {
-    if (trace::is_number(input.value)) state_.declare(step_ + "." + input.path, input.value);
+    if (trace::is_number(input.value))
+      state_.declare(step_ + "." + input.path, input.value, *recording_);
+  }
+  for (const trace::Lookup& lookup : recording_->lookups) {
+    if (state_.number(lookup.name) == nullptr) continue;
+    std::vector<std::string> under;
+    for (const trace::Leaf& leaf : lookup.under) {
+      const bool is_argument = leaf.kind == trace::LeafKind::kArgument;
+      under.push_back(is_argument ? step_ + "." + leaf.path : leaf.path);
+    }
+    state_.declare_lookup(lookup.name, std::move(under));
+    lookups_.push_back(lookup.name);
   }
 }
 
@@ -368,6 +380,15 @@ Verdict PlayerVariant::check_facts() {
     if (fact.once_set && !state_.was_set(fact.name)) continue;
     return guards::failed(fact.kind, fact.name, trace::words_of(fact.expected),
                           trace::words_of(*fact.found));
+  }
+  for (const std::string& name : lookups_) {
+    const std::string under = state_.stale_under(name);
+    if (under.empty()) continue;
+    const trace::Value* now = state_.number(under);
+    return guards::failed(GuardKind::kHostValue, name,
+                          fmt::format("what the program has there for {} = {} (set it after that)",
+                                      under, now == nullptr ? "?" : trace::words_of(*now)),
+                          fmt::format("{} of another", trace::words_of(*state_.number(name))));
   }
   return {};
 }

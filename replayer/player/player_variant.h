@@ -125,6 +125,7 @@ class PlayerVariant {
     bool once_set;  ///< what was saved does not count, what the user set does
   };
   std::vector<Fact> facts_;
+  std::vector<std::string> lookups_;                                  ///< names of recorded ones
   std::vector<std::pair<std::size_t, const trace::Value*>> numbers_;  ///< by leaf
   NumberProofs proofs_;                                ///< no run can prove the plan at others
   std::vector<const trace::Value*> argument_numbers_;  ///< by input; null for what is none

@@ -101,7 +101,7 @@ trace::Index Repetition::first_difference(const trace::Recording& recording) con
 }
 
 std::vector<std::string> lacks_of(const trace::Recording& recording) {
-  if (recording.standing == trace::Standing::kWarmUp) {
+  if (recording.status == trace::Status::kWarmUp) {
     return {"it created optimizer state, and no plan is made of such a call"};
   }
   std::vector<std::string> lacks;

@@ -196,7 +196,7 @@ void CallResults::adopt(const Call& call, std::size_t position, const at::Tensor
     throw other_result(
         guards::result_mismatch(result_path(call, position), expected, buffer, result));
   }
-  if (placement == Placement::kLanding) {
+  if (placement == Placement::kStaging) {
     live::copy_bytes(memory_.address(expected.buffer), result.device(), result.storage().data(),
                      result.device(), buffer.bytes);
     return;

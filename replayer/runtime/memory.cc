@@ -43,7 +43,7 @@ Memory::Memory(const Program& program)
         // comes with each run; each its own, so that nothing looks as if it lay on something else
         storages_.push_back(storage_over(nullptr, buffer.bytes, live::device_of(buffer.device)));
         break;
-      case Placement::kLanding:
+      case Placement::kStaging:
         storages_.push_back(
             allocate(buffer.bytes, buffer.address_mod_64, live::device_of(buffer.device).type()));
         break;

@@ -19,8 +19,8 @@ class Slot:
 class Program:
     """One twin: what is called, what it holds, and what it does itself after call i."""
 
-    def __init__(self, step, held=lambda: (), behind=lambda number: None):
-        self.step, self.held, self.behind = step, held, behind
+    def __init__(self, step, held=lambda: (), after=lambda number: None):
+        self.step, self.held, self.after = step, held, after
 
 
 class Plan:
@@ -184,7 +184,7 @@ def run(program, step, tensors, number):
     seen |= {f"argument {i}": bits(argument) for i, argument in enumerate(arguments)}
     seen |= {f"state {i}": bits(leaf) for i, leaf in enumerate(program.held())}
     seen |= {"random state": bits(torch.get_rng_state())}
-    program.behind(number)
+    program.after(number)
     return seen
 
 

@@ -1,6 +1,6 @@
 """Every configuration of OptimizerInfo, which trains a small network under a schedule.
 
-Behind half of the calls the program loads the optimizer's own state_dict.
+After half of the calls the program loads the optimizer's own state_dict.
 """
 import copy
 
@@ -64,12 +64,12 @@ def trained(info, kwargs, reload_behind):
         gradients = [p.grad for p in model.parameters()]
         return [*model.parameters(), *gradients, *tree_leaves(optimizer.state_dict())]
 
-    def behind(number):
+    def after(number):
         schedule.step()
         if number == reload_behind:
             optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
 
-    return Program(step, held, behind)
+    return Program(step, held, after)
 
 
 def plan(info, variant, sample, calls):

@@ -22,7 +22,7 @@ bool is_small_file(const std::string& path) {
 
 /// It tells what its run computed, which no other run does.
 bool is_unique(const trace::Recording& recording) {
-  return recording.standing == trace::Standing::kProbe || !recording.op_digests.empty() ||
+  return recording.status == trace::Status::kProbe || !recording.op_digests.empty() ||
          !recording.op_ns.empty();
 }
 
@@ -43,7 +43,7 @@ void EarlierTrace::take(trace::Trace trace) {
   for (trace::Step& step : trace.steps) {
     is_unique_ = is_unique_ || std::ranges::any_of(step.recordings, is_unique);
     for (trace::Recording& recording : step.recordings) {
-      if (!is_of_here || recording.standing != trace::Standing::kTrusted) continue;
+      if (!is_of_here || recording.status != trace::Status::kTrusted) continue;
       plans_[step.name].push_back(std::move(recording));
     }
   }

@@ -150,14 +150,14 @@ StateDigests StateDigests::take(const live::Objects& objects) {
 CallLine::CallLine(SessionState& session, Journal& journal, const std::string& step,
                    const std::vector<pack::Leaf>& arguments)
     : session_(session), journal_(journal), step_(step) {
-  if (session_.ledger == nullptr) return;
+  if (session_.trace.ledger() == nullptr) return;
   start_ = Clock::now();
   if (session_.options.digests) line_.inputs = digest_of(arguments);
   outer_ = journal_.write_to(&line_);
 }
 
 CallLine::~CallLine() {
-  if (session_.ledger == nullptr) return;
+  if (session_.trace.ledger() == nullptr) return;
   journal_.write_to(outer_);
   if (line_.call == 0) return;
   const Clock::time_point end = Clock::now();
@@ -165,7 +165,7 @@ CallLine::~CallLine() {
   constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
   line_.microseconds = static_cast<std::uint32_t>(std::min<std::int64_t>(us.count(), kMost));
   if (session_.options.digests) take_state();
-  session_.ledger->append(step_, line_, end);
+  session_.trace.ledger()->append(step_, line_, end);
 }
 
 /// Objects that are gone have no digests: the line says what it can.

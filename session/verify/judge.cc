@@ -55,12 +55,13 @@ void Judge::tried(Variant& variant, Verified& verified) {
     variant.guards->forget_moves();
     variant.guards->settle_remainders();
     note_proved(variant, verified);
-    variant.recording->standing = trace::Standing::kTrusted;
+    variant.recording->status = trace::Status::kTrusted;
     step_.plans.note_trusted(given_.way());
     note_verified(variant);
-    step_.session.write_trace();
-    if (!step_.session.trace_path.empty()) {
-      step_.journal.wrote_trace(step_.session.trace_path, step_.session.trace_problem);
+    SessionTrace& trace = step_.session.trace;
+    trace.write();
+    if (!trace.path().empty()) {
+      step_.journal.wrote_trace(trace.path(), trace.problem());
     }
   }
 }

@@ -157,13 +157,19 @@ void encode(const trace::ScalarSite& site, proto::ScalarSite& out) {
   out.set_item(plus_one(site.item));
 }
 
+void encode(const trace::Leaf& leaf, proto::Leaf& out) {
+  out.set_kind(static_cast<std::uint32_t>(leaf.kind));
+  out.set_path(leaf.path);
+}
+
 void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
   for (const auto& value : recording.host_values) encode(value, *out.add_host_values());
   for (const auto& fact : recording.facts) encode(fact, *out.add_facts());
-  for (const trace::Leaf& leaf : recording.leaves) {
-    proto::Leaf& added = *out.add_leaves();
-    added.set_kind(static_cast<std::uint32_t>(leaf.kind));
-    added.set_path(leaf.path);
+  for (const trace::Leaf& leaf : recording.leaves) encode(leaf, *out.add_leaves());
+  for (const trace::Lookup& lookup : recording.lookups) {
+    proto::Lookup& added = *out.add_lookups();
+    added.set_name(lookup.name);
+    for (const trace::Leaf& leaf : lookup.under) encode(leaf, *added.add_under());
   }
   for (const auto& formula : recording.formulas) encode(formula, *out.add_formulas());
   for (const auto& site : recording.scalars) encode(site, *out.add_scalars());
@@ -244,7 +250,7 @@ proto::StepAgain encode_step_again(std::string_view name) {
 
 proto::Recording encode_recording(const trace::Recording& recording, const EncodeBytes& bytes) {
   proto::Recording out;
-  out.set_standing(static_cast<std::uint32_t>(recording.standing));
+  out.set_status(static_cast<std::uint32_t>(recording.status));
   out.set_call(recording.call);
   for (const auto& op : recording.operators) encode(op, *out.add_operators());
   for (const auto& buffer : recording.buffers) encode(buffer, *out.add_buffers(), bytes);
@@ -372,6 +378,12 @@ trace::Leaf decode(const proto::Leaf& in) {
   return {decode_small<trace::LeafKind>("kind of leaf", in.kind()), in.path()};
 }
 
+trace::Lookup decode(const proto::Lookup& in) {
+  trace::Lookup lookup{in.name(), {}};
+  for (const proto::Leaf& leaf : in.under()) lookup.under.push_back(decode(leaf));
+  return lookup;
+}
+
 trace::Formula decode(const proto::Formula& in) {
   trace::Formula formula;
   int constants = 0;
@@ -483,7 +495,7 @@ trace::Step decode_step(const proto::Step& in) { return {in.name(), in.place(), 
 
 trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes& bytes) {
   trace::Recording recording;
-  recording.standing = decode_small<trace::Standing>("standing", in.standing());
+  recording.status = decode_small<trace::Status>("status", in.status());
   recording.call = in.call();
   decode_each(recording.operators, in.operators());
   for (const auto& buffer : in.buffers()) recording.buffers.push_back(decode(buffer, bytes));
@@ -509,6 +521,7 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.facts, in.facts());
   decode_each(recording.effects, in.effects());
   decode_each(recording.leaves, in.leaves());
+  decode_each(recording.lookups, in.lookups());
   decode_each(recording.formulas, in.formulas());
   decode_each(recording.scalars, in.scalars());
   decode_each(recording.proofs, in.proofs());

@@ -87,9 +87,9 @@ INSTANTIATE_TEST_SUITE_P(
         DiffChange{"Recording",
                    [](trace::Trace& t) { t.steps[0].recordings.clear(); },
                    {"structure recording 0: agreed → absent"}},
-        DiffChange{"Standing",
-                   [](trace::Trace& t) { first(t).standing = trace::Standing::kTrusted; },
-                   {"environment standing: agreed → trusted"}},
+        DiffChange{"Status",
+                   [](trace::Trace& t) { first(t).status = trace::Status::kTrusted; },
+                   {"environment status: agreed → trusted"}},
         DiffChange{"Op", [](trace::Trace& t) { first(t).ops.pop_back(); }, {"structure remove"}},
         DiffChange{"Result",
                    [](trace::Trace& t) { first(t).results.clear(); },
@@ -180,7 +180,7 @@ TEST(DiffOfTracesTest, AWarmUpBesideAVariantDoesNotCount) {
   trace::Trace a;
   const trace::Recording variant = test::train_recording();
   trace::Recording warm_up = variant;
-  warm_up.standing = trace::Standing::kWarmUp;
+  warm_up.status = trace::Status::kWarmUp;
   a.steps.push_back({"train", "", {warm_up, variant}});
   trace::Trace b = a;
   first(b).ops.pop_back();
@@ -218,7 +218,7 @@ TEST(DiffOfTracesTest, OneStepIsComparedAlone) {
 
 TEST(DiffOfTracesTest, WhatOpsOfAWarmUpLeftCounts) {
   trace::Recording warm_up = test::make_up({.seed = 4});
-  warm_up.standing = trace::Standing::kWarmUp;
+  warm_up.status = trace::Status::kWarmUp;
   trace::Recording variant = test::make_up({.seed = 4});
   test::run_fake(variant);
   trace::Trace a, b;

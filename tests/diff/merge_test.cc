@@ -19,7 +19,7 @@ const std::vector<std::string> kNames = {"a.tape", "b.tape", "c.tape"};
 
 trace::Recording recording_of_batch(std::int64_t batch) {
   trace::Recording recording = test::make_up({.seed = 3, .modules = 2, .batch = batch});
-  recording.standing = trace::Standing::kTrusted;
+  recording.status = trace::Status::kTrusted;
   return recording;
 }
 
@@ -100,18 +100,18 @@ TEST(MergeTest, WhatAGuardTellsApartAreVariants) {
 
 TEST(MergeTest, OfThoseTheOneThatGotFurthestIsKept) {
   trace::Recording probe = recording_of_batch(32);
-  probe.standing = trace::Standing::kProbe;
+  probe.status = trace::Status::kProbe;
   const Merged found = merged({trace_of({probe}), trace_of({recording_of_batch(32)})});
-  EXPECT_EQ(found.trace.steps[0].recordings[0].standing, trace::Standing::kTrusted);
+  EXPECT_EQ(found.trace.steps[0].recordings[0].status, trace::Status::kTrusted);
   EXPECT_THAT(found.steps[0].kept, ElementsAre(Origin{1, 0}));
   EXPECT_THAT(found.steps[0].left_out, ElementsAre(Origin{0, 0}));
 }
 
 TEST(MergeTest, AStepHasOneWarmUp) {
   trace::Recording first = recording_of_batch(32);
-  first.standing = trace::Standing::kWarmUp;
+  first.status = trace::Status::kWarmUp;
   trace::Recording second = recording_of_batch(8);
-  second.standing = trace::Standing::kWarmUp;
+  second.status = trace::Status::kWarmUp;
   const Merged found = merged(
       {trace_of({first, recording_of_batch(32)}), trace_of({second, recording_of_batch(8)})});
   EXPECT_THAT(found.trace.steps[0].recordings,

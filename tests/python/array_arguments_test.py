@@ -198,6 +198,28 @@ def notes_of_a_dtype():
     return (lambda a: table * a.dtype.metadata["unit"]), lambda i: (noted(i),)
 
 
+@given("opaque_argument")
+def notes_of_a_field():
+    def args(i):
+        field = np.dtype("f8", metadata={"unit": 1.0 if i < 12 else 2.0})
+        return (np.ones(2, np.dtype([("a", field), ("b", "f8")]))[0],)
+    return (lambda a: table * a.dtype["a"].metadata["unit"]), args
+
+
+@given()
+def dtypes_of_one_size():
+    return (lambda a: table * (2. if a.dtype.char == "l" else 3.)), lambda i: (np.ones(2, "i8" if i < 12 else np.longlong),)
+
+
+@held()
+def dtypes_of_one_size_held():
+    box = types.SimpleNamespace(a=np.ones(2, "i8"))
+
+    def between(i):
+        box.a = np.ones(2, "i8" if i < 12 else np.longlong)
+    return (lambda x: x * (2. if box.a.dtype.char == "l" else 3.)), lambda: None, between
+
+
 @held("host_effect")
 def notes_of_a_dtype_held():
     box = types.SimpleNamespace(a=noted(0))

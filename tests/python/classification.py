@@ -97,8 +97,8 @@ def check(make, between=None, arguments=None, **expected):
     """
     def training():
         program = make()
-        behind = (lambda i: between(program, i)) if between else None
-        return Training(program.step, program.held, arguments, behind)
+        after = (lambda i: between(program, i)) if between else None
+        return Training(program.step, program.held, arguments, after)
 
     return twins.compare(training, STEPS, **expected)
 

@@ -96,7 +96,7 @@ def test_calls_that_are_asked_for_are_recorded(tmp_path):
     """)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.tape", "run.tape.ledger"]
     recordings = dumped(tmp_path / "run.tape")["steps"][0]["recordings"]
-    assert [each["call"] for each in recordings if each["standing"] == "probe"] == [8, 12, 16]
+    assert [each["call"] for each in recordings if each["status"] == "probe"] == [8, 12, 16]
     assert all(len(each["op_digests"]) == len(each["ops"]) for each in recordings)
 
 

@@ -347,3 +347,122 @@ def test_an_item_of_a_tuple_that_holds_more_than_numbers_may_not_be_set(value, i
     player.set(f"optimizer.param_groups[0].k[{item}]", 2.)
     with pytest.raises(steptape.Error, match=rf"k\[{item}\]"):
         again(batch(0))
+
+
+RATES = [.5 + k / 16 for k in range(60)]
+FACTORS = {k: 1 + k / 8 for k in range(60)}
+
+
+class Table:
+    """A step that takes a number from a table, under one that moves: that the step counts, that the program sets, or an argument."""
+
+    def __init__(self, of):
+        torch.manual_seed(3)
+        self.weight = nn.Parameter(torch.randn(3))
+        self.n = 0
+        self.step = getattr(self, of)
+
+    def train(self, x, rate):
+        self.weight.grad = None
+        loss = (self.weight * x).pow(2).mean() * rate
+        loss.backward()
+        with torch.no_grad():
+            self.weight -= .1 * self.weight.grad
+        return loss.detach(), rate
+
+    def counted(self, x):
+        self.n += 1
+        return self.train(x, RATES[self.n])
+
+    def set(self, x):
+        return self.train(x, RATES[self.n])
+
+    def given(self, x, n):
+        return self.train(x, FACTORS[n])
+
+    def nested(self, x):
+        self.n += 1
+        return self.train(x, FACTORS[int(RATES[self.n] * 16)])
+
+
+def looked_up(of, tmp_path, before=lambda program, i: None, arguments=lambda i: ()):
+    """A twin that has gone on without a trace, and a player of the other."""
+    program, twin = Table(of), Table(of)
+    step = steptape.wrap(program.step, name="step", verify={"first": True, "rate": 0.0})
+    for i in range(15):
+        before(program, i)
+        before(twin, i)
+        assert bits(step(batch(i), *arguments(i))) == bits(twin.step(batch(i), *arguments(i)))
+    player, again = loaded(step, tmp_path / "a.tape")
+    return twin, player, again
+
+
+def item_of(player):
+    return [path for path in player.scalars() if path.startswith(("RATES[", "FACTORS["))]
+
+
+def test_a_number_from_a_table_under_one_that_the_step_counts_is_asked_for_each_time(tmp_path):
+    twin, player, again = looked_up("counted", tmp_path)
+    (item,) = item_of(player)
+    assert bits(again(batch(15))) == bits(twin.step(batch(15)))  # what the program would have looked up next
+    for i in range(16, 20):
+        with pytest.raises(steptape.Error, match=rf"RATES\[.*self\.n = {i}"):
+            again(batch(i))
+        player.set(item, RATES[i + 1])
+        assert bits(again(batch(i))) == bits(twin.step(batch(i)))
+
+
+def test_a_number_from_a_table_is_asked_for_once_the_one_that_it_is_under_is_set(tmp_path):
+    twin, player, again = looked_up("set", tmp_path, before=lambda program, i: setattr(program, "n", i))
+    (item,) = item_of(player)
+    twin.n = 15
+    player.set("self.n", 15)
+    with pytest.raises(steptape.Error, match=r"self\.n = 15"):
+        again(batch(15))
+    player.set(item, RATES[15])
+    for i in range(15, 18):  # neither moves
+        assert bits(again(batch(i))) == bits(twin.step(batch(i)))
+    twin.n = 20
+    player.set(item, RATES[20])  # in either order
+    player.set("self.n", 20)
+    assert bits(again(batch(20))) == bits(twin.step(batch(20)))
+
+
+def test_a_number_from_a_table_under_an_argument_is_asked_for_at_first(tmp_path):
+    twin, player, again = looked_up("given", tmp_path, arguments=lambda i: (i,))
+    (item,) = item_of(player)
+    player.set("step.inputs[1]", 15)
+    with pytest.raises(steptape.Error, match=r"FACTORS\["):
+        again(batch(15))
+    player.set(item, FACTORS[15])
+    assert bits(again(batch(15))) == bits(twin.step(batch(15), 15))
+
+
+def test_a_number_from_a_table_under_one_from_another(tmp_path):
+    twin, player, again = looked_up("nested", tmp_path)
+    inner, outer = sorted(item_of(player), key=len)
+    assert bits(again(batch(15))) == bits(twin.step(batch(15)))
+    with pytest.raises(steptape.Error, match=r"RATES\["):
+        again(batch(16))
+    player.set(inner, RATES[17])
+    with pytest.raises(steptape.Error, match=r"FACTORS\["):
+        again(batch(16))
+    player.set(outer, FACTORS[int(RATES[17] * 16)])
+    assert bits(again(batch(16))) == bits(twin.step(batch(16)))
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_what_a_player_saves_holds_no_number_of_a_table_that_is_out_of_date(is_set, tmp_path):
+    twin, player, again = looked_up("counted", tmp_path)
+    (item,) = item_of(player)
+    assert bits(again(batch(15))) == bits(twin.step(batch(15)))
+    if is_set:
+        player.set(item, RATES[17])
+    player.save(tmp_path / "b.tape")
+    player = steptape.load(tmp_path / "b.tape")
+    again = player["step"]
+    if not is_set:
+        with pytest.raises(steptape.Error, match=r"RATES\["):
+            again(batch(16))
+        player.set(item, RATES[17])
+    assert bits(again(batch(16))) == bits(twin.step(batch(16)))

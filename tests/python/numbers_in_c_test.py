@@ -45,6 +45,99 @@ class Equal:
     __hash__ = lambda self: 1
 
 
+class Name(str):
+    """A text that answers `how` where it is compared, with the hash of the name of a parameter."""
+
+    __eq__ = lambda self, other: self.how
+    __hash__ = lambda self: hash("first")
+
+
+def name(how):
+    made = Name("other")
+    made.how = how
+    return made
+
+
+def named(first=1, **rest):
+    return len(rest)
+
+
+class Key:
+    """Found under the text "first" where `how` is."""
+
+    def __init__(self, how):
+        self.how = how
+
+    __eq__ = lambda self, other: self.how
+    __hash__ = lambda self: hash("first")
+
+
+def found(mapping):
+    match mapping:
+        case {Constants.FIRST: value}:
+            return value
+    return None
+
+
+class Constants:
+    FIRST = "first"
+
+
+def passed_on(function):
+    def of_all(*given):
+        return function(*given)
+    return of_all
+
+
+class NotUnequal:
+    """Whose methods are one code: that of its decorator."""
+
+    __eq__ = passed_on(lambda self, other: 1)
+    __ne__ = passed_on(lambda self, other: NotImplemented)
+
+
+class EqualByDecorator:
+    def __init__(self, how):
+        self.how = how
+
+    __eq__ = passed_on(lambda self, other: self.how)
+
+
+class OwnKey:
+    """A mapping that is a key of its own, and is compared by the code that gives its items."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def keys(self):
+        return [self, OwnKey(0)]
+
+    def __getitem__(self, key):
+        return self.how
+
+    __eq__ = __getitem__
+
+    def __hash__(self):
+        return 1
+
+
+class OwnMissing(dict):
+    def __missing__(self, key):
+        return self.how
+
+    __eq__ = __missing__
+
+    def __hash__(self):
+        return 1
+
+
+def of_own(how):
+    made = OwnMissing()
+    made.how = how
+    made[made] = 5
+    return made
+
+
 class Adding:
     def __init__(self, n):
         self.n = n
@@ -347,6 +440,11 @@ WAYS = {
     "equal_by_it_in_zipped_pairs": lambda n: len(dict(zip([Equal(n - 17), Equal(n - 17)], "ab"))) == 2,
     "equal_by_it_in_zipped_pairs_of_tuples": lambda n: len(dict(zip([(Equal(n - 17),), (Equal(n - 17),)], "ab"))) == 2,
     "equal_by_it_in_zipped_keys": lambda n: len(dict(zip({Equal(n - 17): 1, Equal(0): 2}, "ab"))) == 2,
+    "equal_by_it_in_a_zipped_set": lambda n: len(dict(zip({Equal(n - 17), Equal(0)}, "ab"))) == 2,
+    "equal_by_it_in_a_zipped_frozenset": lambda n: len(dict(zip(frozenset([Equal(n - 17), Equal(0)]), "ab"))) == 2,
+    "equal_by_it_in_a_zipped_queue": lambda n: len(dict(zip(collections.deque([Equal(n - 17), Equal(n - 17)]), "ab"))) == 2,
+    "equal_by_it_in_zipped_values": lambda n: len(dict(zip({1: Equal(n - 17), 2: Equal(n - 17)}.values(), "ab"))) == 2,
+    "equal_by_it_in_frozensets": lambda n: len({frozenset([Equal(n - 17)]): 1, **{frozenset([Equal(n - 17)]): 2}}) == 2,
     "lists_less_by_it": lambda n: AnsweringList(0, [AnsweringList(n - 17, [1])]) < AnsweringList(0, [AnsweringList(n - 17, [2])]),
     "lists_compared_within_by_it": lambda n: [AnsweringList(n - 17, [1]), 1] < [AnsweringList(n - 17, [2]), 0],
     "sets_less_by_it": lambda n: not AnsweringSet(0, [AnsweringSet(n - 17)]) <= {AnsweringSet(n - 17)},
@@ -359,6 +457,13 @@ WAYS = {
     "hashed_in_a_summed_generator": lambda n: sum(v + len({Hashed(n - 17), 0}) for v in (1, 2)) == 5,
     "generated_for_a_summed_map": lambda n: sum(map(lambda k: k * 2, (m for m in (n, 1)))) == 36,
     "filtered_by_it_and_added_to_a_subclass": lambda n: not len(added(filter(lambda k: n - 17, [1]), Multiplied())),
+    "equal_by_it_to_a_parameter": lambda n: named(**{name(n - 17): 5}) == 1,
+    "equal_by_it_to_a_parameter_of_a_partial": lambda n: functools.partial(named, **{name(n - 17): 5})() == 1,
+    "equal_by_it_to_a_pattern": lambda n: found({Key(n - 17): 5}) is None,
+    "unequal_by_it_through_a_decorator": lambda n: (NotUnequal() != EqualByDecorator(n - 17)) is True,
+    "unequal_by_it_the_other_way": lambda n: (EqualByDecorator(n - 17) != NotUnequal()) is True,
+    "equal_by_it_to_the_mapping": lambda n: len({**OwnKey(n - 17)}) == 2,
+    "equal_by_it_to_the_dict": lambda n: of_own(n - 17)[of_own(n - 17)] == 0,
     "equal_by_it_in_a_subclass": lambda n: Multiplied([Equal(n - 17)]) != [Equal(n - 17)],
     "equal_by_it_where_another_is_missing": lambda n: Missed({Equal(n - 17): 1})[Equal(n - 17)] == 5,
     "unequal_by_it": lambda n: (Equal(n - 17) != 1) is True,

@@ -264,7 +264,7 @@ TEST_P(OptimizerTest, StateThatComesIntoBeingMakesAWarmUp) {
   };
   const auto first = record(step, {x});
   EXPECT_TRUE(first.created_state);
-  EXPECT_EQ(first.recording.standing, trace::Standing::kWarmUp);
+  EXPECT_EQ(first.recording.status, trace::Status::kWarmUp);
   EXPECT_EQ(text_of(first.recording.refusals), "");
   const auto second = record(step, {x});
   EXPECT_FALSE(second.created_state);

@@ -105,12 +105,12 @@ TEST(RoleTest, WhatOutlivesTheStepIsPersistent) {
   EXPECT_FALSE(is_persistent(Role::kTemporary));
 }
 
-TEST(StandingTest, NamesLeadBack) {
-  for (unsigned number = 1; number <= static_cast<unsigned>(Standing::kTrusted); ++number) {
-    const auto standing = static_cast<Standing>(number);
-    EXPECT_EQ(standing_of(name_of(standing)), standing);
+TEST(StatusTest, NamesLeadBack) {
+  for (unsigned number = 1; number <= static_cast<unsigned>(Status::kTrusted); ++number) {
+    const auto status = static_cast<Status>(number);
+    EXPECT_EQ(status_of(name_of(status)), status);
   }
-  EXPECT_THROW(standing_of(""), Error);
+  EXPECT_THROW(status_of(""), Error);
 }
 
 TEST(TraceTest, FindsAStepByItsName) {

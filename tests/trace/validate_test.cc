@@ -78,11 +78,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(Number, RefusedTest,
                          testing::Values(in_recording(
-                             "FormulaOfAProof",
-                             [](Recording& r) {
-                               r.proofs = {{3, {}, false}};
-                             },
-                             ", proof 0: formula 3, but there are 0")),
+                                             "FormulaOfAProof",
+                                             [](Recording& r) {
+                                               r.proofs = {{3, {}, false}};
+                                             },
+                                             ", proof 0: formula 3, but there are 0"),
+                                         in_recording(
+                                             "LookupUnderNothing",
+                                             [](Recording& r) {
+                                               r.lookups = {{"tau", {}}};
+                                             },
+                                             ", lookup 0: is under no number")),
                          name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -184,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(
     Around, RefusedTest,
     testing::Values(
         in_recording(
-            "Standing", [](Recording& r) { r.standing = static_cast<Standing>(0); },
-            ": standing 0 is none that exists"),
+            "Status", [](Recording& r) { r.status = static_cast<Status>(0); },
+            ": status 0 is none that exists"),
         in_recording(
             "Seek", [](Recording& r) { r.seeks[0].before_op = 6; },
             ", seek 0: op 6, but there are 5"),

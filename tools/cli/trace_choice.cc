@@ -60,7 +60,7 @@ const trace::Step& choose_step(const trace::Trace& trace, const std::string& nam
 
 std::size_t last_variant(const trace::Step& step) {
   for (std::size_t i = step.recordings.size(); i > 0; --i) {
-    if (step.recordings[i - 1].standing != trace::Standing::kWarmUp) return i - 1;
+    if (step.recordings[i - 1].status != trace::Status::kWarmUp) return i - 1;
   }
   return step.recordings.size() - 1;
 }

@@ -24,14 +24,14 @@ namespace {
 
 /// Where two runs part, as far as their ledgers and recordings tell.
 struct Bisection {
-  enum class Standing : std::uint8_t {
+  enum class Status : std::uint8_t {
     kEqual,    ///< nothing that was compared differs
     kNamed,    ///< in call `call`, or between calls just before it
     kBracket,  ///< in a call after `last_equal`, at the latest in `call`
     kLonely,   ///< calls that both made are equal, and one side made more
   };
 
-  Standing standing = Standing::kEqual;
+  Status status = Status::kEqual;
   std::string step;
   std::uint64_t call = 0;
   /// How the call differs by the ledgers; none where recordings told it.
@@ -46,7 +46,7 @@ struct Bisection {
   std::uint64_t record_next = 0;
 };
 
-using Standing = Bisection::Standing;
+using Status = Bisection::Status;
 
 const diff::StepDiff* find_step(const diff::Diff& diff, const std::string& name) {
   const auto found = std::ranges::find(diff.steps, name, &diff::StepDiff::name);
@@ -67,11 +67,11 @@ Bisection bisect_ledgers(const Comparison& found) {
   const diff::LedgerDiff& ledger = *found.diff.ledger;
   Bisection out;
   if (ledger.first == diff::LedgerDiff::kNoStep) {
-    if (ledger.differing() > 0) out.standing = Standing::kLonely;
+    if (ledger.differing() > 0) out.status = Status::kLonely;
     return out;
   }
   const diff::StepLedgerDiff& step = ledger.steps[ledger.first];
-  out.standing = Standing::kNamed;
+  out.status = Status::kNamed;
   out.step = step.name;
   out.call = step.first->call;
   out.ledger = step.first;
@@ -90,7 +90,7 @@ Bisection bisect_recordings(const Comparison& found) {
                                [first](const auto& recording) { return &recording == first; });
   };
   const diff::StepDiff& step = *std::ranges::find_if(found.diff.steps, holds);
-  out.standing = Standing::kNamed;
+  out.status = Status::kNamed;
   out.step = step.name;
   out.call = first->call;
   add_recordings(&step, out);
@@ -104,7 +104,7 @@ Bisection bisect_recordings(const Comparison& found) {
   const bool came_from_before = std::ranges::any_of(
       first->numerics.entered, [](const diff::EnteredBuffer& buffer) { return !buffer.is_noisy; });
   if (came_from_before && out.last_equal + 1 < out.call) {
-    out.standing = Standing::kBracket;
+    out.status = Status::kBracket;
     out.record_next = out.last_equal + (out.call - out.last_equal) / 2;
   }
   return out;
@@ -130,13 +130,13 @@ Bisection bisect(const Comparison& found) {
                 "record= and digests=True)");
   }
   const Bisection by_ledgers = found.diff.ledger ? bisect_ledgers(found) : Bisection();
-  if (by_ledgers.standing == Standing::kNamed) return by_ledgers;
+  if (by_ledgers.status == Status::kNamed) return by_ledgers;
   const Bisection by_recordings = bisect_recordings(found);
-  return by_recordings.standing == Standing::kEqual ? by_ledgers : by_recordings;
+  return by_recordings.status == Status::kEqual ? by_ledgers : by_recordings;
 }
 
 using Json = nlohmann::ordered_json;
-using Standing = Bisection::Standing;
+using Status = Bisection::Status;
 
 /// Of the JSON; it grows when a key changes its meaning or goes.
 constexpr int kBisectVersion = 1;
@@ -199,7 +199,7 @@ class Told {
         bisection_(bisect(found_)) {}
 
   int exit_code() const {
-    if (bisection_.standing != Standing::kEqual) return kDiffers;
+    if (bisection_.status != Status::kEqual) return kDiffers;
     return found_.has_torn_ledger ? kTrouble : kGood;
   }
 
@@ -208,7 +208,7 @@ class Told {
     if (bisection_.call == 0) return text;
     if (bisection_.ledger) text += fmt::format("  {}\n", ledger_words());
     if (bisection_.recording != nullptr) text += numerics_text();
-    if (bisection_.recording == nullptr || bisection_.standing == Standing::kBracket) {
+    if (bisection_.recording == nullptr || bisection_.status == Status::kBracket) {
       text += nearest_text();
     }
     if (bisection_.record_next != 0) text += commands_text();
@@ -224,7 +224,7 @@ class Told {
                  {"verdict", words()},
                  {"step", bisection_.call == 0 ? Json() : Json(bisection_.step)},
                  {"call", or_null(bisection_.call)},
-                 {"is_exact", bisection_.standing == Standing::kNamed},
+                 {"is_exact", bisection_.status == Status::kNamed},
                  {"last_equal_call", or_null(bisection_.last_equal)},
                  {"nearest_recorded_call", or_null(bisection_.nearest_recorded)},
                  {"has_saved_state", has_saved_state()},
@@ -259,21 +259,21 @@ class Told {
   }
 
   std::string verdict() const {
-    return bisection_.standing == Standing::kEqual ? toned(Tone::kGood, "equal")
-                                                   : toned(Tone::kBad, "differ") + ": " + words();
+    return bisection_.status == Status::kEqual ? toned(Tone::kGood, "equal")
+                                               : toned(Tone::kBad, "differ") + ": " + words();
   }
 
   /// "train: call 57: results, parameters"
   std::string words() const {
-    switch (bisection_.standing) {
-      case Standing::kEqual:
+    switch (bisection_.status) {
+      case Status::kEqual:
         return "equal";
-      case Standing::kLonely:
+      case Status::kLonely:
         return shown(found_.diff.ledger->verdict());
-      case Standing::kBracket:
+      case Status::kBracket:
         return shown(fmt::format("{}: after call {}, at the latest in call {}", bisection_.step,
                                  bisection_.last_equal, bisection_.call));
-      case Standing::kNamed:
+      case Status::kNamed:
         break;
     }
     if (bisection_.ledger) return shown(found_.diff.ledger->verdict());
@@ -282,7 +282,7 @@ class Told {
 
   std::string ledger_words() const {
     const diff::CallDifference& call = *bisection_.ledger;
-    const std::string equal = call.words_of(diff::PartStanding::kEqual);
+    const std::string equal = call.words_of(diff::PartStatus::kEqual);
     return fmt::format("{}{}", equal.empty() ? "" : equal + " equal: ", call.origin());
   }
 

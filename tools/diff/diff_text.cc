@@ -263,9 +263,8 @@ class DiffText {
   /// A warm-up mostly differs in what the variants differ in, and is told in one line beside them.
   void put_recording(const diff::RecordingDiff& diff, const trace::Recording& a,
                      const trace::Recording& b, bool has_variants) {
-    text_ +=
-        fmt::format("  recording {} {} → {} {}, paired by {}", diff.pair.a, name_of(a.standing),
-                    diff.pair.b, name_of(b.standing), name_of(diff.pair.paired_by));
+    text_ += fmt::format("  recording {} {} → {} {}, paired by {}", diff.pair.a, name_of(a.status),
+                         diff.pair.b, name_of(b.status), name_of(diff.pair.paired_by));
     if (diff.call != 0) text_ += fmt::format(" {}", diff.call);
     const bool has_numerics = policy_.tells(Section::kNumerics) && diff.numerics.count() > 0;
     if (diff.is_beside && has_variants && detail_ != Detail::kAll && !has_numerics) {

@@ -53,7 +53,7 @@ void require_free(const MergeCommandOptions& options) {
 /// Recordings that plans are made from, unlike warm-ups and calls that were recorded besides.
 std::size_t variants_of(const trace::Step& step) {
   return static_cast<std::size_t>(
-      std::ranges::count(step.recordings, trace::Standing::kTrusted, &trace::Recording::standing));
+      std::ranges::count(step.recordings, trace::Status::kTrusted, &trace::Recording::status));
 }
 
 /// What whoever goes on with the result should know.

@@ -33,7 +33,7 @@ Json modules_json(const diff::NumericDifferences& found, const trace::Recording&
 }
 
 using diff::NumericOp;
-using diff::NumericStanding;
+using diff::NumericStatus;
 
 /// So many buffers at entry, and ops of each kind, are shown where not all are.
 constexpr std::size_t kMostEntered = 2;
@@ -67,20 +67,18 @@ class NumericsText {
 
   void put() {
     const std::string counts = words_of_counts(
-        found_.count(NumericStanding::kOrigin), found_.count(NumericStanding::kReceiver),
-        found_.count(NumericStanding::kUnknown), found_.noisy());
+        found_.count(NumericStatus::kOrigin), found_.count(NumericStatus::kReceiver),
+        found_.count(NumericStatus::kUnknown), found_.noisy());
     out_.line("{}  {} compared{}{}", toned(Tone::kHeading, "numerics"),
               count_of(found_.compared, "op"), counts.empty() ? "" : ": ", counts);
     const std::string entered = words_of_entered(
         found_, a_.recording(), detail_ == Detail::kAll ? found_.entered.size() : kMostEntered);
     if (!entered.empty()) out_.line("  entered with other bits: {}", shown(entered));
     if (detail_ == Detail::kCounts) return put_modules();
-    put_ops([](const NumericOp& op) {
-      return !op.is_noisy && op.standing == NumericStanding::kOrigin;
-    });
-    put_ops([](const NumericOp& op) {
-      return !op.is_noisy && op.standing != NumericStanding::kOrigin;
-    });
+    put_ops(
+        [](const NumericOp& op) { return !op.is_noisy && op.status == NumericStatus::kOrigin; });
+    put_ops(
+        [](const NumericOp& op) { return !op.is_noisy && op.status != NumericStatus::kOrigin; });
     if (detail_ == Detail::kAll) put_ops([](const NumericOp& op) { return op.is_noisy; });
   }
 
@@ -107,9 +105,9 @@ class NumericsText {
       if (!choose(op)) continue;
       if (++put > most) break;
       const std::string line =
-          fmt::format("{:<8}  {}: {}", op.is_noisy ? "noisy" : name_of(op.standing),
+          fmt::format("{:<8}  {}: {}", op.is_noisy ? "noisy" : name_of(op.status),
                       words_of_place(op, a_, b_), words_of_cause(op, a_, b_));
-      const bool is_origin = op.standing == NumericStanding::kOrigin && !op.is_noisy;
+      const bool is_origin = op.status == NumericStatus::kOrigin && !op.is_noisy;
       out_.line("  {}", is_origin ? toned(Tone::kBad, shown(line)) : shown(line));
     }
     if (count > most) out_.line("  and {} more", count - most);
@@ -130,7 +128,7 @@ Json numeric_op_json(const diff::NumericOp& op, const diff::OpStream& a, const d
   const std::string scope = of_a.scope == trace::kNone ? "" : recording.scopes[of_a.scope];
   Json json = {{"a", op.a},
                {"b", op.b},
-               {"standing", name_of(op.standing)},
+               {"status", name_of(op.status)},
                {"noisy", op.is_noisy},
                {"operator", recording.operator_of(of_a).full_name()},
                {"call", a.call_of(of_a)},
@@ -149,9 +147,9 @@ Json numerics_json(const diff::NumericDifferences& found, const diff::OpStream& 
   Json ops = Json::array();
   for (const diff::NumericOp& op : found.ops) ops.push_back(numeric_op_json(op, a, b));
   return {{"compared", found.compared},
-          {"origins", found.count(diff::NumericStanding::kOrigin)},
-          {"receivers", found.count(diff::NumericStanding::kReceiver)},
-          {"unknown", found.count(diff::NumericStanding::kUnknown)},
+          {"origins", found.count(diff::NumericStatus::kOrigin)},
+          {"receivers", found.count(diff::NumericStatus::kReceiver)},
+          {"unknown", found.count(diff::NumericStatus::kUnknown)},
           {"noisy", found.noisy()},
           {"entered", entered_json(found, a.recording())},
           {"modules", modules_json(found, a.recording())},
@@ -172,8 +170,8 @@ std::string words_of_numerics(const diff::Diff& diff, const trace::Trace& a,
   const std::string entered = words_of_entered(first->numerics, stream_a.recording(), kMostEntered);
   if (!entered.empty()) words += ": entered with other bits: " + entered;
   const NumericOp* op = first->numerics.first();
-  if (op != nullptr && (entered.empty() || op->standing == NumericStanding::kOrigin)) {
-    words += fmt::format("{} {} {}", entered.empty() ? ":" : ";", name_of(op->standing),
+  if (op != nullptr && (entered.empty() || op->status == NumericStatus::kOrigin)) {
+    words += fmt::format("{} {} {}", entered.empty() ? ":" : ";", name_of(op->status),
                          words_of_place(*op, stream_a, stream_b));
   }
   return words;

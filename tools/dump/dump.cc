@@ -83,7 +83,7 @@ constexpr std::size_t kDifferences = 12;
 /// The first recording of a step that plans are made from, if it comes before `position`.
 const trace::Recording* first_variant(const trace::Step& step, std::size_t position) {
   for (std::size_t i = 0; i < position; ++i) {
-    if (step.recordings[i].standing != trace::Standing::kWarmUp) return &step.recordings[i];
+    if (step.recordings[i].status != trace::Status::kWarmUp) return &step.recordings[i];
   }
   return nullptr;
 }
@@ -120,7 +120,7 @@ Json differences_json(const trace::Step& step, std::size_t position) {
 
 std::string GuardsView::text(const trace::Step& step, std::size_t position) const {
   const trace::Recording& recording = step.recordings[position];
-  if (recording.standing == trace::Standing::kWarmUp) return "";
+  if (recording.status == trace::Status::kWarmUp) return "";
   Lines out("    ");
   if (const trace::Recording* first = first_variant(step, position)) {
     out.line("differs from recording {} in: {}", first - step.recordings.data(),
@@ -142,7 +142,7 @@ std::string GuardsView::text(const trace::Step& step, std::size_t position) cons
 Json GuardsView::json(const trace::Step& step, std::size_t position) const {
   Json guards = Json::array();
   const trace::Recording& recording = step.recordings[position];
-  if (recording.standing == trace::Standing::kWarmUp) return {{"guards", guards}};
+  if (recording.status == trace::Status::kWarmUp) return {{"guards", guards}};
   for (const trace::Guard& guard : trace::guards_of(recording)) guards.push_back(guard_json(guard));
   return {{"differs_from", differences_json(step, position)}, {"guards", guards}};
 }

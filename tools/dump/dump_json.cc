@@ -105,9 +105,13 @@ Json site_json(const trace::ScalarSite& site) {
 void add_numbers(Json& json, const trace::Recording& recording) {
   json["host_values"] = each(recording.host_values, named_json);
   json["facts"] = each(recording.facts, named_json);
-  json["leaves"] = each(recording.leaves, [](const trace::Leaf& leaf) {
+  const auto leaf_json = [](const trace::Leaf& leaf) {
     return Json{{"kind", name_of(leaf.kind)}, {"path", leaf.path}};
+  };
+  json["lookups"] = each(recording.lookups, [&](const trace::Lookup& lookup) {
+    return Json{{"name", lookup.name}, {"under", each(lookup.under, leaf_json)}};
   });
+  json["leaves"] = each(recording.leaves, leaf_json);
   json["formulas"] = each(recording.formulas, [&](const trace::Formula& formula) {
     return text_of(formula, recording.leaves);
   });
@@ -175,7 +179,7 @@ void add_objects(Json& json, const trace::Recording& recording) {
 
 Json recording_json(const trace::Recording& recording, trace::Contents contents) {
   Json json;
-  json["standing"] = name_of(recording.standing);
+  json["status"] = name_of(recording.status);
   json["call"] = recording.call == 0 ? Json() : Json(recording.call);
   json["operators"] = each(recording.operators, [](const trace::Operator& op) {
     return Json{{"name", op.name}, {"overload", op.overload}, {"schema", op.schema}};

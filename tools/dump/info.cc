@@ -88,7 +88,7 @@ void show_constants(const std::vector<Constant>& constants) {
 
 void show_recording(std::size_t position, const trace::Recording& recording) {
   const Summary summary = summarize(recording);
-  line("  recording {}  {}{}{}{}", position, name_of(recording.standing),
+  line("  recording {}  {}{}{}{}", position, name_of(recording.status),
        recording.call == 0 ? "" : fmt::format(", call {}", recording.call),
        recording.op_digests.empty() ? "" : ", with digests",
        recording.op_ns.empty() ? "" : ", with times");

@@ -57,7 +57,7 @@ Json constants_json(const Summary& summary) {
 
 Json recording_json(const trace::Recording& recording) {
   const Summary summary = summarize(recording);
-  return {{"standing", name_of(recording.standing)},
+  return {{"status", name_of(recording.status)},
           {"call", recording.call == 0 ? Json() : Json(recording.call)},
           {"has_digests", !recording.op_digests.empty()},
           {"has_times", !recording.op_ns.empty()},

@@ -27,7 +27,7 @@ Json times_json(const diff::CallTimes& times) {
           {"percentile_95_us", times.percentile_95}};
 }
 
-using diff::PartStanding;
+using diff::PartStatus;
 
 constexpr const char* kRow =
     "{:>9}  {:<8} {:>8} {:>9}  {:<16} {:<16} {:<16} {:<16} {:<10} {:<15} {}\n";
@@ -42,9 +42,9 @@ std::string share_of(std::uint64_t part, std::uint64_t all) {
 }
 
 std::string words_of(const diff::CallDifference& difference) {
-  const std::string equal = difference.words_of(PartStanding::kEqual);
+  const std::string equal = difference.words_of(PartStatus::kEqual);
   return fmt::format("call {}: {} differ{}: {}", difference.call,
-                     difference.words_of(PartStanding::kDiffers),
+                     difference.words_of(PartStatus::kDiffers),
                      equal.empty() ? "" : "; " + equal + " equal", difference.origin());
 }
 

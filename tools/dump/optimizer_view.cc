@@ -88,7 +88,7 @@ Json geometry_json(const trace::Recording& recording, trace::TensorId id) {
 /// How plans hold its hyperparameters.
 std::string_view guarding_of(const trace::Recording& recording,
                              const trace::OptimizerLayout& optimizer) {
-  if (recording.standing == trace::Standing::kWarmUp) return "";
+  if (recording.status == trace::Status::kWarmUp) return "";
   return optimizer.has_formulas ? ", formulas follow its hyperparameters"
                                 : ", guarded by its hyperparameters";
 }

@@ -15,8 +15,8 @@ std::size_t width_of(std::string_view text) {
 }
 
 std::string heading_of(const trace::Recording& recording, std::size_t position) {
-  const bool is_warm_up = recording.standing == trace::Standing::kWarmUp;
-  return fmt::format("  recording {}  {}{}", position, name_of(recording.standing),
+  const bool is_warm_up = recording.status == trace::Status::kWarmUp;
+  return fmt::format("  recording {}  {}{}", position, name_of(recording.status),
                      is_warm_up ? ": it created state, no plan is made from it" : "");
 }
 
@@ -58,7 +58,7 @@ nlohmann::ordered_json view_json(const trace::Trace& trace, const RecordingView&
   for (const trace::Step& step : trace.steps) {
     Json recordings = Json::array();
     for (std::size_t i = 0; i < step.recordings.size(); ++i) {
-      Json recording = {{"recording", i}, {"standing", name_of(step.recordings[i].standing)}};
+      Json recording = {{"recording", i}, {"status", name_of(step.recordings[i].status)}};
       recording.update(view.json(step, i));
       recordings.push_back(std::move(recording));
     }

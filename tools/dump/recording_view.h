@@ -34,7 +34,7 @@ class RecordingView {
  public:
   virtual ~RecordingView() = default;
   virtual std::string text(const trace::Step& step, std::size_t position) const = 0;
-  /// The object that stands for the recording, to which its position and standing are added.
+  /// The object that stands for the recording, to which its position and status are added.
   virtual nlohmann::ordered_json json(const trace::Step& step, std::size_t position) const = 0;
 };
 

@@ -1,6 +1,6 @@
 // Rows of two op streams side by side: long runs of equal ops are folded.
 
-const kContext = 3;  // equal ops that stay in sight before and behind an edit
+const kContext = 3;  // equal ops that stay in sight before and after an edit
 const kMarks = {remove: '−', insert: '+', change: '~', move: '↷', same: '', fold: '⋯'};
 
 class DiffRows {

@@ -56,8 +56,8 @@ function follow() {
 function fillChoice() {
   const select = document.getElementById('recording');
   choices.forEach(({step, own, i}, at) => select.append(el('option', {value: at},
-    `${step.name}: recording ${i}, ${own.standing.replace('_', '-')}, ${countText(own.ops.operator.length, 'op')}`)));
-  const usual = choices.findLastIndex(({own}) => own.standing !== 'warm_up');
+    `${step.name}: recording ${i}, ${own.status.replace('_', '-')}, ${countText(own.ops.operator.length, 'op')}`)));
+  const usual = choices.findLastIndex(({own}) => own.status !== 'warm_up');
   const first = Math.max(usual, 0);
   select.value = String(first);
   if (choices.length > 0) recording = new Recording(choices[first].own);

@@ -2,14 +2,14 @@
 
 function numericsGrid(numerics, title) {
   const {ops} = numerics;
-  const standing = (row) => (ops[row].noisy ? 'noisy' : ops[row].standing);
+  const status = (row) => (ops[row].noisy ? 'noisy' : ops[row].status);
   const call = (row) => ops[row].call + (ops[row].phase === 'backward' ? ' backward' : '');
   const grid = new Grid({
     label: `Ops that left other bits: ${title}`, count: ops.length, height: 300,
-    rowClass: (row) => (standing(row) === 'origin' ? 'warn' : ''),
+    rowClass: (row) => (status(row) === 'origin' ? 'warn' : ''),
     columns: [
-      {title: 'is', width: '7rem', text: standing, key: standing,
-        cell: (row) => badge(standing(row) === 'origin' ? 'bad' : 'quiet', standing(row))},
+      {title: 'is', width: '7rem', text: status, key: status,
+        cell: (row) => badge(status(row) === 'origin' ? 'bad' : 'quiet', status(row))},
       {title: 'A', width: '4.5rem', numeric: true, text: (row) => String(ops[row].a), key: (row) => ops[row].a},
       {title: 'operator', width: 'minmax(12rem, 1.2fr)', text: (row) => ops[row].operator, key: (row) => ops[row].operator},
       {title: 'module call', width: 'minmax(10rem, 1fr)', text: call, key: call},
@@ -19,7 +19,7 @@ function numericsGrid(numerics, title) {
     ],
   });
   const search = searchField(`Search ops that left other bits: ${title}`, grid, (row) =>
-    `${standing(row)} ${ops[row].a} ${ops[row].operator} ${call(row)} ${ops[row].scope} ${ops[row].cause}`.toLowerCase());
+    `${status(row)} ${ops[row].a} ${ops[row].operator} ${call(row)} ${ops[row].scope} ${ops[row].cause}`.toLowerCase());
   return [el('div', {class: 'tools', role: 'search'}, search.input, search.outcome), grid.element];
 }
 

@@ -25,7 +25,7 @@ function topOperators(recording, most) {
   return items;
 }
 
-const kStandings = {
+const kStatuses = {
   warm_up: 'It created state; no plan is made from it.',
   probe: 'Recorded, not yet agreed with another recording.',
   agreed: 'Two recordings in a row agree.',
@@ -43,7 +43,7 @@ function overviewPanel(recording, data) {
   const captured = own.constants.reduce((sum, constant) => sum + constant.bytes, 0);
   const counts = recording.partCounts();
   const cards = el('div', {class: 'cards'},
-    card('Standing', own.standing.replace('_', '-'), kStandings[own.standing] || ''),
+    card('Status', own.status.replace('_', '-'), kStatuses[own.status] || ''),
     card('Ops', numberText(recording.count), `${own.operators.length} operators`),
     card('Parameters', numberText(own.elements), `elements in ${countText(own.parameters, 'tensor')}`),
     card('Peak of temporaries', sizeText(peak.bytes), recording.count ? `at op ${peak.op}` : ''),

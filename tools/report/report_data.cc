@@ -45,7 +45,7 @@ Json modules_json(const trace::Step& step, std::size_t position) {
 Json recording_json(const trace::Step& step, std::size_t position) {
   const trace::Recording& recording = step.recordings[position];
   const Summary summary = summarize(recording);
-  Json json = {{"standing", name_of(recording.standing)},
+  Json json = {{"status", name_of(recording.status)},
                {"bytes", summary.bytes},
                {"parameters", summary.parameters.size()},
                {"elements", summary.elements},

@@ -80,12 +80,12 @@ constexpr std::size_t kMostEntered = 8;
 
 int rank_of(const diff::NumericOp& op) {
   if (op.is_noisy) return 3;
-  switch (op.standing) {
-    case diff::NumericStanding::kOrigin:
+  switch (op.status) {
+    case diff::NumericStatus::kOrigin:
       return 0;
-    case diff::NumericStanding::kUnknown:
+    case diff::NumericStatus::kUnknown:
       return 1;
-    case diff::NumericStanding::kReceiver:
+    case diff::NumericStatus::kReceiver:
       break;
   }
   return 2;
@@ -105,9 +105,9 @@ Json report_numerics(const diff::NumericDifferences& found, const diff::OpStream
     list.back()["cause"] = words_of_cause(op, a, b);
   }
   return {{"compared", found.compared},
-          {"origins", found.count(diff::NumericStanding::kOrigin)},
-          {"receivers", found.count(diff::NumericStanding::kReceiver)},
-          {"unknown", found.count(diff::NumericStanding::kUnknown)},
+          {"origins", found.count(diff::NumericStatus::kOrigin)},
+          {"receivers", found.count(diff::NumericStatus::kReceiver)},
+          {"unknown", found.count(diff::NumericStatus::kUnknown)},
           {"noisy", found.noisy()},
           {"entered", words_of_entered(found, a.recording(), kMostEntered)},
           {"ops", list},

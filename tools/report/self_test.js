@@ -54,7 +54,7 @@ function diffChecks(data, check) {
       const {numerics} = pair;
       replaceAll(element, numericsParts(numerics, 'test'));
       check('why nothing was compared', !numerics.not_compared || element.textContent.includes(numerics.not_compared));
-      check('origins come first', !numerics.origins || numerics.ops[0].standing === 'origin');
+      check('origins come first', !numerics.origins || numerics.ops[0].status === 'origin');
       check('no more ops than differ', numerics.not_compared || numerics.ops.length + numerics.left_out >=
         numerics.origins + numerics.receivers + numerics.unknown + numerics.noisy);
     }

@@ -36,7 +36,7 @@ struct Difference {
 bool same_op_stream(const Recording& a, const Recording& b);
 
 /// The first difference between two recordings of one step, op streams first; none when they agree.
-/// They agree when a plan made from one does what the other did: `standing`, `refusals`, bytes of
+/// They agree when a plan made from one does what the other did: `status`, `refusals`, bytes of
 /// inputs and carried buffers, input ranges and address remainders of inputs are left out; so are
 /// an op's module, call, scope, phase and sequence number, and host numbers of optimizer state,
 /// such as a step count, which move from step to step. Both recordings must be valid.

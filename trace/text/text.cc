@@ -201,7 +201,7 @@ class Printer {
   }
 
   void print_recording(const Recording& recording) {
-    line("recording {}{}", name_of(recording.standing),
+    line("recording {}{}", name_of(recording.status),
          recording.call == 0 ? "" : fmt::format(" call {}", recording.call));
     print_around(recording);
     print_memory(recording);
@@ -345,6 +345,12 @@ std::string node_word(const Node& node) {
 void Printer::print_numbers(const Recording& recording) {
   for (const NamedValue& value : recording.host_values) {
     line("  host_value {} = {}", in_quotes(value.name), print_value(value.value));
+  }
+  for (const Lookup& lookup : recording.lookups) {
+    std::string under;
+    for (const Leaf& leaf : lookup.under)
+      under += fmt::format(" {} {}", name_of(leaf.kind), in_quotes(leaf.path));
+    line("  lookup {}{}", in_quotes(lookup.name), under);
   }
   for (const NamedValue& fact : recording.facts) {
     line("  fact {} = {}", in_quotes(fact.name), print_value(fact.value));

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "python/engine/plain.h"
 #include "python/engine/watch/opcodes.h"
 
 /// What code of Python's returns goes to whoever has called it: to an instruction that hands it on,
@@ -87,22 +88,19 @@ bool looks_at_items(PyObject* from, int depth = 16) {
   });
 }
 
-/// Whether no code of Python's runs where a dict takes these for its keys.
+/// Whether no code of Python's runs where these become keys, of a dict or of a call.
 bool are_plain(PyObject* keys) {
-  const auto is_plain = [](PyObject* key) {
-    return (Py_TYPE(key)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 && !PyTuple_CheckExact(key);
-  };
   if (PyDict_CheckExact(keys)) {
     Py_ssize_t position = 0;
     PyObject* key = nullptr;
     while (PyDict_Next(keys, &position, &key, nullptr) != 0) {
-      if (!is_plain(key)) return false;
+      if (!is_plain_key(key)) return false;
     }
     return true;
   }
-  if (!PyList_CheckExact(keys) && !PyTuple_CheckExact(keys)) return is_plain(keys);
+  if (!PyList_CheckExact(keys) && !PyTuple_CheckExact(keys)) return false;
   PyObject** items = PySequence_Fast_ITEMS(keys);
-  return std::all_of(items, items + PySequence_Fast_GET_SIZE(keys), is_plain);
+  return std::all_of(items, items + PySequence_Fast_GET_SIZE(keys), is_plain_key);
 }
 
 /// Whether functions of Python's give what a dict is made of its keys, or compare them.
@@ -110,24 +108,30 @@ bool are_keys_computed(PyObject* pairs) {
   if (Py_TYPE(pairs) != &PyZip_Type) return true;
   const std::vector<PyObject*> held = held_by_iterator(pairs);
   if (held.empty()) return false;
-  return !is_iterator_of_container(Py_TYPE(held.front())) ||
-         !std::ranges::all_of(held_by_iterator(held.front()), are_plain);
+  PyTypeObject* type = Py_TYPE(held.front());
+  if (!is_iterator_of_container(type)) return true;
+  const bool is_of_dict = type == &PyDictIterKey_Type || type == &PyDictRevIterKey_Type;
+  return !std::ranges::all_of(held_by_iterator(held.front()), [&](PyObject* keys) {
+    return is_plain_key(keys) ||
+           (PyDict_CheckExact(keys) ? is_of_dict && are_plain(keys) : are_plain(keys));
+  });
 }
 
-/// Appends the codes of those methods of these names that are Python's own.
+/// Appends those methods of these names that are Python's own.
 template <std::size_t N>
-void add_codes(PyObject* value, const std::array<const char*, N>& names,
-               std::vector<const PyCodeObject*>& codes) {
-  if (value == nullptr || (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
+void add_methods(PyObject* self, PyObject* other, const std::array<const char*, N>& names,
+                 std::vector<OwnMethod>& methods) {
+  if (self == nullptr || (Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
   for (const char* name : names) {
     PyObject* key = PyUnicode_InternFromString(name);
-    PyObject* found = _PyType_Lookup(Py_TYPE(value), key);
+    PyObject* found = _PyType_Lookup(Py_TYPE(self), key);
     Py_DECREF(key);
     if (found != nullptr && PyFunction_Check(found))
-      codes.push_back(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found)));
+      methods.push_back({reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found)), self, other});
   }
 }
 
+constexpr std::array kEqual = {"__eq__"};
 constexpr std::array kUnequal = {"__ne__"};  // object's own takes apart what `__eq__` gives
 constexpr std::array kComparing = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"};
 constexpr std::array kGetting = {"__getitem__", "__missing__"};
@@ -143,6 +147,8 @@ constexpr std::array kArithmetic = {
 /// The same of a call: of code of C's, or of a class whose instance is made of what it goes over.
 bool call_gives_to_c(const Instruction& in) {
   if (in.callee == nullptr) return false;
+  // the interpreter looks for parameters of these names
+  if (in.spread_named != nullptr && !are_plain(in.spread_named)) return true;
   if (calls_c(in.callee) || (in.spread != nullptr && looks_at_items(in.spread))) return true;
   auto* type = reinterpret_cast<PyTypeObject*>(in.callee);
   const bool is_dict = type == &PyDict_Type;
@@ -175,6 +181,7 @@ bool gives_to_c(const Instruction& in) {
     case Operation::kFormat:
     case Operation::kHash:
     case Operation::kCompare:
+    case Operation::kMatchKeys:
     case Operation::kStoreItem:
     case Operation::kDeleteItem:
       return true;
@@ -198,28 +205,34 @@ bool gives_to_c(const Instruction& in) {
   }
 }
 
-std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in) {
-  std::vector<const PyCodeObject*> codes;
-  if (in.operation == Operation::kLoadItem || (in.operation == Operation::kSpread && in.is_mapping))
-    add_codes(in.first, kGetting, codes);
-  for (PyObject* operand : {in.first, in.second}) {
-    if (in.operation == Operation::kBinary) add_codes(operand, kArithmetic, codes);
-    if (in.operation != Operation::kCompare) continue;
-    in.made == Operator::kNotEqual ? add_codes(operand, kUnequal, codes)
-                                   : add_codes(operand, kComparing, codes);
+std::vector<OwnMethod> methods_that_hand_on(const Instruction& in) {
+  std::vector<OwnMethod> methods;
+  if (in.operation == Operation::kLoadItem ||
+      (in.operation == Operation::kSpread && in.is_mapping)) {
+    PyObject* const key =
+        in.second == nullptr || PySlice_Check(in.second)  // it makes another slice
+            ? nullptr
+            : in.second;
+    add_methods(in.first, key, kGetting, methods);
+    // a dict compares its keys, and may be one of them
+    std::vector<OwnMethod> compared;
+    add_methods(in.first, key, kEqual, compared);
+    std::erase_if(methods, [&](const OwnMethod& method) {
+      return std::ranges::find(compared, method.code, &OwnMethod::code) != compared.end();
+    });
   }
-  return codes;
-}
-
-std::array<PyObject*, 2> operands_of(const Instruction& in) {
-  const bool is_any = in.second == nullptr || PySlice_Check(in.second);  // it makes another slice
-  return {in.first, is_any ? nullptr : in.second};
+  for (const auto& [self, other] : {std::pair(in.first, in.second), {in.second, in.first}}) {
+    if (in.operation == Operation::kBinary) add_methods(self, other, kArithmetic, methods);
+    if (in.operation != Operation::kCompare) continue;
+    in.made == Operator::kNotEqual ? add_methods(self, other, kUnequal, methods)
+                                   : add_methods(self, other, kComparing, methods);
+  }
+  return methods;
 }
 
 void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObject* const* given) {
   if (caller.hand_on.empty()) return;
   if (caller.handing_on == frame) caller.handing_on = nullptr;  // that of one which has ended
-  if (std::ranges::find(caller.hand_on, code) == caller.hand_on.end()) return;
   const Py_ssize_t named = code->co_argcount;
   PyObject* const rest =
       (code->co_flags & CO_VARARGS) != 0 ? given[named + code->co_kwonlyargcount] : nullptr;
@@ -234,8 +247,9 @@ void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObjec
     if (value != nullptr && PyCell_Check(value) != 0) value = PyCell_GET(value);
     return operand == nullptr || value == operand;
   };
-  const auto& [first, second] = caller.operands;
-  if ((is_given(0, first) && is_given(1, second)) || (is_given(0, second) && is_given(1, first)))
+  if (std::ranges::any_of(caller.hand_on, [&](const OwnMethod& method) {
+        return method.code == code && is_given(0, method.self) && is_given(1, method.other);
+      }))
     caller.handing_on = frame;
 }
 
@@ -249,9 +263,12 @@ bool calls_c(PyObject* callee) {
   }
   if (std::string_view(Py_TYPE(callee)->tp_name) == "functools.partial") {
     PyObject* function = PyObject_GetAttrString(callee, "func");
-    if (function == nullptr) PyErr_Clear();
-    const bool is_one = function == nullptr || calls_c(function);
+    PyObject* named = PyObject_GetAttrString(callee, "keywords");
+    PyErr_Clear();
+    const bool is_one =
+        function == nullptr || calls_c(function) || named == nullptr || !are_plain(named);
     Py_XDECREF(function);
+    Py_XDECREF(named);
     return is_one;
   }
   return !is_of_python(Py_TYPE(callee), "__call__");

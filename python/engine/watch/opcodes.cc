@@ -345,8 +345,7 @@ Pending pending_at(const Place& at, const Instruction& reported) {
           at.top - at.bottom,
           gives_to_c(reported),
           generators_of(reported),
-          codes_that_hand_on(reported),
-          operands_of(reported)};
+          methods_that_hand_on(reported)};
 }
 
 PyObject** result_of(const Pending& left, const Place& at) {

@@ -24,6 +24,14 @@ struct Place {
   PyObject* slice;     ///< of an instruction that `takes_bounds`, made by the adapter
 };
 
+/// A method of an operand of an instruction, by its code, and what the instruction calls it with.
+/// Objects are borrowed.
+struct OwnMethod {
+  const PyCodeObject* code;
+  PyObject* self;
+  PyObject* other;  ///< null: any
+};
+
 /// An instruction whose result the listener waits for.
 struct Pending {
   const void* frame;
@@ -34,10 +42,8 @@ struct Pending {
                       ///< at it
   /// Generators whose items it hands on as they are: addresses, of objects that may be gone.
   std::array<const void*, 2> generators;
-  /// The codes of methods of Python's that, called with its operands, make what it leaves, whatever
-  /// else it gives to C.
-  std::vector<const PyCodeObject*> hand_on;
-  std::array<PyObject*, 2> operands;
+  /// Methods of Python's that make what it leaves, whatever else it gives to C.
+  std::vector<OwnMethod> hand_on;
   const void* handing_on = nullptr;  ///< the frame of such a method that runs
 };
 
@@ -64,10 +70,8 @@ bool is_extended_argument(int opcode);
 /// Whether what code of Python's returns, that runs while this does, is given to code of C's that
 /// looks at it, and not on as what the instruction leaves.
 bool gives_to_c(const Instruction& in);
-/// The codes of methods whose result the instruction leaves: of an operator, an item, a comparison.
-std::vector<const PyCodeObject*> codes_that_hand_on(const Instruction& in);
-/// What such a method is called with; null for what may be any object.
-std::array<PyObject*, 2> operands_of(const Instruction& in);
+/// Those whose result the instruction leaves: of an operator, an item, a comparison.
+std::vector<OwnMethod> methods_that_hand_on(const Instruction& in);
 /// What a frame that begins while `caller` runs is given: notes one that hands on what it returns.
 void note_method(Pending& caller, const void* frame, PyCodeObject* code, PyObject* const* given);
 /// The generators whose items the instruction leaves as they are, or puts into what it leaves.

@@ -289,7 +289,7 @@ struct Executor::Impl {
       case Placement::kBound:
       case Placement::kArena:
       case Placement::kCaptured:
-      case Placement::kLanding:
+      case Placement::kStaging:
         break;
     }
     return {};

@@ -141,7 +141,7 @@ class Capturing {
                             &captured_segment.updates});
     }
     for (const trace::Index op : ops) {
-      for (const trace::BufferId id : plan_.freed_behind[op]) plan_.memory.release(id);
+      for (const trace::BufferId id : plan_.freed_after[op]) plan_.memory.release(id);
     }
   }
 

@@ -74,7 +74,7 @@ class OutcomeMemory {
 /// In memory that each run writes again.
 bool is_graphs(const DevicePlan& plan, trace::BufferId buffer) {
   const Placement placement = plan.program.buffers[buffer].placement;
-  return placement == Placement::kCaptured || placement == Placement::kLanding;
+  return placement == Placement::kCaptured || placement == Placement::kStaging;
 }
 
 /// The buffer of what the user gets of the graphs' memory.
@@ -238,7 +238,7 @@ struct Executor::Impl {
   }
 
   void release(std::size_t segment) {
-    for (const trace::BufferId id : plan().released_behind[segment]) plan().memory.release(id);
+    for (const trace::BufferId id : plan().released_after[segment]) plan().memory.release(id);
   }
 
   /// Everything, by the dispatcher. What segments outside graphs make stays, until it is let go of.
@@ -249,7 +249,7 @@ struct Executor::Impl {
       plan().seeks->before(p);
       for (const trace::Index op : plan().segments[p].ops) {
         make_call(plan().call_of(op));
-        for (const trace::BufferId id : plan().freed_behind[op]) plan().memory.release(id);
+        for (const trace::BufferId id : plan().freed_after[op]) plan().memory.release(id);
       }
       plan().seeks->after(p);
     }

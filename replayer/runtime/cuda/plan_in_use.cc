@@ -255,7 +255,7 @@ std::optional<HostTransfers::Transfer> HostTransfers::transfer_of(const DevicePl
     return recording.buffers[tensor.buffer].device.kind;
   };
   const Placement placement = plan.program.buffers[target.buffer].placement;
-  const bool is_there = placement == Placement::kLanding || placement == Placement::kBound;
+  const bool is_there = placement == Placement::kStaging || placement == Placement::kBound;
   const bool is_plain = kind_of(source) == trace::DeviceKind::kCpu &&
                         kind_of(target) == trace::DeviceKind::kCuda &&
                         source.dtype == target.dtype && source.sizes == target.sizes &&

@@ -10,10 +10,10 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-trace::Recording of_call(std::uint64_t call, trace::Standing standing = trace::Standing::kAgreed) {
+trace::Recording of_call(std::uint64_t call, trace::Status status = trace::Status::kAgreed) {
   trace::Recording recording = test::train_recording();
   recording.call = call;
-  recording.standing = standing;
+  recording.status = status;
   return recording;
 }
 
@@ -28,7 +28,7 @@ TEST(RecordingPairsTest, CallsGoBeforeEntries) {
 }
 
 TEST(RecordingPairsTest, AWarmUpIsPairedWithWhatTheOtherSideDidInThatCall) {
-  const trace::Step a = step({of_call(1, trace::Standing::kWarmUp), of_call(2)});
+  const trace::Step a = step({of_call(1, trace::Status::kWarmUp), of_call(2)});
   EXPECT_THAT(pair_recordings(a, step({of_call(1)})),
               ElementsAre(RecordingPair{0, 0, PairedBy::kCall}));
 }
@@ -36,28 +36,28 @@ TEST(RecordingPairsTest, AWarmUpIsPairedWithWhatTheOtherSideDidInThatCall) {
 TEST(RecordingPairsTest, CallsThatNobodyCountedAreNoCalls) {
   EXPECT_THAT(pair_recordings(step({of_call(0)}), step({of_call(0)})),
               ElementsAre(RecordingPair{0, 0, PairedBy::kEntry}));
-  EXPECT_THAT(pair_recordings(step({of_call(0, trace::Standing::kWarmUp)}), step({of_call(0)})),
+  EXPECT_THAT(pair_recordings(step({of_call(0, trace::Status::kWarmUp)}), step({of_call(0)})),
               IsEmpty());
 }
 
 TEST(RecordingPairsTest, ACallThatWasRecordedBesidesIsComparedWithThatCallAlone) {
-  const trace::Recording trusted = of_call(3, trace::Standing::kTrusted);
+  const trace::Recording trusted = of_call(3, trace::Status::kTrusted);
   const trace::Step a =
-      step({of_call(20, trace::Standing::kProbe), of_call(40, trace::Standing::kProbe), trusted});
+      step({of_call(20, trace::Status::kProbe), of_call(40, trace::Status::kProbe), trusted});
   const trace::Step b =
-      step({of_call(40, trace::Standing::kProbe), of_call(50, trace::Standing::kProbe),
-            of_call(2, trace::Standing::kTrusted)});
+      step({of_call(40, trace::Status::kProbe), of_call(50, trace::Status::kProbe),
+            of_call(2, trace::Status::kTrusted)});
   EXPECT_THAT(pair_recordings(a, b), ElementsAre(RecordingPair{1, 0, PairedBy::kCall},
                                                  RecordingPair{2, 2, PairedBy::kEntry}));
-  EXPECT_THAT(pair_recordings(a, step({of_call(2, trace::Standing::kTrusted)})),
+  EXPECT_THAT(pair_recordings(a, step({of_call(2, trace::Status::kTrusted)})),
               ElementsAre(RecordingPair{2, 0, PairedBy::kEntry}));
 }
 
 TEST(RecordingPairsTest, WhereNothingElseIsComparedCallsThatWereRecordedBesidesAre) {
-  const trace::Recording warm_up = of_call(1, trace::Standing::kWarmUp);
+  const trace::Recording warm_up = of_call(1, trace::Status::kWarmUp);
   EXPECT_THAT(
-      pair_recordings(step({warm_up, of_call(20, trace::Standing::kProbe)}),
-                      step({warm_up, of_call(50, trace::Standing::kProbe)})),
+      pair_recordings(step({warm_up, of_call(20, trace::Status::kProbe)}),
+                      step({warm_up, of_call(50, trace::Status::kProbe)})),
       ElementsAre(RecordingPair{0, 0, PairedBy::kCall}, RecordingPair{1, 1, PairedBy::kEntry}));
 }
 

@@ -73,8 +73,8 @@ TEST(LedgerDiffTest, TheFirstCallThatDiffersIsNamed) {
   EXPECT_EQ(found.verdict(), "train: call 5: results, parameters");
   EXPECT_EQ(found.differing(), 5u);
   const CallDifference& first = found.steps[0].first.value();
-  EXPECT_EQ(first.words_of(PartStanding::kEqual), "inputs");
-  EXPECT_EQ(first.words_of(PartStanding::kNotTaken), "gradients, generators");
+  EXPECT_EQ(first.words_of(PartStatus::kEqual), "inputs");
+  EXPECT_EQ(first.words_of(PartStatus::kNotTaken), "gradients, generators");
   EXPECT_EQ(first.origin(), "it begins in this call");
 }
 

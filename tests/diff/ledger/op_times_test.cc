@@ -12,7 +12,7 @@ using testing::SizeIs;
 /// Two ops of model.a, which is called twice, one of model.b, and one that no module issued.
 trace::Recording recording(std::vector<std::uint32_t> nanoseconds) {
   trace::Recording recording;
-  recording.standing = trace::Standing::kTrusted;
+  recording.status = trace::Status::kTrusted;
   recording.operators.push_back({"aten::relu", "", "aten::relu(Tensor self) -> Tensor"});
   recording.modules = {{"model.a", "Layer", true, {}, {}}, {"model.b", "Layer", true, {}, {}}};
   for (const trace::Index module : {0U, 0U, 1U, trace::kNone}) {
@@ -109,7 +109,7 @@ TEST(OpTimesTest, WarmUpsAndRecordingsWithoutTimesAreLeftOut) {
   trace::Step other = step(0, 3);
   other.recordings.push_back(recording({}));
   other.recordings.push_back(recording({900'000, 900'000, 900'000, 900'000}));
-  other.recordings.back().standing = trace::Standing::kWarmUp;
+  other.recordings.back().status = trace::Status::kWarmUp;
   const auto found = op_time_differences(step(0, 3), other);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->step.b, found->step.a);
@@ -117,8 +117,7 @@ TEST(OpTimesTest, WarmUpsAndRecordingsWithoutTimesAreLeftOut) {
 
 TEST(OpTimesTest, WhereOneSideHasNoTimesNothingIsCompared) {
   trace::Step warm_up = step(0, 3);
-  for (trace::Recording& recording : warm_up.recordings)
-    recording.standing = trace::Standing::kWarmUp;
+  for (trace::Recording& recording : warm_up.recordings) recording.status = trace::Status::kWarmUp;
   EXPECT_FALSE(op_time_differences(step(0, 3), warm_up));
   EXPECT_FALSE(op_time_differences(step(0, 0), step(0, 3)));
 }

@@ -45,12 +45,12 @@ struct Compared {
     EXPECT_EQ(back.entered, found.entered);
   }
 
-  std::size_t count(NumericStanding standing) const { return found.count(standing); }
+  std::size_t count(NumericStatus status) const { return found.count(status); }
   /// "op 3 aten::mm in model.fc1: inputs are equal"
   std::vector<std::string> words() const {
     std::vector<std::string> words;
     for (const NumericOp& op : found.ops) {
-      words.push_back(std::string(name_of(op.standing)) + " " +
+      words.push_back(std::string(name_of(op.status)) + " " +
                       words_of_place(op, stream_a, stream_b) + ": " +
                       words_of_cause(op, stream_a, stream_b));
     }
@@ -106,11 +106,11 @@ TEST_F(MadeUpRuns, EqualRunsAreEqual) {
 
 /// The flipped op alone is the origin; whatever else differs received it.
 void expect_origin(const Compared& compared, trace::Index a, trace::Index b) {
-  EXPECT_EQ(compared.count(NumericStanding::kOrigin), 1u);
-  EXPECT_EQ(compared.count(NumericStanding::kUnknown), 0u);
+  EXPECT_EQ(compared.count(NumericStatus::kOrigin), 1u);
+  EXPECT_EQ(compared.count(NumericStatus::kUnknown), 0u);
   const NumericOp* first = compared.found.first();
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->standing, NumericStanding::kOrigin);
+  EXPECT_EQ(first->status, NumericStatus::kOrigin);
   EXPECT_EQ(first->a, a);
   EXPECT_EQ(first->b, b);
   EXPECT_THAT(compared.found.entered, IsEmpty());
@@ -123,7 +123,7 @@ TEST_F(MadeUpRuns, AFlippedBitIsTheOriginAndAllElseReceives) {
     const trace::Index op = draw_maker();
     const Compared compared = compare(op);
     expect_origin(compared, op, op);
-    receivers += compared.count(NumericStanding::kReceiver);
+    receivers += compared.count(NumericStatus::kReceiver);
     for (trace::Index i = 0; i < a_.ops.size(); ++i) {
       const bool is_told = std::ranges::count(compared.found.ops, i, &NumericOp::a) == 1;
       EXPECT_EQ(is_told, a_.op_digests[i] != b_.op_digests[i]) << "op " << i;
@@ -184,8 +184,8 @@ TEST_F(MadeUpRuns, OtherInputsMakeReceiversAndNoOrigin) {
     test::run_fake(b_, {.entered = {{"inputs[0]", 7}}});
     const Compared compared(a_, b_);
     EXPECT_EQ(words_of_entered(compared.found, a_, 2), "inputs[0]");
-    EXPECT_EQ(compared.count(NumericStanding::kOrigin), 0u);
-    EXPECT_EQ(compared.count(NumericStanding::kUnknown), 0u);
+    EXPECT_EQ(compared.count(NumericStatus::kOrigin), 0u);
+    EXPECT_EQ(compared.count(NumericStatus::kUnknown), 0u);
     EXPECT_EQ(compared.found.count(), compared.found.ops.size() + 1);
   }
 }
@@ -198,7 +198,7 @@ TEST_F(MadeUpRuns, AnotherScalarIsReceivedByItsOp) {
   test::run_fake(a_);
   test::run_fake(b_);
   const Compared compared(a_, b_);
-  EXPECT_EQ(compared.count(NumericStanding::kOrigin), 0u);
+  EXPECT_EQ(compared.count(NumericStatus::kOrigin), 0u);
   const NumericOp* first = compared.found.first();
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->a, op);
@@ -235,11 +235,11 @@ TEST_F(MadeUpRuns, WhatAControlShowsTooIsNoise) {
   again.steps = {{"train", "", {control}}};
   const NumericDifferences plain = diff::compare(a, b).steps[0].recordings[0].numerics;
   EXPECT_EQ(plain.noisy(), 0u);
-  EXPECT_EQ(plain.count(NumericStanding::kOrigin), 2u);
+  EXPECT_EQ(plain.count(NumericStatus::kOrigin), 2u);
   const NumericDifferences marked =
       diff::compare(a, b, {}, std::vector{again}).steps[0].recordings[0].numerics;
   EXPECT_EQ(marked.noisy(), noise.found.count());
-  EXPECT_EQ(marked.count(NumericStanding::kOrigin), 1u);
+  EXPECT_EQ(marked.count(NumericStatus::kOrigin), 1u);
   ASSERT_NE(marked.first(), nullptr);
   EXPECT_EQ(marked.first()->a, own);
   EXPECT_EQ(diff::compare(a, again, {}, std::vector{again}).count(Section::kNumerics), 0u);
@@ -419,7 +419,7 @@ TEST_F(WrittenRuns, AnotherDrawBeforeItMovesAGenerator) {
   const Compared compared(a, b);
   const NumericOp* first = compared.found.first();
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->standing, NumericStanding::kReceiver);
+  EXPECT_EQ(first->status, NumericStatus::kReceiver);
   EXPECT_EQ(first->input.kind, InputKind::kGenerator);
 }
 

@@ -68,7 +68,7 @@ class RecordTest : public ::testing::Test {
   std::vector<std::uint64_t> calls_in(const trace::Trace& trace) const {
     std::vector<std::uint64_t> calls;
     for (const trace::Recording& recording : trace.steps.at(0).recordings) {
-      if (recording.standing == trace::Standing::kProbe) calls.push_back(recording.call);
+      if (recording.status == trace::Status::kProbe) calls.push_back(recording.call);
     }
     return calls;
   }
@@ -84,12 +84,12 @@ TEST_F(RecordTest, KeepsTheCallsThatAreAskedForAndThePlans) {
   const trace::Trace trace = storage::read(path());
   // call 1 creates state, and is a warm-up
   EXPECT_THAT(calls_in(trace), ElementsAre(2, 3, 10, 17, 18, 20, 30));
-  std::vector<trace::Standing> standings;
+  std::vector<trace::Status> statuses;
   for (const trace::Recording& recording : trace.steps[0].recordings) {
-    standings.push_back(recording.standing);
+    statuses.push_back(recording.status);
     EXPECT_EQ(recording.op_digests.size(), recording.ops.size());
   }
-  EXPECT_THAT(standings, Contains(trace::Standing::kTrusted));
+  EXPECT_THAT(statuses, Contains(trace::Status::kTrusted));
   EXPECT_FALSE(std::filesystem::exists(path("run.tape.part")));
 }
 

@@ -83,7 +83,7 @@ TEST_F(CheckTest, RightBlocksOfAWrongTraceAreAProblem) {
   Forge forge;
   forge.message(BlockType::kHead, "").message(BlockType::kStep, "");
   whole_ = forge.message(BlockType::kRecording, "").finish();
-  EXPECT_THAT(report().problems, ElementsAre(HasSubstr("standing 0 is none that exists")));
+  EXPECT_THAT(report().problems, ElementsAre(HasSubstr("status 0 is none that exists")));
 }
 
 TEST_F(CheckTest, AMissingFileIsAnError) {

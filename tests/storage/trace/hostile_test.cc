@@ -176,9 +176,9 @@ TEST_F(HostileTest, AWrongModelIsRefusedWithItsPlace) {
 }
 
 TEST_F(HostileTest, AnEnumeratorOfManyBitsIsNotCutToFew) {
-  // Standing 258 must not become 2.
+  // Status 258 must not become 2.
   put_recording(Message().number(1, 258));
-  EXPECT_THAT(refusal().what(), HasSubstr("standing 258 is none that exists"));
+  EXPECT_THAT(refusal().what(), HasSubstr("status 258 is none that exists"));
 }
 
 TEST_F(HostileTest, WhatTheForgeMakesOfATensorIsATraceOtherwise) {

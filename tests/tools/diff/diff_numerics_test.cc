@@ -61,12 +61,12 @@ TEST_F(DiffNumericsTest, JsonHoldsEveryOp) {
   const auto& numerics = recording["numerics"];
   EXPECT_EQ(numerics["origins"], 1);
   EXPECT_EQ(numerics["ops"].size(), json["counts"]["numerics"]);
-  EXPECT_EQ(numerics["ops"][0]["standing"], "origin");
+  EXPECT_EQ(numerics["ops"][0]["status"], "origin");
   EXPECT_EQ(numerics["ops"][0]["scope"], "Adam.step > train.py:41");
   EXPECT_EQ(numerics["ops"][0]["line"], "train.py:41");
   EXPECT_EQ(numerics["ops"][0]["call"], "model.m0");
   EXPECT_TRUE(numerics["ops"][0]["input"].is_null());
-  EXPECT_EQ(numerics["ops"][1]["standing"], "receiver");
+  EXPECT_EQ(numerics["ops"][1]["status"], "receiver");
   EXPECT_THAT(std::string(numerics["ops"][1]["input"]["a"]), StartsWith("op 1 aten::"));
   EXPECT_EQ(numerics["modules"][0]["origins"], 1);
 }

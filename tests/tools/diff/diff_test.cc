@@ -136,7 +136,7 @@ TEST_F(DiffTest, OnlyWhatFailsMakesTracesDiffer) {
 TEST_F(DiffTest, CallsThatOneRunAloneRecordedAreNoDifference) {
   trace::Trace trace = test::train_trace();
   trace::Recording probe = trace.steps[0].recordings[0];
-  probe.standing = trace::Standing::kProbe;
+  probe.status = trace::Status::kProbe;
   for (probe.call = 20; probe.call < 30; ++probe.call) trace.steps[0].recordings.push_back(probe);
   write_other(trace);
   const Outcome outcome = diff();

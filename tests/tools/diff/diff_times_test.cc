@@ -29,7 +29,7 @@ class DiffTimesTest : public ToolTest {
     trace.steps.push_back({"train", "", {}});
     for (std::size_t i = 0; i < recordings; ++i) {
       trace::Recording recording = test::make_up({.seed = 1, .modules = 12, .ops_a_module = 2});
-      recording.standing = trace::Standing::kTrusted;
+      recording.status = trace::Status::kTrusted;
       for (const trace::Op& op : recording.ops) {
         const bool has_module = op.module != trace::kNone;
         const auto found = more.find(has_module ? recording.modules[op.module].path : "");

@@ -22,7 +22,7 @@ class MergeToolTest : public ToolTest {
     trace::Trace trace;
     trace.environment = {{"threads", "2"}};
     trace.steps.push_back({"train", "", {test::make_up({.seed = 3, .batch = batch})}});
-    trace.steps[0].recordings[0].standing = trace::Standing::kTrusted;
+    trace.steps[0].recordings[0].status = trace::Status::kTrusted;
     return trace;
   }
   std::string put(const std::string& name, const trace::Trace& trace) const {
@@ -64,7 +64,7 @@ TEST_F(MergeToolTest, CallsThatWereRecordedBesidesAreNoVariants) {
   auto& recordings = trace.steps[0].recordings;
   for (std::uint64_t call = 1; call <= 9; ++call) {
     recordings.push_back(recordings[0]);
-    recordings.back().standing = trace::Standing::kProbe;
+    recordings.back().status = trace::Status::kProbe;
     recordings.back().call = call;
   }
   const Outcome outcome = merge({put("a.tape", trace), b_});

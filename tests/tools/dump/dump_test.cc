@@ -135,7 +135,7 @@ TEST_F(DumpViewTest, ModulesStandAsATreeWithTheirCalls) {
 
 TEST_F(DumpViewTest, GuardsAsJsonNameTheVariantThatTheyDifferFrom) {
   const auto recordings = json_of("--guards")["steps"][0]["recordings"];
-  EXPECT_EQ(recordings[0]["standing"], "warm_up");
+  EXPECT_EQ(recordings[0]["status"], "warm_up");
   EXPECT_THAT(recordings[0]["guards"], IsEmpty());
   EXPECT_EQ(recordings[1]["differs_from"], nullptr);
   EXPECT_EQ(recordings[2]["differs_from"], nlohmann::json({{"recording", 1},

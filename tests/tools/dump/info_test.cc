@@ -66,7 +66,7 @@ TEST_F(InfoTest, JsonSaysTheSame) {
   EXPECT_EQ(json["environment"]["threads"], "2");
   EXPECT_EQ(json["state"], nlohmann::json({{"saved", true}, {"entries", 2}, {"bytes", 16}}));
   const auto& recording = json["steps"][0]["recordings"][0];
-  EXPECT_EQ(recording["standing"], "agreed");
+  EXPECT_EQ(recording["status"], "agreed");
   EXPECT_EQ(recording["ops"], 5);
   EXPECT_EQ(recording["roles"]["constant"]["bytes"], 2052);
   EXPECT_EQ(recording["parameters"][0]["path"], "model.fc1.weight");

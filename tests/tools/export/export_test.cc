@@ -145,7 +145,7 @@ TEST_F(ExportTest, JsonHoldsTheChosenRecordingAlone) {
 TEST_F(ExportTest, TheLastRecordingOfAPlanIsMeantWhereNoneIsNamed) {
   trace::Trace trace = made_up_trace();
   trace.steps[0].recordings.push_back(trace.steps[0].recordings[0]);
-  trace.steps[0].recordings[1].standing = trace::Standing::kWarmUp;
+  trace.steps[0].recordings[1].status = trace::Status::kWarmUp;
   trace.steps[0].recordings[0].ops.pop_back();
   rewrite(trace);
   EXPECT_EQ(lines_of(exported({"--csv"})).size(), trace.steps[0].recordings[0].ops.size() + 1);

@@ -284,7 +284,7 @@ TEST_F(ReportRunsTest, OpsThatLeftOtherBitsStandWithTheirReasonAndOriginsFirst) 
   EXPECT_EQ(numerics["noisy"], 0);
   EXPECT_EQ(numerics["left_out"], 0);
   EXPECT_EQ(numerics["ops"].size(), numerics["receivers"].get<std::size_t>() + 1);
-  EXPECT_EQ(numerics["ops"][0]["standing"], "origin");
+  EXPECT_EQ(numerics["ops"][0]["status"], "origin");
   EXPECT_EQ(numerics["ops"][0]["call"], "model.m0");
   EXPECT_EQ(numerics["ops"][0]["line"], "train.py:41");
   EXPECT_EQ(numerics["ops"][0]["cause"], "inputs are equal");

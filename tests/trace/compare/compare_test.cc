@@ -209,7 +209,7 @@ TEST(CompareTest, ARecordingAgreesWithItself) {
 TEST(CompareTest, WhatMovesFromStepToStepIsLeftOut) {
   const Recording a = test::train_recording();
   Recording b = a;
-  b.standing = Standing::kProbe;
+  b.status = Status::kProbe;
   b.refusals.clear();
   b.buffers[0].digest = Digest{7, 7};                  // a parameter that the step updates
   b.buffers[1].digest = Digest{7, 7};                  // an input's bytes

@@ -19,6 +19,16 @@ void RecordingParser::take_named_value(std::vector<NamedValue>& values) {
 
 void RecordingParser::parse_host_value() { take_named_value(recording_.host_values); }
 
+void RecordingParser::parse_lookup() {
+  Lookup& lookup = recording_.lookups.emplace_back();
+  lookup.name = in_.take_string();
+  while (!in_.at_end_of_line()) {
+    Leaf& leaf = lookup.under.emplace_back();
+    leaf.kind = in_.take_named("a kind of leaf", leaf_kind_of);
+    leaf.path = in_.take_string();
+  }
+}
+
 void RecordingParser::parse_fact() { take_named_value(recording_.facts); }
 
 void RecordingParser::parse_effect() {

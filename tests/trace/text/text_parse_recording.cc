@@ -10,7 +10,7 @@ namespace steptape::trace {
 
 RecordingParser::RecordingParser(TextReader& reader, Recording& recording)
     : in_(reader), recording_(recording) {
-  recording_.standing = in_.take_named("a standing", standing_of);
+  recording_.status = in_.take_named("a status", status_of);
   if (in_.accept("call")) recording_.call = in_.take_number("the number of a call");
   in_.expect_end_of_line();
 }
@@ -44,6 +44,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"refusal", &RecordingParser::parse_refusal},
       Row{"host_value", &RecordingParser::parse_host_value},
       Row{"fact", &RecordingParser::parse_fact},
+      Row{"lookup", &RecordingParser::parse_lookup},
       Row{"leaf", &RecordingParser::parse_leaf},
       Row{"formula", &RecordingParser::parse_formula},
       Row{"scalar", &RecordingParser::parse_scalar},

@@ -48,6 +48,7 @@ class RecordingParser {
   void parse_exit_gradient();
   void parse_refusal();
   void parse_host_value();
+  void parse_lookup();
   void parse_fact();
   void parse_leaf();
   void parse_formula();

@@ -56,8 +56,8 @@ DevicePlan::DevicePlan(std::shared_ptr<const trace::Recording> recording,
       results(program, memory),
       position_of(program.instructions.size(), 0),
       group_of(program.instructions.size(), trace::kNone),
-      freed_behind(program.instructions.size()),
-      released_behind(segments.size()) {
+      freed_after(program.instructions.size()),
+      released_after(segments.size()) {
   for (std::size_t i = 0; i < calls.calls.size(); ++i) position_of[calls.calls[i].op] = i;
   numbers.emplace(program, bound.refilled, memory, calls.calls);
   const auto segment_of = [this](trace::Index op) {
@@ -142,9 +142,9 @@ void DevicePlan::choose_when_memory_is_free() {
     const BufferPlan& plan = program.buffers[id];
     if (plan.last_use == end || last[id].op == trace::kNone) continue;
     if (plan.placement == Placement::kAdopted) {
-      released_behind[last[id].segment].push_back(id);
+      released_after[last[id].segment].push_back(id);
     } else if (plan.placement == Placement::kCaptured && !last[id].is_outside) {
-      freed_behind[last[id].op].push_back(id);
+      freed_after[last[id].op].push_back(id);
     }
   }
 }

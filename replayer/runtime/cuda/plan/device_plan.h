@@ -90,9 +90,9 @@ struct DevicePlan {
   std::vector<trace::Index> group_of;                ///< by op: in `groups`, or kNone
   std::vector<std::vector<trace::Index>> groups_in;  ///< by segment
   /// Captured buffers whose memory another one may have after an op; by op.
-  std::vector<std::vector<trace::BufferId>> freed_behind;
+  std::vector<std::vector<trace::BufferId>> freed_after;
   /// Adopted buffers that a run lets go of after a segment; by segment.
-  std::vector<std::vector<trace::BufferId>> released_behind;
+  std::vector<std::vector<trace::BufferId>> released_after;
   /// The first segment after which nothing but a want of memory can end a run.
   std::size_t first_decided = 0;
 

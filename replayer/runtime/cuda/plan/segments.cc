@@ -214,7 +214,7 @@ void place_buffers(Program& program, const std::vector<Segment>& segments) {
     if (in_graph[static_cast<std::size_t>(plan.defined)]) {
       plan.placement = Placement::kCaptured;
     } else if (is_met[id] && recording.buffers[id].device.kind == trace::DeviceKind::kCuda) {
-      plan.placement = Placement::kLanding;
+      plan.placement = Placement::kStaging;
     }
   }
 }

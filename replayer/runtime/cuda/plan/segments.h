@@ -45,7 +45,7 @@ std::vector<Segment> segments_of(const Program& program, const std::vector<trace
 
 /// Gives the memory of each device buffer that the step makes its place: the graphs' own pool
 /// (Placement::kCaptured), or memory of the plan's own that a graph finds again where ops outside
-/// graphs put it (Placement::kLanding). Others stay adopted.
+/// graphs put it (Placement::kStaging). Others stay adopted.
 void place_buffers(Program& program, const std::vector<Segment>& segments);
 
 }  // namespace steptape::replayer::cuda

@@ -111,8 +111,8 @@ TEST(DevicePartsTest, ABatchOfTheHostIsBroughtAheadAndLands) {
   replayer::cuda::place_buffers(program, segments);
   const trace::Op& clone = program.recording->ops[segments[0].ops[0]];
   const auto& there = std::get<trace::TensorRef>(clone.outputs[0].data);
-  const trace::BufferId landing = program.recording->tensors[there.id].buffer;
-  EXPECT_EQ(program.buffers[landing].placement, Placement::kLanding);
+  const trace::BufferId staging = program.recording->tensors[there.id].buffer;
+  EXPECT_EQ(program.buffers[staging].placement, Placement::kStaging);
   const trace::BufferId result = program.recording->tensors[program.recording->results[0]].buffer;
   EXPECT_EQ(program.buffers[result].placement, Placement::kCaptured);
 }

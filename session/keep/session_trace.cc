@@ -1,17 +1,23 @@
+#include "session/keep/session_trace.h"
+
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "live/ambient.h"
 #include "live/contents.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
-#include "session/arguments.h"
+#include "session/observe/log.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
 #include "storage/files/replace.h"
+#include "storage/ledger/ledger_reader.h"
 #include "storage/trace/writer.h"
 #include "trace/numbers.h"
+#include "trace/record_request.h"
 
 namespace steptape::session {
 namespace {
@@ -33,17 +39,12 @@ trace::Trace head_of(const RunIdentity& run) {
   return trace;
 }
 
-/// Keeps each number under its path.
-auto adding_to(std::vector<trace::Saved>& saved) {
-  return [&saved](const std::string& path, const trace::Value& value) {
-    saved.push_back({path, 0, nullptr, value});
-  };
-}
-
 /// Hyperparameters and step counters, by the paths that leaves have, and training flags.
 void add_numbers(const live::Objects& objects, std::vector<trace::Saved>& saved) {
   const live::Snapshot snapshot = objects.snapshot();
-  const auto add = adding_to(saved);
+  const auto add = [&saved](const std::string& path, const trace::Value& value) {
+    saved.push_back({path, 0, nullptr, value});
+  };
   for (const live::ModuleAt& module : snapshot.modules) {
     add(module.path + ".training", {module.training});
   }
@@ -100,68 +101,72 @@ std::vector<trace::Saved> state_of(const live::Objects& objects,
 
 }  // namespace
 
-trace::Trace SessionState::to_trace(bool with_state) const {
-  if (with_state) objects.check_alive();
-  trace::Trace trace = head_of(started ? run : RunIdentity::now());
-  for (const auto& step : steps) trace.steps.push_back(step->to_trace(with_state));
+trace::Trace SessionTrace::contents(bool with_state) const {
+  if (with_state) session_.objects.check_alive();
+  trace::Trace trace = head_of(run_ ? *run_ : RunIdentity::now());
+  for (const auto& step : session_.steps) trace.steps.push_back(step->to_trace(with_state));
   if (!with_state) return trace;
-  trace.state = state_of(objects, used_paths(trace.steps));
-  const auto add = adding_to(trace.state);
-  for (std::size_t i = 0; i < declared_last.host_values.size(); ++i) {
-    const bool is_place = host_values[i].is_place;
-    const trace::Value value =
-        is_place ? argument_of(host_values[i].function()).fact : declared_last.host_values[i];
-    trace::for_each_number(host_values[i].name, value, add);
-  }
-  for (std::size_t i = 0; i < declared_last.facts.size(); ++i) {
-    trace::for_each_number(facts[i].name, declared_last.facts[i], add);
-  }
+  trace.state = state_of(session_.objects, used_paths(trace.steps));
+  std::ranges::move(session_.declarations.numbers(), std::back_inserter(trace.state));
   return trace;
 }
 
-bool SessionState::fits_places(const trace::Recording& recording) const {
-  return std::ranges::all_of(recording.host_values, [this](const trace::NamedValue& was) {
-    const auto place = std::ranges::find(host_values, was.name, &Declaration::name);
-    if (place == host_values.end() || !place->is_place) return true;
-    const trace::Value now = argument_of(place->function()).fact;
-    const bool is_of_its_kind = was.value.data.index() == now.data.index();
-    return (trace::is_number(was.value) && is_of_its_kind) || was.value == now;
-  });
+void SessionTrace::start() {
+  run_ = RunIdentity::now();
+  if (session_.options.trace.empty()) return;
+  path_ = run_->own(session_.options.trace);
+  kept_ = std::make_unique<KeptRecordings>(path_);
+  earlier_ = std::make_unique<EarlierTrace>(path_);
+  if (!session_.options.ledger) return;
+  ledger_ = std::make_unique<CallLedger>(storage::ledger_beside(path_), run_->digest(),
+                                         session_.options.resume);
+  if (ledger_->is_taken()) lose(ledger_->problem());
 }
 
-void SessionState::make_room() {
-  if (!has_room && !options.resume && !earlier->may_be_replaced()) {
-    const auto first = ledger != nullptr ? ledger->earlier() : std::nullopt;
-    earlier_number = storage::set_trace_aside(trace_path, first.value_or(1));
+void SessionTrace::lose(std::string why) {
+  problem_ = std::move(why);
+  if (!session_.is_asked_by_environment) return;
+  say_once(std::string(trace::RecordRequest::kVariable) + ": " + path_ +
+           " is not kept: " + problem_);
+}
+
+bool SessionTrace::keeps_recordings() const {
+  return kept_ != nullptr && (ledger_ == nullptr || !ledger_->is_taken());
+}
+
+void SessionTrace::make_room() {
+  if (!has_room_ && !session_.options.resume && !earlier_->may_be_replaced()) {
+    const auto first = ledger_ != nullptr ? ledger_->earlier() : std::nullopt;
+    earlier_number_ = storage::set_trace_aside(path_, first.value_or(1));
   }
-  has_room = true;
+  has_room_ = true;
 }
 
-void SessionState::write_trace() {
+void SessionTrace::write() {
   if (!keeps_recordings()) return;
   try {
     make_room();
-    storage::write(to_trace(/*with_state=*/false), trace_path);
-    trace_problem.clear();
+    storage::write(contents(/*with_state=*/false), path_);
+    problem_.clear();
   } catch (const std::exception& error) {
-    lose_trace(error.what());
+    lose(error.what());
   }
 }
 
-void SessionState::keep(const trace::Step& step, const trace::Recording& recording) {
+void SessionTrace::keep(const trace::Step& step, const trace::Recording& recording) {
   if (!keeps_recordings()) return;
-  if (!kept->is_begun()) kept->begin(head_of(run));
-  kept->add(step, recording);
-  if (std::string problem = kept->problem(); !problem.empty()) lose_trace(std::move(problem));
+  if (!kept_->is_begun()) kept_->begin(head_of(*run_));
+  kept_->add(step, recording);
+  if (std::string problem = kept_->problem(); !problem.empty()) lose(std::move(problem));
 }
 
-void SessionState::finish_trace() {
-  if (kept == nullptr || !kept->is_begun()) return;
+void SessionTrace::finish() {
+  if (kept_ == nullptr || !kept_->is_begun()) return;
   try {
     make_room();
-    kept->finish(to_trace(/*with_state=*/false));
+    kept_->finish(contents(/*with_state=*/false));
   } catch (const std::exception& error) {
-    trace_problem = error.what();
+    problem_ = error.what();
   }
 }
 

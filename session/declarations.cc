@@ -1,0 +1,76 @@
+#include "session/declarations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "session/arguments.h"
+#include "trace/numbers.h"
+
+namespace steptape::session {
+
+bool Declarations::has(const std::string& name) const {
+  return std::ranges::find(host_values_, name, &Declaration::name) != host_values_.end() ||
+         std::ranges::find(facts_, name, &Declaration::name) != facts_.end();
+}
+
+guards::Declared Declarations::ask() const {
+  guards::Declared declared;
+  for (const Declaration& value : host_values_) {
+    declared.host_values.push_back(argument_of(value.function()).fact);
+  }
+  for (const Declaration& fact : facts_) {
+    declared.facts.push_back(argument_of(fact.function()).fact);
+  }
+  return declared;
+}
+
+Declarations::Call::Call(Declarations& declarations)
+    : declarations_(declarations), is_outermost_(!declarations.now_) {
+  if (is_outermost_) declarations_.now_ = declarations_.ask();
+}
+
+Declarations::Call::~Call() {
+  if (!is_outermost_) return;
+  declarations_.last_ = *std::move(declarations_.now_);
+  declarations_.now_.reset();
+}
+
+void Declarations::describe(const guards::Declared& declared, trace::Recording& recording) const {
+  for (std::size_t i = 0; i < host_values_.size(); ++i) {
+    const Declaration& value = host_values_[i];
+    recording.host_values.push_back({value.name, declared.host_values[i]});
+    if (!value.under.empty()) recording.lookups.push_back({value.name, value.under});
+  }
+  for (std::size_t i = 0; i < facts_.size(); ++i) {
+    recording.facts.push_back({facts_[i].name, declared.facts[i]});
+  }
+}
+
+bool Declarations::fits_places(const trace::Recording& recording) const {
+  return std::ranges::all_of(recording.host_values, [this](const trace::NamedValue& was) {
+    const auto place = std::ranges::find(host_values_, was.name, &Declaration::name);
+    if (place == host_values_.end() || !place->is_place) return true;
+    const trace::Value now = argument_of(place->function()).fact;
+    const bool is_of_its_kind = was.value.data.index() == now.data.index();
+    return (trace::is_number(was.value) && is_of_its_kind) || was.value == now;
+  });
+}
+
+std::vector<trace::Saved> Declarations::numbers() const {
+  std::vector<trace::Saved> saved;
+  const auto add = [&saved](const std::string& path, const trace::Value& value) {
+    saved.push_back({path, 0, nullptr, value});
+  };
+  for (std::size_t i = 0; i < last_.host_values.size(); ++i) {
+    const Declaration& declared = host_values_[i];
+    trace::for_each_number(
+        declared.name,
+        declared.is_place ? argument_of(declared.function()).fact : last_.host_values[i], add);
+  }
+  for (std::size_t i = 0; i < last_.facts.size(); ++i) {
+    trace::for_each_number(facts_[i].name, last_.facts[i], add);
+  }
+  return saved;
+}
+
+}  // namespace steptape::session

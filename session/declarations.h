@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "guards/entry.h"
+#include "steptape/pack.h"
+#include "trace/model.h"
+
+namespace steptape::session {
+
+/// What the program declares that steps read beside their arguments (Session::host,
+/// Session::guard), and what it gave in the call that is under way.
+class Declarations {
+ public:
+  struct Declaration {
+    std::string name;
+    std::function<pack::Leaf()> function;
+    /// It only looks at what a place holds, and may be asked when a trace is saved.
+    bool is_place = false;
+    std::vector<trace::Leaf> under = {};  ///< of a place that is looked up: where they lead
+  };
+  void add_host_value(Declaration value) { host_values_.push_back(std::move(value)); }
+  void add_fact(Declaration fact) { facts_.push_back(std::move(fact)); }
+  bool has(const std::string& name) const;
+  const std::vector<Declaration>& host_values() const { return host_values_; }
+  void clear_host_values() { host_values_.clear(); }
+
+  /// Calls all declared functions.
+  guards::Declared ask() const;
+
+  /// A call of a step: of the session's outermost, now() is there while this lives. The functions
+  /// are called once in it, whatever steps it contains.
+  class Call {
+   public:
+    explicit Call(Declarations& declarations);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Declarations& declarations_;
+    bool is_outermost_;
+  };
+  /// What the functions gave in the outermost call that is under way.
+  const std::optional<guards::Declared>& now() const { return now_; }
+
+  /// Writes names and values into a recording.
+  void describe(const guards::Declared& declared, trace::Recording& recording) const;
+  /// Whether the places that a front end declares hold what a plan of this recording can begin
+  /// with: a number where it found one, and what it found where that was none.
+  bool fits_places(const trace::Recording& recording) const;
+  /// The numbers of the newest call for a trace that is saved after it; those of places as they are
+  /// now.
+  std::vector<trace::Saved> numbers() const;
+
+ private:
+  std::vector<Declaration> host_values_;
+  std::vector<Declaration> facts_;
+  std::optional<guards::Declared> now_;
+  guards::Declared last_;  ///< in the newest call
+};
+
+}  // namespace steptape::session
