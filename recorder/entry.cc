@@ -227,7 +227,7 @@ std::optional<std::uint32_t> version_of(const at::Tensor& tensor) {
 }
 
 bool has_gradient(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.is_leaf() && tensor.requires_grad() && tensor.grad().defined();
+  return tensor.defined() && tensor.is_leaf() && tensor.grad().defined();
 }
 
 void write_entry(RecordingState& state, const std::vector<Argument>& arguments) {

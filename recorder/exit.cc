@@ -165,15 +165,21 @@ class Exit {
   void compare_arguments() {
     for (std::size_t k = 0; k < arguments_.size(); ++k) {
       const at::Tensor& tensor = arguments_[k].tensor;
-      const trace::Input& input = state_.recording.inputs[k];
+      trace::Input& input = state_.recording.inputs[k];
       const auto* before = std::get_if<trace::TensorRef>(&input.value.data);
       if (before == nullptr || !tensor.defined()) continue;
+      input.changes_requires_grad = tensor.requires_grad() != input.requires_grad;
+      if (input.changes_requires_grad && !tensor.is_leaf()) {
+        state_.refusals.add(RefusalCode::kHostEffect, input.path, {},
+                            "the step changes whether `" + input.path + "` requires grad");
+      }
+      const bool may_have_grad = input.requires_grad || input.changes_requires_grad;
       if (state_.tensor_table.recognise(tensor) != before->id) {
         rebound(input.path, "has another storage or shape after the step");
-      } else if (state_.arguments_with_gradients[k]) {
+      } else if (may_have_grad && state_.arguments_with_gradients[k]) {
         rebound(input.path + ".grad",
                 "is there when the step begins: an argument's gradient is not tracked");
-      } else if (has_gradient(tensor) && snapshot_.path_of(tensor).empty()) {
+      } else if (may_have_grad && has_gradient(tensor) && snapshot_.path_of(tensor).empty()) {
         write_gradient(input.path, tensor.grad());
       }
     }

@@ -149,6 +149,9 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
       written_inputs_.push_back({input, times});
     }
   }
+  for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
+    if (recording.inputs[i].changes_requires_grad) toggled_inputs_.push_back(i);
+  }
   for (std::size_t i = 0; i < recording.results.size(); ++i) {
     const trace::TensorId id = recording.results[i];
     Result result;
@@ -236,6 +239,9 @@ std::vector<at::Tensor> StepOutputs::commit(
         bump(*gradient.unsafeGetTensorImpl(), slot.version_moves);
         break;
     }
+  }
+  for (const std::size_t input : toggled_inputs_) {
+    arguments[input].tensor.set_requires_grad(!recording_.inputs[input].requires_grad);
   }
   guards_.advance();
   for (const auto& [tracked, times] : written_) bump(guards_.tracked().alive(tracked), times);

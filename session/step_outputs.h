@@ -96,6 +96,7 @@ class StepOutputs {
   std::vector<Written> written_;   ///< of Recording::tracked
   std::vector<std::size_t> kept_;  ///< of Recording::tracked: all but dropped gradients
   std::vector<Written> written_inputs_;
+  std::vector<std::size_t> toggled_inputs_;  ///< that require grad after the step alone, or before
   std::vector<Result> results_;
   bool returns_gradients_ = false;
   std::vector<recorder::Identity> identities_;

@@ -161,6 +161,8 @@ struct Input {
   std::optional<std::pair<std::int64_t, std::int64_t>> range;
   /// The path of the first input, or of the tracked tensor, that is this very tensor; "" for none.
   std::string same_as = {};
+  /// The step leaves it requiring grad where it did not, or the other way round.
+  bool changes_requires_grad = false;
   friend bool operator==(const Input&, const Input&) = default;
 };
 

@@ -329,14 +329,14 @@ class GivenContainers {
   std::vector<py::object> all_;
 };
 
-/// Which leaves require grad.
-std::vector<bool> gradient_flags_of(const Arguments& arguments) {
-  std::vector<bool> flags;
+/// Which leaves are tensors that ops made out of others which require a gradient.
+std::vector<bool> results_in(const Arguments& arguments) {
+  std::vector<bool> results;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
-    flags.push_back(tensor != nullptr && tensor->defined() && tensor->requires_grad());
+    results.push_back(tensor != nullptr && tensor->defined() && !tensor->is_leaf());
   }
-  return flags;
+  return results;
 }
 
 /// What the numbers are called that a value is, or that stand in a tuple, in order; none where
@@ -513,7 +513,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
       input_names_.insert(input_names_.end(), held.names.begin(), held.names.end());
       input_names_.emplace_back();
     }
-    const std::vector<bool> flags = gradient_flags_of(before);
+    const std::vector<bool> results = results_in(before);
     arrays_ = arguments.arrays;
     arrays_.insert(arrays_.end(), given.held.arrays.begin(), given.held.arrays.end());
     const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
@@ -542,13 +542,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
                               "the step changes a list, a dict or an object whose tensors are "
                               "others in each call"));
     }
-    const std::vector<bool> flags_now = gradient_flags_of(before);
-    if (const auto [was, is] = std::ranges::mismatch(flags, flags_now); was != flags.end()) {
-      const std::string& name = before.names[static_cast<std::size_t>(was - flags.begin())];
-      hints->refuse(trace::make_refusal(RefusalCode::kHostEffect,
-                                        "the step changes whether `" + name + "` requires grad"));
-    }
-    if (has_changed || !same(before, look())) {
+    // the recorder refuses by its name an argument that becomes a result
+    if (results_in(before) == results && (has_changed || !same(before, look()))) {
       Refusal refusal =
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given");

@@ -69,7 +69,7 @@ _BY_READING = (  # (code, what the reason says, remedy)
     ("host_effect", "the step takes a lock", "take it around the call of the step"),
     ("host_effect", "reads the clock", "measure around the call of the step, or declare it: now = steptape.host(time.time), and "
                                        "now() in the step"),
-    ("host_effect", "requires grad", "x = x.detach().requires_grad_() in the step, or x.requires_grad_() before it"),
+    ("host_effect", "requires grad", "write into x.clone(), and leave the argument as it is"),
     ("host_effect", "is another one in each call", "compare or mark tensors before the step, and pass the answer as an argument"),
     ("host_effect", "which tensor it is", "decide before the step, and pass the decision as a bool"),
     ("too_many_variants", ".data_ptr", "copy rows into tensors of their own: x[i:j].clone()"),

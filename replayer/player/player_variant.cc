@@ -554,6 +554,10 @@ void PlayerVariant::settle_gradients(const Outcome& outcome,
       state_.put(path, outcome.gradients[i].storage());
     }
   }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const trace::Input& input = recording_->inputs[i];
+    if (input.changes_requires_grad) arguments[i].tensor.set_requires_grad(!input.requires_grad);
+  }
 }
 
 at::Tensor PlayerVariant::result_of(std::size_t index, const Outcome& outcome,

@@ -72,6 +72,7 @@ void encode(const trace::Input& input, proto::Input& out) {
   encode(input.value, *out.mutable_value());
   out.set_requires_grad(input.requires_grad);
   out.set_same_as(input.same_as);
+  out.set_changes_requires_grad(input.changes_requires_grad);
   if (!input.range) return;
   out.mutable_range()->set_smallest(input.range->first);
   out.mutable_range()->set_largest(input.range->second);
@@ -346,7 +347,8 @@ trace::Seek decode(const proto::Seek& in) {
 }
 
 trace::Input decode(const proto::Input& in) {
-  trace::Input input{in.path(), decode(in.value()), in.requires_grad(), std::nullopt, in.same_as()};
+  trace::Input input{in.path(),    decode(in.value()), in.requires_grad(),
+                     std::nullopt, in.same_as(),       in.changes_requires_grad()};
   if (in.has_range()) input.range = {in.range().smallest(), in.range().largest()};
   return input;
 }

@@ -255,6 +255,21 @@ TEST(VisibleGradientTest, AGradientThatWasReplacedIsReturnedAndWritten) {
   EXPECT_GE(step.stats().replayed, 20U) << step.explain();
 }
 
+TEST(VisibleGradientTest, AnArgumentIsLeftRequiringAGradientWithOneWhereTheStepAsksForIt) {
+  Session session(quiet());
+  auto step = session.wrap("step", [](at::Tensor x) {
+    x.requires_grad_();
+    (x * x).sum().backward();
+  });
+  for (int i = 0; i < 20; ++i) {
+    const at::Tensor x = at::rand({4});
+    step(x);
+    ASSERT_TRUE(x.requires_grad()) << i << step.explain();
+    ASSERT_TRUE(same_bits(x.grad(), 2 * x.detach())) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 14U) << step.explain();
+}
+
 TEST(VisibleGradientTest, ATrackedTensorHasItsGradientTracked) {
   at::Tensor eager = at::ones({4}).requires_grad_(), taped = at::ones({4}).requires_grad_();
   Session session(quiet());

@@ -85,6 +85,7 @@ Json input_json(const trace::Input& input) {
   Json json = {{"path", input.path},
                {"value", trace::print_value(input.value)},
                {"requires_grad", input.requires_grad},
+               {"changes_requires_grad", input.changes_requires_grad},
                {"range", nullptr}};
   if (input.range) json["range"] = {input.range->first, input.range->second};
   return json;

@@ -133,8 +133,12 @@ Found differ_in_input_flags(std::size_t, const Input& a, const Input& b) {
                            [&a] { return a.path + " (the tensor that it is)"; })) {
     return found;
   }
-  return differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
-                [&a] { return a.path + ".requires_grad"; });
+  if (Found found = differ(DifferenceKind::kTracked, a.requires_grad, b.requires_grad,
+                           [&a] { return a.path + ".requires_grad"; })) {
+    return found;
+  }
+  return differ(DifferenceKind::kTracked, a.changes_requires_grad, b.changes_requires_grad,
+                [&a] { return a.path + ".requires_grad after the step"; });
 }
 
 }  // namespace

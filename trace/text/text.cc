@@ -290,8 +290,9 @@ void Printer::print_objects(const Recording& recording) {
         input.range ? fmt::format(" range {} {}", input.range->first, input.range->second) : "";
     const std::string same =
         input.same_as.empty() ? "" : fmt::format(" same {}", in_quotes(input.same_as));
-    line("  input {} = {}{}{}{}", in_quotes(input.path), print_value(input.value),
-         word_if(input.requires_grad, " requires_grad"), range, same);
+    line("  input {} = {}{}{}{}{}", in_quotes(input.path), print_value(input.value),
+         word_if(input.requires_grad, " requires_grad"), range, same,
+         word_if(input.changes_requires_grad, " changes_requires_grad"));
   }
 }
 

@@ -168,6 +168,7 @@ void RecordingParser::parse_input() {
     input.range = {smallest, in_.take_integer("the largest element")};
   }
   if (in_.accept("same")) input.same_as = in_.take_string();
+  input.changes_requires_grad = in_.accept("changes_requires_grad");
 }
 
 OptimizerLayout& RecordingParser::last_optimizer() {
