@@ -3,7 +3,6 @@
 #include <string_view>
 #include <vector>
 
-#include "python/engine/plain.h"
 #include "python/engine/watch/opcodes.h"
 
 /// What code of Python's returns goes to whoever has called it: to an instruction that hands it on,
@@ -88,19 +87,33 @@ bool looks_at_items(PyObject* from, int depth = 16) {
   });
 }
 
+/// Whether no code of Python's runs where this is hashed and compared with its like.
+bool is_plain(PyObject* key) {
+  if (PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key) ||
+      PyFloat_CheckExact(key) || PyBool_Check(key))
+    return true;
+  if (PyTuple_CheckExact(key)) {
+    PyObject** items = PySequence_Fast_ITEMS(key);
+    return std::all_of(items, items + PyTuple_GET_SIZE(key), is_plain);
+  }
+  // by its identity
+  return Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash &&
+         Py_TYPE(key)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
 /// Whether no code of Python's runs where these become keys, of a dict or of a call.
 bool are_plain(PyObject* keys) {
   if (PyDict_CheckExact(keys)) {
     Py_ssize_t position = 0;
     PyObject* key = nullptr;
     while (PyDict_Next(keys, &position, &key, nullptr) != 0) {
-      if (!is_plain_key(key)) return false;
+      if (!is_plain(key)) return false;
     }
     return true;
   }
   if (!PyList_CheckExact(keys) && !PyTuple_CheckExact(keys)) return false;
   PyObject** items = PySequence_Fast_ITEMS(keys);
-  return std::all_of(items, items + PySequence_Fast_GET_SIZE(keys), is_plain_key);
+  return std::all_of(items, items + PySequence_Fast_GET_SIZE(keys), is_plain);
 }
 
 /// Whether functions of Python's give what a dict is made of its keys, or compare them.
@@ -112,8 +125,7 @@ bool are_keys_computed(PyObject* pairs) {
   if (!is_iterator_of_container(type)) return true;
   const bool is_of_dict = type == &PyDictIterKey_Type || type == &PyDictRevIterKey_Type;
   return !std::ranges::all_of(held_by_iterator(held.front()), [&](PyObject* keys) {
-    return is_plain_key(keys) ||
-           (PyDict_CheckExact(keys) ? is_of_dict && are_plain(keys) : are_plain(keys));
+    return is_plain(keys) || ((is_of_dict || !PyDict_CheckExact(keys)) && are_plain(keys));
   });
 }
 
