@@ -7,7 +7,6 @@ from programs.pool import Pool
 
 CORPUS = sorted(pathlib.Path(__file__).parent.glob("programs/corpus/*.py"))
 REFUSED = {  # by their codes; all others replay
-    "argument_that_comes_to_require_grad": ["host_effect"],
     "long_list_given_to_reduce": ["host_effect"],
     "length_after_append": ["host_effect"],
 }

@@ -41,7 +41,7 @@ class Training:
                  begins=None, matters=None):
         self.step, self.each, self.around, self.given, self.holds, self.codes = step, each, around, batch, holds, codes
         self.edits = edit if isinstance(edit, dict) else {EDIT: edit} if edit else {}
-        self.after = after
+        self._after = after
         self.begins = codes is None if begins is None else begins
         varies = self.edits or each or around or after or batch is not rows
         self.matters = bool(varies) if matters is None else matters
@@ -61,8 +61,8 @@ class Training:
 
     def after(self, i):
         self.stack.close()
-        if self.after and not self.left_alone:
-            self.after(i)
+        if self._after and not self.left_alone:
+            self._after(i)
 
     def watched(self, function, replays=lambda: 0):
         def call(*args, **kwargs):
