@@ -20,7 +20,7 @@ if [[ -z $base || $base == all ]]; then
 fi
 
 # Adapted text keeps the style of its source.
-mapfile -t files < <(git diff --numstat --diff-filter=d "$base" -- '*.cc' ':!examples/mnist_port' \
+mapfile -t files < <(git diff --numstat --no-renames --diff-filter=d "$base" -- '*.cc' ':!examples/mnist_port' \
                        ':!tests/package' ':!tests/python/watch_events' | sort -rn | cut -f3)
 if ((${#files[@]} == 0)); then
   echo "lint: no .cc file changed since ${base:0:12}"
