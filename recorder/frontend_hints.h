@@ -67,8 +67,7 @@ class FrontendHints {
   }
   const std::vector<std::pair<std::size_t, std::string>>& becoming() const { return becoming_; }
 
-  /// Result tensors from `position` on are no results of the program's: the step leaves them at
-  /// this place.
+  /// The step does not return the result tensors from `position` on, but leaves them at this place.
   void leave_results(std::size_t position, std::string path) {
     left_results_.emplace_back(position, std::move(path));
   }

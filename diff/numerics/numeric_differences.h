@@ -74,7 +74,7 @@ struct NumericDifferences {
   bool is_compared() const noexcept { return not_compared.empty(); }
   /// Ops and buffers that differ, noise left out.
   std::size_t count() const noexcept;
-  /// Ops of this status that are no noise.
+  /// Ops of this status that are not noise.
   std::size_t count(NumericStatus status) const noexcept;
   std::size_t noisy() const noexcept;
   /// The first origin, or where there is none the first op that differs, noise left out; or null.

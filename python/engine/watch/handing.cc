@@ -87,7 +87,8 @@ bool looks_at_items(PyObject* from, int depth = 16) {
   });
 }
 
-/// Whether no code of Python's runs where this is hashed and compared with its like.
+/// Whether no code of Python's runs where this is hashed and compared with its like: as
+/// is_plain_key, in a part that is built without torch.
 bool is_plain(PyObject* key) {
   if (PyUnicode_CheckExact(key) || PyBytes_CheckExact(key) || PyLong_CheckExact(key) ||
       PyFloat_CheckExact(key) || PyBool_Check(key))
