@@ -57,7 +57,7 @@ class Properties {
 
   void add_gradients() {
     for (const trace::ExitGradient& gradient : recording_.exit_gradients) {
-      add(gradient.parameter + ".grad at exit", geometry_of(recording_, gradient.tensor));
+      add(gradient.path() + " at exit", geometry_of(recording_, gradient.tensor));
     }
   }
 

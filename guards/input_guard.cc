@@ -150,8 +150,7 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   if (tensor.requires_grad() != expected.requires_grad) {
     return failed_flag(kRequiresGrad, expected.path + ".requires_grad", expected.requires_grad);
   }
-  const bool may_have_grad = expected.requires_grad || expected.changes_requires_grad;
-  if (may_have_grad && tensor.is_leaf() && tensor.grad().defined()) {
+  if (expected.may_have_grad() && tensor.is_leaf() && tensor.grad().defined()) {
     return failed(kPresence, expected.path + ".grad", "None", "defined");
   }
   if (tensor.is_inference() && !c10::InferenceMode::is_enabled()) {

@@ -168,7 +168,9 @@ void write_tracked(RecordingState& state, const live::Snapshot& snapshot) {
     const bool requires_grad = at.tensor.defined() && at.tensor.requires_grad();
     state.recording.tracked.push_back(
         {at.path, at.role, id, requires_grad, at.aliases, at.in_state_dict});
-    state.entry.push_back({at.path, at.role, id, version_of(at.tensor)});
+    state.entry.push_back({at.path, at.role, id, version_of(at.tensor),
+                           c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+                               at.tensor.getIntrusivePtr())});
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = state.tensor_table.buffer_of(id);
     if (at.role == trace::Role::kParameter || at.role == trace::Role::kModuleBuffer) {

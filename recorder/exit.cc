@@ -41,6 +41,7 @@ class Exit {
     compare_training();
     compare_ambient();
     compare_arguments();
+    write_given_memory();
     refuse_overlapping();
     write_results();
     Attribution attribution(state_.recording, state_.modules, state_.operators,
@@ -49,6 +50,7 @@ class Exit {
     write_outsiders(attribution);
     refuse_escaped();
     refuse_written_outside();
+    refuse_looked_at();
     for (trace::Seek& seek : state_.generators.at_end(ops())) refuse_seek(std::move(seek));
     state_.refusals.name_modules();
     // ops of several threads may end in another order than they began
@@ -77,8 +79,11 @@ class Exit {
                             c10::str("`", before.path, ".requires_grad` changed inside the step: ",
                                      required ? "on → off" : "off → on"));
       }
-      if (before.role != trace::Role::kGradient &&
-          state_.tensor_table.recognise(now) != before.tensor) {
+      const trace::TensorId id = state_.tensor_table.recognise(now);
+      if (before.role == trace::Role::kGradient || id == before.tensor) continue;
+      if (is_made(id) && before.object._unsafe_get_target() == now.unsafeGetTensorImpl()) {
+        given_memory_.push_back({before.path, id, now});
+      } else {
         rebound(before.path, "has another storage or shape after the step");
       }
     }
@@ -150,6 +155,31 @@ class Exit {
     refuse_unwritten(id, path);
   }
 
+  bool is_made(trace::TensorId id) const {
+    if (id == trace::kNoTensor) return false;
+    const trace::BufferId buffer = state_.tensor_table.buffer_of(id);
+    return state_.tensor_table.buffers.live(buffer).origin == Origin::kMade;
+  }
+
+  /// Tensors that the step gave memory of its own making (`set_data`): replays do so, too.
+  void write_given_memory() {
+    for (const auto& [path, id, tensor] : given_memory_) {
+      state_.recording.exit_gradients.push_back({path, id, true});
+      give_role(state_.tensor_table.buffer_of(id), trace::Role::kResult, path);
+      refuse_unwritten(id, path);
+    }
+  }
+
+  /// A result over memory that a tensor is given counts its writes by itself in a replay.
+  void refuse_shared_counters(trace::TensorId id) {
+    for (const auto& [path, memory, tensor] : given_memory_) {
+      const bool is_alias =
+          state_.tensor_table.buffer_of(memory) == state_.tensor_table.buffer_of(id);
+      if (!is_alias || tensor.unsafeGetTensorImpl()->unique_version()) continue;
+      rebound(path, "has other memory after the step, and a result is a view of it");
+    }
+  }
+
   /// What leaves the step and was written by no recorded op: a kernel that is called by pointer did
   /// it.
   void refuse_unwritten(trace::TensorId id, const std::string& path) {
@@ -173,13 +203,13 @@ class Exit {
         state_.refusals.add(RefusalCode::kHostEffect, input.path, {},
                             "the step changes whether `" + input.path + "` requires grad");
       }
-      const bool may_have_grad = input.requires_grad || input.changes_requires_grad;
       if (state_.tensor_table.recognise(tensor) != before->id) {
         rebound(input.path, "has another storage or shape after the step");
-      } else if (may_have_grad && state_.arguments_with_gradients[k]) {
+      } else if (input.may_have_grad() && state_.arguments_with_gradients[k]) {
         rebound(input.path + ".grad",
                 "is there when the step begins: an argument's gradient is not tracked");
-      } else if (may_have_grad && has_gradient(tensor) && snapshot_.path_of(tensor).empty()) {
+      } else if (input.may_have_grad() && has_gradient(tensor) &&
+                 snapshot_.path_of(tensor).empty()) {
         write_gradient(input.path, tensor.grad());
       }
     }
@@ -238,6 +268,10 @@ class Exit {
       give_role(state_.tensor_table.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
       refuse_unwritten(id, c10::str("results[", k, "]"));
+      if (recorded_.identities.back().of == Identity::Of::kNothing) {
+        refuse_shared_counters(id);
+        recorded_.identities.back().version = version_of(result).value_or(0);
+      }
       if (result.grad_fn() != nullptr) recorded_.identities.back().node = result.grad_fn()->name();
       if (!state_.graphs.is_unconsumed(result)) continue;
       is_unconsumed = true;
@@ -397,6 +431,26 @@ class Exit {
     }
   }
 
+  /// What the host looks at through an array of its own is held to what it was when the step began.
+  void refuse_looked_at() {
+    for (const FrontendHints::LookedAt& seen : state_.hints.looked_at()) {
+      for (trace::BufferId id = 0; id < state_.tensor_table.buffers.size(); ++id) {
+        const LiveBuffer& live = state_.tensor_table.buffers.live(id);
+        if (live.origin == Origin::kMade || live.first_write >= seen.ops || !live.is_alive())
+          continue;
+        const auto first = reinterpret_cast<std::uintptr_t>(live.storage->data());
+        if (seen.first >= first + live.storage->nbytes() || first >= seen.end) continue;
+        const trace::Op& writer = state_.recording.ops[live.first_write];
+        state_.refusals.add(
+            RefusalCode::kHostRead, seen.name,
+            {&state_.recording.operator_of(writer).name, live.first_write, writer.scope},
+            c10::str("the step looks at `", seen.name, "` (", seen.place,
+                     "), which lies over a tensor that it has written"));
+        break;
+      }
+    }
+  }
+
   void compare_layouts() {
     const auto& before = state_.recording.optimizers;
     for (std::size_t k = 0; k < before.size() && k < snapshot_.optimizers.size(); ++k) {
@@ -502,6 +556,12 @@ class Exit {
   live::Snapshot snapshot_;
   bool has_open_graph_ = false;
   std::unordered_set<const c10::StorageImpl*> held_by_graphs_;
+  struct GivenMemory {
+    std::string path;
+    trace::TensorId id;
+    at::Tensor tensor;
+  };
+  std::vector<GivenMemory> given_memory_;
   std::vector<at::Tensor> gradients_;  ///< by position in Recording::exit_gradients
 };
 

@@ -125,6 +125,17 @@ class FrontendHints {
   }
   bool has_made(const c10::StorageImpl* storage) const { return made_.contains(storage); }
 
+  /// The host looks at these bytes, which were there before the step, under this name.
+  void note_looked_at(std::uintptr_t first, std::uintptr_t end, std::string name) {
+    looked_at_.push_back({first, end, std::move(name), place(), ops_ ? ops_->size() : 0});
+  }
+  struct LookedAt {
+    std::uintptr_t first, end;
+    std::string name, place;
+    std::size_t ops;  ///< that had been recorded by then
+  };
+  const std::vector<LookedAt>& looked_at() const { return looked_at_; }
+
   /// Whether ops of this thread are left out: what they make never reaches the step.
   void leave_out(bool is_left_out) { leaves_out_ = is_left_out; }
   bool leaves_out() const { return leaves_out_; }
@@ -171,6 +182,7 @@ class FrontendHints {
   static void collect_garbage();
 
   // For the recorder.
+  void count(const std::vector<trace::Op>& ops) { ops_ = &ops; }
   void note_read(trace::Index op) { reads_.push_back(op); }
   /// An op begins, "aten::add_", while numbers are announced. `has_node`: autograd keeps something
   /// for its backward.
@@ -230,6 +242,8 @@ class FrontendHints {
   /// Held weakly, so that no other memory gets the same address meanwhile.
   std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_;
   std::set<trace::Index> internal_reads_;
+  const std::vector<trace::Op>* ops_ = nullptr;  ///< of the recording, while it is under way
+  std::vector<LookedAt> looked_at_;
   std::vector<Refusal> refusals_;
   std::vector<trace::Effect> effects_;
   std::map<std::string, std::string> guarded_;

@@ -48,8 +48,10 @@ struct Identity {
   enum class Of { kNothing, kArgument, kTracked, kGradient, kResult } of = Of::kNothing;
   /// In the arguments, Recording::tracked, Recording::exit_gradients or the results.
   std::size_t position = 0;
-  /// Of a tensor that nobody had: the name of its node in the graph that backward has consumed; "".
+  /// Of a tensor that nobody had: the name of its node in the graph that backward has consumed, or
+  /// "", and how often the step has written it.
   std::string node = {};
+  std::uint32_t version = 0;
 };
 
 struct Recorded {

@@ -30,6 +30,7 @@ struct TensorAtEntry {
   trace::Role role;
   trace::TensorId tensor;
   std::optional<std::uint32_t> version;  ///< of its version counter; none for one without
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
 };
 
 /// The version counter of a tensor, where it has one.
@@ -38,7 +39,9 @@ std::optional<std::uint32_t> version_of(const at::Tensor& tensor);
 /// A recording in the making and what is known about it: filled by `write_entry`, then op by op by
 /// the Tape, then by `write_exit`.
 struct RecordingState {
-  explicit RecordingState(const live::Objects& tracked) : objects(tracked), generators(tracked) {}
+  explicit RecordingState(const live::Objects& tracked) : objects(tracked), generators(tracked) {
+    hints.count(recording.ops);
+  }
 
   const live::Objects& objects;
   trace::Recording recording;

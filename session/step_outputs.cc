@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "live/contents.h"
 #include "replayer/runtime/tensor_on.h"
 #include "trace/numbers.h"
 
@@ -89,6 +90,20 @@ void bump(c10::TensorImpl& tensor, std::uint32_t times) {
   for (std::uint32_t i = 0; i < times; ++i) tensor.bump_version();
 }
 
+/// Copies the bytes of one tensor's memory into that of another, of a device and of the same
+/// layout, where nobody else holds either: whether it did.
+bool moved_bytes(const at::Tensor& from, const at::Tensor& to) {
+  const bool is_alike = from.scalar_type() == to.scalar_type() && from.sizes() == to.sizes() &&
+                        from.strides() == to.strides() &&
+                        from.storage_offset() == to.storage_offset() &&
+                        from.storage().nbytes() == to.storage().nbytes();
+  const bool are_alone = from.storage().use_count() == 1 && to.storage().use_count() == 1;
+  if (!from.is_cuda() || !to.is_cuda() || !is_alike || !are_alone) return false;
+  live::copy_bytes(to.storage().mutable_data(), to.device(), from.storage().data(), from.device(),
+                   from.storage().nbytes());
+  return true;
+}
+
 }  // namespace
 
 std::string StepOutputs::unreachable_result(const trace::Recording& recording,
@@ -113,9 +128,20 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
     return found == moved_versions.end() ? 0 : found->second;
   };
   const EntryGradients at_entry(recording, executor);
+  std::unordered_set<trace::BufferId> written;  // of these all versions move, below
+  for (const std::size_t position : executor.written()) written.insert(executor.bound()[position]);
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
     Gradient slot{i, owner_of(i), Gradient::Exit::kNone};
+    slot.is_memory = gradient.is_memory;
+    if (slot.is_memory) {
+      const trace::Tracked& tracked = recording.tracked[slot.owner.position];
+      const trace::BufferId buffer = recording.tensors[tracked.tensor].buffer;
+      if (!written.contains(buffer)) slot.version_moves = moves(buffer);
+      slot.exit = Gradient::Exit::kNew;
+      gradients_.push_back(slot);
+      continue;
+    }
     slot.is_read = at_entry.is_read(gradient.parameter + ".grad");
     uses_gradients_at_entry_ |= slot.is_read;
     if (gradient.tensor != trace::kNoTensor) {
@@ -130,7 +156,7 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
   std::unordered_set<std::string> dropped;
   for (const Gradient& gradient : gradients_) {
     if (gradient.is_dropped()) {
-      dropped.insert(recording.exit_gradients[gradient.at].parameter + ".grad");
+      dropped.insert(recording.exit_gradients[gradient.at].path());
     }
   }
   for (std::size_t i = 0; i < recording.tracked.size(); ++i) {
@@ -212,6 +238,26 @@ std::vector<c10::Storage> StepOutputs::kept_memory() const {
   return storages;
 }
 
+std::vector<at::Tensor> StepOutputs::memory_at_entry() const {
+  std::vector<at::Tensor> memory;
+  for (const Gradient& slot : gradients_) {
+    if (!slot.is_memory) continue;
+    const at::Tensor tensor = guards_.tracked().tensor_at(slot.owner.position);
+    memory.push_back(tensor.is_cuda() ? tensor.variable_data() : at::Tensor());
+  }
+  return memory;
+}
+
+void StepOutputs::return_memory(const std::vector<at::Tensor>& at_entry) const {
+  auto before = at_entry.begin();
+  for (const Gradient& slot : gradients_) {
+    if (!slot.is_memory) continue;
+    const at::Tensor tensor = guards_.tracked().tensor_at(slot.owner.position);
+    const at::Tensor& was = *before++;
+    if (was.defined() && tensor.defined() && moved_bytes(tensor, was)) tensor.set_data(was);
+  }
+}
+
 std::vector<at::Tensor> StepOutputs::gradients_at_entry() const {
   std::vector<at::Tensor> gradients;
   if (!returns_gradients_) return gradients;
@@ -227,6 +273,14 @@ std::vector<at::Tensor> StepOutputs::commit(
     replayer::Outcome outcome, std::span<const live::Argument> arguments,
     const std::vector<at::Tensor>& gradients_at_entry) const {
   for (const Gradient& slot : gradients_) {
+    if (slot.is_memory) {
+      const at::Tensor tensor = guards_.tracked().tensor(slot.owner.position);
+      // graphs know memory by its address: nobody can tell that it stays
+      if (!moved_bytes(outcome.gradients[slot.at], tensor))
+        tensor.set_data(outcome.gradients[slot.at]);
+      bump(*tensor.unsafeGetTensorImpl(), slot.version_moves);
+      continue;
+    }
     at::Tensor& gradient = gradient_of(slot.owner, arguments);
     switch (slot.exit) {
       case Gradient::Exit::kNone:
@@ -283,6 +337,7 @@ at::Tensor StepOutputs::result_of(std::size_t index, std::vector<at::Tensor>& re
   switch (result.source) {
     case Result::Source::kPlan:
       made = std::move(results[index]);
+      bump(*made.unsafeGetTensorImpl(), identities_[index].version);
       break;
     case Result::Source::kInput:
       made = alias_of(arguments[result.input].tensor, result);

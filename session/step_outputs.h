@@ -40,6 +40,12 @@ class StepOutputs {
   /// All memory of tracked tensors but that of gradients so dropped, to hold on to.
   std::vector<c10::Storage> kept_memory() const;
 
+  /// Of tensors on a device that the step gives other memory: what they have before it.
+  std::vector<at::Tensor> memory_at_entry() const;
+  /// After an eager step: has them in that memory again, where nobody can tell, since the graphs of
+  /// a plan know it by its address.
+  void return_memory(const std::vector<at::Tensor>& at_entry) const;
+
   /// By result, the gradient in whose memory it lies, as it is before the replay: gradients are
   /// other tensors in every call. Empty when no result lies in one.
   std::vector<at::Tensor> gradients_at_entry() const;
@@ -63,7 +69,10 @@ class StepOutputs {
     enum class Exit { kNone, kNew, kInPlace } exit;
     std::uint32_t version_moves = 0;  ///< by how much
     bool is_read = false;             ///< by an op of the plan, or by what the user gets
-    bool is_dropped() const { return exit != Exit::kInPlace && !is_read && !owner.is_argument; }
+    bool is_memory = false;           ///< of the owner itself
+    bool is_dropped() const {
+      return exit != Exit::kInPlace && !is_read && !owner.is_argument && !is_memory;
+    }
   };
   struct Result {
     enum class Source { kPlan, kInput, kTracked, kGradient } source = Source::kPlan;

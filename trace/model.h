@@ -147,9 +147,13 @@ struct Tracked {
 };
 
 /// `.grad` of a tracked parameter when the step ended.
+/// What stands in a parameter's `.grad` when the step ends; or a tracked tensor which the step gave
+/// other memory (`p.data = value`, `set_data`).
 struct ExitGradient {
   std::string parameter;        ///< its path
   TensorId tensor = kNoTensor;  ///< kNoTensor: None
+  bool is_memory = false;       ///< of the tracked tensor itself
+  std::string path() const { return is_memory ? parameter : parameter + ".grad"; }
   friend bool operator==(const ExitGradient&, const ExitGradient&) = default;
 };
 
@@ -163,6 +167,8 @@ struct Input {
   std::string same_as = {};
   /// The step leaves it requiring grad where it did not, or the other way round.
   bool changes_requires_grad = false;
+  /// When the step ends, though it has none when the step begins.
+  bool may_have_grad() const { return requires_grad || changes_requires_grad; }
   friend bool operator==(const Input&, const Input&) = default;
 };
 

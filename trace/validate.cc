@@ -165,6 +165,12 @@ class Checker {
   void check_tracked_paths(const Place& place) const;
   void check_exit_gradient(const ExitGradient& gradient, const Place& place) const {
     check_tensor_or_none(gradient.tensor, place);
+    if (!gradient.is_memory) return;
+    const bool is_tracked = std::ranges::find(recording_.tracked, gradient.parameter,
+                                              &Tracked::path) != recording_.tracked.end();
+    if (is_tracked && gradient.tensor != kNoTensor) return;
+    place.fail(fmt::format("`{}` is given memory, and is {}", gradient.parameter,
+                           is_tracked ? "undefined" : "not tracked"));
   }
   void check_module(const Module& module, const Place& place) const {
     check_each(*this, module.options, place, "option", &Checker::check_hyperparameter);

@@ -709,9 +709,20 @@ std::optional<std::int64_t> FollowedNumbers::advance_of(PyObject* number, trace:
 
 bool holds_followed(PyObject* value) {
   if (!PyTuple_Check(value)) return is_followed(value);
-  const std::span<PyObject* const> items(reinterpret_cast<PyTupleObject*>(value)->ob_item,
-                                         static_cast<std::size_t>(PyTuple_GET_SIZE(value)));
-  return std::ranges::any_of(items, holds_followed);
+  std::vector<PyObject*> open{value};  // they may be nested without end
+  while (!open.empty()) {
+    PyObject* const tuple = open.back();
+    open.pop_back();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      PyObject* const item = PyTuple_GET_ITEM(tuple, i);
+      if (PyTuple_Check(item)) {
+        open.push_back(item);
+      } else if (is_followed(item)) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 }  // namespace steptape::python

@@ -262,7 +262,14 @@ void make_collectable(PyHeapTypeObject* heap_type) {
   type->tp_clear = &clear;
 }
 
+int on_event(const char* event, PyObject*, void*) {
+  watch::Listener* const listener = watch::current();
+  if (auto* watcher = dynamic_cast<watch::Watcher*>(listener)) watcher->note_event(event);
+  return 0;
+}
+
 void define(py::module_& m) {
+  PySys_AddAuditHook(&on_event, nullptr);
   watch_function_modes();
   watch_tensor_hooks();
   recorder::FrontendHints::set_locator(&locate);

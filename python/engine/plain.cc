@@ -217,24 +217,24 @@ py::object bytes_of_array(PyObject* array) {
   return made;
 }
 
-Plain Plain::reference(Roots& roots, PyObject* value) {
+Plain Plain::reference(Roots& roots, PyObject* value, int depth) {
   if (value == nullptr) return {};
   const bool is_atom = PyLong_CheckExact(value) || is_float(value) || is_text_or_device(value) ||
                        is_tensor(value) || PyMethod_Check(value);
   if (is_atom) return {roots, value, 0};
   if (is_scalar_of_numpy(value)) return bytes(roots, value);
-  if (!PyTuple_CheckExact(value)) return identity(roots, value);
+  if (!PyTuple_CheckExact(value) || depth == 0) return identity(roots, value);
   Plain plain;
   plain.kind_ = Kind::kTuple;
   plain.value_ = Root(roots, value);
-  plain.take_references(roots, value);
+  plain.take_references(roots, value, depth - 1);
   return plain;
 }
 
-void Plain::take_references(Roots& roots, PyObject* sequence) {
+void Plain::take_references(Roots& roots, PyObject* sequence, int depth) {
   length_ = PySequence_Fast_GET_SIZE(sequence);
   for (Py_ssize_t i = 0; i < length_; ++i) {
-    items_.push_back(reference(roots, PySequence_Fast_GET_ITEM(sequence, i)));
+    items_.push_back(reference(roots, PySequence_Fast_GET_ITEM(sequence, i), depth));
   }
 }
 

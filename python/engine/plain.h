@@ -39,6 +39,8 @@ struct Change {
 class Plain {
  public:
   static constexpr int kDepth = 6;
+  /// A tuple in so many others is known by its identity.
+  static constexpr int kDeepestTuple = 100;
 
   Plain(Roots& roots, PyObject* value, int depth = kDepth);
   /// A dict of hooks: how many there are and which, whatever their keys.
@@ -49,7 +51,7 @@ class Plain {
   static Plain members(Roots& roots, PyObject* dict);
   /// A value that stands in a place: numbers and texts by value, tuples of them and methods of
   /// objects too, all else by identity, whatever may become of its content.
-  static Plain reference(Roots& roots, PyObject* value);
+  static Plain reference(Roots& roots, PyObject* value, int depth = kDeepestTuple);
   /// A container with its items, each by `reference`.
   static Plain content(Roots& roots, PyObject* container);
   /// A value with all that is in it, up to a depth; of an object its attributes.
@@ -107,7 +109,7 @@ class Plain {
   };
   Plain() = default;
   void take_items(Roots& roots, PyObject* sequence, int depth);
-  void take_references(Roots& roots, PyObject* sequence);
+  void take_references(Roots& roots, PyObject* sequence, int depth = kDeepestTuple);
   void take_dict(Roots& roots, PyObject* dict, int depth);
   /// An array, or a scalar of NumPy: its class, shape, kind and bytes.
   static Plain bytes(Roots& roots, PyObject* array);

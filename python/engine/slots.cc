@@ -118,6 +118,8 @@ py::object Slot::value() const {
       return borrowed(referent_of(holder));
     case Kind::kHandled:
       return handled_exception();
+    case Kind::kRunning:
+      return taken(PyObject_CallNoArgs(holder));
     case Kind::kHolder:
       return borrowed(holder_of(holder, key.get()));
     case Kind::kMethods:

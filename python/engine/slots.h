@@ -37,6 +37,7 @@ struct Slot {
     kCache,      ///< how much the `functools.lru_cache` of the function `owner` has kept
     kReferent,   ///< of the weak reference `owner`
     kHandled,    ///< the exception that the caller of the step handles; `owner`: what asks for it
+    kRunning,    ///< which process or thread runs the step; `owner`: the function that tells
   };
   Kind kind;
   std::string path;  ///< "tau", "config.scale"

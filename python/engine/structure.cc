@@ -50,7 +50,7 @@ bool type_has(PyTypeObject* type, const char* attribute) {
 /// What players make a constant of, as Python writes it. In angle brackets one that they cannot
 /// make: a class, a function, a member of an enumeration; and a very long text, with what tells it
 /// from others that begin like it.
-std::string text_of_constant(PyObject* object) {
+std::string text_of_constant(PyObject* object, int depth = 32) {
   constexpr std::size_t kLongest = 256;
   if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
     std::string whole = text_of(py::repr(object).ptr());
@@ -68,10 +68,10 @@ std::string text_of_constant(PyObject* object) {
     return "complex(" + part(PyComplex_RealAsDouble(object)) + ", " +
            part(PyComplex_ImagAsDouble(object)) + ")";
   }
-  if (PyTuple_CheckExact(object)) {
+  if (PyTuple_CheckExact(object) && depth > 0) {
     std::string items;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-      items += text_of_constant(PyTuple_GET_ITEM(object, i)) + ", ";
+      items += text_of_constant(PyTuple_GET_ITEM(object, i), depth - 1) + ", ";
     }
     return "(" + items + ")";
   }
@@ -89,6 +89,12 @@ at::Tensor like_recorded(const at::Tensor& tensor, bool is_inference) {
   const c10::InferenceMode mode;
   return at::empty({0}, tensor.options())
       .set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+}
+
+/// A parameter that the step makes, and which requires no gradient, is a tensor to the plan.
+py::object of_class(const py::handle& type, py::object tensor) {
+  if (tensor.is_none() || py::type::handle_of(tensor).is(type)) return tensor;
+  return type.attr("_make_subclass")(type, tensor, tensor.attr("requires_grad"));
 }
 
 }  // namespace
@@ -152,6 +158,31 @@ bool is_part_of_model(PyObject* object) {
          PyType_IsSubtype(Py_TYPE(object), optimizer) != 0;
 }
 
+bool keeps_to_itself(PyTypeObject* type) {
+  static auto* const storage = reinterpret_cast<PyTypeObject*>(
+      py::object(py::module_::import("torch._C").attr("StorageBase")).release().ptr());
+  if (!is_torchs(type)) return false;
+  const bool is_pybinds = type_name(Py_TYPE(type)).ends_with("pybind11_type");
+  const bool is_constant = type_has(type, "__members__") || type_has(type, "__call__");
+  return (is_pybinds && !is_constant) || PyType_IsSubtype(type, storage) != 0;
+}
+
+bool never_changes(PyObject* value) {
+  if (is_fixed(value) || is_atom(value) || PyTuple_Check(value) || PyUnicode_Check(value) ||
+      PyLong_Check(value) || PyFloat_Check(value) || PyRange_Check(value) || PySlice_Check(value) ||
+      PyCell_Check(value) || Py_TYPE(value) == &PySuper_Type)
+    return true;
+  constexpr std::array<std::string_view, 12> kOf = {
+      "re.", "datetime.", "decimal.Decimal", "_struct.Struct", "functools.", "operator.",
+      "itertools.", "numpy.", "torch.", "types.",
+      // a function of pybind11's is a method of one of these
+      "PyCapsule", "pybind11_builtins."};
+  if (keeps_to_itself(Py_TYPE(value))) return false;
+  const std::string type = type_name(value);
+  const auto is_of = [&type](std::string_view name) { return type.starts_with(name); };
+  return std::ranges::any_of(kOf, is_of);
+}
+
 bool is_plain_object(PyObject* object) {
   static auto* const simple = reinterpret_cast<PyTypeObject*>(
       py::object(py::module_::import("types").attr("SimpleNamespace")).release().ptr());
@@ -184,6 +215,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     flat.tensors.push_back(tensor_of(value));
     node.is_inference = tensor_of(value).is_inference();
     part.has_subclass |= !is_exact_tensor(value);
+    node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
     PyObject** dict = _PyObject_GetDictPtr(value);
     if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0) {
       part.opaque = "tensor with attributes of its own";
@@ -368,7 +400,8 @@ std::vector<py::object> Structure::build(const pack::Results& flat) const {
 py::object Structure::build(const Node& node, const pack::Results& flat, Next& next) const {
   switch (node.kind) {
     case Kind::kTensor:
-      return object_of(like_recorded(flat.tensors.at(next.tensor++), node.is_inference));
+      return of_class(node.object.get(),
+                      object_of(like_recorded(flat.tensors.at(next.tensor++), node.is_inference)));
     case Kind::kNumber: {
       const auto& number = flat.numbers.at(next.number++);
       const auto* real = std::get_if<double>(&number);

@@ -31,6 +31,11 @@ bool is_fixed(PyObject* object);
 
 /// Whether it is a module or an optimizer.
 bool is_part_of_model(PyObject* object);
+/// Whether code of C's in torch keeps something in its objects that cannot be compared: a storage,
+/// a future, a list or dict of TorchScript's.
+bool keeps_to_itself(PyTypeObject* type);
+/// Whether what its methods of C's give follows from what is compared of it, or from nothing.
+bool never_changes(PyObject* value);
 
 /// What a step leaves, its result and the values that it assigned, taken apart: tensors, numbers,
 /// and the structure that they stood in, from which a replay makes equal ones around its own
@@ -87,7 +92,7 @@ class Structure {
   struct Node {
     Kind kind = Kind::kConstant;
     bool is_inference = false;  ///< of a tensor: made under inference mode
-    Root object;                ///< the constant, or the class of a container or a float
+    Root object;                ///< the constant, or the class of a container, a float or a tensor
     std::vector<Root> keys;
     std::vector<Root>
         attributes;  ///< of a dict: each is the item of that name, or None without one

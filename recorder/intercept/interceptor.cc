@@ -3,7 +3,9 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <array>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "steptape/error.h"
 
@@ -42,10 +44,54 @@ Kind free_kind() {
   return c10::ThreadLocalDebugInfo::get(usual) == nullptr ? usual : other;
 }
 
+using c10::ThreadLocalDebugInfo;
+using Info = std::pair<Kind, std::shared_ptr<c10::DebugInfoBase>>;
+
+/// Takes off the newest that this thread has. Nothing where there is none, or one of a kind that is
+/// not known here.
+std::optional<Info> take_newest() {
+  if (ThreadLocalDebugInfo::current() == nullptr) return std::nullopt;
+  for (const Kind kind :
+       {Kind::PROFILER_STATE, Kind::PRODUCER_INFO, Kind::TEST_INFO_2, Kind::PARAM_COMMS_INFO,
+        Kind::INFERENCE_CONTEXT, Kind::MOBILE_RUNTIME_INFO, Kind::TEST_INFO}) {
+    try {
+      return Info{kind, ThreadLocalDebugInfo::_pop(kind)};
+    } catch (const c10::Error&) {  // it is not of this kind: nothing else tells
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
+/// The step may start a profiler and end one that was there before, which push and pop theirs:
+/// this one lies below all of them.
 struct ActiveListener::Guards {
-  c10::DebugInfoGuard info;
+  explicit Guards(std::shared_ptr<OpListener> listener)
+      : own(std::make_shared<ListenerInfo>(std::move(listener))) {
+    const Kind kind = free_kind();
+    std::vector<Info> above;
+    while (auto info = take_newest()) above.push_back(*std::move(info));
+    ThreadLocalDebugInfo::_push(kind, own);
+    push_again(above);
+  }
+  ~Guards() {
+    std::vector<Info> above;
+    while (auto info = take_newest()) {
+      if (info->second == own) break;
+      above.push_back(*std::move(info));
+    }
+    push_again(above);
+  }
+  Guards(const Guards&) = delete;
+  Guards& operator=(const Guards&) = delete;
+
+  static void push_again(std::vector<Info>& above) {
+    for (; !above.empty(); above.pop_back())
+      ThreadLocalDebugInfo::_push(above.back().first, std::move(above.back().second));
+  }
+
+  std::shared_ptr<c10::DebugInfoBase> own;
 };
 
 OpListener* active_listener() noexcept {
@@ -60,8 +106,7 @@ OpListener* active_listener() noexcept {
 
 ActiveListener::ActiveListener(std::shared_ptr<OpListener> listener)
     : previous_(std::exchange(own_listener, listener.get())) {
-  auto info = std::make_shared<ListenerInfo>(std::move(listener));
-  guards_.reset(new Guards{c10::DebugInfoGuard(free_kind(), std::move(info))});
+  guards_ = std::make_unique<Guards>(std::move(listener));
 }
 
 ActiveListener::~ActiveListener() {

@@ -1,11 +1,13 @@
 #include "replayer/player/player_step.h"
 
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
+#include "replayer/planner/numbers/contradiction.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/runtime/number_proofs.h"
 
@@ -76,47 +78,43 @@ Verdict joined(const Refused& refused, std::span<const at::Tensor> inputs) {
           GuardKind::kShape};
 }
 
-/// Lets go of the caller's tensors, whatever becomes of the call.
-class Forgets {
- public:
-  explicit Forgets(replayer::PlayerVariant& variant) : variant_(variant) {}
-  ~Forgets() { variant_.forget_arguments(); }
-  Forgets(const Forgets&) = delete;
-  Forgets& operator=(const Forgets&) = delete;
-
- private:
-  replayer::PlayerVariant& variant_;
-};
-
 constexpr auto kNothing = [](replayer::PlayerVariant&) {};
 
 }  // namespace
 
-/// Two that hold were told apart by something that the player does not know, such as a string:
-/// neither is run.
-std::pair<Verdict, replayer::PlayerVariant*> PlayerStep::Impl::find(
-    std::span<const at::Tensor> inputs) {
+Verdict PlayerStep::Impl::find(std::span<const at::Tensor> inputs) {
   state.renew();
-  replayer::PlayerVariant* found = nullptr;
+  const auto excludes = [this](const replayer::PlayerVariant* a, const replayer::PlayerVariant* b) {
+    const auto [known, is_new] = exclude.try_emplace({a, b}, false);
+    if (is_new) known->second = replayer::exclude_each_other(a->recording(), b->recording());
+    return known->second;
+  };
   for (const auto& variant : variants) {
     if (!variant->takes(inputs)) continue;
     if (!variant->check(variant->arguments_of(inputs))) {
       variant->forget_arguments();
-    } else if (found == nullptr) {
-      found = variant.get();
-    } else {
-      return {{"variant", "one that holds",
-               "several, told apart by a string or another fact that the player does not hold"},
-              nullptr};
+      continue;
     }
+    const bool is_apart = std::ranges::all_of(
+        holding, [&](const auto* other) { return excludes(other, variant.get()); });
+    holding.push_back(variant.get());
+    if (is_apart) continue;
+    forget_arguments();
+    return {"variant", "one that holds",
+            "several, told apart by a string or another fact that the player does not hold"};
   }
-  if (found != nullptr) return {{}, found};
+  if (!holding.empty()) return {};
   Refused refused;
   for (const auto& variant : variants) {
     refused.emplace_back(variant->check(variant->arguments_of(inputs)), variant.get());
     variant->forget_arguments();
   }
-  return {joined(refused, inputs), nullptr};
+  return joined(refused, inputs);
+}
+
+void PlayerStep::Impl::forget_arguments() {
+  for (replayer::PlayerVariant* variant : holding) variant->forget_arguments();
+  holding.clear();
 }
 
 bool PlayerStep::Impl::writes_state() const {
@@ -139,19 +137,24 @@ const replayer::PlayerVariant& PlayerStep::Impl::run_alone(std::span<const at::T
                                                            Prepare prepare, Run run) {
   using Kind = PlayerEvent::Kind;
   const replayer::Stopwatch watch;
-  const auto [verdict, variant] = find(inputs);
-  if (variant == nullptr) refuse(verdict, watch.us());
-  const Forgets forgets(*variant);
-  prepare(*variant);
-  try {
-    run(*variant);
-  } catch (const replayer::AssumptionViolated& changed) {
-    refuse(changed.verdict, watch.us());  // in mid-run, and all was put back
-  } catch (const std::exception& error) {
-    counters->failed();
-    events->tell({Kind::kFailed, name, watch.us(), error.what()});
-    throw;
+  Verdict verdict = find(inputs);
+  const auto at_end = c10::make_scope_exit([this] { forget_arguments(); });
+  replayer::PlayerVariant* variant = nullptr;
+  for (replayer::PlayerVariant* each : holding) {
+    prepare(*each);
+    try {
+      run(*each);
+      variant = each;
+      break;
+    } catch (const replayer::AssumptionViolated& changed) {
+      verdict = changed.verdict;  // in mid-run, and all was put back: it may be another one's turn
+    } catch (const std::exception& error) {
+      counters->failed();
+      events->tell({Kind::kFailed, name, watch.us(), error.what()});
+      throw;
+    }
   }
+  if (variant == nullptr) refuse(verdict, watch.us());
   last_verdict = {};
   newest = variant;
   ++runs;
@@ -207,8 +210,8 @@ std::uint64_t PlayerStep::runs() const { return impl_->runs; }
 bool PlayerStep::writes_state() const { return impl_->writes_state(); }
 
 Verdict PlayerStep::check(const std::vector<at::Tensor>& inputs) const {
-  const auto [verdict, variant] = impl_->find(inputs);
-  if (variant != nullptr) variant->forget_arguments();
+  Verdict verdict = impl_->find(inputs);
+  impl_->forget_arguments();
   return verdict;
 }
 

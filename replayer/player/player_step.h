@@ -29,6 +29,9 @@ struct PlayerStep::Impl {
   std::vector<double> numbers;                      ///< of the last run
   const replayer::PlayerVariant* newest = nullptr;  ///< that of the last run
   Verdict last_verdict;
+  std::vector<replayer::PlayerVariant*> holding;  ///< while a call lasts
+  /// Of two variants whether no call can be one that both hold for, as far as it was asked.
+  std::map<std::pair<const replayer::PlayerVariant*, const replayer::PlayerVariant*>, bool> exclude;
 
   Impl(std::string step, replayer::PlayerState& of, std::shared_ptr<const replayer::Events> tells,
        std::shared_ptr<replayer::StepCounters> counts)
@@ -38,8 +41,11 @@ struct PlayerStep::Impl {
         counters(std::move(counts)),
         runs(of.runs_of(name)) {}
 
-  /// The one variant that holds for these inputs; null, and why.
-  std::pair<Verdict, replayer::PlayerVariant*> find(std::span<const at::Tensor> inputs);
+  /// Finds the variants that hold for these inputs, `holding`: one, or several of which a run finds
+  /// out by a value that it reads whether it is its turn. None, and why.
+  Verdict find(std::span<const at::Tensor> inputs);
+  /// Lets go of the caller's tensors, which `find` has given the variants.
+  void forget_arguments();
   /// Finds the variant, lets `run` do it, and counts what comes of it; then the same of updates.
   /// What `prepare` throws was the caller's mistake, and is not counted.
   template <typename Prepare, typename Run>

@@ -14,6 +14,7 @@
 #include "guards/entry.h"
 #include "guards/mismatch.h"
 #include "guards/varying_numbers.h"
+#include "live/contents.h"
 #include "live/tensors.h"
 #include "replayer/planner/numbers/bindings.h"
 #include "replayer/player/spec_words.h"
@@ -126,6 +127,9 @@ void PlayerVariant::find_memory() {
   if (!missing.empty()) {
     throw lacks("bytes of " + missing);
   }
+  for (const trace::ExitGradient& exit : recording_->exit_gradients) {
+    if (exit.is_memory) require_like_entry(exit);
+  }
   for (const trace::Effect& effect : recording_->effects) {
     constexpr std::string_view kOfTheProgram = "host.";
     const std::string place = effect.name.starts_with(kOfTheProgram)
@@ -144,6 +148,31 @@ void PlayerVariant::find_memory() {
                     ", which players do not; set it between the steps that are recorded");
   }
   bind_state();
+}
+
+/// The state has memory by path: what takes the place of that is to be as the step finds it.
+void PlayerVariant::require_like_entry(const trace::ExitGradient& given) const {
+  const auto entry = std::ranges::find(recording_->tracked, given.parameter, &trace::Tracked::path);
+  const trace::Tensor& before = recording_->tensors[entry->tensor];
+  const trace::Tensor& after = recording_->tensors[given.tensor];
+  const auto is_on = [this](trace::BufferId buffer) {
+    return [this, buffer](trace::TensorId id) {
+      return id != trace::kNoTensor && recording_->tensors[id].buffer == buffer;
+    };
+  };
+  trace::Tensor moved = before;
+  moved.buffer = after.buffer;
+  const bool is_alike = moved == after && recording_->buffers[before.buffer].bytes ==
+                                              recording_->buffers[after.buffer].bytes;
+  const bool is_alone = std::ranges::count_if(recording_->tracked, is_on(before.buffer),
+                                              &trace::Tracked::tensor) == 1 &&
+                        std::ranges::count_if(recording_->exit_gradients, is_on(after.buffer),
+                                              &trace::ExitGradient::tensor) == 1 &&
+                        std::ranges::none_of(recording_->results, is_on(after.buffer));
+  if (is_alike && is_alone) return;
+  throw Error(ErrorCode::kUnsupported, "the step gives " + given.parameter +
+                                           " memory of another layout, or which it shares, and "
+                                           "players do not; write it in place");
 }
 
 void PlayerVariant::bind_state() {
@@ -179,6 +208,10 @@ void PlayerVariant::find_uses() {
   }
   for (const trace::TensorId id : recording_->results) look(id);
   for (const trace::ExitGradient& gradient : recording_->exit_gradients) {
+    if (gradient.is_memory) {
+      writes_state_ = true;
+      continue;
+    }
     const auto entry =
         std::ranges::find(recording_->tracked, gradient.parameter + ".grad", &trace::Tracked::path);
     const bool stays = entry != recording_->tracked.end() ? entry->tensor == gradient.tensor
@@ -190,10 +223,10 @@ void PlayerVariant::find_uses() {
            !is_outside(recording_->buffers[id]);
   };
   const auto leaves_one = [](const trace::Number& number) { return !number.becomes.empty(); };
-  writes_state_ = uses_gradients_ || !recording_->advances.empty() ||
-                  !recording_->updates.empty() ||
-                  std::ranges::any_of(recording_->numbers, leaves_one) || !resets_.empty() ||
-                  std::ranges::any_of(executor_->written_buffers(), is_state);
+  writes_state_ |= uses_gradients_ || !recording_->advances.empty() ||
+                   !recording_->updates.empty() ||
+                   std::ranges::any_of(recording_->numbers, leaves_one) || !resets_.empty() ||
+                   std::ranges::any_of(executor_->written_buffers(), is_state);
 }
 
 std::vector<std::string> PlayerVariant::state_paths() const {
@@ -542,7 +575,16 @@ void PlayerVariant::settle_gradients(const Outcome& outcome,
                                      std::span<const live::Argument> arguments) {
   for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording_->exit_gradients[i];
-    const std::string path = gradient.parameter + ".grad";
+    const std::string path = gradient.path();
+    if (gradient.is_memory) {
+      // the state is of whoever shares it: it stays where it is
+      const auto entry = std::ranges::find(recording_->tracked, path, &trace::Tracked::path);
+      const trace::Buffer& buffer = recording_->buffers[recording_->tensors[entry->tensor].buffer];
+      live::copy_bytes(state_.storage(buffer.path).mutable_data(), live::device_of(buffer.device),
+                       outcome.gradients[i].storage().data(), live::device_of(buffer.device),
+                       buffer.bytes);
+      continue;
+    }
     if (const trace::Index input = trace::find_input(*recording_, gradient.parameter);
         input != trace::kNone) {
       arguments[input].tensor.mutable_grad() = outcome.gradients[i];

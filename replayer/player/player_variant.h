@@ -67,6 +67,7 @@ class PlayerVariant {
 
  private:
   void find_memory();
+  void require_like_entry(const trace::ExitGradient& given) const;
   void bind_state();
   Verdict follow_state();
   const trace::Buffer& buffer_at(std::size_t position) const {

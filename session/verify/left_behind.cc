@@ -43,7 +43,7 @@ std::optional<Divergence> first_difference(
   }
   for (std::size_t i = 0; i < plan.gradients.size(); ++i) {
     if (plan.gradients[i] == eager.gradients[i]) continue;
-    return digests_differ(recording.exit_gradients[i].parameter + ".grad", plan.gradients[i],
+    return digests_differ(recording.exit_gradients[i].path(), plan.gradients[i],
                           eager.gradients[i]);
   }
   for (std::size_t i = 0; i < plan.written.size(); ++i) {

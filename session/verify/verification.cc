@@ -55,6 +55,15 @@ class Verification {
   }
 
   Verified run(const recorder::StepFunction& eager) {
+    const std::vector<at::Tensor> memory = variant_.outputs->memory_at_entry();
+    Verified verified = compared(eager);
+    kept_.clear();
+    variant_.outputs->return_memory(memory);
+    return verified;
+  }
+
+ private:
+  Verified compared(const recorder::StepFunction& eager) {
     Verified verified;
     if (!take(undo_)) {
       verified.skipped = true;
@@ -69,7 +78,6 @@ class Verification {
     return verified;
   }
 
- private:
   std::span<const at::Generator> generators() const {
     return executor_.draws_random() ? std::span<const at::Generator>(executor_.generators())
                                     : std::span<const at::Generator>();
@@ -271,8 +279,8 @@ class Verification {
                                        ? call_.arguments[input].tensor
                                        : tracked.tensor(tracked.position_of(gradient.parameter));
       // a gradient that lies in memory it was given is compared with what was written
-      left.gradients.push_back(is_bound(gradient.tensor) ? std::nullopt
-                                                         : digest_of(parameter.grad()));
+      const at::Tensor& exit = gradient.is_memory ? parameter : parameter.grad();
+      left.gradients.push_back(is_bound(gradient.tensor) ? std::nullopt : digest_of(exit));
     }
     look_at_memory(left);
     return left;

@@ -216,6 +216,7 @@ void encode_outcome(const trace::Recording& recording, proto::Recording& out) {
     proto::ExitGradient& added = *out.add_exit_gradients();
     added.set_parameter(gradient.parameter);
     added.set_tensor(plus_one(gradient.tensor));
+    added.set_is_memory(gradient.is_memory);
   }
   for (const trace::ModuleAccess& access : recording.module_access) {
     proto::ModuleAccess& added = *out.add_module_access();
@@ -360,7 +361,7 @@ trace::Tracked decode(const proto::Tracked& in) {
 }
 
 trace::ExitGradient decode(const proto::ExitGradient& in) {
-  return {in.parameter(), minus_one(in.tensor())};
+  return {in.parameter(), minus_one(in.tensor()), in.is_memory()};
 }
 
 trace::NamedValue decode(const proto::NamedValue& in) { return {in.name(), decode(in.value())}; }

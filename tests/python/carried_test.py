@@ -235,7 +235,7 @@ BUFFERS = {
     "never read": (of_buffers(lambda: {"last": torch.zeros(2, 3)}, leaves), REPLAYS),
     "in its dict": (of_buffers(one, sets_entry), REPLAYS),
     "registered again": (of_buffers(one, registers), REPLAYS),
-    "of other memory": (of_buffers(one, sets_data), "rebound_tensor"),
+    "of other memory": (of_buffers(one, sets_data), REPLAYS),
 }
 CASES.extend(pytest.param(make, outcome, id=f"buffer {name}") for name, (make, outcome) in BUFFERS.items())
 

@@ -3,6 +3,7 @@
 All cases run in one process, which has the simulated device of tests/simulated_cuda in LD_PRELOAD.
 STEPTAPE_SIMULATED_CUDA names the library.
 """
+import copy
 import functools
 import gc
 import json
@@ -221,6 +222,33 @@ def averaged_weights():
 
     made.step = step
     return made
+
+
+def given_memory(holds=False):
+    """`p.data = value`: the parameters stay where they are, but for those whose memory somebody holds."""
+    model = net().to(DEVICE)
+    slow = copy.deepcopy(model).requires_grad_(False)
+    held = []
+
+    def mse_of_both(m, x, y):
+        return mse(m, x, y) + slow(x).mean()
+
+    def after(i):
+        held[:] = [slow[0].weight.data] if holds and i in (18, 19) else []
+    made = training(model, mse_of_both, optimizer_of=adam, batch=on_device, after=after, holds=(slow, held))
+    inner = made.step
+
+    def step(*batch):
+        loss = inner(*batch)
+        for p, q in zip(slow.parameters(), model.parameters()):
+            p.data = p.data * .9 + q.data * .1
+        return loss
+    made.step = step
+    return made
+
+
+case(given_memory, name="memory_that_the_step_gives")
+case(lambda: given_memory(holds=True), name="memory_that_the_step_gives_and_the_program_holds", share=0.7)
 
 
 @case

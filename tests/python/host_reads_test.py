@@ -515,3 +515,49 @@ def test_a_tensor_that_is_too_large_to_be_read_as_numbers():
     for i in range(5):
         assert step(torch.arange(1, 2000)).tolist() == [1.0]
     assert "reads a tensor of 1999 items as numbers" in step.explain()
+
+
+def flagged(late):
+    """A flag that the step's own ops raise, looked at through NumPy's view of it."""
+    flag = torch.zeros(2)
+    view = flag.numpy()
+    weight = torch.zeros(2)
+
+    def step(x):
+        flag.zero_()
+        flag.add_((~torch.isfinite(x)).any())
+        if not late(view):
+            weight.add_(x)
+        flag.zero_()
+        return weight.sum()
+    return step, weight
+
+
+@pytest.mark.parametrize("look", (lambda a: a[0] > 0, lambda a: bool(a.any()), lambda a: a[1:][0] > 0, lambda a: float(a.sum()) > 0,
+                                  lambda a: memoryview(a)[0] > 0, lambda a: a[::-1][0] > 0, lambda a: a.tolist()[0] > 0),
+                         ids=("item", "any", "item of a view", "sum", "memoryview", "backwards", "list"))
+def test_an_array_over_a_tensor_that_the_step_has_written_before(look):
+    (plain, expected), (written, weight) = flagged(look), flagged(look)
+    step = steptape.wrap(written, verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        x = torch.full((2,), float("inf") if i in (12, 13, 20) else float(i))
+        assert torch.equal(plain(x), step(x)) and torch.equal(weight, expected), (i, step.explain())
+    is_refused(step, {"host_read", "host_effect", "overlapping_memory"})
+
+
+def test_an_array_over_a_tensor_that_the_step_writes_afterwards_is_guarded():
+    def make():
+        flag = torch.zeros(2)
+        view = flag.numpy()
+
+        def step(x):
+            factor = 2 if view[0] > 0 else 3
+            flag.copy_((x > 10).float())
+            return x * factor
+        return step
+
+    plain, step = make(), steptape.wrap(make(), verify={"first": True, "rate": 0.0})
+    for i in range(24):
+        x = torch.full((2,), 11. if i in (12, 18) else 1.)
+        assert torch.equal(plain(x), step(x)), (i, step.explain())
+    assert step.stats["replayed"] >= 8, step.explain()

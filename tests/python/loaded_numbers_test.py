@@ -466,3 +466,54 @@ def test_what_a_player_saves_holds_no_number_of_a_table_that_is_out_of_date(is_s
             again(batch(16))
         player.set(item, RATES[17])
     assert bits(again(batch(16))) == bits(twin.step(batch(16)))
+
+
+def clipped(model, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        norm = sum(p.grad.norm().item() ** 2 for p in model.parameters()) ** .5
+        if norm > 1.:
+            optimizer.step()
+        return loss.detach()
+    return step
+
+
+def unless_it_is_lost(model, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        if loss.item() > .5:
+            loss = loss * .5
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return step
+
+
+def plainly(model, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return step
+
+
+@pytest.mark.parametrize("optimizer", (torch.optim.SGD, torch.optim.RAdam))
+@pytest.mark.parametrize("make", (clipped, unless_it_is_lost, plainly))
+def test_plans_that_part_by_what_they_read_take_turns(make, optimizer, tmp_path):
+    """A run that finds that it is not its turn leaves nothing behind."""
+    torch.manual_seed(3)
+    model = nn.Linear(3, 3)
+    step = steptape.wrap(make(model, optimizer(model.parameters(), lr=.01)), verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        step(batch(i) * (3. if i % 3 else .3))
+    assert step.stats["replayed"] >= 8, step.explain()
+    step.save(tmp_path / "step.tape")
+    played = steptape.load(tmp_path / "step.tape").step("step")
+    for i in range(12):
+        x = batch(i) * (3. if i % 3 else .3)
+        assert bits(played(x)) == bits(step(x)), (i, step.explain())

@@ -1,6 +1,8 @@
 """Subclasses of tensors and modes, which see the ops of a step: a replay would run none of their code."""
 from contextlib import nullcontext
+from types import SimpleNamespace
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -8,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import steptape
 from loops import batch, is_refused, mse, net, program, replays, training, with_kinds
 
 
@@ -203,3 +206,49 @@ def test_another_mode_over_a_default_device_is_refused():
         return program(around, made.step, holds=made.holds())
 
     is_refused(make, "dispatch_mode")
+
+
+def steps_of_a_profiler(seen):
+    """Begins and ends profiling inside of steps, by its schedule."""
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                      schedule=torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=3),
+                                      on_trace_ready=lambda made: seen.append((made.step_num, len(made.events()) > 0)))
+    profiler.start()
+    return profiler.step, profiler.stop
+
+
+def across_steps(seen):
+    """Begun in one step, and ended in another."""
+    state = SimpleNamespace(n=0, profiler=None)
+
+    def step():
+        state.n += 1
+        if state.n % 4 == 1:
+            state.profiler = torch.autograd.profiler.profile()
+            state.profiler.__enter__()
+        elif state.n % 4 == 3:
+            state.profiler.__exit__(None, None, None)
+            seen.append(len(state.profiler.function_events) > 0)
+    return step, lambda: None
+
+
+@pytest.mark.parametrize("make", (steps_of_a_profiler, across_steps))
+def test_a_profiler_that_steps_begin_and_end(make):
+    """The recorder leaves what is around it as it was, and has its own below that."""
+    def run(wrap):
+        model, seen = net(), []
+        advance, stop = make(seen)
+
+        def step(x, y):
+            loss = mse(model, x, y)
+            advance()
+            return loss.detach()
+        wrapped = wrap(step)
+        results = [wrapped(*batch(i)).item() for i in range(20)]
+        stop()
+        return results, seen
+
+    torch.manual_seed(0)
+    expected = run(lambda step: step)
+    torch.manual_seed(0)
+    assert run(steptape.wrap) == expected

@@ -197,3 +197,32 @@ def test_a_module_of_the_models_is_returned():
         whole, first, _ = step(batch(0)[0])
         assert whole is model and first is next(model.children())
     assert step.stats["replayed"] > 0, step.explain()
+
+
+def test_a_parameter_that_the_step_makes_is_one():
+    held = types.SimpleNamespace(at=None)
+
+    def train(x):
+        held.at = torch.nn.Parameter(x + 1, requires_grad=False)
+        return torch.nn.Parameter(x * 2, requires_grad=False), x * 3
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        made, plain = step(torch.full((2,), float(i)))
+        assert [type(made), type(plain), type(held.at)] == [torch.nn.Parameter, torch.Tensor, torch.nn.Parameter], i
+        assert made.tolist() == [2. * i] * 2 and held.at.tolist() == [i + 1.] * 2 and not made.requires_grad
+    replays_as_a_rule(step)
+
+
+def test_a_result_counts_the_writes_of_the_step():
+    def train(x):
+        made = x * 2
+        made.add_(1)
+        made[0] = 3
+        return made, made[1:], x.sum()
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        x = torch.full((3,), float(i))
+        assert [each._version for each in step(x)] == [each._version for each in train(x)] == [2, 2, 0]
+    replays_as_a_rule(step)

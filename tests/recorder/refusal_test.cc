@@ -246,7 +246,17 @@ TEST_P(RefusalTest, ReboundParameter) {
   Mlp model;
   objects.track("model", *model);
   const auto refusal = refusal_of(RefusalCode::kReboundTensor, [&] {
-    model->fc1->weight.set_data(at::zeros({8, 4}));
+    model->fc1->weight.set_data(model->fc2->weight.detach());
+  });
+  EXPECT_NE(refusal.message.find("`model.fc1.weight`"), std::string::npos);
+}
+
+TEST_P(RefusalTest, ParameterOfAnotherShape) {
+  Mlp model;
+  objects.track("model", *model);
+  const auto refusal = refusal_of(RefusalCode::kReboundTensor, [&] {
+    at::NoGradGuard no_grad;
+    model->fc1->weight.t_();
   });
   EXPECT_NE(refusal.message.find("`model.fc1.weight`"), std::string::npos);
 }

@@ -121,6 +121,40 @@ TEST_F(VisibleStateTest, GradientsAreNewWhateverWasDoneWithThoseBefore) {
   EXPECT_GE(train_.stats().replayed, 2 * deeds.size()) << train_.explain();
 }
 
+/// As `p.data = value` in Python: the old memory stays with those who hold it.
+TEST(VisibleResultTest, AStepMayGiveItsParametersOtherMemory) {
+  SgdTraining eager({true, 0}, torch::optim::SGDOptions(0.1));
+  SgdTraining taped({true, 0}, torch::optim::SGDOptions(0.1));
+  const auto step_of = [](SgdTraining& training) {
+    return [&training](at::Tensor images, at::Tensor labels) {
+      const at::Tensor loss = training.step(images, labels);
+      for (at::Tensor& parameter : training.model->parameters()) {
+        const at::NoGradGuard no_grad;
+        parameter.mul_(0.999);
+        parameter.set_data(parameter.detach() * 0.99);
+        parameter.add_(0.001);
+      }
+      return loss;
+    };
+  };
+  Session session(quiet());
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  auto step = session.wrap("train", step_of(taped));
+  const auto train = step_of(eager);
+  for (std::size_t i = 0; i < 24; ++i) {
+    const Batch batch = make_batches(1, 16, i)[0];
+    const at::Tensor before = taped.model->fc1->weight.detach();
+    const at::Tensor before_eager = eager.model->fc1->weight.detach();
+    EXPECT_TRUE(same_bits(train(batch.images, batch.labels), step(batch.images, batch.labels)))
+        << i;
+    EXPECT_TRUE(all_same_bits(visible_state(*eager.model), visible_state(*taped.model))) << i;
+    EXPECT_TRUE(same_bits(before, before_eager)) << i;
+    EXPECT_FALSE(before.is_alias_of(taped.model->fc1->weight)) << i;
+    EXPECT_EQ(taped.model->fc1->weight._version(), eager.model->fc1->weight._version()) << i;
+  }
+  EXPECT_GE(step.stats().replayed, 15U) << step.explain();
+}
+
 TEST(VisibleResultTest, AStepMayReturnItsArgument) {
   Session session(quiet());
   auto step = session.wrap(

@@ -226,6 +226,18 @@ INSTANTIATE_TEST_SUITE_P(
             "ExitGradient", [](Recording& r) { r.exit_gradients[0].tensor = 6; },
             ", exit gradient 0: tensor 6, but there are 6"),
         in_recording(
+            "GivenNoMemory",
+            [](Recording& r) {
+              r.exit_gradients[0] = {"model.fc1.weight", kNoTensor, true};
+            },
+            ", exit gradient 0: `model.fc1.weight` is given memory, and is undefined"),
+        in_recording(
+            "GivenMemoryUntracked",
+            [](Recording& r) {
+              r.exit_gradients[0] = {"model.fc9.weight", 4, true};
+            },
+            ", exit gradient 0: `model.fc9.weight` is given memory, and is not tracked"),
+        in_recording(
             "AccessedModule", [](Recording& r) { r.module_access[0].module = 2; },
             ", module access 0: module 2, but there are 2"),
         in_recording(

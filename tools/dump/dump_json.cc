@@ -159,7 +159,9 @@ void add_objects(Json& json, const trace::Recording& recording) {
                 {"aliases", tracked.aliases}};
   });
   json["exit_gradients"] = each(recording.exit_gradients, [](const trace::ExitGradient& gradient) {
-    return Json{{"parameter", gradient.parameter}, {"tensor", index_json(gradient.tensor)}};
+    return Json{{"parameter", gradient.parameter},
+                {"tensor", index_json(gradient.tensor)},
+                {"is_memory", gradient.is_memory}};
   });
   json["modules"] = each(recording.modules, [](const trace::Module& module) {
     return Json{{"path", module.path},

@@ -80,7 +80,7 @@ Found differ_in_tracked_tensor(std::size_t i, const Tracked& a, const Tracked& b
 Found differ_in_exit_gradient(std::size_t i, const ExitGradient& a, const ExitGradient& b) {
   constexpr auto kKind = DifferenceKind::kTracked;
   auto place = [i] { return fmt::format("exit_gradients[{}]", i); };
-  if (Found found = differ(kKind, a.parameter, b.parameter, place)) return found;
+  if (Found found = differ(kKind, a.path(), b.path(), place)) return found;
   return differ(kKind, Value{TensorRef{a.tensor}}, Value{TensorRef{b.tensor}},
                 [&a] { return fmt::format("exit_gradients[{}]", a.parameter); });
 }

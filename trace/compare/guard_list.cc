@@ -276,8 +276,7 @@ void add_input(GuardList& list, const Recording& recording, const Input& input,
   if (!input.same_as.empty()) list.add(GuardKind::kArgument, "", "the tensor " + input.same_as);
   add_geometry(list, recording, tensor);
   list.add(GuardKind::kRequiresGrad, ".requires_grad", words_of(input.requires_grad));
-  if (input.requires_grad || input.changes_requires_grad)
-    list.add(GuardKind::kPresence, ".grad", "None");
+  if (input.may_have_grad()) list.add(GuardKind::kPresence, ".grad", "None");
   if (!inference_mode_is_on(recording)) {
     list.add(GuardKind::kInference, ".is_inference", "false");
   }

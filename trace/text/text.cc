@@ -417,8 +417,8 @@ void Printer::print_outcome(const Recording& recording) {
          in_quotes(effect.place), effect.decides ? " decides" : "");
   }
   for (const ExitGradient& gradient : recording.exit_gradients) {
-    line("  exit_gradient {} = {}", in_quotes(gradient.parameter),
-         print_value({TensorRef{gradient.tensor}}));
+    line("  {} {} = {}", gradient.is_memory ? "exit_memory" : "exit_gradient",
+         in_quotes(gradient.parameter), print_value({TensorRef{gradient.tensor}}));
   }
   for (const Refusal& refusal : recording.refusals) {
     line("  refusal {} {} op {} {} module {} place {}", name_of(refusal.code),

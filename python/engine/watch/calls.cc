@@ -57,23 +57,6 @@ constexpr std::array<std::string_view, 12> kGives = {
     "popleft", "popitem", "setdefault", "__iter__", "__getitem__", "__len__"};
 constexpr std::array<std::string_view, 4> kShows = {"print", "write", "writelines", "flush"};
 
-/// Whether it is of a class of C's whose objects are what they were made, or of those that are seen
-/// to elsewhere.
-bool never_changes(PyObject* value) {
-  if (is_fixed(value) || is_atom(value) || PyTuple_Check(value) || PyUnicode_Check(value) ||
-      PyLong_Check(value) || PyFloat_Check(value) || PyRange_Check(value) || PySlice_Check(value) ||
-      PyCell_Check(value) || Py_TYPE(value) == &PySuper_Type)
-    return true;
-  constexpr std::array<std::string_view, 12> kOf = {
-      "re.", "datetime.", "decimal.Decimal", "_struct.Struct", "functools.", "operator.",
-      "itertools.", "numpy.", "torch.", "types.",
-      // a function of pybind11's is a method of one of these
-      "PyCapsule", "pybind11_builtins."};
-  const std::string type = type_name(value);
-  const auto is_of = [&type](std::string_view name) { return type.starts_with(name); };
-  return std::ranges::any_of(kOf, is_of);
-}
-
 std::string name_of(PyObject* callee) {
   const py::object found = member(callee, "__name__");
   return found ? text_of(found.ptr()) : type_name(callee);
@@ -532,8 +515,29 @@ void Watcher::load_arguments(const Call& made, bool escapes) {
     escapes ? load_whole(value) : load_given(value);
     load_deep(value);
     load_callable(value);
+    refuse_memory(value);
     if (gives_to_c) load_objects(value);
   });
+}
+
+/// NumPy and torch read these attributes of an object that they make an array of, and the memory
+/// that they lead to.
+void Watcher::refuse_memory(PyObject* value) {
+  if (!exists(value) || !is_made_by_class(Py_TYPE(value)) || is_array(value)) return;
+  for (const char* attribute :
+       {"__array_interface__", "__array_struct__", "__cuda_array_interface__"}) {
+    const auto name = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(attribute));
+    PyObject* const of_class = _PyType_Lookup(Py_TYPE(value), name.ptr());
+    const bool is_stored = of_class == nullptr ? bool(stored_attribute(value, name.ptr()))
+                                               : Py_TYPE(of_class)->tp_descr_get == nullptr;
+    if (is_stored) refuse_incomparable("takes the memory of", value);
+  }
+}
+
+/// What a method of C's gives of an object that was there before, if nobody knows what that is.
+void Watcher::refuse_unknown(const std::string& name, PyObject* self) {
+  if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self))
+    refuse_incomparable("calls `" + name + "` of", self);
 }
 
 void Watcher::load_callable(PyObject* value) {
@@ -554,7 +558,10 @@ void Watcher::load_callable(PyObject* value) {
   } else if (std::string_view(Py_TYPE(value)->tp_name) == "method-wrapper") {
     self = member(value, "__self__");
   }
-  if (self && !PyModule_Check(self.ptr())) held.push_back(self.ptr());
+  if (self && !PyModule_Check(self.ptr())) {
+    held.push_back(self.ptr());
+    refuse_unknown(text_of(member(value, "__name__").ptr()), self.ptr());
+  }
   for (PyObject* inner : held) {  // max(names, key=scores.get), map(partial(getattr, o), names)
     if (exists(value)) mark(inner, path_of(value));
     load_deep(inner);
@@ -660,9 +667,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     const bool compares = !keeps && !is_one_of(name, kGives);
     compares ? load_whole(self) : load_content(self);
     if (compares) load_deep(self);
-    if (exists(self) && !name.starts_with("__") && !is_container(self) && !never_changes(self)) {
-      refuse_incomparable("calls `" + name + "` of", self);
-    }
+    refuse_unknown(name, self);
   }
   if (keeps) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+#include <string>
 #include <string_view>
 
 #include "python/engine/structure.h"
@@ -48,6 +51,16 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
                                            : "the step draws from NumPy's random generators");
     return true;
   }
+  if (is_numpys && name == "get_state") {
+    refuse(RefusalCode::kHostRandom, "the step asks NumPy's random generator for its state");
+    return true;
+  }
+  const bool tells_who_runs = (made.module == "posix" && name == "getpid") ||
+                              (made.module == "_thread" && name.starts_with("get_"));
+  if (tells_who_runs) {
+    read(Kind::kRunning, made.callee, nullptr, made.module + "." + name + "()");
+    return true;
+  }
   const bool is_clock =
       made.module == "time" || (type == "type" && self != nullptr &&
                                 is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
@@ -57,9 +70,10 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   const bool is_system = made.module == "posix" || made.module == "resource" ||
-                         made.module == "io" || made.module == "_io" ||
+                         made.module == "io" || made.module == "_io" || made.module == "select" ||
+                         made.module == "fcntl" ||
                          (made.module == "builtins" && (name == "open" || name == "input"));
-  if (is_system && name != "getpid" && name != "fspath") {
+  if (is_system && name != "fspath") {
     refuse(RefusalCode::kHostEffect, "the step asks the operating system (`" + name + "`)");
     return true;
   }
@@ -104,7 +118,10 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   const bool is_setter = (made.module == "sys" && name.starts_with("set")) ||
                          (made.module == "gc" && name != "collect" && !name.starts_with("get") &&
                           name != "isenabled") ||
-                         (made.module == "_signal" && name.starts_with("s"));
+                         (made.module == "_signal" && name.starts_with("s")) ||
+                         (made.module == "_signal" && name == "alarm") ||
+                         (made.module == "_locale" && name == "setlocale") ||
+                         (made.module == "_socket" && name == "setdefaulttimeout");
   if (is_setter) {
     refuse(RefusalCode::kHostEffect,
            "the step calls `" + made.module + "." + name + "`, which a replay does not do");
@@ -141,11 +158,30 @@ bool Watcher::refuse_output(std::string_view name) {
   return false;
 }
 
+/// The interpreter tells of files, data bases and sockets whoever opens them, code of C's, too:
+/// https://docs.python.org/3/library/audit_events.html.
+void Watcher::note_event(std::string_view event) {
+  constexpr std::array<std::string_view, 4> kOf = {"socket.", "sqlite3.", "mmap.", "subprocess."};
+  const auto is_of = [event](std::string_view prefix) { return event.starts_with(prefix); };
+  if (unwatched_ != 0 || (event != "open" && std::ranges::none_of(kOf, is_of))) return;
+  PyFrameObject* const frame = PyEval_GetFrame();
+  if (frame == nullptr) return;
+  const auto code =
+      py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  auto* const running = reinterpret_cast<PyCodeObject*>(code.ptr());
+  const bool imports = view_of(running->co_filename).starts_with("<frozen ");
+  if (imports || whose(running) == Whose::kSteptapes) return;
+  refuse(RefusalCode::kHostEffect,
+         "the step asks the operating system (`" + std::string(event) + "`)");
+}
+
 /// No op shows what a generator was seeded with.
 void Watcher::refuse_seed(const std::string& name) {
-  if (name != "seed" && name != "initial_seed" && name != "get_offset") return;
-  refuse(RefusalCode::kHostEffect,
-         "the step asks a generator of torch's what it was seeded with (`" + name + "`)");
+  const bool asks = name == "seed" || name == "initial_seed" || name == "get_offset" ||
+                    name == "get_state" || name == "graphsafe_get_state";
+  if (!asks) return;
+  refuse(RefusalCode::kHostEffect, "the step asks a generator of torch's where it stands (`" +
+                                       name + "`), which is elsewhere in each call");
 }
 
 /// Of streams, events and graphs, of the device's allocator and of seeds no op tells.
@@ -153,6 +189,13 @@ void Watcher::refuse_untold(PyObject* function) {
   const std::string module = text_of(member(function, "__module__").ptr());
   const std::string name = text_of(member(function, "__qualname__").ptr());
   if (module.starts_with("torch.") && module.ends_with("random")) refuse_seed(name);
+  const bool is_of_files =
+      (module == "torch.serialization" && (name == "save" || name == "load")) ||
+      (module.starts_with("torch.jit") && name.ends_with("save"));
+  if (is_of_files) {
+    refuse(RefusalCode::kHostEffect,
+           "the step reads or writes a file (`" + module + "." + name + "`)");
+  }
   if (!module.starts_with("torch.cuda")) return;
   const bool is_chosen = module == "torch.cuda" && (name == "stream" || name == "set_stream");
   // the others of these modules make one, compare it, or only ask

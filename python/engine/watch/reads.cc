@@ -165,7 +165,10 @@ void Watcher::look_at_switch(const Instruction& in) {
   // classes of the program's, and of modules that it makes in the step: their methods, too
   const bool is_programs = kind == Kind::kAttribute && !modules_.contains(in.first) &&
                            (!is_torchs_class(type) || is_part_of_model(in.first));
-  if (!is_setting && !is_atom(value) && owner != functional() && !is_programs) return;
+  // one that is there or not: a process group, what tells a worker of itself
+  const bool is_object = is_global && !is_fixed(value) && !is_container(value) &&
+                         PyCallable_Check(value) == 0 && !is_tensor(value);
+  if (!is_setting && !is_atom(value) && !is_object && owner != functional() && !is_programs) return;
   const Id id = id_of(kind, owner, in.name);
   if (is_stored && PyBool_Check(value) && !is_programs)
     write(kind, owner, in.name, text_of(in.name));
@@ -418,6 +421,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     load_methods(object);
   }
   PyObject* found = _PyType_Lookup(type, name);
+  if (exists(object) && keeps_to_itself(type) && !view_of(name).starts_with("__"))
+    return refuse_incomparable("reads or writes an attribute of", object);
   if (found != nullptr) load_methods(found);  // it may be a descriptor
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
   if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
@@ -484,6 +489,9 @@ void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string
            "the step reads `" + of +
                "` of a tensor, which may be another one for the same tensor "
                "in the next call");
+  } else if (of == "retains_grad") {
+    if (!is_given) return read(Kind::kMember, tensor, _PyType_Lookup(Py_TYPE(tensor), name), path);
+    refuse(RefusalCode::kHostEffect, "the step reads `retains_grad` of a tensor that it is given");
   } else if (of == "grad" && !tensor_of(tensor).requires_grad()) {
     if (!is_given) return read(Kind::kMember, tensor, _PyType_Lookup(Py_TYPE(tensor), name), path);
     refuse(RefusalCode::kHostEffect,
@@ -567,6 +575,7 @@ void Watcher::load_item(PyObject* object, PyObject* key) {
     const auto of_class = py::reinterpret_steal<py::object>(name_of("__class_getitem__"));
     load_of_class(object, of_class.ptr());
   }
+  if (is_array(object)) look_at_memory(object);
   if (PyTuple_Check(object) || !exists(object)) return;
   if (has_items_of_dict(object)) {
     // what its own code says is equal may stand there
@@ -587,21 +596,42 @@ void Watcher::load_item(PyObject* object, PyObject* key) {
   } else if (is_container(object)) {
     load_content(object);
   } else {
-    refuse_opaque(object, "__getitem__");
+    refuse_opaque(object);
   }
 }
 
-void Watcher::refuse_opaque(PyObject* object, const char* method) {
-  if (!exists(object) || is_tensor(object) || is_fixed(object)) return;
-  if (PyTuple_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object) ||
-      PyRange_Check(object))
+namespace {
+
+/// Whether code of C's gives what is in the object: items in some way, or its memory.
+bool gives_items(PyObject* object) {
+  PyTypeObject* const type = Py_TYPE(object);
+  const auto method = [type](const char* named) {
+    const auto name = py::reinterpret_steal<py::object>(name_of(named));
+    return _PyType_Lookup(type, name.ptr());
+  };
+  const auto is_of_c = [&method](const char* named) {
+    PyObject* const found = method(named);
+    return found != nullptr &&
+           (Py_TYPE(found) == &PyWrapperDescr_Type || Py_TYPE(found) == &PyMethodDescr_Type ||
+            PyInstanceMethod_Check(found));  // as pybind11 makes them
+  };
+  PyObject* const own_buffer = method("__buffer__");
+  const bool has_memory = type->tp_as_buffer != nullptr &&
+                          type->tp_as_buffer->bf_getbuffer != nullptr &&
+                          (own_buffer == nullptr || !PyFunction_Check(own_buffer));
+  return has_memory || is_of_c("__iter__") || is_of_c("__getitem__") || is_of_c("__len__");
+}
+
+}  // namespace
+
+void Watcher::refuse_opaque(PyObject* object) {
+  if (!exists(object) || is_tensor(object) || is_fixed(object) || is_scalar_of_numpy(object))
     return;
-  const auto name = py::reinterpret_steal<py::object>(name_of(method));
-  PyObject* found = _PyType_Lookup(Py_TYPE(object), name.ptr());
-  const bool is_of_c = found != nullptr && (Py_TYPE(found) == &PyWrapperDescr_Type ||
-                                            Py_TYPE(found) == &PyMethodDescr_Type);
-  if (!is_of_c || type_name(object).starts_with("torch.")) return;
-  refuse_incomparable("reads", object);
+  const std::string type = type_name(object);
+  const bool is_constant = PyTuple_Check(object) || PyUnicode_Check(object) ||
+                           PyBytes_Check(object) || PyRange_Check(object) ||
+                           type.starts_with("numpy.dtype") || type.starts_with("re.");
+  if (!is_constant && gives_items(object)) refuse_incomparable("reads", object);
 }
 
 void Watcher::store_item(PyObject* object, PyObject* key) {
@@ -638,8 +668,10 @@ void Watcher::mark_items(PyObject* container) {
   }
   const auto items = py::reinterpret_steal<py::object>(PySequence_Fast(container, ""));
   if (!items) return PyErr_Clear();
+  constexpr std::size_t kLongestPath = 400;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
-    mark(PySequence_Fast_GET_ITEM(items.ptr(), i), path + "[" + std::to_string(i) + "]");
+    mark(PySequence_Fast_GET_ITEM(items.ptr(), i),
+         path.size() < kLongestPath ? path + "[" + std::to_string(i) + "]" : path);
   }
 }
 
@@ -649,12 +681,30 @@ PyObject* Watcher::without_proxy(PyObject* object) {
   return referent_of(object);
 }
 
+/// Tensors may lie over an array of the host's, made here or before: `t.numpy()`, `from_numpy`.
+void Watcher::look_at_memory(PyObject* array) {
+  recorder::FrontendHints* const hints = recorder::FrontendHints::current();
+  Py_buffer view;
+  if (hints == nullptr || PyObject_GetBuffer(array, &view, PyBUF_FULL_RO) != 0)
+    return PyErr_Clear();
+  auto first = reinterpret_cast<std::uintptr_t>(view.buf);
+  std::uintptr_t end = first + static_cast<std::uintptr_t>(view.itemsize);
+  if (view.strides == nullptr) end = first + static_cast<std::uintptr_t>(view.len);
+  for (int i = 0; view.strides != nullptr && i < view.ndim; ++i) {
+    const Py_ssize_t reach = (view.shape[i] - 1) * view.strides[i];
+    (reach < 0 ? first : end) += static_cast<std::uintptr_t>(reach);
+  }
+  if (view.len != 0) hints->note_looked_at(first, end, path_of(array));
+  PyBuffer_Release(&view);
+}
+
 void Watcher::load_content(PyObject* container) {
   container = without_proxy(container);
   load_methods(container);
+  if (is_array(container)) look_at_memory(container);
   if (is_iterator(container)) return load_iterator(container);
   if (!exists(container)) return;
-  if (!is_container(container)) return refuse_opaque(container, "__iter__");
+  if (!is_container(container)) return refuse_opaque(container);
   if (is_array(container)) {
     const bool is_large = !bytes_of_array(container);
     if (is_large && may_be_argument(container)) {
@@ -695,7 +745,7 @@ bool Watcher::has_written_entries(PyObject* dict) const {
 void Watcher::load_size(PyObject* container) {
   if (!exists(container)) return;
   if (is_array(container)) return load_content(container);
-  if (!is_container(container)) return refuse_opaque(container, "__len__");
+  if (!is_container(container)) return refuse_opaque(container);
   read(Kind::kSize, container, nullptr, path_of(container) + ".size");
 }
 

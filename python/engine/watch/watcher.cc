@@ -1,5 +1,7 @@
 #include "python/engine/watch/watcher.h"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -110,6 +112,17 @@ bool Watcher::wants(PyCodeObject* code, bool by_watched) {
 
 void Watcher::mark(PyObject* value, const std::string& path) {
   if (value == nullptr || is_atom(value) || is_tensor(value)) return;
+  // what it holds is marked in the outermost call: tuples may be nested without end
+  to_mark_.emplace_back(value, path);
+  if (to_mark_.size() > 1) return;
+  const auto at_end = c10::make_scope_exit([this] { to_mark_.clear(); });
+  for (std::size_t i = 0; i < to_mark_.size(); ++i) {
+    const auto next = to_mark_[i];
+    mark_one(next.first, next.second);
+  }
+}
+
+void Watcher::mark_one(PyObject* value, const std::string& path) {
   take_back(value);
   if (fresh_.contains(value)) return;
   if (is_part_of_model(value) || is_generator(value) || is_host_value(value)) {

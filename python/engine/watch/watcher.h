@@ -66,6 +66,9 @@ class Watcher final : public Listener {
   /// calls it; what is below `own`, this package, is not.
   static void set_folders(std::string own, std::string torchs, std::vector<std::string> shared);
 
+  /// The interpreter has told of this event, while code that is watched runs.
+  void note_event(std::string_view event);
+
   /// From here on only numbers are looked after, in all code.
   void look_at_numbers_only() { is_for_numbers_ = true; }
 
@@ -260,7 +263,10 @@ class Watcher final : public Listener {
   void load_iterator(PyObject* iterator);
   /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
   /// knows what that is.
-  void refuse_opaque(PyObject* object, const char* method);
+  void refuse_opaque(PyObject* object);
+  void look_at_memory(PyObject* array);
+  void refuse_unknown(const std::string& name, PyObject* self);
+  void refuse_memory(PyObject* value);
   /// `does`: "reads", "writes an attribute of".
   void refuse_incomparable(const std::string& does, PyObject* object);
   void look_up(PyObject* object, const char* name);
@@ -272,6 +278,7 @@ class Watcher final : public Listener {
   /// The step asks whether a tensor or object is another one, or among those of a container: of one
   /// that it is given nobody can tell for other calls.
   void look_which(PyObject* object, PyObject* among);
+  void mark_one(PyObject* value, const std::string& path);
   void mark_items(PyObject* container);
   /// Visits `value` and what it holds: `visit(each, more)` tells whether what code of C's finds in
   /// `each` comes next, and adds to `more` what comes besides. No object but a tensor is visited
@@ -394,7 +401,8 @@ class Watcher final : public Listener {
   std::vector<Switch> switches_;
   std::unordered_set<Id, Hash> seen_switches_;           ///< those that torch's code wrote, too
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
-  std::unordered_set<PyObject*> given_containers_;       ///< of `fresh_`, and not met elsewhere
+  std::vector<std::pair<PyObject*, std::string>> to_mark_;
+  std::unordered_set<PyObject*> given_containers_;  ///< of `fresh_`, and not met elsewhere
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
   std::unordered_set<PyObject*> own_cells_;           ///< made by the step, with a reference each

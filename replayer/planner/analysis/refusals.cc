@@ -145,7 +145,7 @@ void refuse_missing_constants(const trace::Recording& recording, std::vector<Ref
 void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
-    if (gradient.tensor == trace::kNoTensor) continue;
+    if (gradient.tensor == trace::kNoTensor || gradient.is_memory) continue;
     const trace::BufferId id = recording.tensors[gradient.tensor].buffer;
     if (lifetimes[id].made_inside) continue;
     const trace::Buffer& buffer = recording.buffers[id];

@@ -181,6 +181,37 @@ bool took_another_way(const trace::Recording& plan, const trace::Recording& proo
   });
 }
 
+bool exclude_each_other(const trace::Recording& a, const trace::Recording& b) {
+  const auto is_same = [&a, &b](const trace::Op& x, const trace::Op& y) {
+    return a.operator_of(x).full_name() == b.operator_of(y).full_name() && x.inputs == y.inputs;
+  };
+  const auto part = std::ranges::mismatch(a.ops, b.ops, is_same);
+  const auto end = static_cast<trace::Index>(part.in1 - a.ops.begin());
+  const auto is_checked = [end](const trace::HostRead& read) {
+    return read.op < end && read.use == trace::ReadUse::kChecked;
+  };
+  for (const trace::HostRead& read : a.reads) {
+    if (!is_checked(read) || a.ops[read.op].outputs == b.ops[read.op].outputs) continue;
+    const auto other = std::ranges::find(b.reads, read.op, &trace::HostRead::op);
+    if (other != b.reads.end() && is_checked(*other)) return true;
+  }
+  const std::vector<bool> known = leaves_known_before(a, end);
+  const auto is_same_node = [&](const trace::Node& x, const trace::Node& y) {
+    if (x.operation != trace::Operation::kLeaf) return x == y;
+    return y.operation == trace::Operation::kLeaf && known[x.leaf] &&
+           a.leaves[x.leaf] == b.leaves[y.leaf];
+  };
+  const auto opposes = [&](const trace::Predicate& x, const trace::Predicate& y) {
+    return x.is_nonzero != y.is_nonzero &&
+           std::ranges::equal(a.formulas[x.formula].nodes, b.formulas[y.formula].nodes,
+                              is_same_node);
+  };
+  return std::ranges::any_of(a.predicates, [&](const trace::Predicate& x) {
+    return std::ranges::any_of(b.predicates,
+                               [&](const trace::Predicate& y) { return opposes(x, y); });
+  });
+}
+
 void drop_refuted(const trace::Recording& before, trace::Recording& now) {
   const Given given(now, before);
   std::vector<trace::ScalarSite> kept;

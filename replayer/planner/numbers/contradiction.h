@@ -24,6 +24,10 @@ std::optional<trace::Difference> contradiction(const trace::Recording& plan,
 bool took_another_way(const trace::Recording& plan, const trace::Recording& proof,
                       const trace::Difference& parted);
 
+/// Whether no call can be one that both hold for: the step had decided otherwise by a value that it
+/// read before the two part, and the run of a plan finds out.
+bool exclude_each_other(const trace::Recording& a, const trace::Recording& b);
+
 /// Lets go of the formulas of `now` that do not give what `before`, of the same stream, had in
 /// their places: the numbers there are no such formulas, but were equal to one.
 void drop_refuted(const trace::Recording& before, trace::Recording& now);

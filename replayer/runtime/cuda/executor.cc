@@ -92,9 +92,8 @@ bool is_whole(const at::Tensor& tensor) {
 
 void OutcomeMemory::take(const DevicePlan& plan) {
   for (const trace::TensorId id : plan.recording().results) take(plan, id);
-  if (gradients_ == Gradients::kStatic) return;
   for (const trace::ExitGradient& gradient : plan.recording().exit_gradients) {
-    take(plan, gradient.tensor);
+    if (gradient.is_memory || gradients_ != Gradients::kStatic) take(plan, gradient.tensor);
   }
 }
 

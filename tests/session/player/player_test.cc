@@ -160,6 +160,54 @@ TEST_F(PlayerTest, WhatAProgramHasChangedSinceItsPlansWereMadeIsNotPlayed) {
   expect_error(saved(), ErrorCode::kUnsupported, says);
 }
 
+/// Trains, then gives the parameters memory that `give` makes of them.
+template <typename Give>
+auto giving(SgdTraining& training, Give give) {
+  return [&training, give](at::Tensor images, at::Tensor labels) {
+    const at::Tensor loss = training.step(images, labels);
+    const at::NoGradGuard no_grad;
+    give(training.model->parameters());
+    return loss.detach();
+  };
+}
+
+TEST_F(PlayerTest, AStepThatGivesItsParametersOtherMemoryIsPlayed) {
+  SgdTraining taped({true, 0}, torch::optim::SGDOptions(0.1));
+  Session session(quiet());
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  auto train = session.wrap("give", giving(taped, [](const std::vector<at::Tensor>& parameters) {
+                              for (const at::Tensor& p : parameters) p.set_data(p.detach() * 0.9);
+                            }));
+  for (const Batch& batch : make_batches(16)) train(batch.images, batch.labels);
+  EXPECT_GE(train.stats().replayed, 2U) << train.explain();
+  session.save(path(), Session::State::kWith);
+  Player player = load(path());
+  PlayerStep step = player.step("give");
+  for (const Batch& batch : make_batches(8)) {
+    EXPECT_TRUE(same_bits(train(batch.images, batch.labels), step(batch.images, batch.labels)));
+    EXPECT_TRUE(same_bits(taped.model->fc1->weight, player.tensor("model.fc1.weight")));
+    EXPECT_TRUE(same_bits(taped.model->fc2->bias, player.tensor("model.fc2.bias")));
+  }
+}
+
+TEST_F(PlayerTest, MemoryThatParametersAreGivenTogetherIsNotPlayed) {
+  SgdTraining taped({true, 0}, torch::optim::SGDOptions(0.1));
+  Session session(quiet());
+  session.track("model", taped.model).track("optimizer", taped.optimizer);
+  auto train = session.wrap(
+      "give", giving(taped, [](const std::vector<at::Tensor>& parameters) {
+        const at::Tensor all = at::cat({parameters[0].flatten(), parameters[1].flatten()});
+        const std::int64_t first = parameters[0].numel();
+        const at::Tensor& second = parameters[1];
+        parameters[0].set_data(all.narrow(0, 0, first).view(parameters[0].sizes()));
+        second.set_data(all.narrow(0, first, second.numel()).view(second.sizes()));
+      }));
+  for (const Batch& batch : make_batches(16)) train(batch.images, batch.labels);
+  EXPECT_GE(train.stats().replayed, 2U) << train.explain();
+  session.save(path(), Session::State::kWith);
+  expect_error(path(), ErrorCode::kUnsupported, "memory of another layout, or which it shares");
+}
+
 TEST_F(PlayerTest, AnOpThatDoesNotExistIsNamed) {
   expect_error(
       changed([](trace::Trace& trace) { trusted(trace).operators[0].name = "aten::no_such_op"; }),

@@ -41,6 +41,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"seek", &RecordingParser::parse_seek},
       Row{"result", &RecordingParser::parse_result},
       Row{"exit_gradient", &RecordingParser::parse_exit_gradient},
+      Row{"exit_memory", &RecordingParser::parse_exit_memory},
       Row{"refusal", &RecordingParser::parse_refusal},
       Row{"host_value", &RecordingParser::parse_host_value},
       Row{"fact", &RecordingParser::parse_fact},
@@ -306,6 +307,11 @@ void RecordingParser::parse_exit_gradient() {
   gradient.parameter = in_.take_string();
   in_.expect("=");
   gradient.tensor = in_.take_tensor();
+}
+
+void RecordingParser::parse_exit_memory() {
+  parse_exit_gradient();
+  recording_.exit_gradients.back().is_memory = true;
 }
 
 void RecordingParser::parse_refusal() {

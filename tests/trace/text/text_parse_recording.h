@@ -46,6 +46,7 @@ class RecordingParser {
   void parse_seek();
   void parse_result();
   void parse_exit_gradient();
+  void parse_exit_memory();
   void parse_refusal();
   void parse_host_value();
   void parse_lookup();

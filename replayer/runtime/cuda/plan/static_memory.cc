@@ -188,11 +188,16 @@ std::vector<Copy> copies_out(const trace::Recording& recording, Gradients gradie
           i < returned ? "return fewer or smaller tensors from the step, such as a loss"
                        : "observe fewer or smaller tensors");
   }
-  if (gradients == Gradients::kStatic) return copies;
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
-    count(gradient.tensor, gradient.parameter + ".grad",
-          "a gradient is the user's own: it is copied out of the graph's memory",
-          "Options::static_gradients");
+    if (gradient.is_memory) {
+      count(gradient.tensor, gradient.path(),
+            "the step gives it other memory: it is copied out of the graph's",
+            "write it in place: p.data.copy_(value)");
+    } else if (gradients != Gradients::kStatic) {
+      count(gradient.tensor, gradient.path(),
+            "a gradient is the user's own: it is copied out of the graph's memory",
+            "Options::static_gradients");
+    }
   }
   return copies;
 }

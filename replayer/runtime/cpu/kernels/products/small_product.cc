@@ -1,5 +1,6 @@
 #include "replayer/runtime/cpu/kernels/products/small_product.h"
 
+#include <ATen/Version.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -26,15 +27,16 @@ struct Multiplication {
   std::int64_t most_terms;
 };
 
-/// Those of this processor, the fastest first.
+/// Those of this processor, as far as ATen uses it, the fastest first.
 std::span<const Multiplication> multiplications() {
   static constexpr Multiplication kMultiplications[] = {
       {&matrices::kAvx512, std::int64_t{64} * 256 * 256},
       {&matrices::kAvx2, std::int64_t{32} * 128 * 128}};
   if (!has_atens_vectors()) return {};
 #if defined(__x86_64__)
-  static const bool has_avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  static const bool has_avx512 = __builtin_cpu_supports("avx512f") &&
+                                 __builtin_cpu_supports("avx512vl") &&
+                                 at::get_cpu_capability() != "AVX2";
 #else
   static const bool has_avx512 = false;
 #endif

@@ -1,0 +1,247 @@
+"""Objects whose content lies with code of C's (mapped memory, arrays of ctypes, trees of elements, storages), and what code of C's asks
+the system for: a step that reads one is refused with its line, and where a guard can ask again, it does.
+"""
+import ctypes
+import mmap
+import os
+import sqlite3
+import struct
+import threading
+import types
+import xml.etree.ElementTree as tree
+
+import numpy as np
+import pytest
+import torch
+
+import steptape
+from twins import is_refused, replays_as_a_rule
+
+CALLS, CHANGE = 20, 12
+CASES = []
+
+
+def add(name, read, make, change, code="host_effect"):
+    CASES.append(pytest.param(read, make, change, code, id=name))
+
+
+def mapped():
+    memory = mmap.mmap(-1, 16)
+    memory[:8] = struct.pack("d", 2.)
+    return memory
+
+
+def remapped(memory):
+    memory[:8] = struct.pack("d", 5.)
+
+
+for _name, _read in {
+    "unpacked": lambda m: struct.unpack_from("d", m)[0],
+    "unpacked by an object": lambda m: struct.Struct("d").unpack_from(m)[0],
+    "as an array": lambda m: float(np.frombuffer(m, dtype="f8")[0]),
+    "as a view": lambda m: memoryview(m)[6],
+    "joined": lambda m: b"".join([m])[6],
+    "as bytes": lambda m: bytes(m)[6],
+}.items():
+    add(f"mapped memory {_name}", _read, mapped, remapped)
+
+for _name, _read in {
+    "added up": sum,
+    "in a list": lambda a: list(a)[1],
+    "compared": max,
+    "gone over": lambda a: [v for v in a][1],
+    "spread": lambda a: [*a][1],
+    "given on": lambda a: (lambda p, q, r: q)(*a),
+    "zipped": lambda a: [v for _, v in zip(range(3), a)][1],
+    "mapped": lambda a: list(map(float, a))[1],
+    "asked": lambda a: 2. if 9. in a else 3.,
+    "as an array": lambda a: float(np.ctypeslib.as_array(a)[1]),
+}.items():
+    add(f"ctypes {_name}", _read, lambda: (ctypes.c_double * 3)(1., 2., 3.), lambda a: a.__setitem__(1, 9.))
+
+
+def elements():
+    root = tree.Element("r")
+    for value in (2., 3.):
+        tree.SubElement(root, "c").text = str(value)
+    return root
+
+
+for _name, _read in {
+    "gone over": lambda r: sum([float(c.text) for c in r]),
+    "spread": lambda r: (lambda first, *others: float(others[0].text))(*r),
+    "sized": lambda r: [float(c.text) for c in r][-1] * len(r),
+}.items():
+    add(f"elements {_name}", _read, elements, lambda r: setattr(r[1], "text", "7"))
+
+
+class Holder:
+    pass
+
+
+def interface():
+    held = Holder()
+    held.array = np.array([2.])
+    held.__array_interface__ = held.array.__array_interface__
+    return held
+
+
+add("an attribute that NumPy reads", lambda o: float(np.asarray(o)[0]), interface, lambda o: o.array.__setitem__(0, 7.))
+add("a dict of TorchScript", lambda d: d["lr"], lambda: torch.jit.script({"lr": 2.}), lambda d: d.__setitem__("lr", 5.))
+add("keys of TorchScript", lambda d: len(list(d.keys())), lambda: torch.jit.script({"lr": 2.}), lambda d: d.__setitem__("b", 5.))
+add("a list of TorchScript", lambda d: d[0] + sum(v for v in d), lambda: torch.jit.script([2., 3.]), lambda d: d.append(5.))
+add("a future", lambda f: f.value() if f.done() else 2., torch.futures.Future, lambda f: f.set_result(5.))
+add("the size of a storage", lambda s: s.size(), lambda: torch.zeros(8).untyped_storage(), lambda s: s.resize_(64))
+add("the length of a storage", len, lambda: torch.zeros(8).untyped_storage(), lambda s: s.resize_(64))
+add("the state of NumPy's generator", lambda _: float(np.random.get_state()[1][0] % 7), lambda: np.random.seed(3),
+    lambda _: np.random.seed(10), "host_random")
+add("the state of a generator", lambda g: float(g.get_state()[0]), lambda: torch.Generator().manual_seed(3), lambda g: g.manual_seed(9))
+
+
+def filed(path):
+    np.full(2, 2., "f4").tofile(path)
+    return path
+
+
+def stored(path):
+    with sqlite3.connect(path) as base:
+        base.execute("create table t (a)")
+        base.execute("insert into t values (2)")
+    return path
+
+
+def stored_again(path):
+    with sqlite3.connect(path) as base:
+        base.execute("update t set a = 5")
+
+
+def play(read, held, change, wrap):
+    step = wrap(lambda x: x * read(held))
+    seen = []
+    for i in range(CALLS):
+        if i == CHANGE:
+            change(held)
+        seen.append(step(torch.ones(2)).tolist())
+    return seen, step
+
+
+def check(read, make, change, code):
+    expected, _ = play(read, make(), change, lambda step: step)
+    seen, step = play(read, make(), change, lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    if code is None:
+        replays_as_a_rule(step)
+    else:
+        is_refused(step, {code})
+    return step
+
+
+@pytest.mark.parametrize("read, make, change, code", CASES)
+def test_what_cannot_be_compared_is_refused(read, make, change, code):
+    check(read, make, change, code)
+
+
+def test_files_and_data_bases_that_code_of_c_opens(tmp_path):
+    step = check(lambda path: float(np.fromfile(path, "f4")[0]), lambda: filed(tmp_path / "numbers"),
+                 lambda path: np.full(2, 5., "f4").tofile(path), "host_effect")
+    assert "open" in step.explain()
+    bases = iter((tmp_path / "first", tmp_path / "second"))
+    step = check(lambda path: sqlite3.connect(path).execute("select a from t").fetchone()[0], lambda: stored(next(bases)),
+                 stored_again, "host_effect")
+    assert "sqlite3" in step.explain()
+
+
+def test_a_file_that_the_step_writes_through_numpy(tmp_path):
+    path, numbers = tmp_path / "log", np.arange(2.)
+    step = steptape.wrap(lambda x: (numbers.tofile(path), x * 2)[1])
+    for _ in range(CALLS):
+        step(torch.ones(2))
+        path.unlink()
+    is_refused(step, {"host_effect"})
+
+
+def test_whether_a_tensor_retains_its_gradient_is_guarded():
+    check(lambda y: 2. if y.retains_grad else 3., lambda: torch.ones(2, requires_grad=True) * 2, lambda y: y.retain_grad(), None)
+
+
+WHO_RUNS = {
+    "ident": lambda main: threading.get_ident() == main.ident,
+    "native": lambda main: threading.get_native_id() == main.native_id,
+    "name": lambda main: threading.current_thread().name == main.name,
+    "object": lambda main: threading.current_thread() is main,
+}
+
+
+@pytest.mark.parametrize("asks", WHO_RUNS.values(), ids=WHO_RUNS)
+def test_a_step_that_asks_for_its_thread_knows_it_in_each_call(asks):
+    main = threading.current_thread()
+    step = steptape.wrap(lambda x: x * (2 if asks(main) else 3), verify={"first": True, "rate": 0.0})
+    seen = []
+
+    def run(calls):
+        seen.extend(step(torch.ones(1)).item() for _ in range(calls))
+
+    run(10)
+    other = threading.Thread(target=run, args=(10,))
+    other.start()
+    other.join()
+    run(5)
+    assert seen == [2.] * 10 + [3.] * 10 + [2.] * 5, step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
+
+
+def test_a_step_that_asks_for_its_process_knows_that_it_was_forked():
+    main = os.getpid()
+    step = steptape.wrap(lambda x: x * (2 if os.getpid() == main else 3), verify={"first": True, "rate": 0.0})
+    for _ in range(10):
+        assert step(torch.ones(1)).item() == 2
+    assert step.stats["replayed"] > 0, step.explain()
+    child = os.fork()
+    if child == 0:
+        is_right = False
+        try:
+            is_right = all(step(torch.ones(1)).item() == 3 for _ in range(10))
+        finally:
+            os._exit(0 if is_right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert step(torch.ones(1)).item() == 2
+
+
+def test_a_pixel_that_code_of_c_reads_by_a_bound_method():
+    images = pytest.importorskip("PIL.Image")
+    check(lambda im: sum(map(im.getpixel, [(0, 0), (1, 1)])), lambda: images.new("L", (2, 2), 3).im,
+          lambda im: im.putpixel((0, 0), 9), "host_effect")
+
+
+def test_files_that_torch_writes_and_reads(tmp_path):
+    path = tmp_path / "numbers"
+
+    def saved():
+        torch.save({"lr": 2.}, path)
+        return path
+
+    check(lambda path: torch.load(path)["lr"], saved, lambda path: torch.save({"lr": 5.}, path), "host_effect")
+    step = steptape.wrap(lambda x: (torch.save({"epoch": 3}, path), x * 2)[1])
+    for _ in range(CALLS):
+        step(torch.ones(2))
+        path.unlink()
+    is_refused(step, {"host_effect"})
+
+
+def test_tuples_that_are_nested_without_end():
+    """Not by recursion: the stack of the process ends."""
+    chain = 1.
+    for _ in range(60_000):
+        chain = (chain,)
+    check(lambda held: len(held.chain), lambda: types.SimpleNamespace(chain=chain),
+          lambda held: setattr(held, "chain", (held.chain, 1)), None)
+    held = types.SimpleNamespace(losses=chain)
+
+    def keep(x):
+        held.losses = (x.sum().item(), held.losses)
+        return x * 2
+
+    step = steptape.wrap(keep)
+    for i in range(6):
+        step(torch.full((2,), float(i)))
+    assert held.losses[0] == 10 and held.losses[1][1][0] == 6
