@@ -508,12 +508,11 @@ def test_plans_that_part_by_what_they_read_take_turns(make, optimizer, tmp_path)
     """A run that finds that it is not its turn leaves nothing behind."""
     torch.manual_seed(3)
     model = nn.Linear(3, 3)
-    step = steptape.wrap(make(model, optimizer(model.parameters(), lr=.01)), verify={"first": True, "rate": 0.0})
+    step = steptape.wrap(make(model, optimizer(model.parameters(), lr=.01)), name="step", verify={"first": True, "rate": 0.0})
     for i in range(30):
         step(batch(i) * (3. if i % 3 else .3))
     assert step.stats["replayed"] >= 8, step.explain()
-    step.save(tmp_path / "step.tape")
-    played = steptape.load(tmp_path / "step.tape").step("step")
+    _, played = loaded(step, tmp_path / "step.tape")
     for i in range(12):
         x = batch(i) * (3. if i % 3 else .3)
         assert bits(played(x)) == bits(step(x)), (i, step.explain())
