@@ -183,7 +183,7 @@ bool is_array_of_numpy(PyObject* object) {
 
 bool is_array(PyObject* object) {
   if (PyByteArray_Check(object)) return true;
-  const std::string name = Py_TYPE(object)->tp_name;
+  const std::string_view name = Py_TYPE(object)->tp_name;
   return name == "numpy.ndarray" || name == "array.array" || name == "memoryview";
 }
 

@@ -81,7 +81,7 @@ bool is_generator(PyObject* object) { return is_kind_of(object, THPGeneratorClas
 
 at::Generator generator_of(PyObject* object) { return THPGenerator_Unwrap(object); }
 
-std::string type_name(PyTypeObject* type) {
+const std::string& type_name(PyTypeObject* type) {
   struct Known {
     unsigned int version = 0;
     py::object name;  // a renamed class keeps its version

@@ -63,8 +63,8 @@ bool is_generator(PyObject* object);
 at::Generator generator_of(PyObject* object);
 
 /// "train.Net": where the type was defined and its name there.
-std::string type_name(PyTypeObject* type);
-inline std::string type_name(PyObject* object) { return type_name(Py_TYPE(object)); }
+const std::string& type_name(PyTypeObject* type);
+inline const std::string& type_name(PyObject* object) { return type_name(Py_TYPE(object)); }
 
 /// The text of a str, for as long as it lives; "?" for anything else.
 std::string_view view_of(PyObject* object);

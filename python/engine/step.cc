@@ -537,10 +537,16 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
         is_changed(look_in_places(), before.leaves.size(), held_containers);
     followed->take_back();
     if (!given.places.empty() && (has_held_changed || !same(given.held, look_in_places()))) {
-      hints->refuse(
-          trace::make_refusal(RefusalCode::kHostEffect,
-                              "the step changes a list, a dict or an object whose tensors are "
-                              "others in each call"));
+      std::string names, place;
+      for (const std::string& name : place_names) {
+        names += (names.empty() ? "`" : " or `") + name + "`";
+        if (place.empty()) place = place_of_write(name.substr(name.rfind('.') + 1));
+      }
+      Refusal refusal = trace::make_refusal(
+          RefusalCode::kHostEffect,
+          "the step changes what is in " + names + ", where it finds other tensors in each call");
+      refusal.place = place;
+      hints->refuse(std::move(refusal));
     }
     // the recorder refuses by its name an argument that becomes a result
     if (results_in(before) == results && (has_changed || !same(before, look()))) {

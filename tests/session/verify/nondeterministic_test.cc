@@ -204,17 +204,18 @@ TEST(NondeterministicTest, APlanThatBeginsToDifferFromItselfFailsItsAudit) {
   EXPECT_TRUE(find(noisy.train.stats(), RefusalCode::kAuditDiverged)) << noisy.train.explain();
 }
 
+/// Long enough that the threads run at one time on a busy machine, too.
 TEST(NondeterministicTest, AccumulatingByTwoThreadsReplays) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
   Session session(audited());
-  const at::Tensor index = at::randint(0, 16, {200000});
+  const at::Tensor index = at::randint(0, 16, {1000000});
   auto step = session.wrap("step", [&](at::Tensor x) {
     at::Tensor sums = at::zeros({16});
     sums.index_put_({index}, x, /*accumulate=*/true);
     return at::tanh(sums / 1e4);
   });
-  for (int i = 0; i < 20; ++i) step(at::rand({200000}));
+  for (int i = 0; i < 20; ++i) step(at::rand({1000000}));
   at::set_num_threads(threads);
   EXPECT_TRUE(step.stats().refusals.empty()) << step.explain();
   EXPECT_GE(step.stats().replayed + step.stats().audits, 10U) << step.explain();
