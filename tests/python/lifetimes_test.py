@@ -1,7 +1,9 @@
 """Steps, models and results are freed with their last reference; copies of them stand alone."""
 import copy
 import gc
+import pathlib
 import pickle
+import resource
 import threading
 import types
 import weakref
@@ -214,3 +216,24 @@ def test_a_step_is_invalidated_while_it_is_under_way(way, at):
     for call in range(1, 21):
         assert outcome(step, call) == outcome(eager, call), call
     assert step.stats["replayed"] > 5, step.explain()
+
+
+def test_plans_that_are_dropped_and_made_again_take_no_more_memory():
+    train, _, _ = classifier()
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+
+    def resident_bytes():
+        gc.collect()
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def make_again(times):
+        for _ in range(times):
+            for i in range(6):
+                step(*batch(i))
+            step.invalidate("made again")
+
+    make_again(30)
+    before, replayed = resident_bytes(), step.stats["replayed"]
+    make_again(100)
+    assert step.stats["replayed"] >= replayed + 100, step.explain()
+    assert resident_bytes() - before < 8 << 20
