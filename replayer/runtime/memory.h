@@ -35,8 +35,6 @@ class Memory {
   const c10::StorageImpl* storage(trace::BufferId buffer) const {
     return storages_[buffer].unsafeGetStorageImpl();
   }
-  /// The first tensor on a buffer.
-  trace::TensorId first_on(trace::BufferId buffer) const { return tensors_on_[buffer].front(); }
   void adopt(trace::BufferId buffer, const c10::Storage& storage);
   /// Gives the buffer new memory, as ops get it; where nobody has kept what an earlier run made,
   /// that again. Throws c10::Error when memory is short.

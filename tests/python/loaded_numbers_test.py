@@ -2,6 +2,7 @@
 refuses that, unless nothing but the op itself can depend on the number.
 """
 import collections
+import functools
 import types
 
 import pytest
@@ -502,7 +503,8 @@ def plainly(model, optimizer):
     return step
 
 
-@pytest.mark.parametrize("optimizer", (torch.optim.SGD, torch.optim.RAdam))
+@pytest.mark.parametrize("optimizer", (torch.optim.SGD, torch.optim.RAdam, functools.partial(torch.optim.ASGD, t0=10)),
+                         ids=("SGD", "RAdam", "ASGD"))
 @pytest.mark.parametrize("make", (clipped, unless_it_is_lost, plainly))
 def test_plans_that_part_by_what_they_read_take_turns(make, optimizer, tmp_path):
     """A run that finds that it is not its turn leaves nothing behind."""

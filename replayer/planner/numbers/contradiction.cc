@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -181,12 +183,91 @@ bool took_another_way(const trace::Recording& plan, const trace::Recording& proo
   });
 }
 
+namespace {
+
+/// Two recordings, held against each other up to the op where they part.
+class Pair {
+ public:
+  Pair(const trace::Recording& a, const trace::Recording& b)
+      : a_(a), b_(b), in_a_(formulas_of(a)), in_b_(formulas_of(b)) {}
+
+  /// How many ops both begin with, which do the same to tensors and to numbers that follow the same
+  /// formulas.
+  trace::Index common() const {
+    trace::Index op = 0;
+    while (op < std::min(a_.ops.size(), b_.ops.size()) && is_same(op)) ++op;
+    return op;
+  }
+  bool is_same_formula(trace::Index x, trace::Index y) const {
+    return std::ranges::equal(a_.formulas[x].nodes, b_.formulas[y].nodes,
+                              [this](const trace::Node& m, const trace::Node& n) {
+                                if (m.operation != trace::Operation::kLeaf) return m == n;
+                                return n.operation == trace::Operation::kLeaf &&
+                                       a_.leaves[m.leaf] == b_.leaves[n.leaf];
+                              });
+  }
+
+ private:
+  using Key = std::tuple<trace::Index, trace::Index, trace::Index, trace::BufferId>;
+  static Key key_of(const trace::ScalarSite& site) {
+    return {site.op, site.argument, site.item, site.buffer};
+  }
+  static std::map<Key, trace::Index> formulas_of(const trace::Recording& recording) {
+    std::map<Key, trace::Index> formulas;
+    for (const trace::ScalarSite& site : recording.scalars) formulas[key_of(site)] = site.formula;
+    return formulas;
+  }
+  bool is_same(const trace::ScalarSite& site) const {
+    const auto x = in_a_.find(key_of(site)), y = in_b_.find(key_of(site));
+    return x != in_a_.end() && y != in_b_.end() && is_same_formula(x->second, y->second);
+  }
+  /// Tensors that the host made, of numbers that follow the same formulas or are the same.
+  bool reads_same_constants(const trace::Value& value) const {
+    bool are_same = true;
+    trace::for_each_tensor(value, [&](trace::TensorId id) {
+      if (id == trace::kNoTensor) return;
+      const trace::BufferId buffer = a_.tensors[id].buffer;
+      const trace::Buffer& x = a_.buffers[buffer];
+      if (a_.tensors[id] != b_.tensors[id]) are_same = false;
+      if (!are_same || x.role != trace::Role::kConstant || !x.path.empty()) return;
+      are_same = x.digest == b_.buffers[buffer].digest || is_same({.buffer = buffer});
+    });
+    return are_same;
+  }
+  bool is_same(trace::Index op) const {
+    const trace::Op &x = a_.ops[op], &y = b_.ops[op];
+    if (a_.operator_of(x).full_name() != b_.operator_of(y).full_name() ||
+        x.inputs.size() != y.inputs.size())
+      return false;
+    for (trace::Index k = 0; k < x.inputs.size(); ++k) {
+      if (x.inputs[k] == y.inputs[k]) {
+        if (!reads_same_constants(x.inputs[k])) return false;
+        continue;
+      }
+      const auto* const in_x = std::get_if<trace::List>(&x.inputs[k].data);
+      const auto* const in_y = std::get_if<trace::List>(&y.inputs[k].data);
+      if (in_x == nullptr || in_y == nullptr) {
+        if (!is_same({.op = op, .argument = k})) return false;
+        continue;
+      }
+      if (in_x->size() != in_y->size()) return false;
+      for (trace::Index i = 0; i < in_x->size(); ++i) {
+        if ((*in_x)[i] != (*in_y)[i] && !is_same({.op = op, .argument = k, .item = i}))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  const trace::Recording &a_, &b_;
+  std::map<Key, trace::Index> in_a_, in_b_;
+};
+
+}  // namespace
+
 bool exclude_each_other(const trace::Recording& a, const trace::Recording& b) {
-  const auto is_same = [&a, &b](const trace::Op& x, const trace::Op& y) {
-    return a.operator_of(x).full_name() == b.operator_of(y).full_name() && x.inputs == y.inputs;
-  };
-  const auto part = std::ranges::mismatch(a.ops, b.ops, is_same);
-  const auto end = static_cast<trace::Index>(part.in1 - a.ops.begin());
+  const Pair pair(a, b);
+  const trace::Index end = pair.common();
   const auto is_checked = [end](const trace::HostRead& read) {
     return read.op < end && read.use == trace::ReadUse::kChecked;
   };
@@ -196,19 +277,14 @@ bool exclude_each_other(const trace::Recording& a, const trace::Recording& b) {
     if (other != b.reads.end() && is_checked(*other)) return true;
   }
   const std::vector<bool> known = leaves_known_before(a, end);
-  const auto is_same_node = [&](const trace::Node& x, const trace::Node& y) {
-    if (x.operation != trace::Operation::kLeaf) return x == y;
-    return y.operation == trace::Operation::kLeaf && known[x.leaf] &&
-           a.leaves[x.leaf] == b.leaves[y.leaf];
-  };
-  const auto opposes = [&](const trace::Predicate& x, const trace::Predicate& y) {
-    return x.is_nonzero != y.is_nonzero &&
-           std::ranges::equal(a.formulas[x.formula].nodes, b.formulas[y.formula].nodes,
-                              is_same_node);
+  const auto is_known = [&known](const trace::Node& node) {
+    return node.operation != trace::Operation::kLeaf || known[node.leaf];
   };
   return std::ranges::any_of(a.predicates, [&](const trace::Predicate& x) {
-    return std::ranges::any_of(b.predicates,
-                               [&](const trace::Predicate& y) { return opposes(x, y); });
+    return std::ranges::all_of(a.formulas[x.formula].nodes, is_known) &&
+           std::ranges::any_of(b.predicates, [&](const trace::Predicate& y) {
+             return x.is_nonzero != y.is_nonzero && pair.is_same_formula(x.formula, y.formula);
+           });
   });
 }
 
