@@ -2,6 +2,7 @@
 the system for: a step that reads one is refused with its line, and where a guard can ask again, it does.
 """
 import ctypes
+import importlib
 import mmap
 import os
 import sqlite3
@@ -245,3 +246,15 @@ def test_tuples_that_are_nested_without_end():
     for i in range(6):
         step(torch.full((2,), float(i)))
     assert held.losses[0] == 10 and held.losses[1][1][0] == 6
+
+
+def test_an_object_that_a_module_of_torchs_holds_or_not(monkeypatch):
+    """As in a worker of a DataLoader and outside."""
+    worker = importlib.import_module("torch.utils.data._utils.worker")
+    step = steptape.wrap(lambda x: x * (3 if torch.utils.data.get_worker_info() is None else 2), verify={"first": True, "rate": 0.0})
+    seen = []
+    for info in (types.SimpleNamespace(id=0), None, types.SimpleNamespace(id=1)):
+        monkeypatch.setattr(worker, "_worker_info", info)
+        seen.append([step(torch.ones(1)).item() for _ in range(10)])
+    assert seen == [[2.] * 10, [3.] * 10, [2.] * 10], step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
