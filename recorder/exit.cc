@@ -433,13 +433,13 @@ class Exit {
 
   /// What the host looks at through an array of its own is held to what it was when the step began.
   void refuse_looked_at() {
-    for (const FrontendHints::LookedAt& seen : state_.hints.looked_at()) {
+    for (const auto& [range, seen] : state_.hints.looked_at()) {
       for (trace::BufferId id = 0; id < state_.tensor_table.buffers.size(); ++id) {
         const LiveBuffer& live = state_.tensor_table.buffers.live(id);
         if (live.origin == Origin::kMade || live.first_write >= seen.ops || !live.is_alive())
           continue;
         const auto first = reinterpret_cast<std::uintptr_t>(live.storage->data());
-        if (seen.first >= first + live.storage->nbytes() || first >= seen.end) continue;
+        if (range.first >= first + live.storage->nbytes() || first >= range.second) continue;
         const trace::Op& writer = state_.recording.ops[live.first_write];
         state_.refusals.add(
             RefusalCode::kHostRead, seen.name,

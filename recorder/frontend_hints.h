@@ -126,15 +126,19 @@ class FrontendHints {
   bool has_made(const c10::StorageImpl* storage) const { return made_.contains(storage); }
 
   /// The host looks at these bytes, which were there before the step, under this name.
-  void note_looked_at(std::uintptr_t first, std::uintptr_t end, std::string name) {
-    looked_at_.push_back({first, end, std::move(name), place(), ops_ ? ops_->size() : 0});
+  void note_looked_at(std::uintptr_t first, std::uintptr_t end, const std::string& name) {
+    const std::size_t ops = ops_ == nullptr ? 0 : ops_->size();
+    const auto [seen, is_new] = looked_at_.try_emplace({first, end});
+    if (is_new || seen->second.ops != ops) seen->second = {name, place(), ops};
   }
-  struct LookedAt {
-    std::uintptr_t first, end;
+  /// The newest at these bytes: what was written before an earlier one was written before it, too.
+  struct Look {
     std::string name, place;
-    std::size_t ops;  ///< that had been recorded by then
+    std::size_t ops = 0;  ///< that had been recorded by then
   };
-  const std::vector<LookedAt>& looked_at() const { return looked_at_; }
+  using Range = std::pair<std::uintptr_t, std::uintptr_t>;
+  /// By the bytes from the first to the end.
+  const std::map<Range, Look>& looked_at() const { return looked_at_; }
 
   /// Whether ops of this thread are left out: what they make never reaches the step.
   void leave_out(bool is_left_out) { leaves_out_ = is_left_out; }
@@ -243,7 +247,7 @@ class FrontendHints {
   std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_;
   std::set<trace::Index> internal_reads_;
   const std::vector<trace::Op>* ops_ = nullptr;  ///< of the recording, while it is under way
-  std::vector<LookedAt> looked_at_;
+  std::map<Range, Look> looked_at_;
   std::vector<Refusal> refusals_;
   std::vector<trace::Effect> effects_;
   std::map<std::string, std::string> guarded_;

@@ -178,7 +178,7 @@ bool never_changes(PyObject* value) {
       // a function of pybind11's is a method of one of these
       "PyCapsule", "pybind11_builtins."};
   if (keeps_to_itself(Py_TYPE(value))) return false;
-  const std::string type = type_name(value);
+  const std::string& type = type_name(value);
   const auto is_of = [&type](std::string_view name) { return type.starts_with(name); };
   return std::ranges::any_of(kOf, is_of);
 }

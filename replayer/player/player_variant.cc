@@ -127,8 +127,9 @@ void PlayerVariant::find_memory() {
   if (!missing.empty()) {
     throw lacks("bytes of " + missing);
   }
-  for (const trace::ExitGradient& exit : recording_->exit_gradients) {
-    if (exit.is_memory) require_like_entry(exit);
+  for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
+    const trace::ExitGradient& exit = recording_->exit_gradients[i];
+    if (exit.is_memory) given_.emplace_back(i, entry_of(exit));
   }
   for (const trace::Effect& effect : recording_->effects) {
     constexpr std::string_view kOfTheProgram = "host.";
@@ -151,7 +152,7 @@ void PlayerVariant::find_memory() {
 }
 
 /// The state has memory by path: what takes the place of that is to be as the step finds it.
-void PlayerVariant::require_like_entry(const trace::ExitGradient& given) const {
+trace::BufferId PlayerVariant::entry_of(const trace::ExitGradient& given) const {
   const auto entry = std::ranges::find(recording_->tracked, given.parameter, &trace::Tracked::path);
   const trace::Tensor& before = recording_->tensors[entry->tensor];
   const trace::Tensor& after = recording_->tensors[given.tensor];
@@ -169,7 +170,7 @@ void PlayerVariant::require_like_entry(const trace::ExitGradient& given) const {
                         std::ranges::count_if(recording_->exit_gradients, is_on(after.buffer),
                                               &trace::ExitGradient::tensor) == 1 &&
                         std::ranges::none_of(recording_->results, is_on(after.buffer));
-  if (is_alike && is_alone) return;
+  if (is_alike && is_alone) return before.buffer;
   throw Error(ErrorCode::kUnsupported, "the step gives " + given.parameter +
                                            " memory of another layout, or which it shares, and "
                                            "players do not; write it in place");
@@ -208,10 +209,7 @@ void PlayerVariant::find_uses() {
   }
   for (const trace::TensorId id : recording_->results) look(id);
   for (const trace::ExitGradient& gradient : recording_->exit_gradients) {
-    if (gradient.is_memory) {
-      writes_state_ = true;
-      continue;
-    }
+    if (gradient.is_memory) continue;
     const auto entry =
         std::ranges::find(recording_->tracked, gradient.parameter + ".grad", &trace::Tracked::path);
     const bool stays = entry != recording_->tracked.end() ? entry->tensor == gradient.tensor
@@ -223,10 +221,10 @@ void PlayerVariant::find_uses() {
            !is_outside(recording_->buffers[id]);
   };
   const auto leaves_one = [](const trace::Number& number) { return !number.becomes.empty(); };
-  writes_state_ |= uses_gradients_ || !recording_->advances.empty() ||
-                   !recording_->updates.empty() ||
-                   std::ranges::any_of(recording_->numbers, leaves_one) || !resets_.empty() ||
-                   std::ranges::any_of(executor_->written_buffers(), is_state);
+  writes_state_ = uses_gradients_ || !given_.empty() || !recording_->advances.empty() ||
+                  !recording_->updates.empty() ||
+                  std::ranges::any_of(recording_->numbers, leaves_one) || !resets_.empty() ||
+                  std::ranges::any_of(executor_->written_buffers(), is_state);
 }
 
 std::vector<std::string> PlayerVariant::state_paths() const {
@@ -575,16 +573,8 @@ void PlayerVariant::settle_gradients(const Outcome& outcome,
                                      std::span<const live::Argument> arguments) {
   for (std::size_t i = 0; i < recording_->exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording_->exit_gradients[i];
+    if (gradient.is_memory) continue;
     const std::string path = gradient.path();
-    if (gradient.is_memory) {
-      // the state is of whoever shares it: it stays where it is
-      const auto entry = std::ranges::find(recording_->tracked, path, &trace::Tracked::path);
-      const trace::Buffer& buffer = recording_->buffers[recording_->tensors[entry->tensor].buffer];
-      live::copy_bytes(state_.storage(buffer.path).mutable_data(), live::device_of(buffer.device),
-                       outcome.gradients[i].storage().data(), live::device_of(buffer.device),
-                       buffer.bytes);
-      continue;
-    }
     if (const trace::Index input = trace::find_input(*recording_, gradient.parameter);
         input != trace::kNone) {
       arguments[input].tensor.mutable_grad() = outcome.gradients[i];
@@ -595,6 +585,13 @@ void PlayerVariant::settle_gradients(const Outcome& outcome,
     } else if (outcome.gradients[i].defined()) {
       state_.put(path, outcome.gradients[i].storage());
     }
+  }
+  for (const auto& [exit, at] : given_) {
+    // the state is of whoever shares it: it stays where it is
+    const trace::Buffer& buffer = recording_->buffers[at];
+    const c10::Device device = live::device_of(buffer.device);
+    live::copy_bytes(state_.storage(buffer.path).mutable_data(), device,
+                     outcome.gradients[exit].storage().data(), device, buffer.bytes);
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const trace::Input& input = recording_->inputs[i];

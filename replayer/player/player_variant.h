@@ -67,7 +67,8 @@ class PlayerVariant {
 
  private:
   void find_memory();
-  void require_like_entry(const trace::ExitGradient& given) const;
+  /// The buffer of the state in whose place this memory comes.
+  trace::BufferId entry_of(const trace::ExitGradient& given) const;
   void bind_state();
   Verdict follow_state();
   const trace::Buffer& buffer_at(std::size_t position) const {
@@ -112,7 +113,9 @@ class PlayerVariant {
   std::vector<Held> held_;
   std::uint64_t bound_version_ = 0;     ///< of state, when their addresses were taken
   std::vector<std::size_t> gradients_;  ///< positions of the buffers that come and go
-  bool uses_gradients_ = false;         ///< reads them, or leaves other ones
+  /// Of Recording::exit_gradients, and the buffer of the state that it takes the place of.
+  std::vector<std::pair<std::size_t, trace::BufferId>> given_;
+  bool uses_gradients_ = false;  ///< reads them, or leaves other ones
   bool writes_state_ = false;
   std::vector<live::Argument> arguments_;
   std::vector<void*> memory_;

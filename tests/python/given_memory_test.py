@@ -16,7 +16,7 @@ CASES = []
 
 
 def case(outcome=REPLAYS):
-    """Decorator: makes a program anew, as (step, what it leaves, what it does before call i or None)."""
+    """Decorator: makes a program anew, as (step, what it leaves, what it does before call i with the last result, or None)."""
     def add(make):
         CASES.append(pytest.param(make, outcome, id=make.__name__))
         return make
@@ -39,11 +39,12 @@ def play(make, wrap):
     torch.manual_seed(0)
     step, held, between = (*make(), None)[:3]
     step = wrap(step)
-    seen = []
+    seen, last = [], None
     for i in range(CALLS):
         if between is not None:
-            between(i)
-        seen.append(bits([step(batch(i)), held()]))
+            between(i, last)
+        last = step(batch(i))
+        seen.append(bits([last, held()]))
     return seen, step
 
 
@@ -58,6 +59,14 @@ def training(m, after, lr=.1):
         after()
         return loss.detach()
     return step
+
+
+def shrinks(m):
+    """What gives all parameters of `m` other memory, a little smaller."""
+    def after():
+        for p in m.parameters():
+            p.data = p.data * .9
+    return after
 
 
 @case()
@@ -262,56 +271,39 @@ def what_the_program_holds():
     m = net()
     held = []
 
-    def after():
-        for p in m.parameters():
-            p.data = p.data * .9
-
-    def between(i):
+    def between(i, _):
         held.append((i, m[0].weight.data, m[0].weight.detach()))
         del held[:-3]
-    return training(m, after), lambda: [m, [t for _, *t in held], [t._version for _, *ts in held for t in ts]], between
+    return training(m, shrinks(m)), lambda: [m, [t for _, *t in held], [t._version for _, *ts in held for t in ts]], between
 
 
 @case()
 def written_between():
     m = net()
 
-    def after():
-        for p in m.parameters():
-            p.data = p.data * .9
-
-    def between(i):
+    def between(i, _):
         if i % 5 == 4:
             with torch.no_grad():
                 m[0].weight.add_(.1)
         if i == 12:
             m[2].weight.data = torch.ones(2, 5)
-    return training(m, after), lambda: [m, versions(m)], between
+    return training(m, shrinks(m)), lambda: [m, versions(m)], between
 
 
 @case()
 def returned():
+    """The first result is the parameter's memory, to which the program writes."""
     m = net()
-
-    def after():
-        for p in m.parameters():
-            p.data = p.data * .9
-    train = training(m, after)
+    train = training(m, shrinks(m))
 
     def step(x):
         train(x)
         return m[0].weight.data, m[0].weight
-    results = []
 
-    def between(i):
-        if results:
-            results[-1][0].add_(.01)  # it is the parameter's memory
-    inner = step
-
-    def keeping(x):
-        results[:] = [inner(x)]
-        return results[0]
-    return step, lambda: [m, versions(m)]
+    def between(i, last):
+        if last is not None:
+            last[0].add_(.01)
+    return step, lambda: [m, versions(m)], between
 
 
 @case()
@@ -384,11 +376,7 @@ def of_an_argument():
 @case("rebound_tensor")
 def a_view_is_returned():
     m = net()
-
-    def after():
-        for p in m.parameters():
-            p.data = p.data * .9
-    train = training(m, after)
+    train = training(m, shrinks(m))
 
     def step(x):
         train(x)

@@ -627,7 +627,7 @@ bool gives_items(PyObject* object) {
 void Watcher::refuse_opaque(PyObject* object) {
   if (!exists(object) || is_tensor(object) || is_fixed(object) || is_scalar_of_numpy(object))
     return;
-  const std::string type = type_name(object);
+  const std::string& type = type_name(object);
   const bool is_constant = PyTuple_Check(object) || PyUnicode_Check(object) ||
                            PyBytes_Check(object) || PyRange_Check(object) ||
                            type.starts_with("numpy.dtype") || type.starts_with("re.");

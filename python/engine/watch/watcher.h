@@ -261,8 +261,8 @@ class Watcher final : public Listener {
   /// The same of what torch is given, which follows numbers.
   void load_given(PyObject* value);
   void load_iterator(PyObject* iterator);
-  /// Refuses what code of C's gives under `method` of an object that was there before, if nobody
-  /// knows what that is.
+  /// Refuses what code of C's gives of an object that was there before, its items or its memory, if
+  /// nobody knows what that is.
   void refuse_opaque(PyObject* object);
   void look_at_memory(PyObject* array);
   void refuse_unknown(const std::string& name, PyObject* self);
