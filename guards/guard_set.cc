@@ -45,6 +45,7 @@ GuardSet::GuardSet(const trace::Recording& recording, const std::vector<trace::B
       inputs_(recording, positions_of(recording, bound)),
       remainders_(recording.inputs.size()),
       overlap_(recording, bound, written) {
+  for (std::string& name : live::groups_of(recording)) groups_.emplace_back(std::move(name));
   for (const trace::NamedValue& value : recording.host_values) {
     host_value_leaves_.push_back(
         trace::find_leaf(recording, trace::LeafKind::kHostValue, value.name));
@@ -77,6 +78,7 @@ Verdict GuardSet::check(std::span<const live::Argument> arguments, const Declare
   if (Verdict verdict = check_declared(declared, entry); !verdict) return verdict;
   if (Verdict verdict = check_given(entry); !verdict) return verdict;
   if (Verdict verdict = ambient_.check(); !verdict) return verdict;
+  if (Verdict verdict = check_groups(); !verdict) return verdict;
   if (Verdict verdict = modules_.check(); !verdict) return verdict;
   if (Verdict verdict = foreign_.check(entry); !verdict) return verdict;
   if (Verdict verdict = optimizers_.check(entry); !verdict) return verdict;
@@ -103,7 +105,7 @@ bool GuardSet::fits_program() const {
   Entry entry;
   entry.memory.assign(bound_, nullptr);
   entry.leaves.assign(recording_.leaves.size(), 0);
-  return is_known(modules_.check()) && foreign_.check_unseen() &&
+  return check_groups() && is_known(modules_.check()) && foreign_.check_unseen() &&
          is_known(optimizers_.check(entry)) && tracked_.check_unplaced(entry.memory) &&
          std::ranges::all_of(outside_, holds) && overlap_.check_apart(entry.memory, kNoMoves);
 }
@@ -117,6 +119,13 @@ void GuardSet::describe_outside(trace::Recording& recording) const {
     buffer.content = live::blob_of(*outside.tensor.storage._unsafe_get_target());
     buffer.digest = trace::digest_of(*buffer.content);
   }
+}
+
+Verdict GuardSet::check_groups() const {
+  const auto gone = std::ranges::find_if_not(groups_, &live::NamedGroup::is_there);
+  if (gone == groups_.end()) return {};
+  return failed(GuardKind::kProcessGroup, "process group `" + gone->name() + "`",
+                "the one that was recorded", "another one, or none");
 }
 
 Verdict GuardSet::place_inputs(std::span<const live::Argument> arguments, Entry& entry) const {

@@ -13,6 +13,7 @@
 #include "guards/overlap_guard.h"
 #include "guards/tracked_guard.h"
 #include "guards/varying_numbers.h"
+#include "live/collectives.h"
 #include "live/hooks.h"
 
 namespace steptape::guards {
@@ -84,6 +85,7 @@ class GuardSet {
   /// Where the inputs lie.
   Verdict place_inputs(std::span<const live::Argument> arguments, Entry& entry) const;
   Verdict check_outside(std::span<void*> memory) const;
+  Verdict check_groups() const;
   static Verdict check_objects(const OutsideTensor& outside, const trace::Buffer& buffer);
 
   struct BoundOutside {
@@ -98,6 +100,7 @@ class GuardSet {
   const trace::Recording& recording_;
   std::size_t bound_;
   AmbientGuard ambient_;
+  std::vector<live::NamedGroup> groups_;  ///< that collectives of the plan go through
   ModuleGuard modules_;
   OptimizerGuard optimizers_;
   ForeignGuard foreign_;

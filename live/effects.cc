@@ -12,6 +12,7 @@ constexpr std::string_view kRunning = "updates its running statistics in trainin
 constexpr std::string_view kShape = "answers from sizes, strides or flags";
 constexpr std::string_view kCounts = "returns sequence lengths that follow from the sizes";
 constexpr std::string_view kInteger = "raises for an integer zero divisor or negative exponent";
+constexpr std::string_view kAll = "every process of the group issues it, in the same order";
 constexpr std::string_view kAlgebra = "checks shapes and dtypes, then only computes";
 
 constexpr auto kTable = std::to_array<Exception>({
@@ -25,6 +26,7 @@ constexpr auto kTable = std::to_array<Exception>({
     {"aten::mkldnn_rnn_layer", kWrites, "workspace", "a workspace passed in is filled"},
     {"aten::mkldnn_rnn_layer_backward", kWrites, "workspace", "uses the workspace as scratch"},
     {"aten::_cudnn_rnn_backward", kWrites, "reserve", "uses the reserve as scratch"},
+    {"c10d::barrier", kWrites, "none", "its tensor only tells the dispatcher of a device"},
     {"c10d::", kWrites, "", "collectives write the tensors they are given, asynchronously"},
 
     {"aten::_unsafe_view", kAlias, "", "a view whose schema hides it from autograd"},
@@ -118,6 +120,22 @@ constexpr auto kTable = std::to_array<Exception>({
 
     {"aten::arange", kSizesByScalar, "", "as many elements as steps fit between start and end"},
     {"aten::range", kSizesByScalar, "", "as many elements as steps fit between start and end"},
+
+    {"c10d::allreduce_", kExchanges, "", kAll},
+    {"c10d::allreduce_coalesced_", kExchanges, "", kAll},
+    {"c10d::reduce_", kExchanges, "", kAll},
+    {"c10d::broadcast_", kExchanges, "tensors", "its root alone reads what it is given"},
+    {"c10d::allgather_", kExchanges, "output_tensors", kAll},
+    {"c10d::_allgather_base_", kExchanges, "output_tensor", kAll},
+    {"c10d::allgather_into_tensor_coalesced_", kExchanges, "outputs", kAll},
+    {"c10d::reduce_scatter_", kExchanges, "output_tensors", kAll},
+    {"c10d::_reduce_scatter_base_", kExchanges, "output_tensor", kAll},
+    {"c10d::reduce_scatter_tensor_coalesced_", kExchanges, "outputs", kAll},
+    {"c10d::gather_", kExchanges, "output_tensors", kAll},
+    {"c10d::scatter_", kExchanges, "output_tensors", kAll},
+    {"c10d::alltoall_", kExchanges, "output_tensors", kAll},
+    {"c10d::alltoall_base_", kExchanges, "output", kAll},
+    {"c10d::barrier", kExchanges, "tensor", kAll},
 
     {"aten::_print", kSideEffect, "", "prints"},
     {"aten::from_file", kSideEffect, "", "opens a file"},

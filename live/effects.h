@@ -18,6 +18,7 @@ enum class ExceptionKind {
   kThrowsOnData,      ///< pointwise, but may raise depending on the bytes
   kNeverThrows,       ///< not pointwise, and what it checks is geometry alone
   kSizesByScalar,     ///< a Scalar argument decides the shape of a result
+  kExchanges,         ///< a collective; the named argument is written, whatever it holds before
   kSideEffect,        ///< acts on something that is not a tensor: a file, a stream, the console
 };
 
@@ -26,7 +27,7 @@ struct Exception {
       name;  ///< "aten::copy_": every overload; "c10d::": every operator of the library
   ExceptionKind kind;
   std::string_view arguments;  ///< kWrites: names, comma-separated; empty: every tensor. kReturns,
-                               ///< kDraws: one
+                               ///< kDraws: one; kExchanges: one or none
   std::string_view reason;
 };
 

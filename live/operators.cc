@@ -182,7 +182,8 @@ trace::Operator describe(const c10::OperatorHandle& op) {
 namespace {
 
 using enum Reach;
-constexpr std::array kReaches = {kComputes, kOtherLibrary, kOtherValues, kStorage, kOutside};
+constexpr std::array kReaches = {kComputes,    kExchanges, kOtherLibrary,
+                                 kOtherValues, kStorage,   kOutside};
 
 }  // namespace
 
@@ -216,6 +217,7 @@ std::span<const Reach> reaches() noexcept { return kReaches; }
 
 Reach reach_of(const c10::FunctionSchema& schema) {
   const auto is_plain = [](const c10::Argument& a) { return has_trace_value(*a.type()); };
+  if (find_exception(schema.name(), ExceptionKind::kExchanges) != nullptr) return kExchanges;
   if (!schema.name().starts_with("aten::")) return kOtherLibrary;
   if (find_exception(schema.name(), ExceptionKind::kSideEffect) != nullptr) return kOutside;
   if (find_exception(schema.name(), ExceptionKind::kChangesStorage) != nullptr) return kStorage;
@@ -229,6 +231,8 @@ std::string_view words_of(Reach reach) noexcept {
   switch (reach) {
     case kComputes:
       return "computes";
+    case kExchanges:
+      return "exchanges tensors with other processes";
     case kOtherLibrary:
       return "is of another library than aten";
     case kOtherValues:

@@ -15,16 +15,18 @@
 
 namespace steptape::live {
 
-/// How far a call of an operator reaches. A plan, and so a trace, calls only those that compute.
+/// How far a call of an operator reaches. A plan, and so a trace, calls only those that compute or
+/// exchange.
 enum class Reach : std::uint8_t {
   kComputes,      ///< of aten: from tensors and numbers to tensors and numbers
+  kExchanges,     ///< a collective: exchanges tensors with the other processes of a group
   kOtherLibrary,  ///< what operators of other libraries do is not known
   kOtherValues,   ///< takes or gives what no trace can hold: a storage, a stream, an object
   kStorage,       ///< changes size or identity of memory that a tensor lies on
   kOutside,       ///< acts on files, the console, an allocator
 };
 
-/// Whether a trace can hold every value of this type.
+/// Whether a trace can hold every value of this type, of those that operators of aten take.
 bool has_trace_value(const c10::Type& type);
 
 std::span<const Reach> reaches() noexcept;
@@ -60,7 +62,10 @@ struct Effects {
   bool may_throw_on_data =
       true;  ///< may raise depending on the bytes it reads; false for pointwise arithmetic
   Reach reach = Reach::kOtherLibrary;
-  bool is_replayable() const { return reach == Reach::kComputes; }  ///< a plan may call it
+  /// Every process of a group issues it, in one order (live/collectives.h).
+  bool is_collective() const { return reach == Reach::kExchanges; }
+  /// A plan may call it.
+  bool is_replayable() const { return reach == Reach::kComputes || is_collective(); }
 };
 
 const Effects& effects_of(const c10::OperatorHandle& op);

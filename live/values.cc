@@ -2,6 +2,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "live/collectives.h"
 #include "live/tensors.h"
 #include "steptape/error.h"
 
@@ -85,7 +86,9 @@ trace::Value value_of(const c10::IValue& value, const TensorId& tensor_id,
     const auto number = value.toComplexDouble();
     return {trace::Complex{{number.real()}, {number.imag()}}};
   }
-  if (value.isCustomClass()) return {trace::Opaque{value.type()->str()}};
+  if (value.isCustomClass()) {
+    return value_of_group(value).value_or(trace::Value{trace::Opaque{value.type()->str()}});
+  }
   return {trace::Opaque{value.tagKind()}};
 }
 
@@ -124,6 +127,10 @@ c10::IValue ivalue_of(const trace::Value& value, const c10::Type& type, const Te
       return generator(expect<trace::GeneratorRef>(value, type).path);
     case c10::TypeKind::ListType:
       return ivalue_list(value, type.expectRef<c10::ListType>(), tensor, generator);
+    case c10::TypeKind::ClassType:
+      if (is_group_type(type)) return group_of(expect<std::string>(value, type));
+      if (is_reduction_type(type)) return reduction_of(expect<std::int64_t>(value, type));
+      [[fallthrough]];
     default:
       mismatch("replayed: no trace value stands for it", type);
   }

@@ -10,13 +10,16 @@
 
 namespace steptape::live {
 
-/// Calls `visit(at::Tensor)` for a tensor, or each of a list of tensors, undefined ones included.
+/// Calls `visit(at::Tensor)` for a tensor, or each of a list of tensors or of such lists, undefined
+/// ones included.
 template <typename Visit>
 void for_each_tensor(const c10::IValue& value, Visit&& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
   } else if (value.isTensorList()) {
     for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isList() && !value.toListRef().empty() && value.toListRef()[0].isTensorList()) {
+    for (const c10::IValue& list : value.toListRef()) for_each_tensor(list, visit);
   }
 }
 

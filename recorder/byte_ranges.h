@@ -14,6 +14,7 @@ class ByteRanges {
   void add(std::uint64_t begin, std::uint64_t end);
   void remove(std::uint64_t begin, std::uint64_t end);
   bool covers(std::uint64_t begin, std::uint64_t end) const;
+  bool is_empty() const { return ranges_.empty(); }
 
  private:
   std::map<std::uint64_t, std::uint64_t> ranges_;  ///< begin to end; neighbours are merged

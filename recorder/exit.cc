@@ -48,6 +48,7 @@ class Exit {
                             state_.hints.tells_calls());
     attribution.run(state_.accumulations);
     write_outsiders(attribution);
+    refuse_untracked_writes();
     refuse_escaped();
     refuse_written_outside();
     refuse_looked_at();
@@ -180,6 +181,17 @@ class Exit {
     }
   }
 
+  /// A replay finds such a result in the memory that the tensor has then.
+  void refuse_over_old_memory(trace::TensorId result) {
+    const trace::BufferId buffer = state_.tensor_table.buffer_of(result);
+    for (const auto& [path, memory, tensor] : given_memory_) {
+      const auto had = std::ranges::find(state_.entry, path, &TensorAtEntry::path);
+      if (had == state_.entry.end() || state_.tensor_table.buffer_of(had->tensor) != buffer)
+        continue;
+      rebound(path, "has other memory after the step, and a result lies over what it had before");
+    }
+  }
+
   /// What leaves the step and was written by no recorded op: a kernel that is called by pointer did
   /// it.
   void refuse_unwritten(trace::TensorId id, const std::string& path) {
@@ -208,11 +220,18 @@ class Exit {
       } else if (input.may_have_grad() && state_.arguments_with_gradients[k]) {
         rebound(input.path + ".grad",
                 "is there when the step begins: an argument's gradient is not tracked");
-      } else if (input.may_have_grad() && has_gradient(tensor) &&
-                 snapshot_.path_of(tensor).empty()) {
-        write_gradient(input.path, tensor.grad());
+      } else if (has_gradient(tensor) && snapshot_.path_of(tensor).empty()) {
+        write_gradient_of(input, tensor);
       }
     }
+  }
+
+  void write_gradient_of(const trace::Input& input, const at::Tensor& tensor) {
+    if (input.may_have_grad()) return write_gradient(input.path, tensor.grad());
+    const auto made = state_.tensor_table.recognise(tensor.grad());
+    if (is_made(made))
+      rebound(input.path + ".grad",
+              "is made by the step, and the argument requires no gradient after it");
   }
 
   using Identities = std::unordered_map<const c10::TensorImpl*, Identity>;
@@ -268,7 +287,12 @@ class Exit {
       give_role(state_.tensor_table.buffer_of(id), trace::Role::kResult,
                 c10::str("results[", k, "]"));
       refuse_unwritten(id, c10::str("results[", k, "]"));
+      refuse_over_old_memory(id);
       if (recorded_.identities.back().of == Identity::Of::kNothing) {
+        if (has_gradient(result)) {
+          rebound(state_.hints.name_of_result(k) + ".grad",
+                  "is made by the step, as is the tensor");
+        }
         refuse_shared_counters(id);
         recorded_.identities.back().version = version_of(result).value_or(0);
       }
@@ -291,7 +315,10 @@ class Exit {
       trace::Buffer& description = buffers.description(id);
       if (live.origin != Origin::kForeign || description.role != trace::Role::kTemporary) continue;
       description.role = trace::Role::kConstant;
-      if (!description.digest) {
+      if (live.is_bucket()) {
+        description.digest.reset();
+        description.content.reset();
+      } else if (!description.digest) {
         state_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
                             c10::str("buffer ", id, " was made by no recorded op"));
       }
@@ -309,6 +336,14 @@ class Exit {
       recorded_.outside.push_back(
           {path, buffers.live(id).weak,
            over_it == held.end() ? std::vector<Outside::Tensor>() : over_it->second});
+    }
+  }
+
+  void refuse_untracked_writes() {
+    for (const auto& [id, write] : state_.untracked_writes) {
+      if (state_.tensor_table.buffers.live(id).is_bucket()) continue;
+      state_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", id), write.site,
+                          write.text);
     }
   }
 
@@ -389,8 +424,10 @@ class Exit {
   bool has_escaped(trace::BufferId id) const {
     const LiveBuffer& live = state_.tensor_table.buffers.live(id);
     const trace::Buffer& description = state_.tensor_table.buffers.description(id);
+    const bool holds_nothing = live.written && live.written->is_empty();  // as that of a barrier
     return live.origin == Origin::kMade && description.role == trace::Role::kTemporary &&
-           description.bytes != 0 && live.is_alive() && !held_by_graphs_.contains(live.storage);
+           description.bytes != 0 && !holds_nothing && live.is_alive() &&
+           !held_by_graphs_.contains(live.storage);
   }
 
   /// A write to one of the buffers over the same bytes would change the others, and no record of

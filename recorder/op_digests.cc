@@ -30,13 +30,16 @@ class Closing {
   Listener& listener_;
 };
 
-class Log final : public OpListener {
+class Log final : public OpListener, public std::enable_shared_from_this<Log> {
  public:
-  Log(std::vector<OpDigest>& digests, std::span<Repeat> repeats)
-      : digests_(digests), repeats_(repeats) {}
+  Log(std::vector<OpDigest>& digests, std::shared_ptr<live::Exchanges> exchanges,
+      std::span<Repeat> repeats)
+      : digests_(digests), exchanges_(std::move(exchanges)), repeats_(repeats) {}
 
   void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
              const std::function<void()>& run) override {
+    if (exchanges_->is_of_backend()) return run();
+    exchanges_->wait_for(torch::jit::last(stack, op.schema().arguments().size()));
     std::size_t index = 0;
     std::vector<at::Tensor> written;
     bool is_open = false;
@@ -50,6 +53,11 @@ class Log final : public OpListener {
         written = live::written_tensors(op, torch::jit::last(stack, count));
       }
     }
+    if (live::effects_of(op).is_collective()) {
+      return exchanges_->run(op, stack, run, [log = shared_from_this(), is_open, index, written] {
+        if (is_open) log->note(index, live::op_digest({}, written));
+      });
+    }
     const auto asked = is_open ? std::ranges::find(repeats_, index, &Repeat::op) : repeats_.end();
     std::optional<RepeatedOp> repeated;
     if (asked != repeats_.end()) repeated.emplace(op, stack);
@@ -62,19 +70,25 @@ class Log final : public OpListener {
       found = *asked;
       repeated->repeat(run, *found);
     }
+    note(index, digest);
     const std::lock_guard lock(mutex_);
-    if (is_closed_) return;
-    digests_[index].digest = digest;
-    if (found) *asked = *std::move(found);
+    if (found && !is_closed_) *asked = *std::move(found);
   }
 
   void close() {
+    exchanges_->abandon();
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
   }
 
  private:
+  void note(std::size_t index, const trace::Digest& digest) {
+    const std::lock_guard lock(mutex_);
+    if (!is_closed_) digests_[index].digest = digest;
+  }
+
   std::vector<OpDigest>& digests_;
+  const std::shared_ptr<live::Exchanges> exchanges_;
   const std::span<Repeat> repeats_;
   std::vector<trace::Operator> names_;
   OperatorTable operators_{names_};
@@ -85,11 +99,41 @@ class Log final : public OpListener {
 }  // namespace
 
 Returned run_with_digests(const StepFunction& step, Interceptor& interceptor,
-                          std::vector<OpDigest>& digests, std::span<Repeat> repeats) {
-  const auto log = std::make_shared<Log>(digests, repeats);
+                          std::vector<OpDigest>& digests,
+                          const std::shared_ptr<live::Exchanges>& exchanges,
+                          std::span<Repeat> repeats) {
+  const auto log = std::make_shared<Log>(digests, exchanges, repeats);
   const Closing closing(*log);
   const auto listening = interceptor.listen(log);
-  return step();
+  Returned returned = step();
+  exchanges->wait_for_all();
+  return returned;
+}
+
+namespace {
+
+/// Lets all through but collectives.
+class Serving final : public OpListener {
+ public:
+  explicit Serving(std::shared_ptr<live::Exchanges> exchanges) : exchanges_(std::move(exchanges)) {}
+
+  void on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+             const std::function<void()>& run) override {
+    live::effects_of(op).is_collective() ? exchanges_->run(op, stack, run) : run();
+  }
+
+ private:
+  const std::shared_ptr<live::Exchanges> exchanges_;
+};
+
+}  // namespace
+
+Returned run_served(const StepFunction& step, Interceptor& interceptor,
+                    const std::shared_ptr<live::Exchanges>& exchanges) {
+  const auto listening = interceptor.listen(std::make_shared<Serving>(exchanges));
+  Returned returned = step();
+  exchanges->wait_for_all();
+  return returned;
 }
 
 namespace {

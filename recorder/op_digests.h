@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "live/collectives.h"
 #include "recorder/intercept/interceptor.h"
 #include "recorder/recorder.h"
 #include "trace/digest.h"
@@ -59,8 +60,14 @@ struct OpDigest {
 
 /// Runs `step` and writes down what each op left, in the order in which ops started. Like `record`,
 /// it adds no op and keeps nothing alive; unlike it, it knows nothing about the step. The ops of
-/// `repeats` are run again.
+/// `repeats` are run again. Collectives go through `exchanges`.
 Returned run_with_digests(const StepFunction& step, Interceptor& interceptor,
-                          std::vector<OpDigest>& digests, std::span<Repeat> repeats = {});
+                          std::vector<OpDigest>& digests,
+                          const std::shared_ptr<live::Exchanges>& exchanges,
+                          std::span<Repeat> repeats = {});
+
+/// Runs `step`, whose collectives are served what the call has issued before.
+Returned run_served(const StepFunction& step, Interceptor& interceptor,
+                    const std::shared_ptr<live::Exchanges>& exchanges);
 
 }  // namespace steptape::recorder

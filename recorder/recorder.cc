@@ -59,6 +59,7 @@ Recorded OpenRecording::close(Returned returned) {
   recorded.found = std::move(found_);
   recorded.generators_found = std::move(generators_found_);
   tape_->guarded([&] { write_returned(tape_->state().recording, returned); });
+  tape_->end();
   listening_.reset();
   tape_->guarded([&] { write_exit(tape_->state(), arguments_, recorded); });
   recorded.hints = std::move(tape_->state().hints);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "live/collectives.h"
 #include "live/objects.h"
 #include "live/values.h"
 #include "recorder/frontend_hints.h"
@@ -88,6 +89,8 @@ enum class Depth {
 struct Detail {
   Depth depth = Depth::kPlain;
   bool timings = false;  ///< how long each op takes: Recording::op_ns
+  /// What the call that is recorded has issued already, and issues; null: nobody else asks.
+  std::shared_ptr<live::Exchanges> exchanges = nullptr;
 };
 
 /// Runs `step` once, eagerly, and writes down what it did. The step's results are those of the

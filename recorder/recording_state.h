@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -33,6 +34,12 @@ struct TensorAtEntry {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
 };
 
+/// The first write to memory that nobody announced.
+struct UntrackedWrite {
+  Site site;
+  std::string text;
+};
+
 /// The version counter of a tensor, where it has one.
 std::optional<std::uint32_t> version_of(const at::Tensor& tensor);
 
@@ -54,6 +61,7 @@ struct RecordingState {
   GraphWatch graphs;
   /// Tensors that ops were given, over memory that nobody announced.
   std::unordered_map<const c10::TensorImpl*, Outside::Tensor> foreign;
+  std::map<trace::BufferId, UntrackedWrite> untracked_writes;
   FrontendHints hints;
   std::vector<TensorAtEntry> entry;
   std::vector<std::optional<std::uint32_t>> argument_versions;

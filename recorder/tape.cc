@@ -58,6 +58,8 @@ std::uint32_t nanoseconds(Clock::duration time) {
 
 Tape::Tape(const live::Objects& objects, const Detail& detail)
     : detail_(detail),
+      exchanges_(detail.exchanges == nullptr ? std::make_shared<live::Exchanges>()
+                                             : detail.exchanges),
       state_(objects),
       next_sequence_(nodes_.first()),
       name_tensor_([this](const at::Tensor& tensor) {
@@ -80,15 +82,18 @@ Tape::Tape(const live::Objects& objects, const Detail& detail)
 void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
                  const std::function<void()>& run) {
   if (is_owner() && state_.hints.leaves_out()) return run();
+  if (exchanges_->is_of_backend()) return run();
   Running running;
   // before the lock, since it may wait for one of the program's own
   if (is_owner() && (torch::autograd::get_current_node() == nullptr || is_in_told_call())) {
     running.place = FrontendHints::place();
   }
-  guarded([&] { before(op, torch::jit::last(stack, op.schema().arguments().size()), running); });
+  const std::size_t count = op.schema().arguments().size();
+  exchanges_->wait_for(torch::jit::last(stack, count));
+  guarded([&] { before(op, torch::jit::last(stack, count), running); });
   const auto start = detail_.timings ? Clock::now() : Clock::time_point();
   try {
-    run();
+    is_exchange(running) ? exchange(op, stack, run, running.index) : run();
   } catch (...) {
     guarded([&] { threw(running); });
     throw;
@@ -97,7 +102,27 @@ void Tape::on_op(const c10::OperatorHandle& op, torch::jit::Stack& stack,
   guarded([&] { after(torch::jit::last(stack, op.schema().returns().size()), running); });
 }
 
+void Tape::exchange(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                    const std::function<void()>& run, trace::Index index) {
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  const auto arrive = [tape = shared_from_this(), index,
+                       left = live::written_tensors(op, arguments)] {
+    tape->guarded([&] { tape->arrived(index, left); });
+  };
+  exchanges_->run(op, stack, run, arrive);
+}
+
+/// What a collective has written is there.
+void Tape::arrived(trace::Index op, const std::vector<at::Tensor>& left) {
+  for (const at::Tensor& tensor : left) {
+    const trace::TensorId id = state_.tensor_table.recognise(tensor);
+    if (id != trace::kNoTensor) note_content(state_.tensor_table.buffer_of(id));
+  }
+  if (detail_.depth >= Depth::kDigests) state_.recording.op_digests[op] = live::op_digest({}, left);
+}
+
 void Tape::close() {
+  exchanges_->abandon();
   std::lock_guard lock(mutex_);
   is_closed_ = true;
 }
@@ -152,6 +177,7 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   }
   check_modes();
   const auto first_new = static_cast<trace::BufferId>(state_.tensor_table.buffers.size());
+  if (known.effects->is_collective()) running.filled = live::filled_arguments(op, arguments);
   name_arguments(arguments, running);
   if (is_owner() && !state_.hints.announced().empty()) {
     take_announced(state_.hints, state_.recording, running.op, running.index, first_new,
@@ -182,7 +208,8 @@ void Tape::after(Arguments outputs, Running& running) {
   note_writes(running);
   note_read(running);
   if (running.generator) state_.generators.after_draw(*running.generator, running.index);
-  if (detail_.depth >= Depth::kDigests) {
+  if (is_exchange(running)) forget_contents(running);
+  if (detail_.depth >= Depth::kDigests && !is_exchange(running)) {
     state_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
   }
   if (detail_.timings) state_.recording.op_ns[running.index] = nanoseconds(running.time);

@@ -18,7 +18,7 @@ namespace steptape::recorder {
 
 /// Writes down each op of one step: its arguments before it runs, its results after. Several
 /// threads of one step may call it. What goes wrong inside becomes a refusal, never an exception.
-class Tape final : public OpListener {
+class Tape final : public OpListener, public std::enable_shared_from_this<Tape> {
  public:
   Tape(const live::Objects& objects, const Detail& detail);
 
@@ -28,6 +28,8 @@ class Tape final : public OpListener {
   RecordingState& state() { return state_; }
   /// The step begins: what lies on a device at entry tells which streams there are.
   void note_streams();
+  /// The step is over: waits for what it has in flight.
+  void end() { exchanges_->wait_until_let_go(); }
   /// Ops of threads that outlive the step are let through unseen from here on.
   void close();
 
@@ -55,6 +57,7 @@ class Tape final : public OpListener {
     std::vector<at::Tensor> written;   ///< by what its schema says, where digests are taken
     bool is_measured = true;           ///< its writes are compared with what its schema says
     bool is_training = true;           ///< no argument of the call says otherwise
+    std::vector<bool> filled;          ///< of a collective, see live::filled_arguments
     std::optional<ByteRanges> copied;  ///< of the source of a copy that nobody wrote as a whole
     std::chrono::steady_clock::duration time{};  ///< that it took, where times are asked for
   };
@@ -64,6 +67,12 @@ class Tape final : public OpListener {
   void before(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> stack, Running& running);
   void after(c10::ArrayRef<c10::IValue> stack, Running& running);
   void threw(Running& running);
+  static bool is_exchange(const Running& running) {
+    return running.known != nullptr && running.known->effects->is_collective();
+  }
+  void exchange(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                const std::function<void()>& run, trace::Index index);
+  void arrived(trace::Index op, const std::vector<at::Tensor>& left);
   bool writes(const Running& running, std::size_t argument) const;
   void failed(const char* what) noexcept;
   /// Whether a call of a module has begun, by what a front end told, that the node of autograd's
@@ -94,9 +103,12 @@ class Tape final : public OpListener {
   void note_write(trace::TensorId id, trace::Index op);
   void note_read(const Running& running);
   void note_content(trace::BufferId buffer);
+  /// Of what a collective writes, until that has arrived.
+  void forget_contents(const Running& running);
   trace::Index scope_index(const std::string& place);
 
   const Detail detail_;
+  const std::shared_ptr<live::Exchanges> exchanges_;
   RecordingState state_;
   std::mutex mutex_;
   bool is_closed_ = false;  ///< or has failed

@@ -46,9 +46,13 @@ void Tape::check_reads(Running& running) {
   }
   for (std::size_t k = 0; k < running.arguments.size(); ++k) {
     const Tensor& tensor = running.arguments[k];
-    if (!running.known->reads[tensor.argument]) continue;
+    const bool is_filled = !running.filled.empty() && running.filled[tensor.argument];
+    if (is_filled || !running.known->reads[tensor.argument]) continue;
     const trace::Tensor& geometry = state_.recording.tensors[tensor.id];
     if (!running.copied) check_written(geometry);
+    LiveBuffer& live = state_.tensor_table.buffers.live(geometry.buffer);
+    if (live.origin == Origin::kForeign && !covers(live.overwritten, geometry))
+      live.is_read_first = true;
     const auto content = check_content(geometry.buffer);
     const bool is_made = state_.tensor_table.buffers.live(geometry.buffer).origin == Origin::kMade;
     const bool is_written = std::ranges::any_of(running.arguments, [&](const Tensor& other) {
@@ -142,9 +146,16 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
   const trace::Tensor& tensor = state_.recording.tensors[id];
   LiveBuffer& live = state_.tensor_table.buffers.live(tensor.buffer);
   if (live.first_write == trace::kNone) live.first_write = op;
-  if (live.written) {
-    for_each_range(
-        tensor, [&live](std::uint64_t begin, std::uint64_t end) { live.written->add(begin, end); });
+  if (live.origin == Origin::kForeign) {
+    live.is_others =
+        is_owner() && (FrontendHints::current() == nullptr || state_.hints.follows_numbers());
+  }
+  ByteRanges* const ranges = live.written                      ? &*live.written
+                             : live.origin == Origin::kForeign ? &live.overwritten
+                                                               : nullptr;
+  if (ranges != nullptr) {
+    for_each_range(tensor,
+                   [ranges](std::uint64_t begin, std::uint64_t end) { ranges->add(begin, end); });
   }
   note_content(tensor.buffer);
   // Each replay begins with what the host puts into a tensor that it makes in the step. A trial
@@ -154,9 +165,19 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
   const bool is_made_in_step =
       may_be_made && state_.recording.buffers[tensor.buffer].content != nullptr;
   if (live.origin != Origin::kForeign || is_made_in_step) return;
-  state_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", tensor.buffer), site_,
-                      c10::str("tracked: ", state_.objects.text(), "; written: ",
-                               shape_text(tensor), ", first by `", *site_.op, "` op ", op));
+  state_.untracked_writes.try_emplace(
+      tensor.buffer, UntrackedWrite{site_, c10::str("tracked: ", state_.objects.text(),
+                                                    "; written: ", shape_text(tensor),
+                                                    ", first by `", *site_.op, "` op ", op)});
+}
+
+void Tape::forget_contents(const Running& running) {
+  for (const Tensor& tensor : running.arguments) {
+    if (!writes(running, tensor.argument)) continue;
+    LiveBuffer& live = state_.tensor_table.buffers.live(state_.tensor_table.buffer_of(tensor.id));
+    live.content.reset();
+    live.is_exchanged = true;
+  }
 }
 
 void Tape::note_content(trace::BufferId buffer) {

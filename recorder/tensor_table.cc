@@ -188,7 +188,11 @@ trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
                    .made_by = trace::kNone,
                    .first_write = trace::kNone,
                    .written = std::nullopt,
-                   .content = std::nullopt});
+                   .content = std::nullopt,
+                   .overwritten = {},
+                   .is_read_first = false,
+                   .is_exchanged = false,
+                   .is_others = false});
   trace::Buffer& description = buffers_.emplace_back();
   description.bytes = storage->nbytes();
   description.device = live::device_of(storage->device());

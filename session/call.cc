@@ -228,7 +228,8 @@ replayer::Outcome Call::execute(Variant& variant) {
         {.memory = step_.entry.memory,
          .numbers = {.leaves = step_.entry.leaves,
                      .proofs = verifies ? &variant.number_proofs : nullptr},
-         .decided = [&variant] { variant.outputs->drop_gradients(); }});
+         .decided = [&variant] { variant.outputs->drop_gradients(); },
+         .exchanges = variant.exchanges ? exchanges().get() : nullptr});
   };
   const auto& without_lock = step_.session.without_lock;
   if (!without_lock) return run();
@@ -272,7 +273,8 @@ Verified Call::verify(Variant& variant) {
   const auto none_is_tried = c10::make_scope_exit([this] { tried_.reset(); });
   const Options& options = step_.session.options;
   Verified verified = session::verify(
-      variant, {given_.arguments, step_.session.objects, step_.entry, options.verify.first},
+      variant,
+      {given_.arguments, step_.session.objects, step_.entry, options.verify.first, exchanges()},
       [this] { return run_function(InsideStep::Depth::kWatched); },
       listener_of(options.interception));
   if (verified.is_nothing) return verified;
@@ -364,13 +366,26 @@ std::optional<recorder::Recorded> Call::run_recorded() {
 }
 
 void Call::run_eagerly() {
-  run_function(InsideStep::Depth::kEager);
+  const auto run = [this] { return run_function(InsideStep::Depth::kEager); };
+  if (exchanges_ != nullptr && exchanges_->has_any()) {
+    // a plan that was undone has issued some
+    recorder::run_served(run, interceptor_of(step_.session.options.interception), exchanges_);
+  } else {
+    run();
+  }
   step_.journal.ran_eagerly();
+}
+
+const std::shared_ptr<live::Exchanges>& Call::exchanges() {
+  if (exchanges_ == nullptr)
+    exchanges_ = std::make_shared<live::Exchanges>(step_.session.without_lock);
+  return exchanges_;
 }
 
 /// The one place where the user's function runs.
 recorder::Returned Call::run_function(InsideStep::Depth depth) {
   given_.way();  // the function may change its arguments
+  if (exchanges_ != nullptr) exchanges_->begin_run();
   const InsideStep inside(depth);
   const BackwardInThisThread here(depth == InsideStep::Depth::kWatched);
   recorder::Returned returned;
@@ -396,10 +411,11 @@ std::vector<std::string> Call::paths_of_updates() const {
 }
 
 /// How closely the recording that begins looks.
-recorder::Detail Call::detail() const {
+recorder::Detail Call::detail() {
   using recorder::Depth;
   const Options& options = step_.session.options;
-  recorder::Detail detail{options.digests ? Depth::kDigests : Depth::kPlain, options.timings};
+  recorder::Detail detail{options.digests ? Depth::kDigests : Depth::kPlain, options.timings,
+                          exchanges()};
   if (is_asked_for_ && options.record.state) detail.depth = Depth::kBytes;
   return detail;
 }

@@ -64,7 +64,8 @@ class Call {
   recorder::Returned run_function(InsideStep::Depth depth);
   void settle_gradients() const;
   std::vector<std::string> paths_of_updates() const;
-  recorder::Detail detail() const;
+  recorder::Detail detail();
+  const std::shared_ptr<live::Exchanges>& exchanges();
   std::uint64_t call_of_run() const;
 
   StepContext& step_;
@@ -73,8 +74,9 @@ class Call {
   bool is_asked_for_ = false;  ///< a recording of it, by Options::record
   Mismatches mismatches_;
   Judge judge_;
-  Deferred deferred_;                  ///< what it puts off until it is over
-  std::shared_ptr<const void> tried_;  ///< what a front end noted of the plan on trial
+  Deferred deferred_;                           ///< what it puts off until it is over
+  std::shared_ptr<live::Exchanges> exchanges_;  ///< what it has issued; null: nobody asked yet
+  std::shared_ptr<const void> tried_;           ///< what a front end noted of the plan on trial
 };
 
 }  // namespace steptape::session

@@ -97,6 +97,23 @@ std::optional<Refusal> Plans::plan_for_each_number(const trace::Recording& befor
   return std::nullopt;
 }
 
+void Plans::refuse_collectives(const trace::Recording& recording,
+                               std::vector<Refusal>& refusals) const {
+  const trace::Index op = replayer::first_collective(recording);
+  if (op == trace::kNone) return;
+  const Options& options = session_.options;
+  const auto refuse = [&](const std::string& why) {
+    refusals.push_back(trace::refusal_at(recording, op, RefusalCode::kUnreplayableOp,
+                                         "collectives are not replayed under " + why));
+  };
+  if (options.interception != Interception::kFakeKey) {
+    refuse("another Interception than kFakeKey: verifications look at no op");
+  }
+  if (options.on_divergence == OnDivergence::kRestore) {
+    refuse("OnDivergence::kRestore, which would put back this process and no other");
+  }
+}
+
 bool Plans::make_plan(Probing::Agreed agreed, const std::string& way, const Deferred& deferred) {
   recorder::Recorded& recorded = agreed.recorded;
   if (variants_.resumes(recorded.recording, journal_.calls())) return false;
@@ -109,6 +126,7 @@ bool Plans::make_plan(Probing::Agreed agreed, const std::string& way, const Defe
   }
   std::vector<Refusal> refusals =
       replayer::refusals_of(recorded.recording, replayer::why_no_backend);
+  refuse_collectives(recorded.recording, refusals);
   if (!refusals.empty()) {
     refuse(std::move(refusals), way);
     return false;

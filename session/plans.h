@@ -60,6 +60,7 @@ class Plans {
   std::vector<std::string> differences() const;
 
  private:
+  void refuse_collectives(const trace::Recording& recording, std::vector<Refusal>& refusals) const;
   bool make_plan(Probing::Agreed agreed, const std::string& way, const Deferred& deferred);
   bool make_room();
   std::optional<Refusal> plan_for_each_number(const trace::Recording& before,

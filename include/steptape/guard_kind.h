@@ -42,6 +42,7 @@ enum class GuardKind : std::uint8_t {
   kHostState,        ///< objects of another language: attributes, closures, globals
   kHostRead,         ///< a value that the step read from a tensor, met in mid-run
   kRunShape,         ///< the shape of an op's result, met in mid-run
+  kProcessGroup,     ///< a group of processes that collectives of the step go through
 };
 
 /// The stable name of a kind: "shape", "module_option", ...; "none" of kNone.

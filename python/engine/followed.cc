@@ -207,6 +207,7 @@ trace::Value value_in_trace(PyObject* number) {
 void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
   const py::object held = borrowed(array);
   if (!is_array_of_numpy(array) || !py::cast<bool>(held.attr("dtype").attr("hasobject"))) return;
+  if (!borrowed(held.attr("dtype").attr("names").ptr()).is_none()) return;  // it makes new tuples
   // lists that hold one another, and in them what the array holds
   const py::object lists = held.attr("tolist")();
   py::ssize_t depth = py::cast<py::ssize_t>(held.attr("ndim"));
@@ -626,6 +627,29 @@ void FollowedNumbers::hold(PyObject* number) {
   if (formula != nullptr && !require_same(*formula, double_of(number))) escape(number);
 }
 
+namespace {
+
+/// Who has a partial of code of Python's can only call it, which gives that code what it holds: the
+/// numbers by themselves may be asked for, too. Nothing for any other object.
+std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
+  if (std::string_view(Py_TYPE(value)->tp_name) != "functools.partial") return std::nullopt;
+  const auto part = [&](const char* name) {
+    return py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, name));
+  };
+  const py::object function = part("func"), arguments = part("args"), named = part("keywords");
+  if (!function || !PyFunction_Check(function.ptr()) || !arguments || !named) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  std::vector<PyObject*> held;
+  add_held(arguments.ptr(), held);
+  add_held(named.ptr(), held);
+  std::erase_if(held, [](PyObject* each) { return !is_number(each); });
+  return held;
+}
+
+}  // namespace
+
 void FollowedNumbers::escape(PyObject* value) {
   if (numbers_.empty() || value == nullptr) return;
   if (is_number(value)) return escape_one(value);
@@ -642,7 +666,11 @@ void FollowedNumbers::escape(PyObject* value) {
     }
     if (leads_nowhere(next) || !seen.insert(next).second) continue;
     if (seen.size() > kMostObjects) return escape_all();
-    add_held(next, open);
+    if (const auto numbers = numbers_of_partial(next)) {
+      open.insert(open.end(), numbers->begin(), numbers->end());
+    } else {
+      add_held(next, open);
+    }
   }
 }
 

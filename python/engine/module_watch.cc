@@ -45,6 +45,8 @@ Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
     case Rule::kMembers:
       return Plain::members(roots, value);
     case Rule::kHooks:
+      // some are lists: _comm_hooks of DistributedDataParallel, _replace_hooks of torch.fx
+      if (value != nullptr && value != Py_None && !PyDict_Check(value)) break;
       return Plain::hooks(roots, value);
     case Rule::kPlain:
     case Rule::kSkip:

@@ -192,9 +192,17 @@ bool has_notes(PyObject* array) {
   return is_noted(borrowed(array).attr("dtype"));
 }
 
+bool has_fields(PyObject* array) { return !borrowed(array).attr("dtype").attr("names").is_none(); }
+
+/// Bytes of such an array are the addresses of what it holds.
+bool holds_objects(PyObject* array) {
+  return is_array_of_numpy(array) &&
+         py::cast<bool>(borrowed(array).attr("dtype").attr("hasobject"));
+}
+
 py::object bytes_of_array(PyObject* array) {
   constexpr Py_ssize_t kMost = 1 << 16;
-  if (has_notes(array)) return {};
+  if (has_notes(array) || (holds_objects(array) && has_fields(array))) return {};
   Py_buffer view;
   if (PyObject_GetBuffer(array, &view, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();
@@ -243,6 +251,11 @@ Plain Plain::bytes(Roots& roots, PyObject* array) {
   plain.kind_ = Kind::kBytes;
   plain.value_ = Root(roots, bytes_of_array(array).ptr());
   plain.keys_.push_back(class_of(roots, array));
+  if (!holds_objects(array)) return plain;
+  // held, so that no other object gets the address of one
+  std::vector<PyObject*> held;
+  add_held(array, held);
+  for (PyObject* object : held) plain.keys_.emplace_back(roots, object);
   return plain;
 }
 

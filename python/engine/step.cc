@@ -383,6 +383,7 @@ struct Step::Note {
 Step::Step(const py::dict& options) {
   session_.set_options(options_of(options));
   session_.without_lock = [](const std::function<void()>& run) {
+    if (PyGILState_Check() == 0) return run();
     const py::gil_scoped_release released;
     run();
   };
@@ -650,7 +651,7 @@ void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Res
     }
     all.push_back({path, words, place, change, structure.size(), before});
   }
-  structure.settle();
+  structure.settle([this](PyObject* object) { return holds(object); });
   if (!structure.opaque(0).empty()) {
     hints.refuse(trace::make_refusal(
         RefusalCode::kHostEffect,

@@ -320,9 +320,9 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
   return node;
 }
 
-void Structure::settle() {
+void Structure::settle(const std::function<bool(PyObject*)>& is_held_here) {
   for (const auto& [object, container] : containers_) {
-    if (container.held_elsewhere <= 0) continue;
+    if (container.held_elsewhere <= (is_held_here(object) ? 1 : 0)) continue;
     parts_[container.part].opaque = container.type + " that is held elsewhere too";
   }
   containers_.clear();

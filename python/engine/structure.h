@@ -59,8 +59,9 @@ class Structure {
     is_known_ = std::move(is_known);
   }
 
-  /// All have been added: a container that something else holds as well cannot be made again.
-  void settle();
+  /// All have been added: a container that something else holds as well, beside the engine, cannot
+  /// be made again.
+  void settle(const std::function<bool(PyObject*)>& is_held_here);
 
   /// Puts all together; takes the tensors and numbers in their order.
   std::vector<py::object> build(const pack::Results& flat) const;

@@ -130,6 +130,7 @@ py::dict Tracked::end_watch() {
     modules->compare_only([this](PyObject* module) { return watcher_->reads_of(module); });
   }
   watcher_->release();
+  handed_.end_call();
   return seen;
 }
 
@@ -201,7 +202,7 @@ void Tracked::refuse_hidden() const {
 
 void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
-  watcher_ = std::make_unique<watch::Watcher>(roots_, moving_);
+  watcher_ = std::make_unique<watch::Watcher>(roots_, moving_, handed_);
   for_each_module(
       [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });
   for (const auto& [name, watched] : watched_) {

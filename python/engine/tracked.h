@@ -107,6 +107,9 @@ class Tracked {
   /// Watcher::has_met of the newest probe.
   bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
 
+  /// Whether a reference to the object is kept from one probe to the next.
+  bool holds(PyObject* object) const { return handed_.holds(object); }
+
   Roots roots_;
   MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); }};
   session::SessionState session_;
@@ -116,7 +119,8 @@ class Tracked {
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
   std::shared_ptr<HostState> host_;
-  std::map<PyObject*, OptimizerUse> uses_;   ///< by optimizer, which the package keeps
+  std::map<PyObject*, OptimizerUse> uses_;  ///< by optimizer, which the package keeps
+  watch::HandedObjects handed_{roots_};
   std::unique_ptr<watch::Watcher> watcher_;  ///< of the newest probe
 };
 

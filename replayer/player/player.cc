@@ -23,6 +23,7 @@
 #include "replayer/runtime/tensor_on.h"
 #include "storage/trace/reader.h"
 #include "storage/trace/writer.h"
+#include "trace/refusals.h"
 #include "trace/text/text.h"
 
 namespace steptape {
@@ -117,8 +118,11 @@ Steps plan_steps(Shared& shared, replayer::PlayerState& state, std::vector<std::
     auto loaded = make_step(step.name, state, shared);
     for (const trace::Recording& recording : step.recordings) {
       if (recording.status != trace::Status::kTrusted) continue;
-      const std::vector<Refusal> refusals =
-          replayer::refusals_of(recording, replayer::why_no_backend);
+      std::vector<Refusal> refusals = replayer::refusals_of(recording, replayer::why_no_backend);
+      if (const trace::Index op = replayer::first_collective(recording); op != trace::kNone) {
+        refusals.push_back(trace::refusal_at(recording, op, RefusalCode::kUnreplayableOp,
+                                             "a player exchanges nothing with other processes"));
+      }
       for (const Refusal& refusal : refusals)
         problems.push_back("step \"" + step.name + "\": " + refusal.text());
       if (!refusals.empty() || !problems.empty()) continue;

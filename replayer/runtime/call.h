@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,12 @@ struct Call {
   trace::Index op = 0;
   bool may_throw = true;  ///< because of the bytes it reads
   bool is_once = false;   ///< done in the first run alone
+  /// Of a collective: which argument is the group, and its name. A plan keeps no group alive.
+  struct Group {
+    std::size_t argument;
+    std::string name;
+  };
+  std::optional<Group> group = {};
   /// Its place in the order of the run: `op`, of a read the op after which it comes, or -1 of what
   /// is done once.
   std::int64_t at = 0;

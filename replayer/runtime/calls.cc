@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "guards/mismatch.h"
+#include "live/collectives.h"
 #include "live/contents.h"
 #include "live/operators.h"
 #include "live/tensors.h"
@@ -51,6 +52,11 @@ class Preparation {
     };
     const auto& arguments = instruction.callee.schema().arguments();
     for (std::size_t a = 0; a < op.inputs.size(); ++a) {
+      if (live::is_group_type(*arguments[a].type())) {
+        call.group = {a, std::get<std::string>(op.inputs[a].data)};
+        call.arguments.emplace_back();
+        continue;
+      }
       call.arguments.push_back(
           live::ivalue_of(op.inputs[a], *arguments[a].type(), tensor, tracked_generator));
     }

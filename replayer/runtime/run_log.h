@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "live/collectives.h"
 #include "replayer/runtime/call.h"
 #include "replayer/runtime/memory.h"
 #include "replayer/runtime/number_proofs.h"
@@ -67,6 +68,8 @@ struct Run {
   /// Called once in mid-run, when nothing but running out of memory can still stop the run; what it
   /// releases is not put back.
   std::function<void()> decided = {};
+  /// By which collectives are issued, or served; null: the plan has none.
+  live::Exchanges* exchanges = nullptr;
   Inspection inspection = {};
 };
 

@@ -71,7 +71,8 @@ class Verification {
       return verified;
     }
     const bool has_suspects = interceptor_ != nullptr && !variant_.suspects.empty();
-    has_suspects ? eager_first(eager, verified) : plan_first(eager, verified);
+    const bool is_eager_first = has_suspects || variant_.exchanges;
+    is_eager_first ? eager_first(eager, verified) : plan_first(eager, verified);
     if (interceptor_ != nullptr && verified.divergence && verified.divergence->op_index < 0) {
       name_first_op(*verified.divergence);
     }
@@ -113,16 +114,19 @@ class Verification {
            });
   }
 
-  recorder::Returned run_eager(const recorder::StepFunction& eager, Verified& verified) {
+  recorder::Returned run_eager(const recorder::StepFunction& eager, Verified& verified,
+                               std::span<recorder::Repeat> repeats = {}) {
     if (interceptor_ == nullptr) return eager();
-    if (!has_moving_numbers())
-      return recorder::run_with_digests(eager, *interceptor_, eager_digests_);
+    if (!has_moving_numbers() || !repeats.empty())
+      return recorder::run_with_digests(eager, *interceptor_, eager_digests_, call_.exchanges,
+                                        repeats);
     const auto unnoticed = [&eager] {
       const recorder::Unnoticed scope;
       return eager();
     };
-    recorder::Recorded recorded = recorder::record(unnoticed, call_.arguments, call_.objects,
-                                                   *interceptor_, {recorder::Depth::kDigests});
+    recorder::Recorded recorded =
+        recorder::record(unnoticed, call_.arguments, call_.objects, *interceptor_,
+                         {recorder::Depth::kDigests, false, call_.exchanges});
     trace::Recording& proof = recorded.recording;
     recorder::Returned returned(std::move(recorded.results));
     for (const trace::Number& number : proof.numbers) returned.numbers.push_back(number.value);
@@ -150,8 +154,7 @@ class Verification {
     for (const SuspectOp& suspect : variant_.suspects) {
       repeats.push_back({suspect.op, kRepeats, suspect.is_known ? kRepeats : kMostRepeats});
     }
-    const LeftBehind left =
-        left_by_eager(recorder::run_with_digests(eager, *interceptor_, eager_digests_, repeats));
+    const LeftBehind left = left_by_eager(run_eager(eager, verified, repeats));
     const std::optional<Divergence> of_counters = compare_counters(counters);
     replayer::Undo done;
     if (!take(done)) {
@@ -244,6 +247,10 @@ class Verification {
             .holds_pinned_only = !variant_.trusted};
   }
 
+  live::Exchanges* exchanges() const {
+    return variant_.exchanges ? call_.exchanges.get() : nullptr;
+  }
+
   replayer::Inspection inspection(PlanDigests* digests) {
     return {.digests = digests, .overrides = overrides_, .is_compared = true};
   }
@@ -253,6 +260,7 @@ class Verification {
     const replayer::Outcome outcome = executor_.run(
         {.memory = entry_.memory,
          .numbers = numbers_of_run(),
+         .exchanges = exchanges(),
          .inspection = inspection(interceptor_ != nullptr ? &plan_digests_ : nullptr)});
     left.numbers = outcome.numbers;
     for (const at::Tensor& result : outcome.results) left.results.push_back(digest_of(result));
@@ -330,6 +338,7 @@ class Verification {
     try {
       executor_.run({.memory = entry_.memory,
                      .numbers = {.leaves = entry_.leaves},
+                     .exchanges = exchanges(),
                      .inspection = inspection(&digests)});
     } catch (const std::exception&) {
       digests.clear();

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,6 +65,8 @@ struct Verified {
 /// step that runs first. Each of these ops is then run again on the same inputs, and the plan is
 /// made to go on from what it left in the eager step. So everything else is compared bit for bit,
 /// and the op with what it differs from itself.
+/// So it is where the plan exchanges tensors with other processes: what the eager step has issued
+/// is served to the plan (live/collectives.h).
 /// The eager step is recorded, without its front end's knowledge, where the plan has numbers that
 /// move: then scalars are compared as well as bits.
 struct CallToVerify {
@@ -71,6 +74,7 @@ struct CallToVerify {
   const live::Objects& objects;
   const guards::Entry& entry;
   bool proves_numbers;  ///< Options::verify asks for it
+  std::shared_ptr<live::Exchanges> exchanges;
 };
 Verified verify(Variant& variant, const CallToVerify& call, const recorder::StepFunction& eager,
                 recorder::Interceptor* interceptor);

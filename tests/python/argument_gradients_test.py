@@ -361,6 +361,43 @@ def play(make, wrap):
     return seen, step
 
 
+def for_a_while(leave):
+    """The argument, or a tensor made of it, requires a gradient while backward runs; `leave(x, z, loss)` is returned."""
+    def make(wrap):
+        p = nn.Parameter(torch.ones(3))
+
+        def step(x, of=None):
+            z = x.detach() if leave.__name__.startswith("new") else x
+            z.requires_grad_(True)
+            loss = (z * p).square().sum()
+            loss.backward()
+            z.requires_grad_(False)
+            return leave(x, z, loss)
+
+        return wrap(step), lambda i: (torch.full((3,), 1.0 + i),), [p]
+    return make
+
+
+def for_a_while_with_its_loss(x, z, loss):
+    return loss
+
+
+def for_a_while_with_itself(x, z, loss):
+    return loss, x
+
+
+def new_for_a_while(x, z, loss):
+    return loss, z
+
+
+def new_for_a_while_alone(x, z, loss):
+    return z
+
+
+for each in (for_a_while_with_its_loss, for_a_while_with_itself, new_for_a_while, new_for_a_while_alone):
+    cases[each.__name__] = (for_a_while(each), "rebound_tensor")
+
+
 @pytest.mark.parametrize("make, code", cases.values(), ids=cases)
 def test_what_backward_leaves_in_an_argument(make, code):
     expected, _ = play(make, lambda function: function)

@@ -416,6 +416,27 @@ def now_and_then():
     return training(m, after), lambda: [m, state["n"]]
 
 
+def old_memory(leave):
+    """`leave(m, old)` gets what the parameter was over before it is given other memory."""
+    def make():
+        m = net()
+        held = {"old": None}
+
+        def after():
+            old = m[0].weight.data
+            m[0].weight.data = old * .9
+            held["old"] = leave(old)
+        return training(m, after), lambda: [m, held["old"]]
+    return make
+
+
+for name, leave in {"old_memory_kept": lambda old: old, "a_row_of_it_kept": lambda old: old[0],
+                    "another_view_of_it_kept": lambda old: old.view(-1).detach()}.items():
+    CASES.append(pytest.param(old_memory(leave), "rebound_tensor", id=name))
+CASES.append(pytest.param(old_memory(lambda old: old * 1), REPLAYS, id="a_copy_of_it_kept"))
+CASES.append(pytest.param(old_memory(lambda old: old.sum()), REPLAYS, id="a_sum_of_it_kept"))
+
+
 @pytest.mark.parametrize("make, outcome", CASES)
 def test_what_it_leaves_is_what_the_eager_step_leaves(make, outcome):
     expected, _ = play(make, lambda step: step)

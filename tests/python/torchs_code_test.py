@@ -28,7 +28,7 @@ CODE = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, t
         property, staticmethod, classmethod, type(functools.lru_cache(len)), torch._ops.OpOverloadPacket, torch._ops.OpOverload,
         type(torch._C._VariableFunctions), type(torch.autograd.variable.Variable._execution_engine),
         type(typing.NamedTuple("Pair", [("first", int)]).first),
-        torch.utils._contextlib._DecoratorContextManager)  # replaced by nobody: docs/blind_spots.md
+        torch.utils._contextlib._DecoratorContextManager, torch.backends.ContextProp)  # replaced by nobody: docs/blind_spots.md
 CONSTANTS = (torch.layout, torch.memory_format, torch.dtype, type(typing.Optional), type(typing.Union[int, str]), typing.TypeVar)
 
 # Objects that torch's code looks into, for which no rule stands, and why that is well.

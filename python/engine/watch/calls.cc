@@ -135,6 +135,8 @@ std::string module_of(PyObject* function) {
 }  // namespace
 
 void Watcher::called(PyObject* function) {
+  if (outermost_ == nullptr && PyFunction_Check(function))
+    outermost_ = PyFunction_GET_CODE(function);
   awaited_.emplace_back();
   call(Call{.callee = function, .arguments = {}, .named = {}}, 4);
   awaited_.pop_back();
@@ -195,6 +197,7 @@ bool Watcher::call(const Call& made, int depth) {
     return call(bound, depth - 1);
   }
   if (PyFunction_Check(callee)) {
+    calling_ = PyFunction_GET_CODE(callee);
     note_function(callee);
     if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callee))) == Whose::kTorchs) {
       refuse_untold(callee);
@@ -345,9 +348,12 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
     }
     if (!is_exactly(made.callee, caller)) continue;
     // the method is called with the other parts
-    Call method{.callee = _PyType_Lookup(Py_TYPE(made.arguments.front()), part.ptr()),
-                .arguments = {made.arguments.front()},
+    PyObject* const object = made.arguments.front();
+    const py::object own = stored_attribute(object, part.ptr());  // a function of a module
+    Call method{.callee = own ? own.ptr() : _PyType_Lookup(Py_TYPE(object), part.ptr()),
+                .arguments = {},
                 .named = {}};
+    if (!own) method.arguments.push_back(object);
     for (std::size_t i = 1; i < py::len(parts); ++i) {
       method.arguments.push_back(py::object(parts[py::int_(i)]).ptr());  // parts hold them
     }
@@ -501,9 +507,23 @@ void Watcher::escape(const Call& made) {
   made.for_each([](PyObject* value) { FollowedNumbers::current().escape(value); });
 }
 
+/// Whether functions of a module may look at attributes of objects that they are given: those of
+/// extensions may (orjson and pydantic write dataclasses), and those of Python's library, NumPy and
+/// torch are known not to, but for dialects of csv.
+bool may_look_at_objects(const std::string& module) {
+  static PyObject* const known = [] {
+    auto names = py::set(py::module_::import("sys").attr("stdlib_module_names"));
+    for (const char* name : {"numpy", "torch", "steptape", ""}) names.add(py::str(name));
+    return names.release().ptr();
+  }();
+  const py::str package(module.substr(0, module.find('.')));
+  return module == "_csv" || PySet_Contains(known, package.ptr()) == 0;
+}
+
 void Watcher::load_arguments(const Call& made, bool escapes) {
   bool gives_to_c =
       false;  // to a function that shows no instruction, as getattr in map(getattr, ...)
+  const bool looks = may_look_at_objects(made.module);
   std::size_t containers = 0;
   made.for_each([&](PyObject* value) {
     gives_to_c |= is_function_of_c(value);
@@ -516,7 +536,7 @@ void Watcher::load_arguments(const Call& made, bool escapes) {
     load_deep(value);
     load_callable(value);
     refuse_memory(value);
-    if (gives_to_c) load_objects(value);
+    if (gives_to_c || looks) load_objects(value);
   });
 }
 

@@ -66,6 +66,7 @@ void Watcher::mark_closure(PyObject* function, int depth) {
     if (held == nullptr) continue;
     mark(held, path_of(function));
     if (depth > 1 && PyFunction_Check(held)) mark_closure(held, depth - 1);
+    if (is_partial(held)) called(held);
   }
 }
 
@@ -98,7 +99,9 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
                        PyFunction_GET_CODE(method) == reinterpret_cast<PyObject*>(code);
     if (is_it) function = method;
   }
-  const bool was_there = !may_be_made(code);  // asked of all that runs: it notes what that makes
+  // asked of all that runs: it notes what that makes
+  const bool was_there =
+      !may_be_made(code) || (function != nullptr && !by_watched && handed_.was_there(function));
   if (function != nullptr) {
     if (was_there) mark(function, name);
     note_function(function);
@@ -112,22 +115,67 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
       !exists(arguments[0])) {
     fresh_.insert(arguments[0]);
   }
-  if (by_watched) return;
-  // code that is not watched calls: what it gives may have been there before
+  const bool is_called = std::exchange(calling_, nullptr) == reinterpret_cast<PyObject*>(code);
+  if (by_watched && is_called) return;  // with what has been seen
+  const int rest = ((code->co_flags & CO_VARARGS) != 0 ? 1 : 0) +
+                   ((code->co_flags & CO_VARKEYWORDS) != 0 ? 1 : 0);
   const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
-  for (Py_ssize_t i = 0; i < count && names; ++i) {
+  for (Py_ssize_t i = 0; i < count + rest && names; ++i) {
     PyObject* given = arguments[i];
     if (given != nullptr && PyCell_Check(given)) given = PyCell_GET(given);
-    if (given == nullptr || !is_heap(Py_TYPE(given))) continue;
-    if (i == 0 && !is_tensor(given)) {  // it was found in its class
-      load_methods(given);
+    if (given == nullptr) continue;
+    const std::string name_of_it = text_of(PyTuple_GET_ITEM(names.ptr(), i));
+    if (i >= count && PyDict_CheckExact(given)) {
+      for (const auto& [key, value] : entries_of(given)) meet(value, text_of(key), by_watched);
+      continue;
+    }
+    if (i == 0 && !by_watched && is_heap(Py_TYPE(given)) && !is_tensor(given)) {
+      load_methods(given);  // it was found in its class
       if (_PyType_Lookup(Py_TYPE(given), code->co_name) != nullptr) {
         read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(given)), code->co_name,
              type_name(given) + "." + name);
       }
     }
-    if (!is_context(given) && !given_containers_.contains(given))
-      mark(given, text_of(PyTuple_GET_ITEM(names.ptr(), i)));
+    meet(given, name_of_it, by_watched);
+  }
+}
+
+void Watcher::meet(PyObject* given, const std::string& name, bool by_watched, int depth) {
+  if (given == nullptr || is_tensor(given) || is_atom(given) || exists(given)) return;
+  if (PyTuple_CheckExact(given)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given) && depth > 1; ++i)
+      meet(PyTuple_GET_ITEM(given, i), name, by_watched, depth - 1);
+    return;
+  }
+  if (is_context(given) || given_containers_.contains(given) || fresh_.contains(given)) return;
+  // an object of torch's, or of a class that its code gives objects of: it has made none of them
+  const bool is_known = !by_watched && is_heap(Py_TYPE(given));
+  if (is_known || handed_.was_there(given)) mark(given, name);
+}
+
+void Watcher::load_hooks(PyObject* hooks) {
+  if (hooks == nullptr || !PyDict_Check(hooks)) return;
+  for (const auto& [key, hook] : entries_of(hooks)) {
+    const bool is_seen = PyFunction_Check(hook) ||
+                         (PyMethod_Check(hook) && PyFunction_Check(PyMethod_GET_FUNCTION(hook)));
+    if (is_seen) continue;
+    mark(hook, "a hook");
+    called(hook);
+  }
+}
+
+void Watcher::load_hooks_of(PyObject* module) {
+  PyObject* dict = dict_of(module);
+  if (dict == nullptr) return;
+  for (const auto& [key, value] : entries_of(dict)) {
+    const std::string_view name = PyUnicode_Check(key) ? view_of(key) : "";
+    if (name.starts_with('_') && name.ends_with("_hooks")) load_hooks(value);
+    if (name != "_parameters" || !PyDict_Check(value)) continue;
+    for (const auto& [of, tensor] : entries_of(value)) {
+      if (!is_tensor(tensor)) continue;
+      load_hooks(reinterpret_cast<THPVariable*>(tensor)->backward_hooks);
+      load_hooks(reinterpret_cast<THPVariable*>(tensor)->post_accumulate_grad_hooks);
+    }
   }
 }
 
@@ -153,6 +201,7 @@ PyCodeObject* Watcher::call_of_modules() {
 
 void Watcher::enter_module(PyObject* module) {
   called_modules_.push_back(module);
+  if (module != nullptr && !is_for_numbers_) load_hooks_of(module);
   recorder::FrontendHints* hints = recorder::FrontendHints::current();
   if (hints == nullptr || module == nullptr) return;
   hints->enter_module(modules_.contains(module) ? path_of(module) : "", module);
@@ -176,6 +225,7 @@ void Watcher::enter_torch(PyCodeObject* code) {
 
 void Watcher::note_step(PyObject* optimizer) {
   stepped_.insert(optimizer);
+  if (!is_for_numbers_) load_hooks_of(optimizer);
   if (type_name(optimizer) != "torch.optim.lbfgs.LBFGS") return;
   refuse(RefusalCode::kOptimizerUnsupported,
          "LBFGS decides on the host how often it calls its closure, and makes its state anew: wrap "

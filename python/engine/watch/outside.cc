@@ -44,7 +44,9 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
   if (is_generator) escape(made);
   if (is_generator && !name.starts_with("__") && name != "getstate" && name != "get_state") {
     const bool is_pythons = !is_numpys;
-    const bool is_own = !exists(self) && self != own;
+    const bool seeds_itself =
+        name == "seed" && (made.arguments.empty() || made.arguments.front() == Py_None);
+    const bool is_own = !exists(self) && self != own && !seeds_itself;
     if (!is_own || !is_pythons)
       refuse(RefusalCode::kHostRandom, is_pythons
                                            ? "the step draws from Python's `random`"
@@ -56,7 +58,8 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
     return true;
   }
   const bool tells_who_runs = (made.module == "posix" && name == "getpid") ||
-                              (made.module == "_thread" && name.starts_with("get_"));
+                              (made.module == "_thread" && name.starts_with("get_")) ||
+                              (made.module == "_asyncio" && made.arguments.empty());
   if (tells_who_runs) {
     read(Kind::kRunning, made.callee, nullptr, made.module + "." + name + "()");
     return true;
@@ -65,6 +68,12 @@ bool Watcher::is_from_outside(const Call& made, const std::string& name, PyObjec
       made.module == "time" || (type == "type" && self != nullptr &&
                                 is_made_of(reinterpret_cast<PyTypeObject*>(self), "datetime.") &&
                                 (name == "now" || name == "today" || name == "utcnow"));
+  const bool is_chance = (made.module == "_uuid" && name.starts_with("generate_")) ||
+                         (made.module == "_ssl" && name.starts_with("RAND_"));
+  if (is_chance) {
+    refuse(RefusalCode::kHostRandom, "the step draws from the operating system (`" + name + "`)");
+    return true;
+  }
   if (is_clock && name != "sleep") {
     refuse(RefusalCode::kHostEffect, "the step reads the clock (`" + name + "`)");
     return true;

@@ -450,7 +450,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   if (is_computed && !is_fixed(object) && is_made_of_torchs_class(type)) load_given(object);
   if (is_array(object) && view_of(name) == "flags")
     return refuse_incomparable("reads or writes an attribute of", object);
-  if (is_array(object)) return load_content(object);
+  if (is_array(object) && !is_heap(Py_TYPE(object))) return load_content(object);
   if (!is_fixed(object) && has_own_lookup(type, false))
     return refuse_incomparable("reads or writes an attribute of", object);
   if (!gives_way) {

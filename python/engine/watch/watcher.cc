@@ -57,9 +57,24 @@ void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::
   folders() = {std::move(own), std::move(torchs), std::move(shared)};
 }
 
-Watcher::Watcher(Roots& roots, MovingPlaces& moving)
+bool HandedObjects::was_there(PyObject* object) {
+  const auto [entry, is_new] = objects_.try_emplace(object);
+  if (is_new) entry->second.object = Root(roots_, object);
+  return !entry->second.is_new;
+}
+
+void HandedObjects::end_call() {
+  for (auto at = objects_.begin(); at != objects_.end();) {
+    at->second.is_new = false;
+    const bool is_held = at->second.object.get() != nullptr && Py_REFCNT(at->first) > 1;
+    at = is_held ? std::next(at) : objects_.erase(at);
+  }
+}
+
+Watcher::Watcher(Roots& roots, MovingPlaces& moving, HandedObjects& handed)
     : roots_(roots),
       moving_(moving),
+      handed_(handed),
       slots_(std::make_unique<SlotWatch>(roots, moving)),
       handled_(handled_exception().ptr()) {
   for (const py::object& value : moving.given()) {
@@ -107,7 +122,8 @@ bool Watcher::wants(PyCodeObject* code, bool by_watched) {
   if (unwatched_ != 0) return false;
   const Whose owner = whose(code);
   if (owner == Whose::kSteptapes) return false;
-  return owner != Whose::kPythons || by_watched || is_for_numbers_;
+  return owner != Whose::kPythons || by_watched || is_for_numbers_ ||
+         reinterpret_cast<PyObject*>(code) == outermost_;
 }
 
 void Watcher::mark(PyObject* value, const std::string& path) {

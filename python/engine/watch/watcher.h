@@ -44,6 +44,27 @@ struct GivenToCall {
 };
 GivenToCall given_to(const Instruction& in);
 
+/// Objects that code which nobody watches, torch's or C's, has handed to code of the program's: a
+/// hook gets what a partial holds, its object among `*args`. When one is met first nobody knows
+/// whether it was there before. One that outlives the call, and is handed on again in another, was.
+class HandedObjects {
+ public:
+  explicit HandedObjects(Roots& roots) : roots_(roots) {}
+  /// Whether it was handed in a call before this one. Keeps it until this one ends.
+  bool was_there(PyObject* object);
+  bool holds(PyObject* object) const { return objects_.contains(object); }
+  /// The call ends: lets go of those that nobody else has.
+  void end_call();
+
+ private:
+  Roots& roots_;
+  struct Handed {
+    Root object;
+    bool is_new = true;
+  };
+  std::unordered_map<PyObject*, Handed> objects_;
+};
+
 /// What the code of a step reads and writes besides tensors, while it is probed: places that
 /// existed before, each with what it held when it was first read or written. A place that was read
 /// is what a plan depends on; one that was written is what a replay is to write again.
@@ -56,7 +77,7 @@ GivenToCall given_to(const Instruction& in);
 /// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
 class Watcher final : public Listener {
  public:
-  Watcher(Roots& roots, MovingPlaces& moving);
+  Watcher(Roots& roots, MovingPlaces& moving, HandedObjects& handed);
   ~Watcher() override;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -173,6 +194,11 @@ class Watcher final : public Listener {
   bool may_be_made(PyCodeObject* code);
   void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                    Py_ssize_t count, bool by_watched);
+  /// What code that is not watched gives, `*args` and `**kwargs` one by one.
+  void meet(PyObject* given, const std::string& name, bool by_watched, int depth = 4);
+  /// What a callable that torch's code calls holds besides code of Python's.
+  void load_hooks(PyObject* hooks);
+  void load_hooks_of(PyObject* module);
 
   // what is noted
   static Id id_of(Kind kind, PyObject* owner, PyObject* key);
@@ -374,6 +400,7 @@ class Watcher final : public Listener {
 
   Roots& roots_;
   MovingPlaces& moving_;
+  HandedObjects& handed_;
   std::unique_ptr<SlotWatch> slots_;
   const std::uint64_t first_node_ = at::sequence_number::peek();  ///< of autograd's in the step
   PyObject* handled_;  ///< by the caller of the step, an exception or None; borrowed from it
@@ -431,6 +458,8 @@ class Watcher final : public Listener {
   std::vector<Awaited> awaited_;
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
+  PyObject* calling_ = nullptr;    ///< the code that the newest call instruction enters
+  PyObject* outermost_ = nullptr;  ///< that of the step's function
   // calls that are under way
   int unwatched_ = 0;
   int gives_objects_ = 0;

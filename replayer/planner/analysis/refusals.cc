@@ -58,7 +58,7 @@ void refuse_hidden_aliases(const trace::Recording& recording, std::vector<Refusa
     const auto handle = live::find_operator(recording.operator_of(op));
     const auto& schema = handle->schema();
     const live::Effects& effects = live::effects_of(*handle);
-    if (effects.is_view || effects.is_inplace_view) continue;
+    if (effects.is_view || effects.is_inplace_view || effects.is_collective()) continue;
     const trace::TensorId returned = returned_argument(schema, op);
     for (std::size_t r = 0; r < op.outputs.size(); ++r) {
       if (schema.returns()[r].alias_info() != nullptr) continue;
@@ -102,6 +102,18 @@ void refuse_devices(const trace::Recording& recording, WhyNoBackend why_no_backe
                                   path_of(buffer) + "; a plan runs on one device"));
     return;
   }
+}
+
+/// A collective of tensors on a device is given to a stream of its group's.
+void refuse_collectives_on_devices(const trace::Recording& recording,
+                                   std::vector<Refusal>& refusals) {
+  const trace::Index collective = first_collective(recording);
+  const auto is_on_device = [](const trace::Buffer& buffer) {
+    return buffer.device.kind != trace::DeviceKind::kCpu;
+  };
+  if (collective == trace::kNone || std::ranges::none_of(recording.buffers, is_on_device)) return;
+  refusals.push_back(trace::refusal_at(recording, collective, RefusalCode::kDevice,
+                                       "steps on a device are not replayed with collectives"));
 }
 
 /// cuDNN's benchmark mode takes the kernel that was fastest, which another time is another one,
@@ -160,11 +172,22 @@ void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refu
 
 }  // namespace
 
+trace::Index first_collective(const trace::Recording& recording) {
+  const auto is_collective = [&](const trace::Op& op) {
+    const std::string& name = recording.operator_of(op).name;
+    return live::find_exception(name, live::ExceptionKind::kExchanges) != nullptr;
+  };
+  const auto found = std::ranges::find_if(recording.ops, is_collective);
+  if (found == recording.ops.end()) return trace::kNone;
+  return static_cast<trace::Index>(found - recording.ops.begin());
+}
+
 std::vector<Refusal> refusals_of(const trace::Recording& recording, WhyNoBackend why_no_backend) {
   std::vector<Refusal> refusals = recording.refusals;
   refuse_optimizers(recording, refusals);
   refuse_devices(recording, why_no_backend, refusals);
   refuse_choice_by_time(recording, refusals);
+  refuse_collectives_on_devices(recording, refusals);
   refuse_missing_constants(recording, refusals);
   const std::size_t before = refusals.size();
   refuse_operators(recording, refusals);

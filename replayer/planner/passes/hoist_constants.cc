@@ -58,7 +58,7 @@ class Hoisting {
     const live::Effects& effects =
         live::effects_of(*live::find_operator(program_.recording->operator_of(op)));
     const bool does_more = effects.is_random || effects.is_host_read || effects.is_dynamic_shape ||
-                           effects.makes_unwritten;
+                           effects.makes_unwritten || effects.is_collective();
     if (does_more || varies_[index] || std::ranges::count(effects.writes, true) > 0) return false;
     bool is_same = true;
     if (!effects.reads_geometry_only) {

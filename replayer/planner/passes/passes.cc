@@ -25,10 +25,10 @@ Program plan(std::shared_ptr<const trace::Recording> recording, FillsResults fil
 namespace {
 
 /// Whether it must run though nobody needs its results: it draws from a generator, tells the host
-/// something, may throw, or its results are looked at by the plan.
+/// something, may throw, exchanges something, or its results are looked at by the plan.
 bool does_more(const live::Effects& effects) {
   return effects.is_random || effects.is_host_read || effects.is_dynamic_shape ||
-         effects.may_throw_on_data;
+         effects.may_throw_on_data || effects.is_collective();
 }
 
 /// The buffers that somebody needs after the op that is looked at.

@@ -12,6 +12,7 @@
 #include <map>
 #include <vector>
 
+#include "live/collectives.h"
 #include "live/operators.h"
 #include "replayer/planner/analysis/writes.h"
 #include "replayer/runtime/call.h"
@@ -120,7 +121,8 @@ struct Executor::Impl {
   std::optional<HostNumbers> numbers;
   std::optional<Seeks> seeks;
   CallResults results;
-  RunLog log;  ///< of the run under way
+  RunLog log;                            ///< of the run under way
+  live::Exchanges* exchanges = nullptr;  ///< the same
 
   Impl(Program lowered, const GeneratorOf& generator)
       : program(std::move(lowered)), memory(program), results(program, memory) {
@@ -185,6 +187,7 @@ struct Executor::Impl {
     const BelowAutograd below;
     keep_everything(log.wants_digests());
     for (std::size_t i = ran_before ? once : 0; i < stages.size(); ++i) {
+      if (stages[i].first == first_decided) land_exchanges();
       if (stages[i].first == first_decided && decided) {
         is_decided = true;
         decided();
@@ -196,6 +199,7 @@ struct Executor::Impl {
         run_stage(stages[i]);
       }
     }
+    land_exchanges();
     stack.clear();
     seeks->end();
     ran_before = true;
@@ -230,6 +234,7 @@ struct Executor::Impl {
 
   void run_stage(const Stage& stage) {
     make_memory(stage);
+    if (exchanges != nullptr && exchanges->is_any_in_flight()) await_exchanges(stage);
     if (!seeks->empty()) seeks->before(stage.first);
     if (stage.group) {
       stage.group->run();
@@ -255,10 +260,34 @@ struct Executor::Impl {
       give_up_out_variant(call,
                           *live::find_operator(recording().operator_of(recording().ops[call.op])));
     }
+    if (call.group) return exchange(call);
     if (const auto element = numbers->element(call)) return stack.assign(1, *element);
     put_arguments(call, stack);
     call.callee.callBoxed(stack);
     if (call.copies) copy_made(stack, placed_of(call));
+  }
+
+  void exchange(const Call& call) {
+    if (exchanges == nullptr)
+      throw Error(ErrorCode::kUnsupported, "this run exchanges nothing with other processes");
+    put_arguments(call, stack);
+    stack[call.group->argument] = live::group_of(call.group->name);
+    exchanges->run(call.callee, stack, [&] { call.callee.callBoxed(stack); });
+  }
+
+  /// What the stage looks at or writes has arrived when this returns.
+  void await_exchanges(const Stage& stage) {
+    for (const Call& call : calls_in(stage)) {
+      exchanges->wait_for(call.arguments);
+      exchanges->wait_for(placed_of(call));
+    }
+    exchanges->rethrow();
+  }
+
+  void land_exchanges() {
+    if (exchanges == nullptr) return;
+    exchanges->wait_for_all();
+    exchanges->rethrow();
   }
 
   std::vector<at::Tensor> placed_of(const Call& call) const {
@@ -272,6 +301,8 @@ struct Executor::Impl {
       if (call.adopts) results.adopt(call, stack);
       if (call.read != trace::kNone) numbers->take_read(call, stack.back());
       if (!ran_before) results.check_placed(call);
+      // nobody takes memory away from what is in flight
+      if (call.group && !call.release.empty()) await_exchanges(stage);
       for (const trace::BufferId id : call.release) memory.release(id);
     }
   }
@@ -314,6 +345,8 @@ struct Executor::Impl {
     const auto log_ends = c10::make_scope_exit([this] { log.end(); });
     running = nullptr;
     is_decided = false;
+    exchanges = asked.exchanges;
+    if (exchanges != nullptr) exchanges->begin_run();
     bind(asked.memory);
     numbers->begin(asked.numbers);
     take_undo();
@@ -323,6 +356,7 @@ struct Executor::Impl {
       finish();
       let_go();
     } catch (const std::exception& error) {
+      if (exchanges != nullptr) exchanges->wait_for_all();
       let_go_of_all();
       undo.restore();
       const bool is_surprise =

@@ -1,0 +1,282 @@
+"""Steps that exchange tensors with other processes: two to four ranks, Gloo on this machine. On each rank a wrapped
+step runs beside the same step as it is; both must leave the same bits, whichever rank records, replays or is audited."""
+import faulthandler
+import functools
+import os
+import random
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+import steptape
+from twins import codes_of
+
+pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="this torch has no Gloo")
+
+
+class Training:
+    def __init__(self, body):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.01)
+        self.body = body
+        self.scale = 1.0
+
+    def step(self, x):
+        return self.body(self, x)
+
+    def backward(self, x):
+        self.optimizer.zero_grad()
+        loss = self.model(x).square().mean() * self.scale
+        loss.backward()
+        return loss.detach()
+
+    def state(self):
+        tensors = [tensor for p in self.model.parameters() for tensor in (p.detach(), p.grad)]
+        tensors += [value for p in self.model.parameters() for value in self.optimizer.state[p].values()]
+        return [tensor.clone() for tensor in tensors]
+
+
+def sum_each(training, x):
+    loss = training.backward(x)
+    for p in training.model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+    training.optimizer.step()
+    return loss
+
+
+def sum_at_once(training, x):
+    loss = training.backward(x)
+    works = [dist.all_reduce(p.grad, async_op=True) for p in training.model.parameters()]
+    for work in works:
+        work.wait()
+    training.optimizer.step()
+    return loss
+
+
+def sum_coalesced(training, x):
+    loss = training.backward(x)
+    dist.all_reduce_coalesced([p.grad for p in training.model.parameters()])
+    training.optimizer.step()
+    return loss
+
+
+def sum_of_a_part(training, x):
+    loss = training.backward(x)
+    flat = torch.cat([p.grad.reshape(-1) for p in training.model.parameters()])
+    flat = torch.cat([flat, flat.new_zeros(-flat.numel() % dist.get_world_size())])
+    part = torch.empty(flat.numel() // dist.get_world_size())
+    dist.reduce_scatter_tensor(part, flat)
+    dist.all_gather_into_tensor(flat, part)
+    first = 0
+    for p in training.model.parameters():
+        p.grad.copy_(flat[first:first + p.numel()].view_as(p))
+        first += p.numel()
+    training.optimizer.step()
+    return loss
+
+
+def gather_outputs(training, x):
+    training.optimizer.zero_grad()
+    own = training.model(x)
+    all_of_them = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(all_of_them, own.detach())
+    all_of_them[dist.get_rank()] = own
+    loss = torch.cat(all_of_them).square().mean() * training.scale
+    loss.backward()
+    training.optimizer.step()
+    return loss.detach()
+
+
+def broadcast_parameters(training, x):
+    loss = training.backward(x)
+    noise = torch.arange(3.0) if dist.get_rank() == 0 else torch.empty(3)
+    dist.broadcast(noise, 0)
+    training.optimizer.step()
+    for p in training.model.parameters():
+        dist.broadcast(p.data, 0)
+    return loss + noise.sum()
+
+
+def largest_loss(training, x):
+    loss = training.backward(x)
+    training.optimizer.step()
+    dist.all_reduce(loss, op=dist.ReduceOp.MAX)
+    dist.barrier()
+    return loss
+
+
+def skip_together(training, x):
+    """All ranks look at what they have agreed on, after a collective."""
+    loss = training.backward(x)
+    total = loss.clone()
+    dist.all_reduce(total)
+    if total.item() < 100:
+        training.optimizer.step()
+    return loss
+
+
+class DataParallel(Training):
+    """`twice`: a first backward whose gradients are not exchanged."""
+
+    def __init__(self, twice=False, hook=None, **options):
+        super().__init__(None)
+        self.module = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+        self.model = nn.parallel.DistributedDataParallel(self.module, **options)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.01)
+        self.twice = twice
+        if hook is not None:
+            self.model.register_comm_hook(None, hook)
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        if self.twice:
+            with self.model.no_sync():
+                self.model(x + 1).square().mean().backward()
+        loss = self.model(x).square().mean() * self.scale
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def state(self):
+        return [*super().state(), *(buffer.clone() for buffer in self.module.buffers())]
+
+
+BODIES = [sum_each, sum_at_once, sum_coalesced, sum_of_a_part, gather_outputs, broadcast_parameters, largest_loss,
+          skip_together]
+
+
+def run_rank(rank, world, folder, limit_s, test, arguments):
+    faulthandler.dump_traceback_later(limit_s, exit=True)  # of all threads, where it hangs
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=world)
+    test(rank, *arguments)
+    dist.barrier()
+    # Gloo's threads may abort a process that ends in the ordinary way, with Steptape or without
+    os._exit(0)
+
+
+def run_ranks(folder, world, test, *arguments, limit_s=120):
+    mp.spawn(run_rank, args=(world, str(folder), limit_s, test, arguments), nprocs=world)
+
+
+def assert_same(call, plain, taped, expected, found):
+    for a, b in zip([expected, *plain.state()], [found, *taped.state()], strict=True):
+        assert torch.equal(a.view(torch.uint8) if a.dim() else a, b.view(torch.uint8) if b.dim() else b), call
+
+
+def replay(rank, make, calls, least, code=None):
+    plain, taped = make(), make()
+    step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.0})
+    for call in range(calls):
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert_same(call, plain, taped, plain.step(x), step(x))
+    if least:
+        assert step.stats["replayed"] >= least, step.explain()
+    else:
+        assert step.stats["replayed"] == 0, step.explain()
+        assert code is None or code in codes_of(step), step.explain()
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_collectives_are_replayed(tmp_path, body):
+    run_ranks(tmp_path, 2, replay, functools.partial(Training, body), 16, 8 if body is skip_together else 11)
+
+
+@pytest.mark.parametrize("options", [{}, {"static_graph": True}, {"broadcast_buffers": False}, {"twice": True},
+                                     {"bucket_cap_mb": 0.0001}], ids=str)
+def test_data_parallel_models_are_replayed(tmp_path, options):
+    run_ranks(tmp_path, 2, replay, functools.partial(DataParallel, **options), 16, 9)
+
+
+@pytest.mark.parametrize("options, code", [({"gradient_as_bucket_view": True}, "rebound_tensor"),
+                                           ({"find_unused_parameters": True}, "untracked_write"),
+                                           # its thread may be early, so that the trial tells
+                                           ({"hook": default_hooks.fp16_compress_hook}, None)],
+                         ids=["views of buckets", "unused parameters", "compression"])
+def test_data_parallel_models_that_are_refused(tmp_path, options, code):
+    run_ranks(tmp_path, 2, replay, functools.partial(DataParallel, **options), 8, 0, code)
+
+
+def mix(rank, make, calls):
+    """What each rank does is drawn by itself: whether a plan is audited, and whether it fits."""
+    plain, taped = make(), make()
+    step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.1 * rank})
+    draw = random.Random(rank)
+    for call in range(calls):
+        plain.scale = taped.scale = draw.choice([1.0, 1.0, 1.0, 0.5 + rank])
+        rows = draw.choice([5, 5, 5, 5, 6 + rank])
+        x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert_same(call, plain, taped, plain.step(x), step(x))
+    assert step.stats["replayed"] > calls // 4, step.explain()
+
+
+@pytest.mark.parametrize("world, make", [(2, functools.partial(Training, sum_each)), (2, DataParallel),
+                                         (4, functools.partial(Training, sum_each))],
+                         ids=["two", "two with DistributedDataParallel", "four"])
+def test_ranks_mix_as_they_like(tmp_path, world, make):
+    run_ranks(tmp_path, world, mix, make, 2000 // world, limit_s=240)
+
+
+def fail_alone(rank, calls):
+    plain, taped = Training(sum_each), Training(sum_each)
+    step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.0})
+    for call in range(calls):
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert_same(call, plain, taped, plain.step(x), step(x))
+    assert step.stats["replayed"] > 0, step.explain()
+    dist.barrier()
+    if rank == 1:
+        os._exit(0)
+    before = taped.state()
+    with pytest.raises(RuntimeError, match="[Cc]onnection|peer|gloo"):
+        step(x)
+    assert all(map(torch.equal, before[0::2][:4], taped.state()[0::2][:4]))  # no parameter was stepped
+    os._exit(0)
+
+
+def test_a_rank_that_dies_fails_the_others_as_in_eager(tmp_path):
+    run_ranks(tmp_path, 2, fail_alone, 10)
+
+
+def other_group(rank):
+    plain, taped = Training(sum_each), Training(sum_each)
+    step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.0})
+    x = torch.ones(5, 4)
+    for call in range(8):
+        assert_same(call, plain, taped, plain.step(x), step(x))
+    replayed = step.stats["replayed"]
+    dist.barrier()
+    dist.destroy_process_group()
+    with pytest.raises(ValueError, match="[Dd]efault process group"):
+        step(x)
+    assert step.stats["replayed"] == replayed
+    os._exit(0)
+
+
+def test_a_group_that_is_destroyed_raises_what_eager_raises(tmp_path):
+    run_ranks(tmp_path, 2, other_group)
+
+
+def use_p2p(rank):
+    def body(x):
+        received = torch.empty(4)
+        dist.send(x, 1) if rank == 0 else dist.recv(received, 0)
+        return x * 2 + (received if rank else 0)
+
+    step = steptape.wrap(body)
+    for call in range(6):
+        x = torch.arange(4.0) + call
+        assert torch.equal(step(x), x * 2 + (x if rank else 0))
+    assert step.stats["replayed"] == 0
+    assert ("c10d::send" if rank == 0 else "c10d::recv_") in step.explain()
+
+
+def test_messages_from_one_rank_to_another_are_refused_by_name(tmp_path):
+    run_ranks(tmp_path, 2, use_p2p)
