@@ -35,8 +35,8 @@ def source_of(test):
         body = re.search(rf"^def {name}\(.*?(?=^def |\Z)", text_of(path), re.M | re.S)
     else:
         suite, name = test.split(".")
-        body = re.search(rf"^TEST(?:_F)?\({suite}, {name}\).*?^}}",
-                         text_of("tests/session/guards/guard_kinds_test.cc"), re.M | re.S)
+        path = {"CollectivesTest": "collectives_test.cc"}.get(suite, "guards/guard_kinds_test.cc")
+        body = re.search(rf"^TEST(?:_F)?\({suite}, {name}\).*?^}}", text_of(f"tests/session/{path}"), re.M | re.S)
     return None if body is None else re.sub(r'"\s*\n\s*"', "", body[0])
 
 

@@ -92,6 +92,9 @@ def without_rule(read, own):
     own = own | held_by([*map(pkgutil.resolve_name, LEFT_OUT), *hooks, typing_caches])
     guarded = {(id(owner), key) for _, owner, key in _tracking.places_of_torch()}
     own |= {id(vars(owner)): owner for _, owner, _ in read if is_of_dynamo(owner)}
+    switches = [value for name, module in sys.modules.items() if name.startswith("torch.backends.")
+                for value in vars(type(module)).values() if isinstance(value, torch.backends.ContextProp)]
+    own |= {id(vars(switch)): switch for switch in switches}  # which functions of torch's get and set them
     for path, owner, key in read:
         if id(owner) in own or (id(owner), key) in guarded or "__kwdefaults__" in path or isinstance(owner, types.FunctionType):
             continue

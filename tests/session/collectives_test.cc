@@ -226,6 +226,7 @@ TEST_F(CollectivesTest, AnotherGroupOfTheNameEndsThePlan) {
   const std::uint64_t replayed = step.stats().replayed;
   expect_equal(plain(eager_, x), step(x));
   EXPECT_EQ(step.stats().replayed, replayed);
+  EXPECT_EQ(step.stats().last_verdict.kind, GuardKind::kProcessGroup);
   EXPECT_EQ(step.stats().last_verdict.text(),
             "process group `taped`: the one that was recorded → another one, or none");
   for (int i = 0; i < 8; ++i) expect_equal(plain(eager_, x), step(x));

@@ -83,10 +83,6 @@ void escape_keys(PyObject* pairs) {
   std::ranges::for_each(held, escape_first);
 }
 
-bool is_partial(PyObject* value) {
-  return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
-}
-
 /// Not so a hash of hashlib's, which has an `update` too.
 bool holds_items(PyObject* value) {
   return Py_TYPE(value)->tp_iter != nullptr || PySequence_Check(value) != 0;

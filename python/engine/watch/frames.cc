@@ -1,3 +1,5 @@
+#include <torch/csrc/autograd/python_variable.h>
+
 #include "python/engine/structure.h"
 #include "python/engine/watch/call.h"
 #include "recorder/intercept/interceptor.h"
