@@ -191,10 +191,10 @@ struct Exchanges::InFlight {
       const auto* begin = static_cast<const std::byte*>(of.storage().data());
       return std::pair(begin, begin + of.storage().nbytes());
     };
-    const auto [begin, end] = range(tensor);
+    const auto asked = range(tensor);
     return std::ranges::any_of(written, [&](const at::Tensor& other) {
-      const auto [other_begin, other_end] = range(other);
-      return begin < other_end && other_begin < end;
+      const auto own = range(other);
+      return asked.first < own.second && own.first < asked.second;
     });
   }
 };
