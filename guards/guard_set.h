@@ -56,6 +56,8 @@ class GuardSet {
   void describe_outside(trace::Recording& recording) const;
 
   const TrackedGuard& tracked() const { return tracked_; }
+  /// Whether the plan exchanges tensors with other processes.
+  bool has_groups() const { return !groups_.empty(); }
   /// Step counters that the step advances, in the order of `advances`, as they are now.
   std::vector<std::int64_t> counters() const;
   std::vector<trace::Advance> advances() const;

@@ -72,12 +72,24 @@ c10::IValue reduction_of(std::int64_t number) {
   return c10::make_intrusive<c10d::ReduceOp>(static_cast<c10d::ReduceOp::RedOpType>(number));
 }
 
+std::vector<trace::Index> collectives_of(const trace::Recording& recording) {
+  // of the few operators, not of the many ops
+  std::vector<bool> exchanges;
+  for (const trace::Operator& each : recording.operators)
+    exchanges.push_back(find_exception(each.name, ExceptionKind::kExchanges) != nullptr);
+  std::vector<trace::Index> found;
+  if (std::ranges::find(exchanges, true) == exchanges.end()) return found;
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    if (exchanges[recording.ops[i].op]) found.push_back(static_cast<trace::Index>(i));
+  }
+  return found;
+}
+
 std::vector<std::string> groups_of(const trace::Recording& recording) {
   std::vector<std::string> groups;
-  for (const trace::Op& op : recording.ops) {
-    const trace::Operator& called = recording.operator_of(op);
-    if (find_exception(called.name, ExceptionKind::kExchanges) == nullptr) continue;
-    const auto schema = find_operator(called)->schema();
+  for (const trace::Index position : collectives_of(recording)) {
+    const trace::Op& op = recording.ops[position];
+    const auto schema = find_operator(recording.operator_of(op))->schema();
     for (std::size_t a = 0; a < op.inputs.size(); ++a) {
       if (!is_group_type(*schema.arguments()[a].type())) continue;
       const std::string& name = std::get<std::string>(op.inputs[a].data);
@@ -220,6 +232,10 @@ class Exchanges::Served final : public c10d::Work {
 Exchanges::Exchanges(WithoutLock without_lock) : without_lock_(std::move(without_lock)) {}
 Exchanges::~Exchanges() = default;
 
+void Exchanges::without_lock(const std::function<void()>& run) const {
+  without_lock_ ? without_lock_(run) : run();
+}
+
 void Exchanges::begin_run() {
   wait_for_all();
   const std::lock_guard lock(mutex_);
@@ -284,7 +300,7 @@ bool Exchanges::is_of_backend() const {
 void Exchanges::issue_now(const std::function<void()>& issue, Issued& issued) const {
   try {
     // a thread of Gloo's that waits for the lock may stand in the way of this one
-    without_lock_ ? without_lock_(issue) : issue();
+    without_lock(issue);
   } catch (...) {
     issued.failure = std::current_exception();
     issued.failed_at_once = true;
@@ -366,9 +382,8 @@ void Exchanges::land(std::vector<InFlight>::iterator which, std::unique_lock<std
   flying_ = in_flight_.size();
   lock.unlock();
   std::exception_ptr failure;
-  const auto wait = [&] { flying.work->wait(kNoTimeout); };
   try {
-    without_lock_ && !flying.work->isCompleted() ? without_lock_(wait) : wait();
+    without_lock([&] { flying.work->wait(kNoTimeout); });
   } catch (...) {
     failure = std::current_exception();
   }
@@ -384,12 +399,11 @@ void Exchanges::wait_until_let_go() {
   wait_for_all();
   constexpr std::chrono::milliseconds kMost{200};
   const auto is_held = [](const auto& work) { return work.use_count() != 0; };
-  const auto wait = [&] {
+  without_lock([&] {
     const auto end = std::chrono::steady_clock::now() + kMost;
     while (std::ranges::any_of(held_, is_held) && std::chrono::steady_clock::now() < end)
       std::this_thread::yield();
-  };
-  if (std::ranges::any_of(held_, is_held)) without_lock_ ? without_lock_(wait) : wait();
+  });
   held_.clear();
 }
 

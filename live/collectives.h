@@ -37,7 +37,9 @@ std::optional<trace::Value> value_of_group(const c10::IValue& value);
 c10::IValue group_of(const std::string& name);
 c10::IValue reduction_of(std::int64_t number);
 
-/// The groups that the collectives of a recording go through, each once.
+/// The ops of a recording that are collectives, in order.
+std::vector<trace::Index> collectives_of(const trace::Recording& recording);
+/// The groups that they go through, each once.
 std::vector<std::string> groups_of(const trace::Recording& recording);
 
 /// A process group, held by its name and its identity: neither is kept alive.
@@ -92,7 +94,7 @@ class Exchanges {
 
   bool is_any_in_flight() const { return flying_ != 0; }
   /// Whether this thread is one of a backend's, which does the ops that a collective is made of:
-  /// they are no part of the step.
+  /// they are not part of the step.
   bool is_of_backend() const;
   /// Waits for what is in flight over the memory of these. Failures are kept for `rethrow`.
   void wait_for(c10::ArrayRef<c10::IValue> values);
@@ -112,6 +114,7 @@ class Exchanges {
   class Waiting;
 
   static Issued asked_by(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
+  void without_lock(const std::function<void()>& run) const;
   std::pair<Issued*, bool> next(std::unique_ptr<Issued> asked);
   void issue_now(const std::function<void()>& issue, Issued& issued) const;
   void land_over(const at::Tensor& tensor);

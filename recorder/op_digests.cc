@@ -53,16 +53,16 @@ class Log final : public OpListener, public std::enable_shared_from_this<Log> {
         written = live::written_tensors(op, torch::jit::last(stack, count));
       }
     }
+    if (!is_open) return run();
     if (live::effects_of(op).is_collective()) {
-      return exchanges_->run(op, stack, run, [log = shared_from_this(), is_open, index, written] {
-        if (is_open) log->note(index, live::op_digest({}, written));
+      return exchanges_->run(op, stack, run, [log = shared_from_this(), index, written] {
+        log->note(index, live::op_digest({}, written));
       });
     }
-    const auto asked = is_open ? std::ranges::find(repeats_, index, &Repeat::op) : repeats_.end();
+    const auto asked = std::ranges::find(repeats_, index, &Repeat::op);
     std::optional<RepeatedOp> repeated;
     if (asked != repeats_.end()) repeated.emplace(op, stack);
     run();
-    if (!is_open) return;
     const std::size_t count = op.schema().returns().size();
     const auto digest = live::op_digest(torch::jit::last(stack, count), written);
     std::optional<Repeat> found;

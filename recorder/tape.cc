@@ -208,7 +208,7 @@ void Tape::after(Arguments outputs, Running& running) {
   note_writes(running);
   note_read(running);
   if (running.generator) state_.generators.after_draw(*running.generator, running.index);
-  if (is_exchange(running)) forget_contents(running);
+  if (is_exchange(running)) note_exchange(running);
   if (detail_.depth >= Depth::kDigests && !is_exchange(running)) {
     state_.recording.op_digests[running.index] = live::op_digest(outputs, running.written);
   }

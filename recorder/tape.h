@@ -103,8 +103,8 @@ class Tape final : public OpListener, public std::enable_shared_from_this<Tape> 
   void note_write(trace::TensorId id, trace::Index op);
   void note_read(const Running& running);
   void note_content(trace::BufferId buffer);
-  /// Of what a collective writes, until that has arrived.
-  void forget_contents(const Running& running);
+  /// What a collective writes is exchanged, and unknown until it has arrived.
+  void note_exchange(const Running& running);
   trace::Index scope_index(const std::string& place);
 
   const Detail detail_;

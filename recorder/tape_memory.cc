@@ -147,7 +147,7 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
   LiveBuffer& live = state_.tensor_table.buffers.live(tensor.buffer);
   if (live.first_write == trace::kNone) live.first_write = op;
   if (live.origin == Origin::kForeign) {
-    live.is_others =
+    live.may_be_bucket =
         is_owner() && (FrontendHints::current() == nullptr || state_.hints.follows_numbers());
   }
   ByteRanges* const ranges = live.written                      ? &*live.written
@@ -171,7 +171,7 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
                                                     ", first by `", *site_.op, "` op ", op)});
 }
 
-void Tape::forget_contents(const Running& running) {
+void Tape::note_exchange(const Running& running) {
   for (const Tensor& tensor : running.arguments) {
     if (!writes(running, tensor.argument)) continue;
     LiveBuffer& live = state_.tensor_table.buffers.live(state_.tensor_table.buffer_of(tensor.id));

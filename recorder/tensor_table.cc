@@ -192,7 +192,7 @@ trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
                    .overwritten = {},
                    .is_read_first = false,
                    .is_exchanged = false,
-                   .is_others = false});
+                   .may_be_bucket = false});
   trace::Buffer& description = buffers_.emplace_back();
   description.bytes = storage->nbytes();
   description.device = live::device_of(storage->device());

@@ -42,11 +42,11 @@ struct LiveBuffer {
   bool is_read_first = false;  ///< bytes that the step had not written
   bool is_exchanged = false;   ///< with other processes
   /// It is written, and the front end knows all tensors that the program's own code has.
-  bool is_others = false;
+  bool may_be_bucket = false;
 
   /// A buffer in which somebody puts together what a collective exchanges, as the buckets of
   /// DistributedDataParallel: what it holds before the step matters to nobody.
-  bool is_bucket() const { return is_others && is_exchanged && !is_read_first && is_alive(); }
+  bool is_bucket() const { return may_be_bucket && is_exchanged && !is_read_first && is_alive(); }
   bool is_alive() const { return weak.use_count() > 0; }
 };
 

@@ -229,7 +229,7 @@ replayer::Outcome Call::execute(Variant& variant) {
          .numbers = {.leaves = step_.entry.leaves,
                      .proofs = verifies ? &variant.number_proofs : nullptr},
          .decided = [&variant] { variant.outputs->drop_gradients(); },
-         .exchanges = variant.exchanges ? exchanges().get() : nullptr});
+         .exchanges = variant.guards->has_groups() ? exchanges().get() : nullptr});
   };
   const auto& without_lock = step_.session.without_lock;
   if (!without_lock) return run();

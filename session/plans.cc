@@ -99,11 +99,11 @@ std::optional<Refusal> Plans::plan_for_each_number(const trace::Recording& befor
 
 void Plans::refuse_collectives(const trace::Recording& recording,
                                std::vector<Refusal>& refusals) const {
-  const trace::Index op = replayer::first_collective(recording);
-  if (op == trace::kNone) return;
+  const std::vector<trace::Index> ops = live::collectives_of(recording);
+  if (ops.empty()) return;
   const Options& options = session_.options;
   const auto refuse = [&](const std::string& why) {
-    refusals.push_back(trace::refusal_at(recording, op, RefusalCode::kUnreplayableOp,
+    refusals.push_back(trace::refusal_at(recording, ops.front(), RefusalCode::kUnreplayableOp,
                                          "collectives are not replayed under " + why));
   };
   if (options.interception != Interception::kFakeKey) {

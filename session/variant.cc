@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "replayer/planner/analysis/refusals.h"
 #include "replayer/runtime/backends.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
@@ -108,7 +107,6 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                                    session.objects.snapshot(), std::move(outside));
   auto outputs = std::make_unique<StepOutputs>(
       *recording, *executor, *guards, std::move(recorded.identities), recorded.moved_versions);
-  const bool exchanges = replayer::first_collective(*recording) != trace::kNone;
   const bool trusted = !session.options.verify.first;
   replayer::NumberProofs number_proofs(*recording);
   if (trusted) recording->status = trace::Status::kTrusted;
@@ -118,7 +116,6 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
                                            .executor = std::move(executor),
                                            .guards = std::move(guards),
                                            .outputs = std::move(outputs),
-                                           .exchanges = exchanges,
                                            .audits = audits_of(session.options, number),
                                            .number_proofs = std::move(number_proofs),
                                            .trusted = trusted,

@@ -58,7 +58,6 @@ struct Variant {
   std::unique_ptr<replayer::Executor> executor;
   std::unique_ptr<guards::GuardSet> guards;
   std::unique_ptr<StepOutputs> outputs;
-  bool exchanges;  ///< it has collectives
   AuditSchedule audits;
   replayer::NumberProofs number_proofs;
   bool trusted = false;

@@ -206,8 +206,7 @@ trace::Value value_in_trace(PyObject* number) {
 /// Those that an array of objects holds.
 void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
   const py::object held = borrowed(array);
-  if (!is_array_of_numpy(array) || !py::cast<bool>(held.attr("dtype").attr("hasobject"))) return;
-  if (!borrowed(held.attr("dtype").attr("names").ptr()).is_none()) return;  // it makes new tuples
+  if (!holds_objects(array) || has_fields(array)) return;  // of fields it makes new tuples
   // lists that hold one another, and in them what the array holds
   const py::object lists = held.attr("tolist")();
   py::ssize_t depth = py::cast<py::ssize_t>(held.attr("ndim"));
@@ -632,7 +631,7 @@ namespace {
 /// Who has a partial of code of Python's can only call it, which gives that code what it holds: the
 /// numbers by themselves may be asked for, too. Nothing for any other object.
 std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
-  if (std::string_view(Py_TYPE(value)->tp_name) != "functools.partial") return std::nullopt;
+  if (!is_partial(value)) return std::nullopt;
   const auto part = [&](const char* name) {
     return py::reinterpret_steal<py::object>(PyObject_GetAttrString(value, name));
   };

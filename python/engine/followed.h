@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -141,6 +142,9 @@ bool leads_nowhere(PyObject* value);
 
 /// Appends the objects that one holds and that code of C's may look at, borrowed.
 void add_held(PyObject* value, std::vector<PyObject*>& found);
+inline bool is_partial(PyObject* value) {
+  return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
+}
 
 inline bool is_followed(PyObject* number) { return FollowedNumbers::current().contains(number); }
 

@@ -194,7 +194,6 @@ bool has_notes(PyObject* array) {
 
 bool has_fields(PyObject* array) { return !borrowed(array).attr("dtype").attr("names").is_none(); }
 
-/// Bytes of such an array are the addresses of what it holds.
 bool holds_objects(PyObject* array) {
   return is_array_of_numpy(array) &&
          py::cast<bool>(borrowed(array).attr("dtype").attr("hasobject"));

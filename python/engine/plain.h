@@ -173,6 +173,10 @@ bool is_scalar_of_numpy(PyObject* object);
 /// Whether the program has put a mapping of its own into the dtype (`numpy.dtype.metadata`), which
 /// no bytes show.
 bool has_notes(PyObject* object);
+/// Whether it is an array of NumPy whose bytes are the addresses of what it holds.
+bool holds_objects(PyObject* object);
+/// Of an array of NumPy.
+bool has_fields(PyObject* array);
 /// Shape, kind and bytes of an array, or an empty object where there are too many or they do not
 /// show all of it.
 py::object bytes_of_array(PyObject* array);

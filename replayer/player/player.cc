@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "live/collectives.h"
 #include "live/tensors.h"
 #include "replayer/planner/analysis/refusals.h"
 #include "replayer/planner/optimizers/optimizers.h"
@@ -119,8 +120,8 @@ Steps plan_steps(Shared& shared, replayer::PlayerState& state, std::vector<std::
     for (const trace::Recording& recording : step.recordings) {
       if (recording.status != trace::Status::kTrusted) continue;
       std::vector<Refusal> refusals = replayer::refusals_of(recording, replayer::why_no_backend);
-      if (const trace::Index op = replayer::first_collective(recording); op != trace::kNone) {
-        refusals.push_back(trace::refusal_at(recording, op, RefusalCode::kUnreplayableOp,
+      if (const auto ops = live::collectives_of(recording); !ops.empty()) {
+        refusals.push_back(trace::refusal_at(recording, ops.front(), RefusalCode::kUnreplayableOp,
                                              "a player exchanges nothing with other processes"));
       }
       for (const Refusal& refusal : refusals)

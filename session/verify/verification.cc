@@ -71,7 +71,7 @@ class Verification {
       return verified;
     }
     const bool has_suspects = interceptor_ != nullptr && !variant_.suspects.empty();
-    const bool is_eager_first = has_suspects || variant_.exchanges;
+    const bool is_eager_first = has_suspects || variant_.guards->has_groups();
     is_eager_first ? eager_first(eager, verified) : plan_first(eager, verified);
     if (interceptor_ != nullptr && verified.divergence && verified.divergence->op_index < 0) {
       name_first_op(*verified.divergence);
@@ -248,7 +248,7 @@ class Verification {
   }
 
   live::Exchanges* exchanges() const {
-    return variant_.exchanges ? call_.exchanges.get() : nullptr;
+    return variant_.guards->has_groups() ? call_.exchanges.get() : nullptr;
   }
 
   replayer::Inspection inspection(PlanDigests* digests) {

@@ -108,6 +108,15 @@ class CollectivesTest : public ::testing::Test {
     EXPECT_EQ(eager_.backend->issued, taped_.backend->issued);
   }
 
+  /// Calls the step beside its `body`.
+  template <typename Body>
+  void play(Step<at::Tensor(const at::Tensor&)>& step, Body body, int calls) {
+    for (int i = 0; i < calls; ++i) {
+      const at::Tensor x = at::rand({4});
+      expect_equal(body(eager_, x), step(x));
+    }
+  }
+
   static Options audited() {
     Options options = quiet();
     options.verify.rate = 1;
@@ -121,10 +130,7 @@ TEST_F(CollectivesTest, AreReplayedAndIssuedOnce) {
   Session session(quiet());
   session.track("weight", taped_.weight);
   auto step = session.wrap("step", [this](const at::Tensor& x) { return plain(taped_, x); });
-  for (int i = 0; i < 20; ++i) {
-    const at::Tensor x = at::rand({4});
-    expect_equal(plain(eager_, x), step(x));
-  }
+  play(step, plain, 20);
   EXPECT_GE(step.stats().replayed, 16U) << step.explain();
 }
 
@@ -132,10 +138,7 @@ TEST_F(CollectivesTest, AreIssuedOnceWhereEachCallIsAudited) {
   Session session(audited());
   session.track("weight", taped_.weight);
   auto step = session.wrap("step", [this](const at::Tensor& x) { return plain(taped_, x); });
-  for (int i = 0; i < 20; ++i) {
-    const at::Tensor x = at::rand({4});
-    expect_equal(plain(eager_, x), step(x));
-  }
+  play(step, plain, 20);
   EXPECT_GE(step.stats().audits, 10U) << step.explain();
   EXPECT_THAT(step.explain(), testing::Not(HasSubstr("diverged")));
 }
@@ -153,10 +156,7 @@ TEST_F(CollectivesTest, AreAwaitedWhereTheirResultIsUsedAlone) {
   Session session(quiet());
   session.track("weight", taped_.weight);
   auto step = session.wrap("step", [&](const at::Tensor& x) { return body(taped_, x); });
-  for (int i = 0; i < 30; ++i) {
-    const at::Tensor x = at::rand({4});
-    expect_equal(body(eager_, x), step(x));
-  }
+  play(step, body, 30);
   EXPECT_GE(step.stats().replayed, 26U) << step.explain();
 }
 
@@ -194,10 +194,7 @@ TEST_F(CollectivesTest, AFailureIsThatOfTheEagerStep) {
     return gradient.sum();
   };
   auto step = session.wrap("step", [&](const at::Tensor& x) { return body(taped_, x); });
-  for (int i = 0; i < 10; ++i) {
-    const at::Tensor x = at::rand({4});
-    expect_equal(body(eager_, x), step(x));
-  }
+  play(step, body, 10);
   const std::uint64_t replayed = step.stats().replayed;
   EXPECT_GE(replayed, 6U) << step.explain();
   for (Training* training : {&eager_, &taped_}) {
@@ -238,10 +235,7 @@ TEST_F(CollectivesTest, AGroupWithoutANameIsRefused) {
   session.track("weight", taped_.weight);
   auto step = session.wrap("step", [this](const at::Tensor& x) { return plain(taped_, x); });
   c10d::unregister_process_group("taped");
-  for (int i = 0; i < 6; ++i) {
-    const at::Tensor x = at::rand({4});
-    expect_equal(plain(eager_, x), step(x));
-  }
+  play(step, plain, 6);
   EXPECT_EQ(step.stats().replayed, 0U);
   EXPECT_THAT(step.explain(), HasSubstr("takes or gives what no trace can hold"));
   c10d::register_process_group("taped", taped_.group);
@@ -258,10 +252,7 @@ TEST_F(CollectivesTest, AreRefusedWhereTheyCannotBeServedOrUndone) {
     Session session(options);
     session.track("weight", taped_.weight);
     auto step = session.wrap("step", [this](const at::Tensor& x) { return plain(taped_, x); });
-    for (int i = 0; i < 6; ++i) {
-      const at::Tensor x = at::rand({4});
-      expect_equal(plain(eager_, x), step(x));
-    }
+    play(step, plain, 6);
     EXPECT_EQ(step.stats().replayed, 0U);
     EXPECT_THAT(step.explain(), HasSubstr(restores ? "kRestore" : "kFakeKey"));
   }

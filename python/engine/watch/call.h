@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "python/engine/watch/watcher.h"
@@ -22,10 +21,6 @@ struct Watcher::Call {
     for (PyObject* argument : named) visit(argument);
   }
 };
-
-inline bool is_partial(PyObject* value) {
-  return std::string_view(Py_TYPE(value)->tp_name).starts_with("functools.partial");
-}
 
 /// Of a Python module that is loaded: an import would ask the builtins of the frame that runs,
 /// which may have none.

@@ -119,8 +119,7 @@ void Watcher::enter_frame(PyObject* function, PyCodeObject* code, PyObject* cons
   }
   const bool is_called = std::exchange(calling_, nullptr) == reinterpret_cast<PyObject*>(code);
   if (by_watched && is_called) return;  // with what has been seen
-  const int rest = ((code->co_flags & CO_VARARGS) != 0 ? 1 : 0) +
-                   ((code->co_flags & CO_VARKEYWORDS) != 0 ? 1 : 0);
+  const int rest = count_rest(code);
   const auto names = member(reinterpret_cast<PyObject*>(code), "co_varnames");
   for (Py_ssize_t i = 0; i < count + rest && names; ++i) {
     PyObject* given = arguments[i];
@@ -150,7 +149,7 @@ void Watcher::meet(PyObject* given, const std::string& name, bool by_watched, in
     return;
   }
   if (is_context(given) || given_containers_.contains(given) || fresh_.contains(given)) return;
-  // an object of torch's, or of a class that its code gives objects of: it has made none of them
+  // of the program's classes torch's code and C's make no objects
   const bool is_known = !by_watched && is_heap(Py_TYPE(given));
   if (is_known || handed_.was_there(given)) mark(given, name);
 }

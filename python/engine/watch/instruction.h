@@ -108,6 +108,12 @@ struct Instruction {
   PyObject* spread_named = nullptr;  ///< k, or null
 };
 
+/// How many of `*args` and `**kwargs` code takes: a tuple, a dict.
+inline int count_rest(const PyCodeObject* code) {
+  return ((code->co_flags & CO_VARARGS) != 0 ? 1 : 0) +
+         ((code->co_flags & CO_VARKEYWORDS) != 0 ? 1 : 0);
+}
+
 /// Is told of what one thread executes between `start` and `stop`. Nothing that it does may run
 /// code of the program's, or throw: it is called from the interpreter.
 class Listener {
@@ -124,7 +130,8 @@ class Listener {
   /// result; null where it threw or leaves none (a store, a test, the end of an iterator). What
   /// stands there may be replaced: the interpreter goes on with that.
   virtual void after(PyObject** result) = 0;
-  /// A frame begins that is watched. `function`: where the interpreter knows it, or null.
+  /// A frame begins that is watched. `function`: where the interpreter knows it, or null. After its
+  /// `count` arguments stand those of count_rest.
   /// `by_watched`: called by another one, itself or through code of C's.
   virtual void enter(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
                      Py_ssize_t count, bool by_watched) = 0;

@@ -180,9 +180,7 @@ PyObject* const* arguments_of([[maybe_unused]] PyCodeObject* code, PyObject** fa
                               [[maybe_unused]] std::vector<PyObject*>& with_cells) {
 #if PY_VERSION_HEX < 0x030B0000
   if (code->co_cell2arg != nullptr) {
-    const int rest = ((code->co_flags & CO_VARARGS) != 0 ? 1 : 0) +
-                     ((code->co_flags & CO_VARKEYWORDS) != 0 ? 1 : 0);
-    with_cells.assign(fast, fast + code->co_argcount + code->co_kwonlyargcount + rest);
+    with_cells.assign(fast, fast + code->co_argcount + code->co_kwonlyargcount + count_rest(code));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_cellvars); ++i) {
       const auto argument = static_cast<std::size_t>(code->co_cell2arg[i]);
       if (argument < with_cells.size()) with_cells[argument] = fast[code->co_nlocals + i];

@@ -53,7 +53,7 @@ class HandedObjects {
   /// Whether it was handed in a call before this one. Keeps it until this one ends.
   bool was_there(PyObject* object);
   bool holds(PyObject* object) const { return objects_.contains(object); }
-  /// The call ends: lets go of those that nobody else has.
+  /// The call ends: drops those that nothing else holds.
   void end_call();
 
  private:

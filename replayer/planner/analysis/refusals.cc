@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "live/collectives.h"
 #include "live/effects.h"
 #include "live/operators.h"
 #include "replayer/planner/analysis/lifetimes.h"
@@ -107,12 +108,12 @@ void refuse_devices(const trace::Recording& recording, WhyNoBackend why_no_backe
 /// A collective of tensors on a device is given to a stream of its group's.
 void refuse_collectives_on_devices(const trace::Recording& recording,
                                    std::vector<Refusal>& refusals) {
-  const trace::Index collective = first_collective(recording);
+  const std::vector<trace::Index> collectives = live::collectives_of(recording);
   const auto is_on_device = [](const trace::Buffer& buffer) {
     return buffer.device.kind != trace::DeviceKind::kCpu;
   };
-  if (collective == trace::kNone || std::ranges::none_of(recording.buffers, is_on_device)) return;
-  refusals.push_back(trace::refusal_at(recording, collective, RefusalCode::kDevice,
+  if (collectives.empty() || std::ranges::none_of(recording.buffers, is_on_device)) return;
+  refusals.push_back(trace::refusal_at(recording, collectives.front(), RefusalCode::kDevice,
                                        "steps on a device are not replayed with collectives"));
 }
 
@@ -171,16 +172,6 @@ void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refu
 }
 
 }  // namespace
-
-trace::Index first_collective(const trace::Recording& recording) {
-  const auto is_collective = [&](const trace::Op& op) {
-    const std::string& name = recording.operator_of(op).name;
-    return live::find_exception(name, live::ExceptionKind::kExchanges) != nullptr;
-  };
-  const auto found = std::ranges::find_if(recording.ops, is_collective);
-  if (found == recording.ops.end()) return trace::kNone;
-  return static_cast<trace::Index>(found - recording.ops.begin());
-}
 
 std::vector<Refusal> refusals_of(const trace::Recording& recording, WhyNoBackend why_no_backend) {
   std::vector<Refusal> refusals = recording.refusals;
