@@ -150,6 +150,38 @@ std::span<const CallPart> call_parts() noexcept { return kAllParts; }
 std::string_view name_of(CallPart part) noexcept { return find_name(kParts, part); }
 std::string_view name_of(PartStatus status) noexcept { return find_name(kPartStatuss, status); }
 
+bool RankCall::differs(CallPart part) const {
+  return std::ranges::any_of(of(part),
+                             [](std::size_t group) { return group != 0 && group != kNone; });
+}
+
+std::vector<RankCall> calls_of_ranks(std::span<const trace::Ledger* const> ledgers,
+                                     std::string_view step) {
+  std::map<std::uint64_t, RankCall> calls;
+  for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
+    for (const trace::LedgerLine* line : calls_of(*ledgers[rank], step)) {
+      RankCall& call = calls[line->call];
+      call.call = line->call;
+      call.lines.resize(ledgers.size());
+      call.lines[rank] = line;
+    }
+  }
+  std::vector<RankCall> out;
+  for (auto& [number, call] : calls) {
+    if (std::ranges::count(call.lines, nullptr) + 1 >= std::ssize(call.lines)) continue;
+    for (const CallPart part : kAllParts) {
+      std::map<std::uint64_t, std::size_t> known;
+      for (const trace::LedgerLine* line : call.lines) {
+        const std::uint64_t digest = line == nullptr ? 0 : digest_of_line(*line, part);
+        call.groups[static_cast<std::size_t>(part)].push_back(
+            digest == 0 ? RankCall::kNone : known.try_emplace(digest, known.size()).first->second);
+      }
+    }
+    out.push_back(std::move(call));
+  }
+  return out;
+}
+
 std::string CallDifference::words_of(PartStatus status) const {
   std::string words;
   for (const CallPart part : kAllParts) {

@@ -104,6 +104,26 @@ struct LedgerSummary {
   std::vector<VerdictCount> verdicts;
 };
 
+/// One call of a step in several processes that train together.
+struct RankCall {
+  std::uint64_t call = 0;
+  std::vector<const trace::LedgerLine*> lines;  ///< by process; null where it has none
+  /// By part and process: processes of one number left the same of it. Counted from 0 in the order
+  /// of processes; kNone where no digest was taken.
+  std::array<std::vector<std::size_t>, kCallParts> groups;
+
+  const std::vector<std::size_t>& of(CallPart part) const {
+    return groups[static_cast<std::size_t>(part)];
+  }
+  bool differs(CallPart part) const;
+
+  static constexpr std::size_t kNone = ~std::size_t{0};
+};
+
+/// Calls that at least two of the ledgers have, in their order.
+std::vector<RankCall> calls_of_ranks(std::span<const trace::Ledger* const> ledgers,
+                                     std::string_view step);
+
 /// With `step`, of the step of this name alone.
 LedgerSummary summarize(const trace::Ledger& ledger, std::string_view step = {});
 

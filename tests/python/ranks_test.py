@@ -2,6 +2,7 @@
 step runs beside the same step as it is; both must leave the same bits, whichever rank records, replays or is audited."""
 import faulthandler
 import functools
+import gc
 import os
 import random
 
@@ -159,6 +160,7 @@ def run_rank(rank, world, folder, limit_s, test, arguments):
     test(rank, *arguments)
     dist.barrier()
     # Gloo's threads may abort a process that ends in the ordinary way, with Steptape or without
+    gc.collect()  # steps that are gone have written their traces
     os._exit(0)
 
 

@@ -76,6 +76,11 @@ trace::Trace open_trace(const std::filesystem::path& path, Parts parts) {
   throw Error(ErrorCode::kDataLoss, fmt::format("nothing is left of {}", path.string()));
 }
 
+std::string_view fact_of(const trace::Trace& trace, std::string_view name) {
+  const auto fact = std::ranges::find(trace.run, name, &trace::Fact::name);
+  return fact == trace.run.end() ? std::string_view() : fact->value;
+}
+
 trace::Trace with_step_alone(trace::Trace trace, const std::string& name) {
   trace.steps = {trace::Step(choose_step(trace, name))};
   trace.state.clear();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "trace/model.h"
 
@@ -16,6 +17,9 @@ enum class Parts { kAll, kWhatIsLeft };
 /// Reads the trace. With Parts::kWhatIsLeft a damaged file gives what is whole of it, and what is
 /// missing goes to the standard error. Throws Error as storage::read does.
 trace::Trace open_trace(const std::filesystem::path& path, Parts parts);
+
+/// What the run that left the trace says of itself by this name; empty where it says nothing.
+std::string_view fact_of(const trace::Trace& trace, std::string_view name);
 
 /// The trace with one step alone and without saved state, which belongs to all steps. Throws Error
 /// (invalid_argument) with the names that there are.

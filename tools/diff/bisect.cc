@@ -12,6 +12,7 @@
 #include "storage/ledger/ledger_reader.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/output.h"
+#include "tools/cli/trace_choice.h"
 #include "tools/diff/comparison.h"
 #include "tools/diff/folder_pairs.h"
 #include "tools/diff/numerics.h"
@@ -144,11 +145,6 @@ constexpr int kBisectVersion = 1;
 struct Options : ComparisonOptions {
   bool json = false;
 };
-
-std::string_view fact_of(const trace::Trace& trace, std::string_view name) {
-  const auto fact = std::ranges::find(trace.run, name, &trace::Fact::name);
-  return fact == trace.run.end() ? std::string_view() : fact->value;
-}
 
 /// How the run of `trace` was started. Empty where it is not known: one process of several does not
 /// know what started them all.

@@ -16,6 +16,7 @@
 #include "tools/diff/diff_verdict.h"
 #include "tools/diff/folder_pairs.h"
 #include "tools/diff/numerics.h"
+#include "tools/diff/ranks.h"
 #include "tools/dump/info_json.h"
 
 namespace steptape::tools {
@@ -27,6 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kDiffVersion = 1;
 
 struct DiffOptions : ComparisonOptions {
+  RankOptions ranks;
   std::vector<std::string> ignore, fail_on;
   std::string color = "auto";
   bool stat = false;
@@ -137,8 +139,16 @@ class FolderDiff {
 };
 
 int run(const DiffOptions& options) {
-  const DiffPolicy policy(options.ignore, options.fail_on);
   set_colours(colours_of(options.color));
+  if (!options.ranks.paths.empty()) {
+    RankOptions ranks = options.ranks;
+    ranks.step = options.step;
+    ranks.all = options.all;
+    ranks.json = options.json;
+    return diff_ranks(ranks);
+  }
+  if (options.b.empty()) throw CLI::RequiredError(options.a.empty() ? "A" : "B");
+  const DiffPolicy policy(options.ignore, options.fail_on);
   const bool are_all_folders = are_folders(options.a, options.b, options.controls);
   return are_all_folders ? FolderDiff(options, policy).run() : diff_files(options, policy);
 }
@@ -149,6 +159,18 @@ void add_diff(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("diff", "Say in what two traces differ, op by op");
   auto options = std::make_shared<DiffOptions>();
   add_options(*command, *options);
+  for (const char* name : {"A", "B"}) command->get_option(name)->required(false);
+  auto* ranks = command
+                    ->add_option("--ranks", options->ranks.paths,
+                                 "Compare the traces or ledgers of the processes of one training: "
+                                 "where do they part in "
+                                 "what they are to have alike, parameters and optimizer state?")
+                    ->expected(1, -1);
+  for (const char* name : {"A", "B", "--control"}) ranks->excludes(command->get_option(name));
+  command
+      ->add_flag("--buffers", options->ranks.with_buffers,
+                 "With --ranks: buffers of modules are to be alike, too")
+      ->needs(ranks);
   command->add_option("--ignore", options->ignore, "Sections not to tell")->delimiter(',');
   command
       ->add_option("--fail-on", options->fail_on,
@@ -171,6 +193,7 @@ void add_diff(CLI::App& app, int& exit_code) {
       "  steptape diff a.tape b.tape --fail-on structure,optimizer --ignore environment\n"
       "  steptape diff a.tape b.tape --control a_again.tape --fail-on ledger,numerics\n"
       "  steptape diff runA/ runB/ --stat\n"
+      "  steptape diff --ranks run.rank*.tape\n"
       "  steptape diff a.tape b.tape --json | jq '.steps[].recordings[].edits[]'\n"
       "Exit status: 0 equal, 1 they differ, 2 trouble: a file that is missing or damaged, or a "
       "section "

@@ -8,6 +8,7 @@
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/output.h"
+#include "tools/cli/rank_files.h"
 
 namespace steptape::tools {
 namespace {
@@ -18,16 +19,6 @@ std::set<std::string> traces_in(const std::filesystem::path& folder) {
     if (entry.path().extension() == ".tape") names.insert(entry.path().filename().string());
   }
   return names;
-}
-
-/// "3" of run.rank3.tape; empty where a name tells none.
-std::string rank_of(const std::string& name) {
-  constexpr std::string_view kRank = ".rank";
-  const std::string stem = std::filesystem::path(name).stem().string();
-  const std::size_t at = stem.rfind(kRank);
-  if (at == std::string::npos) return {};
-  const std::string rank = stem.substr(at + kRank.size());
-  return rank.find_first_not_of("0123456789") == std::string::npos ? rank : "";
 }
 
 /// The one of `names` that is of this rank, or null.

@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 
 #include "steptape/error.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/output.h"
+#include "tools/cli/rank_files.h"
 #include "tools/dump/info_json.h"
 #include "tools/dump/ledger_view.h"
 
@@ -17,6 +21,7 @@ using LinesShown = std::vector<const trace::LedgerLine*>;
 
 struct LedgerOptions {
   std::string path;
+  std::vector<std::string> ranks;  ///< ledgers of several processes, in place of `path`
   std::string step;
   std::optional<std::size_t> tail;
   bool json = false;
@@ -54,7 +59,152 @@ void show_json(const LedgerOptions& options, const storage::FoundLedger& found,
                  {"lines", list}}));
 }
 
+/// Which processes of one training left the same in each call.
+class RankTable {
+ public:
+  explicit RankTable(const LedgerOptions& options)
+      : options_(options), files_(rank_files(options.ranks)) {
+    const storage::OnDamage on_damage =
+        options.partial ? storage::OnDamage::kRecover : storage::OnDamage::kRefuse;
+    for (const RankFile& file : files_)
+      ledgers_.push_back(open_ledger(file.path, on_damage).ledger);
+    for (const trace::Ledger& ledger : ledgers_) {
+      for (const std::string& step : ledger.steps) {
+        const bool is_wanted = options.step.empty() || step == options.step;
+        if (is_wanted && std::ranges::find(steps_, step) == steps_.end()) steps_.push_back(step);
+      }
+    }
+    if (steps_.empty() && !options.step.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("no step of these ranks is called `{}`", options.step));
+    }
+  }
+
+  void put() const {
+    Json steps = Json::array();
+    std::string text;
+    for (const std::string& step : steps_) {
+      std::vector<const trace::Ledger*> ledgers;
+      for (const trace::Ledger& ledger : ledgers_) ledgers.push_back(&ledger);
+      const std::vector<diff::RankCall> calls = diff::calls_of_ranks(ledgers, step);
+      if (options_.json) {
+        steps.push_back(json_of(step, calls));
+      } else {
+        text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n",
+                            toned(Tone::kHeading, "step " + shown(step)), text_of(calls));
+      }
+    }
+    if (!options_.json) return tools::put(text);
+    Json ranks = Json::array();
+    for (const RankFile& file : files_) {
+      ranks.push_back({{"rank", file.rank}, {"file", file.path.string()}});
+    }
+    tools::put(json_text({{"ranks", ranks}, {"steps", steps}}));
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+  using Calls = std::vector<diff::RankCall>;
+
+  static constexpr std::size_t kWidest = 14;
+
+  std::span<const diff::RankCall> shown_of(const Calls& calls) const {
+    return std::span(calls).last(std::min(options_.tail.value_or(calls.size()), calls.size()));
+  }
+
+  /// "equal", "0 1 2 | 3", "8 kinds"; "-" where no digests were taken.
+  std::string words_of(const diff::RankCall& call, diff::CallPart part) const {
+    const std::vector<std::size_t>& groups = call.of(part);
+    if (std::ranges::count(groups, diff::RankCall::kNone) + 1 >= std::ssize(groups)) return "-";
+    if (!call.differs(part)) return "equal";
+    const std::string words = words_of_groups(groups, files_);
+    const std::set<std::size_t> kinds(groups.begin(), groups.end());
+    return words.size() <= kWidest ? words : fmt::format("{} kinds", kinds.size());
+  }
+
+  /// "replayed", "2 replayed, 1 trial".
+  static std::string outcomes_of(const diff::RankCall& call) {
+    std::map<trace::CallOutcome, std::size_t> counts;
+    for (const trace::LedgerLine* line : call.lines) {
+      if (line != nullptr) ++counts[line->outcome];
+    }
+    std::string words;
+    for (const auto& [outcome, count] : counts) {
+      words += words.empty() ? "" : ", ";
+      words += counts.size() == 1 ? std::string(name_of(outcome))
+                                  : fmt::format("{} {}", count, name_of(outcome));
+    }
+    return words;
+  }
+
+  std::string text_of(const Calls& calls) const {
+    std::string text;
+    const auto row = [&text](const auto& call, const auto& words_of_part, const auto& outcomes) {
+      text += fmt::format("{:>9}", call);
+      for (const diff::CallPart part : diff::call_parts()) {
+        text += fmt::format("  {:<{}}", words_of_part(part), kWidest);
+      }
+      text += fmt::format("  {}\n", outcomes);
+    };
+    const auto shown_calls = shown_of(calls);
+    if (!shown_calls.empty())
+      row(
+          "call", [](auto part) { return name_of(part); }, "outcome");
+    for (const diff::RankCall& call : shown_calls) {
+      row(
+          call.call, [&](auto part) { return words_of(call, part); }, outcomes_of(call));
+    }
+    text += fmt::format("{}{} on {} ranks\n", text.empty() ? "" : "\n",
+                        count_of(calls.size(), "call"), files_.size());
+    for (const diff::CallPart part : diff::call_parts()) text += summary_of(calls, part);
+    return text;
+  }
+
+  std::string summary_of(const Calls& calls, diff::CallPart part) const {
+    const auto differs = [part](const diff::RankCall& call) { return call.differs(part); };
+    const auto first = std::ranges::find_if(calls, differs);
+    const bool has_digests = std::ranges::any_of(
+        calls, [&](const diff::RankCall& call) { return words_of(call, part) != "-"; });
+    if (!has_digests) return {};
+    if (first == calls.end()) return fmt::format("  {:<10}  equal\n", name_of(part));
+    return fmt::format(
+        "  {:<10}  differ in {}, first in call {}: {}\n", name_of(part),
+        count_of(static_cast<std::uint64_t>(std::ranges::count_if(calls, differs)), "call"),
+        first->call, words_of_groups(first->of(part), files_));
+  }
+
+  Json json_of(const std::string& step, const Calls& calls) const {
+    Json list = Json::array();
+    for (const diff::RankCall& call : shown_of(calls)) {
+      Json outcomes = Json::array();
+      for (const trace::LedgerLine* line : call.lines) {
+        outcomes.push_back(line == nullptr ? Json() : Json(name_of(line->outcome)));
+      }
+      Json json = {{"call", call.call}, {"outcomes", outcomes}};
+      for (const diff::CallPart part : diff::call_parts()) {
+        Json groups = Json::array();
+        for (const std::size_t group : call.of(part)) {
+          groups.push_back(group == diff::RankCall::kNone ? Json() : Json(group));
+        }
+        json[std::string(name_of(part))] = groups;
+      }
+      list.push_back(std::move(json));
+    }
+    return {{"name", step}, {"calls", list}};
+  }
+
+  const LedgerOptions& options_;
+  const std::vector<RankFile> files_;
+  std::vector<trace::Ledger> ledgers_;
+  std::vector<std::string> steps_;
+};
+
 int run(const LedgerOptions& options) {
+  if (!options.ranks.empty()) {
+    RankTable(options).put();
+    return kGood;
+  }
+  if (options.path.empty()) throw CLI::RequiredError("FILE");
   const storage::FoundLedger found = open_ledger(
       options.path, options.partial ? storage::OnDamage::kRecover : storage::OnDamage::kRefuse);
   const trace::Ledger& ledger = found.ledger;
@@ -78,7 +228,12 @@ int run(const LedgerOptions& options) {
 void add_ledger(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("ledger", "Show what each call of a training did");
   auto options = std::make_shared<LedgerOptions>();
-  command->add_option("FILE", options->path, "A ledger, or the trace beside it")->required();
+  auto* file = command->add_option("FILE", options->path, "A ledger, or the trace beside it");
+  command
+      ->add_option("--ranks", options->ranks,
+                   "The ledgers of the processes of one training: which of them left the same?")
+      ->expected(1, -1)
+      ->excludes(file);
   command->add_option("--step", options->step, "Only the step of this name");
   command->add_option("--tail", options->tail,
                       "Only so many lines, the last; the summary is of all");
@@ -88,6 +243,7 @@ void add_ledger(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  steptape ledger run.tape.ledger --tail 20\n"
       "  steptape ledger run.tape --json | jq '.lines[] | select(.outcome == \"eager\")'\n"
+      "  steptape ledger --ranks run.rank*.tape --tail 20\n"
       "Exit status: 0 good, 2 trouble: a file that is missing or damaged.");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

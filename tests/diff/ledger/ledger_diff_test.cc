@@ -40,6 +40,27 @@ TEST(CallTimesTest, DifferWhereEachMedianLiesOutsideTheOthersMiddleHalf) {
   EXPECT_FALSE(differ({100, 5, 5, 5, 5}, {100, 6, 6, 6, 6})) << "a microsecond";
 }
 
+TEST(RankCallsTest, SayWhichRanksLeftTheSame) {
+  const trace::Ledger a = ledger(4);
+  trace::Ledger b = a;
+  trace::Ledger c = ledger(3);
+  b.lines[1].parameters = c.lines[1].parameters = 100;
+  c.lines[2].parameters = 0;
+  c.lines.push_back(line(7));
+  const auto calls = calls_of_ranks(std::vector<const trace::Ledger*>{&a, &b, &c}, "train");
+  ASSERT_EQ(calls.size(), 4u) << "the seventh is one rank's alone";
+  const auto parameters = [&](std::size_t i) { return calls[i].of(CallPart::kParameters); };
+  using Groups = std::vector<std::size_t>;
+  EXPECT_EQ(parameters(0), (Groups{0, 0, 0}));
+  EXPECT_EQ(parameters(1), (Groups{0, 1, 1}));
+  EXPECT_TRUE(calls[1].differs(CallPart::kParameters));
+  EXPECT_FALSE(calls[1].differs(CallPart::kInputs));
+  EXPECT_EQ(parameters(2), (Groups{0, 0, RankCall::kNone}));
+  EXPECT_FALSE(calls[2].differs(CallPart::kParameters));
+  EXPECT_EQ(calls[3].lines[2], nullptr);
+  EXPECT_EQ(parameters(3), (Groups{0, 0, RankCall::kNone}));
+}
+
 TEST(LedgerSummaryTest, CountsOutcomesAndVerdicts) {
   trace::Ledger some = ledger(6);
   some.steps.emplace_back("eval");

@@ -251,7 +251,7 @@ class WrittenRuns : public testing::Test {
  protected:
   static trace::Recording recording(const std::string& ops,
                                     const std::string& head = "recording agreed") {
-    std::string text = head + R"tape(
+    const std::string text = head + R"tape(
   operator o0 "aten::relu" "" "aten::relu(Tensor self) -> Tensor"
   operator o1 "aten::sin" "" "aten::sin(Tensor self) -> Tensor"
   operator o2 "aten::slice" "Tensor" "aten::slice.Tensor(Tensor(a) self) -> Tensor(a)"
@@ -275,12 +275,7 @@ class WrittenRuns : public testing::Test {
   tensor t5 in b3 float32 sizes [2] strides [1] offset 0
   tensor t6 in b1 float32 sizes [2] strides [2] offset 0
 )tape" + ops;
-    for (std::size_t at = 0; (at = text.find('@', at)) != std::string::npos;) {
-      const std::size_t end = text.find_first_not_of("0123456789", at + 1);
-      const std::string number = text.substr(at + 1, end - at - 1);
-      text.replace(at, end - at, std::string(32 - number.size(), '0') + number);
-    }
-    return trace::parse_recording(text);
+    return trace::parse_recording(trace::with_digests(text));
   }
   static std::vector<std::string> words(const std::string& a, const std::string& b) {
     return Compared(recording(a), recording(b)).words();

@@ -137,7 +137,7 @@ TEST_F(CompletionsTest, TheManualIsReadWithoutAWarning) {
   std::ofstream(folder_ / "steptape.1") << steptape({"manual"}).out;
   const std::string page =
       said_by("/usr/bin/groff", {"-man", "-ww", "-Tutf8", "-P-cbou", folder_ / "steptape.1"});
-  EXPECT_THAT(page, HasSubstr("steptape diff A B [OPTIONS]"));
+  EXPECT_THAT(page, HasSubstr("steptape diff [A] [B] [OPTIONS]"));
   EXPECT_THAT(page, HasSubstr("Exit status: 0 good, 1 differs or damaged, 2 trouble."));
 }
 

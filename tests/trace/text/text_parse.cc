@@ -91,4 +91,14 @@ Recording parse_recording(std::string_view text) {
   return recording;
 }
 
+std::string with_digests(std::string text) {
+  constexpr std::size_t kDigits = 32;
+  for (std::size_t at = 0; (at = text.find('@', at)) != std::string::npos;) {
+    const std::size_t end = text.find_first_not_of("0123456789", at + 1);
+    const std::string number = text.substr(at + 1, end - at - 1);
+    text.replace(at, end - at, std::string(kDigits - number.size(), '0') + number);
+  }
+  return text;
+}
+
 }  // namespace steptape::trace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "trace/model.h"
@@ -10,5 +11,8 @@ namespace steptape::trace {
 /// what was expected and what stands there. What it gives back has not been validated.
 Trace parse(std::string_view text);
 Recording parse_recording(std::string_view text);
+
+/// The text with "@7" in place of a digest, which has 32 digits, written out.
+std::string with_digests(std::string text);
 
 }  // namespace steptape::trace
