@@ -13,6 +13,8 @@ constexpr std::string_view kShape = "answers from sizes, strides or flags";
 constexpr std::string_view kCounts = "returns sequence lengths that follow from the sizes";
 constexpr std::string_view kInteger = "raises for an integer zero divisor or negative exponent";
 constexpr std::string_view kAll = "every process of the group issues it, in the same order";
+constexpr std::string_view kZero = "is told so: NaN and infinities in it are not propagated";
+constexpr std::string_view kPermutation = "puts a value to each index";
 constexpr std::string_view kAlgebra = "checks shapes and dtypes, then only computes";
 
 constexpr auto kTable = std::to_array<Exception>({
@@ -120,6 +122,23 @@ constexpr auto kTable = std::to_array<Exception>({
 
     {"aten::arange", kSizesByScalar, "", "as many elements as steps fit between start and end"},
     {"aten::range", kSizesByScalar, "", "as many elements as steps fit between start and end"},
+
+    {"aten::addmm", kUnreadAtZero, "beta", kZero},
+    {"aten::addmm_", kUnreadAtZero, "beta", kZero},
+    {"aten::addmv", kUnreadAtZero, "beta", kZero},
+    {"aten::addmv_", kUnreadAtZero, "beta", kZero},
+    {"aten::addbmm", kUnreadAtZero, "beta", kZero},
+    {"aten::addbmm_", kUnreadAtZero, "beta", kZero},
+    {"aten::baddbmm", kUnreadAtZero, "beta", kZero},
+    {"aten::baddbmm_", kUnreadAtZero, "beta", kZero},
+
+    {"aten::scatter_", kFillsByIndex, "index", kPermutation},
+    {"aten::index_copy_", kFillsByIndex, "index", kPermutation},
+    {"aten::index_put_", kFillsByIndex, "indices", kPermutation},
+    {"aten::_index_put_impl_", kFillsByIndex, "indices", kPermutation},
+    {"aten::sort", kGivesEachIndex, "", "says where each element was"},
+    {"aten::argsort", kGivesEachIndex, "", "says where each element was"},
+    {"aten::randperm", kGivesEachIndex, "", "draws a permutation"},
 
     {"c10d::allreduce_", kExchanges, "", kAll},
     {"c10d::allreduce_coalesced_", kExchanges, "", kAll},

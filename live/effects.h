@@ -18,6 +18,9 @@ enum class ExceptionKind {
   kThrowsOnData,      ///< pointwise, but may raise depending on the bytes
   kNeverThrows,       ///< not pointwise, and what it checks is geometry alone
   kSizesByScalar,     ///< a Scalar argument decides the shape of a result
+  kUnreadAtZero,      ///< does not look at its first argument where the named one is 0
+  kFillsByIndex,      ///< writes all of its first argument where the named one has each index once
+  kGivesEachIndex,    ///< gives, in one dimension, each index once, as its last result
   kExchanges,         ///< a collective; the named argument is written, whatever it holds before
   kSideEffect,        ///< acts on something that is not a tensor: a file, a stream, the console
 };
@@ -26,8 +29,9 @@ struct Exception {
   std::string_view
       name;  ///< "aten::copy_": every overload; "c10d::": every operator of the library
   ExceptionKind kind;
-  std::string_view arguments;  ///< kWrites: names, comma-separated; empty: every tensor. kReturns,
-                               ///< kDraws: one; kExchanges: one or none
+  std::string_view
+      arguments;  ///< kWrites: names, comma-separated; empty: every tensor. kReturns,
+                  ///< kDraws, kUnreadAtZero, kFillsByIndex: one; kExchanges: one or none
   std::string_view reason;
 };
 

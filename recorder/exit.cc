@@ -47,6 +47,7 @@ class Exit {
     Attribution attribution(state_.recording, state_.modules, state_.operators,
                             state_.hints.tells_calls());
     attribution.run(state_.accumulations);
+    look_at_scratch();
     write_outsiders(attribution);
     refuse_untracked_writes();
     refuse_escaped();
@@ -81,8 +82,13 @@ class Exit {
                                      required ? "on → off" : "off → on"));
       }
       const trace::TensorId id = state_.tensor_table.recognise(now);
-      if (before.role == trace::Role::kGradient || id == before.tensor) continue;
-      if (is_made(id) && before.object._unsafe_get_target() == now.unsafeGetTensorImpl()) {
+      const bool is_same = before.object._unsafe_get_target() == now.unsafeGetTensorImpl();
+      if (before.role == trace::Role::kGradient) {
+        if (!is_same) recorded_.renewed_gradients.insert(before.path);
+        continue;
+      }
+      if (id == before.tensor) continue;
+      if (is_made(id) && is_same) {
         given_memory_.push_back({before.path, id, now});
       } else {
         rebound(before.path, "has another storage or shape after the step");
@@ -306,6 +312,23 @@ class Exit {
     has_open_graph_ = is_unconsumed;
   }
 
+  /// What is written and nobody announced may be as it was. It belongs to who exchanges tensors, or
+  /// else, for all that is known, to the program, which may put another tensor in its place.
+  void look_at_scratch() {
+    auto& buffers = state_.tensor_table.buffers;
+    bool exchanges = false;
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      exchanges = exchanges || buffers.live(id).is_exchanged;
+    }
+    if (!exchanges) return;
+    for (trace::BufferId id = 0; id < buffers.size(); ++id) {
+      LiveBuffer& live = buffers.live(id);
+      const std::optional<trace::Digest>& found = buffers.description(id).digest;
+      live.is_left_as_found = live.may_be_scratch && live.is_alive() && found &&
+                              live::full_digest(*live.storage) == *found;
+    }
+  }
+
   /// Buffers that ops met and nobody announced: host-made and dead by now, or the user's own.
   void write_outsiders(const Attribution& attribution) {
     auto& buffers = state_.tensor_table.buffers;
@@ -315,7 +338,7 @@ class Exit {
       trace::Buffer& description = buffers.description(id);
       if (live.origin != Origin::kForeign || description.role != trace::Role::kTemporary) continue;
       description.role = trace::Role::kConstant;
-      if (live.is_bucket()) {
+      if (live.is_scratch()) {
         description.digest.reset();
         description.content.reset();
       } else if (!description.digest) {
@@ -341,7 +364,7 @@ class Exit {
 
   void refuse_untracked_writes() {
     for (const auto& [id, write] : state_.untracked_writes) {
-      if (state_.tensor_table.buffers.live(id).is_bucket()) continue;
+      if (state_.tensor_table.buffers.live(id).is_scratch()) continue;
       state_.refusals.add(RefusalCode::kUntrackedWrite, c10::str("buffer ", id), write.site,
                           write.text);
     }

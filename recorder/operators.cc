@@ -28,10 +28,16 @@ KnownOperator describe(const c10::OperatorHandle& op, trace::Index id) {
   for (const char* name : {"training", "train"}) {
     if (const auto position = schema.argumentIndexWithName(name)) known.training = *position;
   }
-  const auto* draws = live::find_exception(known.name, live::ExceptionKind::kDraws);
-  if (draws != nullptr) {
-    known.own_draws = schema.argumentIndexWithName(std::string(draws->arguments)).value_or(-1);
-  }
+  const auto named_by = [&](live::ExceptionKind kind) -> std::int64_t {
+    const live::Exception* row = live::find_exception(known.name, kind);
+    if (row == nullptr) return -1;
+    return schema.argumentIndexWithName(std::string(row->arguments)).value_or(-1);
+  };
+  known.own_draws = named_by(live::ExceptionKind::kDraws);
+  known.beta = named_by(live::ExceptionKind::kUnreadAtZero);
+  known.fills_by = named_by(live::ExceptionKind::kFillsByIndex);
+  known.gives_each_index =
+      live::find_exception(known.name, live::ExceptionKind::kGivesEachIndex) != nullptr;
   known.is_ignored = schema.name().starts_with("profiler::");
   return known;
 }

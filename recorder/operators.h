@@ -18,8 +18,11 @@ struct KnownOperator {
   std::vector<bool> reads;      ///< arguments whose bytes it looks at
   std::int64_t training = -1;   ///< position of a bool argument that switches training on
   std::int64_t own_draws = -1;  ///< position of how likely it drops, drawn from its own state
-  std::uint32_t calls = 0;      ///< in this recording so far
-  bool is_ignored = false;      ///< bookkeeping of a profiler, no part of the step
+  std::int64_t beta = -1;  ///< position of a number; where it is 0, the first argument is unread
+  std::int64_t fills_by = -1;     ///< position of an index, or a list of one
+  bool gives_each_index = false;  ///< see live::ExceptionKind::kGivesEachIndex
+  std::uint32_t calls = 0;        ///< in this recording so far
+  bool is_ignored = false;        ///< bookkeeping of a profiler, no part of the step
 };
 
 /// Operators by handle. Fills Recording::operators.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -64,6 +65,9 @@ struct Recorded {
   /// How far the step moved version counters of tracked tensors and arguments, by buffer. An op
   /// that writes through `.data()` moves none.
   std::unordered_map<trace::BufferId, std::uint32_t> moved_versions;
+  /// Gradients that are other objects after the step than before it, by path, be it over the same
+  /// memory.
+  std::set<std::string> renewed_gradients = {};
   FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;

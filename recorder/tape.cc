@@ -179,11 +179,15 @@ void Tape::before(const c10::OperatorHandle& op, Arguments arguments, Running& r
   const auto first_new = static_cast<trace::BufferId>(state_.tensor_table.buffers.size());
   if (known.effects->is_collective()) running.filled = live::filled_arguments(op, arguments);
   name_arguments(arguments, running);
+  running.known = &known;
+  if (is_first_unread(op, arguments, running)) {
+    running.filled.assign(arguments.size(), false);
+    running.filled[0] = true;
+  }
   if (is_owner() && !state_.hints.announced().empty()) {
     take_announced(state_.hints, state_.recording, running.op, running.index, first_new,
                    live::arguments_that_may_follow(op));
   }
-  running.known = &known;
   if (!nodes_.has_begun()) nodes_.begin(may_have_node(arguments));
   name_context(running);
   check_operator(running);
@@ -207,6 +211,7 @@ void Tape::after(Arguments outputs, Running& running) {
   compare_measured(running);
   note_writes(running);
   note_read(running);
+  note_each_index(running);
   if (running.generator) state_.generators.after_draw(*running.generator, running.index);
   if (is_exchange(running)) note_exchange(running);
   if (detail_.depth >= Depth::kDigests && !is_exchange(running)) {

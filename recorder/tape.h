@@ -57,7 +57,7 @@ class Tape final : public OpListener, public std::enable_shared_from_this<Tape> 
     std::vector<at::Tensor> written;   ///< by what its schema says, where digests are taken
     bool is_measured = true;           ///< its writes are compared with what its schema says
     bool is_training = true;           ///< no argument of the call says otherwise
-    std::vector<bool> filled;          ///< of a collective, see live::filled_arguments
+    std::vector<bool> filled;          ///< arguments at which it does not look, where it has any
     std::optional<ByteRanges> copied;  ///< of the source of a copy that nobody wrote as a whole
     std::chrono::steady_clock::duration time{};  ///< that it took, where times are asked for
   };
@@ -91,6 +91,11 @@ class Tape final : public OpListener, public std::enable_shared_from_this<Tape> 
   trace::Device device_of(c10::ArrayRef<c10::IValue> arguments, const Running& running) const;
   void check_stream(const trace::Device& device);
   void check_draw(c10::ArrayRef<c10::IValue> arguments, Running& running);
+  bool is_first_unread(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                       const Running& running) const;
+  bool fills_first(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                   const Running& running) const;
+  void note_each_index(const Running& running);
   void check_reads(Running& running);
   void check_written(const trace::Tensor& tensor);
   /// Whether it copies bytes that nobody wrote to where the step may write over them.

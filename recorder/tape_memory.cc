@@ -1,12 +1,21 @@
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "live/values.h"
 #include "recorder/tape.h"
 
 /// What an op does to memory: the second half of the Tape.
 namespace steptape::recorder {
+namespace {
+
+std::pair<std::uint64_t, std::uint64_t> whole(const trace::Buffer& buffer) {
+  return {0, buffer.bytes};
+}
+
+}  // namespace
 
 bool Tape::writes(const Running& running, std::size_t argument) const {
   const live::Effects& effects = *running.known->effects;
@@ -36,6 +45,60 @@ void Tape::note_copy(const Running& running) {
   }
   copy_written(*running.copied, state_.recording.tensors[running.arguments[1].id], *live.written,
                target);
+}
+
+/// Whether this call does not look at its first argument, as operators of its kind do.
+bool Tape::is_first_unread(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments,
+                           const Running& running) const {
+  const KnownOperator& known = *running.known;
+  if (known.beta >= 0) {
+    const c10::IValue& beta = arguments[known.beta];
+    return beta.isScalar() && beta.toScalar().equal(0);
+  }
+  return known.fills_by >= 0 && fills_first(op.schema(), arguments, running);
+}
+
+/// Whether it puts a value to each index of a dimension. Which indices these are may be others in a
+/// replay, but an op of the step sees to it that each is there once.
+bool Tape::fills_first(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                       const Running& running) const {
+  const auto given = [&](const char* name) -> const c10::IValue* {
+    const auto position = schema.argumentIndexWithName(name);
+    return position ? &arguments[*position] : nullptr;
+  };
+  const c10::IValue* accumulate = given("accumulate");
+  if (given("reduce") != nullptr || (accumulate != nullptr && accumulate->toBool())) return false;
+  const Tensor* self = nullptr;
+  const Tensor* index = nullptr;
+  for (const Tensor& tensor : running.arguments) {
+    if (tensor.argument == 0) self = &tensor;
+    if (static_cast<std::int64_t>(tensor.argument) != running.known->fills_by) continue;
+    if (index != nullptr) return false;
+    index = &tensor;
+  }
+  if (self == nullptr || index == nullptr) return false;
+  const trace::Tensor& filled = state_.recording.tensors[self->id];
+  const trace::Tensor& by = state_.recording.tensors[index->id];
+  const c10::IValue* dim = given("dim");
+  const auto dims = static_cast<std::int64_t>(filled.sizes.size());
+  const std::int64_t along =
+      dim == nullptr ? 0 : (dim->toInt() + dims) % std::max(dims, std::int64_t{1});
+  const bool is_along_one = dims == 1 || (dims > 1 && schema.name() != "aten::scatter_");
+  return is_along_one && state_.tensor_table.buffers.live(by.buffer).has_each_index &&
+         by.sizes == std::vector{filled.sizes[static_cast<std::size_t>(along)]} &&
+         by.is_contiguous() && by.byte_range() == whole(state_.recording.buffers[by.buffer]);
+}
+
+/// Written since, it is none any more: note_write forgets it.
+void Tape::note_each_index(const Running& running) {
+  if (!running.known->gives_each_index || running.op.outputs.empty()) return;
+  trace::for_each_tensor(running.op.outputs.back(), [&](trace::TensorId id) {
+    if (id == trace::kNoTensor) return;
+    const trace::Tensor& index = state_.recording.tensors[id];
+    const bool is_whole = index.sizes.size() == 1 && index.dtype == trace::DType::kInt64 &&
+                          index.byte_range() == whole(state_.recording.buffers[index.buffer]);
+    if (is_whole) state_.tensor_table.buffers.live(index.buffer).has_each_index = true;
+  });
 }
 
 void Tape::check_reads(Running& running) {
@@ -146,8 +209,9 @@ void Tape::note_write(trace::TensorId id, trace::Index op) {
   const trace::Tensor& tensor = state_.recording.tensors[id];
   LiveBuffer& live = state_.tensor_table.buffers.live(tensor.buffer);
   if (live.first_write == trace::kNone) live.first_write = op;
+  live.has_each_index = false;
   if (live.origin == Origin::kForeign) {
-    live.may_be_bucket =
+    live.may_be_scratch =
         is_owner() && (FrontendHints::current() == nullptr || state_.hints.follows_numbers());
   }
   ByteRanges* const ranges = live.written                      ? &*live.written

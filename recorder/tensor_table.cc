@@ -192,7 +192,9 @@ trace::BufferId BufferTable::add(c10::StorageImpl* storage, Origin origin) {
                    .overwritten = {},
                    .is_read_first = false,
                    .is_exchanged = false,
-                   .may_be_bucket = false});
+                   .may_be_scratch = false,
+                   .has_each_index = false,
+                   .is_left_as_found = false});
   trace::Buffer& description = buffers_.emplace_back();
   description.bytes = storage->nbytes();
   description.device = live::device_of(storage->device());

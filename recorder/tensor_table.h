@@ -42,11 +42,17 @@ struct LiveBuffer {
   bool is_read_first = false;  ///< bytes that the step had not written
   bool is_exchanged = false;   ///< with other processes
   /// It is written, and the front end knows all tensors that the program's own code has.
-  bool may_be_bucket = false;
+  bool may_be_scratch = false;
+  bool has_each_index = false;    ///< as a permutation, which an op that sorts has left
+  bool is_left_as_found = false;  ///< holds the same when the step ends as when it was met
 
   /// A buffer in which somebody puts together what a collective exchanges, as the buckets of
   /// DistributedDataParallel: what it holds before the step matters to nobody.
-  bool is_bucket() const { return may_be_bucket && is_exchanged && !is_read_first && is_alive(); }
+  bool is_bucket() const { return may_be_scratch && is_exchanged && !is_read_first && is_alive(); }
+  /// Or one that is put in order again, as its map of parameters that were used.
+  bool is_scratch() const {
+    return is_bucket() || (may_be_scratch && is_left_as_found && is_alive());
+  }
   bool is_alive() const { return weak.use_count() > 0; }
 };
 

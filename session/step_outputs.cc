@@ -42,9 +42,13 @@ class EntryGradients {
   }
   /// Whether anything in the plan needs the bytes of one.
   bool is_read(const std::string& path) const {
+    const trace::TensorId tensor = tensor_of(path);
+    if (tensor == trace::kNoTensor) return false;
+    return executor_.program().buffers[recording_.tensors[tensor].buffer].last_use >= 0;
+  }
+  trace::TensorId tensor_of(const std::string& path) const {
     const auto found = tensors_.find(path);
-    if (found == tensors_.end() || found->second == trace::kNoTensor) return false;
-    return executor_.program().buffers[recording_.tensors[found->second].buffer].last_use >= 0;
+    return found == tensors_.end() ? trace::kNoTensor : found->second;
   }
 
  private:
@@ -121,7 +125,8 @@ std::string StepOutputs::unreachable_result(const trace::Recording& recording,
 
 StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
                          const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-                         const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions)
+                         const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions,
+                         const std::set<std::string>& renewed)
     : recording_(recording), guards_(guards), identities_(std::move(identities)) {
   const auto moves = [&moved_versions](trace::BufferId buffer) {
     const auto found = moved_versions.find(buffer);
@@ -142,12 +147,15 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
       gradients_.push_back(slot);
       continue;
     }
-    slot.is_read = at_entry.is_read(gradient.parameter + ".grad");
+    slot.is_read = at_entry.is_read(gradient.path());
     uses_gradients_at_entry_ |= slot.is_read;
     if (gradient.tensor != trace::kNoTensor) {
-      slot.exit = is_bound(executor, recording.tensors[gradient.tensor].buffer)
-                      ? Gradient::Exit::kInPlace
-                      : Gradient::Exit::kNew;
+      const bool stays = is_bound(executor, recording.tensors[gradient.tensor].buffer);
+      const bool is_renewed = renewed.contains(gradient.path()) ||
+                              at_entry.tensor_of(gradient.path()) != gradient.tensor;
+      slot.exit = !stays       ? Gradient::Exit::kNew
+                  : is_renewed ? Gradient::Exit::kRenewed
+                               : Gradient::Exit::kInPlace;
       slot.version_moves = moves(recording.tensors[gradient.tensor].buffer);
     }
     if (slot.exit != Gradient::Exit::kInPlace || slot.version_moves != 0)
@@ -214,6 +222,16 @@ StepOutputs::Owner StepOutputs::owner_of(std::size_t gradient) const {
   const trace::Index input = trace::find_input(recording_, path);
   if (input != trace::kNone) return {true, input};
   return {false, guards_.tracked().position_of(path)};
+}
+
+at::Tensor StepOutputs::renewed(const at::Tensor& gradient, const trace::ExitGradient& exit) const {
+  const auto entry = std::ranges::find(recording_.tracked, exit.path(), &trace::Tracked::path);
+  const trace::Tensor& before = recording_.tensors[entry->tensor];
+  const trace::Tensor& after = recording_.tensors[exit.tensor];
+  const at::NoGradGuard no_grad;
+  if (entry->tensor == exit.tensor) return gradient.detach();
+  return gradient.as_strided(after.sizes, after.strides,
+                             gradient.storage_offset() + after.offset - before.offset);
 }
 
 at::Tensor& StepOutputs::gradient_of(const Owner& owner,
@@ -288,6 +306,10 @@ std::vector<at::Tensor> StepOutputs::commit(
         break;
       case Gradient::Exit::kNew:
         gradient = std::move(outcome.gradients[slot.at]);
+        break;
+      case Gradient::Exit::kRenewed:
+        bump(*gradient.unsafeGetTensorImpl(), slot.version_moves);
+        gradient = renewed(gradient, recording_.exit_gradients[slot.at]);
         break;
       case Gradient::Exit::kInPlace:
         bump(*gradient.unsafeGetTensorImpl(), slot.version_moves);

@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <set>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -25,10 +27,11 @@ class StepOutputs {
                                         const guards::GuardSet& guards);
 
   /// `identities` says which results are objects that the caller has already, `moved_versions` how
-  /// far version counters move, by buffer.
+  /// far version counters move, by buffer, `renewed` which gradients become other objects.
   StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
               const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-              const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions);
+              const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions,
+              const std::set<std::string>& renewed);
 
   /// Lets go of gradients that the step replaces and that no op of the plan touches, as
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
@@ -66,12 +69,14 @@ class StepOutputs {
   struct Gradient {
     std::size_t at;  ///< in Recording::exit_gradients
     Owner owner;
-    enum class Exit { kNone, kNew, kInPlace } exit;
+    /// Another tensor over memory of its own, over that which it had, or the one that it was.
+    enum class Exit { kNone, kNew, kRenewed, kInPlace } exit;
     std::uint32_t version_moves = 0;  ///< by how much
     bool is_read = false;             ///< by an op of the plan, or by what the user gets
     bool is_memory = false;           ///< of the owner itself
     bool is_dropped() const {
-      return exit != Exit::kInPlace && !is_read && !owner.is_argument && !is_memory;
+      const bool ends = exit == Exit::kNone || exit == Exit::kNew;
+      return ends && !is_read && !owner.is_argument && !is_memory;
     }
   };
   struct Result {
@@ -84,6 +89,8 @@ class StepOutputs {
   };
 
   Owner owner_of(std::size_t gradient) const;
+  /// Another tensor over the memory of this one, laid out as the exit gradient.
+  at::Tensor renewed(const at::Tensor& gradient, const trace::ExitGradient& exit) const;
   at::Tensor& gradient_of(const Owner& owner, std::span<const live::Argument> arguments) const;
   /// The very object that the caller has already, or an undefined tensor.
   at::Tensor known_result(std::size_t index, const std::vector<at::Tensor>& results,

@@ -44,6 +44,9 @@ class Found:
             self._visit_model(path, value, depth)
         elif issubclass(kind, torch.optim.Optimizer):
             self.optimizers[name_for(path, self.optimizers)] = value
+            for name, inner in list(vars(value).items()):  # what another one wraps
+                if issubclass(type(inner), torch.optim.Optimizer):
+                    self.visit(f"{path}.{name}", inner, depth)
         elif issubclass(kind, torch.Generator):
             self.generators[name_for(path, self.generators)] = value
         elif kind is Host:

@@ -1180,3 +1180,30 @@ def test_a_step_that_leaves_what_it_reads_in_a_new_container_is_refused_in_the_e
         assert bits([step(x), *left()]) == bits([eager(x), *expected()])
     assert step.stats["recorded"] < 40, step.explain()
     assert "host_effect" in codes_of(step), step.explain()
+
+
+def test_tensors_that_come_to_share_memory_where_a_call_is_audited():
+    """Two that the step only reads: a plan holds for them, and so does the audit of a call that decides by a number."""
+    def make():
+        torch.manual_seed(0)
+        state = types.SimpleNamespace(kept=torch.randn(4, 4), seen=torch.randn(4, 4), mean=torch.zeros(4, 4))
+
+        def step(x):
+            seen = state.seen + 0
+            state.mean.data = x * 1
+            if x.sum().item() > 5:
+                state.kept = x * 1
+            return state.kept, seen
+
+        return state, step
+
+    for late in (20, 21, 22, 23, 24, 25):
+        (plain, eager), (taped, body) = make(), make()
+        step = steptape.wrap(body, verify={"first": True, "rate": 0.0})  # what moves is audited all the same
+        for call in range(30):
+            if call in (17, late):
+                plain.seen, taped.seen = plain.kept.t(), taped.kept.t()
+            x = torch.randn(4, 4, generator=torch.Generator().manual_seed(call))
+            assert bits(eager(x)) == bits(step(x)), call
+            assert bits([plain.kept, plain.seen, plain.mean]) == bits([taped.kept, taped.seen, taped.mean]), call
+        assert step.stats["replayed"] > 0 and step.stats["audits"] > 0, step.explain()

@@ -10,6 +10,7 @@ from torch.optim import SGD, SparseAdam
 
 import steptape
 from loops import adam, batch, is_refused, momentum, mse, net, program, replays, training
+from twins import bits
 
 CLIPS = {
     "norm": lambda p: clip_grad_norm_(p, 0.1),
@@ -219,3 +220,150 @@ def test_a_gradient_of_an_argument_that_requires_none_is_cleared():
         return SimpleNamespace(step=step, batch=lambda i: (torch.full((3,), i),), holds=list)
 
     is_refused(make, "host_effect")
+
+
+class FlatGradients:
+    """Gradients that are views of one tensor, as those of flat optimizers and of DistributedDataParallel's buckets."""
+
+    def __init__(self, clears):
+        self.model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 5), nn.Linear(5, 3))
+        self.optimizer = momentum(self.model)
+        self.clears = clears
+        self.give()
+
+    def give(self):
+        self.flat = torch.zeros(sum(p.numel() for p in self.model.parameters()))
+        first = 0
+        for p in self.model.parameters():
+            p.grad = self.flat[first:first + p.numel()].view_as(p)
+            first += p.numel()
+
+    def step(self, x, y):
+        if self.clears == "each":
+            self.optimizer.zero_grad(set_to_none=False)
+        else:
+            self.flat.zero_()
+        loss = mse(self.model, x, y)
+        loss.backward()
+        self.flat.clamp_(-0.01, 0.01)
+        self.optimizer.step()
+        return loss.detach(), self.flat.norm()
+
+
+def take_one(twin):
+    twin.model[0].weight.grad = twin.model[0].weight.grad.clone()
+
+
+def swap_two(twin):
+    a, b = twin.model[0].bias, twin.model[2].bias
+    a.grad, b.grad = b.grad, a.grad
+
+
+def share_one(twin):
+    twin.model[0].bias.grad = twin.model[2].bias.grad
+
+
+def drop_one(twin):
+    twin.model[3].bias.grad = None
+
+
+def drop_all(twin):
+    twin.optimizer.zero_grad()
+
+
+def move_on(twin):
+    moved = torch.zeros(twin.flat.numel() + 8)
+    first = 8
+    for p in twin.model.parameters():
+        p.grad = moved[first:first + p.numel()].view_as(p)
+        first += p.numel()
+    twin.flat = moved[8:]
+
+
+def scale(twin):
+    twin.flat.mul_(3.0)
+
+
+def view_anew(twin):
+    p = twin.model[2].weight
+    p.grad = p.grad.view(25).view(5, 5)
+
+
+def transpose_one(twin):
+    p = twin.model[2].weight
+    p.grad = p.grad.t()
+
+
+CHANGES = [FlatGradients.give, take_one, swap_two, share_one, drop_one, drop_all, move_on, scale, view_anew, transpose_one]
+
+
+@pytest.mark.parametrize("clears", ["each", "flat"])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_gradients_that_are_views_of_one_tensor(clears, change):
+    torch.manual_seed(0)
+    plain = FlatGradients(clears)
+    torch.manual_seed(0)
+    taped = FlatGradients(clears)
+    step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.0})
+    for call in range(24):
+        if call == 12:
+            assert step.stats["replayed"] >= 6, step.explain()
+            change(plain)
+            change(taped)
+        x, y = batch(call)
+        expected, found = plain.step(x, y), step(x, y)
+        state = [(p.grad, p) for p in plain.model.parameters()], plain.flat
+        assert bits([expected, state]) == bits([found, ([(p.grad, p) for p in taped.model.parameters()], taped.flat)]), call
+        shared = [[p.grad is not None and p.grad.untyped_storage().data_ptr() == t.flat.untyped_storage().data_ptr()
+                   for p in t.model.parameters()] for t in (plain, taped)]
+        assert shared[0] == shared[1]
+
+
+def detach(p, flat):
+    p.grad = p.grad.detach()
+
+
+def lay_out_anew(p, flat):
+    p.grad = p.grad.t() if p.dim() == 2 else p.grad.flip(0)
+
+
+def view_of_another(p, flat):
+    p.grad = flat.copy_(p.grad.reshape(-1)).view_as(p)
+
+
+@pytest.mark.parametrize("to_none", [True, False], ids=["to none", "to zero"])
+@pytest.mark.parametrize("change", [detach, lay_out_anew, view_of_another], ids=lambda change: change.__name__)
+def test_a_gradient_that_the_step_makes_another_tensor_of(change, to_none):
+    """Over the same memory or not: what hung on the tensor of before is not there, and it lies as in eager."""
+    def make():
+        torch.manual_seed(0)
+        model = nn.Linear(5, 5)
+        optimizer, flats = SGD(model.parameters(), 0.1), [torch.zeros(25), torch.zeros(5)]
+
+        def step(x):
+            optimizer.zero_grad(set_to_none=to_none)
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            for p, flat in zip(model.parameters(), flats):
+                change(p, flat)
+            return loss.detach()
+
+        return model, flats, step
+
+    (plain, plain_flats, eager), (taped, taped_flats, body) = make(), make()
+    step = steptape.wrap(body, verify={"first": True, "rate": 0.0})
+    for call in range(16):
+        x = torch.randn(4, 5)
+        seen = []
+        for model, run in ((plain, eager), (taped, step)):
+            before = [p.grad for p in model.parameters()]
+            for g in before:
+                if g is not None:
+                    g.mark = call
+            loss = run(x)
+            seen.append((bits(loss), [(bits(p.grad), p.grad.stride(), p.grad is g, getattr(p.grad, "mark", None))
+                                      for p, g in zip(model.parameters(), before)]))
+        assert seen[0] == seen[1], call
+        assert bits([*plain.parameters(), *plain_flats]) == bits([*taped.parameters(), *taped_flats]), call
+    assert step.stats["replayed"] >= 7, step.explain()

@@ -38,7 +38,8 @@ class Training:
 
     def state(self):
         tensors = [tensor for p in self.model.parameters() for tensor in (p.detach(), p.grad)]
-        tensors += [value for p in self.model.parameters() for value in self.optimizer.state[p].values()]
+        optimizer = getattr(self.optimizer, "optim", self.optimizer)  # of ZeroRedundancyOptimizer, that of this rank's part
+        tensors += [value for p in self.model.parameters() for value in optimizer.state.get(p, {}).values()]
         return [tensor.clone() for tensor in tensors]
 
 
@@ -122,14 +123,21 @@ def skip_together(training, x):
     return loss
 
 
+def by_parts(parameters):
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # takes seconds to import
+
+    return ZeroRedundancyOptimizer(parameters, torch.optim.Adam, lr=0.01)
+
+
 class DataParallel(Training):
     """`twice`: a first backward whose gradients are not exchanged."""
 
-    def __init__(self, twice=False, hook=None, **options):
+    def __init__(self, twice=False, hook=None, optimizer=None, **options):
         super().__init__(None)
         self.module = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
         self.model = nn.parallel.DistributedDataParallel(self.module, **options)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.01)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.01) if optimizer is None else \
+            optimizer(self.model.parameters())
         self.twice = twice
         if hook is not None:
             self.model.register_comm_hook(None, hook)
@@ -204,17 +212,61 @@ def data_parallel(*variants):
 
 
 def test_data_parallel_models_are_replayed(tmp_path):
-    makes = data_parallel({}, {"static_graph": True}, {"broadcast_buffers": False}, {"twice": True}, {"bucket_cap_mb": 0.0001})
+    makes = data_parallel({}, {"static_graph": True}, {"broadcast_buffers": False}, {"twice": True}, {"bucket_cap_mb": 0.0001},
+                          {"gradient_as_bucket_view": True}, {"find_unused_parameters": True},
+                          {"optimizer": by_parts}, {"optimizer": by_parts, "gradient_as_bucket_view": True})
     run_ranks(tmp_path, 2, replay_each, makes, 16, 9)
 
 
-@pytest.mark.parametrize("options, code", [({"gradient_as_bucket_view": True}, "rebound_tensor"),
-                                           ({"find_unused_parameters": True}, "untracked_write"),
-                                           # its thread may be early, so that the trial tells
-                                           ({"hook": default_hooks.fp16_compress_hook}, None)],
-                         ids=["views of buckets", "unused parameters", "compression"])
-def test_data_parallel_models_that_are_refused(tmp_path, options, code):
-    run_ranks(tmp_path, 2, replay, functools.partial(DataParallel, **options), 8, 0, code)
+def test_gradients_that_are_compressed_are_refused(tmp_path):
+    # its thread may be early, so that the trial tells
+    run_ranks(tmp_path, 2, replay, functools.partial(DataParallel, hook=default_hooks.fp16_compress_hook), 8, 0)
+
+
+class TwoHeads(nn.Module):
+    """Of which each call uses one, and of another layer nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.never = nn.Linear(4, 8), nn.Linear(2, 2)
+        self.heads = nn.ModuleList([nn.Linear(8, 3), nn.Linear(8, 3)])
+
+    def forward(self, x, head):
+        return self.heads[head](torch.tanh(self.body(x)))
+
+
+def use_one_head(rank, calls):
+    """Each rank draws which: whether the other ranks used a parameter is a question to them."""
+    (plain, eager), (taped, body) = make_two_heads(), make_two_heads()
+    step = steptape.wrap(body, verify={"first": True, "rate": 0.1 * rank})
+    draw = random.Random(rank)
+    for call in range(calls):
+        head = draw.choice([0, 1])
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert torch.equal(eager(x, head), step(x, head)), call
+        for p, q in zip(plain.parameters(), taped.parameters()):
+            assert torch.equal(p, q) and (p.grad is None) == (q.grad is None), call
+            assert p.grad is None or torch.equal(p.grad, q.grad), call
+    assert step.stats["replayed"] > calls // 4, step.explain()
+
+
+def make_two_heads():
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(TwoHeads(), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+
+    def step(x, head):
+        optimizer.zero_grad()
+        loss = model(x, head).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return model, step
+
+
+def test_parameters_that_some_ranks_use(tmp_path):
+    run_ranks(tmp_path, 2, use_one_head, 50)
 
 
 def mix(rank, make, calls):

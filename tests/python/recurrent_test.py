@@ -99,3 +99,17 @@ def test_packed_sequences_of_lengths_that_vary(first, as_lengths):
         return *sequences(i), as_lengths([5, *rest])
 
     compare(lambda: training(Recurrent(nn.GRU), packed, batch=batch), 50)
+
+
+def last_states(model, x, y, lengths):
+    return F.mse_loss(model.head(model.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))[1][-1]), y)
+
+
+@pytest.mark.parametrize("as_lengths", [list, torch.tensor], ids=["list", "tensor"])
+@pytest.mark.parametrize("share", [0.9, None], ids=["constant", "varying"])
+def test_last_states_of_sequences_that_are_not_sorted(share, as_lengths):
+    """torch sorts them, and inverts the permutation in memory that nobody has written."""
+    def batch(i):
+        return *sequences(i), as_lengths([2, 5, 3, 2] if share else random.sample([5, 4, 2, random.choice([1, 2])], 4))
+
+    compare(lambda: training(Recurrent(nn.GRU), last_states, batch=batch), 50, share=share)

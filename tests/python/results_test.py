@@ -269,6 +269,69 @@ def test_memory_that_nobody_wrote_is_copied(is_filled):
     assert codes_of(step) == {"unwritten_read"}, step.explain()
 
 
+def by_index(x, k):
+    order, places = k.argsort(stable=True), torch.empty(len(k), dtype=torch.int64)
+    places[order] = torch.arange(len(k))
+    return x[order][places]
+
+
+def by_scatter(x, k):
+    _, order = k.sort(descending=True)
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(k)))
+
+
+def by_copy(x, k):
+    return torch.empty_like(x).index_copy_(0, k.argsort(), x)
+
+
+def by_rows(x, k):
+    order, out = k.argsort(), torch.empty_like(x)
+    out[order] = x[order] * 2
+    return out
+
+
+def drawn(x, k):
+    order = torch.randperm(len(k))
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(k)))
+
+
+def products(x, k):
+    out = torch.empty(4, 4)
+    torch.addmm(out, x.t(), x, beta=0.0, out=out)
+    return out + torch.empty(4, 4).addmm_(x.t(), x, beta=0) + torch.addmv(torch.empty(4), x.t(), x[:, 0], beta=0)
+
+
+def clamped(x, k):
+    return torch.empty_like(k).scatter_(0, k.argsort().clamp_(max=2), torch.arange(len(k))) * 0
+
+
+def twice_as_long(x, k):
+    return torch.empty(2 * len(k), dtype=torch.int64).scatter_(0, k.argsort(), torch.arange(len(k))) * 0
+
+
+def given(x, k):
+    return torch.empty_like(k).scatter_(0, k, torch.arange(len(k))) * 0
+
+
+def nearly_nothing(x, k):
+    return torch.addmm(torch.empty(4, 4), x.t(), x, beta=1e-30) * 0
+
+
+@pytest.mark.parametrize("body, outcome", [(by_index, None), (by_scatter, None), (by_copy, None), (by_rows, None), (drawn, None),
+                                           (products, None), (clamped, "unwritten_read"), (twice_as_long, "unwritten_read"),
+                                           (given, "unwritten_read"), (nearly_nothing, "unwritten_read")],
+                         ids=lambda value: getattr(value, "__name__", ""))
+def test_memory_that_an_op_fills_or_does_not_look_at(body, outcome):
+    """By a permutation that an op of the step has made, all of it."""
+    def make():
+        return SimpleNamespace(step=body, batch=lambda i: (torch.randn(6, 4), torch.randint(0, 4, (6,))), holds=lambda: [])
+
+    if outcome is None:
+        replays(make)
+    else:
+        is_refused(make, outcome)
+
+
 def test_a_result_that_a_kernel_writes_unseen_is_refused():
     """Without gradients max_pool1d fills what `empty` gave by a kernel that is not an op."""
     def make():

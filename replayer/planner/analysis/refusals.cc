@@ -154,7 +154,19 @@ void refuse_missing_constants(const trace::Recording& recording, std::vector<Ref
   }
 }
 
-/// A gradient that ends up in memory of another tracked tensor would be bound twice.
+/// Whether it lies in its own memory in a way that a replay can lay it out.
+bool is_its_own(const trace::Recording& recording, const trace::ExitGradient& gradient) {
+  const auto entry = std::ranges::find(recording.tracked, gradient.path(), &trace::Tracked::path);
+  if (entry == recording.tracked.end() || entry->tensor == trace::kNoTensor) return false;
+  if (entry->tensor == gradient.tensor) return true;
+  const trace::Tensor& before = recording.tensors[entry->tensor];
+  const trace::Tensor& after = recording.tensors[gradient.tensor];
+  return recording.buffers[after.buffer].path == gradient.path() && before.buffer == after.buffer &&
+         before.dtype == after.dtype && before.conj == after.conj && before.neg == after.neg;
+}
+
+/// A gradient that ends up in memory of another tracked tensor would be bound twice, unless it lies
+/// where it lay before the step: one of several views of one memory.
 void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
@@ -162,7 +174,7 @@ void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refu
     const trace::BufferId id = recording.tensors[gradient.tensor].buffer;
     if (lifetimes[id].made_inside) continue;
     const trace::Buffer& buffer = recording.buffers[id];
-    if (buffer.path == gradient.parameter + ".grad") continue;
+    if (is_its_own(recording, gradient)) continue;
     refusals.push_back(trace::make_refusal(RefusalCode::kReboundTensor,
                                            "the gradient of " + gradient.parameter +
                                                " lies in memory that is not its own" +
