@@ -77,6 +77,12 @@ _BY_READING = (  # (code, what the reason says, remedy)
     ("unconsumed_graph", "what the step leaves in", "keep tensor.detach() there"),
     ("unconsumed_graph", "results[", "return loss.detach(), or loss.item()"),
     ("optimizer_unsupported", "LBFGS", "closure = steptape.wrap(closure); optimizer.step(closure)"),
+    ("rebound_tensor", ".grad", "let the step begin with the gradients that the last call left, and call zero_grad() in it"),
+    ("rebound_tensor", "the gradient of", "let the step begin with the gradients that the last call left, and call zero_grad() in it"),
+    ("tensor_kind", "DTensor", "train with DistributedDataParallel, or call the step as it is: what fully_shard and tensor parallelism "
+                               "share out is not replayed"),
+    ("unreplayable_op", "`_c10d_functional::", "exchange tensors in place, as dist.all_reduce(tensor) does"),
+    ("unreplayable_op", "`c10d::", "exchange them by a collective, or between steps"),
     ("host_read", "array of NumPy", "make a tensor of it with torch.as_tensor() in the step, or pass what the host reads as a number"),
 )
 

@@ -5,6 +5,8 @@ import functools
 import gc
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -341,7 +343,98 @@ def use_p2p(rank):
         assert torch.equal(step(x), x * 2 + (x if rank else 0))
     assert step.stats["replayed"] == 0
     assert ("c10d::send" if rank == 0 else "c10d::recv_") in step.explain()
+    assert "by a collective" in step.explain()
 
 
 def test_messages_from_one_rank_to_another_are_refused_by_name(tmp_path):
     run_ranks(tmp_path, 2, use_p2p)
+
+
+def share_out(rank):
+    from torch.distributed.fsdp import fully_shard
+
+    def make():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+        fully_shard(model)
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return model, step
+
+    (plain, eager), (taped, body) = make(), make()
+    step = steptape.wrap(body)
+    for call in range(6):
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert torch.equal(eager(x), step(x)), call
+        for p, q in zip(plain.parameters(), taped.parameters()):
+            assert torch.equal(p.to_local(), q.to_local()), call
+    assert step.stats["replayed"] == 0 and "fully_shard" in step.explain(), step.explain()
+
+
+def test_parameters_that_are_shared_out_are_refused_by_name(tmp_path):
+    run_ranks(tmp_path, 2, share_out)
+
+
+def functional(rank):
+    from torch.distributed._functional_collectives import all_reduce
+
+    def body(x):
+        return all_reduce(x * 2, "sum", dist.group.WORLD) + 1
+
+    step = steptape.wrap(body)
+    for call in range(6):
+        x = torch.arange(4.0) + call + rank
+        assert torch.equal(step(x), (2 * (torch.arange(4.0) + call) + 1) * 2 + 1)
+    assert step.stats["replayed"] == 0 and "dist.all_reduce" in step.explain(), step.explain()
+
+
+def test_functional_collectives_are_refused_by_name(tmp_path):
+    run_ranks(tmp_path, 2, functional)
+
+
+def meet_unevenly(rank):
+    from torch.distributed.algorithms.join import Join
+
+    plain, taped = DataParallel(), DataParallel()
+    step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.1})
+    for call in range(8):  # a plan is there
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert_same(call, plain, taped, plain.step(x), step(x))
+    losses = []
+    for training, run in ((plain, plain.step), (taped, step)):
+        with Join([training.model]):
+            losses.append([run(torch.randn(5, 4, generator=torch.Generator().manual_seed(100 * rank + call)))
+                           for call in range(8 + 5 * rank)])
+    assert all(map(torch.equal, *losses))
+    for call in range(20, 28):
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
+        assert_same(call, plain, taped, plain.step(x), step(x))
+    assert step.stats["replayed"] > 0, step.explain()
+
+
+def test_ranks_that_have_other_numbers_of_batches(tmp_path):
+    run_ranks(tmp_path, 2, meet_unevenly)
+
+
+FORKED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import functools, torch, torch.multiprocessing as mp
+import ranks_test
+
+torch.ones(3).sum()
+arguments = (2, sys.argv[2], 60, ranks_test.replay, (functools.partial(ranks_test.Training, ranks_test.sum_each), 16, 8))
+mp.start_processes(ranks_test.run_rank, args=arguments, nprocs=2, start_method="fork")
+"""
+
+
+def test_ranks_that_are_forked(tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    subprocess.run([sys.executable, "-c", FORKED, here, str(tmp_path)], check=True, timeout=100)
