@@ -25,6 +25,18 @@ std::vector<at::Tensor> written_in_place(const Call& call) {
   return self.isTensorList() ? self.toTensorVector() : std::vector<at::Tensor>();
 }
 
+/// What the program gave it to write, `out=`.
+std::vector<at::Tensor> written_as_given(const Call& call) {
+  std::vector<at::Tensor> written;
+  const auto& arguments = call.callee.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is_out()) continue;
+    live::for_each_tensor(call.arguments[i],
+                          [&](const at::Tensor& tensor) { written.push_back(tensor); });
+  }
+  return written;
+}
+
 PlannedMemory planned_memory(const Program& program, const Memory& memory,
                              const std::vector<trace::BufferId>& refilled) {
   const trace::Recording& recording = *program.recording;
@@ -71,7 +83,13 @@ void make_kernels(const Program& program, const Memory& memory,
     for (const trace::Index argument : varying[call.op]) site.varies.at(argument) = true;
     for (const trace::TensorId id : call.placed) site.results.push_back(memory.tensor(id));
     if (call.placed.empty()) site.results = written_in_place(call);
+    const bool is_given = site.results.empty();
+    if (is_given) site.results = written_as_given(call);
     Preparation made = prepare(site);
+    // others lay out their results themselves
+    if (is_given && dynamic_cast<const ElementwiseKernel*>(made.kernel.get()) == nullptr) {
+      made = Preparation::refused("results that the program gave it");
+    }
     call.kernel = std::move(made.kernel);
     call.no_kernel = made.reason;
   }

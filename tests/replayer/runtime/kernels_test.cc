@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -105,6 +106,28 @@ std::vector<Case> cases() {
        [](const Tensors& x) { return in_place(x[0], [&](at::Tensor& y) { y.sub_(x[1]); }); }},
       {"sub_scalar_", 1,
        [](const Tensors& x) { return in_place(x[0], [](at::Tensor& y) { y.sub_(0.1); }); }},
+      {"mul_out", 1,
+       [](const Tensors& x) {
+         return in_place(x[0], [&](at::Tensor& y) {
+           at::mul_out(y, x[0], at::native::wrapped_scalar_tensor(0.5));
+         });
+       }},
+      {"mul_out_of_a_part", 1,
+       [](const Tensors& x) {
+         const at::Tensor memory = at::zeros({x[0].numel() + 5}, x[0].options());
+         at::Tensor y = memory.slice(0, 3, 3 + x[0].numel()).view(x[0].sizes());
+         at::mul_out(y, x[0], at::native::wrapped_scalar_tensor(0.5));
+         return memory;
+       }},
+      {"sub_out_of_itself", 2,
+       [](const Tensors& x) {
+         return in_place(x[0], [&](at::Tensor& y) { at::sub_out(y, x[1], y, 0.3); });
+       }},
+      {"add_out_of_doubles", 2,
+       [](const Tensors& x) {
+         at::Tensor y = at::zeros_like(x[0], x[0].dim() > 1 ? at::kDouble : x[0].scalar_type());
+         return at::add_out(y, x[0], x[1]);
+       }},
       {"cat", 2,
        [](const Tensors& x) {
          return x[0].dim() > 0 ? at::cat({x[0], x[1], x[0]}, -1) : x[0] + 0;
