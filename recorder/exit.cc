@@ -63,6 +63,7 @@ class Exit {
 
  private:
   void compare_tracked() {
+    recorded_.moved_versions.assign(state_.entry.size(), 0);
     std::vector<bool> is_known(snapshot_.tensors.size(), false);
     const auto positions = positions_of_entry();
     for (std::size_t k = 0; k < state_.entry.size(); ++k) {
@@ -74,7 +75,7 @@ class Exit {
       const auto position = static_cast<std::size_t>(positions[k]);
       const at::Tensor& now = snapshot_.tensors[position].tensor;
       is_known[position] = true;
-      note_version(before.tensor, before.version, now);
+      recorded_.moved_versions[k] = moved(before.tensor, before.version, now);
       const bool required = state_.recording.tracked[k].requires_grad;
       if (before.role != trace::Role::kGradient && now.requires_grad() != required) {
         state_.refusals.add(RefusalCode::kHostEffect, before.path, {},
@@ -120,19 +121,21 @@ class Exit {
   }
 
   void note_argument_versions() {
+    recorded_.moved_inputs.assign(arguments_.size(), 0);
     for (std::size_t k = 0; k < arguments_.size(); ++k) {
       const auto* input = std::get_if<trace::TensorRef>(&state_.recording.inputs[k].value.data);
       if (input == nullptr) continue;
-      note_version(input->id, state_.argument_versions[k], arguments_[k].tensor);
+      recorded_.moved_inputs[k] =
+          moved(input->id, state_.argument_versions[k], arguments_[k].tensor);
     }
   }
 
-  void note_version(trace::TensorId id, std::optional<std::uint32_t> before,
-                    const at::Tensor& now) {
+  /// How far its version counter is from where it was.
+  static std::uint32_t moved(trace::TensorId id, std::optional<std::uint32_t> before,
+                             const at::Tensor& now) {
     const std::optional<std::uint32_t> version = version_of(now);
-    if (id == trace::kNoTensor || version == before) return;
-    const std::uint32_t times = version && before ? *version - *before : 1;
-    recorded_.moved_versions.emplace(state_.tensor_table.buffer_of(id), times);
+    if (id == trace::kNoTensor || version == before) return 0;
+    return version && before ? *version - *before : 1;
   }
 
   void created(const live::TensorAt& at) {
@@ -253,6 +256,12 @@ class Exit {
     }
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       add(gradients_[i], Identity::Of::kGradient, i);
+    }
+    for (std::size_t i = 0; i < state_.entry.size(); ++i) {
+      const TensorAtEntry& before = state_.entry[i];
+      if (before.role != trace::Role::kGradient || before.object.use_count() == 0) continue;
+      known.try_emplace(before.object._unsafe_get_target(),
+                        Identity{Identity::Of::kEntryGradient, i});
     }
     std::unordered_map<std::string_view, const at::Tensor*> by_path;
     for (const live::TensorAt& now : snapshot_.tensors) by_path.try_emplace(now.path, &now.tensor);

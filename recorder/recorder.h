@@ -47,7 +47,9 @@ struct Outside {
 /// A result that is the very tensor object of an argument, of a tracked tensor, of a gradient or of
 /// an earlier result, not a view of it.
 struct Identity {
-  enum class Of { kNothing, kArgument, kTracked, kGradient, kResult } of = Of::kNothing;
+  /// kGradient: what stands in `.grad` when the step ends; kEntryGradient: what stood there before.
+  enum class Of { kNothing, kArgument, kTracked, kGradient, kEntryGradient, kResult };
+  Of of = Of::kNothing;
   /// In the arguments, Recording::tracked, Recording::exit_gradients or the results.
   std::size_t position = 0;
   /// Of a tensor that nobody had: the name of its node in the graph that backward has consumed, or
@@ -62,9 +64,9 @@ struct Recorded {
   std::vector<Outside> outside;
   /// For each result: which object it is, where it is one that the caller has already.
   std::vector<Identity> identities;
-  /// How far the step moved version counters of tracked tensors and arguments, by buffer. An op
-  /// that writes through `.data()` moves none.
-  std::unordered_map<trace::BufferId, std::uint32_t> moved_versions;
+  /// How far the step moved the version counter of each of Recording::tracked, and of each of
+  /// Recording::inputs. An op that writes through `.data()` moves none.
+  std::vector<std::uint32_t> moved_versions = {}, moved_inputs = {};
   /// Gradients that are other objects after the step than before it, by path, be it over the same
   /// memory.
   std::set<std::string> renewed_gradients = {};

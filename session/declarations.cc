@@ -13,6 +13,11 @@ bool Declarations::has(const std::string& name) const {
          std::ranges::find(facts_, name, &Declaration::name) != facts_.end();
 }
 
+void Declarations::note_use(const std::string& name) {
+  const auto found = std::ranges::find(host_values_, name, &Declaration::name);
+  if (found != host_values_.end()) found->is_used = true;
+}
+
 guards::Declared Declarations::ask() const {
   guards::Declared declared;
   for (const Declaration& value : host_values_) {
@@ -26,7 +31,9 @@ guards::Declared Declarations::ask() const {
 
 Declarations::Call::Call(Declarations& declarations)
     : declarations_(declarations), is_outermost_(!declarations.now_) {
-  if (is_outermost_) declarations_.now_ = declarations_.ask();
+  if (!is_outermost_) return;
+  for (Declaration& value : declarations_.host_values_) value.is_used = false;
+  declarations_.now_ = declarations_.ask();
 }
 
 Declarations::Call::~Call() {
@@ -38,7 +45,9 @@ Declarations::Call::~Call() {
 void Declarations::describe(const guards::Declared& declared, trace::Recording& recording) const {
   for (std::size_t i = 0; i < host_values_.size(); ++i) {
     const Declaration& value = host_values_[i];
-    recording.host_values.push_back({value.name, declared.host_values[i]});
+    const bool is_unused = value.tells_use && !value.is_used;
+    recording.host_values.push_back(
+        {value.name, is_unused ? trace::Value() : declared.host_values[i]});
     if (!value.under.empty()) recording.lookups.push_back({value.name, value.under});
   }
   for (std::size_t i = 0; i < facts_.size(); ++i) {

@@ -21,10 +21,14 @@ class Declarations {
     /// It only looks at what a place holds, and may be asked when a trace is saved.
     bool is_place = false;
     std::vector<trace::Leaf> under = {};  ///< of a place that is looked up: where they lead
+    /// The front end tells which calls of a step ask for it (note_use).
+    bool tells_use = false;
+    bool is_used = false;  ///< in the outermost call that is under way, or was the newest
   };
   void add_host_value(Declaration value) { host_values_.push_back(std::move(value)); }
   void add_fact(Declaration fact) { facts_.push_back(std::move(fact)); }
   bool has(const std::string& name) const;
+  void note_use(const std::string& name);
   const std::vector<Declaration>& host_values() const { return host_values_; }
   void clear_host_values() { host_values_.clear(); }
 
@@ -47,7 +51,7 @@ class Declarations {
   /// What the functions gave in the outermost call that is under way.
   const std::optional<guards::Declared>& now() const { return now_; }
 
-  /// Writes names and values into a recording.
+  /// Writes names and values into a recording: none of what the call has not asked for.
   void describe(const guards::Declared& declared, trace::Recording& recording) const;
   /// Whether the places that a front end declares hold what a plan of this recording can begin
   /// with: a number where it found one, and what it found where that was none.

@@ -89,6 +89,10 @@ void give_graph(const at::Tensor& result, const std::string& node) {
   torch::autograd::impl::set_gradient_edge(result, {std::move(graph), position});
 }
 
+std::uint32_t version_of(c10::TensorImpl& tensor) {
+  return tensor.is_inference() ? 0 : tensor.version_counter().current_version();
+}
+
 void bump(c10::TensorImpl& tensor, std::uint32_t times) {
   if (tensor.is_inference()) return;
   for (std::uint32_t i = 0; i < times; ++i) tensor.bump_version();
@@ -110,6 +114,53 @@ bool moved_bytes(const at::Tensor& from, const at::Tensor& to) {
 
 }  // namespace
 
+/// How far version counters move.
+class StepOutputs::VersionMoves {
+ public:
+  VersionMoves(const trace::Recording& recording, const recorder::Recorded& recorded)
+      : recording_(recording), recorded_(recorded) {
+    for (std::size_t i = 0; i < recorded.moved_versions.size(); ++i) {
+      if (recorded.moved_versions[i] != 0) ++movers_[buffer_of(recording.tracked[i].tensor)];
+      positions_.emplace(recording.tracked[i].path, i);
+    }
+    for (std::size_t i = 0; i < recorded.moved_inputs.size(); ++i) {
+      if (recorded.moved_inputs[i] != 0) ++movers_[buffer_of(tensor_of_input(i))];
+    }
+  }
+
+  Move of_tracked(std::size_t i) const {
+    return i < recorded_.moved_versions.size()
+               ? move_of(recorded_.moved_versions[i], recording_.tracked[i].tensor)
+               : Move{};
+  }
+  Move of_gradient(const std::string& path) const {
+    const auto found = positions_.find(path);
+    return found == positions_.end() ? Move{} : of_tracked(found->second);
+  }
+  Move of_input(std::size_t i) const {
+    return i < recorded_.moved_inputs.size()
+               ? move_of(recorded_.moved_inputs[i], tensor_of_input(i))
+               : Move{};
+  }
+
+ private:
+  trace::TensorId tensor_of_input(std::size_t i) const {
+    const auto* tensor = std::get_if<trace::TensorRef>(&recording_.inputs[i].value.data);
+    return tensor == nullptr ? trace::kNoTensor : tensor->id;
+  }
+  trace::BufferId buffer_of(trace::TensorId id) const {
+    return id == trace::kNoTensor ? trace::kNone : recording_.tensors[id].buffer;
+  }
+  Move move_of(std::uint32_t times, trace::TensorId id) const {
+    return times == 0 ? Move{} : Move{times, movers_.at(buffer_of(id)) > 1};
+  }
+
+  const trace::Recording& recording_;
+  const recorder::Recorded& recorded_;
+  std::unordered_map<trace::BufferId, std::size_t> movers_;  ///< by memory
+  std::unordered_map<std::string, std::size_t> positions_;   ///< in Recording::tracked
+};
+
 std::string StepOutputs::unreachable_result(const trace::Recording& recording,
                                             const replayer::Executor& executor,
                                             const guards::GuardSet& guards) {
@@ -124,25 +175,15 @@ std::string StepOutputs::unreachable_result(const trace::Recording& recording,
 }
 
 StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
-                         const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-                         const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions,
-                         const std::set<std::string>& renewed)
-    : recording_(recording), guards_(guards), identities_(std::move(identities)) {
-  const auto moves = [&moved_versions](trace::BufferId buffer) {
-    const auto found = moved_versions.find(buffer);
-    return found == moved_versions.end() ? 0 : found->second;
-  };
+                         const guards::GuardSet& guards, const recorder::Recorded& recorded)
+    : recording_(recording), guards_(guards), identities_(recorded.identities) {
   const EntryGradients at_entry(recording, executor);
-  std::unordered_set<trace::BufferId> written;  // of these all versions move, below
-  for (const std::size_t position : executor.written()) written.insert(executor.bound()[position]);
+  const VersionMoves moves(recording, recorded);
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
     Gradient slot{i, owner_of(i), Gradient::Exit::kNone};
     slot.is_memory = gradient.is_memory;
     if (slot.is_memory) {
-      const trace::Tracked& tracked = recording.tracked[slot.owner.position];
-      const trace::BufferId buffer = recording.tensors[tracked.tensor].buffer;
-      if (!written.contains(buffer)) slot.version_moves = moves(buffer);
       slot.exit = Gradient::Exit::kNew;
       gradients_.push_back(slot);
       continue;
@@ -151,15 +192,14 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
     uses_gradients_at_entry_ |= slot.is_read;
     if (gradient.tensor != trace::kNoTensor) {
       const bool stays = is_bound(executor, recording.tensors[gradient.tensor].buffer);
-      const bool is_renewed = renewed.contains(gradient.path()) ||
+      const bool is_renewed = recorded.renewed_gradients.contains(gradient.path()) ||
                               at_entry.tensor_of(gradient.path()) != gradient.tensor;
       slot.exit = !stays       ? Gradient::Exit::kNew
                   : is_renewed ? Gradient::Exit::kRenewed
                                : Gradient::Exit::kInPlace;
-      slot.version_moves = moves(recording.tensors[gradient.tensor].buffer);
+      if (stays) slot.move = moves.of_gradient(gradient.path());
     }
-    if (slot.exit != Gradient::Exit::kInPlace || slot.version_moves != 0)
-      gradients_.push_back(slot);
+    if (slot.exit != Gradient::Exit::kInPlace || slot.move.times != 0) gradients_.push_back(slot);
   }
   std::unordered_set<std::string> dropped;
   for (const Gradient& gradient : gradients_) {
@@ -170,18 +210,13 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
   for (std::size_t i = 0; i < recording.tracked.size(); ++i) {
     if (!dropped.contains(recording.tracked[i].path)) kept_.push_back(i);
   }
-  for (const std::size_t position : executor.written()) {
-    const trace::BufferId buffer = executor.bound()[position];
-    const std::uint32_t times = moves(buffer);
-    if (times == 0) continue;
-    if (const std::int64_t tracked = guards.tracked().position_on(buffer); tracked >= 0) {
-      // a gradient is another tensor object in every step; its version counter is settled in place
-      if (recording.buffers[buffer].role == trace::Role::kGradient) continue;
-      written_.push_back({static_cast<std::size_t>(tracked), times});
-    } else if (const trace::Index input = trace::input_on(recording, buffer);
-               input != trace::kNone) {
-      written_inputs_.push_back({input, times});
-    }
+  for (std::size_t i = 0; i < recording.tracked.size(); ++i) {
+    // a gradient is another tensor object in every step; its version counter is settled in place
+    if (recording.tracked[i].role == trace::Role::kGradient) continue;
+    if (const Move move = moves.of_tracked(i); move.times != 0) written_.push_back({i, move});
+  }
+  for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
+    if (const Move move = moves.of_input(i); move.times != 0) written_inputs_.push_back({i, move});
   }
   for (std::size_t i = 0; i < recording.inputs.size(); ++i) {
     if (recording.inputs[i].changes_requires_grad) toggled_inputs_.push_back(i);
@@ -287,16 +322,39 @@ std::vector<at::Tensor> StepOutputs::gradients_at_entry() const {
   return gradients;
 }
 
+std::vector<std::uint32_t> StepOutputs::shared_versions(
+    std::span<const live::Argument> arguments) const {
+  std::vector<std::uint32_t> versions;
+  const auto note = [&versions](c10::TensorImpl& tensor, const Move& move) {
+    if (move.may_share) versions.push_back(version_of(tensor));
+  };
+  for (const Gradient& slot : gradients_) {
+    if (slot.move.times != 0) {
+      note(*gradient_of(slot.owner, arguments).unsafeGetTensorImpl(), slot.move);
+    }
+  }
+  for (const auto& [tracked, move] : written_) note(guards_.tracked().alive(tracked), move);
+  for (const auto& [input, move] : written_inputs_) {
+    note(*arguments[input].tensor.unsafeGetTensorImpl(), move);
+  }
+  return versions;
+}
+
 std::vector<at::Tensor> StepOutputs::commit(
     replayer::Outcome outcome, std::span<const live::Argument> arguments,
     const std::vector<at::Tensor>& gradients_at_entry) const {
+  const std::vector<std::uint32_t> versions = shared_versions(arguments);
+  auto version = versions.begin();
+  const auto move = [&version](c10::TensorImpl& tensor, const Move& by) {
+    const std::uint32_t moved = by.may_share ? version_of(tensor) - *version++ : 0;
+    if (moved < by.times) bump(tensor, by.times - moved);
+  };
   for (const Gradient& slot : gradients_) {
     if (slot.is_memory) {
       const at::Tensor tensor = guards_.tracked().tensor(slot.owner.position);
       // graphs know memory by its address: nobody can tell that it stays
       if (!moved_bytes(outcome.gradients[slot.at], tensor))
         tensor.set_data(outcome.gradients[slot.at]);
-      bump(*tensor.unsafeGetTensorImpl(), slot.version_moves);
       continue;
     }
     at::Tensor& gradient = gradient_of(slot.owner, arguments);
@@ -308,11 +366,11 @@ std::vector<at::Tensor> StepOutputs::commit(
         gradient = std::move(outcome.gradients[slot.at]);
         break;
       case Gradient::Exit::kRenewed:
-        bump(*gradient.unsafeGetTensorImpl(), slot.version_moves);
+        if (slot.move.times != 0) move(*gradient.unsafeGetTensorImpl(), slot.move);
         gradient = renewed(gradient, recording_.exit_gradients[slot.at]);
         break;
       case Gradient::Exit::kInPlace:
-        bump(*gradient.unsafeGetTensorImpl(), slot.version_moves);
+        move(*gradient.unsafeGetTensorImpl(), slot.move);
         break;
     }
   }
@@ -320,9 +378,9 @@ std::vector<at::Tensor> StepOutputs::commit(
     arguments[input].tensor.set_requires_grad(!recording_.inputs[input].requires_grad);
   }
   guards_.advance();
-  for (const auto& [tracked, times] : written_) bump(guards_.tracked().alive(tracked), times);
-  for (const auto& [input, times] : written_inputs_) {
-    bump(*arguments[input].tensor.unsafeGetTensorImpl(), times);
+  for (const auto& [tracked, by] : written_) move(guards_.tracked().alive(tracked), by);
+  for (const auto& [input, by] : written_inputs_) {
+    move(*arguments[input].tensor.unsafeGetTensorImpl(), by);
   }
   for (std::size_t i = 0; i < results_.size(); ++i) {
     outcome.results[i] = result_of(i, outcome.results, arguments, gradients_at_entry);
@@ -331,7 +389,8 @@ std::vector<at::Tensor> StepOutputs::commit(
 }
 
 at::Tensor StepOutputs::known_result(std::size_t index, const std::vector<at::Tensor>& results,
-                                     std::span<const live::Argument> arguments) const {
+                                     std::span<const live::Argument> arguments,
+                                     const std::vector<at::Tensor>& gradients_at_entry) const {
   const recorder::Identity& identity = identities_[index];
   switch (identity.of) {
     case recorder::Identity::Of::kArgument:
@@ -342,6 +401,8 @@ at::Tensor StepOutputs::known_result(std::size_t index, const std::vector<at::Te
       return results[identity.position];
     case recorder::Identity::Of::kGradient:
       return gradient_of(results_[index].owner, arguments);
+    case recorder::Identity::Of::kEntryGradient:
+      return gradients_at_entry[index];
     case recorder::Identity::Of::kNothing:
       break;
   }
@@ -353,7 +414,7 @@ at::Tensor StepOutputs::result_of(std::size_t index, std::vector<at::Tensor>& re
                                   const std::vector<at::Tensor>& gradients_at_entry) const {
   const Result& result = results_[index];
   if (identities_[index].of != recorder::Identity::Of::kNothing) {
-    return known_result(index, results, arguments);
+    return known_result(index, results, arguments, gradients_at_entry);
   }
   at::Tensor made;
   switch (result.source) {

@@ -3,10 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "guards/guard_set.h"
@@ -26,12 +24,10 @@ class StepOutputs {
                                         const replayer::Executor& executor,
                                         const guards::GuardSet& guards);
 
-  /// `identities` says which results are objects that the caller has already, `moved_versions` how
-  /// far version counters move, by buffer, `renewed` which gradients become other objects.
+  /// `recorded` says which results are objects that the caller has already, how far version
+  /// counters move, and which gradients become other objects.
   StepOutputs(const trace::Recording& recording, const replayer::Executor& executor,
-              const guards::GuardSet& guards, std::vector<recorder::Identity> identities,
-              const std::unordered_map<trace::BufferId, std::uint32_t>& moved_versions,
-              const std::set<std::string>& renewed);
+              const guards::GuardSet& guards, const recorder::Recorded& recorded);
 
   /// Lets go of gradients that the step replaces and that no op of the plan touches, as
   /// `zero_grad` does at the start of an eager step: their memory serves the new ones.
@@ -60,6 +56,11 @@ class StepOutputs {
                                  const std::vector<at::Tensor>& gradients_at_entry) const;
 
  private:
+  /// How far a version counter moves.
+  struct Move {
+    std::uint32_t times = 0;
+    bool may_share = false;  ///< the counter, with another tensor that moves it
+  };
   /// Whose gradient it is.
   struct Owner {
     bool is_argument;
@@ -71,9 +72,9 @@ class StepOutputs {
     Owner owner;
     /// Another tensor over memory of its own, over that which it had, or the one that it was.
     enum class Exit { kNone, kNew, kRenewed, kInPlace } exit;
-    std::uint32_t version_moves = 0;  ///< by how much
-    bool is_read = false;             ///< by an op of the plan, or by what the user gets
-    bool is_memory = false;           ///< of the owner itself
+    Move move = {};
+    bool is_read = false;    ///< by an op of the plan, or by what the user gets
+    bool is_memory = false;  ///< of the owner itself
     bool is_dropped() const {
       const bool ends = exit == Exit::kNone || exit == Exit::kNew;
       return ends && !is_read && !owner.is_argument && !is_memory;
@@ -88,13 +89,17 @@ class StepOutputs {
     Owner owner = {};                         ///< where it is the very object of a gradient
   };
 
+  /// Those of tensors that may share a counter, as they are before it moves, in the order in which
+  /// `commit` moves them.
+  std::vector<std::uint32_t> shared_versions(std::span<const live::Argument> arguments) const;
   Owner owner_of(std::size_t gradient) const;
   /// Another tensor over the memory of this one, laid out as the exit gradient.
   at::Tensor renewed(const at::Tensor& gradient, const trace::ExitGradient& exit) const;
   at::Tensor& gradient_of(const Owner& owner, std::span<const live::Argument> arguments) const;
   /// The very object that the caller has already, or an undefined tensor.
   at::Tensor known_result(std::size_t index, const std::vector<at::Tensor>& results,
-                          std::span<const live::Argument> arguments) const;
+                          std::span<const live::Argument> arguments,
+                          const std::vector<at::Tensor>& gradients_at_entry) const;
   at::Tensor result_of(std::size_t index, std::vector<at::Tensor>& results,
                        std::span<const live::Argument> arguments,
                        const std::vector<at::Tensor>& gradients_at_entry) const;
@@ -104,10 +109,10 @@ class StepOutputs {
   const guards::GuardSet& guards_;
   bool uses_gradients_at_entry_ = false;
   std::vector<Gradient> gradients_;
-  /// Whose version counter moves, and how far.
+  class VersionMoves;
   struct Written {
     std::size_t position;
-    std::uint32_t times;
+    Move move;
   };
   std::vector<Written> written_;   ///< of Recording::tracked
   std::vector<std::size_t> kept_;  ///< of Recording::tracked: all but dropped gradients

@@ -105,9 +105,7 @@ std::unique_ptr<Variant> make_variant(recorder::Recorded recorded, SessionState&
   auto guards = std::make_unique<guards::GuardSet>(*recording, executor->bound(),
                                                    executor->written_buffers(), session.objects,
                                                    session.objects.snapshot(), std::move(outside));
-  auto outputs =
-      std::make_unique<StepOutputs>(*recording, *executor, *guards, std::move(recorded.identities),
-                                    recorded.moved_versions, recorded.renewed_gradients);
+  auto outputs = std::make_unique<StepOutputs>(*recording, *executor, *guards, recorded);
   const bool trusted = !session.options.verify.first;
   replayer::NumberProofs number_proofs(*recording);
   if (trusted) recording->status = trace::Status::kTrusted;

@@ -397,17 +397,18 @@ Step::~Step() {
 void Step::add_host_value(const std::string& name, const py::function& function) {
   auto kept = std::make_shared<Root>(roots_, function.ptr());
   kept_.push_back(kept);
-  session_.declarations.add_host_value({name, [name, kept] {
-                                          const auto called = py::reinterpret_steal<py::object>(
-                                              PyObject_CallNoArgs(kept->get()));
-                                          if (!called) throw py::error_already_set();
-                                          return leaf_of(name, called);
-                                        }});
+  const auto ask = [name, kept] {
+    const auto called = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(kept->get()));
+    if (!called) throw py::error_already_set();
+    return leaf_of(name, called);
+  };
+  session_.declarations.add_host_value({.name = name, .function = ask, .tells_use = true});
 }
 
-py::object Step::host_value(const std::string& name) const {
+py::object Step::host_value(const std::string& name) {
   const auto& now = session_.declarations.now();
   if (!now) return py::none();
+  session_.declarations.note_use(name);
   const auto& declared = session_.declarations.host_values();
   const auto value = std::ranges::find(declared, name, &session::Declarations::Declaration::name);
   if (value == declared.end()) return py::none();

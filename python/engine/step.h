@@ -27,7 +27,7 @@ class Step : public Tracked {
 
   /// A function that gives a bool, int or float, called once a call.
   void add_host_value(const std::string& name, const py::function& function);
-  py::object host_value(const std::string& name) const;
+  py::object host_value(const std::string& name);
 
   /// `function` is what an eager call runs. `probe(function, args, kwargs)` runs it
   /// while it is recorded, and returns the result.

@@ -321,6 +321,7 @@ void PlayerVariant::join(bool checks_training) {
     }
   };
   for (const trace::NamedValue& value : recording_->host_values) {
+    if (value.value == trace::Value()) continue;
     if (trace::find_leaf(*recording_, trace::LeafKind::kHostValue, value.name) == trace::kNone) {
       expect(GuardKind::kHostValue, value.name, value.value);
     }

@@ -367,3 +367,105 @@ def test_a_gradient_that_the_step_makes_another_tensor_of(change, to_none):
         assert seen[0] == seen[1], call
         assert bits([*plain.parameters(), *plain_flats]) == bits([*taped.parameters(), *taped_flats]), call
     assert step.stats["replayed"] >= 7, step.explain()
+
+
+def keep(model, optimizer, state, x):
+    state.kept = model[0].weight.grad
+    optimizer.zero_grad()
+    mean_square(model, x).backward()
+    optimizer.step()
+    return model[0].weight.grad
+
+
+def keep_each(model, optimizer, state, x):
+    state.kept = [p.grad for p in model.parameters()][0]
+    optimizer.zero_grad()
+    mean_square(model, x).backward()
+    optimizer.step()
+    return [p.grad for p in model.parameters()][0]
+
+
+def give_back(model, optimizer, state, x):
+    kept = state.kept = model[0].weight.grad
+    model[0].weight.grad = None
+    mean_square(model, x).backward()
+    optimizer.step()
+    return kept
+
+
+def mean_square(model, x):
+    return model(x).square().mean()
+
+
+@pytest.mark.parametrize("body", [keep, keep_each, give_back], ids=lambda body: body.__name__)
+def test_the_gradient_of_the_call_before_that_the_step_keeps_is_that_tensor(body):
+    def make():
+        torch.manual_seed(0)
+        model, state = nn.Sequential(nn.Linear(4, 3)), SimpleNamespace(kept=None)
+        optimizer = SGD(model.parameters(), 0.05)
+        return model, state, lambda x: body(model, optimizer, state, x)
+
+    (plain, kept, eager), (taped, kept_there, run) = make(), make()
+    step = steptape.wrap(run, verify={"first": True, "rate": 0.0})
+    for call in range(14):
+        x, seen = torch.randn(6, 4), []
+        for model, state, function in ((plain, kept, eager), (taped, kept_there, step)):
+            before = model[0].weight.grad
+            result = function(x)
+            seen.append((state.kept is before, result is before, result is model[0].weight.grad, bits([result, state.kept])))
+            if call > 8:
+                before.add_(1)  # whoever holds it sees it
+                seen[-1] += (bits(state.kept),)
+        assert seen[0] == seen[1], call
+    assert step.stats["replayed"] >= 8, step.explain()
+
+
+def flat_parameters(model, flat):
+    first = 0
+    for p in model.parameters():
+        p.data = flat[first:first + p.numel()].view_as(p)
+        first += p.numel()
+
+
+def flat_gradients(model, flat):
+    first = 0
+    for p in model.parameters():
+        p.grad = flat[first:first + p.numel()].view_as(p)
+        first += p.numel()
+
+
+@pytest.mark.parametrize("writes", ["the optimizer", "all of it", "both"])
+@pytest.mark.parametrize("share", [flat_parameters, flat_gradients], ids=lambda share: share.__name__)
+def test_versions_of_tensors_that_lie_in_one_memory(share, writes):
+    """Views of one tensor share a counter, parameters that were given memory of one have each their own."""
+    def make():
+        torch.manual_seed(0)
+        model = net()
+        flat = torch.zeros(sum(p.numel() for p in model.parameters()))
+        share(model, flat)
+        optimizer = momentum(model)
+
+        def step(x, y):
+            optimizer.zero_grad(set_to_none=False)
+            loss = mse(model, x, y)
+            loss.backward()
+            if writes != "the optimizer":
+                flat.mul_(0.9)
+            if writes != "all of it":
+                optimizer.step()
+            return loss.detach()
+
+        return model, flat, step
+
+    (plain, flat, eager), (taped, flat_there, body) = make(), make()
+    step = steptape.wrap(body, verify={"first": True, "rate": 0.0})
+    for call in range(14):
+        x, y = batch(call)
+        seen = []
+        for model, memory, function in ((plain, flat, eager), (taped, flat_there, step)):
+            tensors = [*model.parameters(), memory, *(p.grad for p in model.parameters() if p.grad is not None)]
+            before = [tensor._version for tensor in tensors]
+            function(x, y)
+            seen.append([tensor._version - version for tensor, version in zip(tensors, before)])
+        assert seen[0] == seen[1], call
+    assert step.stats["replayed"] >= 8, step.explain()

@@ -171,3 +171,25 @@ def test_a_host_value_of_more_than_64_bits_is_said():
     step = steptape.wrap(lambda x: x + seed() % 2)
     with pytest.raises(steptape.InvalidArgument, match="an int of more than 64 bits"):
         step(torch.ones(2))
+
+
+@pytest.mark.parametrize("kind", ["a number", "a decision"])
+def test_a_host_value_that_the_step_does_not_ask_for_yet_is_free(kind):
+    def make():
+        model, optimizer, learn = learner()
+        state = types.SimpleNamespace(warm=True, calls=1)
+        value = steptape.host(lambda: 1.0 / state.calls if kind == "a number" else state.calls % 7 < 4)
+
+        def train(x, y):
+            if state.warm:
+                return learn(x, y)
+            return learn(x, y, scale=value() if kind == "a number" else 0.5 if value() else 2.0)
+
+        return Program(step=train, state=state, held=lambda: [model, optimizer])
+
+    def advance(program, i):
+        program.state.calls += 1
+        if i in (STEPS // 3, STEPS // 2, 2 * STEPS // 3):
+            program.state.warm = not program.state.warm
+
+    check(make, advance, share=0.6)

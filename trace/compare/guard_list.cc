@@ -201,6 +201,7 @@ void add_ambient(GuardList& list, const Recording& recording) {
 void add_declared(GuardList& list, const Recording& recording) {
   const auto paths = followed(recording, LeafKind::kHostValue);
   for (const NamedValue& value : recording.host_values) {
+    if (value.value == Value()) continue;
     list.begin(value.name);
     list.add(GuardKind::kHostValue, "", words_of(value.value),
              paths.contains(value.name) ? any_like(value.value) : "");
