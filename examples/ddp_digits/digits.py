@@ -165,7 +165,10 @@ def parse(arguments):
 
 def main(arguments=None):
     options = parse(arguments)
-    dist.init_process_group("gloo")
+    store, rank, world = next(dist.rendezvous("env://"))
+    # processes that were started again must not look for those before them
+    store = dist.PrefixStore("attempt " + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     try:
         return 0 if compare(options) else 1
     except (OSError, ValueError, steptape.Error) as problem:

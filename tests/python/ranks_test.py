@@ -249,7 +249,7 @@ def use_one_head(rank, calls):
         for p, q in zip(plain.parameters(), taped.parameters()):
             assert torch.equal(p, q) and (p.grad is None) == (q.grad is None), call
             assert p.grad is None or torch.equal(p.grad, q.grad), call
-    assert step.stats["replayed"] > calls // 4, step.explain()
+    assert step.stats["replayed"] > calls // 8, step.explain()
 
 
 def make_two_heads():
@@ -404,7 +404,7 @@ def meet_unevenly(rank):
 
     plain, taped = DataParallel(), DataParallel()
     step = steptape.wrap(taped.step, verify={"first": True, "rate": 0.1})
-    for call in range(8):  # a plan is there
+    for call in range(14):  # a plan is there
         x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
         assert_same(call, plain, taped, plain.step(x), step(x))
     losses = []
@@ -413,7 +413,7 @@ def meet_unevenly(rank):
             losses.append([run(torch.randn(5, 4, generator=torch.Generator().manual_seed(100 * rank + call)))
                            for call in range(8 + 5 * rank)])
     assert all(map(torch.equal, *losses))
-    for call in range(20, 28):
+    for call in range(20, 34):
         x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1000 * rank + call))
         assert_same(call, plain, taped, plain.step(x), step(x))
     assert step.stats["replayed"] > 0, step.explain()

@@ -1,0 +1,257 @@
+"""Lightning: the training step, backward, clipping and the optimizer's step as one wrapped step.
+
+    trainer = lightning.Trainer(callbacks=[steptape.lightning.SteptapeCallback()], ...)
+
+Of the packages `lightning` and `pytorch_lightning` the one that the program has imported is used, or else the first that is
+installed. docs/frameworks.md says what is replayed, and what is refused when training starts.
+"""
+import functools
+import importlib
+import sys
+from typing import Any
+
+import torch
+
+from ._errors import InvalidArgument
+from ._step import Step
+from ._wrap import wrap
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+# what a program may put between the parts of a step, none of which it sees here
+_HOOKS_OF_CALLBACKS = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
+_HOOKS_OF_MODULES = (*_HOOKS_OF_CALLBACKS, "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping")
+
+
+def _packages():
+    imported = [name for name in _PACKAGES if name in sys.modules]
+    for name in () if imported else _PACKAGES:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+        return [name]
+    if not imported:
+        raise ImportError("steptape.lightning: neither `lightning` nor `pytorch_lightning` is installed")
+    return imported
+
+
+class _Log:
+    """In place of a module's `log`: keeps what a step logs for when the step, or its replay, has ended."""
+
+    def __init__(self, log):
+        self.log, self.kept = log, None
+
+    def __call__(self, name, value, *args, **options):
+        if self.kept is None:
+            return self.log(name, value, *args, **options)
+        self.kept.append((name, value.detach() if isinstance(value, torch.Tensor) else value, args, options))
+
+    def put(self, module, kept):
+        for name, value, args, options in kept:
+            self.log(name, value, *args, **options)
+
+
+class _Automatic:
+    """What the closure and the optimizer's step of Lightning's automatic optimization do, without their hooks."""
+
+    def __init__(self, trainer, module, log):
+        package = _package_of(trainer)
+        self.strategy, self.log, self.optimizer = trainer.strategy, log, trainer.optimizers[0]
+        self.precision, self.parts = trainer.precision_plugin, trainer.accumulate_grad_batches
+        self.clip, self.algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+        self.result_of = importlib.import_module(f"{package}.loops.optimization.automatic").ClosureResult.from_training_step_output
+        if self.algorithm is None:
+            self.algorithm = importlib.import_module(f"{package}.plugins.precision.precision").GradClipAlgorithmType.NORM
+
+    def accumulate(self, clears, *batch):
+        self.log.kept = kept = []
+        result = self._backward(clears, batch)
+        self.log.kept = None
+        return result.loss, result.extra, kept
+
+    def update(self, clears, *batch):
+        self.log.kept = kept = []
+        result = None
+
+        def closure():
+            nonlocal result
+            result = self._backward(clears, batch)
+            if self.clip:
+                self.precision.clip_gradients(self.optimizer, clip_val=self.clip, gradient_clip_algorithm=self.algorithm)
+            return result.loss
+
+        self.optimizer.step(closure)
+        self.log.kept = None
+        return result.loss, result.extra, kept
+
+    def _backward(self, clears, batch):
+        result = self.result_of(self.strategy.training_step(*batch), self.parts)
+        if clears:
+            self.optimizer.zero_grad()
+        if result.closure_loss is not None:
+            result.closure_loss.backward()
+        return result
+
+
+class _Manual:
+    """A training step that steps its optimizers itself."""
+
+    def __init__(self, trainer, module, log):
+        self.strategy, self.log = trainer.strategy, log
+
+    def step(self, *batch):
+        self.log.kept = kept = []
+        output = self.strategy.training_step(*batch)
+        self.log.kept = None
+        return output, kept
+
+
+def _package_of(trainer):
+    name = type(trainer).__module__
+    return next((package for package in _PACKAGES if name.startswith(package)), _packages()[0])
+
+
+class _Within:
+    """Around a step: what is logged belongs to the training step."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def __enter__(self):
+        self.before, self.module._current_fx_name = self.module._current_fx_name, "training_step"
+
+    def __exit__(self, *_):
+        self.module._current_fx_name = self.before
+
+
+@functools.cache
+def _loops(package):
+    """Lightning's two ways to optimize, whose steps are wrapped ones."""
+    automatic = importlib.import_module(f"{package}.loops.optimization.automatic")._AutomaticOptimization
+    manual = importlib.import_module(f"{package}.loops.optimization.manual")._ManualOptimization
+
+    class AutomaticOptimization(automatic):
+        def run(self, optimizer, batch_idx, kwargs):
+            if self._skip_backward or "dataloader_iter" in kwargs:
+                return super().run(optimizer, batch_idx, kwargs)
+            trainer, progress = self.trainer, self.optim_progress.optimizer
+            module, clears = trainer.lightning_module, batch_idx % trainer.accumulate_grad_batches == 0
+            is_update = not trainer.fit_loop._should_accumulate()
+            if is_update:
+                progress.step.increment_ready()
+            with _Within(module):
+                loss, extra, kept = (self.update if is_update else self.accumulate)(clears, *kwargs.values())
+                self.log.put(module, kept)
+            if clears:
+                progress.zero_grad.increment_ready()
+                progress.zero_grad.increment_started()
+                progress.zero_grad.increment_completed()
+            if is_update:
+                progress.step.increment_completed()
+            return {} if loss is None else {"loss": loss, **extra}
+
+    class ManualOptimization(manual):
+        def advance(self, kwargs):
+            if "dataloader_iter" in kwargs:
+                return super().advance(kwargs)
+            module = self.trainer.lightning_module
+            with _Within(module):
+                output, kept = self.step(*kwargs.values())
+                self.log.put(module, kept)
+            self._output = self.output_result_cls.from_training_step_output(output).asdict()
+
+    return AutomaticOptimization, ManualOptimization
+
+
+def _overridden(thing, base, names):
+    bases = [getattr(importlib.import_module(package), base) for package in _packages()]
+    return [f"{type(thing).__name__}.{name}" for name in names
+            if all(getattr(type(thing), name) is not getattr(base, name) for base in bases)]
+
+
+def _refuse(trainer, module):
+    """Raises InvalidArgument for what a wrapped step would leave out."""
+    problems = []
+    if module.automatic_optimization:
+        problems += _overridden(module, "LightningModule", _HOOKS_OF_MODULES)
+        for callback in trainer.callbacks:
+            problems += _overridden(callback, "Callback", _HOOKS_OF_CALLBACKS)
+    strategy, precision = trainer.strategy, trainer.precision_plugin
+    if type(strategy).__name__ != "SingleDeviceStrategy":
+        problems.append(f"the strategy {type(strategy).__name__}")
+    if type(precision).__name__ not in ("Precision", "MixedPrecision", "HalfPrecision", "DoublePrecision") or (
+            getattr(precision, "scaler", None) is not None):
+        problems.append(f"the precision {getattr(precision, 'precision', type(precision).__name__)!r}")
+    if problems:
+        raise InvalidArgument(f"SteptapeCallback: {', '.join(problems)}: a step that is replayed as a whole does not call or honour "
+                              "that; leave it out, or train without the callback")
+
+
+class SteptapeCallback(*(importlib.import_module(name).Callback for name in _packages())):
+    """Has a Lightning Trainer replay its training steps.
+
+    options: those of `steptape.wrap`, for each step. With `trace="run.tape"` the steps that accumulate gradients alone keep theirs
+             as run.accumulate.tape.
+
+    Training starts with `steptape.InvalidArgument` where the module or a callback overrides a hook between forward and the
+    optimizer's step, and for strategies and precisions that are not single-device, full, double, half or bf16.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__()
+        self._options = options
+        self._steps: dict[str, Step] = {}
+        self._restore = None
+
+    @property
+    def stats(self) -> dict[str, dict]:
+        """`Step.stats` of each wrapped step: "update" and, where gradients are accumulated, "accumulate"; or "step"."""
+        return {name: step.stats for name, step in self._steps.items()}
+
+    def explain(self) -> str:
+        """What `Step.explain` says of each."""
+        return "\n".join(step.explain() for step in self._steps.values())
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        _refuse(trainer, pl_module)
+        log = pl_module.__dict__["log"] = _Log(pl_module.log)
+        automatic, manual = _loops(_package_of(trainer))
+        loop, name = trainer.fit_loop.epoch_loop, "automatic_optimization" if pl_module.automatic_optimization else "manual_optimization"
+        before = getattr(loop, name)
+        if pl_module.automatic_optimization:
+            taped, made = automatic(trainer), _Automatic(trainer, pl_module, log)
+            functions = {"update": made.update} | ({"accumulate": made.accumulate} if trainer.accumulate_grad_batches > 1 else {})
+        else:
+            taped, functions = manual(trainer), {"step": _Manual(trainer, pl_module, log).step}
+        taped.__dict__.update(vars(before))
+        self._steps = {name: self._wrap(name, function, pl_module, trainer.optimizers) for name, function in functions.items()}
+        vars(taped).update(self._steps, log=log)
+        setattr(loop, name, taped)
+        self._restore = functools.partial(self._put_back, loop, name, before, pl_module)
+
+    def _wrap(self, name, function, module, optimizers):
+        options = dict(self._options)
+        if name == "accumulate" and (trace := options.get("trace")):
+            stem, dot, ending = str(trace).rpartition(".")
+            options["trace"] = f"{stem}.accumulate.{ending}" if dot else f"{trace}.accumulate"
+        options.setdefault("name", f"training_step.{name}")
+        return wrap(function, model={"module": module}, optimizer=dict(_named(optimizers)), **options)
+
+    @staticmethod
+    def _put_back(loop, name, before, module):
+        progress = {key: value for key, value in vars(getattr(loop, name)).items() if key in vars(before)}
+        before.__dict__.update(progress)
+        setattr(loop, name, before)
+        module.__dict__.pop("log", None)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self.on_train_end(trainer, pl_module)
+
+
+def _named(optimizers):
+    return [("optimizer" if len(optimizers) == 1 else f"optimizer_{i}", optimizer) for i, optimizer in enumerate(optimizers)]

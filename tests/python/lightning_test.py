@@ -1,0 +1,279 @@
+"""Lightning with SteptapeCallback beside Lightning without: parameters, optimizers, what is logged, checkpoints."""
+import logging
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import steptape
+from twins import bits
+
+warnings.filterwarnings("ignore", module="lightning|pytorch_lightning|torchmetrics")
+lightning = pytest.importorskip("lightning.pytorch")
+classic = pytest.importorskip("pytorch_lightning")
+torchmetrics = pytest.importorskip("torchmetrics")
+import steptape.lightning  # noqa: E402  after the two, of both of which it then is
+
+for name in ("lightning.pytorch", "pytorch_lightning", "lightning.fabric", "lightning_fabric"):
+    logging.getLogger(name).setLevel(logging.ERROR)
+NEVER = {"first": True, "rate": 0.0}
+EPOCHS, ROWS = 8, 170
+
+
+class Kept(lightning.loggers.logger.DummyLogger):
+    """What is logged, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def log_metrics(self, metrics, step=None):
+        self.lines.append((step, dict(metrics)))
+
+
+class Net(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.1), nn.BatchNorm1d(32), nn.Linear(32, 4))
+        self.outputs, self.counted = [], 0
+
+    def loss(self, batch):
+        return F.cross_entropy(self.net(batch[0]), batch[1])
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log("loss", loss, on_step=True, on_epoch=True, prog_bar=True)
+        return loss
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.outputs.append(bits(outputs))
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val", self.loss(batch))
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), 0.01)
+        return [optimizer], [{"scheduler": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100), "interval": "step"}]
+
+
+class Logs(Net):
+    """By position, now and then, numbers and dicts; it returns more than the loss."""
+
+    def training_step(self, batch, batch_idx):
+        out = self.net(batch[0])
+        loss = F.cross_entropy(out, batch[1])
+        self.log_dict({"accuracy": (out.argmax(1) == batch[1]).float().mean(), "half": loss / 2}, on_epoch=True)
+        if batch_idx % 5 == 0:
+            self.log("sometimes", loss * 3, True)
+        self.log("two", 2.0)
+        self.counted += 1
+        return {"loss": loss, "outputs": out.detach(), "index": batch_idx}
+
+
+class Asks(Net):
+    """What it trains by follows from where training is."""
+
+    def training_step(self, batch, batch_idx):
+        weight = 1 / (1 + self.global_step) + 0.1 * self.current_epoch
+        self.log("weight", weight)
+        return self.loss(batch) * weight
+
+
+class Skips(Net):
+    def training_step(self, batch, batch_idx):
+        return None if batch_idx == 4 else super().training_step(batch, batch_idx)
+
+
+class Plateau(Net):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "val"}}
+
+
+class Measures(Net):
+    """By a metric that counts in buffers of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.accuracy = torchmetrics.classification.MulticlassAccuracy(4)
+
+    def training_step(self, batch, batch_idx):
+        out = self.net(batch[0])
+        self.accuracy(out, batch[1])
+        self.log("accuracy", self.accuracy, on_step=True, on_epoch=True)
+        return F.cross_entropy(out, batch[1])
+
+
+class ByHand(Net):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        loss = self.loss(batch)
+        self.manual_backward(loss)
+        self.clip_gradients(optimizer, gradient_clip_val=0.5, gradient_clip_algorithm="norm")
+        optimizer.step()
+        self.log("loss", loss)
+        return {"loss": loss.detach()}
+
+    def on_train_epoch_end(self):
+        self.lr_schedulers().step()
+
+
+class TwoByHand(ByHand):
+    """As networks that play against each other are trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.judge = nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        first, second = self.optimizers()
+        first.zero_grad()
+        loss = self.judge(self.net(batch[0])).square().mean() + self.loss(batch)
+        self.manual_backward(loss)
+        first.step()
+        second.zero_grad()
+        other = (self.judge(self.net(batch[0]).detach()) - 1).square().mean()
+        self.manual_backward(other)
+        second.step()
+        self.log_dict({"first": loss, "second": other})
+
+    def configure_optimizers(self):
+        return [torch.optim.Adam(self.net.parameters(), 0.01), torch.optim.Adam(self.judge.parameters(), 0.02)]
+
+    def on_train_epoch_end(self):
+        pass
+
+
+def loaders():
+    draw = torch.Generator().manual_seed(3)
+    data = TensorDataset(torch.randn(ROWS, 16, generator=draw), torch.randint(0, 4, (ROWS,), generator=draw))
+    return DataLoader(data, 16, shuffle=True), DataLoader(data, 40)
+
+
+def fit(make, taped, package=lightning, checkpoint=None, callbacks=(), epochs=EPOCHS, **options):
+    """The module, its trainer and the callback."""
+    torch.manual_seed(1)
+    module = make()
+    callback = steptape.lightning.SteptapeCallback(verify=NEVER)
+    trainer = package.Trainer(max_epochs=epochs, accelerator="cpu", devices=1, logger=Kept(), enable_progress_bar=False,
+                              enable_model_summary=False, callbacks=[*callbacks, *([callback] if taped else [])],
+                              **{"enable_checkpointing": False, "log_every_n_steps": 1, **options})
+    trainer.fit(module, *loaders(), ckpt_path=checkpoint)
+    return module, trainer, callback
+
+
+def left(module, trainer):
+    return bits([dict(module.state_dict()), [dict(o.state_dict()) for o in trainer.optimizers], module.outputs, module.counted,
+                 trainer.logger.lines, {name: value for name, value in trainer.callback_metrics.items()}, trainer.global_step,
+                 [p.grad for p in module.parameters()], [c.scheduler.state_dict() for c in trainer.lr_scheduler_configs]])
+
+
+CASES = {
+    "plain": (Net, {}),
+    "clipped": (Net, {"gradient_clip_val": 0.5}),
+    "clipped by value": (Net, {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"}),
+    "accumulated": (Net, {"accumulate_grad_batches": 3, "gradient_clip_val": 0.5}),
+    "bfloat16": (Net, {"precision": "bf16-mixed"}),
+    "double": (Net, {"precision": "64-true"}),
+    "logs": (Logs, {}),
+    "asks": (Asks, {}),
+    "skips": (Skips, {}),
+    "plateau": (Plateau, {}),
+    "measures": (Measures, {}),
+    "by hand": (ByHand, {}),
+    "two by hand": (TwoByHand, {}),
+    "validated often": (Net, {"val_check_interval": 4}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_leaves_what_lightning_leaves(case):
+    make, options = CASES[case]
+    plain, trainer, _ = fit(make, False, **options)
+    taped, other, callback = fit(make, True, **options)
+    assert left(plain, trainer) == left(taped, other)
+    assert "log" not in vars(taped) and type(other.fit_loop.epoch_loop.automatic_optimization).__module__.startswith("lightning")
+    counts = {name: (stats["replayed"], stats["steps"]) for name, stats in callback.stats.items()}
+    for name, stats in callback.stats.items():
+        free = stats["steps"] - stats["recorded"] - stats["trials"]
+        assert stats["replayed"] >= 0.9 * free > 0, (counts, callback.explain())
+
+
+def test_a_checkpoint_holds_what_lightning_s_holds_and_training_goes_on_from_it(tmp_path):
+    def train(taped, folder):
+        saves = [lightning.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1),
+                 lightning.callbacks.EarlyStopping("val", patience=2)]
+        module, trainer, _ = fit(Net, taped, callbacks=saves, epochs=4, enable_checkpointing=True, accumulate_grad_batches=2)
+        again, further, callback = fit(Net, taped, callbacks=saves, epochs=7, enable_checkpointing=True, accumulate_grad_batches=2,
+                                       checkpoint=folder / "epoch=1.ckpt")
+        saved = torch.load(folder / "epoch=3.ckpt", weights_only=False)
+        loops = saved["loops"]["fit_loop"]["epoch_loop.automatic_optimization.optim_progress"]
+        return callback, (left(module, trainer), left(again, further), bits([saved["state_dict"], saved["optimizer_states"]]), loops)
+
+    _, expected = train(False, tmp_path / "plain")
+    callback, found = train(True, tmp_path / "taped")
+    assert expected == found
+    assert all(stats["replayed"] > 0 for stats in callback.stats.values()), callback.explain()
+
+
+def test_the_other_package():
+    class Classic(classic.LightningModule):
+        __init__, loss, training_step, on_train_batch_end = Net.__init__, Net.loss, Net.training_step, Net.on_train_batch_end
+        validation_step, configure_optimizers = Net.validation_step, Net.configure_optimizers
+
+    Classic.__init__ = lambda self: (classic.LightningModule.__init__(self), torch.manual_seed(0), setattr(self, "net", nn.Linear(16, 4)),
+                                     setattr(self, "outputs", []), setattr(self, "counted", 0))[0]
+    plain, trainer, _ = fit(Classic, False, classic)
+    taped, other, callback = fit(Classic, True, classic)
+    assert left(plain, trainer) == left(taped, other)
+    assert callback.stats["update"]["replayed"] > 60, callback.explain()
+
+
+class Between(Net):
+    def on_before_optimizer_step(self, optimizer):
+        pass
+
+
+class Watcher(lightning.Callback):
+    def on_after_backward(self, trainer, pl_module):
+        pass
+
+
+class Own(lightning.plugins.Precision):
+    precision = "own"
+
+
+@pytest.mark.parametrize("make, options, named", [
+    (Between, {}, "Between.on_before_optimizer_step"), (Net, {"callbacks": [Watcher()]}, "Watcher.on_after_backward"),
+    (Net, {"plugins": [Own()]}, "'own'")], ids=["module", "callback", "precision"])
+def test_what_stands_between_the_parts_of_a_step_is_refused_by_name(make, options, named):
+    with pytest.raises(steptape.InvalidArgument, match=named):
+        fit(make, True, epochs=1, **options)
+
+
+def test_an_exception_of_the_step_leaves_the_module_as_it_was():
+    class Fails(Net):
+        def training_step(self, batch, batch_idx):
+            if self.global_step == 15:
+                raise ValueError("on purpose")
+            return super().training_step(batch, batch_idx)
+
+    module = Fails()
+    callback = steptape.lightning.SteptapeCallback(verify=NEVER)
+    trainer = lightning.Trainer(max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                                enable_model_summary=False, callbacks=[callback])
+    with pytest.raises(ValueError, match="on purpose"):
+        trainer.fit(module, *loaders())
+    assert "log" not in vars(module) and trainer.global_step == 15
+    assert sys.exc_info() == (None, None, None)
