@@ -42,10 +42,9 @@ class PartingsTest : public testing::Test {
   tensor t2 in b2 float32 sizes [4] strides [1] offset 0
   tensor t3 in b3 float32 sizes [4] strides [1] offset 0
   op 0: t2 = aten::mul.Tensor(t0, t1)  forward digest )tape" +
-        run.product + "\n" + op_1 + run.exchanged +
-        "\n  op 2: t0 = aten::add_.Tensor(t0, t2, " + run.rate + ")  forward digest " +
-        run.stepped + "\n  op 3: t3 = aten::add_.Tensor(t3, t1, 1)  forward digest " +
-        run.counted + "\n"));
+        run.product + "\n" + op_1 + run.exchanged + "\n  op 2: t0 = aten::add_.Tensor(t0, t2, " +
+        run.rate + ")  forward digest " + run.stepped +
+        "\n  op 3: t3 = aten::add_.Tensor(t3, t1, 1)  forward digest " + run.counted + "\n"));
   }
 
   static std::optional<Parting> parting(const Run& a, const Run& b, const Shared& shared = {}) {
