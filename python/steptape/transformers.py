@@ -1,0 +1,123 @@
+"""Hugging Face's Trainer: the training step, backward, clipping and the optimizer's step as one wrapped step.
+
+    class Trainer(steptape.transformers.SteptapeTrainerMixin, transformers.Trainer):
+        pass
+
+docs/frameworks.md says what is replayed, and what is refused when training starts.
+"""
+from typing import Any
+
+import transformers
+
+from ._errors import InvalidArgument
+from ._step import Step
+from ._wrap import wrap
+
+_BETWEEN = "on_pre_optimizer_step"  # of callbacks: it looks at gradients before the optimizer's step
+
+
+class SteptapeTrainerMixin:
+    """Stands before a Trainer among the bases of a class. Its training steps are replayed; the rest of Trainer is as it is.
+
+    steptape_options: of the class or the instance, a dict of options of `steptape.wrap` for each step.
+
+    Training starts with `steptape.InvalidArgument` where a callback looks between backward and the optimizer's step, and where
+    a gradient is scaled (fp16) or shared out (DeepSpeed, FSDP, several GPUs in one process).
+    """
+
+    steptape_options: dict[str, Any] = {}
+    _taped: "_Taped | None" = None
+
+    @property
+    def steptape_stats(self) -> dict[str, dict]:
+        """`Step.stats` of each wrapped step of the newest training: "update" and, where gradients are accumulated, "accumulate"."""
+        return {} if self._taped is None else {name: step.stats for name, step in self._taped.steps.items()}
+
+    def steptape_explain(self) -> str:
+        """What `Step.explain` says of each."""
+        return "" if self._taped is None else "\n".join(step.explain() for step in self._taped.steps.values())
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self._taped = None  # another optimizer, and perhaps another model
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            if self._taped is not None:
+                self._taped.end()
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        if self._taped is None:
+            self._taped = _Taped(self, model, super().training_step)
+        return self._taped.run(inputs, num_items_in_batch)
+
+    def _clip_grad_norm(self, model):
+        return self._taped.norm
+
+    def _get_grad_norm(self, model, grad_norm=None):
+        return self._taped.norm if grad_norm is None else super()._get_grad_norm(model, grad_norm=grad_norm)
+
+
+class _Taped:
+    """The two steps of one training: batches between two updates, and those with an update."""
+
+    def __init__(self, trainer, model, training_step):
+        _refuse(trainer)
+        self.trainer, self.model, self.norm = trainer, model, None
+        self.training_step, self.optimizer = training_step, trainer.optimizer
+        self.steps: dict[str, Step] = {}
+        # what Trainer calls after the step has been done
+        vars(trainer.optimizer)["step"] = _nothing
+
+    def run(self, inputs, num_items):
+        is_update = self.trainer.accelerator.gradient_state.sync_gradients
+        name = "update" if is_update else "accumulate"
+        if name not in self.steps:
+            self.steps[name] = self._wrap(name, self.update if is_update else self.accumulate)
+        inputs = self.trainer._prepare_inputs(inputs)
+        if not is_update:
+            return self.steps[name](dict(inputs), num_items)
+        loss, self.norm = self.steps[name](dict(inputs), num_items)
+        return loss
+
+    def accumulate(self, inputs, num_items):
+        return self.training_step(self.model, inputs, num_items)
+
+    def update(self, inputs, num_items):
+        loss = self.training_step(self.model, inputs, num_items)
+        trainer, most = self.trainer, self.trainer.args.max_grad_norm
+        base = super(SteptapeTrainerMixin, trainer)
+        norm = base._get_grad_norm(self.model, grad_norm=base._clip_grad_norm(self.model) if most > 0 else None)
+        type(self.optimizer).step(self.optimizer)
+        return loss, norm
+
+    def _wrap(self, name, function):
+        options = dict(self.trainer.steptape_options)
+        if name == "accumulate" and (trace := options.get("trace")):
+            stem, dot, ending = str(trace).rpartition(".")
+            options["trace"] = f"{stem}.accumulate.{ending}" if dot else f"{trace}.accumulate"
+        options.setdefault("name", f"training_step.{name}")
+        return wrap(function, model={"model": self.model}, optimizer={"optimizer": self.optimizer.optimizer}, **options)
+
+    def end(self):
+        vars(self.optimizer).pop("step", None)
+
+
+def _nothing(closure=None):
+    pass
+
+
+def _refuse(trainer):
+    """Raises InvalidArgument for what a wrapped step would leave out."""
+    base = transformers.TrainerCallback
+    problems = [f"{type(callback).__name__}.{_BETWEEN}" for callback in trainer.callback_handler.callbacks
+                if getattr(type(callback), _BETWEEN, None) is not getattr(base, _BETWEEN)]
+    kind = trainer.accelerator.distributed_type.name
+    if kind not in ("NO", "MULTI_CPU"):
+        problems.append(f"training by {kind}")
+    if trainer.accelerator.scaler is not None:
+        problems.append("fp16 with a scaler")
+    if trainer.args.n_gpu > 1:
+        problems.append(f"{trainer.args.n_gpu} GPUs in one process")
+    if problems:
+        raise InvalidArgument(f"SteptapeTrainerMixin: {', '.join(problems)}: a step that is replayed as a whole does not call or honour "
+                              "that; leave it out, or train without the mixin")

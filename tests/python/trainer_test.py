@@ -1,0 +1,116 @@
+"""Hugging Face's Trainer with SteptapeTrainerMixin beside Trainer without: parameters, optimizers, logs, checkpoints."""
+import logging
+import warnings
+
+import pytest
+import torch
+
+import steptape
+from twins import bits
+
+pytest.importorskip("accelerate")
+transformers = pytest.importorskip("transformers")
+import steptape.transformers  # noqa: E402
+
+warnings.filterwarnings("ignore", module="transformers|accelerate|torch.utils.checkpoint")
+transformers.utils.logging.set_verbosity_error()
+logging.getLogger("accelerate").setLevel(logging.ERROR)
+ROWS = 37
+
+
+class Taped(steptape.transformers.SteptapeTrainerMixin, transformers.Trainer):
+    steptape_options = {"verify": {"first": True, "rate": 0.0}}
+
+
+class OwnLoss(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        outputs = model(**inputs)
+        loss = outputs.loss + 0.01 * outputs.logits.square().mean()
+        return (loss, outputs) if return_outputs else loss
+
+
+class TapedOwnLoss(steptape.transformers.SteptapeTrainerMixin, OwnLoss):
+    steptape_options = Taped.steptape_options
+
+
+def writer():
+    config = transformers.GPT2Config(vocab_size=50, n_positions=16, n_embd=16, n_layer=1, n_head=2)
+    return transformers.GPT2LMHeadModel(config), lambda ids, draw: ids
+
+
+def reader():
+    config = transformers.BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                                     max_position_embeddings=16, num_labels=3)
+    return transformers.BertForSequenceClassification(config), lambda ids, draw: torch.randint(0, 3, (), generator=draw)
+
+
+def train(kind, folder, make=writer, resume=None, callbacks=(), **options):
+    torch.manual_seed(0)
+    model, labels_of = make()
+    draw = torch.Generator().manual_seed(3)
+    rows = [{"input_ids": ids, "labels": labels_of(ids, draw)} for ids in (torch.randint(0, 50, (12,), generator=draw) for _ in range(ROWS))]
+    arguments = transformers.TrainingArguments(str(folder), **{
+        "per_device_train_batch_size": 4, "num_train_epochs": 6, "report_to": [], "logging_steps": 1, "use_cpu": True,
+        "disable_tqdm": True, "save_strategy": "no", **options})
+    trainer = kind(model, arguments, train_dataset=rows, callbacks=list(callbacks))
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def left(trainer):
+    logs = [{name: value for name, value in line.items() if "runtime" not in name and "per_second" not in name}
+            for line in trainer.state.log_history]
+    return bits([dict(trainer.model.state_dict()), trainer.optimizer.state_dict(), trainer.lr_scheduler.state_dict(), logs,
+                 trainer.state.global_step])
+
+
+CASES = {
+    "writer": (writer, {}),
+    "reader": (reader, {"lr_scheduler_type": "cosine", "warmup_steps": 5, "weight_decay": 0.01}),
+    "accumulated, and a last short group": (writer, {"gradient_accumulation_steps": 4}),
+    "not clipped": (writer, {"max_grad_norm": 0.0}),
+    "bfloat16": (reader, {"bf16": True}),
+    "smoothed": (writer, {"label_smoothing_factor": 0.1}),
+    "checkpointed": (writer, {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_leaves_what_trainer_leaves(tmp_path, case):
+    make, options = CASES[case]
+    plain, taped = (train(kind, tmp_path, make, **options) for kind in (transformers.Trainer, Taped))
+    assert left(plain) == left(taped)
+    assert "step" not in vars(taped.optimizer)
+    for name, stats in taped.steptape_stats.items():
+        free = stats["steps"] - stats["recorded"] - stats["trials"]
+        assert stats["replayed"] >= 0.9 * free > 0, (name, taped.steptape_explain())
+
+
+def test_a_loss_of_the_program_s_own(tmp_path):
+    plain, taped = (train(kind, tmp_path) for kind in (OwnLoss, TapedOwnLoss))
+    assert left(plain) == left(taped)
+    assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
+
+
+def test_training_goes_on_from_a_checkpoint(tmp_path):
+    def run(kind, folder):
+        train(kind, folder, save_strategy="steps", save_steps=10, num_train_epochs=2)
+        saved = [torch.load(folder / "checkpoint-20" / name, weights_only=False) for name in ("optimizer.pt", "scheduler.pt")]
+        again = train(kind, folder, resume=str(folder / "checkpoint-10"), save_strategy="no")
+        return again, (left(again), bits(saved), (folder / "checkpoint-20/model.safetensors").read_bytes())
+
+    _, expected = run(transformers.Trainer, tmp_path / "plain")
+    taped, found = run(Taped, tmp_path / "taped")
+    assert expected == found
+    assert taped.steptape_stats["update"]["replayed"] > 30, taped.steptape_explain()
+
+
+class Looks(transformers.TrainerCallback):
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        pass
+
+
+def test_a_callback_that_looks_between_backward_and_the_optimizer_is_refused_by_name(tmp_path):
+    with pytest.raises(steptape.InvalidArgument, match="Looks.on_pre_optimizer_step"):
+        train(Taped, tmp_path, callbacks=[Looks()])
