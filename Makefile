@@ -102,6 +102,7 @@ bench: demo ## print eager, recorded and replayed steps side by side
 bench-python: ## print steps in Python beside torch.compile (minutes each) and C++, after `make bench` and `make test-python`
 	@test -x $(BUILD)/python-environment/bin/python || { echo "bench-python: no $(BUILD)/python-environment; run make test-python first" >&2; exit 2; }
 	@OMP_NUM_THREADS=1 $(BUILD)/python-environment/bin/python bench/python_table.py --cpp $(BUILD)/bin/steptape_table --json $(BUILD)/bench_python.json $(BENCH_PYTHON_FLAGS)
+	@OMP_NUM_THREADS=1 $(BUILD)/python-environment/bin/python bench/ranks_table.py --json $(BUILD)/bench_ranks.json
 
 format: setup ## format all sources
 	@echo "format: clang-format -i"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "guards/mismatch.h"
 
@@ -26,20 +27,27 @@ OverlapGuard::OverlapGuard(const trace::Recording& recording,
     const Bound found{buffer.path, buffer.bytes, i, is_written[bound[i]]};
     (buffer.role == trace::Role::kInput ? inputs_ : others_).push_back(found);
     if (!is_written[bound[i]] || buffer.bytes == 0) continue;
-    (is_lasting(buffer.role) ? lasting_ : passing_).push_back(found);
+    (is_lasting(buffer.role) ? lasting_.bound : passing_).push_back(found);
   }
+  if (std::ranges::none_of(inputs_, &Bound::is_written)) return;
+  std::ranges::copy_if(others_, std::back_inserter(used_.bound),
+                       [](const Bound& bound) { return bound.bytes != 0; });
 }
 
 Verdict OverlapGuard::check(std::span<void* const> memory, std::uint64_t moves) const {
   if (inputs_.empty()) return {};
   const bool is_still = is_known_ && moves == moves_;
-  if (is_still && !is_sorted_) sort(memory);
+  if (is_still && !is_sorted_) {
+    lasting_.sort(memory);
+    used_.sort(memory);
+  }
   is_sorted_ = is_still;
   is_known_ = true;
   moves_ = moves;
   for (const Bound& input : inputs_) {
-    if (!is_sorted_ || may_overlap(input, memory)) {
-      if (Verdict verdict = check_each(input, lasting_, memory); !verdict) return verdict;
+    const Against& against = input.is_written ? used_ : lasting_;
+    if (!is_sorted_ || against.may_overlap(input, memory)) {
+      if (Verdict verdict = check_each(input, against.bound, memory); !verdict) return verdict;
     }
     if (Verdict verdict = check_each(input, passing_, memory); !verdict) return verdict;
   }
@@ -78,32 +86,33 @@ Verdict OverlapGuard::check_apart(std::span<void* const> memory, std::uint64_t m
   return {};
 }
 
-void OverlapGuard::sort(std::span<void* const> memory) const {
-  sorted_.clear();
-  for (const Bound& written : lasting_) {
-    const auto first = reinterpret_cast<std::uintptr_t>(memory[written.position]);
-    sorted_.push_back({first, first + written.bytes});
+void OverlapGuard::Against::sort(std::span<void* const> memory) const {
+  sorted.clear();
+  for (const Bound& other : bound) {
+    const auto first = reinterpret_cast<std::uintptr_t>(memory[other.position]);
+    sorted.push_back({first, first + other.bytes});
   }
-  std::ranges::sort(sorted_, {}, &Range::first);
+  std::ranges::sort(sorted, {}, &Range::first);
   std::uintptr_t furthest = 0;
-  for (Range& range : sorted_) furthest = range.last = std::max(furthest, range.last);
+  for (Range& range : sorted) furthest = range.last = std::max(furthest, range.last);
 }
 
-bool OverlapGuard::may_overlap(const Bound& input, std::span<void* const> memory) const {
+bool OverlapGuard::Against::may_overlap(const Bound& input, std::span<void* const> memory) const {
   const auto first = reinterpret_cast<std::uintptr_t>(memory[input.position]);
-  const auto behind = std::ranges::lower_bound(sorted_, first + input.bytes, {}, &Range::first);
-  return behind != sorted_.begin() && std::prev(behind)->last > first;
+  const auto after = std::ranges::lower_bound(sorted, first + input.bytes, {}, &Range::first);
+  return after != sorted.begin() && std::prev(after)->last > first;
 }
 
-Verdict OverlapGuard::check_each(const Bound& input, const std::vector<Bound>& written,
+Verdict OverlapGuard::check_each(const Bound& input, const std::vector<Bound>& others,
                                  std::span<void* const> memory) {
   const auto first = reinterpret_cast<std::uintptr_t>(memory[input.position]);
-  for (const Bound& other : written) {
+  for (const Bound& other : others) {
     const auto begin = reinterpret_cast<std::uintptr_t>(memory[other.position]);
     const bool apart = first + input.bytes <= begin || begin + other.bytes <= first;
     if (apart || input.position == other.position) continue;
-    return failed(GuardKind::kOverlap, input.path, "memory of its own",
-                  "memory of " + other.path + ", which the step writes");
+    const Bound& written = other.is_written ? other : input;
+    return failed(GuardKind::kOverlap, (&written == &other ? input : other).path,
+                  "memory of its own", "memory of " + written.path + ", which the step writes");
   }
   return {};
 }

@@ -11,7 +11,8 @@
 
 namespace steptape::guards {
 
-/// Guards that nothing lies in memory that the step writes, but where it did so while recording: a
+/// Guards that nothing that the step uses lies in memory that it writes, but where it did so while
+/// recording: a
 /// plan takes what were two memories for two, and ops that write assert that they do not overlap
 /// what they read by looking at storages, which a plan splits.
 class OverlapGuard {
@@ -37,18 +38,24 @@ class OverlapGuard {
     std::uintptr_t first;
     std::uintptr_t last;  ///< after the bytes of this and of all ranges before it
   };
-  static Verdict check_each(const Bound& input, const std::vector<Bound>& written,
+  static Verdict check_each(const Bound& input, const std::vector<Bound>& others,
                             std::span<void* const> memory);
-  /// Whether an input may lie over a lasting one, where `sorted_` is of this memory.
-  bool may_overlap(const Bound& input, std::span<void* const> memory) const;
-  void sort(std::span<void* const> memory) const;
+  /// What an input must not lie over, beside what is elsewhere in each call.
+  struct Against {
+    std::vector<Bound> bound;
+    // Where they lie stays as it is in most programs; sorted once it did so for a check.
+    mutable std::vector<Range> sorted;
+
+    void sort(std::span<void* const> memory) const;
+    /// Whether the input may lie over one, where `sorted` is of this memory.
+    bool may_overlap(const Bound& input, std::span<void* const> memory) const;
+  };
 
   std::vector<Bound> inputs_;
   std::vector<Bound> others_;
-  std::vector<Bound> lasting_;  ///< written, and guarded as tracked tensors are
+  Against lasting_;             ///< written, and guarded as tracked tensors are
+  Against used_;                ///< where inputs are written: all that is no input
   std::vector<Bound> passing_;  ///< written, and elsewhere in each call, as inputs are
-  // Where what is written lies stays as it is in most programs; sorted once it did so for a check.
-  mutable std::vector<Range> sorted_;
   mutable std::uint64_t moves_ = 0;
   mutable bool is_sorted_ = false, is_known_ = false;
   mutable std::optional<std::uint64_t> moves_apart_;  ///< where they were found to lie apart

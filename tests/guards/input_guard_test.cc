@@ -172,6 +172,37 @@ TEST(OverlapGuardTest, LastingMemoryIsFoundWhereverItLies) {
   EXPECT_EQ(verdict.kind, GuardKind::kOverlap);
 }
 
+TEST(OverlapGuardTest, AnInputThatIsWrittenLiesApartFromWhatTheStepReads) {
+  trace::Recording recording;
+  for (const char* path : {"inputs[0]", "inputs[1]", "outside[0]", "nothing", "model.weight"}) {
+    trace::Buffer buffer;
+    buffer.bytes = path == std::string("nothing") ? 0 : 64;
+    buffer.role = path[0] == 'i'   ? trace::Role::kInput
+                  : path[0] == 'm' ? trace::Role::kParameter
+                                   : trace::Role::kConstant;
+    buffer.path = path;
+    recording.buffers.push_back(buffer);
+  }
+  const OverlapGuard overlap(recording, {0, 1, 2, 3, 4}, {0});
+  std::vector<char> bytes(512);
+  const auto found = [&](std::size_t written, std::size_t read, std::uint64_t moves) {
+    const std::vector<void*> memory = {bytes.data() + written, bytes.data() + read,
+                                       bytes.data() + 128, bytes.data() + 32, bytes.data() + 256};
+    const Verdict verdict = overlap.check(memory, moves);
+    return verdict ? "" : verdict.text();
+  };
+  for (const std::uint64_t moves : {1, 1, 1, 2}) {  // sorted from the third on
+    EXPECT_EQ(found(0, 64, moves), "") << "what is empty lies nowhere";
+    EXPECT_EQ(found(0, 130, moves), "") << "both are read alone";
+    EXPECT_EQ(found(190, 64, moves),
+              "outside[0]: memory of its own → memory of inputs[0], which the step writes");
+    EXPECT_EQ(found(319, 64, moves),
+              "model.weight: memory of its own → memory of inputs[0], which the step writes");
+    EXPECT_EQ(found(400, 400, moves),
+              "inputs[1]: memory of its own → memory of inputs[0], which the step writes");
+  }
+}
+
 TEST(OverlapGuardTest, WhatIsNoInputLiesApartFromWhatIsWritten) {
   trace::Recording recording;
   for (const char* path : {"frozen", "also frozen", "trained", "also trained"}) {

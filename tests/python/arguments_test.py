@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import steptape
 from loops import batch, is_refused, momentum, mse, net, program, replays, training, with_kinds
+from twins import bits
 
 
 def weighted(model, x, y, weight=1.0, *, flip=False, reduction="mean", mask=None):
@@ -298,3 +299,54 @@ def test_what_has_made_an_argument_is_guarded(ask):
     for i in range(24):
         h = weight * 2 if i < 10 else weight @ weight
         assert step(h) == ask(h), i
+
+
+def added_between(state, y):
+    before = state.w * 1
+    y.add_(1)
+    return before + state.w
+
+
+def copied_over_itself(state, y):
+    y.copy_(state.w.t())
+    return y * 1
+
+
+def scaled_between(state, y):
+    with torch.no_grad():
+        before = state.model.weight * 2
+        y.mul_(0.5)
+        return before + state.model.weight
+
+
+def a_part_is_scaled(state, y):
+    with torch.no_grad():
+        y[1:3].mul_(0.5)
+        return state.model(y) + state.model.weight
+
+
+@pytest.mark.parametrize("body, over", [(added_between, "w"), (copied_over_itself, "w"), (scaled_between, "weight"), (a_part_is_scaled, "weight")],
+                         ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("view", [torch.Tensor.detach, lambda t: t.detach().view(2, 8).view(4, 4), lambda t: t.detach().t().t()],
+                         ids=["detached", "viewed", "turned"])
+def test_an_argument_that_is_written_comes_to_lie_over_what_the_step_reads(body, over, view):
+    """A plan takes what were two memories for two, and may do the write before the read or after it."""
+    def make():
+        torch.manual_seed(0)
+        state = SimpleNamespace(w=torch.randn(4, 4), model=torch.nn.Linear(4, 4))
+        return state, lambda y: body(state, y)
+
+    (plain, eager), (taped, run) = make(), make()
+    step = steptape.wrap(run, verify={"first": True, "rate": 0.0})
+    for call in range(16):
+        y, seen = torch.randn(4, 4), []
+        for state, function in ((plain, eager), (taped, step)):
+            given = view(state.w if over == "w" else state.model.weight) if call in (9, 12) else y.clone()
+            try:
+                seen.append(bits(function(given)))
+            except RuntimeError as error:  # a copy over itself
+                seen.append(str(error))
+            seen[-1] = seen[-1], bits([given, state.w, state.model.weight])
+        assert seen[0] == seen[1], call
+    assert step.stats["replayed"] >= 8, step.explain()
+    assert any(verdict["kind"] == "overlap" for verdict in step.stats["fallbacks"]), step.explain()
