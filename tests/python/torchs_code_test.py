@@ -91,7 +91,7 @@ def without_rule(read, own):
     typing_caches = vars(typing).get("_caches")  # of annotations, from CPython 3.12 on
     own = own | held_by([*map(pkgutil.resolve_name, LEFT_OUT), *hooks, typing_caches])
     guarded = {(id(owner), key) for _, owner, key in _tracking.places_of_torch()}
-    own |= {id(vars(owner)): owner for _, owner, _ in read if is_of_dynamo(owner)}
+    own |= held_by([owner for _, owner, _ in read if is_of_dynamo(owner)])  # modules that go leave its tables, in mid-step too
     switches = [value for name, module in sys.modules.items() if name.startswith("torch.backends.")
                 for value in vars(type(module)).values() if isinstance(value, torch.backends.ContextProp)]
     own |= {id(vars(switch)): switch for switch in switches}  # which functions of torch's get and set them
