@@ -250,7 +250,7 @@ def use_one_head(rank, calls):
         for p, q in zip(plain.parameters(), taped.parameters()):
             assert torch.equal(p, q) and (p.grad is None) == (q.grad is None), call
             assert p.grad is None or torch.equal(p.grad, q.grad), call
-        assert step.stats["replayed"] > calls // 8, step.explain()
+    assert step.stats["replayed"] > calls // 8, step.explain()
 
 
 def make_two_heads():
