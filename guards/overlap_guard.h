@@ -54,7 +54,7 @@ class OverlapGuard {
   std::vector<Bound> inputs_;
   std::vector<Bound> others_;
   Against lasting_;             ///< written, and guarded as tracked tensors are
-  Against used_;                ///< where inputs are written: all that is no input
+  Against used_;                ///< where inputs are written: everything that is not an input
   std::vector<Bound> passing_;  ///< written, and elsewhere in each call, as inputs are
   mutable std::uint64_t moves_ = 0;
   mutable bool is_sorted_ = false, is_known_ = false;

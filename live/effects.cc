@@ -13,7 +13,7 @@ constexpr std::string_view kShape = "answers from sizes, strides or flags";
 constexpr std::string_view kCounts = "returns sequence lengths that follow from the sizes";
 constexpr std::string_view kInteger = "raises for an integer zero divisor or negative exponent";
 constexpr std::string_view kAll = "every process of the group issues it, in the same order";
-constexpr std::string_view kZero = "is told so: NaN and infinities in it are not propagated";
+constexpr std::string_view kZero = "ignores it then: NaN and infinities in it are not propagated";
 constexpr std::string_view kPermutation = "puts a value to each index";
 constexpr std::string_view kAlgebra = "checks shapes and dtypes, then only computes";
 

@@ -89,7 +89,7 @@ bool Tape::fills_first(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IVa
          by.is_contiguous() && by.byte_range() == whole(state_.recording.buffers[by.buffer]);
 }
 
-/// Written since, it is none any more: note_write forgets it.
+/// Until an op writes it: see note_write.
 void Tape::note_each_index(const Running& running) {
   if (!running.known->gives_each_index || running.op.outputs.empty()) return;
   trace::for_each_tensor(running.op.outputs.back(), [&](trace::TensorId id) {

@@ -128,6 +128,9 @@ class StepOutputs::VersionMoves {
     }
   }
 
+  bool may_share() const {
+    return std::ranges::any_of(movers_, [](const auto& on_buffer) { return on_buffer.second > 1; });
+  }
   Move of_tracked(std::size_t i) const {
     return i < recorded_.moved_versions.size()
                ? move_of(recorded_.moved_versions[i], recording_.tracked[i].tensor)
@@ -179,6 +182,7 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
     : recording_(recording), guards_(guards), identities_(recorded.identities) {
   const EntryGradients at_entry(recording, executor);
   const VersionMoves moves(recording, recorded);
+  shares_versions_ = moves.may_share();
   for (std::size_t i = 0; i < recording.exit_gradients.size(); ++i) {
     const trace::ExitGradient& gradient = recording.exit_gradients[i];
     Gradient slot{i, owner_of(i), Gradient::Exit::kNone};
@@ -192,8 +196,9 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
     uses_gradients_at_entry_ |= slot.is_read;
     if (gradient.tensor != trace::kNoTensor) {
       const bool stays = is_bound(executor, recording.tensors[gradient.tensor].buffer);
-      const bool is_renewed = recorded.renewed_gradients.contains(gradient.path()) ||
-                              at_entry.tensor_of(gradient.path()) != gradient.tensor;
+      slot.entry = at_entry.tensor_of(gradient.path());
+      const bool is_renewed =
+          recorded.renewed_gradients.contains(gradient.path()) || slot.entry != gradient.tensor;
       slot.exit = !stays       ? Gradient::Exit::kNew
                   : is_renewed ? Gradient::Exit::kRenewed
                                : Gradient::Exit::kInPlace;
@@ -259,14 +264,14 @@ StepOutputs::Owner StepOutputs::owner_of(std::size_t gradient) const {
   return {false, guards_.tracked().position_of(path)};
 }
 
-at::Tensor StepOutputs::renewed(const at::Tensor& gradient, const trace::ExitGradient& exit) const {
-  const auto entry = std::ranges::find(recording_.tracked, exit.path(), &trace::Tracked::path);
-  const trace::Tensor& before = recording_.tensors[entry->tensor];
-  const trace::Tensor& after = recording_.tensors[exit.tensor];
+at::Tensor StepOutputs::renewed(const at::Tensor& gradient, const Gradient& slot) const {
+  const trace::TensorId exit = recording_.exit_gradients[slot.at].tensor;
   const at::NoGradGuard no_grad;
-  if (entry->tensor == exit.tensor) return gradient.detach();
-  return gradient.as_strided(after.sizes, after.strides,
-                             gradient.storage_offset() + after.offset - before.offset);
+  if (slot.entry == exit) return gradient.detach();
+  const trace::Tensor& after = recording_.tensors[exit];
+  return gradient.as_strided(
+      after.sizes, after.strides,
+      gradient.storage_offset() + after.offset - recording_.tensors[slot.entry].offset);
 }
 
 at::Tensor& StepOutputs::gradient_of(const Owner& owner,
@@ -325,6 +330,7 @@ std::vector<at::Tensor> StepOutputs::gradients_at_entry() const {
 std::vector<std::uint32_t> StepOutputs::shared_versions(
     std::span<const live::Argument> arguments) const {
   std::vector<std::uint32_t> versions;
+  if (!shares_versions_) return versions;
   const auto note = [&versions](c10::TensorImpl& tensor, const Move& move) {
     if (move.may_share) versions.push_back(version_of(tensor));
   };
@@ -367,7 +373,7 @@ std::vector<at::Tensor> StepOutputs::commit(
         break;
       case Gradient::Exit::kRenewed:
         if (slot.move.times != 0) move(*gradient.unsafeGetTensorImpl(), slot.move);
-        gradient = renewed(gradient, recording_.exit_gradients[slot.at]);
+        gradient = renewed(gradient, slot);
         break;
       case Gradient::Exit::kInPlace:
         move(*gradient.unsafeGetTensorImpl(), slot.move);

@@ -72,6 +72,7 @@ class StepOutputs {
     Owner owner;
     /// Another tensor over memory of its own, over that which it had, or the one that it was.
     enum class Exit { kNone, kNew, kRenewed, kInPlace } exit;
+    trace::TensorId entry = trace::kNoTensor;  ///< what it is before the step
     Move move = {};
     bool is_read = false;    ///< by an op of the plan, or by what the user gets
     bool is_memory = false;  ///< of the owner itself
@@ -93,8 +94,8 @@ class StepOutputs {
   /// `commit` moves them.
   std::vector<std::uint32_t> shared_versions(std::span<const live::Argument> arguments) const;
   Owner owner_of(std::size_t gradient) const;
-  /// Another tensor over the memory of this one, laid out as the exit gradient.
-  at::Tensor renewed(const at::Tensor& gradient, const trace::ExitGradient& exit) const;
+  /// Another tensor over the memory of this one, laid out as the slot's exit gradient.
+  at::Tensor renewed(const at::Tensor& gradient, const Gradient& slot) const;
   at::Tensor& gradient_of(const Owner& owner, std::span<const live::Argument> arguments) const;
   /// The very object that the caller has already, or an undefined tensor.
   at::Tensor known_result(std::size_t index, const std::vector<at::Tensor>& results,
@@ -108,6 +109,7 @@ class StepOutputs {
   const trace::Recording& recording_;
   const guards::GuardSet& guards_;
   bool uses_gradients_at_entry_ = false;
+  bool shares_versions_ = false;  ///< some tensors may share a version counter that moves
   std::vector<Gradient> gradients_;
   class VersionMoves;
   struct Written {

@@ -1,8 +1,10 @@
 #include "diff/numerics/numeric_words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "trace/operators.h"
 #include "trace/text/text.h"
@@ -150,13 +152,18 @@ std::string words_of_place(const NumericOp& op, const OpStream& a, const OpStrea
 
 std::string words_of_entered(const NumericDifferences& found, const trace::Recording& a,
                              std::size_t most) {
-  std::string words;
-  std::size_t count = 0;
+  std::vector<std::string> paths;
   for (const EnteredBuffer& buffer : found.entered) {
-    if (buffer.is_noisy || ++count > most) continue;
-    words += (words.empty() ? "" : ", ") + a.buffers[buffer.a].path;
+    if (!buffer.is_noisy) paths.push_back(a.buffers[buffer.a].path);
   }
-  return count <= most ? words : fmt::format("{} (and {} more)", words, count - most);
+  return words_of_some(paths, most);
+}
+
+std::string words_of_some(std::span<const std::string> names, std::size_t most) {
+  const std::size_t shown = std::min(most, names.size());
+  std::string words = fmt::format("{}", fmt::join(names.first(shown), ", "));
+  if (shown < names.size()) words += fmt::format(" (and {} more)", names.size() - shown);
+  return words;
 }
 
 std::string_view line_of(std::string_view scope) noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,9 @@ std::string words_of_place(const NumericOp& op, const OpStream& a, const OpStrea
 /// entry, noise left out; empty where none does.
 std::string words_of_entered(const NumericDifferences& found, const trace::Recording& a,
                              std::size_t most);
+
+/// "inputs[0], model.fc1.weight (and 12 more)": at most so many of the names.
+std::string words_of_some(std::span<const std::string> names, std::size_t most);
 
 /// The line of the program at the end of a scope: "train.py:41"; empty where it has none.
 std::string_view line_of(std::string_view scope) noexcept;

@@ -1,11 +1,7 @@
 #include "diff/numerics/partings.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
-#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -137,15 +133,6 @@ std::string Parting::entry(const OpStream& a, const OpStream& b) const {
   const NumericOp& last = way.back();
   const bool is_entered = last.input.kind == InputKind::kTensor && last.input.a.op == trace::kNone;
   return is_entered ? words_of_input(last, a, b).a : "";
-}
-
-std::string words_of_paths(const Parting& parting, std::size_t most) {
-  const std::size_t shown = std::min(most, parting.paths.size());
-  std::string words = fmt::format("{}", fmt::join(std::span(parting.paths).first(shown), ", "));
-  if (shown < parting.paths.size()) {
-    words += fmt::format(" (and {} more)", parting.paths.size() - shown);
-  }
-  return words;
 }
 
 }  // namespace steptape::diff

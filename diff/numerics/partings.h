@@ -38,7 +38,4 @@ struct Parting {
 std::optional<Parting> find_parting(const trace::Recording& a, const NumericDifferences& found,
                                     const Shared& shared);
 
-/// "model.fc.weight, model.fc.bias (and 4 more)"
-std::string words_of_paths(const Parting& parting, std::size_t most);
-
 }  // namespace steptape::diff

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "diff/ledger/ledger_diff.h"
 #include "steptape/error.h"
 
 namespace steptape::tools {
@@ -76,11 +77,19 @@ std::string words_of_groups(std::span<const std::size_t> groups, std::span<const
     words += fmt::format("{}{}", words.empty() ? "" : " ", ranks[i].rank);
   }
   std::string out;
-  constexpr std::size_t kUnknown = ~std::size_t{0};
   for (const auto& [group, words] : members) {
-    out += fmt::format("{}{}", out.empty() ? "" : " | ", group == kUnknown ? "-" : words);
+    out +=
+        fmt::format("{}{}", out.empty() ? "" : " | ", group == diff::RankCall::kNone ? "-" : words);
   }
   return out;
+}
+
+nlohmann::ordered_json ranks_json(std::span<const RankFile> ranks) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const RankFile& file : ranks) {
+    json.push_back({{"rank", file.rank}, {"file", file.path.string()}});
+  }
+  return json;
 }
 
 }  // namespace steptape::tools

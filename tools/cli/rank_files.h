@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,5 +27,8 @@ std::vector<RankFile> rank_files(const std::vector<std::string>& paths);
 /// "0 1 2 | 3": which ranks have something alike, as diff::RankCall numbers them; "-" stands for
 /// one of which it is not known.
 std::string words_of_groups(std::span<const std::size_t> groups, std::span<const RankFile> ranks);
+
+/// Rank and file of each.
+nlohmann::ordered_json ranks_json(std::span<const RankFile> ranks);
 
 }  // namespace steptape::tools

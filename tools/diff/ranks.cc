@@ -249,7 +249,7 @@ class Ranks {
                                     shown(step->name), call, groups_text(groups));
     if (!is_by_ops) return words;
     const FoundParting& found = step->parted->partings.front();
-    words += ": " + shown(words_of_paths(found.parting, kMostShared));
+    words += ": " + shown(diff::words_of_some(found.parting.paths, kMostShared));
     if (found.parting.is_at_entry) return words + " at entry";
     const std::string entry = found.parting.entry(found.stream_a, found.stream_b);
     if (entry.empty()) return words + ": " + op_text(found, found.parting.way.back());
@@ -311,16 +311,12 @@ class Ranks {
   }
 
   static std::string numbers_text(const std::vector<std::uint64_t>& calls) {
-    std::string words;
-    for (std::size_t i = 0; i < std::min(calls.size(), kMostOfWay); ++i) {
-      words += fmt::format("{}{}", words.empty() ? "" : ", ", calls[i]);
-    }
-    if (calls.size() > kMostOfWay)
-      words += fmt::format(" (and {} more)", calls.size() - kMostOfWay);
-    return words;
+    std::vector<std::string> names;
+    for (const std::uint64_t call : calls) names.push_back(std::to_string(call));
+    return diff::words_of_some(names, kMostOfWay);
   }
 
-  /// Ranks that part from the others in the same way are told together.
+  /// Ranks that part from the others in the same way are reported together.
   std::string partings_text(const PartedCall& call) const {
     std::vector<std::pair<std::string, std::string>> told;  // what is said, of which ranks
     for (const FoundParting& found : call.partings) {
@@ -344,10 +340,11 @@ class Ranks {
 
   std::string parting_text(const FoundParting& found) const {
     const diff::Parting& parting = found.parting;
-    std::string words = fmt::format(
-        "{} {}\n",
-        shown(words_of_paths(parting, options_.all ? parting.paths.size() : kMostShared)),
-        parting.is_at_entry ? "differ when the call begins" : "differ, by");
+    std::string words =
+        fmt::format("{} {}\n",
+                    shown(diff::words_of_some(parting.paths,
+                                              options_.all ? parting.paths.size() : kMostShared)),
+                    parting.is_at_entry ? "differ when the call begins" : "differ, by");
     const auto& way = parting.way;
     for (std::size_t i = 0; i < way.size(); ++i) {
       const bool is_left_out = !options_.all && way.size() > kMostOfWay && i >= kMostOfWay / 2 &&
@@ -377,15 +374,14 @@ class Ranks {
   }
 
   Json json() const {
-    Json ranks = Json::array();
-    for (const RankFile& file : files_) {
-      ranks.push_back({{"rank", file.rank}, {"file", file.path.string()}});
-    }
     Json steps = Json::array();
     for (const StepRanks& step : steps_) steps.push_back(step_json(step));
     Json agree;
     if (first_parted() != nullptr || has_compared()) agree = first_parted() == nullptr;
-    return {{"version", kRanksVersion}, {"agree", agree}, {"ranks", ranks}, {"steps", steps}};
+    return {{"version", kRanksVersion},
+            {"agree", agree},
+            {"ranks", ranks_json(files_)},
+            {"steps", steps}};
   }
 
   Json step_json(const StepRanks& step) const {

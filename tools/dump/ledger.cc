@@ -95,11 +95,7 @@ class RankTable {
       }
     }
     if (!options_.json) return tools::put(text);
-    Json ranks = Json::array();
-    for (const RankFile& file : files_) {
-      ranks.push_back({{"rank", file.rank}, {"file", file.path.string()}});
-    }
-    tools::put(json_text({{"ranks", ranks}, {"steps", steps}}));
+    tools::put(json_text({{"ranks", ranks_json(files_)}, {"steps", steps}}));
   }
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "live/collectives.h"
 #include "live/effects.h"
@@ -154,12 +156,13 @@ void refuse_missing_constants(const trace::Recording& recording, std::vector<Ref
   }
 }
 
-/// Whether it lies in its own memory in a way that a replay can lay it out.
-bool is_its_own(const trace::Recording& recording, const trace::ExitGradient& gradient) {
-  const auto entry = std::ranges::find(recording.tracked, gradient.path(), &trace::Tracked::path);
-  if (entry == recording.tracked.end() || entry->tensor == trace::kNoTensor) return false;
-  if (entry->tensor == gradient.tensor) return true;
-  const trace::Tensor& before = recording.tensors[entry->tensor];
+/// Whether a gradient, which was `entry` before the step, lies in its own memory in a way that a
+/// replay can lay it out.
+bool is_its_own(const trace::Recording& recording, const trace::ExitGradient& gradient,
+                trace::TensorId entry) {
+  if (entry == trace::kNoTensor) return false;
+  if (entry == gradient.tensor) return true;
+  const trace::Tensor& before = recording.tensors[entry];
   const trace::Tensor& after = recording.tensors[gradient.tensor];
   return recording.buffers[after.buffer].path == gradient.path() && before.buffer == after.buffer &&
          before.dtype == after.dtype && before.conj == after.conj && before.neg == after.neg;
@@ -169,12 +172,17 @@ bool is_its_own(const trace::Recording& recording, const trace::ExitGradient& gr
 /// where it lay before the step: one of several views of one memory.
 void refuse_shared_gradients(const trace::Recording& recording, std::vector<Refusal>& refusals) {
   const std::vector<Lifetime> lifetimes = lifetimes_of(recording);
+  std::unordered_map<std::string_view, trace::TensorId> at_entry;
+  for (const trace::Tracked& tracked : recording.tracked) {
+    at_entry.emplace(tracked.path, tracked.tensor);
+  }
   for (const trace::ExitGradient& gradient : recording.exit_gradients) {
     if (gradient.tensor == trace::kNoTensor || gradient.is_memory) continue;
     const trace::BufferId id = recording.tensors[gradient.tensor].buffer;
     if (lifetimes[id].made_inside) continue;
     const trace::Buffer& buffer = recording.buffers[id];
-    if (is_its_own(recording, gradient)) continue;
+    const auto entry = at_entry.find(gradient.path());
+    if (entry != at_entry.end() && is_its_own(recording, gradient, entry->second)) continue;
     refusals.push_back(trace::make_refusal(RefusalCode::kReboundTensor,
                                            "the gradient of " + gradient.parameter +
                                                " lies in memory that is not its own" +

@@ -122,8 +122,8 @@ TEST_F(PartingsTest, BuffersOfModulesCountWhereTheyAreToBeAlike) {
 }
 
 TEST_F(PartingsTest, ManyPathsAreCounted) {
-  EXPECT_EQ(words_of_paths({.paths = {"a", "b", "c"}}, 2), "a, b (and 1 more)");
-  EXPECT_EQ(words_of_paths({.paths = {"a", "b"}}, 2), "a, b");
+  EXPECT_EQ(words_of_some(std::vector<std::string>{"a", "b", "c"}, 2), "a, b (and 1 more)");
+  EXPECT_EQ(words_of_some(std::vector<std::string>{"a", "b"}, 2), "a, b");
 }
 
 }  // namespace
