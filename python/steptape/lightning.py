@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ._errors import InvalidArgument
+from ._parts import explain, refuse, stats_of, wrap_part
 from ._step import Step
-from ._wrap import wrap
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 # what a program may put between the parts of a step, none of which it sees here
@@ -46,7 +45,7 @@ class _Log:
             return self.log(name, value, *args, **options)
         self.kept.append((name, value.detach() if isinstance(value, torch.Tensor) else value, args, options))
 
-    def put(self, module, kept):
+    def put(self, kept):
         for name, value, args, options in kept:
             self.log(name, value, *args, **options)
 
@@ -54,7 +53,7 @@ class _Log:
 class _Automatic:
     """What the closure and the optimizer's step of Lightning's automatic optimization do, without their hooks."""
 
-    def __init__(self, trainer, module, log):
+    def __init__(self, trainer, log):
         package = _package_of(trainer)
         self.strategy, self.log, self.optimizer = trainer.strategy, log, trainer.optimizers[0]
         self.precision, self.parts = trainer.precision_plugin, trainer.accumulate_grad_batches
@@ -96,7 +95,7 @@ class _Automatic:
 class _Manual:
     """A training step that steps its optimizers itself."""
 
-    def __init__(self, trainer, module, log):
+    def __init__(self, trainer, log):
         self.strategy, self.log = trainer.strategy, log
 
     def step(self, *batch):
@@ -141,7 +140,7 @@ def _loops(package):
                 progress.step.increment_ready()
             with _Within(module):
                 loss, extra, kept = (self.update if is_update else self.accumulate)(clears, *kwargs.values())
-                self.log.put(module, kept)
+                self.log.put(kept)
             if clears:
                 progress.zero_grad.increment_ready()
                 progress.zero_grad.increment_started()
@@ -154,10 +153,9 @@ def _loops(package):
         def advance(self, kwargs):
             if "dataloader_iter" in kwargs:
                 return super().advance(kwargs)
-            module = self.trainer.lightning_module
-            with _Within(module):
+            with _Within(self.trainer.lightning_module):
                 output, kept = self.step(*kwargs.values())
-                self.log.put(module, kept)
+                self.log.put(kept)
             self._output = self.output_result_cls.from_training_step_output(output).asdict()
 
     return AutomaticOptimization, ManualOptimization
@@ -182,9 +180,7 @@ def _refuse(trainer, module):
     if type(precision).__name__ not in ("Precision", "MixedPrecision", "HalfPrecision", "DoublePrecision") or (
             getattr(precision, "scaler", None) is not None):
         problems.append(f"the precision {getattr(precision, 'precision', type(precision).__name__)!r}")
-    if problems:
-        raise InvalidArgument(f"SteptapeCallback: {', '.join(problems)}: a step that is replayed as a whole does not call or honour "
-                              "that; leave it out, or train without the callback")
+    refuse("SteptapeCallback", problems)
 
 
 class SteptapeCallback(*(importlib.import_module(name).Callback for name in _packages())):
@@ -206,11 +202,11 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
     @property
     def stats(self) -> dict[str, dict]:
         """`Step.stats` of each wrapped step: "update" and, where gradients are accumulated, "accumulate"; or "step"."""
-        return {name: step.stats for name, step in self._steps.items()}
+        return stats_of(self._steps)
 
     def explain(self) -> str:
         """What `Step.explain` says of each."""
-        return "\n".join(step.explain() for step in self._steps.values())
+        return explain(self._steps)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         _refuse(trainer, pl_module)
@@ -219,23 +215,16 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
         loop, name = trainer.fit_loop.epoch_loop, "automatic_optimization" if pl_module.automatic_optimization else "manual_optimization"
         before = getattr(loop, name)
         if pl_module.automatic_optimization:
-            taped, made = automatic(trainer), _Automatic(trainer, pl_module, log)
+            taped, made = automatic(trainer), _Automatic(trainer, log)
             functions = {"update": made.update} | ({"accumulate": made.accumulate} if trainer.accumulate_grad_batches > 1 else {})
         else:
-            taped, functions = manual(trainer), {"step": _Manual(trainer, pl_module, log).step}
+            taped, functions = manual(trainer), {"step": _Manual(trainer, log).step}
         taped.__dict__.update(vars(before))
-        self._steps = {name: self._wrap(name, function, pl_module, trainer.optimizers) for name, function in functions.items()}
+        objects = {"model": {"module": pl_module}, "optimizer": dict(_named(trainer.optimizers))}
+        self._steps = {part: wrap_part(part, function, self._options, **objects) for part, function in functions.items()}
         vars(taped).update(self._steps, log=log)
         setattr(loop, name, taped)
         self._restore = functools.partial(self._put_back, loop, name, before, pl_module)
-
-    def _wrap(self, name, function, module, optimizers):
-        options = dict(self._options)
-        if name == "accumulate" and (trace := options.get("trace")):
-            stem, dot, ending = str(trace).rpartition(".")
-            options["trace"] = f"{stem}.accumulate.{ending}" if dot else f"{trace}.accumulate"
-        options.setdefault("name", f"training_step.{name}")
-        return wrap(function, model={"module": module}, optimizer=dict(_named(optimizers)), **options)
 
     @staticmethod
     def _put_back(loop, name, before, module):

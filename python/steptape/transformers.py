@@ -9,9 +9,8 @@ from typing import Any
 
 import transformers
 
-from ._errors import InvalidArgument
+from ._parts import explain, refuse, stats_of, wrap_part
 from ._step import Step
-from ._wrap import wrap
 
 _BETWEEN = "on_pre_optimizer_step"  # of callbacks: it looks at gradients before the optimizer's step
 
@@ -31,11 +30,11 @@ class SteptapeTrainerMixin:
     @property
     def steptape_stats(self) -> dict[str, dict]:
         """`Step.stats` of each wrapped step of the newest training: "update" and, where gradients are accumulated, "accumulate"."""
-        return {} if self._taped is None else {name: step.stats for name, step in self._taped.steps.items()}
+        return {} if self._taped is None else stats_of(self._taped.steps)
 
     def steptape_explain(self) -> str:
         """What `Step.explain` says of each."""
-        return "" if self._taped is None else "\n".join(step.explain() for step in self._taped.steps.values())
+        return "" if self._taped is None else explain(self._taped.steps)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._taped = None  # another optimizer, and perhaps another model
@@ -72,7 +71,9 @@ class _Taped:
         is_update = self.trainer.accelerator.gradient_state.sync_gradients
         name = "update" if is_update else "accumulate"
         if name not in self.steps:
-            self.steps[name] = self._wrap(name, self.update if is_update else self.accumulate)
+            function = self.update if is_update else self.accumulate
+            objects = {"model": {"model": self.model}, "optimizer": {"optimizer": self.optimizer.optimizer}}
+            self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
         inputs = self.trainer._prepare_inputs(inputs)
         if not is_update:
             return self.steps[name](dict(inputs), num_items)
@@ -89,14 +90,6 @@ class _Taped:
         norm = base._get_grad_norm(self.model, grad_norm=base._clip_grad_norm(self.model) if most > 0 else None)
         type(self.optimizer).step(self.optimizer)
         return loss, norm
-
-    def _wrap(self, name, function):
-        options = dict(self.trainer.steptape_options)
-        if name == "accumulate" and (trace := options.get("trace")):
-            stem, dot, ending = str(trace).rpartition(".")
-            options["trace"] = f"{stem}.accumulate.{ending}" if dot else f"{trace}.accumulate"
-        options.setdefault("name", f"training_step.{name}")
-        return wrap(function, model={"model": self.model}, optimizer={"optimizer": self.optimizer.optimizer}, **options)
 
     def end(self):
         vars(self.optimizer).pop("step", None)
@@ -118,6 +111,4 @@ def _refuse(trainer):
         problems.append("fp16 with a scaler")
     if trainer.args.n_gpu > 1:
         problems.append(f"{trainer.args.n_gpu} GPUs in one process")
-    if problems:
-        raise InvalidArgument(f"SteptapeTrainerMixin: {', '.join(problems)}: a step that is replayed as a whole does not call or honour "
-                              "that; leave it out, or train without the mixin")
+    refuse("SteptapeTrainerMixin", problems)
