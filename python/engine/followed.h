@@ -89,6 +89,9 @@ class FollowedNumbers {
   py::object take(const Derivation& derivation, PyObject* result);
   /// Requires what a comparison found. False where these are not numbers, or none is followed.
   bool compare(watch::Operator operation, PyObject* left, PyObject* right);
+  /// Of two numbers that follow these formulas, whatever they are in Python.
+  void compare(watch::Operator operation, PyObject* left, PyObject* right,
+               const trace::Formula& of_left, const trace::Formula& of_right);
   /// Requires what was found of a number beside each of those in a tuple, list, set or dict:
   /// whether it is one of them, or where it stands among them. False where there are too many, or
   /// it holds something else.
@@ -125,8 +128,6 @@ class FollowedNumbers {
   };
 
   std::optional<trace::Formula> formula_or_constant(PyObject* number) const;
-  void compare(watch::Operator operation, PyObject* left, PyObject* right,
-               const trace::Formula& of_left, const trace::Formula& of_right);
   void escape_one(PyObject* number);
   void escape_all();
 

@@ -109,6 +109,20 @@ bool mirrors_entry(PyObject* container, PyObject* name, PyObject* held) {
   return held == (item == nullptr ? Py_None : item);
 }
 
+at::Tensor tensor_behind(PyObject* array) {
+  if (!is_array_of_numpy(array)) return {};
+  const py::object base = borrowed(array).attr("base");
+  if (!is_tensor(base.ptr())) return {};
+  // a part of that array, or one with another dtype, is not made again like this
+  const py::object whole = base.attr("numpy")();
+  const auto is_same = [&](const char* name) {
+    return borrowed(array).attr(name).equal(whole.attr(name));
+  };
+  const bool is_whole = is_same("shape") && is_same("strides") && is_same("dtype") &&
+                        is_same("__array_interface__");
+  return is_whole ? tensor_of(base.ptr()) : at::Tensor();
+}
+
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }
 
 bool has_slots(PyTypeObject* type) {
@@ -262,11 +276,16 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     if (node.same == kOpen) part.opaque = type_name(value) + " that holds itself";
     return node;
   }
+  const at::Tensor behind = tensor_behind(value);
   const bool is_object = !PyDict_Check(value) && !PyTuple_Check(value) && is_plain_object(value);
-  node.is_shared = PyList_Check(value) || PyDict_Check(value) || is_object;
+  node.is_shared = PyList_Check(value) || PyDict_Check(value) || is_object || behind.defined();
   const Container container{kOpen, parts_.size(), type_name(value), Py_REFCNT(value) - references};
   if (node.is_shared) containers_.emplace(value, container);
-  if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
+  if (behind.defined()) {
+    node.kind = Kind::kArray;
+    flat.tensors.push_back(behind);
+    part.text += "numpy.ndarray";
+  } else if (depth > 0 && PyTuple_Check(value) && !THPSize_Check(value)) {
     node.kind = PyTuple_CheckExact(value) ? Kind::kTuple : Kind::kNamedTuple;
     if (!attributes_of(value).empty()) part.opaque = type_name(value);
     node.object = Root(roots, reinterpret_cast<PyObject*>(Py_TYPE(value)));
@@ -355,6 +374,9 @@ void Structure::flatten(const Node& node, PyObject* value, pack::Results& flat) 
       flat.tensors.push_back(value != nullptr && is_tensor(value) ? tensor_of(value)
                                                                   : at::Tensor());
       return;
+    case Kind::kArray:
+      flat.tensors.push_back(value == nullptr ? at::Tensor() : tensor_behind(value));
+      return;
     case Kind::kNumber:
       if (value != nullptr && PyBool_Check(value)) {
         flat.numbers.emplace_back(value == Py_True);
@@ -423,6 +445,8 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
 
 py::object Structure::build_container(const Node& node, const pack::Results& flat,
                                       Next& next) const {
+  if (node.kind == Kind::kArray)
+    return object_of(flat.tensors.at(next.tensor++)).attr("numpy")();
   py::list items;
   for (const Node& item : node.items) items.append(build(item, flat, next));
   switch (node.kind) {

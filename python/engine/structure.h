@@ -37,6 +37,10 @@ bool keeps_to_itself(PyTypeObject* type);
 /// Whether what its methods of C's give follows from what is compared of it, or from nothing.
 bool never_changes(PyObject* value);
 
+/// The tensor whose memory an array of NumPy is, as `Tensor.numpy` makes them; undefined for any
+/// other object.
+at::Tensor tensor_behind(PyObject* array);
+
 /// What a step leaves, its result and the values that it assigned, taken apart: tensors, numbers,
 /// and the structure that they stood in, from which a replay makes equal ones around its own
 /// tensors and numbers.
@@ -81,6 +85,7 @@ class Structure {
  private:
   enum class Kind {
     kTensor,
+    kArray,
     kNumber,
     kConstant,
     kTuple,

@@ -131,6 +131,9 @@ class _Shape:
                 return {"float": float, "int": int, "bool": bool}[kind](next(self._numbers))
             case ast.Attribute(ast.Name("numpy"), "float64"):
                 return importlib.import_module("numpy").float64(next(self._numbers))
+            case ast.Attribute(ast.Name("numpy"), "ndarray"):
+                tensor = next(self._tensors)
+                made = None if tensor is None else tensor.numpy()
             case ast.Name("Ellipsis"):
                 return ...
             case ast.Subscript(ast.Name("same"), ast.Constant(position)):
@@ -146,7 +149,7 @@ class _Shape:
             case ast.Tuple(items):
                 made = tuple(self._built(item) for item in items)
                 # the engine counts those alone that a replay makes anew
-                if not any(isinstance(part, ast.Name) and part.id == "tensor" for part in ast.walk(node)):
+                if not any(_is_made_anew(part) for part in ast.walk(node)):
                     return made
             case ast.List(items):
                 made = [self._built(item) for item in items]
@@ -158,6 +161,10 @@ class _Shape:
                 return ast.literal_eval(node)
         self._met.append(made)
         return made
+
+
+def _is_made_anew(node):
+    return getattr(node, "id", "") == "tensor" or getattr(node, "attr", "") == "ndarray"
 
 
 def _shape_of(text, name):

@@ -1,5 +1,5 @@
-"""Arrays of NumPy that a step is given or finds in the program, and arguments of other kinds: arrays count as tensors where torch takes
-them, and what the host reads of one is refused.
+"""Arrays of NumPy that a step is given, finds in the program or makes of its tensors, and arguments of other kinds: arrays count as
+tensors where torch takes them, and what the host reads of one is refused, but for a comparison of one number.
 """
 import types
 
@@ -375,3 +375,94 @@ def test_replays_or_is_refused(make, code):
         assert step.stats["replayed"] >= CALLS // 4, step.explain()  # where arrays lie is chance
     else:
         assert step.stats["replayed"] == 0 and code in codes_of(step), step.explain()
+
+
+def keep(program, array):
+    program.kept = array
+
+
+LEFT = {  # what a step returns of its tensors as arrays: a function of (the program, what the model gives, the loss, x), the code or None
+    "a loss": (lambda p, out, loss, x: loss.numpy(), None),
+    "copied by cpu()": (lambda p, out, loss, x: (loss.cpu().numpy(), out.cpu().numpy()), None),
+    "one twice, beside its tensor": (lambda p, out, loss, x: ((a := out.numpy()), [a], out), None),
+    "appended": (lambda p, out, loss, x: p.log.append(loss.numpy()), None),
+    "kept": (lambda p, out, loss, x: keep(p, out.numpy()), None),
+    "of a parameter": (lambda p, out, loss, x: p.model.weight.detach().numpy(), None),
+    "of an argument": (lambda p, out, loss, x: x.numpy(), None),
+    "of a gradient": (lambda p, out, loss, x: p.model.weight.grad.numpy(), None),
+    "by force": (lambda p, out, loss, x: p.model.bias.numpy(force=True), None),
+    "of a buffer that is written afterwards": (lambda p, out, loss, x: (p.total.numpy(), p.total.add_(loss))[0], None),
+    "a tensor again": (lambda p, out, loss, x: torch.from_numpy(loss.numpy()) + 1, None),
+    "in a dict": (lambda p, out, loss, x: {"loss": loss.numpy(), "n": 3}, None),
+    "compared": (lambda p, out, loss, x: p.total.add_(1 if loss.numpy() > .4 else 2).clone(), None),
+    "compared the other way round": (lambda p, out, loss, x: p.total.add_(1 if .4 >= loss.numpy() else 2).clone(), None),
+    "compared with what float32 does not hold": (lambda p, out, loss, x: p.total.add_(loss.numpy() == .1).clone(), None),
+    "a part": (lambda p, out, loss, x: out.numpy()[1:], "host_effect"),
+    "turned": (lambda p, out, loss, x: out.numpy().T, "host_read"),
+    "a copy": (lambda p, out, loss, x: loss.numpy().copy(), "host_read"),
+    "its number": (lambda p, out, loss, x: loss.numpy().item(), "host_read"),
+    "a mean": (lambda p, out, loss, x: np.mean(out.numpy()), "host_read"),
+    "written": (lambda p, out, loss, x: out.numpy().__setitem__(0, 1), "host_read"),
+    "compared with another": (lambda p, out, loss, x: bool(loss.numpy() > out.numpy()[0, 0]), "host_read"),
+}
+
+
+def an_array(value):
+    if isinstance(value, np.ndarray):
+        return [value.tobytes(), str(value.dtype), value.shape, value.strides, value.flags.writeable, value.flags.owndata, type(value.base)]
+    if isinstance(value, (list, tuple)):
+        return [an_array(each) for each in value]
+    return {k: an_array(v) for k, v in value.items()} if isinstance(value, dict) else snapshot(value)
+
+
+@pytest.mark.parametrize("left, code", LEFT.values(), ids=LEFT)
+def test_an_array_that_a_step_makes_of_its_tensor(left, code):
+    def play(wrap):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.Adam(model.parameters())
+        program = types.SimpleNamespace(model=model, total=torch.zeros(4), log=[], kept=None)
+
+        @wrap
+        def step(x):
+            out = model(x)
+            loss = out.square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return left(program, out.detach(), loss.detach(), x)
+
+        seen, held = [], []
+        for i in range(CALLS):
+            result = step(torch.randn(3, 4) * (1 + (i > 9) * (i % 2) * .5))
+            if i % 5 == 4 and isinstance(result, np.ndarray) and i > 9:
+                result += 1  # it is the program's
+            held.append(result)
+            seen.append(an_array([result, program.kept, program.log, program.total]))
+        return seen, an_array(held), [snapshot(p) for p in model.parameters()], step
+
+    *expected, _ = play(lambda step: step)
+    *seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    if code is None:
+        assert step.stats["replayed"] >= CALLS // 4, step.explain()
+    else:
+        assert step.stats["replayed"] == 0 and code in codes_of(step), step.explain()
+
+
+def test_an_array_is_one_object_wherever_it_is_returned():
+    step = steptape.wrap(lambda x: ((a := (x * 2).numpy()), [a], a), verify={"first": True, "rate": 0.0})
+    for i in range(12):
+        first, (second,), third = step(torch.full((3,), float(i)))
+        assert first is second is third and first.tolist() == [2. * i] * 3
+    assert step.stats["replayed"] >= 6, step.explain()
+
+
+def test_a_player_gives_arrays(tmp_path):
+    step = steptape.wrap(lambda x: ((x * 2).numpy(), {"mean": x.mean().numpy()}, ((x + 1).numpy(),)), name="arrays")
+    for i in range(8):
+        expected = step(torch.arange(3.) + i)
+    step.save(str(tmp_path / "b.tape"), state=True)
+    first, named, (third,) = steptape.load(str(tmp_path / "b.tape"))["arrays"](torch.arange(3.) + 7)
+    assert all(isinstance(a, np.ndarray) for a in (first, named["mean"], third))
+    assert an_array([first, named, [third]]) == an_array([expected[0], expected[1], list(expected[2])])

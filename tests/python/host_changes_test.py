@@ -4,18 +4,23 @@ by name and line, since a replay would leave it out.
 Lines marked `# here` are those that a refusal must name.
 """
 import collections
+import contextvars
+import copy
 import ctypes
+import functools
 import itertools
 import mmap
 import operator
 import types
 
 import pytest
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import steptape
 from classification import STEPS, Program, batch, check, collect, learner, marked_lines, names_the_line
-from twins import OUTCOMES
+from twins import OUTCOMES, bits
 
 CHANGES = []
 change = collect(CHANGES)
@@ -493,3 +498,110 @@ def test_counts_and_reasons_add_up():
     assert stats["replayed"] == 0
     assert stats["trace_problem"] == ""
     assert str(STEPS) in step.explain()
+
+
+def listed(self, x):
+    self.parts = [x * 2, x + 1]
+    return sum(part.mean() for part in self.parts)
+
+
+def in_a_dict(self, x):
+    self.parts = {}
+    self.parts["a"] = x * 2
+    self.parts.setdefault("b", []).append(x + 1)
+    return self.parts["a"].mean() + self.parts["b"][0].mean() + len(self.parts)
+
+
+def read_before(self, x):
+    before = 0. if self.parts is None else self.parts[0].mean()
+    self.parts = [x * 2]
+    self.parts.append(x)
+    return before + self.parts[0].mean() + self.parts[1].sum()
+
+
+def distributions(self, x):
+    self.parts = [torch.distributions.Normal(x, 1), torch.distributions.Categorical(logits=x)]
+    return sum(part.entropy().mean() for part in self.parts)
+
+
+def of_two(self, x):
+    self.parts = self.other = [x * 2]
+    self.other.append(x + 1)
+    return self.parts[0].mean() + len(self.parts) + self.other[1].mean()
+
+
+def in_a_variable(self, x):
+    token = VARIABLE.set({"seen": []})
+    try:
+        VARIABLE.get()["seen"].append(x * 2)
+        return VARIABLE.get()["seen"][0].mean() + len(VARIABLE.get()["seen"])
+    finally:
+        VARIABLE.reset(token)
+
+
+def in_a_variable_that_is_read_before(self, x):
+    outer = VARIABLE.get()
+    token = VARIABLE.set([x, outer])
+    inner = VARIABLE.get()
+    VARIABLE.reset(token)
+    return inner[0].mean() + (0. if inner[1] is None else inner[1]["scale"])
+
+
+VARIABLE = contextvars.ContextVar("variable", default=None)
+PUT = [listed, in_a_dict, read_before, distributions, of_two, in_a_variable, in_a_variable_that_is_read_before]
+
+
+@pytest.mark.parametrize("use", PUT, ids=lambda f: f.__name__)
+def test_what_a_step_puts_in_a_place_and_uses_again_replays(use):
+    def play(wrap):
+        held = types.SimpleNamespace(parts=None, other=None)
+        step = wrap(lambda x: use(held, x))
+        token = VARIABLE.set({"scale": 1.})
+        seen = []
+        try:
+            for i in range(24):
+                if i in (12, 18):
+                    VARIABLE.get()["scale"] = float(i)
+                seen.append(bits([step(torch.arange(6.).view(2, 3) + i), held.parts, held.other]))
+        finally:
+            VARIABLE.reset(token)
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
+
+
+@pytest.mark.parametrize("find", [
+    lambda p: p.outer[0], lambda p: p.by_name.get("k"), lambda p: next(iter(p.outer)), lambda p: [*p.outer].pop(), lambda p: p.tuple[0],
+    lambda p: list(zip(p.outer))[0][0], lambda p: copy.copy(p.outer)[0], lambda p: p.by_name.setdefault("k", []), lambda p: p.cached(),
+    lambda p: collections.ChainMap(p.by_name)["k"], lambda p: functools.reduce(lambda a, b: b, p.outer, None), lambda p: VARIABLE.get(),
+], ids=["item", "get", "next", "pop", "tuple", "zip", "copy", "setdefault", "cache", "ChainMap", "reduce", "variable"])
+def test_a_list_of_the_program_s_that_a_step_puts_in_a_place_is_watched_there(find):
+    def play(wrap):
+        inner = [1., 2.]
+        program = types.SimpleNamespace(outer=[inner], by_name={"k": inner}, tuple=(inner,), cached=functools.lru_cache(lambda: inner), now=None)
+        token = VARIABLE.set(inner)
+
+        def f(x):
+            program.now = find(program)
+            y = x * program.now[0] + len(program.now)
+            program.now = None  # what was there before and stays would be refused
+            return y
+
+        step = wrap(f)
+        seen = []
+        for i in range(24):
+            if i in (10, 11, 17):
+                inner[0] = float(i)
+            if i == 20:
+                inner.append(3.)
+            seen.append(bits(step(torch.arange(3.) + i)))
+        VARIABLE.reset(token)
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 6, step.explain()

@@ -61,14 +61,14 @@ READS = {  # what the step returns: (function of loss and count, share of calls 
     "largest": (lambda loss, count: max(loss.item(), 1.3), None),
     "exponential": (lambda loss, count: math.exp(loss.item()), None),
     "list": (lambda loss, count: torch.stack([loss, count]).tolist(), None),
-    "numpy": (lambda loss, count: loss.numpy(), None),
+    "numpy": (lambda loss, count: loss.numpy(), 0.9),
     "copied_numpy": (lambda loss, count: loss.numpy().copy(), None),
     "numpy_scalar": (lambda loss, count: np.float64(loss.item()), None),
     "length": (lambda loss, count: len(torch.nonzero(count > torch.arange(8))), None),
 }
 
 
-REFUSED_READS = {"text": "host_effect", "list": "host_read", "numpy": "written_outside", "copied_numpy": "written_outside"}  # all others replay
+REFUSED_READS = {"text": "host_effect", "list": "host_read", "copied_numpy": "host_read"}  # all others replay
 
 
 @pytest.mark.parametrize("read, share", READS.values(), ids=READS)
@@ -120,7 +120,7 @@ def deciding(decide):
 
 
 # In these what is read is another value in each call, or is not seen.
-NEVER_THE_SAME = {"tolist": "host_read", "numpy": "written_outside", "array": "written_outside",
+NEVER_THE_SAME = {"tolist": "host_read", "numpy": "host_read", "array": "host_read",
                   "format": "unstable_op_stream", "shape": "unstable_op_stream"}
 
 
@@ -220,7 +220,7 @@ def test_what_math_makes_of_a_tensor_is_followed(function):
     check(make, share=0.6)
 
 
-REFUSED_ENTERING = {"as_a_list": "host_read", "through_numpy": "written_outside"}  # all others replay
+REFUSED_ENTERING = {"as_a_list": "host_read", "through_numpy": "host_read"}  # all others replay
 
 
 @pytest.mark.parametrize("enter, share", ENTERING.values(), ids=ENTERING)

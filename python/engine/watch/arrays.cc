@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, 7> kGeometry = {"shape",    "dtype",  "nd
 /// Functions that do not look at items.
 constexpr std::array<std::string_view, 4> kHandsOff = {"isinstance", "len", "type", "callable"};
 
+/// Methods of lists and deques that keep what they are given as it is.
+constexpr std::array<std::string_view, 3> kAdds = {"append", "appendleft", "insert"};
+
 bool may_index(const at::Tensor& tensor) {
   // torch takes more dimensions for a sequence of indices
   return tensor.dim() == 1 &&
@@ -38,9 +41,30 @@ std::string_view name_of_builtin(PyObject* callee) {
   return reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;
 }
 
+/// Whether a call is of a method of a list or deque that keeps what it is given as it is.
+bool adds_to_list(const Instruction& in) {
+  const bool is_bound = PyCFunction_Check(in.callee);
+  if (!is_bound && (Py_TYPE(in.callee) != &PyMethodDescr_Type || in.arguments == nullptr))
+    return false;
+  PyObject* const self = is_bound ? PyCFunction_GET_SELF(in.callee) : in.arguments[0];
+  if (self == nullptr || !(PyList_Check(self) || is_deque(self))) return false;
+  return is_one_of(
+      is_bound ? name_of_builtin(in.callee)
+               : reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
+      kAdds);
+}
+
+/// Whether NumPy takes a number of Python's for one of the array's dtype (NEP 50: from 2.0 on).
+bool are_numbers_weak() {
+  static const bool are =
+      !py::cast<std::string>(py::module_::import("numpy").attr("__version__")).starts_with("1.");
+  return are;
+}
+
 }  // namespace
 
 void Watcher::give_array(PyObject* array, at::Tensor tensor) {
+  if (!tensor.defined()) return refuse_array();
   if (arrays_.emplace(array, std::move(tensor)).second) Py_INCREF(array);
 }
 
@@ -64,8 +88,9 @@ bool Watcher::is_given_array(PyObject* value, int depth) const {
 void Watcher::refuse_array() {
   refuse(
       RefusalCode::kHostRead,
-      "the host reads an array of NumPy that the step is given, which is another one in each call; "
-      "make a tensor of it with torch.as_tensor() or torch.from_numpy() first");
+      "the host reads an array of NumPy that the step is given, or makes of a tensor, which is "
+      "another one in each call; compute with tensors, which torch.as_tensor() and "
+      "torch.from_numpy() make of an array");
 }
 
 bool Watcher::look_at_arrays(const Instruction& in) {
@@ -89,8 +114,10 @@ bool Watcher::look_at_arrays(const Instruction& in) {
     }
     case Operation::kCall:
       return call_with_arrays(in);
-    case Operation::kBinary:
     case Operation::kCompare:
+      if (compare_array(in)) return true;
+      [[fallthrough]];
+    case Operation::kBinary:
     case Operation::kContains:
     case Operation::kFormat:
       if (!is_given_array(in.first, 4) && !is_given_array(in.second, 4)) return false;
@@ -107,6 +134,37 @@ bool Watcher::look_at_arrays(const Instruction& in) {
       return false;
   }
   refuse_array();
+  return true;
+}
+
+bool Watcher::compare_array(const Instruction& in) {
+  constexpr double kMost = 1e30;  // further out NumPy compares in other ways
+  const bool is_first = arrays_.contains(in.first);
+  const auto found = arrays_.find(is_first ? in.first : in.second);
+  PyObject* const other = is_first ? in.second : in.first;
+  if (found == arrays_.end() || found->second.dim() != 0 || in.made == Operator::kOther ||
+      !PyFloat_CheckExact(other) || is_followed(other) ||
+      !(std::abs(PyFloat_AS_DOUBLE(other)) < kMost))
+    return false;
+  const at::Tensor& tensor = found->second;
+  const bool is_single = tensor.scalar_type() == at::kFloat;
+  if (!is_single && tensor.scalar_type() != at::kDouble) return false;
+  recorder::FrontendHints* const hints = recorder::FrontendHints::current();
+  if (hints == nullptr) return false;
+  double constant = PyFloat_AS_DOUBLE(other);
+  if (is_single && are_numbers_weak()) constant = static_cast<float>(constant);
+  const py::float_ read(tensor.item<double>());
+  const std::string op = "ops[" + std::to_string(hints->newest_read()) + "]";
+  hints->follow_read(hints->newest_read());
+  const trace::Formula of_read = trace::leaf(hints->leaf(trace::LeafKind::kHostRead, op));
+  const trace::Formula of_other = trace::constant(constant);
+  const py::float_ beside(constant);
+  FollowedNumbers& numbers = FollowedNumbers::current();
+  if (is_first) {
+    numbers.compare(in.made, read.ptr(), beside.ptr(), of_read, of_other);
+  } else {
+    numbers.compare(in.made, beside.ptr(), read.ptr(), of_other, of_read);
+  }
   return true;
 }
 
@@ -127,6 +185,7 @@ bool Watcher::call_with_arrays(const Instruction& in) {
       reinterpret_cast<PyTypeObject*>(callee)->tp_new == PyBaseObject_Type.tp_new) {
     return false;
   }
+  if (adds_to_list(in)) return false;  // as with any object
   if (is_builtin && !is_method) {
     const std::string_view name = name_of_builtin(callee);
     if (is_one_of(name, kHandsOff)) return true;

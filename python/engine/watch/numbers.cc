@@ -28,9 +28,8 @@ struct Outlet {
   std::string_view what;
 };
 /// Methods of tensors that give the host values or memory, and leave no op.
-constexpr std::array<Outlet, 12> kOutlets = {{
+constexpr std::array<Outlet, 11> kOutlets = {{
     {"tolist", RefusalCode::kHostRead, "gives the host values of a tensor, which leaves no op"},
-    {"numpy", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"data_ptr", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"untyped_storage", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
     {"_to_dlpack", RefusalCode::kWrittenOutside, "gives the host the memory of a tensor"},
@@ -576,6 +575,10 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
         refuse(outlet.code, "`" + std::string(name) + "` " + std::string(outlet.what));
       }
     }
+  }
+  if (is_method && name == "numpy") {
+    awaited_.back().gives_array = true;
+    return true;
   }
   if (name == "run_backward" && !arguments.empty()) look_at_graph(arguments.front());
   // bound, the tensor is not among the arguments

@@ -273,16 +273,19 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
     if (now) mark(now.ptr(), path);
     return;
   }
+  const std::size_t noted = noted_.size();
   const std::size_t position = note(kind, owner, key, path, true);
   Slot& slot = slots_->slot(position);
   // a method that changed it has left some of what was there before
   if (kind == Kind::kContent) slot.is_guarded = true;
   if (!slot.is_guarded) return;
+  // what the step has put there since did not exist before
+  const bool may_be_own = slot.is_written || (kind == Kind::kVariable && noted == noted_.size());
   const bool leads_on = kind == Kind::kEntry || kind == Kind::kCell || kind == Kind::kItem ||
                         kind == Kind::kAttribute || kind == Kind::kMember ||
                         kind == Kind::kVariable || kind == Kind::kNamespace ||
                         kind == Kind::kReferent || kind == Kind::kHandled;
-  if (leads_on) {
+  if (leads_on && !may_be_own) {
     const py::object value = slot.value();
     if (value) mark(value.ptr(), path);
   }
@@ -298,6 +301,13 @@ void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string
                            : is_member(key)       ? text_of(PyDescr_NAME(key))
                                                   : path;
   writes_.emplace(name, slot.place);
+}
+
+bool Watcher::has_put(PyObject* object, PyObject* name) const {
+  PyObject* const dict = dict_of(object);
+  const auto found = dict == nullptr ? noted_.end() : noted_.find(id_of(Kind::kEntry, dict, name));
+  if (found == noted_.end()) return false;
+  return slots_->slot(found->second).is_written;
 }
 
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {
@@ -442,7 +452,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kLoadAttribute:
       load_attribute(in.first, in.name);
-      if (exists(in.first) || is_part_of_model(in.first)) {
+      if ((exists(in.first) || is_part_of_model(in.first)) && !has_put(in.first, in.name)) {
         awaited_.back().path = path_of(in.first) + "." + text_of(in.name);
         waits = true;
       }
@@ -600,6 +610,7 @@ void Watcher::after(PyObject** result) {
   if (awaited.imported != nullptr) load_imported(awaited.imported, is_there);
   if (!is_there) return;
   if (awaited.array != nullptr) return take_array(awaited, result);
+  if (awaited.gives_array) return give_array(*result, tensor_behind(*result));
   if (awaited.is_fresh) fresh_.insert(*result);
   // an argument that was in a place of the program's was met as that was read
   if (!awaited.path.empty() && (awaited.is_kept || !given_containers_.contains(*result)))

@@ -181,6 +181,7 @@ class Watcher final : public Listener {
     std::string tested = {};  ///< the function that tells of what class that is
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
+    bool gives_array = false;  ///< the memory of a tensor
     PyObject* imported = nullptr;  ///< the name of the module
     enum class Made { kSlice, kAlias, kCopy } made = Made::kSlice;
   };
@@ -206,6 +207,8 @@ class Watcher final : public Listener {
                    bool is_read);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
+  /// Whether what the attribute holds was put there by the step.
+  bool has_put(PyObject* object, PyObject* name) const;
   /// `appended`: how many items a method has added at the end, if that is what it does.
   void change(PyObject* owner, const std::string& path,
               std::optional<Py_ssize_t> appended = std::nullopt);
@@ -338,6 +341,9 @@ class Watcher final : public Listener {
   bool look_at_arrays(const Instruction& in);
   bool is_given_array(PyObject* value, int depth = 0) const;
   bool call_with_arrays(const Instruction& in);
+  /// An array of one number beside a plain number, as PPO looks at its divergence: a read of the
+  /// tensor, which a replay does too. False for anything else.
+  bool compare_array(const Instruction& in);
   /// Tensors take the place of arrays in an index of a tensor.
   bool put_tensors(const Instruction& in);
   void take_array(const Awaited& awaited, PyObject** result);

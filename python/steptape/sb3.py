@@ -1,0 +1,50 @@
+"""Stable-Baselines3: the gradient steps of an algorithm's `train` as wrapped steps.
+
+    model = steptape.sb3.accelerate(PPO("MlpPolicy", "CartPole-v1"))
+    model.learn(100_000)
+
+docs/frameworks.md says which algorithms were tried.
+"""
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from ._errors import InvalidArgument
+from ._lift import lift
+from ._wrap import wrap
+
+Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
+_STEP = "_steptape_step"
+
+
+def accelerate(model: Algorithm, **options: Any) -> Algorithm:
+    """The same model, whose `train` replays what it does with a minibatch. Drawing it, and logging, are as they were.
+
+    options: of `steptape.wrap`. `model.steptape_step` is the wrapped step, with `stats` and `explain()`. It is not saved
+    with the model: accelerate again what `load` returns.
+
+    Raises InvalidArgument where the source of `train` has no loop with one optimizer's step, or what it does with a minibatch
+    cannot be a function of its own.
+    """
+    kind = type(model)
+    if _STEP in vars(model):
+        raise InvalidArgument(f"accelerate: this {kind.__name__} has been accelerated")
+    lifted = lift(model.train)
+    options.setdefault("name", f"{kind.__name__}.train")
+    step = vars(model)[_STEP] = wrap(lifted.body, **options)
+    model.__class__ = _taped(kind, lifted.around(step))
+    return model
+
+
+def _taped(kind: type, train: Callable) -> type:
+    """A class for one model: an attribute `train` of the model itself would be saved with it."""
+    class Taped(kind):
+        steptape_step = property(lambda self: vars(self).get(_STEP))
+
+        def _excluded_save_params(self):
+            return [*super()._excluded_save_params(), _STEP]
+
+    Taped.train = train
+    Taped.__name__, Taped.__qualname__, Taped.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Taped

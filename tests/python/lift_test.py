@@ -1,0 +1,317 @@
+"""`_lift.lift`: a function does with its step lifted out what it did before, and says why where it cannot be."""
+import copy
+import types
+
+import pytest
+
+import steptape
+from steptape._lift import lift
+
+
+class Optimizer:
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.steps = []
+
+    def step(self, value=None):
+        self.steps.append(value)
+
+
+def plain(optimizer, items):
+    for item in items:
+        optimizer.step(item)
+
+
+def breaks(optimizer, items, most=3):
+    total, last = 0, None
+    for item in items:
+        last = item
+        if item > most:
+            total = -total
+            break
+        optimizer.step(item)
+        total += item
+    return total, last
+
+
+def continues(optimizer, items):
+    seen = []
+    for item in items:
+        if item % 2:
+            continue
+        optimizer.step(item)
+        seen.append(item)
+    return seen
+
+
+def returns(optimizer, items):
+    for item in items:
+        optimizer.step(item)
+        if item == 4:
+            return "four", item
+    return None
+
+
+def returns_nothing(optimizer, items):
+    for item in items:
+        optimizer.step(item)
+        if item == 4:
+            return
+    optimizer.step("after")
+
+
+def has_loops_inside(optimizer, items):
+    n = 0
+    for item in items:
+        for each in range(item):
+            if each > 2:
+                break
+            n += each
+        else:
+            n += 10
+        while n > 20:
+            n -= 3
+            if n % 2:
+                continue
+        optimizer.step(n)
+    return n
+
+
+def appends(optimizer, items):
+    log, twice, other = [], [], []
+    for item in items:
+        log.append(item)
+        twice.append(item)
+        if item == 4:
+            break
+        optimizer.step(len(twice))
+        other.append([item])
+        other.append(item)
+    return log, twice, other
+
+
+def unassigned(optimizer, items):
+    if len(items) > 100:
+        limit = 3
+    for item in items:
+        if len(items) > 100:
+            optimizer.step(limit)
+        optimizer.step(item)
+
+
+def unassigned_is_read(optimizer, items):
+    if len(items) > 100:
+        limit = 3
+    for item in items:
+        optimizer.step(item)
+        if item == 4:
+            optimizer.step(limit)
+
+
+def sampled(optimizer, items):
+    n = 0
+    for _ in range(4):
+        n += 1
+        batch = types.SimpleNamespace(sample=lambda n=n: n).sample()
+        scaled = batch * n
+        optimizer.step(scaled)
+    return scaled, n
+
+
+def comprehensions(optimizer, items):
+    item = None
+    for rows in ([1, 2], [3]):
+        made = [item * 2 for item in rows if item]
+        named = {key: (last := key) for key in rows}
+        optimizer.step((made, named, sum(item for item in rows), sorted(rows, key=lambda item: -item)))
+    return item, last
+
+
+def unpacks(optimizer, items):
+    a, (b, *c) = 0, (1, 2)
+    e = name = m = None
+    for item in items:
+        (a, (b, *c)), d = (item, (a, b, *c[:2])), item
+        with open("/dev/null") as f, open("/dev/null"):
+            name = f.name
+        try:
+            e = items[item]
+        except IndexError as error:
+            e = str(error)
+            optimizer.step(e)
+            continue
+        finally:
+            optimizer.step((a, b, c, d))
+        import math as m
+        e += m.floor(.5)
+    return a, b, c, name, e, m and m.pi
+
+
+def matches(optimizer, items):
+    found = []
+    for item in items:
+        match (item, item % 2):
+            case (4, _):
+                break
+            case (n, 0):
+                found.append(n)
+            case [_, rest] if rest:
+                found.append("odd")
+        optimizer.step(item)
+    return found
+
+
+def while_loop(optimizer, items):
+    items = list(items)
+    while items:
+        item = items.pop()
+        if item == 2:
+            continue
+        optimizer.step(item)
+    return item
+
+
+def nested(optimizer, items, *, epochs=2, **others):
+    losses, going = [], True
+    for epoch in range(epochs):
+        for item in items:
+            if item + epoch > 5:
+                going = False
+                break
+            optimizer.step((epoch, item, others))
+            losses.append(item + epoch)
+        if not going:
+            break
+    return losses, epoch, item
+
+
+FUNCTIONS = [plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
+             comprehensions, unpacks, matches, while_loop, nested]
+
+
+def outcome(function, *given):
+    optimizer = Optimizer()
+    try:
+        result = function(optimizer, *copy.deepcopy(given))
+    except UnboundLocalError as error:
+        result = str(error)
+    return result, optimizer.steps
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_does_what_the_function_does(function):
+    lifted = lift(function)
+    calls = []
+
+    def counted(*given):
+        calls.append(given)
+        return lifted.body(*given)
+
+    for items in ([], [1], [1, 2, 3], [2, 4, 6], [5, 4, 3, 2, 1], [0, 0]):
+        before = len(calls)
+        expected = outcome(function, items)
+        assert outcome(lifted.around(counted), items) == expected, items
+        assert len(calls) > before or not items, items
+    first = function.__code__.co_firstlineno
+    assert first < lifted.lines[0] <= lifted.lines[1], lifted.lines
+    assert lifted.body.__code__.co_filename == __file__ and lifted.body.__code__.co_firstlineno == lifted.lines[0]
+
+
+def test_keeps_defaults_and_names():
+    made = lift(nested).around(lambda *given: (1, None, [[], 7, True])[:])
+    assert made.__name__ == "nested" and made.__kwdefaults__ == {"epochs": 2} and breaks.__defaults__ == lift(breaks).around(len).__defaults__
+
+
+def test_what_is_only_appended_to_comes_back():
+    lifted = lift(appends)
+    assert "log" not in lifted.body.__code__.co_varnames[:lifted.body.__code__.co_argcount]  # made anew in it
+    assert "twice" in lifted.body.__code__.co_varnames[:lifted.body.__code__.co_argcount]  # its length is read
+
+
+def test_a_method_stays_bound():
+    class Algorithm:
+        def __init__(self):
+            self.optimizer, self.count = Optimizer(), 0
+
+        def train(self, n: "a name that is nowhere"):  # noqa: F722
+            for i in range(n):
+                self.count += i
+                self.optimizer.step(self.count)
+            return self.count
+
+    algorithm = Algorithm()
+    lifted = lift(algorithm.train)
+    assert lifted.body.__self__ is algorithm
+    assert lifted.around(lifted.body)(algorithm, 4) == 6 and algorithm.optimizer.steps == [0, 1, 3, 6]
+
+
+def two_loops(optimizer, items):
+    for item in items:
+        optimizer.step(item)
+    for item in items:
+        optimizer.step(item)
+
+
+def no_loop(optimizer, items):
+    optimizer.step(items)
+
+
+def yields(optimizer, items):
+    for item in items:
+        optimizer.step((yield item))
+
+
+def deletes(optimizer, items):
+    for item in items:
+        optimizer.step(item)
+        del item
+
+
+def catches(optimizer, items):
+    log = []
+    try:
+        for item in items:
+            log.append(item)
+            optimizer.step(item)
+    except ValueError:
+        pass
+    return log
+
+
+def captured(optimizer, items):
+    last = None
+    show = lambda: last  # noqa: E731
+    for item in items:
+        optimizer.step(item)
+        last = item
+    return show()
+
+
+def sometimes(optimizer, items):
+    for item in items:
+        if item:
+            found = item
+        optimizer.step(item)
+    return found
+
+
+class Private:
+    def train(self, optimizer, items):
+        for item in items:
+            optimizer.step(self.__secret)
+
+    def inherits(self, optimizer, items):
+        for item in items:
+            optimizer.step(super().__hash__())
+
+
+@pytest.mark.parametrize("function, words", [
+    (two_loops, "2 loops in it"), (no_loop, "no loops in it"), (yields, "yield in the step"), (deletes, "delete in the step"),
+    (catches, "stands in a try"), (captured, "last: a function or lambda outside"), (sometimes, "found: not assigned in every case"),
+    (Private.train, "__secret: a private name"), (Private.inherits, "super"), (len, "source cannot be read"),
+    (pytest.fixture, "loops in it"),
+], ids=lambda value: getattr(value, "__name__", None))
+def test_says_why_not(function, words):
+    with pytest.raises(steptape.InvalidArgument, match=words):
+        lift(function)
