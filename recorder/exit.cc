@@ -86,6 +86,10 @@ class Exit {
       const bool is_same = before.object._unsafe_get_target() == now.unsafeGetTensorImpl();
       if (before.role == trace::Role::kGradient) {
         if (!is_same) recorded_.renewed_gradients.insert(before.path);
+        if (is_same && now.requires_grad() != required) {
+          state_.refusals.add(RefusalCode::kHostEffect, before.path, {},
+                              "the step changes whether `" + before.path + "` requires grad");
+        }
         continue;
       }
       if (id == before.tensor) continue;
@@ -157,6 +161,14 @@ class Exit {
     state_.recording.exit_gradients.push_back({of, id});
     gradients_.push_back(gradient);
     if (id == trace::kNoTensor) return;
+    if (gradient.requires_grad()) {
+      const auto node = gradient.grad_fn();
+      recorded_.gradient_nodes[path] = node == nullptr ? "" : node->name();
+      if (state_.graphs.is_unconsumed(gradient)) {
+        state_.refusals.add(RefusalCode::kUnconsumedGraph, {},
+                            "`" + path + "` carries a graph that no backward consumed");
+      }
+    }
     const trace::BufferId buffer = state_.tensor_table.buffer_of(id);
     if (state_.tensor_table.buffers.live(buffer).origin == Origin::kForeign) {
       rebound(path, "is a tensor that no recorded op made");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -70,6 +71,9 @@ struct Recorded {
   /// Gradients that are other objects after the step than before it, by path, be it over the same
   /// memory.
   std::set<std::string> renewed_gradients = {};
+  /// Gradients that require grad after the step, by path, as those of `backward(create_graph=True)`
+  /// do: the names of their nodes in the graph that backward has consumed, or "".
+  std::map<std::string, std::string> gradient_nodes = {};
   FrontendHints hints;  ///< of the step's front end; its refusals and effects are in the recording
   /// Optimizer state or lazy parameters came into being: a warm-up, not a probe.
   bool created_state = false;

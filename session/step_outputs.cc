@@ -203,6 +203,8 @@ StepOutputs::StepOutputs(const trace::Recording& recording, const replayer::Exec
                   : is_renewed ? Gradient::Exit::kRenewed
                                : Gradient::Exit::kInPlace;
       if (stays) slot.move = moves.of_gradient(gradient.path());
+      const auto node = recorded.gradient_nodes.find(gradient.path());
+      if (node != recorded.gradient_nodes.end()) slot.node = node->second;
     }
     if (slot.exit != Gradient::Exit::kInPlace || slot.move.times != 0) gradients_.push_back(slot);
   }
@@ -377,8 +379,10 @@ std::vector<at::Tensor> StepOutputs::commit(
         break;
       case Gradient::Exit::kInPlace:
         move(*gradient.unsafeGetTensorImpl(), slot.move);
-        break;
+        continue;  // the very tensor, which requires grad if it did
     }
+    if (slot.node && slot.node->empty()) gradient.set_requires_grad(true);
+    if (slot.node && !slot.node->empty()) give_graph(gradient, *slot.node);
   }
   for (const std::size_t input : toggled_inputs_) {
     arguments[input].tensor.set_requires_grad(!recording_.inputs[input].requires_grad);

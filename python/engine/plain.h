@@ -73,6 +73,8 @@ class Plain {
   bool is_cut() const { return is_cut_; }
   /// Whether it is an int or a float, compared by value.
   bool is_number() const { return kind_ == Kind::kInteger || kind_ == Kind::kReal; }
+  /// Whether it is None.
+  bool is_none() const { return kind_ == Kind::kIdentity && value_.get() == Py_None; }
   /// Where the value is the dict `now`, which was just found as it was: what remembers that, or
   /// null.
   const DictMemo* memo_of(PyObject* now) const;

@@ -118,8 +118,8 @@ at::Tensor tensor_behind(PyObject* array) {
   const auto is_same = [&](const char* name) {
     return borrowed(array).attr(name).equal(whole.attr(name));
   };
-  const bool is_whole = is_same("shape") && is_same("strides") && is_same("dtype") &&
-                        is_same("__array_interface__");
+  const bool is_whole =
+      is_same("shape") && is_same("strides") && is_same("dtype") && is_same("__array_interface__");
   return is_whole ? tensor_of(base.ptr()) : at::Tensor();
 }
 
@@ -445,8 +445,7 @@ py::object Structure::build(const Node& node, const pack::Results& flat, Next& n
 
 py::object Structure::build_container(const Node& node, const pack::Results& flat,
                                       Next& next) const {
-  if (node.kind == Kind::kArray)
-    return object_of(flat.tensors.at(next.tensor++)).attr("numpy")();
+  if (node.kind == Kind::kArray) return object_of(flat.tensors.at(next.tensor++)).attr("numpy")();
   py::list items;
   for (const Node& item : node.items) items.append(build(item, flat, next));
   switch (node.kind) {

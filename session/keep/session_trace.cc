@@ -65,13 +65,14 @@ std::set<std::string> used_paths(const std::vector<trace::Step>& steps) {
       for (const trace::Op& op : recording.ops) {
         for (const trace::Value& value : op.inputs) for_each_tensor(value, use);
       }
+      std::ranges::for_each(recording.results, use);
     }
   }
   return paths;
 }
 
-/// Whether the tensor was only found in reach of the step, and no op uses it: a data set, another
-/// model.
+/// Whether the tensor was only found in reach of the step, which neither uses nor returns it: a data
+/// set, another model.
 bool is_bystander(const std::string& path, const std::set<std::string>& used) {
   return path.starts_with("host.") && !used.contains(path);
 }

@@ -1,4 +1,5 @@
 """What a step does with gradients beside handing them to its optimizer: it clips, clears and adds them up."""
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from torch.optim import SGD, SparseAdam
 
 import steptape
 from loops import adam, batch, is_refused, momentum, mse, net, program, replays, training
-from twins import bits
+from twins import bits, codes_of, is_as_pinned
 
 CLIPS = {
     "norm": lambda p: clip_grad_norm_(p, 0.1),
@@ -469,3 +470,83 @@ def test_versions_of_tensors_that_lie_in_one_memory(share, writes):
             seen.append([tensor._version - version for tensor, version in zip(tensors, before)])
         assert seen[0] == seen[1], call
     assert step.stats["replayed"] >= 8, step.explain()
+
+
+def hutchinson(p, x):
+    (p * x).pow(3).sum().backward(create_graph=True)
+    curvature, = torch.autograd.grad(p.grad, p, torch.ones(4))
+    with torch.no_grad():
+        p.sub_(.01 * p.grad / (curvature.abs() + 1))
+
+
+def left_open(p, x):
+    (p * x).pow(3).sum().backward(create_graph=True)
+
+
+def a_leaf(p, x):
+    p.grad = (p.detach() * x).requires_grad_()
+
+
+def a_leaf_that_is_used(p, x):
+    p.grad = (p.detach() * x).requires_grad_()
+    p.grad.square().sum().backward()
+
+
+def views(p, x):
+    (p * x).pow(3).sum().backward(create_graph=True)
+    torch.autograd.grad(p.grad.sum(), p)
+    p.grad = p.grad.view(2, 2).t().reshape(4)
+
+
+@pytest.mark.parametrize("backward, code", [
+    (hutchinson, None), (left_open, "escaped_buffer"), (a_leaf, None), (a_leaf_that_is_used, "escaped_buffer"), (views, None),
+], ids=lambda value: getattr(value, "__name__", ""))
+def test_a_gradient_that_requires_grad(backward, code):
+    """As `backward(create_graph=True)` leaves it: the graph has been consumed, and whoever uses it is told so."""
+    def look(p):
+        if p.grad is None:
+            return None
+        node = p.grad.grad_fn
+        failed = ""
+        try:
+            p.grad.sum().backward()
+        except RuntimeError as error:
+            failed = str(error)
+        return bits(p.grad), p.grad.requires_grad, p.grad.is_leaf, node is not None and node.name(), failed, bits(p.grad.grad)
+
+    def play(wrap):
+        torch.manual_seed(0)
+        p = torch.nn.Parameter(torch.randn(4))
+
+        @wrap
+        def step(x):
+            p.grad = None
+            backward(p, x)
+            return p.detach().sum().item()
+
+        return [(step(torch.randn(4)), bits(p), look(p)) for _ in range(20)], step
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of create_graph
+        expected, _ = play(lambda step: step)
+        seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    is_as_pinned(step, code)
+
+
+def test_a_gradient_whose_requires_grad_is_switched():
+    def play(wrap):
+        p = torch.nn.Parameter(torch.ones(4))
+        p.grad = torch.ones(4)
+
+        @wrap
+        def step(x, on):
+            p.grad.requires_grad_(on)
+            return p.detach() * x
+
+        return [(bits(step(torch.randn(4, generator=torch.Generator().manual_seed(i)), i % 3 == 0)), p.grad.requires_grad) for i in range(20)], step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert "host_effect" in codes_of(step), step.explain()

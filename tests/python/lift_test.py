@@ -234,7 +234,9 @@ def test_a_method_stays_bound():
         def __init__(self):
             self.optimizer, self.count = Optimizer(), 0
 
-        def train(self, n: "a name that is nowhere"):  # noqa: F722
+        Kind = int
+
+        def train(self, n: Kind):
             for i in range(n):
                 self.count += i
                 self.optimizer.step(self.count)

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam
 
+import steptape
 from loops import adam, batch, in_bfloat16, momentum, mse, net, program, replays, training, wrapped
 from twins import compare
 
@@ -105,3 +107,27 @@ def test_a_grad_scaler_that_overflows_in_the_first_steps(overflows, optimizer):
 def test_a_grad_scaler_that_overflows_now_and_then(optimizer, clip):
     """A replay that meets the first overflow is undone; later ones are a variant."""
     replays(lambda: scaled(SCALED[optimizer], {0, 20, 21, 35, 50, 66}, clip), 80, share=0.8)
+
+
+def test_a_loaded_step_goes_on_with_the_scale_of_the_scaler(tmp_path):
+    """Which makes its tensors when it is first used: they are the step's state, not arguments."""
+    model, scaler = nn.Linear(4, 4), torch.amp.GradScaler("cpu", init_scale=64., growth_interval=5)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def train(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.item()
+
+    step = steptape.wrap(train, name="train")
+    for i in range(12):
+        step(torch.full((2, 4), i / 7))
+    step.save(tmp_path / "run.tape", state=True)
+    loaded = steptape.load(tmp_path / "run.tape")["train"]
+    for i in range(8):
+        x = torch.full((2, 4), i / 5)
+        assert loaded(x) == step(x)
+    assert scaler.get_scale() > 64

@@ -226,3 +226,13 @@ def test_a_result_counts_the_writes_of_the_step():
         x = torch.full((3,), float(i))
         assert [each._version for each in step(x)] == [each._version for each in train(x)] == [2, 2, 0]
     replays_as_a_rule(step)
+
+
+def test_a_loaded_step_returns_a_tensor_that_none_of_its_ops_reads(tmp_path):
+    held = types.SimpleNamespace(table=torch.arange(4.))
+    step = steptape.wrap(lambda x: (x * 2, held.table), name="kept")
+    for i in range(8):
+        step(torch.full((4,), float(i)))
+    step.save(tmp_path / "run.tape", state=True)
+    doubled, table = steptape.load(tmp_path / "run.tape")["kept"](torch.ones(4))
+    assert doubled.tolist() == [2.] * 4 and table.tolist() == [0., 1., 2., 3.]

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import gc
 import heapq
+import inspect
 import itertools
 import json
 import operator
@@ -343,7 +344,7 @@ reads("method_by_its_name", lambda: class_of(rate=lambda self: 1.0)(), lambda od
 reads("what_an_iterator_calls", lambda: [1.0], lambda held: next(iter(functools.partial(held.__getitem__, 0), None)),
       lambda held: held.__setitem__(0, 2.0))
 reads("length_of_a_proxy", lambda: (held := {"a": 1}, types.MappingProxyType(held)), lambda held: len(held[1]) * 1.0,
-      lambda held: held[0].update(b=2), "host_effect", False)
+      lambda held: held[0].update(b=2))
 reads("bases_of_a_class", lambda: with_bases(0), lambda held: 1.0 if isinstance(held[0], held[1]) else 2.0,
       lambda held: setattr(type(held[0]), "__bases__", (held[2],)))
 reads("order_of_a_class", lambda: with_bases(0), lambda held: 1.0 if held[1] in type(held[0]).mro() else 2.0,
@@ -618,3 +619,55 @@ def test_a_container_with_methods_of_its_own_is_changed_once(make, change):
         return wrap(step), lambda: None, lambda: (held, vars(held))
 
     check(program)
+
+
+PROXIED = {  # of a dict {"a": 1., "b": 2.}, in which one of the two becomes 7., or a third comes
+    "item": lambda m: m["a"],
+    "get": lambda m: m.get("a", 0) + m.get("c", 5.),
+    "values": lambda m: sum(m.values()),
+    "items": lambda m: [v for k, v in m.items() if k != "c"][0],
+    "length": lambda m: len(m),
+    "contains": lambda m: 1. if "c" in m else 2.,
+    "iteration": lambda m: float(len([k for k in m])),
+    "keys": lambda m: float(len(m.keys())),
+    "dict": lambda m: dict(m)["a"],
+    "spread": lambda m: (lambda **names: names["a"])(**m),
+    "union": lambda m: (m | {"z": 1})["a"],
+    "copy": lambda m: m.copy()["a"],
+    "equality": lambda m: 1. if m == {"a": 1., "b": 2.} else 2.,
+    "truth": lambda m: 1. if m else 2.,
+    "reversed": lambda m: float(len(list(reversed(m)))),
+}
+
+
+@pytest.mark.parametrize("late", [{"a": 7.}, {"c": 3.}], ids=["a value", "a key"])
+@pytest.mark.parametrize("use", PROXIED.values(), ids=PROXIED)
+def test_a_proxy_of_a_dict_is_that_dict(use, late):
+    def make(wrap):
+        held = {"a": 1., "b": 2.}
+        proxy = types.MappingProxyType(held)
+        return wrap(lambda x: x * use(proxy)), lambda: held.update(late), lambda: held
+    check(make)
+
+
+@pytest.mark.parametrize("use", [
+    lambda kind: kind.__dict__["a"], lambda kind: kind.__dict__.get("c", 5.), lambda kind: 1. if "c" in kind.__dict__ else 2.,
+    lambda kind: vars(kind)["a"], lambda kind: sum(v for k, v in vars(kind).items() if len(k) == 1),
+], ids=["item", "get", "contains", "vars", "items"])
+@pytest.mark.parametrize("late", ["a", "c"])
+def test_the_proxy_that_a_class_gives_of_its_names(use, late):
+    def make(wrap):
+        kind = type("Kind", (), {"a": 1., "b": 2.})
+        return wrap(lambda x: x * use(kind)), lambda: setattr(kind, late, 7.), lambda: None
+    check(make)
+
+
+def test_the_parameters_of_a_signature_that_is_kept():
+    def make(wrap):
+        held = types.SimpleNamespace(signature=inspect.signature(lambda a, b=1: 0))
+
+        def f(x):
+            defaults = [p.default for p in held.signature.parameters.values() if p.default is not p.empty]
+            return x * float(sum(defaults))
+        return wrap(f), lambda: setattr(held, "signature", inspect.signature(lambda a, b=5, c=7: 0)), lambda: None
+    check(make)

@@ -202,7 +202,7 @@ bool Watcher::call(const Call& made, int depth) {
     return false;
   }
   if (PyCFunction_Check(callee)) {
-    PyObject* self = PyCFunction_GET_SELF(callee);
+    PyObject* self = without_proxy(PyCFunction_GET_SELF(callee));
     Call named = made;
     named.module = module_of(callee);
     const std::string name = reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name;

@@ -676,6 +676,13 @@ void Watcher::mark_items(PyObject* container) {
 }
 
 PyObject* Watcher::without_proxy(PyObject* object) {
+  if (object != nullptr && Py_TYPE(object) == &PyDictProxy_Type) {
+    std::vector<PyObject*> held;
+    add_held(object, held);
+    if (held.size() != 1 || !PyDict_Check(held.front())) return object;
+    if (exists(object)) mark(held.front(), path_of(object));
+    return held.front();
+  }
   if (object == nullptr || !PyWeakref_CheckProxy(object)) return object;
   if (exists(object)) read(Kind::kReferent, object, nullptr, path_of(object));
   return referent_of(object);

@@ -190,7 +190,7 @@ class Watcher final : public Listener {
   /// Until the call that begins ends. True: its end is awaited.
   bool leave_unwatched();
   bool look_at_torchs(const Instruction& instruction);
-  /// What a weak proxy stands for; any other object itself.
+  /// What a weak proxy, or a proxy of a dict, stands for; any other object itself.
   PyObject* without_proxy(PyObject* object);
   bool may_be_made(PyCodeObject* code);
   void enter_frame(PyObject* function, PyCodeObject* code, PyObject* const* arguments,
