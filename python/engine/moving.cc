@@ -213,7 +213,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
                      key == nullptr ? Root() : Root(roots_, key), !is_number,
                      is_number && is_float(held.ptr()) ? Py_TYPE(held.ptr()) : &PyFloat_Type});
-  has_news_ = true;
+  news_.push_back(places_.back().name);
   return true;
 }
 
@@ -223,7 +223,7 @@ PyTypeObject* MovingPlaces::expect_float(std::size_t position, PyObject* held) {
   if (is_closed_ || held == nullptr || !is_float(held) || Py_TYPE(held) == expected)
     return expected;
   place.float_type = Py_TYPE(held);
-  has_news_ = true;
+  news_.push_back(place.name);
   return expected;
 }
 
@@ -304,7 +304,8 @@ const MovingPlaces::Item* MovingPlaces::find_item(const std::string& path, PyObj
   if (item != items_.end()) {
     const py::object now = held_at(owner, key);
     if (!item->moves && !is_closed_ && item->newest_key != newest_key) {
-      item->moves = has_news_ = true;
+      item->moves = true;
+      news_.push_back(item->name);
       if (now && is_float(now.ptr())) item->float_type = Py_TYPE(now.ptr());
     }
     const bool is_found = item->found && now && are_same_numbers(item->found.ptr(), now.ptr());

@@ -111,13 +111,15 @@ class MovingPlaces {
   const std::vector<PyObject*>& containers() const { return containers_; }
   /// Gives each place a name that is none of `taken` either.
   void rename(const std::vector<std::string>& taken);
-  /// Whether places came since this was asked last.
-  bool take_news() { return std::exchange(has_news_, false); }
+  /// The places that came since this was asked last, in words.
+  std::vector<std::string> take_news() { return std::exchange(news_, {}); }
   /// From here on none are noted: what is found is in another place in each call.
   void close() { is_closed_ = true; }
   /// The step asks where in its memory an argument lies: from here on that is part of what it is
   /// called with.
-  void compare_offsets() { has_news_ |= !std::exchange(compares_offsets_, true); }
+  void compare_offsets() {
+    if (!std::exchange(compares_offsets_, true)) news_.emplace_back("where an argument lies");
+  }
   bool compares_offsets() const { return compares_offsets_; }
 
  private:
@@ -133,7 +135,7 @@ class MovingPlaces {
   std::vector<Item> items_;
   std::vector<std::optional<double>> arguments_;  ///< the numbers among them
   std::vector<PyObject*> containers_;
-  bool has_news_ = false;
+  std::vector<std::string> news_;
   bool is_closed_ = false;
   bool compares_offsets_ = false;
 };

@@ -261,10 +261,12 @@ py::list Tracked::moving() const {
   return all;
 }
 
-bool Tracked::take_news() {
-  bool has_news = moving_.take_news();
-  for (auto& [optimizer, use] : uses_) has_news |= std::exchange(use.has_news, false);
-  return has_news;
+std::vector<std::string> Tracked::take_news() {
+  std::vector<std::string> news = moving_.take_news();
+  for (auto& [optimizer, use] : uses_) {
+    if (std::exchange(use.has_news, false)) news.emplace_back("an optimizer");
+  }
+  return news;
 }
 
 void Tracked::forget() {

@@ -78,8 +78,8 @@ class Tracked {
   bool note_moving(const std::string& path, const py::object& owner, const py::object& key) {
     return moving_.note(path, owner.ptr(), key.is_none() ? nullptr : key.ptr());
   }
-  /// Whether places began to move, or an optimizer to be idle, since this was asked last.
-  bool take_news();
+  /// Places that began to move, and optimizers to be idle, since this was asked last, in words.
+  std::vector<std::string> take_news();
   /// No place counts as one that moves that is not known to.
   void close_moving() { moving_.close(); }
   /// Declares each number that moves as a host value of the session's.

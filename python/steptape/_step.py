@@ -77,6 +77,7 @@ class Step:
         self._met = {}  # by id: (name, object) of what probes have met
         self._effects = Effects()
         self._news = (0, 0)  # replays when places were last seen to move, and how often in a row without one between
+        self._newest = []  # of these places
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
         self._call = self._first_call
         self._of_slots = {}  # by the id of an instance, which they keep alive
@@ -126,12 +127,13 @@ class Step:
     def _meet(self, objects, is_known):
         """A probe met objects that were not tracked, or tensors if not `is_known`: the next call begins anew with them.
         Gives whether it does."""
-        if self._engine.take_news():
+        if news := self._engine.take_news():
+            self._newest = news
             replayed = self.stats["replayed"]
             self._news = (replayed, self._news[1] + 1 if self._news[0] == replayed else 1)
             if self._news[1] == _MOST_NEWS:  # each call makes places of its own, such as another dict: what it does there is refused
                 self._engine.close_moving()
-            self._engine.invalidate("what the step reads is another in each call: it is followed from here on")
+            self._engine.invalidate(f"what the step reads is another in each call, and followed from here on: {_some(news)}")
             self._call = self._first_call
             return True
         known = [*self._kept[2].values(), *self._kept[3].values()]
@@ -200,6 +202,8 @@ class Step:
             lines.append(f"  last guards that failed: {each}")
         elif stats["last_verdict"]:
             lines.append(f'  last guard that failed: {stats["last_verdict"]}')
+        if self._news[1] > 1 and not stats["replayed"]:
+            lines.append(f"  begun anew {self._news[1]} times, as what it reads is another in each call; the last time: {_some(self._newest)}")
         for file in ("trace", "ledger", "log"):
             if problem := stats[f"{file}_problem"]:
                 lines.append(f"  {file} not written: {problem}")
@@ -409,6 +413,11 @@ def _refusal_dict(refusal, names):
     return {"code": refusal["code"], "reason": in_words(refusal["reason"], names), "op": refusal["op"],
             "module": refusal["module"], "file": file, "line": line,
             "remedy": remedy_for(refusal["code"], refusal["reason"], refusal["remedy"]), "times": refusal["times"]}
+
+
+def _some(names):
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(f"`{name.removeprefix('host.')}`" for name in names[:3]) + more
 
 
 def _short(place):

@@ -5,6 +5,7 @@
 Of the packages `lightning` and `pytorch_lightning` the one that the program has imported is used, or else the first that is
 installed. docs/frameworks.md says what is replayed, and what is refused when training starts.
 """
+import contextlib
 import functools
 import importlib
 import sys
@@ -55,12 +56,10 @@ class _Automatic:
 
     def __init__(self, trainer, log):
         package = _package_of(trainer)
-        self.strategy, self.log, self.optimizer = trainer.strategy, log, trainer.optimizers[0]
-        self.precision, self.parts = trainer.precision_plugin, trainer.accumulate_grad_batches
-        self.clip, self.algorithm = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+        self.trainer, self.strategy, self.log, self.optimizer = trainer, trainer.strategy, log, trainer.optimizers[0]
+        self.precision = trainer.precision_plugin
         self.result_of = importlib.import_module(f"{package}.loops.optimization.automatic").ClosureResult.from_training_step_output
-        if self.algorithm is None:
-            self.algorithm = importlib.import_module(f"{package}.plugins.precision.precision").GradClipAlgorithmType.NORM
+        self.by_norm = importlib.import_module(f"{package}.plugins.precision.precision").GradClipAlgorithmType.NORM
 
     def accumulate(self, clears, *batch):
         self.log.kept = kept = []
@@ -75,8 +74,9 @@ class _Automatic:
         def closure():
             nonlocal result
             result = self._backward(clears, batch)
-            if self.clip:
-                self.precision.clip_gradients(self.optimizer, clip_val=self.clip, gradient_clip_algorithm=self.algorithm)
+            if clip := self.trainer.gradient_clip_val:
+                algorithm = self.trainer.gradient_clip_algorithm or self.by_norm
+                self.precision.clip_gradients(self.optimizer, clip_val=clip, gradient_clip_algorithm=algorithm)
             return result.loss
 
         self.optimizer.step(closure)
@@ -84,7 +84,7 @@ class _Automatic:
         return result.loss, result.extra, kept
 
     def _backward(self, clears, batch):
-        result = self.result_of(self.strategy.training_step(*batch), self.parts)
+        result = self.result_of(self.strategy.training_step(*batch), self.trainer.accumulate_grad_batches)
         if clears:
             self.optimizer.zero_grad()
         if result.closure_loss is not None:
@@ -110,17 +110,15 @@ def _package_of(trainer):
     return next((package for package in _PACKAGES if name.startswith(package)), _packages()[0])
 
 
-class _Within:
-    """Around a step: what is logged belongs to the training step."""
-
-    def __init__(self, module):
-        self.module = module
-
-    def __enter__(self):
-        self.before, self.module._current_fx_name = self.module._current_fx_name, "training_step"
-
-    def __exit__(self, *_):
-        self.module._current_fx_name = self.before
+@contextlib.contextmanager
+def _within(trainer):
+    """Around a step: what is logged belongs to the training step, and numbers become tensors as they do there."""
+    module = trainer.lightning_module
+    before, module._current_fx_name = module._current_fx_name, "training_step"
+    try:
+        yield trainer.precision_plugin.train_step_context
+    finally:
+        module._current_fx_name = before
 
 
 @functools.cache
@@ -134,13 +132,14 @@ def _loops(package):
             if self._skip_backward or "dataloader_iter" in kwargs:
                 return super().run(optimizer, batch_idx, kwargs)
             trainer, progress = self.trainer, self.optim_progress.optimizer
-            module, clears = trainer.lightning_module, batch_idx % trainer.accumulate_grad_batches == 0
+            clears = batch_idx % trainer.accumulate_grad_batches == 0
             is_update = not trainer.fit_loop._should_accumulate()
             if is_update:
                 progress.step.increment_ready()
-            with _Within(module):
+            with _within(trainer) as as_logged:
                 loss, extra, kept = (self.update if is_update else self.accumulate)(clears, *kwargs.values())
-                self.log.put(kept)
+                with as_logged():
+                    self.log.put(kept)
             if clears:
                 progress.zero_grad.increment_ready()
                 progress.zero_grad.increment_started()
@@ -153,9 +152,10 @@ def _loops(package):
         def advance(self, kwargs):
             if "dataloader_iter" in kwargs:
                 return super().advance(kwargs)
-            with _Within(self.trainer.lightning_module):
+            with _within(self.trainer) as as_logged:
                 output, kept = self.step(*kwargs.values())
-                self.log.put(kept)
+                with as_logged():
+                    self.log.put(kept)
             self._output = self.output_result_cls.from_training_step_output(output).asdict()
 
     return AutomaticOptimization, ManualOptimization
@@ -202,11 +202,14 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
     @property
     def stats(self) -> dict[str, dict]:
         """`Step.stats` of each wrapped step: "update" and, where gradients are accumulated, "accumulate"; or "step"."""
-        return stats_of(self._steps)
+        return stats_of(self._called())
 
     def explain(self) -> str:
         """What `Step.explain` says of each."""
-        return explain(self._steps)
+        return explain(self._called())
+
+    def _called(self):
+        return {part: step for part, step in self._steps.items() if step.stats["steps"]}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         _refuse(trainer, pl_module)
@@ -216,7 +219,7 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
         before = getattr(loop, name)
         if pl_module.automatic_optimization:
             taped, made = automatic(trainer), _Automatic(trainer, log)
-            functions = {"update": made.update} | ({"accumulate": made.accumulate} if trainer.accumulate_grad_batches > 1 else {})
+            functions = {"update": made.update, "accumulate": made.accumulate}
         else:
             taped, functions = manual(trainer), {"step": _Manual(trainer, log).step}
         taped.__dict__.update(vars(before))

@@ -155,6 +155,18 @@ class TwoByHand(ByHand):
         pass
 
 
+class Numbers(Net):
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log_dict({"tenth": 0.1, "item": loss.item(), "loss": loss})
+        return loss
+
+
+class ClipsLater(lightning.Callback):
+    def on_train_epoch_start(self, trainer, pl_module):
+        trainer.gradient_clip_val = 0.1 if trainer.current_epoch > 3 else None
+
+
 def loaders():
     draw = torch.Generator().manual_seed(3)
     data = TensorDataset(torch.randn(ROWS, 16, generator=draw), torch.randint(0, 4, (ROWS,), generator=draw))
@@ -187,6 +199,9 @@ CASES = {
     "bfloat16": (Net, {"precision": "bf16-mixed"}),
     "double": (Net, {"precision": "64-true"}),
     "logs": (Logs, {}),
+    "logs, double": (Numbers, {"precision": "64-true"}),
+    "accumulated later": (Net, {"callbacks": [lightning.callbacks.GradientAccumulationScheduler({0: 1, 3: 2, 5: 3})]}),
+    "clipped later": (Net, {"callbacks": [ClipsLater()]}),
     "asks": (Asks, {}),
     "skips": (Skips, {}),
     "plateau": (Plateau, {}),

@@ -65,11 +65,18 @@ def left(trainer):
                  trainer.state.global_step])
 
 
+class ClipsLater(transformers.TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step > 20:
+            args.max_grad_norm = 0.05 * (state.global_step // 10)
+
+
 CASES = {
     "writer": (writer, {}),
     "reader": (reader, {"lr_scheduler_type": "cosine", "warmup_steps": 5, "weight_decay": 0.01}),
     "accumulated, and a last short group": (writer, {"gradient_accumulation_steps": 4}),
     "not clipped": (writer, {"max_grad_norm": 0.0}),
+    "clipped later": (writer, {"max_grad_norm": 0.0, "callbacks": [ClipsLater()]}),
     "bfloat16": (reader, {"bf16": True}),
     "smoothed": (writer, {"label_smoothing_factor": 0.1}),
     "checkpointed": (writer, {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}),

@@ -106,7 +106,8 @@ Watcher::Code Watcher::code_in(std::string_view file) {
   const auto holds = [&file](const std::string& folder) { return file.starts_with(folder); };
   const bool is_package = file.find("/site-packages/") != file.npos;
   Code made;
-  if (holds(folders().own)) {
+  // an integration's code (lightning.py) is a part of the step, as the framework's is
+  if (holds(folders().own) && file.substr(folders().own.size()).starts_with('_')) {
     made.whose = Whose::kSteptapes;
   } else if (holds(folders().torchs)) {
     made.whose = Whose::kTorchs;
