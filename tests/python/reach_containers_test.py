@@ -216,7 +216,7 @@ def a_chain_of_dicts():
 def a_view_of_a_dict():
     base = {"a": 1.0}
     view = types.MappingProxyType(base)
-    return Training(lambda x: x * view["a"], lambda: base.update(a=5.0), codes={"host_effect"})
+    return Training(lambda x: x * view["a"], lambda: base.update(a=5.0))
 
 
 @containers

@@ -1,0 +1,135 @@
+"""The recipes of docs/frameworks.md for frameworks that call a function of the program's for each step: Fabric, Ignite, skorch, PyG."""
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import steptape
+from twins import bits
+
+warnings.filterwarnings("ignore", module="lightning|ignite|skorch|torch_geometric")
+NEVER = {"first": True, "rate": 0.0}
+EPOCHS = 6
+
+
+def rows():
+    draw = torch.Generator().manual_seed(3)
+    return TensorDataset(torch.randn(170, 16, generator=draw), torch.randint(0, 4, (170,), generator=draw))
+
+
+def net():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 4))
+
+
+def fabric(wrap):
+    lightning = pytest.importorskip("lightning.fabric")
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    plain = net()
+    model, optimizer = fabric.setup(plain, torch.optim.Adam(plain.parameters()))
+    loader = fabric.setup_dataloaders(DataLoader(rows(), 16, shuffle=True))
+
+    @wrap
+    def step(x, y):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        fabric.backward(loss)
+        fabric.clip_gradients(model, optimizer, max_norm=0.5)
+        optimizer.step()
+        return loss.detach()
+
+    losses = [step(x, y) for _ in range(EPOCHS) for x, y in loader]
+    return [losses, plain, optimizer.state_dict()], step
+
+
+def ignite(wrap):
+    engine, metrics = pytest.importorskip("ignite.engine"), pytest.importorskip("ignite.metrics")
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    @wrap
+    def step(batch):
+        x, y = batch
+        model.train()
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        return loss.item(), out.detach(), y
+
+    trainer, seen = engine.Engine(lambda engine, batch: step(batch)), []
+    metrics.RunningAverage(output_transform=lambda output: output[0]).attach(trainer, "loss")
+    metrics.Accuracy(output_transform=lambda output: output[1:]).attach(trainer, "accuracy")
+    trainer.add_event_handler(engine.Events.EPOCH_COMPLETED, lambda engine: seen.append(dict(engine.state.metrics)))
+    trainer.run(DataLoader(rows(), 16, shuffle=True), max_epochs=EPOCHS)
+    return [seen, model, optimizer.state_dict()], step
+
+
+def skorch(wrap):
+    skorch = pytest.importorskip("skorch")
+
+    class Net(skorch.NeuralNetClassifier):
+        def initialize(self):
+            super().initialize()
+            self.step_ = wrap(super().train_step)
+            return self
+
+        def train_step(self, batch, **fit_params):
+            return self.step_(batch, **fit_params)
+
+    fitted = Net(nn.Sequential(net(), nn.Softmax(-1)), max_epochs=EPOCHS, lr=0.05, batch_size=16, iterator_train__shuffle=True,
+                 optimizer=torch.optim.Adam, verbose=0)
+    fitted.fit(*(tensor.numpy() for tensor in rows().tensors))
+    return [fitted.history[:, ("train_loss", "valid_loss", "valid_acc")], fitted.module_, fitted.optimizer_.state_dict()], fitted.step_
+
+
+def graphs(wrap):
+    geometric = pytest.importorskip("torch_geometric.nn")
+    from torch_geometric.data import Data
+    from torch_geometric.loader import DataLoader as GraphLoader
+
+    class Graphs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = geometric.GCNConv(8, 16), geometric.GCNConv(16, 16)
+            self.last = nn.Linear(16, 3)
+
+        def forward(self, x, edges, batch, count):
+            hidden = self.second(self.first(x, edges).relu(), edges).relu()
+            return self.last(geometric.global_mean_pool(hidden, batch, count))
+
+    draw, ring = torch.Generator().manual_seed(1), torch.arange(6)
+    data = [Data(x=torch.randn(6, 8, generator=draw), y=torch.randint(0, 3, (1,), generator=draw),
+                 edge_index=torch.stack([ring, ring.roll(1 + i % 3)])) for i in range(32)]
+    model = Graphs()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    @wrap
+    def step(x, edges, batch, count, y):
+        loss = F.cross_entropy(model(x, edges, batch, count), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    losses = [step(b.x, b.edge_index, b.batch, b.num_graphs, b.y) for _ in range(12) for b in GraphLoader(data, 8, shuffle=True)]
+    return [losses, model, optimizer.state_dict()], step
+
+
+@pytest.mark.parametrize("train", [fabric, ignite, skorch, graphs], ids=lambda f: f.__name__)
+def test_a_recipe_trains_as_without(train):
+    def run(wrap):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        return train(wrap)
+
+    expected, _ = run(lambda function: function)
+    left, step = run(lambda function: steptape.wrap(function, verify=NEVER))
+    assert bits(left) == bits(expected), step.explain()
+    stats = step.stats
+    free = stats["steps"] - stats["recorded"] - stats["trials"]
+    assert stats["replayed"] >= 0.9 * free > 0 and stats["replayed"] > stats["steps"] / 2, step.explain()
