@@ -58,7 +58,12 @@ class SnapshotBuilder {
     for (const auto& named : objects.tensors) {
       if (!is_parameter(named.tensor)) add(named.name, trace::Role::kCarried, named.tensor);
     }
+    const std::size_t others = snapshot_.tensors.size();
     for (std::size_t k = 0; k < parameters; ++k) add_gradient(k);
+    // a module's buffer may have one, too, as those of vector-quantize-pytorch
+    for (std::size_t k = parameters; k < others; ++k) {
+      if (is_parameter(snapshot_.tensors[k].tensor)) add_gradient(k);
+    }
     return std::move(snapshot_);
   }
 

@@ -550,3 +550,48 @@ def test_a_gradient_whose_requires_grad_is_switched():
     seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert "host_effect" in codes_of(step), step.explain()
+
+
+class Lazy(nn.Module):
+    """Its buffers require grad from the first call on, as those of vector-quantize-pytorch do."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("zero", torch.tensor(0.))
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x):
+        self.scale.requires_grad_()
+        return self.linear(x) * self.scale, self.zero.requires_grad_()
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_the_gradient_of_a_module_s_buffer_adds_up(resets):
+    def play(wrap):
+        torch.manual_seed(0)
+        model = Lazy()
+        optimizer = adam(model)
+
+        @wrap
+        def step(x):
+            optimizer.zero_grad()
+            y, loss = model(x)
+            loss = y.square().mean() + loss * 2
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        seen = []
+        for i in range(24):
+            if resets and i == 10:
+                model.zero.grad = None
+            if resets and i == 15:
+                model.scale.grad = torch.ones(4)
+            seen.append(bits([step(torch.randn(3, 4)), model.zero.grad, model.scale.grad, model.zero.grad._version, list(model.parameters())]))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert step.stats["replayed"] >= 12, step.explain()
