@@ -10,6 +10,7 @@
 
 #include "guards/mismatch.h"
 #include "guards/varying_numbers.h"
+#include "live/fields.h"
 #include "live/tensors.h"
 #include "trace/numbers.h"
 #include "trace/text/text.h"
@@ -149,6 +150,9 @@ Verdict InputGuard::check_tensor(const TensorInput& input, const at::Tensor& ten
   }
   if (tensor.requires_grad() != expected.requires_grad) {
     return failed_flag(kRequiresGrad, expected.path + ".requires_grad", expected.requires_grad);
+  }
+  if (live::gradient_type_of(tensor) != -1) {
+    return failed(kRequiresGrad, expected.path + ".grad_dtype", "None", "set");
   }
   if (expected.may_have_grad() && tensor.is_leaf() && tensor.grad().defined()) {
     return failed(kPresence, expected.path + ".grad", "None", "defined");

@@ -52,6 +52,7 @@ void TensorFacts::add(Weak owner, const Expectation& expectation, const at::Tens
   kind.requires_grad = expectation.requires_grad;
   kind.is_written = expectation.is_written;
   kind.hooks = number_in(hooks_, expectation.hooks);
+  kind.gradient_type = static_cast<std::int16_t>(expectation.gradient_type);
   Fact fact{std::move(owner), nullptr, 0, -1, nullptr, nullptr};
   fact.tensor = tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr;
   if (!kind.is_none) {
@@ -144,6 +145,7 @@ std::size_t TensorFacts::first_broken(std::size_t from, std::span<void*> memory)
       const auto* meta = live::autograd_meta_of(*owner);
       gradient = live::gradient_of(meta);
       requires_grad = live::requires_grad(meta);
+      if (live::gradient_type_of(meta) != kind.gradient_type) return k;
       if (live::has_hooks(meta) || kind.hooks != kNoHooks) {
         if (live::hooks_of(*owner) != hooks_[kind.hooks]) return k;
       }

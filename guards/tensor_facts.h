@@ -23,6 +23,7 @@ class TensorFacts {
     bool is_gradient = false;  ///< of the owner, which is its parameter
     bool requires_grad = false;
     live::Hooks hooks;                        ///< of the owner
+    int gradient_type = -1;                   ///< of the owner, see live::gradient_type_of
     const trace::Tensor* geometry = nullptr;  ///< null: a gradient that is None
     const trace::Buffer* buffer = nullptr;
     std::int64_t position = -1;  ///< of the buffer's memory; -1: the plan does not use it
@@ -53,6 +54,7 @@ class TensorFacts {
     std::size_t bytes = 0;  ///< of the buffer
     std::uint32_t shape = 0, hooks = 0;
     std::uint8_t dtype = 0, address_mod_64 = 0;
+    std::int16_t gradient_type = -1;
     bool is_gradient = false;
     bool is_none = false;
     bool requires_grad = false;

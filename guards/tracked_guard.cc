@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "guards/mismatch.h"
+#include "live/fields.h"
 #include "live/tensors.h"
 #include "steptape/error.h"
 
@@ -77,6 +78,7 @@ TrackedGuard::Watched TrackedGuard::watch(const trace::Tracked& tracked,
   }
   const c10::TensorImpl& owner = *watched.tensor._unsafe_get_target();
   watched.expected.hooks = live::hooks_of(owner);
+  watched.expected.gradient_type = live::gradient_type_of(live::autograd_meta_of(owner));
   return watched;
 }
 
@@ -135,6 +137,10 @@ Verdict TrackedGuard::check_one(const Watched& watched, std::span<void*> memory)
   if (tensor.defined() != (expected.geometry != nullptr)) {
     return failed(GuardKind::kPresence, watched.path, tensor.defined() ? "None" : "defined",
                   tensor.defined() ? "defined" : "None");
+  }
+  if (live::gradient_type_of(owner.tensor()) != expected.gradient_type) {
+    return failed(GuardKind::kRequiresGrad, watched.path + ".grad_dtype", "as it was recorded",
+                  "another");
   }
   if (Verdict verdict = hooks_mismatch(watched.path, expected.hooks, owner.tensor()); !verdict) {
     return verdict;

@@ -48,6 +48,19 @@ inline bool requires_grad(const torch::autograd::AutogradMeta* meta) {
   return meta != nullptr && (meta->requires_grad_ || meta->grad_fn_ != nullptr);
 }
 
+/// The dtype that the tensor's gradient is to have (`grad_dtype`, torch 2.10) as a number, -1 where
+/// it is the tensor's; smaller ones where any may be.
+inline int gradient_type_of(const torch::autograd::AutogradMeta* meta) {
+  if (meta == nullptr) return -1;
+  const int type = meta->grad_dtype_ ? static_cast<int>(*meta->grad_dtype_) : -1;
+  return meta->allow_grad_dtype_mismatch_ ? -2 - type - 1 : type;
+}
+
+inline int gradient_type_of(const at::Tensor& tensor) {
+  return gradient_type_of(tensor.defined() ? autograd_meta_of(*tensor.unsafeGetTensorImpl())
+                                           : nullptr);
+}
+
 /// Null: None.
 inline const c10::TensorImpl* gradient_of(const torch::autograd::AutogradMeta* meta) {
   return meta != nullptr && meta->grad_.defined() ? meta->grad_.unsafeGetTensorImpl() : nullptr;

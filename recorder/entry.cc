@@ -14,6 +14,7 @@
 
 #include "live/ambient.h"
 #include "live/contents.h"
+#include "live/fields.h"
 #include "live/generator_state.h"
 #include "live/tensors.h"
 #include "recorder/recording_state.h"
@@ -170,7 +171,8 @@ void write_tracked(RecordingState& state, const live::Snapshot& snapshot) {
         {at.path, at.role, id, requires_grad, at.aliases, at.in_state_dict});
     state.entry.push_back({at.path, at.role, id, version_of(at.tensor),
                            c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
-                               at.tensor.getIntrusivePtr())});
+                               at.tensor.getIntrusivePtr()),
+                           live::gradient_type_of(at.tensor)});
     if (id == trace::kNoTensor) continue;
     const trace::BufferId buffer = state.tensor_table.buffer_of(id);
     if (at.role == trace::Role::kParameter || at.role == trace::Role::kModuleBuffer) {

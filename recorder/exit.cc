@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "live/ambient.h"
+#include "live/fields.h"
 #include "live/tensors.h"
 #include "recorder/byte_ranges.h"
 #include "recorder/context/hidden_state.h"
@@ -81,6 +82,11 @@ class Exit {
         state_.refusals.add(RefusalCode::kHostEffect, before.path, {},
                             c10::str("`", before.path, ".requires_grad` changed inside the step: ",
                                      required ? "on → off" : "off → on"));
+      }
+      if (before.role != trace::Role::kGradient &&
+          live::gradient_type_of(now) != before.gradient_type) {
+        state_.refusals.add(RefusalCode::kHostEffect, before.path, {},
+                            c10::str("`", before.path, ".grad_dtype` changed inside the step"));
       }
       const trace::TensorId id = state_.tensor_table.recognise(now);
       const bool is_same = before.object._unsafe_get_target() == now.unsafeGetTensorImpl();
@@ -232,6 +238,10 @@ class Exit {
       const auto* before = std::get_if<trace::TensorRef>(&input.value.data);
       if (before == nullptr || !tensor.defined()) continue;
       input.changes_requires_grad = tensor.requires_grad() != input.requires_grad;
+      if (live::gradient_type_of(tensor) != -1) {
+        state_.refusals.add(RefusalCode::kHostEffect, input.path, {},
+                            "`" + input.path + "` is an argument with a grad_dtype of its own");
+      }
       if (input.changes_requires_grad && !tensor.is_leaf()) {
         state_.refusals.add(RefusalCode::kHostEffect, input.path, {},
                             "the step changes whether `" + input.path + "` requires grad");

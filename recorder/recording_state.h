@@ -32,6 +32,7 @@ struct TensorAtEntry {
   trace::TensorId tensor;
   std::optional<std::uint32_t> version;  ///< of its version counter; none for one without
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> object;
+  int gradient_type;  ///< see live::gradient_type_of
 };
 
 /// The first write to memory that nobody announced.

@@ -67,83 +67,118 @@ def lift(function: Callable) -> Lifted:
 
 
 def _lift(function, definition, bound):
-    loop = _find_loop(function, definition)
-    start = 1 + max((i for i, statement in enumerate(loop.body) if _samples(statement)), default=-1)
-    taken = loop.body[start:]
-    if any(isinstance(node, ast.Try) and loop in ast.walk(node) for node in ast.walk(definition)):
-        raise InvalidArgument(f"{_name(function)}: its loop stands in a try, and may go on after an exception")
-    _check(function, taken)
-    variables = set(function.__code__.co_varnames) | set(function.__code__.co_cellvars)
-    flow = _Flow(variables)
-    exits = flow.exits_of(taken)
-    stored = _stored(taken) & variables
-    appended = sorted(_appended(taken) & variables - stored)
-    flow.read_early -= set(appended)
-    outputs = sorted(stored & (_read_by(ast.Module(definition.body), but=taken) | flow.read_early))
-    # what an exit leaves as it was is handed in, to be handed back
-    inputs = sorted(flow.read_early | {name for name in outputs if any(name not in assigned for assigned in exits)})
-    unbound = set(inputs) - _bound_at(definition, taken, variables)
-    if lost := sorted(unbound & set(outputs)):
-        raise InvalidArgument(f"{_name(function)}: {', '.join(lost)}: not assigned in every case before the step, nor by it")
-    if captured := sorted(stored & _captured(definition, taken)):
-        raise InvalidArgument(f"{_name(function)}: {', '.join(captured)}: a function or lambda outside of the step reads it")
-    lines = taken[0].lineno, taken[-1].end_lineno
+    name = _name(function)
+    loops = list(loops_of(definition))
+    if len(loops) != 1:
+        raise InvalidArgument(f"{name}: {len(loops) or 'no'} loops in it call step() of an optimizer")
+    start = 1 + max((i for i, statement in enumerate(loops[0].body) if calls_any(statement, {"sample"})), default=-1)
+    cut = Cut(name, definition, loops[0], slice(start, None), names_of(definition))
     own = [] if bound is None else [definition.args.args[0].arg]
-    inputs = [name for name in inputs if name not in own]
-    loop.body[start:] = _call(inputs, outputs, appended, unbound, lines[0])
-    step = _compiled(function, _body(taken, own + inputs, appended + outputs, appended, unbound, definition))()
+    step = _compiled(function, in_function(cut.function(definition.name, own), []))()
     step.__qualname__ = function.__qualname__
     if bound is not None:
         step = types.MethodType(step, bound)
+    cut.replace(_STEP, own, bound=True)
     _without_defaults(definition)
-    make = _compiled(function, _in_function(definition, [_STEP]))
+    make = _compiled(function, in_function(definition, [_STEP]))
 
     def around(step):
         made = make(step)
         made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         return functools.update_wrapper(made, function)
-    return Lifted(step, around, lines)
+    return Lifted(step, around, cut.lines)
+
+
+class Cut:
+    """Statements of a loop that can be a function of their own. Raises InvalidArgument where they cannot.
+
+    scope: the function or module that the loop stands in.   variables: names that are its own; of a module those that the loop
+    assigns, since all others can be read anywhere.   around: those of functions around it.
+    """
+
+    def __init__(self, name: str, scope: ast.AST, loop: ast.stmt, which: slice, variables: set[str], around: set[str] = frozenset()):
+        self.scope, self.loop, self.which, self.taken = scope, loop, which, loop.body[which]
+        if any(isinstance(node, ast.Try) and loop in ast.walk(node) for node in ast.walk(scope)):
+            raise InvalidArgument(f"{name}: its loop stands in a try, and may go on after an exception")
+        _check(name, self.taken)
+        flow = _Flow(variables | around)
+        exits = flow.exits_of(self.taken)
+        stored = _stored(self.taken)
+        if others := sorted(stored - variables):
+            raise InvalidArgument(f"{name}: {', '.join(others)}: assigned, and not its own")
+        self.appended = sorted(_appended(self.taken) & variables - stored)
+        flow.read_early -= set(self.appended)
+        self.outputs = sorted(stored & (_read_by(ast.Module(scope.body), but=self.taken) | flow.read_early))
+        # what an exit leaves as it was is handed in, to be handed back
+        self.inputs = sorted(flow.read_early | {name for name in self.outputs if any(name not in assigned for assigned in exits)})
+        self.inputs.sort(key=_order_in(self.taken))
+        self.unbound = set(self.inputs) - _bound_at(scope, self.taken, variables) - around
+        if lost := sorted(self.unbound & set(self.outputs)):
+            raise InvalidArgument(f"{name}: {', '.join(lost)}: not assigned in every case before the step, nor by it")
+        if captured := sorted(stored & _captured(scope, self.taken)):
+            raise InvalidArgument(f"{name}: {', '.join(captured)}: a function or lambda outside of the step reads it")
+        self.lines = self.taken[0].lineno, self.taken[-1].end_lineno
+        self.is_left_early = len(exits) > 1 or flow.follow(self.taken, set()) is None
+
+    def function(self, name: str, own: list[str]) -> ast.FunctionDef:
+        """The statements as a function that gives a signal, what was to be returned, and what the rest reads; `own` come first."""
+        inputs = own + [each for each in self.inputs if each not in own]
+        return _body(name, self.taken, inputs, self.appended + self.outputs, self.appended, self.unbound)
+
+    def replace(self, step: str, own: list[str], bound: bool = False) -> None:
+        """Has the loop call `step` in their place, which `own` is given first, unless it is bound."""
+        inputs = [*([] if bound else own), *(each for each in self.inputs if each not in own)]
+        stop = len(self.loop.body) if self.which.stop is None else self.which.stop
+        self.loop.body[self.which.start:stop] = _call(step, self, inputs)
 
 
 def _name(function):
     return getattr(function, "__qualname__", repr(function))
 
 
-def _find_loop(function, definition):
-    loops = [node for node in ast.walk(definition) if isinstance(node, (ast.For, ast.While))
-             and any(_steps(statement) for statement in _own(node.body))]
-    if len(loops) != 1:
-        raise InvalidArgument(f"{_name(function)}: {len(loops) or 'no'} loops in it call step() of an optimizer")
-    return loops[0]
+def loops_of(scope: ast.AST) -> Iterable[ast.stmt]:
+    """Loops in it, but for functions and classes in it, that call step() of an optimizer themselves: not one inside of another."""
+    for node in _own(scope.body, into_loops=True):
+        if isinstance(node, (ast.For, ast.While)) and any(map(steps, _own(node.body))):
+            yield node
 
 
-def _own(statements: Iterable[ast.stmt]) -> Iterable[ast.AST]:
-    """The nodes of `statements` that are run by them, not by a loop or a function in them."""
+def names_of(definition: ast.FunctionDef) -> set[str]:
+    """Variables of a function."""
+    declared = {name for node in _own(definition.body, into_loops=True) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    return (_parameters(definition) | _stored(definition.body)) - declared
+
+
+def _own(statements: Iterable[ast.AST], into_loops: bool = False) -> Iterable[ast.AST]:
+    """The nodes of `statements` that are run by them, not by a function in them, nor by a loop in them."""
     for statement in statements:
         yield statement
-        if not isinstance(statement, (ast.For, ast.While, *_SCOPES)):
-            yield from _own(ast.iter_child_nodes(statement))
+        if not isinstance(statement, _SCOPES if into_loops else (ast.For, ast.While, *_SCOPES)):
+            yield from _own(ast.iter_child_nodes(statement), into_loops)
 
 
 def _calls(node, attribute):
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == attribute
 
 
-def _steps(node):
-    return _calls(node, "step") and "opt" in ast.unparse(node.func.value).lower()
+def steps(node: ast.AST) -> bool:
+    """Whether it calls step() of something that is called an optimizer, or is given one, as that of a GradScaler."""
+    return _calls(node, "step") and any("opt" in ast.unparse(part).lower() for part in (node.func.value, *node.args))
 
 
-def _samples(statement):
-    return any(_calls(node, "sample") for node in ast.walk(statement))
+def calls_any(statement: ast.stmt, names: Iterable[str]) -> bool:
+    """Whether functions or methods of these names are called in it."""
+    called = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(getattr(function, "attr", getattr(function, "id", "")) in names for function in called)
 
 
-def _check(function, taken):
+def _check(name_of_scope, taken):
     for node in (node for statement in taken for node in ast.walk(statement)):
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.AsyncFor, ast.AsyncWith)):
-            raise InvalidArgument(f"{_name(function)}: line {node.lineno}: {type(node).__name__.lower()} in the step")
+            raise InvalidArgument(f"{name_of_scope}: line {node.lineno}: {type(node).__name__.lower()} in the step")
         name = getattr(node, "attr", getattr(node, "id", ""))
         if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
-            raise InvalidArgument(f"{_name(function)}: line {node.lineno}: {name}: a private name of its class")
+            raise InvalidArgument(f"{name_of_scope}: line {node.lineno}: {name}: a private name of its class")
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
@@ -192,6 +227,15 @@ def _appended(taken: list[ast.stmt]) -> set[str]:
                and _calls(node.value, "append") and isinstance(node.value.func.value, ast.Name) and len(node.value.args) == 1]
     targets = [node.value.func.value for node in appends]
     return {target.id for target in targets} - set().union(*(_read_by(statement, but=targets) for statement in taken))
+
+
+def _order_in(taken):
+    """A key by where names stand first."""
+    at: dict[str, tuple[int, int]] = {}
+    for node in (node for statement in taken for node in ast.walk(statement)):
+        if isinstance(node, ast.Name):
+            at[node.id] = min(at.get(node.id, (node.lineno, node.col_offset)), (node.lineno, node.col_offset))
+    return at.__getitem__
 
 
 def _parameters(function):
@@ -286,7 +330,7 @@ def _both(one, other):
 
 def _bound_at(definition, taken, variables):
     flow = _Flow(variables, until=taken[0])
-    flow.follow(definition.body, _parameters(definition))
+    flow.follow(definition.body, set() if isinstance(definition, ast.Module) else _parameters(definition))
     return flow.reached or set()
 
 
@@ -324,45 +368,46 @@ class _Leaving(ast.NodeTransformer):
         return self.leave(_RETURN, node, node.value)
 
 
-def _body(taken, inputs, outputs, appended, unbound, definition):
+def _body(name, taken, inputs, outputs, appended, unbound):
     leaving = _Leaving(outputs)
     # what was not assigned comes as an Ellipsis, and is not assigned in the step either
-    first = ast.parse("".join([*(f"if {name} is ...:\n    del {name}\n" for name in sorted(unbound)),
-                               *(f"{name} = []\n" for name in appended)])).body
+    first = ast.parse("".join([*(f"if {each} is ...:\n    del {each}\n" for each in sorted(unbound)),
+                               *(f"{each} = []\n" for each in appended)])).body
     statements = [_moved(statement, taken[0].lineno) for statement in first]
     statements += [leaving.visit(statement) for statement in taken]
     statements.append(leaving.leave(_FELL_THROUGH, taken[-1]))
-    step = _moved(ast.parse(f"def {definition.name}({', '.join(inputs)}): pass").body[0], taken[0].lineno)
+    step = _moved(ast.parse(f"def {name}({', '.join(inputs)}): pass").body[0], taken[0].lineno)
     step.body = statements
-    return _in_function(step, [])
+    return step
 
 
-def _call(inputs, outputs, appended, unbound, line):
+def _call(step, cut, inputs):
     """What stands in place of the statements."""
-    values = ", ".join([*(f"{_GIVEN}{name}" for name in appended), *outputs])
+    values = ", ".join([*(f"{_GIVEN}{name}" for name in cut.appended), *cut.outputs])
     extensions = "".join(f"""
     for {_VALUE} in {_GIVEN}{name}:
-        {name}.append({_VALUE})""" for name in appended)
-    given = ", ".join(_GIVEN + name if name in unbound else name for name in inputs)
+        {name}.append({_VALUE})""" for name in cut.appended)
+    given = ", ".join(_GIVEN + name if name in cut.unbound else name for name in inputs)
     tries = "".join(f"""
     try:
         {_GIVEN}{name} = {name}
-    except UnboundLocalError:
-        {_GIVEN}{name} = ...""" for name in sorted(unbound))
+    except NameError:
+        {_GIVEN}{name} = ...""" for name in sorted(cut.unbound))
+    returns = "pass" if isinstance(cut.scope, ast.Module) else f"""if {_SIGNAL} == {_RETURN}:
+        return {_RETURNED}"""
     source = f"""
 while True:{tries}
-    {_SIGNAL}, {_RETURNED}, [{values}] = {_STEP}({given}){extensions}
-    if {_SIGNAL} == {_RETURN}:
-        return {_RETURNED}
+    {_SIGNAL}, {_RETURNED}, [{values}] = {step}({given}){extensions}
+    {returns}
     if {_SIGNAL} == {_BREAK}:
         break
     if {_SIGNAL} == {_CONTINUE}:
         continue
 """
-    return [_moved(statement, line) for statement in ast.parse(source).body[0].body]
+    return [_moved(statement, cut.lines[0]) for statement in ast.parse(source).body[0].body]
 
 
-def _in_function(definition, parameters):
+def in_function(definition: ast.FunctionDef, parameters: Iterable[str]) -> ast.FunctionDef:
     """A function that makes the one of `definition`, which then has `parameters` as variables around it."""
     outer = ast.parse(f"def make({', '.join(parameters)}):\n    return {definition.name}").body[0]
     outer.body.insert(0, definition)

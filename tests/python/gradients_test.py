@@ -595,3 +595,68 @@ def test_the_gradient_of_a_module_s_buffer_adds_up(resets):
     seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
     assert seen == expected, step.explain()
     assert step.stats["replayed"] >= 12, step.explain()
+
+
+SET_TO = {"float32": torch.float32, "None": None, "bfloat16": torch.bfloat16}
+
+
+@pytest.mark.parametrize("zeroes", [False, True], ids=["", "zeroed last"])
+@pytest.mark.parametrize("late", [0, 12])
+@pytest.mark.parametrize("to", SET_TO)
+@pytest.mark.parametrize("of", ["parameters", "a tensor", "an argument"])
+def test_the_dtype_that_gradients_are_to_have(of, to, late, zeroes):
+    """`grad_dtype` (torch 2.10): here of bfloat16 tensors that get two gradients, which add up in it."""
+    def play(wrap):
+        torch.manual_seed(0)
+        model, scale = nn.Linear(4, 3).bfloat16(), torch.ones(3, dtype=torch.bfloat16, requires_grad=True)
+        added = torch.zeros(3, dtype=torch.bfloat16, requires_grad=True)
+
+        @wrap
+        def step(x, y, added):
+            for each in (x, y):
+                (model(each) * scale + added).float().square().mean().backward()
+            left = model.weight.grad, scale.grad
+            with torch.no_grad():
+                model.weight.sub_(.1 * model.weight.grad)
+            if zeroes:
+                model.weight.grad = model.bias.grad = scale.grad = None
+            return left
+
+        seen = []
+        for i in range(24):
+            if i == late:
+                for each in {"parameters": list(model.parameters()), "a tensor": [scale], "an argument": [added]}[of]:
+                    each.grad = None
+                    each.grad_dtype = SET_TO[to]
+            draw = torch.Generator().manual_seed(i)
+            left = step(*[torch.randn(2, 4, generator=draw).bfloat16() for _ in range(2)], added)
+            seen.append(bits([left, added.grad, model.weight, [None if g is None else str(g.dtype) for g in (*left, added.grad)]]))
+            added.grad = None
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    if of == "an argument":
+        assert "host_effect" in codes_of(step), step.explain()
+    else:
+        assert step.stats["replayed"] >= 10, step.explain()
+
+
+def test_a_step_that_sets_it_is_refused():
+    def play(wrap):
+        p = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+
+        @wrap
+        def step(x, wide):
+            p.grad = None
+            p.grad_dtype = torch.float32 if wide else torch.bfloat16
+            (p * x).float().sum().backward()
+            return p.grad
+
+        return [bits(step(torch.full((4,), i / 3).bfloat16(), i % 4 == 3)) for i in range(16)], step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    assert "host_effect" in codes_of(step), step.explain()

@@ -13,6 +13,7 @@ void add_check(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_bisect(CLI::App& app, int& exit_code);
 void add_record(CLI::App& app, int& exit_code);
+void add_try(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_ledger(CLI::App& app, int& exit_code);
 void add_export(CLI::App& app, int& exit_code);

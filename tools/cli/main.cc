@@ -84,6 +84,7 @@ int run(int argc, char** argv) {
       "Exit status: 0 good, 1 differs or damaged, 2 trouble.\n"
       "`steptape COMMAND --help` shows a command's options and examples.");
   int exit_code = kGood;
+  add_try(app, exit_code);
   add_record(app, exit_code);
   add_info(app, exit_code);
   add_dump(app, exit_code);

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "tests/tools/process.h"
 
 namespace steptape::tools {
@@ -95,6 +98,40 @@ TEST_F(RecordTest, WhatIsWrongIsTrouble) {
   }
   EXPECT_EQ(steptape({"record", "--on-signal", "65", "--", "true"}).exit_code, 2);
   EXPECT_EQ(steptape({"record", "--att", "3", "--", "true"}).exit_code, 2);
+}
+
+class TryTest : public ToolTest {
+ protected:
+  /// Of `try`, where Python is a program that writes down what it is given.
+  Outcome tried(std::vector<std::string> words) const {
+    const std::string python = (folder_ / "python3").string();
+    std::error_code exists;
+    std::filesystem::create_symlink("/bin/echo", python, exists);
+    std::ranges::replace(words, std::string("python"), python);
+    words.insert(words.begin(), "try");
+    return steptape(words);
+  }
+};
+
+TEST_F(TryTest, TheProgramsOwnPythonTriesIt) {
+  const Outcome outcome = tried({"--json", "--keep-going", "--calls", "40", "--", "python", "-u",
+                                 "-W", "ignore", "train.py", "--json", "-m", "3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
+            "-u -W ignore -m steptape try --json --keep-going --calls 40 train.py --json -m 3\n");
+  EXPECT_EQ(tried({"--", "python", "train.py"}).out, "-m steptape try train.py\n");
+}
+
+TEST_F(TryTest, WhatIsNoScriptIsNotTried) {
+  const auto says = [&](const std::vector<std::string>& words, const char* what) {
+    const Outcome outcome = tried(words);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(what));
+  };
+  says({"--", "./train", "a"}, "./train: not a Python");
+  says({"--", "python", "-m", "train"}, "name the file of the script instead");
+  says({"--", "python", "-u"}, "no script is named");
+  says({}, "COMMAND");
 }
 
 }  // namespace

@@ -1,0 +1,399 @@
+"""`python -m steptape try train.py ...`: what an unchanged program would gain.
+
+The program runs with the statements of its training steps taken out (_lift.py): some calls of them as they are, then as a wrapped
+step, both timed. Of its own modules those count that lie in the script's folder.
+"""
+import argparse
+import ast
+import builtins
+import dataclasses
+import difflib
+import importlib.machinery
+import json
+import os
+import statistics
+import sys
+import textwrap
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ._errors import Error, InvalidArgument
+from ._lift import Cut, calls_any, in_function, loops_of, names_of, steps
+from ._wrap import wrap
+
+_DRAWS = {"sample", "next", "get_batch", "randint", "choice", "shuffle"}
+_TALKS = {"print", "write", "log", "info", "debug", "warning", "add_scalar", "log_dict", "set_description", "set_postfix", "save", "record"}
+_STEPS = {"step", "backward", "zero_grad", "update"}
+_FRAMEWORKS = {  # module: what does it there
+    "lightning.pytorch": "add steptape.lightning.SteptapeCallback() to the Trainer's callbacks",
+    "pytorch_lightning": "add steptape.lightning.SteptapeCallback() to the Trainer's callbacks",
+    "transformers.trainer": "put steptape.transformers.SteptapeTrainerMixin before Trainer",
+    "stable_baselines3": "train steptape.sb3.accelerate(model)",
+}
+_WARM_UP = 5  # calls that are not timed
+_SITE = "__steptape_try__"
+
+
+class _Done(SystemExit):
+    """Enough has been seen."""
+
+
+class _Site:
+    """Where a training step stands in the program, and what was seen of it."""
+
+    def __init__(self, run: "_Run", file: str, line: int, name: str, patch: Callable[[], str | None]):
+        self.run, self.file, self.line, self.name, self.make_patch = run, file, line, name, patch
+        self.function: Callable | None = None
+        self.owner: Any = None  # of a method: that of the first call
+        self.step = None
+        self.between: list[float] = []
+        self.eager: list[float] = []
+        self.replayed: list[float] = []
+        self.others = 0  # wrapped calls that did not replay, since the last one that did
+        self.began = 0.0
+        self.problem = ""
+
+    def of(self, function: Callable) -> Callable:
+        """Stands for `function`, which is the step."""
+        self.function = function
+
+        def call(*args, **kwargs):
+            return self(*args, **kwargs)
+        return call
+
+    def of_method(self, function: Callable) -> Callable:
+        """The same of a method, of which the first object's calls count."""
+        def call(owner, *args, **kwargs):
+            if self.owner is None:
+                self.owner, self.function = owner, types.MethodType(function, owner)
+            return self(*args, **kwargs) if owner is self.owner else function(owner, *args, **kwargs)
+        return call
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.problem) or len(self.replayed) >= self.run.calls or self.others >= max(60, self.run.calls)
+
+    def __call__(self, *args, **kwargs):
+        began = time.perf_counter()
+        if self.began and self.step is None:
+            self.between.append(began - self.began)
+        self.began = began
+        if self.step is None:
+            result = self.function(*args, **kwargs)
+            self.eager.append(_now() - began)
+            if len(self.eager) == self.run.calls + _WARM_UP:
+                self.step = wrap(self.function, name=self.name, verify={"first": True, "rate": 0.0})
+            return result
+        before = self.step.stats["replayed"]
+        began = time.perf_counter()
+        try:
+            result = self.step(*args, **kwargs)
+        except Error as error:  # other bits, for one
+            self.problem = str(error)
+            self.run.end()
+            raise
+        took = _now() - began
+        if self.step.stats["replayed"] > before:
+            self.replayed.append(took)
+            self.others = 0
+        else:
+            self.others += 1
+        if self.is_done:
+            self.run.end()
+        return result
+
+    def report(self) -> dict[str, Any]:
+        stats = {} if self.step is None else self.step.stats
+        report = {"file": self.file, "line": self.line, "name": self.name, "steps": len(self.eager) + stats.get("steps", 0),
+                  "replays": len(self.replayed) >= self.run.calls, "replayed": stats.get("replayed", 0),
+                  "bits": "differ" if self.problem else "equal" if stats.get("trials") else "not compared",
+                  "problem": self.problem, "refusals": stats.get("refusals", []), "patch": self.make_patch()}
+        if len(self.eager) > _WARM_UP:
+            report["eager_us"] = _median_us(self.eager[_WARM_UP:])
+        if report["replays"]:
+            variants = stats["variants"]
+            most = max(variants, key=lambda variant: variant["replays"])
+            eager, replay = report["eager_us"], _median_us(self.replayed[_WARM_UP:])
+            loop = max(_median_us(self.between[_WARM_UP:]), eager)
+            report |= {"ops": most["ops"], "plans": len(variants), "replay_us": replay, "loop_us": loop, "factor": eager / replay,
+                       "overhead": max(0.0, 1 - replay / eager), "loop_factor": loop / (loop - eager + replay),
+                       "saved_s_per_hour": 3600 * (eager - replay) / loop}
+        return report
+
+
+def _now():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _median_us(seconds):
+    return statistics.median(seconds) * 1e6 if seconds else 0.0
+
+
+class _Run:
+    """One program that is tried."""
+
+    def __init__(self, script: str, calls: int, keeps_going: bool):
+        self.script, self.calls, self.keeps_going = script, calls, keeps_going
+        self.folder = os.path.dirname(os.path.abspath(script))
+        self.sites: list[_Site] = []
+        self.problems: list[str] = []  # where a step stands that cannot be taken out
+        self.has_ended = False
+
+    def end(self) -> None:
+        """Of the program, when no step that it comes to is left to be timed."""
+        seen = [site for site in self.sites if len(site.eager) > _WARM_UP]
+        if self.has_ended or not all(site.is_done for site in seen):
+            return
+        self.has_ended = True
+        if not self.keeps_going:
+            raise _Done(0)
+
+    def main(self) -> None:
+        """Runs the script as Python does."""
+        setattr(builtins, _SITE, self.sites)
+        sys.meta_path.insert(0, _Finder(self))
+        sys.path[0] = self.folder
+        main = types.ModuleType("__main__")
+        main.__dict__.update(__file__=self.script, __builtins__=builtins)
+        with open(self.script, "rb") as file:
+            code = self.compiled(file.read(), self.script)
+        sys.modules["__main__"] = main
+        exec(code, vars(main))
+
+    def compiled(self, source: bytes, file: str) -> types.CodeType:
+        tree = ast.parse(source, file)
+        text = source.decode()
+        at = {}  # by the top-level statement that something goes before
+        for top in tree.body:
+            for scope in _scopes(top):
+                self._take(scope, top, file, text, at)
+        for loop in loops_of(tree):
+            top = next(top for top in tree.body if loop in ast.walk(top))
+            self._cut(_Scope(tree, "the script" if file == self.script else os.path.basename(file)), top, loop, file, text, at)
+        body = []
+        for top in tree.body:
+            body += [*at.get(top, []), top]
+        tree.body = body
+        return compile(ast.fix_missing_locations(tree), file, "exec")
+
+    def _take(self, scope, top, file, text, at):
+        definition = scope.node
+        loops = list(loops_of(definition))
+        for loop in loops:
+            self._cut(scope, top, loop, file, text, at)
+        if loops or not any(map(steps, ast.walk(ast.Module(definition.body)))):
+            return
+        line = min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
+        indent = " " * definition.col_offset
+        site = self._site(file, definition.lineno, scope.name, lambda: _patched(file, text, [(line, line, [f"{indent}@steptape.wrap"])]))
+        of = "of_method" if scope.owner else "of"
+        definition.decorator_list.insert(0, ast.copy_location(ast.parse(f"{_SITE}[{site}].{of}").body[0].value, definition))
+
+    def _cut(self, scope, top, loop, file, text, at):
+        place = f"{os.path.relpath(file)}:{loop.lineno}"
+        variables = _assigned_in(loop) if isinstance(scope.node, ast.Module) else names_of(scope.node)
+        try:
+            cut = Cut(scope.name, scope.node, loop, _range_of(loop), variables, scope.around)
+        except InvalidArgument as error:
+            self.problems.append(f"{place}: {error}")
+            return
+        own = [scope.owner] if scope.owner in cut.inputs else []
+        where = scope.node if own else top
+        site = self._site(file, cut.lines[0], scope.name, lambda: _patch_of(file, text, where, cut, own))
+        made = in_function(cut.function(f"step_{site}", own), [])
+        made.name = f"__steptape_made_{site}"
+        call = f"_steptape_call_{site}"  # two underscores would be the class's own
+        of = "of_method" if own else "of"
+        at.setdefault(top, []).extend([made, *ast.parse(f"{call} = {_SITE}[{site}].{of}({made.name}())").body])
+        cut.replace(call, own)
+
+    def _site(self, *what):
+        self.sites.append(_Site(self, *what))
+        return len(self.sites) - 1
+
+
+@dataclasses.dataclass
+class _Scope:
+    node: ast.AST
+    name: str  # "Trainer.fit"
+    around: set[str] = frozenset()  # variables of functions around it
+    owner: str = ""  # of a method, what it calls its object
+
+
+def _scopes(node, name="", around=frozenset(), is_class=False):
+    """The functions in a statement."""
+    for child in [node] if isinstance(node, ast.stmt) else ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            full = f"{name}.{child.name}" if name else child.name
+            is_method = is_class and child.args.args and not child.decorator_list
+            yield _Scope(child, full, around, child.args.args[0].arg if is_method else "")
+            yield from _scopes(ast.Module(child.body), full, around | names_of(child))
+        elif isinstance(child, ast.ClassDef):
+            yield from _scopes(ast.Module(child.body), f"{name}.{child.name}" if name else child.name, around, is_class=True)
+        elif isinstance(child, ast.stmt):
+            for block in (getattr(child, field, []) for field in ("body", "orelse", "finalbody", "handlers")):
+                yield from _scopes(ast.Module(block), name, around, is_class)
+        elif isinstance(child, ast.ExceptHandler):
+            yield from _scopes(ast.Module(child.body), name, around, is_class)
+
+
+def _assigned_in(loop):
+    return {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+
+
+def _range_of(loop):
+    """From after what draws the batch to before what talks about it."""
+    body = loop.body
+    first, last = (next(i for i in order if calls_any(body[i], _STEPS)) for order in (range(len(body)), reversed(range(len(body)))))
+    start = 1 + max((i for i in range(first) if calls_any(body[i], _DRAWS)), default=-1)
+    stop = next((i for i in range(last + 1, len(body)) if calls_any(body[i], _TALKS)), len(body))
+    return slice(start, stop)
+
+
+def _patch_of(file, text, where, cut, own):
+    """The unified diff that does what was tried; None where words are needed."""
+    has_long_texts = any(isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
+                         for statement in cut.taken for node in ast.walk(statement))
+    if cut.is_left_early or cut.unbound or has_long_texts:
+        return None
+    lines = text.splitlines()
+    first, last = cut.lines
+    name = "train_step" if "train_step" not in text else "steptape_step"
+    block = lines[first - 1:last]
+    indent = block[0][:len(block[0]) - len(block[0].lstrip())]
+    left = [*cut.appended, *cut.outputs]
+    inputs = [each for each in cut.inputs if each not in own]
+    step = ["@steptape.wrap", f"def {name}({', '.join([*own, *inputs])}):", *(f"    {each} = []" for each in cut.appended),
+            *textwrap.indent(textwrap.dedent("\n".join(block)), "    ").splitlines(),
+            *([f"    return {', '.join(left)}"] if left else []), *([""] if own else ["", ""])]
+    gets = ", ".join([*(f"more_{each}" for each in cut.appended), *cut.outputs])
+    call = [f"{indent}{gets + ' = ' if gets else ''}{''.join(f'{each}.' for each in own)}{name}({', '.join(inputs)})",
+            *(f"{indent}{each}.extend(more_{each})" for each in cut.appended)]
+    at = min([where.lineno, *(decorator.lineno for decorator in getattr(where, "decorator_list", []))])
+    step = [" " * where.col_offset + each if each else "" for each in step]
+    return _patched(file, text, [(at, at, step), (first, last + 1, call)])
+
+
+def _patched(file, text, changes):
+    """The diff of changes (first line, line after the last, what stands there then), in order."""
+    lines = text.splitlines()
+    imports = [node for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom))
+               and getattr(node, "module", "") != "__future__"]
+    # beside those of torch
+    at = next((node.lineno for node in imports if "torch" in ast.unparse(node)), min((node.lineno for node in imports), default=1))
+    changes = sorted([(at, at, ["import steptape"]), *changes], key=lambda change: change[0])
+    new, at = [], 1
+    for first, stop, made in changes:
+        new += [*lines[at - 1:first - 1], *made]
+        at = stop
+    new += lines[at - 1:]
+    name = os.path.relpath(file)
+    return "\n".join(difflib.unified_diff(lines, new, name, name, lineterm="")) + "\n"
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, fullname):
+        return self.run.compiled(self.get_data(self.path), self.path)
+
+
+class _Finder:
+    """Takes the steps out of modules in the script's folder."""
+
+    def __init__(self, run: _Run):
+        self.run = run
+
+    def find_spec(self, name, path=None, target=None):
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            return spec
+        if not spec.origin.startswith(self.run.folder + os.sep) or f"{os.sep}site-packages{os.sep}" in spec.origin:
+            return spec
+        spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        spec.loader.run = self.run
+        return spec
+
+
+def _in_words(report: dict[str, Any]) -> Iterable[str]:
+    place = f"{os.path.relpath(report['file'])}:{report['line']}"
+    yield f"{place} (in {report['name']}): {report['steps']} steps"
+    if report["replays"]:
+        yield (f"  now {report['eager_us']:.0f} us a step, replayed {report['replay_us']:.0f} us: {report['factor']:.1f} times as fast "
+               f"({report['ops']} ops, {report['plans']} plan{'s' if report['plans'] > 1 else ''}; {100 * report['overhead']:.0f} % was overhead)")
+        yield (f"  of its loop, {report['loop_us']:.0f} us a turn: {report['loop_factor']:.1f} times as fast, "
+               f"{report['saved_s_per_hour']:.0f} s of an hour saved")
+    elif "eager_us" in report:
+        yield f"  now {report['eager_us']:.0f} us a step; it would not replay"
+    else:
+        yield "  too few to be tried"
+    yield f"  bits: {report['bits']}"
+    if report["problem"]:
+        yield f"  {report['problem']}"
+    for refusal in report["refusals"]:
+        at = f" [{os.path.relpath(refusal['file'])}:{refusal['line']}]" if refusal["file"] else ""
+        yield f"  {refusal['code']}: {refusal['reason']}{at}"
+        if refusal["remedy"]:
+            yield f"      remedy: {refusal['remedy']}"
+    if report["replays"] and report["patch"]:
+        yield "  to have it so:\n"
+        yield report["patch"]
+    elif report["replays"]:
+        yield "  to have it so, put these statements in a function of their own, and wrap it: @steptape.wrap"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="steptape try", description="Runs a Python program until its training steps have been timed, as they are and replayed.",
+        epilog="Exit status: 0 where they replay, 1 where they do not, 2 where none was found or the program failed.")
+    parser.add_argument("--json", action="store_true", help="the result as JSON; what the program prints goes to stderr")
+    parser.add_argument("--keep-going", action="store_true", help="let the program run to its end")
+    parser.add_argument("--calls", type=int, default=30, metavar="N", help="time N steps of each kind (30)")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    given = parser.parse_args(arguments)
+    if given.calls <= _WARM_UP:
+        parser.error(f"--calls {given.calls}: more than {_WARM_UP}, which warm up, are needed")
+    run = _Run(given.script, given.calls, given.keep_going)
+    sys.argv = [given.script, *given.arguments]
+    out = sys.stdout
+    if given.json:
+        sys.stdout = sys.stderr
+    failed = ""
+    try:
+        run.main()
+    except _Done:
+        pass
+    except SystemExit as exit:
+        failed = f"it ended with {exit.code}" if exit.code not in (None, 0) else ""
+    except (SyntaxError, OSError, Exception) as error:
+        traceback.print_exc()
+        failed = f"it failed: {type(error).__name__}: {error}"
+    sys.stdout = out
+    return _finish(run, failed, given.json)
+
+
+def _finish(run, failed, as_json):
+    reports = [site.report() for site in run.sites if site.eager]
+    advice = [] if reports else sorted({advice for module, advice in _FRAMEWORKS.items() if module in sys.modules})
+    if as_json:
+        print(json.dumps({"steps": reports, "not_tried": run.problems, "failed": failed, "frameworks": advice}, indent=2))
+    else:
+        print("\n".join(line for report in reports for line in _in_words(report)))
+        for problem in [] if reports else run.problems:
+            print(f"not tried: {problem}")
+        for each in advice:
+            print(f"a framework runs its loop: {each}")
+        if failed:
+            print(f"the program: {failed}")
+        elif not reports and not advice:
+            print(f"{run.script}: no loop in it calls step() of an optimizer")
+    sys.stdout.flush()
+    if failed or not reports:
+        return 2
+    return 0 if all(report["replays"] for report in reports) else 1

@@ -1,0 +1,258 @@
+"""`steptape try`: programs that know nothing of Steptape, what is said of them, and the patch that does it."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from steptape._try import main
+
+HEAD = """
+import sys
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+
+
+def batches(n=150):
+    draw = torch.Generator().manual_seed(5)
+    for i in range(n):
+        yield torch.randn(4, 8, generator=draw), torch.randint(0, 3, (4,), generator=draw)
+
+"""
+TAIL = """
+print([p.double().sum().item().hex() for p in model.parameters()])
+"""
+PROGRAMS = {
+    "a loop of the script": """
+losses = []
+for i, (x, y) in enumerate(batches()):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    if i % 50 == 0:
+        print(i, f"{loss.item():.4f}")
+print(len(losses), sum(losses))
+""",
+    "a function": """
+def train(model, epochs):
+    total = 0.
+    for epoch in range(epochs):
+        for x, y in batches(40):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            total += loss.item()
+        print(epoch, total)
+    return total
+
+
+print(train(model, 4))
+""",
+    "a function for each step": """
+def update(x, y):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+print(sum(update(x, y) for x, y in batches()))
+""",
+    "a method": """
+class Trainer:
+    def __init__(self, model):
+        self.model, self.seen = model, 0
+
+    def fit(self):
+        for x, y in batches():
+            loss = F.cross_entropy(self.model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            self.seen += 1
+        return loss.item()
+
+
+trainer = Trainer(model)
+print(trainer.fit(), trainer.seen)
+""",
+    "two optimizers": """
+def main():
+    critic = nn.Linear(3, 1)
+    of_critic = torch.optim.SGD(critic.parameters(), 0.01)
+    of_critic_optimizer = of_critic
+    def fit():
+        for x, y in batches():
+            made = model(x)
+            loss = critic(made.detach()).mean()
+            of_critic_optimizer.zero_grad()
+            loss.backward()
+            of_critic_optimizer.step()
+            loss = -critic(made).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+    print(fit())
+
+
+main()
+""",
+    "a scaler": """
+scaler = torch.amp.GradScaler("cpu")
+for x, y in batches():
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+print(scaler.get_scale())
+""",
+}
+
+
+def tried(folder, text, *options, name="train.py", arguments=()):
+    (folder / name).write_text(text)
+    ran = subprocess.run([sys.executable, "-m", "steptape", "try", "--json", *options, name, *arguments], cwd=folder, capture_output=True,
+                         text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return ran, json.loads(ran.stdout) if ran.stdout else None
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Tries a program in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+    def run(text):
+        (tmp_path / "train.py").write_text(text + "\n")
+        return main(["train.py"])
+    return run
+
+
+def printed(folder, name="train.py"):
+    return subprocess.run([sys.executable, name], cwd=folder, capture_output=True, text=True, timeout=300, check=True,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"}).stdout
+
+
+@pytest.mark.parametrize("body", PROGRAMS.values(), ids=PROGRAMS)
+def test_what_a_program_would_gain_and_the_patch_that_gains_it(tmp_path, body):
+    ran, report = tried(tmp_path, HEAD + body + TAIL, "--calls", "15")
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)
+    step, = report["steps"]
+    assert step["replays"] and step["bits"] == "equal" and step["ops"] > 20 and not report["failed"], step
+    assert step["loop_us"] >= step["eager_us"] > 0 < step["replay_us"] and step["loop_factor"] > 0
+    line = (HEAD + body).splitlines()[step["line"] - 1]
+    assert "loss" in line or "zero_grad" in line or "made" in line or "def update" in line, line
+
+    expected = printed(tmp_path)
+    (tmp_path / "wrap.patch").write_text(step["patch"])
+    subprocess.run(["patch", "-p0", "-i", "wrap.patch"], cwd=tmp_path, check=True, capture_output=True)
+    text = (tmp_path / "train.py").read_text()
+    assert text.count("steptape.wrap") == 1
+    assert printed(tmp_path) == expected
+    name = "update" if "def update" in text else "trainer.train_step" if "class Trainer" in text else "train_step"
+    with open(tmp_path / "train.py", "a") as file:
+        file.write(f"\nprint({name}.stats['replayed'], file=sys.stderr)\n")
+    ran = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
+    assert int(ran.stderr.split()[-1]) > 120, ran.stderr
+
+
+def test_it_says_why_not(tmp_path):
+    ran, report = tried(tmp_path, HEAD + """
+import random
+for x, y in batches():
+    loss = F.cross_entropy(model(x * (1 + random.random())), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+    step, = report["steps"]
+    assert ran.returncode == 1 and not step["replays"] and "factor" not in step, ran.stderr
+    assert {refusal["code"] for refusal in step["refusals"]} == {"host_random"} and step["refusals"][0]["file"].endswith("train.py")
+    assert "for x, y in batches" in (HEAD + "\nimport random\nfor x, y in batches():").splitlines()[step["refusals"][0]["line"] - 2]
+
+
+def test_a_step_that_is_left_early_is_tried_and_told_in_words(tmp_path):
+    text = HEAD + """
+for i, (x, y) in enumerate(batches()):
+    loss = F.cross_entropy(model(x), y)
+    if not torch.isfinite(loss):
+        continue
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if i == 140:
+        break
+print(i)
+""" + TAIL
+    (tmp_path / "train.py").write_text(text)
+    expected = printed(tmp_path)
+    ran, report = tried(tmp_path, text, "--keep-going")
+    step, = report["steps"]
+    assert ran.returncode == 0 and step["replays"] and step["patch"] is None, ran.stderr
+    assert ran.stderr.endswith(expected)
+    ran = subprocess.run([sys.executable, "-m", "steptape", "try", "--calls", "10", "train.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert "put these statements in a function of their own" in ran.stdout and "times as fast" in ran.stdout
+
+
+def test_modules_of_the_program_and_its_arguments(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "loop.py").write_text('''
+"""A module of the program."""
+import torch
+
+
+def fit(model, optimizer, batches, loss_of):
+    for x, y in batches:
+        loss = loss_of(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss
+''')
+    ran, report = tried(tmp_path, HEAD + """
+from parts import loop
+assert sys.argv == ["train.py", "--epochs", "3"] and __name__ == "__main__"
+for _ in range(int(sys.argv[2])):
+    loop.fit(model, optimizer, batches(), F.cross_entropy)
+""", arguments=["--epochs", "3"])
+    assert ran.returncode == 0, ran.stderr
+    step, = report["steps"]
+    assert step["file"].endswith("parts/loop.py") and step["line"] == 8 and "--- parts/loop.py" in step["patch"]
+
+
+@pytest.mark.parametrize("body, code, words", [
+    ("print('nothing')", 2, "no loop in it calls step()"),
+    ("raise ValueError('no')", 2, "it failed: ValueError: no"),
+    ("sys.exit(3)", 2, "it ended with 3"),
+    ("def (", 2, "it failed: SyntaxError"),
+    ("try:\n    for x, y in batches():\n        optimizer.step()\nexcept ValueError:\n    pass", 2, "stands in a try"),
+    ("for x, y in batches(9):\n    model(x).sum().backward()\n    optimizer.step()", 1, "would not replay"),
+    ("for x, y in batches(3):\n    model(x).sum().backward()\n    optimizer.step()", 1, "too few to be tried"),
+], ids=["no step", "exception", "exit", "syntax", "try", "few", "very few"])
+def test_what_is_said_where_there_is_nothing_to_try(here, capsys, body, code, words):
+    assert here(HEAD + body) == code
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text, advice", [
+    ("import lightning.pytorch as L", "SteptapeCallback"), ("from transformers import Trainer", "SteptapeTrainerMixin"),
+    ("import stable_baselines3", "sb3.accelerate"),
+])
+def test_a_framework_is_told_by_its_name(here, capsys, text, advice):
+    assert here(text) == 2 and advice in capsys.readouterr().out
