@@ -71,8 +71,9 @@ def _lift(function, definition, bound):
     loops = list(loops_of(definition))
     if len(loops) != 1:
         raise InvalidArgument(f"{name}: {len(loops) or 'no'} loops in it call step() of an optimizer")
-    start = 1 + max((i for i, statement in enumerate(loops[0].body) if calls_any(statement, {"sample"})), default=-1)
-    cut = Cut(name, definition, loops[0], slice(start, None), names_of(definition))
+    block = loops[0].body
+    start = 1 + max((i for i, statement in enumerate(block) if calls_any(statement, {"sample"})), default=-1)
+    cut = Cut(name, definition, block, slice(start, len(block)), names_of(definition))
     own = [] if bound is None else [definition.args.args[0].arg]
     step = _compiled(function, in_function(cut.function(definition.name, own), []))()
     step.__qualname__ = function.__qualname__
@@ -92,29 +93,30 @@ def _lift(function, definition, bound):
 class Cut:
     """Statements of a loop that can be a function of their own. Raises InvalidArgument where they cannot.
 
-    scope: the function or module that the loop stands in.   variables: names that are its own; of a module those that the loop
-    assigns, since all others can be read anywhere.   around: those of functions around it.
+    scope: the function or module that the loop stands in.   block, which: the statements, those of the loop or of a block in it.
+    variables: names that are the scope's own; of a module those that the loop assigns, since all others can be read anywhere.
+    around: those of functions around it.
     """
 
-    def __init__(self, name: str, scope: ast.AST, loop: ast.stmt, which: slice, variables: set[str], around: set[str] = frozenset()):
-        self.scope, self.loop, self.which, self.taken = scope, loop, which, loop.body[which]
-        if any(isinstance(node, ast.Try) and loop in ast.walk(node) for node in ast.walk(scope)):
+    def __init__(self, name: str, scope: ast.AST, block: list[ast.stmt], which: slice, variables: set[str],
+                 around: set[str] = frozenset()):
+        self.scope, self.block, self.which, self.taken = scope, block, which, block[which]
+        if any(isinstance(node, ast.Try) and self.taken[0] in ast.walk(node) for node in ast.walk(scope)):
             raise InvalidArgument(f"{name}: its loop stands in a try, and may go on after an exception")
         _check(name, self.taken)
         flow = _Flow(variables | around)
         exits = flow.exits_of(self.taken)
-        stored = _stored(self.taken)
+        self.appended = sorted(_appended(self.taken) & variables)
+        stored = _stored(self.taken) - set(self.appended)
         if others := sorted(stored - variables):
             raise InvalidArgument(f"{name}: {', '.join(others)}: assigned, and not its own")
-        self.appended = sorted(_appended(self.taken) & variables - stored)
         flow.read_early -= set(self.appended)
         self.outputs = sorted(stored & (_read_by(ast.Module(scope.body), but=self.taken) | flow.read_early))
         # what an exit leaves as it was is handed in, to be handed back
         self.inputs = sorted(flow.read_early | {name for name in self.outputs if any(name not in assigned for assigned in exits)})
         self.inputs.sort(key=_order_in(self.taken))
         self.unbound = set(self.inputs) - _bound_at(scope, self.taken, variables) - around
-        if lost := sorted(self.unbound & set(self.outputs)):
-            raise InvalidArgument(f"{name}: {', '.join(lost)}: not assigned in every case before the step, nor by it")
+        self.sometimes = self.unbound & set(self.outputs)
         if captured := sorted(stored & _captured(scope, self.taken)):
             raise InvalidArgument(f"{name}: {', '.join(captured)}: a function or lambda outside of the step reads it")
         self.lines = self.taken[0].lineno, self.taken[-1].end_lineno
@@ -123,13 +125,12 @@ class Cut:
     def function(self, name: str, own: list[str]) -> ast.FunctionDef:
         """The statements as a function that gives a signal, what was to be returned, and what the rest reads; `own` come first."""
         inputs = own + [each for each in self.inputs if each not in own]
-        return _body(name, self.taken, inputs, self.appended + self.outputs, self.appended, self.unbound)
+        return _body(name, self.taken, inputs, self.appended + self.outputs, self.appended, self.unbound - self.sometimes)
 
     def replace(self, step: str, own: list[str], bound: bool = False) -> None:
         """Has the loop call `step` in their place, which `own` is given first, unless it is bound."""
         inputs = [*([] if bound else own), *(each for each in self.inputs if each not in own)]
-        stop = len(self.loop.body) if self.which.stop is None else self.which.stop
-        self.loop.body[self.which.start:stop] = _call(step, self, inputs)
+        self.block[self.which] = _call(step, self, inputs)
 
 
 def _name(function):
@@ -223,10 +224,17 @@ def _read_by(node: ast.AST, but: Iterable[ast.AST] = ()) -> set[str]:
 
 def _appended(taken: list[ast.stmt]) -> set[str]:
     """Names of lists that the statements append to, and use in no other way."""
-    appends = [node for statement in taken for node in ast.walk(statement) if isinstance(node, ast.Expr)
-               and _calls(node.value, "append") and isinstance(node.value.func.value, ast.Name) and len(node.value.args) == 1]
-    targets = [node.value.func.value for node in appends]
-    return {target.id for target in targets} - set().union(*(_read_by(statement, but=targets) for statement in taken))
+    nodes = [node for statement in taken for node in ast.walk(statement)]
+    appends = [node for node in nodes if isinstance(node, ast.Expr) and _calls(node.value, "append")
+               and isinstance(node.value.func.value, ast.Name) and len(node.value.args) == 1]
+    additions = [node for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+                 and isinstance(node.target, ast.Name) and isinstance(node.value, ast.List)]  # losses += [loss.item()]
+    targets = [node.value.func.value for node in appends] + [node.target for node in additions]
+    used = set().union(*(_read_by(statement, but=[*targets, *additions]) for statement in taken))
+    used = used.union(*(_read_by(node.value) for node in additions))
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+              and not any(node is target for target in targets)}
+    return {target.id for target in targets} - used - stored
 
 
 def _order_in(taken):
@@ -383,10 +391,13 @@ def _body(name, taken, inputs, outputs, appended, unbound):
 
 def _call(step, cut, inputs):
     """What stands in place of the statements."""
-    values = ", ".join([*(f"{_GIVEN}{name}" for name in cut.appended), *cut.outputs])
+    values = ", ".join([*(f"{_GIVEN}{name}" for name in cut.appended),
+                        *(_GIVEN + name if name in cut.sometimes else name for name in cut.outputs)])
     extensions = "".join(f"""
     for {_VALUE} in {_GIVEN}{name}:
-        {name}.append({_VALUE})""" for name in cut.appended)
+        {name}.append({_VALUE})""" for name in cut.appended) + "".join(f"""
+    if {_GIVEN}{name} is not ...:
+        {name} = {_GIVEN}{name}""" for name in sorted(cut.sometimes))
     given = ", ".join(_GIVEN + name if name in cut.unbound else name for name in inputs)
     tries = "".join(f"""
     try:

@@ -200,7 +200,7 @@ class _Run:
         place = f"{os.path.relpath(file)}:{loop.lineno}"
         variables = _assigned_in(loop) if isinstance(scope.node, ast.Module) else names_of(scope.node)
         try:
-            cut = Cut(scope.name, scope.node, loop, _range_of(loop), variables, scope.around)
+            cut = Cut(scope.name, scope.node, *_range_of(loop), variables, scope.around)
         except InvalidArgument as error:
             self.problems.append(f"{place}: {error}")
             return
@@ -249,12 +249,21 @@ def _assigned_in(loop):
 
 
 def _range_of(loop):
-    """From after what draws the batch to before what talks about it."""
+    """The block that all steps stand in, and of it what comes after the batch was drawn and before it is talked about."""
     body = loop.body
+    while True:
+        stepping = [statement for statement in body if any(map(steps, ast.walk(statement)))]
+        if len(stepping) != 1 or not isinstance(stepping[0], (ast.If, ast.With)):
+            break
+        inner = stepping[0]
+        if any(any(map(steps, ast.walk(other))) for other in getattr(inner, "orelse", [])) or any(
+                calls_any(other, {"zero_grad", "backward"}) for other in body if other is not inner):
+            break
+        body = inner.body
     first, last = (next(i for i in order if calls_any(body[i], _STEPS)) for order in (range(len(body)), reversed(range(len(body)))))
     start = 1 + max((i for i in range(first) if calls_any(body[i], _DRAWS)), default=-1)
     stop = next((i for i in range(last + 1, len(body)) if calls_any(body[i], _TALKS)), len(body))
-    return slice(start, stop)
+    return body, slice(start, stop)
 
 
 def _patch_of(file, text, where, cut, own):

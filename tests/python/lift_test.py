@@ -186,8 +186,56 @@ def nested(optimizer, items, *, epochs=2, **others):
     return losses, epoch, item
 
 
+def sometimes(optimizer, items):
+    for item in items:
+        if item > 2:
+            found = item
+        optimizer.step(item)
+    return found
+
+
+def before_or_sometimes(optimizer, items):
+    if len(items) == 3:
+        found = "before"
+    for item in items:
+        optimizer.step(item)
+        if item > 4:
+            found = item
+            break
+    return found
+
+
+def adds_lists(optimizer, items):
+    log, other, numbers, count = [], [0], [], 0
+    for item in items:
+        log += [item, item + 1]
+        other += [len(other)]
+        count += item
+        numbers += [count]
+        if item == 4:
+            numbers.append("four")
+            continue
+        optimizer.step(item)
+    return log, other, numbers, count
+
+
+def in_a_block(optimizer, items):
+    found = log = None
+    for item in items:
+        found = item
+        if item > 1:
+            if item % 2 == 0:
+                log = [item]
+                optimizer.step(item)
+                if item == 6:
+                    break
+                log.append(found)
+    return found, log
+
+
 FUNCTIONS = [plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
-             comprehensions, unpacks, matches, while_loop, nested]
+             comprehensions, unpacks, matches, while_loop, nested, sometimes,
+             before_or_sometimes, adds_lists, in_a_block]
 
 
 def outcome(function, *given):
@@ -290,14 +338,6 @@ def captured(optimizer, items):
     return show()
 
 
-def sometimes(optimizer, items):
-    for item in items:
-        if item:
-            found = item
-        optimizer.step(item)
-    return found
-
-
 class Private:
     def train(self, optimizer, items):
         for item in items:
@@ -310,7 +350,7 @@ class Private:
 
 @pytest.mark.parametrize("function, words", [
     (two_loops, "2 loops in it"), (no_loop, "no loops in it"), (yields, "yield in the step"), (deletes, "delete in the step"),
-    (catches, "stands in a try"), (captured, "last: a function or lambda outside"), (sometimes, "found: not assigned in every case"),
+    (catches, "stands in a try"), (captured, "last: a function or lambda outside"),
     (Private.train, "__secret: a private name"), (Private.inherits, "super"), (len, "source cannot be read"),
     (pytest.fixture, "loops in it"),
 ], ids=lambda value: getattr(value, "__name__", None))
