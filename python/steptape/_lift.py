@@ -111,7 +111,7 @@ class Cut:
         if others := sorted(stored - variables):
             raise InvalidArgument(f"{name}: {', '.join(others)}: assigned, and not its own")
         flow.read_early -= set(self.appended)
-        self.outputs = sorted(stored & (_read_by(ast.Module(scope.body), but=self.taken) | flow.read_early))
+        self.outputs = sorted(stored & _read_after(scope, block, which.stop, variables))
         # what an exit leaves as it was is handed in, to be handed back
         self.inputs = sorted(flow.read_early | {name for name in self.outputs if any(name not in assigned for assigned in exits)})
         self.inputs.sort(key=_order_in(self.taken))
@@ -328,6 +328,45 @@ class _Flow:
             return assigned
         self._read(node, assigned)
         return assigned | _stored([node])
+
+
+def _read_after(scope, block, stop, variables):
+    """Names that may be read after statements of a block, which end at `stop`, before they are assigned anew."""
+    read = set()
+    for segment, assigned in _segments(scope.body, block, stop):
+        flow = _Flow(variables)
+        flow.follow(segment, assigned)
+        read |= flow.read_early
+    return read
+
+
+def _segments(statements, block, stop):
+    """What may follow, in parts that are each run from their beginning, with what is assigned there."""
+    if statements is block:
+        yield statements[stop:], set()
+        return
+    for i, statement in enumerate(statements):
+        for inner in _blocks(statement):
+            found = list(_segments(inner, block, stop))
+            if not found:
+                continue
+            yield from found
+            if isinstance(statement, ast.For) and inner is statement.body:
+                yield statement.body, _stored([statement.target])
+            if isinstance(statement, ast.While) and inner is statement.body:
+                yield [ast.Expr(statement.test), *statement.body], set()
+            if isinstance(statement, (ast.For, ast.While)) and inner is statement.body:
+                yield statement.orelse, set()
+            yield statements[i + 1:], set()
+            return
+
+
+def _blocks(statement):
+    for field in ("body", "orelse", "finalbody"):
+        if block := getattr(statement, field, None):
+            yield block
+    for each in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
+        yield each.body
 
 
 def _both(one, other):

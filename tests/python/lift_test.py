@@ -233,9 +233,38 @@ def in_a_block(optimizer, items):
     return found, log
 
 
+def assigned_anew(optimizer, items):
+    for value in items:
+        value += 1
+    for item in items:
+        value = item * 2
+        scratch = value + 1
+        optimizer.step(value)
+    scratch = [0]
+    for value in items:  # or not at all
+        scratch = [value]
+    return value, scratch
+
+
+def in_the_next_turn(optimizer, items):
+    last = seen = 0
+    for row in (items, items[::-1]):
+        extra = 0
+        for item in row:
+            extra += last
+            last = item
+            unused = item + extra
+            optimizer.step(unused)
+        else:
+            seen += extra
+        while seen > 30:
+            seen -= 7
+    return seen
+
+
 FUNCTIONS = [plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
              comprehensions, unpacks, matches, while_loop, nested, sometimes,
-             before_or_sometimes, adds_lists, in_a_block]
+             before_or_sometimes, adds_lists, in_a_block, assigned_anew, in_the_next_turn]
 
 
 def outcome(function, *given):
@@ -264,6 +293,19 @@ def test_does_what_the_function_does(function):
     first = function.__code__.co_firstlineno
     assert first < lifted.lines[0] <= lifted.lines[1], lifted.lines
     assert lifted.body.__code__.co_filename == __file__ and lifted.body.__code__.co_firstlineno == lifted.lines[0]
+
+
+@pytest.mark.parametrize("function, outputs", [(assigned_anew, 1), (in_the_next_turn, 2), (plain, 0), (breaks, 2), (sampled, 1)])
+def test_hands_out_what_is_read_after_it_alone(function, outputs):
+    lifted, left = lift(function), set()
+
+    def step(*given):
+        result = lifted.body(*given)
+        left.add(len(result[2]))
+        return result
+
+    lifted.around(step)(Optimizer(), [1, 2])
+    assert left == {outputs}
 
 
 def test_keeps_defaults_and_names():

@@ -76,6 +76,7 @@ RUNS = {  # (algorithm, environment, steps, its arguments)
     "qr-dqn": (contrib.QRDQN, "CartPole-v1", 500, OFF_POLICY),
     "tqc": (contrib.TQC, "Pendulum-v1", 250, OFF_POLICY),
     "crossq": (contrib.CrossQ, "Pendulum-v1", 250, OFF_POLICY),
+    "trpo": (contrib.TRPO, "CartPole-v1", 400, {"n_steps": 64, "batch_size": 16, "policy_kwargs": {"net_arch": [16]}}),
     "recurrent ppo": (contrib.RecurrentPPO, "CartPole-v1", 300, {
         **ON_POLICY, "policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 8, "net_arch": [8]}}),
 }
@@ -141,8 +142,15 @@ def test_a_train_of_the_program_s_own():
 
 
 def test_what_cannot_be_is_refused_with_the_reason():
-    with pytest.raises(steptape.InvalidArgument, match="TRPO.train: "):
-        make(contrib.TRPO, "CartPole-v1", {}, wrap=True)
+    class Twice(sb3.A2C):
+        def train(self):
+            for _ in range(2):
+                self.policy.optimizer.step()
+            for _ in range(2):
+                self.policy.optimizer.step()
+
+    with pytest.raises(steptape.InvalidArgument, match="Twice.train: 2 loops in it"):
+        make(Twice, "CartPole-v1", {}, wrap=True)
     model = make(sb3.A2C, "CartPole-v1", {}, wrap=True)
     with pytest.raises(steptape.InvalidArgument, match="has been accelerated"):
         steptape.sb3.accelerate(model)
