@@ -194,7 +194,8 @@ bool SlotWatch::moves(std::size_t position) const {
   if (!slot.is_guarded || !slot.is_assignable()) return false;
   const py::object now = slot.value();
   if (!now || values_[position].same(now.ptr())) return false;
-  // made when it was first needed, as the scale of a GradScaler: it may stay that object from now on
+  // made when it was first needed, as the scale of a GradScaler: it may stay that object from now
+  // on
   if (values_[position].is_none() && is_tensor(now.ptr())) return false;
   if (values_[position].is_number()) return is_plain_number(now.ptr());
   return may_be_argument(now.ptr());

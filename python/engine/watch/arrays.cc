@@ -48,10 +48,9 @@ bool adds_to_list(const Instruction& in) {
     return false;
   PyObject* const self = is_bound ? PyCFunction_GET_SELF(in.callee) : in.arguments[0];
   if (self == nullptr || !(PyList_Check(self) || is_deque(self))) return false;
-  return is_one_of(
-      is_bound ? name_of_builtin(in.callee)
-               : reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
-      kAdds);
+  return is_one_of(is_bound ? name_of_builtin(in.callee)
+                            : reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name,
+                   kAdds);
 }
 
 /// Whether NumPy takes a number of Python's for one of the array's dtype (NEP 50: from 2.0 on).
@@ -86,11 +85,10 @@ bool Watcher::is_given_array(PyObject* value, int depth) const {
 }
 
 void Watcher::refuse_array() {
-  refuse(
-      RefusalCode::kHostRead,
-      "the host reads an array of NumPy that the step is given, or makes of a tensor, which is "
-      "another one in each call; compute with tensors, which torch.as_tensor() and "
-      "torch.from_numpy() make of an array");
+  refuse(RefusalCode::kHostRead,
+         "the host reads an array of NumPy that the step is given, or makes of a tensor, which is "
+         "another one in each call; compute with tensors, which torch.as_tensor() and "
+         "torch.from_numpy() make of an array");
 }
 
 bool Watcher::look_at_arrays(const Instruction& in) {
