@@ -74,7 +74,7 @@ class StepOutputs {
     /// Another tensor over memory of its own, over that which it had, or the one that it was.
     enum class Exit { kNone, kNew, kRenewed, kInPlace } exit;
     trace::TensorId entry = trace::kNoTensor;  ///< what it is before the step
-    std::optional<std::string> node = {};  ///< Recorded::gradient_nodes
+    std::optional<std::string> node = {};      ///< Recorded::gradient_nodes
     Move move = {};
     bool is_read = false;    ///< by an op of the plan, or by what the user gets
     bool is_memory = false;  ///< of the owner itself

@@ -71,8 +71,8 @@ std::set<std::string> used_paths(const std::vector<trace::Step>& steps) {
   return paths;
 }
 
-/// Whether the tensor was only found in reach of the step, which neither uses nor returns it: a data
-/// set, another model.
+/// Whether the tensor was only found in reach of the step, which neither uses nor returns it: a
+/// data set, another model.
 bool is_bystander(const std::string& path, const std::set<std::string>& used) {
   return path.starts_with("host.") && !used.contains(path);
 }

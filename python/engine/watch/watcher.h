@@ -181,7 +181,7 @@ class Watcher final : public Listener {
     std::string tested = {};  ///< the function that tells of what class that is
     /// The array that the result is made of: a slice of it, or a tensor, copied or over its memory.
     PyObject* array = nullptr;
-    bool gives_array = false;  ///< the memory of a tensor
+    bool gives_array = false;      ///< the memory of a tensor
     PyObject* imported = nullptr;  ///< the name of the module
     enum class Made { kSlice, kAlias, kCopy } made = Made::kSlice;
   };
