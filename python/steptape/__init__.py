@@ -6,7 +6,7 @@ check_torch(_build_info)
 
 from . import _engine  # noqa: E402
 from ._errors import (BY_CODE, DataLoss, Error, FailedPrecondition, InternalError,  # noqa: E402
-                      InvalidArgument, IoError, Unsupported)
+                      InvalidArgument, IoError, NotReplayed, Unsupported)
 from ._setup import set_up  # noqa: E402
 
 set_up(_engine, BY_CODE)
@@ -20,5 +20,5 @@ from ._step import Step  # noqa: E402
 from ._wrap import optimizer, wrap  # noqa: E402
 
 __version__ = _build_info.VERSION
-__all__ = ["DataLoss", "Error", "FailedPrecondition", "InternalError", "InvalidArgument", "IoError", "Player",
-           "Step", "Unsupported", "counters", "host", "load", "observe", "optimizer", "record", "wrap"]
+__all__ = ["DataLoss", "Error", "FailedPrecondition", "InternalError", "InvalidArgument", "IoError", "NotReplayed",
+           "Player", "Step", "Unsupported", "counters", "host", "load", "observe", "optimizer", "record", "wrap"]

@@ -43,5 +43,9 @@ class InternalError(Error):
     code = "internal"
 
 
+class NotReplayed(Warning):
+    """A step costs more than it saves: most of its first calls were recorded, or run eagerly. Said once, and again if that stays."""
+
+
 BY_CODE = {kind.code: kind for kind in (InvalidArgument, FailedPrecondition, Unsupported, DataLoss, IoError,
                                         InternalError)}

@@ -5,6 +5,7 @@ import inspect
 import os
 import sys
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 
 from . import _engine
 from ._effects import Effects
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, NotReplayed
 from ._find import find, objects_in
 from ._probe import Probe
 from ._remedies import in_words, remedy_for
@@ -28,6 +29,7 @@ _RECORD = {"first": 0, "every": 0, "at": (), "on_nonfinite": False, "on_signal":
 
 _MOST_BEGINNINGS = 8
 _MOST_NEWS = 16
+_ASKED_AT = 16, 64
 
 _wrapped = weakref.WeakKeyDictionary()  # how many steps were made of a function, by its code
 
@@ -78,6 +80,7 @@ class Step:
         self._effects = Effects()
         self._news = (0, 0)  # replays when places were last seen to move, and how often in a row without one between
         self._newest = []  # of these places
+        self._asked = 0  # early calls, after some of which it is asked whether any replay
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
         self._call = self._first_call
         self._of_slots = {}  # by the id of an instance, which they keep alive
@@ -92,8 +95,39 @@ class Step:
     def _first_call(self, *args, **kwargs):
         if not self._engine.is_inside():  # another call of this step's
             self._prepare(args, kwargs)
+            self._call = self._engine if self._asked > _ASKED_AT[-1] else self._early_call
+        return self._engine(*args, **kwargs)
+
+    def _early_call(self, *args, **kwargs):
+        self._asked += 1
+        if self._asked in _ASKED_AT:
+            self._warn()
+        if self._asked > _ASKED_AT[-1]:
             self._call = self._engine
         return self._engine(*args, **kwargs)
+
+    def _warn(self):
+        """Where most calls so far were not replayed. Says what explain() begins with."""
+        stats = self.stats
+        is_young = self._asked == _ASKED_AT[0]
+        if self._options.get("log") == "none" or stats["replayed"] > (0 if is_young else stats["steps"] // 2):
+            return
+        function = inspect.unwrap(getattr(self.__wrapped__, "__func__", self.__wrapped__))
+        code = getattr(function, "__code__", None)
+        message = (f'step "{self.name}": {stats["replayed"]} of {stats["steps"]} calls were replayed, {stats["recorded"]} recorded, '
+                   f'{stats["eager"]} run eagerly: {self._why(stats)}; explain() of the step says more')
+        # by a registry of its own: those of modules are the program's
+        warnings.warn_explicit(message, NotReplayed, code.co_filename if code else "<step>", code.co_firstlineno if code else 1,
+                               registry={})
+
+    def _why(self, stats):
+        if stats["refusals"]:
+            refusal = stats["refusals"][0]
+            place = f' [{os.path.basename(refusal["file"])}:{refusal["line"]}]' if refusal["file"] else ""
+            return f'{refusal["code"]}: {refusal["reason"]}{place}' + (f'; {refusal["remedy"]}' if refusal["remedy"] else "")
+        if self._news[1] > 1:
+            return f"what it reads is another in each call: {_some(self._newest)}"
+        return f'each call differs from those before: {stats["last_verdict"] or "another stream of ops"}; pad inputs to few shapes'
 
     def _prepare(self, args, kwargs):
         """Tracks what the step uses, as far as that is known; no step is under way."""

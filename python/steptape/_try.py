@@ -46,8 +46,10 @@ class _Done(SystemExit):
 class _Site:
     """Where a training step stands in the program, and what was seen of it."""
 
-    def __init__(self, run: "_Run", file: str, line: int, name: str, patch: Callable[[], str | None]):
+    def __init__(self, run: "_Run", file: str, line: int, name: str, patch: Callable[[], str | None], left: Iterable[str] = ()):
         self.run, self.file, self.line, self.name, self.make_patch = run, file, line, name, patch
+        self.left = left  # what is read after the step, in the order in which it returns it
+        self.tensors: list[str] = []  # of these, by position
         self.function: Callable | None = None
         self.owner: Any = None  # of a method: that of the first call
         self.step = None
@@ -86,8 +88,10 @@ class _Site:
         if self.step is None:
             result = self.function(*args, **kwargs)
             self.eager.append(_now() - began)
+            if self.left:
+                self.tensors = [name for name, value in zip(self.left, result[2]) if isinstance(value, torch.Tensor)]
             if len(self.eager) == self.run.calls + _WARM_UP:
-                self.step = wrap(self.function, name=self.name, verify={"first": True, "rate": 0.0})
+                self.step = wrap(self.function, name=self.name, verify={"first": True, "rate": 0.0}, log="none")
             return result
         before = self.step.stats["replayed"]
         began = time.perf_counter()
@@ -112,7 +116,8 @@ class _Site:
         report = {"file": self.file, "line": self.line, "name": self.name, "steps": len(self.eager) + stats.get("steps", 0),
                   "replays": len(self.replayed) >= self.run.calls, "replayed": stats.get("replayed", 0),
                   "bits": "differ" if self.problem else "equal" if stats.get("trials") else "not compared",
-                  "problem": self.problem, "refusals": stats.get("refusals", []), "patch": self.make_patch()}
+                  "problem": self.problem, "refusals": [self._named(refusal) for refusal in stats.get("refusals", [])],
+                  "patch": self.make_patch()}
         if len(self.eager) > _WARM_UP:
             report["eager_us"] = _median_us(self.eager[_WARM_UP:])
         if report["replays"]:
@@ -124,6 +129,13 @@ class _Site:
                        "overhead": max(0.0, 1 - replay / eager), "loop_factor": loop / (loop - eager + replay),
                        "saved_s_per_hour": 3600 * (eager - replay) / loop}
         return report
+
+
+    def _named(self, refusal):
+        """By the variables of the program."""
+        for k, name in enumerate(self.tensors):
+            refusal["reason"] = refusal["reason"].replace(f"results[{k}]", f"`{name}`, which is read after the step,")
+        return refusal
 
 
 def _now():
@@ -206,7 +218,7 @@ class _Run:
             return
         own = [scope.owner] if scope.owner in cut.inputs else []
         where = scope.node if own else top
-        site = self._site(file, cut.lines[0], scope.name, lambda: _patch_of(file, text, where, cut, own))
+        site = self._site(file, cut.lines[0], scope.name, lambda: _patch_of(file, text, where, cut, own), [*cut.appended, *cut.outputs])
         made = in_function(cut.function(f"step_{site}", own), [])
         made.name = f"__steptape_made_{site}"
         call = f"_steptape_call_{site}"  # two underscores would be the class's own

@@ -34,7 +34,8 @@ def wrap(function: Callable | None = None, /, *, model: Models = None, optimizer
     static_gradients: on a GPU, whether gradients stay in memory of the plan's own, and are not copied to
                 new memory by each replay.
     log:        which events are written down: "guards,plan" or "all" on stderr, "all:run.jsonl" as lines of
-                JSON in a file, "none". Without it, what the environment variable STEPTAPE_LOG says.
+                JSON in a file, "none", by which no `NotReplayed` is warned of either. Without it, what the
+                environment variable STEPTAPE_LOG says.
     ledger:     whether a line for each call is kept beside the trace ("run.tape.ledger"). One of an earlier
                 run is kept as "run.tape.ledger.1", ...   resume: the run of these files goes on instead.
     record:     which calls are recorded besides, and kept in the trace: {"first": 3, "every": 1000,

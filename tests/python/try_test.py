@@ -187,6 +187,22 @@ for x, y in batches():
     assert "for x, y in batches" in (HEAD + "\nimport random\nfor x, y in batches():").splitlines()[step["refusals"][0]["line"] - 2]
 
 
+def test_what_a_refusal_names_is_the_program_s(tmp_path):
+    ran, report = tried(tmp_path, HEAD + """
+for x, y in batches():
+    made = model(x)
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if made.sum() > 100 or loss > 100:
+        print(made.sum().item())
+""")
+    step, = report["steps"]
+    assert ran.returncode == 1 and step["refusals"][0]["code"] == "unconsumed_graph", ran.stderr
+    assert step["refusals"][0]["reason"].startswith("`made`, which is read after the step, carries a graph")
+
+
 def test_a_step_that_is_left_early_is_tried_and_told_in_words(tmp_path):
     text = HEAD + """
 for i, (x, y) in enumerate(batches()):

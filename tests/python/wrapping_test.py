@@ -4,6 +4,8 @@ import copy
 import functools
 import gc
 import operator
+import random
+import warnings
 
 import pytest
 import torch
@@ -258,3 +260,44 @@ def test_a_class_method_is_wrapped():
         assert torch.equal(Trainer.train(x), x * 2) and torch.equal(Other().train(x), x * 3)
     assert Trainer.train.stats["replayed"] > 4 and Other.train.stats["replayed"] > 4
     assert Trainer.train is not Other.train
+
+
+def warned(step, calls, argument):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(calls):
+            step(argument(i))
+    return [str(each.message) for each in caught if issubclass(each.category, steptape.NotReplayed)]
+
+
+def test_a_step_that_never_replays_warns_of_it():
+    @steptape.wrap
+    def draws(x):
+        return x * random.random()  # here
+
+    first, second = warned(draws, 100, lambda i: torch.ones(3))
+    assert "0 of 16 calls were replayed" in first and "0 of 64 calls" in second, (first, second)
+    line = next(n for n, text in enumerate(open(__file__), 1) if "random.random()  # here" in text)
+    assert "host_random" in first and f"wrapping_test.py:{line}" in first and "steptape.host" in first, first
+    assert not warned(draws, 100, lambda i: torch.ones(3))
+
+
+def test_a_step_of_other_lengths_in_each_call_warns_of_it():
+    step = steptape.wrap(lambda x: x * 2, max_variants=8)
+    first, second = warned(step, 100, lambda i: torch.ones(i % 50 + 1))
+    assert "size(0)" in second and "pad inputs to few shapes" in second, (first, second)
+
+
+def test_a_step_that_replays_does_not_warn():
+    assert not warned(steptape.wrap(lambda x: x * 2), 100, lambda i: torch.ones(3))
+    # few of a kind at first, then it settles
+    assert not warned(steptape.wrap(lambda x: x * 2), 100, lambda i: torch.ones(3 + i % 5))
+
+
+def test_who_wants_no_log_gets_no_warning():
+    assert not warned(steptape.wrap(lambda x: x * random.random(), log="none"), 100, lambda i: torch.ones(3))
+    quiet = steptape.wrap(lambda x: x * random.random())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", steptape.NotReplayed)
+        for _ in range(80):
+            quiet(torch.ones(3))
