@@ -144,6 +144,11 @@ def loops_of(scope: ast.AST) -> Iterable[ast.stmt]:
             yield node
 
 
+def steps_itself(definition: ast.FunctionDef) -> bool:
+    """Whether it calls step() of an optimizer, not a function in it."""
+    return any(map(steps, _own(definition.body, into_loops=True)))
+
+
 def names_of(definition: ast.FunctionDef) -> set[str]:
     """Variables of a function."""
     declared = {name for node in _own(definition.body, into_loops=True) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}

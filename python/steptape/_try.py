@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from ._errors import Error, InvalidArgument
-from ._lift import Cut, calls_any, in_function, loops_of, names_of, steps
+from ._lift import Cut, calls_any, in_function, loops_of, names_of, steps, steps_itself
 from ._wrap import wrap
 
 _DRAWS = {"sample", "next", "get_batch", "randint", "choice", "shuffle"}
@@ -200,7 +200,7 @@ class _Run:
         loops = list(loops_of(definition))
         for loop in loops:
             self._cut(scope, top, loop, file, text, at)
-        if loops or not any(map(steps, ast.walk(ast.Module(definition.body)))):
+        if loops or not steps_itself(definition):
             return
         line = min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
         indent = " " * definition.col_offset
@@ -235,7 +235,7 @@ class _Run:
 class _Scope:
     node: ast.AST
     name: str  # "Trainer.fit"
-    around: set[str] = frozenset()  # variables of functions around it
+    around: frozenset[str] = frozenset()  # variables of functions around it
     owner: str = ""  # of a method, what it calls its object
 
 
@@ -392,7 +392,7 @@ def main(arguments: list[str] | None = None) -> int:
         pass
     except SystemExit as exit:
         failed = f"it ended with {exit.code}" if exit.code not in (None, 0) else ""
-    except (SyntaxError, OSError, Exception) as error:
+    except Exception as error:
         traceback.print_exc()
         failed = f"it failed: {type(error).__name__}: {error}"
     sys.stdout = out
