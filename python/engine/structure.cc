@@ -7,6 +7,7 @@
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
 #include <torch/csrc/Size.h>
+#include <torch/csrc/utils/tensor_numpy.h>
 
 #include <cmath>
 #include <iterator>
@@ -109,18 +110,28 @@ bool mirrors_entry(PyObject* container, PyObject* name, PyObject* held) {
   return held == (item == nullptr ? Py_None : item);
 }
 
-at::Tensor tensor_behind(PyObject* array) {
+at::Tensor tensor_behind(PyObject* array) try {
   if (!is_array_of_numpy(array)) return {};
   const py::object base = borrowed(array).attr("base");
-  if (!is_tensor(base.ptr())) return {};
-  // a part of that array, or one with another dtype, is not made again like this
-  const py::object whole = base.attr("numpy")();
-  const auto is_same = [&](const char* name) {
-    return borrowed(array).attr(name).equal(whole.attr(name));
+  if (!is_exact_tensor(base.ptr())) return {};
+  const at::Tensor& tensor = tensor_of(base.ptr());
+  // one that got another shape or dtype since is not made again like this
+  const py::object dtype = borrowed(array).attr("dtype");
+  const py::dict interface = borrowed(array).attr("__array_interface__");
+  const py::tuple data = interface["data"];
+  std::vector<std::int64_t> strides;
+  for (const std::int64_t stride : tensor.strides()) strides.push_back(stride * tensor.itemsize());
+  const auto places = [&array](const char* name) {
+    return py::cast<std::vector<std::int64_t>>(borrowed(array).attr(name));
   };
   const bool is_whole =
-      is_same("shape") && is_same("strides") && is_same("dtype") && is_same("__array_interface__");
-  return is_whole ? tensor_of(base.ptr()) : at::Tensor();
+      tensor.sizes() == at::IntArrayRef(places("shape")) && strides == places("strides") &&
+      torch::utils::numpy_dtype_to_aten(py::cast<int>(dtype.attr("num"))) == tensor.scalar_type() &&
+      (tensor.numel() == 0 || py::cast<std::uintptr_t>(data[0]) ==
+                                  reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()));
+  return is_whole ? tensor : at::Tensor();
+} catch (const std::exception&) {  // a dtype that torch has not
+  return {};
 }
 
 bool is_dataclass(PyObject* object) { return type_has(Py_TYPE(object), "__dataclass_fields__"); }

@@ -381,6 +381,16 @@ def keep(program, array):
     program.kept = array
 
 
+def reshaped(array):
+    array.shape = 4, 3
+    return array
+
+
+def retyped(array):
+    array.dtype = np.int32
+    return array
+
+
 LEFT = {  # what a step returns of its tensors as arrays: a function of (the program, what the model gives, the loss, x), the code or None
     "a loss": (lambda p, out, loss, x: loss.numpy(), None),
     "copied by cpu()": (lambda p, out, loss, x: (loss.cpu().numpy(), out.cpu().numpy()), None),
@@ -397,6 +407,9 @@ LEFT = {  # what a step returns of its tensors as arrays: a function of (the pro
     "compared": (lambda p, out, loss, x: p.total.add_(1 if loss.numpy() > .4 else 2).clone(), None),
     "compared the other way round": (lambda p, out, loss, x: p.total.add_(1 if .4 >= loss.numpy() else 2).clone(), None),
     "compared with what float32 does not hold": (lambda p, out, loss, x: p.total.add_(loss.numpy() == .1).clone(), None),
+    "of a tensor that requires grad later": (lambda p, out, loss, x: ((t := out * 2).numpy(), t.requires_grad_())[0], None),
+    "reshaped in its place": (lambda p, out, loss, x: reshaped(out.numpy()), "host_effect"),
+    "of another dtype in its place": (lambda p, out, loss, x: retyped(out.numpy()), "host_effect"),
     "a part": (lambda p, out, loss, x: out.numpy()[1:], "host_effect"),
     "turned": (lambda p, out, loss, x: out.numpy().T, "host_read"),
     "a copy": (lambda p, out, loss, x: loss.numpy().copy(), "host_read"),
