@@ -8,6 +8,8 @@ import ast
 import builtins
 import dataclasses
 import difflib
+import functools
+import importlib
 import importlib.machinery
 import json
 import os
@@ -29,10 +31,11 @@ from ._wrap import wrap
 _DRAWS = {"sample", "next", "get_batch", "randint", "choice", "shuffle"}
 _TALKS = {"print", "write", "log", "info", "debug", "warning", "add_scalar", "log_dict", "set_description", "set_postfix", "save", "record"}
 _STEPS = {"step", "backward", "zero_grad", "update"}
+_LIGHTNING = "add steptape.lightning.SteptapeCallback() to the Trainer's callbacks"
 _FRAMEWORKS = {  # module: what does it there
-    "lightning.pytorch": "add steptape.lightning.SteptapeCallback() to the Trainer's callbacks",
-    "pytorch_lightning": "add steptape.lightning.SteptapeCallback() to the Trainer's callbacks",
-    "transformers.trainer": "put steptape.transformers.SteptapeTrainerMixin before Trainer",
+    "lightning.pytorch": _LIGHTNING,
+    "pytorch_lightning": _LIGHTNING,
+    "transformers.trainer": "put steptape.transformers.SteptapeTrainerMixin before Trainer among the bases of a class",
     "stable_baselines3": "train steptape.sb3.accelerate(model)",
 }
 _WARM_UP = 5  # calls that are not timed
@@ -136,6 +139,101 @@ class _Site:
         for k, name in enumerate(self.tensors):
             refusal["reason"] = refusal["reason"].replace(f"results[{k}]", f"`{name}`, which is read after the step,")
         return refusal
+
+
+class _Loop(_Site):
+    """The loop of a framework's Trainer, of which turns are timed: as it is, then with the integration."""
+
+    def __init__(self, run: "_Run", file: str, name: str, advice: str):
+        super().__init__(run, file, 0, name, lambda: None)
+        self.advice = advice
+        self.steps: Callable[[], Iterable] | None = None  # those of the integration, once it has been put in
+        self.counted = 0  # replays
+
+    def turn(self, put_in: Callable[[], Callable[[], Iterable]]) -> None:
+        """Another turn begins."""
+        now = _now()
+        took, self.began = now - self.began, now
+        if self.steps is None:
+            if took != now:
+                self.eager.append(took)
+            if len(self.eager) == self.run.calls + _WARM_UP:
+                try:
+                    self.steps = put_in()
+                except InvalidArgument as error:
+                    self.problem = str(error)
+        else:
+            replays = sum(step.stats["replayed"] for step in self.steps())
+            if replays > self.counted:
+                self.replayed.append(took)
+            self.others = 0 if replays > self.counted else self.others + 1
+            self.counted = replays
+        if self.is_done:
+            self.run.end()
+
+    def report(self) -> dict[str, Any]:
+        steps = list(self.steps()) if self.steps is not None else []
+        self.step = max(steps, key=lambda step: step.stats["replayed"], default=None)
+        self.between = self.eager
+        return super().report() | {"steps": len(self.eager) + sum(step.stats["steps"] for step in steps), "advice": self.advice}
+
+
+def _try_lightning(run, module):
+    """Has each Trainer of the package's put the callback in after some batches."""
+    package = module.__name__.removesuffix(".trainer.trainer")
+    fit = module.Trainer.fit
+
+    @functools.wraps(fit)
+    def tried(self, model, *args, **kwargs):
+        site = _Loop(run, sys.modules[type(model).__module__].__file__, f"{type(model).__name__}.training_step", _LIGHTNING)
+        run.sites.append(site)
+
+        class Turns(importlib.import_module(package).Callback):
+            def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+                site.turn(lambda: put_in(trainer, pl_module))
+
+        def put_in(trainer, pl_module):
+            from .lightning import SteptapeCallback
+            callback = SteptapeCallback(verify={"first": True, "rate": 0.0}, log="none")
+            callback.on_train_start(trainer, pl_module)
+            return lambda: callback._steps.values()
+
+        self.callbacks.append(Turns())
+        return fit(self, model, *args, **kwargs)
+    module.Trainer.fit = tried
+
+
+def _try_transformers(run, module):
+    train = module.Trainer.train
+
+    @functools.wraps(train)
+    def tried(self, *args, **kwargs):
+        from .transformers import SteptapeTrainerMixin
+        kind, model = type(self), type(self.model)
+        if not isinstance(self, SteptapeTrainerMixin):
+            site = _Loop(run, sys.modules[model.__module__].__file__, f"{kind.__name__} of {model.__name__}", _FRAMEWORKS["transformers.trainer"])
+            run.sites.append(site)
+
+            class Tried(SteptapeTrainerMixin, kind):
+                steptape_options = {"verify": {"first": True, "rate": 0.0}, "log": "none"}
+
+                def training_step(self, *given):
+                    site.turn(lambda: lambda: self._taped.steps.values() if self._taped else ())
+                    return (kind if site.steps is None else SteptapeTrainerMixin).training_step(self, *given)
+
+                def _clip_grad_norm(self, model):
+                    return (kind if self._taped is None else SteptapeTrainerMixin)._clip_grad_norm(self, model)
+
+                def _get_grad_norm(self, model, grad_norm=None):
+                    return (kind if self._taped is None else SteptapeTrainerMixin)._get_grad_norm(self, model, grad_norm=grad_norm)
+
+            self.__class__ = Tried
+        return train(self, *args, **kwargs)
+    module.Trainer.train = tried
+
+
+_TRIED = {"lightning.pytorch.trainer.trainer": _try_lightning, "pytorch_lightning.trainer.trainer": _try_lightning,
+          "transformers.trainer": _try_transformers}
 
 
 def _now():
@@ -324,6 +422,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return self.run.compiled(self.get_data(self.path), self.path)
 
 
+class _FrameworkLoader(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module):
+        super().exec_module(module)
+        _TRIED[module.__name__](self.run, module)
+
+
 class _Finder:
     """Takes the steps out of modules in the script's folder."""
 
@@ -334,17 +438,23 @@ class _Finder:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             return spec
-        if not spec.origin.startswith(self.run.folder + os.sep) or f"{os.sep}site-packages{os.sep}" in spec.origin:
-            return spec
-        spec.loader = _Loader(spec.loader.name, spec.loader.path)
-        spec.loader.run = self.run
+        is_own = spec.origin.startswith(self.run.folder + os.sep) and f"{os.sep}site-packages{os.sep}" not in spec.origin
+        if is_own or name in _TRIED:
+            spec.loader = (_FrameworkLoader if name in _TRIED else _Loader)(spec.loader.name, spec.loader.path)
+            spec.loader.run = self.run
         return spec
 
 
 def _in_words(report: dict[str, Any]) -> Iterable[str]:
-    place = f"{os.path.relpath(report['file'])}:{report['line']}"
-    yield f"{place} (in {report['name']}): {report['steps']} steps"
-    if report["replays"]:
+    if "advice" in report:
+        yield f"{report['name']}: {report['steps']} steps"
+    else:
+        yield f"{os.path.relpath(report['file'])}:{report['line']} (in {report['name']}): {report['steps']} steps"
+    if report["replays"] and "advice" in report:
+        yield (f"  now {report['loop_us']:.0f} us a turn of its loop, {report['replay_us']:.0f} us where its steps are replayed: "
+               f"{report['factor']:.1f} times as fast ({report['ops']} ops, {report['plans']} plan{'s' if report['plans'] > 1 else ''}), "
+               f"{report['saved_s_per_hour']:.0f} s of an hour saved")
+    elif report["replays"]:
         yield (f"  now {report['eager_us']:.0f} us a step, replayed {report['replay_us']:.0f} us: {report['factor']:.1f} times as fast "
                f"({report['ops']} ops, {report['plans']} plan{'s' if report['plans'] > 1 else ''}; {100 * report['overhead']:.0f} % was overhead)")
         yield (f"  of its loop, {report['loop_us']:.0f} us a turn: {report['loop_factor']:.1f} times as fast, "
@@ -361,7 +471,9 @@ def _in_words(report: dict[str, Any]) -> Iterable[str]:
         yield f"  {refusal['code']}: {refusal['reason']}{at}"
         if refusal["remedy"]:
             yield f"      remedy: {refusal['remedy']}"
-    if report["replays"] and report["patch"]:
+    if report["replays"] and "advice" in report:
+        yield f"  to have it so, {report['advice']}"
+    elif report["replays"] and report["patch"]:
         yield "  to have it so:\n"
         yield report["patch"]
     elif report["replays"]:

@@ -273,3 +273,64 @@ def test_what_is_said_where_there_is_nothing_to_try(here, capsys, monkeypatch, b
 ])
 def test_a_framework_is_told_by_its_name(here, capsys, text, advice):
     assert here(text) == 2 and advice in capsys.readouterr().out
+
+
+LIGHTNING = """
+import lightning.pytorch as lightning
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+
+    def training_step(self, batch, batch_idx):
+        loss = nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+        self.log("loss", loss)
+        return loss
+
+    HOOK
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+lightning.seed_everything(1)
+trainer = lightning.Trainer(max_epochs=10, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                            enable_model_summary=False)
+module = Net()
+trainer.fit(module, DataLoader(TensorDataset(torch.randn(256, 16), torch.randint(0, 4, (256,))), 16))
+print([p.double().sum().item().hex() for p in module.parameters()])
+"""
+TRANSFORMERS = """
+import torch
+import transformers
+
+torch.manual_seed(1)
+model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32, n_positions=16))
+rows = [{"input_ids": torch.randint(0, 32, (16,)), "labels": torch.randint(0, 32, (16,))} for _ in range(64)]
+arguments = transformers.TrainingArguments("out", per_device_train_batch_size=4, num_train_epochs=8, use_cpu=True, report_to=[],
+                                           save_strategy="no", disable_tqdm=True, gradient_accumulation_steps=2)
+trainer = transformers.Trainer(model, arguments, train_dataset=rows)
+trainer.train()
+print([p.double().sum().item().hex() for p in model.parameters()])
+"""
+
+
+@pytest.mark.parametrize("text, advice", [(LIGHTNING.replace("HOOK", ""), "SteptapeCallback"), (TRANSFORMERS, "SteptapeTrainerMixin")],
+                         ids=["lightning", "transformers"])
+def test_the_loop_of_a_framework(tmp_path, text, advice):
+    """Timed as it is, then with the integration; kept going it leaves what the program leaves."""
+    ran, report = tried(tmp_path, text, "--keep-going", "--calls", "12")
+    step, = report["steps"]
+    assert ran.returncode == 0 and step["replays"] and step["bits"] == "equal" and advice in step["advice"], ran.stderr
+    assert printed(tmp_path).splitlines()[-1] == ran.stderr.splitlines()[-1]
+
+
+def test_a_loop_that_an_integration_refuses(tmp_path):
+    ran, report = tried(tmp_path, LIGHTNING.replace("HOOK", "def on_after_backward(self):\n        pass"), "--calls", "12")
+    step, = report["steps"]
+    assert ran.returncode == 1 and not step["replays"] and "Net.on_after_backward" in step["problem"], ran.stderr
