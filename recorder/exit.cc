@@ -168,7 +168,7 @@ class Exit {
     gradients_.push_back(gradient);
     if (id == trace::kNoTensor) return;
     if (gradient.requires_grad()) {
-      const auto node = gradient.grad_fn();
+      const auto& node = gradient.grad_fn();
       recorded_.gradient_nodes[path] = node == nullptr ? "" : node->name();
       if (state_.graphs.is_unconsumed(gradient)) {
         state_.refusals.add(RefusalCode::kUnconsumedGraph, {},
