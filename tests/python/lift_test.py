@@ -1,5 +1,8 @@
 """`_lift.lift`: a function does with its step lifted out what it did before, and says why where it cannot be."""
+import contextlib
 import copy
+import linecache
+import random
 import types
 
 import pytest
@@ -399,3 +402,84 @@ class Private:
 def test_says_why_not(function, words):
     with pytest.raises(steptape.InvalidArgument, match=words):
         lift(function)
+
+
+NAMES, LISTS = "abcde", "pq"
+
+
+def an_expression(draw):
+    return draw.choice([draw.choice(f"{NAMES}"), "item", str(draw.randint(0, 4)), f"{draw.choice(NAMES)} + {draw.choice(NAMES)}",
+                        f"len({draw.choice(LISTS)})", f"sum({draw.choice(NAMES)} for {draw.choice(NAMES)} in (1, 2))"])
+
+
+def statements(draw, indent, in_loop, depth):
+    """Of a function's body, some lines."""
+    at, lines = "    " * indent, []
+
+    def inside(in_loop):
+        return statements(draw, indent + 1, in_loop, depth - 1)
+
+    for _ in range(draw.randint(1, 3)):
+        test = f"if ({an_expression(draw)}) % {draw.randint(2, 4)} == {draw.randint(0, 1)}:"
+        kinds = ["assign", "assign", "assign", "add", "append", "extend", "pair", "step"] + ["leave"] * in_loop + ["return"] * (draw.random() < .1)
+        kind = draw.choice(kinds + ["if", "if", "for", "with", "try"] * bool(depth))
+        if kind in ("assign", "add"):
+            lines.append(f"{at}{draw.choice(NAMES)} {'+' if kind == 'add' else ''}= {an_expression(draw)}")
+        elif kind in ("append", "extend"):
+            lines.append(f"{at}{draw.choice(LISTS)}" + (f".append({an_expression(draw)})" if kind == "append" else f" += [{an_expression(draw)}]"))
+        elif kind == "pair":
+            lines.append(f"{at}{draw.choice(NAMES)}, {draw.choice(NAMES)} = {an_expression(draw)}, {an_expression(draw)}")
+        elif kind == "step":
+            lines.append(f"{at}optimizer.step({an_expression(draw)})")
+        elif kind in ("leave", "return"):
+            lines += [f"{at}{test}", f"{at}    " + (draw.choice(["break", "continue"]) if kind == "leave" else f"return {an_expression(draw)}, p")]
+        elif kind == "if":
+            lines += [f"{at}{test}", *inside(in_loop)] + ([f"{at}else:", *inside(in_loop)] if draw.random() < .5 else [])
+        elif kind == "for":
+            lines += [f"{at}for {draw.choice(NAMES)} in range({draw.randint(0, 3)}):", *inside(True)]
+        elif kind == "with":
+            lines += [f"{at}with contextlib.nullcontext():", *inside(in_loop)]
+        else:
+            lines += [f"{at}try:", *inside(in_loop), f"{at}except ZeroDivisionError:", *inside(in_loop)]
+    return lines
+
+
+def drawn_program(draw):
+    lines = ["def drawn(optimizer, items):", *(f"    {name} = {draw.randint(0, 3)}" for name in NAMES if draw.random() < .97),
+             *(f"    {name} = []" for name in LISTS)]
+    nested = draw.random() < .4
+    if nested:
+        lines += ["    for epoch in range(2):", *statements(draw, 2, True, 0)]
+    at = 2 if nested else 1
+    lines += ["    " * at + "for item in items:", *statements(draw, at + 1, True, 2), "    " * (at + 1) + "optimizer.step(item)",
+              *statements(draw, at + 1, True, 1), *(statements(draw, 2, True, 1) if nested else []), *statements(draw, 1, False, 1)]
+    return "\n".join([*lines, f"    return {', '.join(draw.sample(NAMES, draw.randint(1, 5)))}, p, q", ""])
+
+
+def test_drawn_functions_do_what_they_did(tmp_path):
+    """Where they end without an exception: a name that was never assigned is found missing in other places."""
+    draw, lifted_ones, compared = random.Random(7), 0, 0
+    for i in range(400):
+        text, name = drawn_program(draw), str(tmp_path / f"{i}.py")
+        linecache.cache[name] = len(text), None, text.splitlines(True), name
+        names = {"contextlib": contextlib}
+        exec(compile(text, name, "exec"), names)
+        try:
+            lifted = lift(names["drawn"])
+        except steptape.InvalidArgument:  # steps in several loops
+            continue
+        lifted_ones += 1
+        for items in ([], [1], [2, 3], [0, 1, 2, 3, 4, 5]):
+            expected = drawn_outcome(names["drawn"], items)
+            if expected is not None:
+                compared += 1
+                assert drawn_outcome(lifted.around(lifted.body), items) == expected, text
+    assert lifted_ones > 200 and compared > 600, (lifted_ones, compared)
+
+
+def drawn_outcome(function, items):
+    optimizer = Optimizer()
+    try:
+        return repr(function(optimizer, items)), repr(optimizer.steps)
+    except (NameError, TypeError):
+        return None
