@@ -107,10 +107,13 @@ class Step:
         return self._engine(*args, **kwargs)
 
     def _warn(self):
-        """Where most calls so far were not replayed. Says what explain() begins with."""
+        """Where most calls so far were not replayed; of a young step, that is refused, since others may settle yet."""
         stats = self.stats
-        is_young = self._asked == _ASKED_AT[0]
-        if self._options.get("log") == "none" or stats["replayed"] > (0 if is_young else stats["steps"] // 2):
+        if self._asked == _ASKED_AT[0]:
+            is_settled = stats["replayed"] or not stats["refusals"]
+        else:
+            is_settled = stats["replayed"] > stats["steps"] // 2
+        if is_settled or self._options.get("log") == "none":
             return
         function = inspect.unwrap(getattr(self.__wrapped__, "__func__", self.__wrapped__))
         code = getattr(function, "__code__", None)

@@ -8,6 +8,11 @@ pytest.register_assert_rewrite(*(
     path.stem for path in pathlib.Path(__file__).parent.glob("*.py") if not path.stem.endswith(("_test", "conftest"))))
 
 
+def pytest_configure(config):
+    # many steps here are refused on purpose
+    config.addinivalue_line("filterwarnings", "ignore::steptape.NotReplayed")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     """Tensors as small as the tests' gain nothing from a second thread."""
