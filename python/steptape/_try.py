@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from ._errors import Error, InvalidArgument
+from ._errors import Error, InternalError, InvalidArgument
 from ._lift import Cut, calls_any, in_function, loops_of, names_of, steps, steps_itself
 from ._wrap import wrap
 
@@ -62,6 +62,7 @@ class _Site:
         self.others = 0  # wrapped calls that did not replay, since the last one that did
         self.began = 0.0
         self.problem = ""
+        self.has_other_bits = False
 
     def of(self, function: Callable) -> Callable:
         """Stands for `function`, which is the step."""
@@ -100,8 +101,8 @@ class _Site:
         began = time.perf_counter()
         try:
             result = self.step(*args, **kwargs)
-        except Error as error:  # other bits, for one
-            self.problem = str(error)
+        except Error as error:
+            self.problem, self.has_other_bits = str(error), isinstance(error, InternalError)
             self.run.end()
             raise
         took = _now() - began
@@ -118,7 +119,7 @@ class _Site:
         stats = {} if self.step is None else self.step.stats
         report = {"file": self.file, "line": self.line, "name": self.name, "steps": len(self.eager) + stats.get("steps", 0),
                   "replays": len(self.replayed) >= self.run.calls, "replayed": stats.get("replayed", 0),
-                  "bits": "differ" if self.problem else "equal" if stats.get("trials") else "not compared",
+                  "bits": "differ" if self.has_other_bits else "equal" if stats.get("trials") else "not compared",
                   "problem": self.problem, "refusals": [self._named(refusal) for refusal in stats.get("refusals", [])],
                   "patch": self.make_patch()}
         if len(self.eager) > _WARM_UP:
@@ -152,10 +153,10 @@ class _Loop(_Site):
 
     def turn(self, put_in: Callable[[], Callable[[], Iterable]]) -> None:
         """Another turn begins."""
-        now = _now()
-        took, self.began = now - self.began, now
+        before, self.began = self.began, _now()
+        took = self.began - before
         if self.steps is None:
-            if took != now:
+            if before:
                 self.eager.append(took)
             if len(self.eager) == self.run.calls + _WARM_UP:
                 try:

@@ -334,3 +334,4 @@ def test_a_loop_that_an_integration_refuses(tmp_path):
     ran, report = tried(tmp_path, LIGHTNING.replace("HOOK", "def on_after_backward(self):\n        pass"), "--calls", "12")
     step, = report["steps"]
     assert ran.returncode == 1 and not step["replays"] and "Net.on_after_backward" in step["problem"], ran.stderr
+    assert step["bits"] == "not compared"
