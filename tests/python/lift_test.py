@@ -428,7 +428,8 @@ def statements(draw, indent, in_loop, depth):
         elif kind in ("append", "extend"):
             lines.append(f"{at}{draw.choice(LISTS)}" + (f".append({an_expression(draw)})" if kind == "append" else f" += [{an_expression(draw)}]"))
         elif kind == "pair":
-            lines.append(f"{at}{draw.choice(NAMES)}, {draw.choice(NAMES)} = {an_expression(draw)}, {an_expression(draw)}")
+            # of two names: `a, a = x, y` gives x or y in CPython 3.11.2, as the lines of the function fall
+            lines.append(f"{at}{', '.join(draw.sample(NAMES, 2))} = {an_expression(draw)}, {an_expression(draw)}")
         elif kind == "step":
             lines.append(f"{at}optimizer.step({an_expression(draw)})")
         elif kind in ("leave", "return"):
