@@ -120,7 +120,7 @@ class Cut:
         if captured := sorted(stored & _captured(scope, self.taken)):
             raise InvalidArgument(f"{name}: {', '.join(captured)}: a function or lambda outside of the step reads it")
         self.lines = self.taken[0].lineno, self.taken[-1].end_lineno
-        self.is_left_early = len(exits) > 1 or flow.follow(self.taken, set()) is None
+        self.is_left_early = flow.is_left_early
 
     def function(self, name: str, own: list[str]) -> ast.FunctionDef:
         """The statements as a function that gives a signal, what was to be returned, and what the rest reads; `own` come first."""
@@ -270,11 +270,13 @@ class _Flow:
         self.variables = variables
         self.read_early: set[str] = set()
         self._exits: list[set[str]] = []
+        self.is_left_early = False  # of what exits_of has followed
         self._until, self.reached = until, None
 
     def exits_of(self, statements: list[ast.stmt]) -> list[set[str]]:
         """What is surely assigned at each way out of `statements`: their end, and a break, continue or return in them."""
         end = self.follow(statements, set())
+        self.is_left_early = end is None or bool(self._exits)
         return self._exits + ([] if end is None else [end])
 
     def follow(self, statements, assigned, in_loop=False):
@@ -351,7 +353,7 @@ def _segments(statements, block, stop):
         yield statements[stop:], set()
         return
     for i, statement in enumerate(statements):
-        for inner in _blocks(statement):
+        for inner in blocks_of(statement):
             found = list(_segments(inner, block, stop))
             if not found:
                 continue
@@ -366,7 +368,8 @@ def _segments(statements, block, stop):
             return
 
 
-def _blocks(statement):
+def blocks_of(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
+    """The blocks of statements that one has."""
     for field in ("body", "orelse", "finalbody"):
         if block := getattr(statement, field, None):
             yield block

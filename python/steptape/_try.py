@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from ._errors import Error, InternalError, InvalidArgument
-from ._lift import Cut, calls_any, in_function, loops_of, names_of, steps, steps_itself
+from ._lift import Cut, blocks_of, calls_any, in_function, loops_of, names_of, steps, steps_itself
 from ._wrap import wrap
 
 _DRAWS = {"sample", "next", "get_batch", "randint", "choice", "shuffle"}
@@ -38,6 +38,7 @@ _FRAMEWORKS = {  # module: what does it there
     "transformers.trainer": "put steptape.transformers.SteptapeTrainerMixin before Trainer among the bases of a class",
     "stable_baselines3": "train steptape.sb3.accelerate(model)",
 }
+_OPTIONS = {"verify": {"first": True, "rate": 0.0}, "log": "none"}  # of each step that is tried
 _WARM_UP = 5  # calls that are not timed
 _SITE = "__steptape_try__"
 
@@ -95,7 +96,7 @@ class _Site:
             if self.left:
                 self.tensors = [name for name, value in zip(self.left, result[2]) if isinstance(value, torch.Tensor)]
             if len(self.eager) == self.run.calls + _WARM_UP:
-                self.step = wrap(self.function, name=self.name, verify={"first": True, "rate": 0.0}, log="none")
+                self.step = wrap(self.function, name=self.name, **_OPTIONS)
             return result
         before = self.step.stats["replayed"]
         began = time.perf_counter()
@@ -133,7 +134,6 @@ class _Site:
                        "overhead": max(0.0, 1 - replay / eager), "loop_factor": loop / (loop - eager + replay),
                        "saved_s_per_hour": 3600 * (eager - replay) / loop}
         return report
-
 
     def _named(self, refusal):
         """By the variables of the program."""
@@ -195,7 +195,7 @@ def _try_lightning(run, module):
 
         def put_in(trainer, pl_module):
             from .lightning import SteptapeCallback
-            callback = SteptapeCallback(verify={"first": True, "rate": 0.0}, log="none")
+            callback = SteptapeCallback(**_OPTIONS)
             callback.on_train_start(trainer, pl_module)
             return lambda: callback._steps.values()
 
@@ -216,7 +216,7 @@ def _try_transformers(run, module):
             run.sites.append(site)
 
             class Tried(SteptapeTrainerMixin, kind):
-                steptape_options = {"verify": {"first": True, "rate": 0.0}, "log": "none"}
+                steptape_options = _OPTIONS
 
                 def training_step(self, *given):
                     site.turn(lambda: lambda: self._taped.steps.values() if self._taped else ())
@@ -301,7 +301,7 @@ class _Run:
             self._cut(scope, top, loop, file, text, at)
         if loops or not steps_itself(definition):
             return
-        line = min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
+        line = _first_line(definition)
         indent = " " * definition.col_offset
         site = self._site(file, definition.lineno, scope.name, lambda: _patched(file, text, [(line, line, [f"{indent}@steptape.wrap"])]))
         of = "of_method" if scope.owner else "of"
@@ -349,10 +349,13 @@ def _scopes(node, name="", around=frozenset(), is_class=False):
         elif isinstance(child, ast.ClassDef):
             yield from _scopes(ast.Module(child.body), f"{name}.{child.name}" if name else child.name, around, is_class=True)
         elif isinstance(child, ast.stmt):
-            for block in (getattr(child, field, []) for field in ("body", "orelse", "finalbody", "handlers")):
+            for block in blocks_of(child):
                 yield from _scopes(ast.Module(block), name, around, is_class)
-        elif isinstance(child, ast.ExceptHandler):
-            yield from _scopes(ast.Module(child.body), name, around, is_class)
+
+
+def _first_line(statement):
+    """With its decorators."""
+    return min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", []))])
 
 
 def _assigned_in(loop):
@@ -396,7 +399,7 @@ def _patch_of(file, text, where, cut, own):
     gets = ", ".join([*(f"more_{each}" for each in cut.appended), *cut.outputs])
     call = [f"{indent}{gets + ' = ' if gets else ''}{''.join(f'{each}.' for each in own)}{name}({', '.join(inputs)})",
             *(f"{indent}{each}.extend(more_{each})" for each in cut.appended)]
-    at = min([where.lineno, *(decorator.lineno for decorator in getattr(where, "decorator_list", []))])
+    at = _first_line(where)
     step = [" " * where.col_offset + each if each else "" for each in step]
     return _patched(file, text, [(at, at, step), (first, last + 1, call)])
 

@@ -11,7 +11,7 @@ from torch.optim import SGD, SparseAdam
 
 import steptape
 from loops import adam, batch, is_refused, momentum, mse, net, program, replays, training
-from twins import bits, codes_of, is_as_pinned
+from twins import bits, codes_of, is_as_pinned, played_alike
 
 CLIPS = {
     "norm": lambda p: clip_grad_norm_(p, 0.1),
@@ -502,7 +502,7 @@ def views(p, x):
     (hutchinson, None), (left_open, "escaped_buffer"), (a_leaf, None), (a_leaf_that_is_used, "escaped_buffer"), (views, None),
 ], ids=lambda value: getattr(value, "__name__", ""))
 def test_a_gradient_that_requires_grad(backward, code):
-    """As `backward(create_graph=True)` leaves it: the graph has been consumed, and whoever uses it is told so."""
+    """As `backward(create_graph=True)` leaves it: the graph has been consumed, and another backward through it raises."""
     def look(p):
         if p.grad is None:
             return None
@@ -528,9 +528,7 @@ def test_a_gradient_that_requires_grad(backward, code):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of create_graph
-        expected, _ = play(lambda step: step)
-        seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+        step = played_alike(play)
     is_as_pinned(step, code)
 
 
@@ -546,9 +544,7 @@ def test_a_gradient_whose_requires_grad_is_switched():
 
         return [(bits(step(torch.randn(4, generator=torch.Generator().manual_seed(i)), i % 3 == 0)), p.grad.requires_grad) for i in range(20)], step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+    step = played_alike(play)
     assert "host_effect" in codes_of(step), step.explain()
 
 
@@ -591,9 +587,7 @@ def test_the_gradient_of_a_module_s_buffer_adds_up(resets):
             seen.append(bits([step(torch.randn(3, 4)), model.zero.grad, model.scale.grad, model.zero.grad._version, list(model.parameters())]))
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+    step = played_alike(play)
     assert step.stats["replayed"] >= 12, step.explain()
 
 
@@ -634,9 +628,7 @@ def test_the_dtype_that_gradients_are_to_have(of, to, late, zeroes):
             added.grad = None
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+    step = played_alike(play)
     if of == "an argument":
         assert "host_effect" in codes_of(step), step.explain()
     else:
@@ -656,7 +648,5 @@ def test_a_step_that_sets_it_is_refused():
 
         return [bits(step(torch.full((4,), i / 3).bfloat16(), i % 4 == 3)) for i in range(16)], step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+    step = played_alike(play)
     assert "host_effect" in codes_of(step), step.explain()

@@ -18,9 +18,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-import steptape
 from classification import STEPS, Program, batch, check, collect, learner, marked_lines, names_the_line
-from twins import OUTCOMES, bits
+from twins import OUTCOMES, bits, played_alike
 
 CHANGES = []
 change = collect(CHANGES)
@@ -567,9 +566,7 @@ def test_what_a_step_puts_in_a_place_and_uses_again_replays(use):
             VARIABLE.reset(token)
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+    step = played_alike(play)
     assert step.stats["replayed"] >= 12, step.explain()
 
 
@@ -601,7 +598,5 @@ def test_a_list_of_the_program_s_that_a_step_puts_in_a_place_is_watched_there(fi
         VARIABLE.reset(token)
         return seen, step
 
-    expected, _ = play(lambda step: step)
-    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
-    assert seen == expected, step.explain()
+    step = played_alike(play)
     assert step.stats["replayed"] >= 6, step.explain()

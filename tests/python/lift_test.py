@@ -12,7 +12,7 @@ from steptape._lift import lift
 
 
 class Optimizer:
-    """Notes what it is told."""
+    """Keeps what it is called with."""
 
     def __init__(self):
         self.steps = []

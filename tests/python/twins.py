@@ -70,6 +70,14 @@ def is_as_pinned(step, outcome=None):
         is_refused(step, {outcome})
 
 
+def played_alike(play):
+    """`play(wrap)` gives what is to be compared, and the step last: alike without Steptape and with it. Gives the wrapped step."""
+    *expected, _ = play(lambda function: function)
+    *seen, step = play(lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert seen == expected, step.explain()
+    return step
+
+
 def bits(value):
     """A value in a form that compares by bits: tensors by dtype, shape and bytes."""
     if isinstance(value, torch.nn.Module):

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
+#include <vector>
 
 /// Each adds its subcommand to `app`; when it was asked for, parsing runs it and sets `exit_code`.
 /// Results go to the standard output, everything else to the standard error. Both arguments must
@@ -21,6 +23,9 @@ void add_extract(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);
 void add_manual(CLI::App& app, int& exit_code);
 void add_merge(CLI::App& app, int& exit_code);
+
+/// Becomes another program, by its words. Throws Error (io) where it cannot be run.
+[[noreturn]] void become(const std::vector<std::string>& words);
 
 /// What every subcommand tells the shell.
 inline constexpr int kGood = 0;     ///< equal, whole, done

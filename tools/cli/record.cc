@@ -35,14 +35,10 @@ bool asks(const RecordRequest& request) {
 }
 
 /// Becomes the program, or throws.
-[[noreturn]] void become(const std::vector<std::string>& command, const RecordRequest& request) {
+[[noreturn]] void become_asked(const std::vector<std::string>& command,
+                               const RecordRequest& request) {
   if (asks(request)) ::setenv(RecordRequest::kVariable, request.text().c_str(), /*overwrite=*/1);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  ::execvp(words[0], words.data());
-  throw Error(ErrorCode::kIo,
-              fmt::format("{}: {}", command[0], std::generic_category().message(errno)));
+  become(command);
 }
 
 /// The program that runs, and the signal that this process got meanwhile; for its handler.
@@ -101,7 +97,7 @@ int run(const std::vector<std::string>& command, const RecordRequest& request) {
   if (child == 0) {
     ends.let_go();
     try {
-      become(command, request);
+      become_asked(command, request);
     } catch (const Error& error) {
       complain(error);
       ::_exit(kTrouble);
@@ -159,10 +155,19 @@ int record(const RecordOptions& options) {
     if (exit_code != 0) return exit_code;
     request.is_again = true;
   }
-  become(options.command, request);
+  become_asked(options.command, request);
 }
 
 }  // namespace
+
+void become(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  throw Error(ErrorCode::kIo,
+              fmt::format("{}: {}", words[0], std::generic_category().message(errno)));
+}
 
 void add_record(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(

@@ -1,12 +1,9 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "steptape/error.h"
@@ -54,12 +51,7 @@ std::size_t place_of_script(const std::vector<std::string>& command) {
   if (options.keep_going) words.emplace_back("--keep-going");
   if (options.calls != 0) words.insert(words.end(), {"--calls", std::to_string(options.calls)});
   words.insert(words.end(), script, options.command.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  throw Error(ErrorCode::kIo,
-              fmt::format("{}: {}", words[0], std::generic_category().message(errno)));
+  become(words);
 }
 
 }  // namespace
@@ -80,8 +72,7 @@ void add_try(CLI::App& app, int& /*exit_code*/) {
       "Example:\n"
       "  steptape try -- python train.py --epochs 3\n"
       "Exit status: 0 where they replay, 1 where they do not, 2 where none was found or the "
-      "program "
-      "failed.");
+      "program failed.");
   command->callback([options] { become_trial(*options); });
 }
 
