@@ -96,17 +96,55 @@ std::optional<Refusal> refusal_for_content(const trace::Difference& difference, 
   return std::nullopt;
 }
 
+/// The number in "tensors[17].sizes", or nothing of a path that begins otherwise.
+std::optional<std::size_t> index_in(const std::string& path, std::string_view list) {
+  if (!path.starts_with(list)) return std::nullopt;
+  return std::strtoull(path.c_str() + list.size(), nullptr, 10);
+}
+
+/// What the path of a difference stands for: `x`, or what an op gives, and that op.
+struct Named {
+  std::string words;
+  std::size_t op;
+};
+
+Named named(const trace::Difference& difference, const trace::Recording& recording) {
+  const std::size_t field = difference.path.rfind('.');
+  const auto tensor = index_in(difference.path, "tensors[");
+  auto buffer = index_in(difference.path, "buffers[");
+  if (tensor && *tensor < recording.tensors.size()) buffer = recording.tensors[*tensor].buffer;
+  if (field == std::string::npos || !buffer || *buffer >= recording.buffers.size()) {
+    return {difference.path, difference.op};
+  }
+  const std::string what = difference.path.substr(field + 1) + " of ";
+  if (const std::string& path = recording.buffers[*buffer].path; !path.empty()) {
+    return {what + path, difference.op};
+  }
+  for (std::size_t i = 0; i < recording.ops.size(); ++i) {
+    bool gives = false;
+    for (const trace::Value& value : recording.ops[i].outputs) {
+      trace::for_each_tensor(value, [&](trace::TensorId id) {
+        gives |= id != trace::kNoTensor &&
+                 (tensor ? id == *tensor : recording.tensors[id].buffer == *buffer);
+      });
+    }
+    if (!gives) continue;
+    return {what + "what `" + recording.operator_of(recording.ops[i]).name + "` gives", i};
+  }
+  return {difference.path, difference.op};
+}
+
 Refusal refusal_for(const trace::Difference& difference, const trace::Recording& recording) {
   const bool is_dynamic =
       difference.kind == trace::DifferenceKind::kGeometry && has_dynamic_shapes(recording);
   const RefusalCode code =
       is_dynamic ? RefusalCode::kDataDependentShape : code_for(difference.kind);
   if (auto refusal = refusal_for_content(difference, code, recording)) return *std::move(refusal);
-  std::string message = "between two probes " + difference.path + " went " + difference.expected +
-                        " → " + difference.found;
-  return difference.op < recording.ops.size()
-             ? trace::refusal_at(recording, difference.op, code, std::move(message))
-             : trace::make_refusal(code, std::move(message));
+  const auto [words, op] = named(difference, recording);
+  std::string message =
+      "between two probes " + words + " went " + difference.expected + " → " + difference.found;
+  return op < recording.ops.size() ? trace::refusal_at(recording, op, code, std::move(message))
+                                   : trace::make_refusal(code, std::move(message));
 }
 
 std::optional<Refusal> other_outside_tensor(const recorder::Recorded& a,

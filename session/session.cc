@@ -136,7 +136,7 @@ void Session::invalidate(const std::string& why) {
 }
 
 void Session::save(const std::string& path, State state) const {
-  storage::write(impl_->state.trace.contents(state == State::kWith), path);
+  impl_->state.trace.save(path, state == State::kWith);
 }
 
 std::string Session::explain() const {

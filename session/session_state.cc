@@ -34,9 +34,14 @@ trace::RecordRequest asked_by_environment() {
   }
 }
 
+const Wording& of_cpp() {
+  static const Wording wording;
+  return wording;
+}
+
 }  // namespace
 
-SessionState::SessionState() : number(++sessions_made) {}
+SessionState::SessionState() : number(++sessions_made), wording(&of_cpp()) {}
 
 void SessionState::set_options(Options given) {
   const RecordSchedule schedule(given.record);

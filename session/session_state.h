@@ -10,6 +10,7 @@
 #include "replayer/runtime/backends.h"
 #include "session/declarations.h"
 #include "session/keep/session_trace.h"
+#include "session/observe/account.h"
 #include "session/observe/counter_block.h"
 #include "session/observe/log.h"
 #include "steptape/options.h"
@@ -39,6 +40,8 @@ struct SessionState {
   std::uint64_t number;  ///< in the process, counted from 1
   Options options;
   bool is_asked_by_environment = false;  ///< for recordings: STEPTAPE_RECORD
+  /// The front end's, which outlives this; that of C++ where it has none of its own.
+  const Wording* wording;
   Log log;
   CounterBlock counters;
   live::Objects objects;

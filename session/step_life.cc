@@ -7,15 +7,14 @@
 #include <string>
 #include <utility>
 
-#include "replayer/planner/plan_words.h"
 #include "session/arguments.h"
 #include "session/exclusive_use.h"
+#include "session/observe/account.h"
 #include "session/observe/call_ledger.h"
 #include "session/observe/journal.h"
 #include "session/session_state.h"
 #include "steptape/error.h"
 #include "trace/refusals.h"
-#include "trace/text/text.h"
 
 namespace steptape::session {
 
@@ -114,34 +113,13 @@ Stats StepLife::stats() const {
 }
 
 std::string StepLife::explain() const {
-  return session::explain(step_.name, step_.place, stats(), differences());
+  return session::explain(step_.name, step_.place, stats(), step_.plans.differences(),
+                          *step_.session.wording);
 }
 
 trace::Step StepLife::to_trace(bool with_state) const {
-  return {step_.name, step_.place, step_.plans.to_trace(with_state)};
-}
-
-std::string explain(const std::string& name, const std::string& place, const Stats& stats,
-                    std::span<const std::string> differences) {
-  std::string text = fmt::format(
-      "step \"{}\" ({}): {} calls: {} recorded, {} trials, {} audits, {} replayed, {} eager\n",
-      trace::on_one_line(name), trace::on_one_line(place), stats.steps, stats.recorded,
-      stats.trials, stats.audits, stats.replayed, stats.eager);
-  text += replayer::plan_lines(stats.variants, differences);
-  for (const CountedVerdict& counted : stats.fallbacks) {
-    text += fmt::format("  fell back {}×: ", counted.times) +
-            trace::on_one_line(text_of(counted.verdict, counted.last_held)) + "\n";
-  }
-  for (const CountedRefusal& counted : stats.refusals) {
-    text += fmt::format("  refused {}×: ", counted.times) +
-            trace::on_one_line(counted.refusal.text()) + "\n";
-  }
-  if (stats.last_verdicts.size() > 1) {
-    text += "  last guards that failed: " + trace::on_one_line(text_of(stats.last_verdicts)) + "\n";
-  } else if (!stats.last_verdict) {
-    text += "  last guard that failed: " + trace::on_one_line(stats.last_verdict.text()) + "\n";
-  }
-  return text;
+  return {step_.name, step_.place, step_.plans.to_trace(with_state),
+          account_of(stats(), *step_.session.wording)};
 }
 
 }  // namespace steptape::session

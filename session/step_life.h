@@ -47,8 +47,6 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   trace::Step to_trace(bool with_state) const;
   /// Call::note_of_tried of the call under way, or null.
   const void* note_of_tried() const;
-  /// Plans::differences.
-  std::vector<std::string> differences() const { return step_.plans.differences(); }
 
  private:
   void call_inside(std::vector<pack::Leaf> leaves, const Eager& eager);
@@ -59,10 +57,5 @@ class StepLife final : public StepCore, public std::enable_shared_from_this<Step
   bool must_restart_ = false;      ///< invalidate() was called inside the call that is under way
   const Call* current_ = nullptr;  ///< under way, the innermost
 };
-
-/// The text of Step::explain. `differences` says of each variant what tells it from the first one,
-/// or nothing.
-std::string explain(const std::string& name, const std::string& place, const Stats& stats,
-                    std::span<const std::string> differences = {});
 
 }  // namespace steptape::session

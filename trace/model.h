@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "steptape/refusal.h"
+#include "trace/account.h"
 #include "trace/digest.h"
 #include "trace/formula.h"
 #include "trace/proved_values.h"
@@ -381,6 +382,7 @@ struct Step {
   std::string name;
   std::string place;  ///< "train.cc:41", the call of wrap
   std::vector<Recording> recordings;
+  Account account = {};  ///< of no calls where nobody kept one
   friend bool operator==(const Step&, const Step&) = default;
 };
 

@@ -14,7 +14,7 @@
 #include "python/engine/optimizer_watch.h"
 #include "python/engine/watch/watcher.h"
 #include "recorder/frontend_hints.h"
-#include "replayer/planner/plan_words.h"
+#include "session/observe/account.h"
 #include "session/observe/journal.h"
 #include "steptape/error.h"
 #include "storage/trace/writer.h"
@@ -160,47 +160,49 @@ py::dict as_dict(const PlanStats& plan) {
   return dict;
 }
 
-py::dict as_dict(const CountedRefusal& counted) {
+py::dict as_dict(const CountedRefusal& counted, const Words& words) {
   const Refusal& refusal = counted.refusal;
+  const std::string place = session::line_in(refusal.place);
+  const std::size_t colon = place.rfind(':');
   py::dict dict;
   dict["code"] = std::string(name_of(refusal.code));
-  dict["reason"] = refusal.message;
+  dict["reason"] = words.named(refusal.message);
   dict["op"] = refusal.op;
-  dict["op_index"] = refusal.op_index;
   dict["module"] = refusal.module;
-  dict["place"] = refusal.place;
-  dict["remedy"] = std::string(refusal.remedy());
+  dict["file"] = place.empty() ? "" : place.substr(0, colon);
+  dict["line"] = place.empty() ? 0 : std::stoi(place.substr(colon + 1));
+  dict["remedy"] = words.remedy_for(refusal);
   dict["times"] = counted.times;
   return dict;
 }
 
-py::dict as_dict(const Verdict& verdict, std::uint64_t last_held) {
+py::dict as_dict(const Verdict& verdict, std::uint64_t last_held, const Words& words) {
   py::dict dict;
   dict["kind"] = std::string(name_of(verdict.kind));
-  dict["path"] = verdict.path;
+  dict["path"] = words.named(verdict.path);
   dict["expected"] = verdict.expected;
   dict["found"] = verdict.found;
   dict["last_held"] = last_held;
-  dict["text"] = session::text_of(verdict, last_held);
+  dict["text"] = words.named(session::text_of(verdict, last_held));
   return dict;
 }
 
-py::dict as_dict(const CountedVerdict& counted) {
-  py::dict dict = as_dict(counted.verdict, counted.last_held);
+py::dict as_dict(const CountedVerdict& counted, const Words& words) {
+  py::dict dict = as_dict(counted.verdict, counted.last_held, words);
   dict["times"] = counted.times;
   return dict;
 }
 
-py::dict as_dict(const VariantVerdict& verdict) {
-  py::dict dict = as_dict(verdict.verdict, verdict.last_held);
+py::dict as_dict(const VariantVerdict& verdict, const Words& words) {
+  py::dict dict = as_dict(verdict.verdict, verdict.last_held, words);
   dict["variant"] = verdict.variant;
   return dict;
 }
 
-template <typename T>
-py::list list_of(const std::vector<T>& values) {
+template <typename T, typename... Words>
+py::list list_of(const std::vector<T>& values, const Words&... words) {
   py::list list;
-  for (const T& value : values) list.append(as_dict(value));
+  for (const T& value : values) list.append(as_dict(value, words...));
   return list;
 }
 
@@ -382,6 +384,7 @@ struct Step::Note {
 
 Step::Step(const py::dict& options) {
   session_.set_options(options_of(options));
+  session_.wording = &words_;
   session_.without_lock = [](const std::function<void()>& run) {
     if (PyGILState_Check() == 0) return run();
     const py::gil_scoped_release released;
@@ -509,11 +512,11 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     const Arguments held = flatten(given.places, Arrays::kByIdentity, &place_names);
     check_arguments(arguments, before.opaque_name, *hints);
     check_arguments(given.held, held.opaque_name, *hints);
-    input_names_ = before.names;
-    input_names_.emplace_back();  // their structure
+    words_.names = before.names;
+    words_.names.emplace_back();  // their structure
     if (!given.places.empty()) {
-      input_names_.insert(input_names_.end(), held.names.begin(), held.names.end());
-      input_names_.emplace_back();
+      words_.names.insert(words_.names.end(), held.names.begin(), held.names.end());
+      words_.names.emplace_back();
     }
     const std::vector<bool> results = results_in(before);
     arrays_ = arguments.arrays;
@@ -691,12 +694,10 @@ void Step::return_assigned(const Note& tried, pack::Results& flat) {
   }
 }
 
-std::string Step::explain_plans() const {
-  return replayer::plan_lines(life_->stats().variants, life_->differences());
-}
+std::string Step::explain() const { return life_->explain(); }
 
 py::dict Step::stats() const {
-  const Stats stats = life_->stats();
+  const Stats stats = life_ == nullptr ? Stats() : life_->stats();
   py::dict dict;
   dict["steps"] = stats.steps;
   dict["recorded"] = stats.recorded;
@@ -705,12 +706,13 @@ py::dict Step::stats() const {
   dict["eager"] = stats.eager;
   dict["audits"] = stats.audits;
   dict["variants"] = list_of(stats.variants);
-  dict["refusals"] = list_of(stats.refusals);
+  dict["refusals"] = list_of(stats.refusals, words_);
   dict["fell_back"] = stats.fell_back;
-  dict["fallbacks"] = list_of(stats.fallbacks);
-  dict["last_verdict"] =
-      stats.last_verdict ? py::object(py::none()) : py::object(py::str(stats.last_verdict.text()));
-  dict["last_verdicts"] = list_of(stats.last_verdicts);
+  dict["fallbacks"] = list_of(stats.fallbacks, words_);
+  dict["last_verdict"] = stats.last_verdict
+                             ? py::object(py::none())
+                             : py::object(py::str(words_.named(stats.last_verdict.text())));
+  dict["last_verdicts"] = list_of(stats.last_verdicts, words_);
   dict["trace_problem"] = stats.trace_problem;
   dict["ledger_problem"] = stats.ledger_problem;
   dict["log_problem"] = stats.log_problem;
@@ -737,8 +739,6 @@ void Step::refuse_always(const std::string& code, const std::string& message,
   life_->refuse_always(std::move(refusal));
 }
 
-void Step::save(const std::string& path, bool with_state) const {
-  storage::write(session_.trace.contents(with_state), path);
-}
+void Step::save(const std::string& path, bool with_state) { session_.trace.save(path, with_state); }
 
 }  // namespace steptape::python

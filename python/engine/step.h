@@ -8,6 +8,7 @@
 #include "python/engine/roots.h"
 #include "python/engine/structure.h"
 #include "python/engine/tracked.h"
+#include "python/engine/words.h"
 #include "recorder/frontend_hints.h"
 #include "session/step_life.h"
 
@@ -34,19 +35,17 @@ class Step : public Tracked {
   /// `parameters`: the names of those that it takes by position.
   void bind(const std::string& name, const std::string& place, const py::object& function,
             const py::object& probe, bool takes_keywords, std::vector<std::string> parameters);
-  /// What the program calls each input of the newest recorded call; "" for structures.
-  const std::vector<std::string>& input_names() const { return input_names_; }
   py::object call(const py::args& args, const py::kwargs& kwargs);
 
-  /// What explain() says of its plans.
-  std::string explain_plans() const;
+  /// After the first call.
+  std::string explain() const;
   py::dict stats() const;
   void invalidate(const std::string& why);
   /// Whether a call is under way.
   bool is_inside() const { return session_.declarations.now().has_value(); }
   /// The step is never recorded: every call runs eagerly.
   void refuse_always(const std::string& code, const std::string& message, const std::string& place);
-  void save(const std::string& path, bool with_state) const;
+  void save(const std::string& path, bool with_state);
 
  private:
   struct Note;
@@ -69,7 +68,8 @@ class Step : public Tracked {
   bool takes_keywords_ = false;  ///< as a dict
   std::size_t calls_under_way_ = 0;
   bool must_forget_ = false;  ///< when they are over
-  std::vector<std::string> parameters_, input_names_;
+  std::vector<std::string> parameters_;
+  Words words_;
   std::vector<std::shared_ptr<Root>> kept_;
 };
 

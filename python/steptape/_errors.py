@@ -44,7 +44,7 @@ class InternalError(Error):
 
 
 class NotReplayed(Warning):
-    """A step costs more than it saves: most of its first calls were recorded, or run eagerly. Said once, and again if that stays."""
+    """A step costs more than it saves: most of its first calls were recorded, or run eagerly. Said once."""
 
 
 BY_CODE = {kind.code: kind for kind in (InvalidArgument, FailedPrecondition, Unsupported, DataLoss, IoError,

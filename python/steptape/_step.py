@@ -17,8 +17,6 @@ from ._effects import Effects
 from ._errors import InvalidArgument, NotReplayed
 from ._find import find, objects_in
 from ._probe import Probe
-from ._remedies import in_words, remedy_for
-from ._source import line_of, place_of_function, split_place
 from ._tracking import Models, Optimizers, given, track
 
 _OPTIONS = {"determinism": "listed", "on_refusal": "eager", "on_divergence": "raise", "host_reads": "refuse",
@@ -31,7 +29,19 @@ _MOST_BEGINNINGS = 8
 _MOST_NEWS = 16
 _ASKED_AT = 16, 64
 
-_wrapped = weakref.WeakKeyDictionary()  # how many steps were made of a function, by its code
+_LONG = 16  # calls, after which a step has repaid what recording it has cost
+_MOST_LOST = 10  # calls of steps that were not called so often, before it is said
+
+
+class _Made:
+    """Steps that were made of one function, or of others with its code."""
+    times = 0
+    calls = 0  # of those that were not called often
+    has_long = False  # one was
+    has_warned = False
+
+
+_made = weakref.WeakKeyDictionary()  # by code
 
 _CHOICES = {"determinism": ("listed", "strict"), "on_refusal": ("eager", "raise"),
             "on_divergence": ("raise", "report", "restore"), "host_reads": ("refuse", "observe")}
@@ -80,26 +90,32 @@ class Step:
         self._effects = Effects()
         self._news = (0, 0)  # replays when places were last seen to move, and how often in a row without one between
         self._newest = []  # of these places
+        self._has_warned = False
         self._asked = 0  # early calls, after some of which it is asked whether any replay
         self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
         self._call = self._first_call
         self._of_slots = {}  # by the id of an instance, which they keep alive
         self._bound = weakref.WeakSet()  # the steps of instances, of one that was made of a method in its class
         self._code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
-        if self._code is not None:
-            _wrapped[self._code] = _wrapped.get(self._code, 0) + 1
+        self._made = _Made() if self._code is None else _made.setdefault(self._code, _Made())
+        self._made.times += 1
+        self._warn_of_loop()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 
     def _first_call(self, *args, **kwargs):
         if not self._engine.is_inside():  # another call of this step's
+            if self._kept is None:
+                self._made.calls += 1
             self._prepare(args, kwargs)
             self._call = self._engine if self._asked > _ASKED_AT[-1] else self._early_call
         return self._engine(*args, **kwargs)
 
     def _early_call(self, *args, **kwargs):
         self._asked += 1
+        self._made.calls += 1
+        self._made.has_long |= self._asked >= _LONG
         if self._asked in _ASKED_AT:
             self._warn()
         if self._asked > _ASKED_AT[-1]:
@@ -113,19 +129,30 @@ class Step:
             is_settled = stats["replayed"] or not stats["refusals"]
         else:
             is_settled = stats["replayed"] > stats["steps"] // 2
-        if is_settled or self._options.get("log") == "none":
+        if not is_settled and not self._has_warned:
+            self._has_warned = True
+            self._say(f'{stats["replayed"]} of {stats["steps"]} calls were replayed, {stats["recorded"]} recorded, '
+                      f'{stats["eager"]} run eagerly: {self._why(stats)}; explain() of the step says more')
+
+    def _warn_of_loop(self):
+        """Where steps are made of one function over and over, and each is called a few times."""
+        made = self._made
+        if made.times > 3 and made.calls > _MOST_LOST and not made.has_long and not made.has_warned:
+            made.has_warned = True
+            self._say(f"{made.times} steps were made of this function, and none before was called {_LONG} times, while each records "
+                      "its first calls anew: wrap it once, outside of the loop")
+
+    def _say(self, text):
+        if self._options.get("log") == "none":
             return
-        function = inspect.unwrap(getattr(self.__wrapped__, "__func__", self.__wrapped__))
-        code = getattr(function, "__code__", None)
-        message = (f'step "{self.name}": {stats["replayed"]} of {stats["steps"]} calls were replayed, {stats["recorded"]} recorded, '
-                   f'{stats["eager"]} run eagerly: {self._why(stats)}; explain() of the step says more')
+        code = self._code
         # by a registry of its own: those of modules are the program's
-        warnings.warn_explicit(message, NotReplayed, code.co_filename if code else "<step>", code.co_firstlineno if code else 1,
-                               registry={})
+        warnings.warn_explicit(f'step "{self.name}": {text}', NotReplayed, code.co_filename if code else "<step>",
+                               code.co_firstlineno if code else 1, registry={})
 
     def _why(self, stats):
         if stats["refusals"]:
-            refusal = stats["refusals"][0]
+            refusal = max(stats["refusals"], key=lambda refusal: refusal["times"])
             place = f' [{os.path.basename(refusal["file"])}:{refusal["line"]}]' if refusal["file"] else ""
             return f'{refusal["code"]}: {refusal["reason"]}{place}' + (f'; {refusal["remedy"]}' if refusal["remedy"] else "")
         if self._news[1] > 1:
@@ -146,12 +173,12 @@ class Step:
         # all that the engine points at lives as long as the step
         self._kept = (models, optimizers, hosts, generators)
         probe = Probe(engine, optimizers, self._effects, self._roots, self._meet)
-        engine.bind(self.name, place_of_function(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__),
+        engine.bind(self.name, _place_of(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__),
                     _names_by_position(self.__wrapped__))
         if found.compiled is not None:
             engine.refuse_always("unreplayable_op",
                                  f"{found.compiled}, whose kernels no op shows",
-                                 place_of_function(self.__wrapped__))
+                                 _place_of(self.__wrapped__))
 
     def _named(self, args, kwargs):
         return [*((f"arg{i}", value) for i, value in enumerate(args)), *kwargs.items()]
@@ -206,48 +233,20 @@ class Step:
         the same of each variant (variant, kind, ...); `trace_problem`, `ledger_problem` and
         `log_problem`, why these files could not be written, or "".
         """
-        if self._kept is None:
-            return {"steps": 0, "recorded": 0, "trials": 0, "replayed": 0, "eager": 0, "audits": 0,
-                    "variants": [], "refusals": [], "fell_back": 0, "fallbacks": [], "last_verdict": None,
-                    "last_verdicts": [], "trace_problem": "", "ledger_problem": "", "log_problem": ""}
-        names = self._engine.input_names()
-        stats = self._engine.stats()
-        stats["refusals"] = [_refusal_dict(refusal, names) for refusal in stats["refusals"]]
-        for guard in (*stats["fallbacks"], *stats["last_verdicts"]):
-            guard["text"] = in_words(guard["text"], names)
-            guard["path"] = in_words(guard["path"], names)
-        if stats["last_verdict"]:
-            stats["last_verdict"] = in_words(stats["last_verdict"], names)
-        return stats
+        return self._engine.stats()
 
     def explain(self) -> str:
         """The same for a person, with the lines of the program that stand in the way of a replay."""
         if self._kept is None and len(self._bound):
             return "".join(step.explain() for step in self._bound)
-        stats = self.stats
-        counts = ", ".join(f"{stats[k]} {k}" for k in ("recorded", "trials", "audits", "replayed", "eager"))
-        lines = [f'step "{self.name}" ({_short(place_of_function(self.__wrapped__))}): '
-                 f'{stats["steps"]} calls: {counts}']
-        if stats["variants"]:
-            lines += in_words(self._engine.explain_plans(), self._engine.input_names()).splitlines()
-        for guard in stats["fallbacks"]:
-            lines.append(f'  fell back {guard["times"]}×: {guard["text"]}')
-        for refusal in stats["refusals"]:
-            lines += _refusal_lines(refusal)
-        if len(stats["last_verdicts"]) > 1:
-            each = "; ".join(f'variant {of["variant"]}: {of["text"]}' for of in stats["last_verdicts"])
-            lines.append(f"  last guards that failed: {each}")
-        elif stats["last_verdict"]:
-            lines.append(f'  last guard that failed: {stats["last_verdict"]}')
+        if self._kept is None:
+            return f'step "{self.name}" ({os.path.basename(_place_of(self.__wrapped__))}): 0 calls\n'
+        lines, stats = self._engine.explain().splitlines(), self.stats
         if self._news[1] > 1 and not stats["replayed"]:
             lines.append(f"  begun anew {self._news[1]} times, as what it reads is another in each call; the last time: {_some(self._newest)}")
-        for file in ("trace", "ledger", "log"):
-            if problem := stats[f"{file}_problem"]:
-                lines.append(f"  {file} not written: {problem}")
         # the count is gone with the first of equal codes, as where the cell of a notebook runs again
-        times = 0 if self._code is None else _wrapped.get(self._code, 0)
-        if times > 2 and not stats["replayed"]:
-            lines.append(f"  note: this function was wrapped {times} times, and each time is recorded anew: "
+        if self._made.times > 2 and not stats["replayed"]:
+            lines.append(f"  note: this function was wrapped {self._made.times} times, and each time is recorded anew: "
                          "wrap it once, outside of the loop")
         return "\n".join(map(_engine.on_one_line, lines)) + "\n"
 
@@ -322,8 +321,7 @@ def _again(function, objects, name, options):
     """A step of a copy's function, and of copies of the (name, object) that this one was given."""
     models, optimizers = ({n: o for n, o in objects if isinstance(o, kind)} for kind in (torch.nn.Module, torch.optim.Optimizer))
     step = Step(function, model=models or None, optimizer=optimizers or None, name=name, **options)
-    if step._code is not None:
-        _wrapped[step._code] -= 1  # the program has wrapped it no more often
+    step._made.times -= 1  # the program has wrapped it no more often
     return step
 
 
@@ -365,6 +363,16 @@ def _check_function(function):
 def _name_of(function):
     function = getattr(function, "func", function)
     return getattr(function, "__name__", None) or type(function).__name__
+
+
+def _place_of(function):
+    """Where a function is defined."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    function = getattr(function, "func", function)
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else type(function).__qualname__
 
 
 def _takes_keywords(function):
@@ -445,34 +453,6 @@ def _calls(at):
     return at if isinstance(at, (list, tuple, set, range)) else [at, None]
 
 
-def _refusal_dict(refusal, names):
-    file, line = split_place(refusal["place"])
-    return {"code": refusal["code"], "reason": in_words(refusal["reason"], names), "op": refusal["op"],
-            "module": refusal["module"], "file": file, "line": line,
-            "remedy": remedy_for(refusal["code"], refusal["reason"], refusal["remedy"]), "times": refusal["times"]}
-
-
 def _some(names):
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(f"`{name.removeprefix('host.')}`" for name in names[:3]) + more
-
-
-def _short(place):
-    file, line = split_place(place)
-    return f"{os.path.basename(file)}:{line}" if file else place
-
-
-def _refusal_lines(refusal):
-    where = [refusal["op"], refusal["module"]]
-    place = f'{refusal["file"]}:{refusal["line"]}' if refusal["file"] else ""
-    where.append(_short(place) if place else "")
-    inside = ", ".join(part for part in where if part)
-    lines = [f'  refused {refusal["times"]}×: {refusal["code"]}: {refusal["reason"]}'
-             + (f" [{inside}]" if inside else "")]
-    source = line_of(place) if place else ""
-    if source:
-        lines.append(f"      {_short(place)}: {source}")
-    lines.append(f'      remedy: {refusal["remedy"]}')
-    return lines
-
-

@@ -41,6 +41,7 @@ void KeptRecordings::finish(const trace::Trace& trace) {
     for (const trace::Recording& recording : step.recordings) {
       writer_->add(step.name, step.place, recording);
     }
+    writer_->add_account(step);
   }
   writer_->finish();
   note_problem();

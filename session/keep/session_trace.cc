@@ -1,7 +1,10 @@
 #include "session/keep/session_trace.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -112,6 +115,12 @@ trace::Trace SessionTrace::contents(bool with_state) const {
   return trace;
 }
 
+void SessionTrace::save(const std::string& path, bool with_state) {
+  storage::write(contents(with_state), path);
+  std::error_code error;
+  is_saved_ = is_saved_ || std::filesystem::equivalent(path, path_, error);
+}
+
 void SessionTrace::start() {
   run_ = RunIdentity::now();
   if (session_.options.trace.empty()) return;
@@ -148,6 +157,7 @@ void SessionTrace::write() {
   try {
     make_room();
     storage::write(contents(/*with_state=*/false), path_);
+    is_saved_ = false;
     problem_.clear();
   } catch (const std::exception& error) {
     lose(error.what());
@@ -162,7 +172,11 @@ void SessionTrace::keep(const trace::Step& step, const trace::Recording& recordi
 }
 
 void SessionTrace::finish() {
-  if (kept_ == nullptr || !kept_->is_begun()) return;
+  if (kept_ == nullptr || run_->pid != ::getpid()) return;  // a forked child's is its parent's
+  if (!kept_->is_begun()) {
+    if (!is_saved_) write();
+    return;
+  }
   try {
     make_room();
     kept_->finish(contents(/*with_state=*/false));

@@ -38,13 +38,15 @@ class SessionTrace {
   /// Everything recorded so far; with the bytes of all persistent tensors when `with_state`.
   /// Throws Error (failed_precondition) when it is, and a tracked object is gone.
   trace::Trace contents(bool with_state) const;
+  /// Writes the contents to `path`. What is saved to path() stays there when the session ends.
+  void save(const std::string& path, bool with_state);
   /// Whether there is a trace, and it is in no other hands.
   bool keeps_recordings() const;
   /// Takes a recording of the step that Options::record asked for into the trace.
   void keep(const trace::Step& step, const trace::Recording& recording);
-  /// Writes the plans, if there is a trace.
+  /// Writes the plans and what became of the calls so far, if there is a trace.
   void write();
-  /// Ends what grows beside the trace while the session lives.
+  /// The session ends: writes what became of all calls, and ends what grows beside the trace.
   void finish();
 
  private:
@@ -53,7 +55,6 @@ class SessionTrace {
   /// Keeps the trace of an earlier run that did something else, before this run's takes its place.
   /// Throws Error.
   void make_room();
-
   const SessionState& session_;
   std::optional<RunIdentity> run_;  ///< since the first call
   std::string path_;
@@ -63,6 +64,7 @@ class SessionTrace {
   std::optional<std::uint64_t> earlier_number_;
   std::unique_ptr<KeptRecordings> kept_;  ///< null where the trace is not kept
   bool has_room_ = false;                 ///< what is at the path may be written over
+  bool is_saved_ = false;                 ///< there is what the program has saved
 };
 
 }  // namespace steptape::session

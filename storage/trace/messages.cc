@@ -250,6 +250,28 @@ proto::StepAgain encode_step_again(std::string_view name) {
   return out;
 }
 
+proto::StepAgain encode_account(const trace::Step& step) {
+  proto::StepAgain out = encode_step_again(step.name);
+  proto::Account& account = *out.mutable_account();
+  account.set_recorded(step.account.recorded);
+  account.set_trials(step.account.trials);
+  account.set_audits(step.account.audits);
+  account.set_replayed(step.account.replayed);
+  account.set_eager(step.account.eager);
+  for (const trace::Reason& reason : step.account.reasons) {
+    proto::Reason& added = *account.add_reasons();
+    added.set_is_refusal(reason.is_refusal);
+    added.set_code(reason.code);
+    added.set_text(reason.text);
+    added.set_where(reason.where);
+    added.set_place(reason.place);
+    added.set_source(reason.source);
+    added.set_remedy(reason.remedy);
+    added.set_times(reason.times);
+  }
+  return out;
+}
+
 proto::Recording encode_recording(const trace::Recording& recording, const EncodeBytes& bytes) {
   proto::Recording out;
   out.set_status(static_cast<std::uint32_t>(recording.status));
@@ -495,6 +517,15 @@ void decode_head(const proto::Head& in, trace::Trace& trace) {
 }
 
 trace::Step decode_step(const proto::Step& in) { return {in.name(), in.place(), {}}; }
+
+trace::Account decode_account(const proto::Account& in) {
+  trace::Account account{in.recorded(), in.trials(), in.audits(), in.replayed(), in.eager(), {}};
+  for (const proto::Reason& reason : in.reasons()) {
+    account.reasons.push_back({reason.is_refusal(), reason.code(), reason.text(), reason.where(),
+                               reason.place(), reason.source(), reason.remedy(), reason.times()});
+  }
+  return account;
+}
 
 trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes& bytes) {
   trace::Recording recording;

@@ -15,6 +15,7 @@ using EncodeBytes = std::function<void(const trace::Blob&, proto::BytesRef&)>;
 proto::Head encode_head(const trace::Trace& trace);
 proto::Step encode_step(std::string_view name, std::string_view place);
 proto::StepAgain encode_step_again(std::string_view name);
+proto::StepAgain encode_account(const trace::Step& step);
 proto::Recording encode_recording(const trace::Recording& recording, const EncodeBytes& bytes);
 proto::SavedState encode_saved(const trace::Saved& saved, const EncodeBytes& bytes);
 
@@ -27,6 +28,7 @@ using DecodeBytes = std::function<trace::Blob(const proto::BytesRef&)>;
 /// Fills in producer, run and environment.
 void decode_head(const proto::Head& in, trace::Trace& trace);
 trace::Step decode_step(const proto::Step& in);
+trace::Account decode_account(const proto::Account& in);
 trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes& bytes);
 trace::Saved decode_saved(const proto::SavedState& in, const DecodeBytes& bytes);
 

@@ -221,6 +221,7 @@ void Loader::go_on_with_step(const Message& message) {
   const auto known = steps_.find(in.name());
   if (known != steps_.end()) {
     step_ = known->second;
+    if (in.has_account()) trace_.steps[*step_].account = decode_account(in.account());
     return;
   }
   const std::string what = fmt::format("step {} goes on in block {}, and began nowhere before",
@@ -228,7 +229,7 @@ void Loader::go_on_with_step(const Message& message) {
   if (loss_ == Loss::kThrow) fail_lost(what);
   lost_.push_back(what);
   step_ = trace_.steps.size();
-  trace_.steps.push_back({in.name(), "", {}});
+  trace_.steps.push_back({in.name(), "", {}, decode_account(in.account())});
   newest_.emplace_back();
   steps_.emplace(in.name(), *step_);
 }

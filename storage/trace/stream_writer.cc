@@ -31,6 +31,10 @@ void StreamWriter::add(std::string_view step, std::string_view place,
   });
 }
 
+void StreamWriter::add_account(const trace::Step& step) noexcept {
+  attempt([&] { writer_->account(step); });
+}
+
 bool StreamWriter::is_valid(std::string_view step, const trace::Recording& recording) {
   try {
     trace::validate(recording);

@@ -43,6 +43,8 @@ class StreamWriter {
   /// `trace::validate` refuses is lost alone; others follow.
   void add(std::string_view step, std::string_view place,
            const trace::Recording& recording) noexcept;
+  /// What became of its calls; the last one counts.
+  void add_account(const trace::Step& step) noexcept;
   /// Whether all that was added, but for what is lost, is on the disk.
   bool flush() noexcept;
   /// Flushes, ends the file and puts it into its place, over an older trace. Whether that could be

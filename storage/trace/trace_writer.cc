@@ -61,6 +61,12 @@ void TraceWriter::recording(const trace::Recording& recording) {
   step_->uses = std::move(uses);
 }
 
+void TraceWriter::account(const trace::Step& step) {
+  if (step.account.calls() == 0) return;
+  this->step(step.name, step.place);
+  write_message(BlockType::kStepAgain, encode_account(step));
+}
+
 std::uint64_t TraceWriter::write_recording(const std::string& message) {
   if (options_.compression == Compression::kZstd) {
     const bool is_alone = step_->recordings % kPackedAloneEvery == 0;

@@ -86,6 +86,8 @@ class TraceWriter {
   /// The recordings that follow are of the step of this name, which begins here or goes on.
   void step(std::string_view name, std::string_view place);
   void recording(const trace::Recording& recording);
+  /// What became of a step's calls, where it says so; after its recordings.
+  void account(const trace::Step& step);
   void saved(const trace::Saved& saved);
   /// Index and footer.
   void finish() { out_.finish(); }

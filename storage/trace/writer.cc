@@ -31,6 +31,7 @@ void write(const trace::Trace& trace, const std::filesystem::path& path,
   for (const trace::Step& step : trace.steps) {
     writer.step(step.name, step.place);
     for (const trace::Recording& recording : step.recordings) writer.recording(recording);
+    writer.account(step);
   }
   for (const trace::Saved& saved : trace.state) writer.saved(saved);
   writer.finish();

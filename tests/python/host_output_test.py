@@ -2,7 +2,10 @@
 import functools
 import io
 import logging
+import subprocess
+import sys
 import threading
+import warnings
 
 import pytest
 import torch
@@ -236,3 +239,32 @@ def test_an_exception_of_an_observer_reaches_the_caller():
         return (x.index_fill(0, torch.tensor([0]), 101.0), y) if i in (1, LATE) else (x, y)
 
     check(make, arguments=arguments, share=0.9)
+
+
+def test_what_a_recorded_call_warns_of_is_shown(tmp_path):
+    """Or kept, where the program keeps it; by replays it is not: docs/blind_spots.md."""
+    weight = torch.ones(3, requires_grad=True)
+
+    @steptape.wrap
+    def step(x):
+        warnings.warn("careful")
+        loss = (x * weight).sum()
+        loss.backward()
+        return loss.detach()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(STEPS):
+            step(torch.full((3,), float(i)))
+    assert step.stats["replayed"] > 5, step.explain()
+    assert {str(each.message) for each in caught} == {"careful"} and len(caught) == STEPS - step.stats["replayed"]
+
+    (tmp_path / "train.py").write_text("""
+import torch, steptape
+step = steptape.wrap(lambda x: float((x * torch.ones(2, requires_grad=True)).sum()))
+for i in range(20):
+    step(torch.ones(2))
+print(step.stats["replayed"])
+""")
+    ran = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "Converting a tensor with requires_grad=True" in ran.stderr and int(ran.stdout) > 5, ran

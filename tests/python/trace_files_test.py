@@ -11,7 +11,7 @@ import torch
 
 import steptape
 from classification import LATE, batch, classifier
-from twins import PACKAGES, bits
+from twins import PACKAGES, bits, needs_tool, tool
 
 
 def replaying_program(tmp_path, steps=LATE):
@@ -629,3 +629,31 @@ def test_another_process_without_the_models_code_goes_on_with_the_same_bits(tmp_
     assert done.returncode == 0, done.stderr
     expected = [step(x, y) for x, y in batches]
     assert bits(torch.load(tmp_path / "losses.pt")) == bits(expected)
+
+
+@needs_tool
+def test_a_trace_says_what_became_of_each_call(tmp_path):
+    """Of a step that was never replayed too, in the words that explain() has, lines of the program with them."""
+    (tmp_path / "train.py").write_text(textwrap.dedent("""
+        import time
+        import torch
+        import steptape
+        names = {"scale": 2.0}
+
+        @steptape.wrap
+        def quiet(x):
+            return x * names["scale"]
+
+        def timed(x):
+            return x * time.time()  # here
+
+        loud = steptape.wrap(timed, trace="run.tape", log="none")
+        for i in range(20):
+            loud(torch.ones(2))
+        print(loud.explain())
+    """))
+    ran = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    told = tool("doctor", tmp_path / "run.tape", statuses=(1,))
+    lines = told.stdout.splitlines()
+    assert [lines[0], *lines[2:]] == ran.stdout.strip().splitlines() and lines[1] == "  0.0 % replayed"
+    assert "      train.py:12: return x * time.time()  # here" in lines and any("steptape.host(time.time)" in line for line in lines)

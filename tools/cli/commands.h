@@ -12,6 +12,7 @@ namespace steptape::tools {
 void add_info(CLI::App& app, int& exit_code);
 void add_dump(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_bisect(CLI::App& app, int& exit_code);
 void add_record(CLI::App& app, int& exit_code);

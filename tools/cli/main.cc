@@ -89,6 +89,7 @@ int run(int argc, char** argv) {
   add_info(app, exit_code);
   add_dump(app, exit_code);
   add_check(app, exit_code);
+  add_doctor(app, exit_code);
   add_diff(app, exit_code);
   add_bisect(app, exit_code);
   add_report(app, exit_code);

@@ -39,6 +39,18 @@ bool logs(PyObject* function) {
   return known == (PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function);
 }
 
+/// Whether `function`, which `code` calls, shows a warning or puts it into the list of
+/// `catch_warnings(record=True)`, which no replay does (docs/blind_spots.md).
+bool shows_warning(PyObject* function, PyCodeObject* code) {
+  static const auto known = [](const char* name) {
+    return py::object(py::module_::import("warnings").attr(name)).release().ptr();
+  };
+  static PyObject* const shows = known("_showwarnmsg_impl");
+  static PyObject* const asks = PyFunction_GET_CODE(known("_showwarnmsg"));
+  return function == shows ||
+         (PyCFunction_Check(function) && reinterpret_cast<PyObject*>(code) == asks);
+}
+
 bool is_host_value(PyObject* object) {
   return std::string_view(Py_TYPE(object)->tp_name) == "Host" &&
          type_name(object) == "steptape._host.Host";
@@ -418,6 +430,8 @@ bool Watcher::look(const Instruction& given) {
     refuse_output("logging");
     return leave_unwatched();
   }
+  if (given.operation == Operation::kCall && shows_warning(given.callee, given.code))
+    return leave_unwatched();
   if (!is_for_numbers_ && arrays_.empty() && whose(given.code) == Whose::kTorchs) {
     return look_at_torchs(given);
   }

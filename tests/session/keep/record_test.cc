@@ -77,6 +77,45 @@ class RecordTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
+TEST_F(RecordTest, AStepThatNeverReplaysLeavesWhy) {
+  Options options = quiet();
+  options.trace = path();
+  at::Tensor total = at::zeros({3});
+  {
+    Session session(options);
+    auto step = session.wrap("adds", [&](at::Tensor x) { return total.add_(x); });
+    for (int i = 0; i < 20; ++i) step(at::full({3}, i));
+  }
+  const trace::Trace left = storage::read(path());
+  const trace::Account& account = left.steps[0].account;
+  EXPECT_EQ(account.calls(), 20U);
+  EXPECT_EQ(account.replayed, 0U);
+  ASSERT_THAT(account.reasons, testing::Not(IsEmpty()));
+  EXPECT_TRUE(account.reasons[0].is_refusal);
+  EXPECT_EQ(account.reasons[0].code, "untracked_write");
+  EXPECT_EQ(account.reasons[0].where, "aten::add_");
+  EXPECT_THAT(account.reasons[0].remedy, HasSubstr("session.track"));
+}
+
+TEST_F(RecordTest, WhatIsSavedToTheTraceIsNotReplacedAtTheEnd) {
+  Options options = quiet();
+  options.trace = path();
+  {
+    AdamTraining training({}, torch::optim::AdamOptions(0.01));
+    Session session(options);
+    session.track("model", *training.model).track("optimizer", training.optimizer);
+    auto step = session.wrap("train", [&](at::Tensor images, at::Tensor labels) {
+      return training.step(images, labels);
+    });
+    const std::vector<Batch> batches = make_batches(4);
+    for (int call = 0; call < 8; ++call) step(batches[call % 4].images, batches[call % 4].labels);
+    session.save(path(), Session::State::kWith);
+  }
+  const trace::Trace left = storage::read(path());
+  EXPECT_THAT(left.state, testing::Not(IsEmpty()));
+  EXPECT_EQ(left.steps[0].account.calls(), 8U);
+}
+
 TEST_F(RecordTest, KeepsTheCallsThatAreAskedForAndThePlans) {
   Options options = asking({.first = 3, .every = 10, .at = {17, 18}});
   options.digests = true;

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <steptape/steptape.h>
 
+#include "session/observe/account.h"
 #include "session/observe/journal.h"
-#include "session/step_life.h"
 #include "tests/session/training.h"
 
 namespace steptape::tests {
@@ -85,6 +85,8 @@ TEST(ExplainTest, ListsFallbacksBelowThePlans) {
             "bytes, planned in 100 us\n"
             "    by the dispatcher: 2× aten::convolution, aten::bernoulli_.float\n"
             "  fell back 12×: shape: inputs[0].size(0): 64 → 17 (held until 3 calls ago)\n"
+            "      remedy: Pad inputs to few shapes, pass changing numbers as tensors, or raise "
+            "Options::max_variants\n"
             "  fell back 1×: training: model.training: on → off (never held)\n"
             "  last guard that failed: inputs[0].size(0): 64 → 17\n");
 }

@@ -15,6 +15,14 @@ TEST_F(RoundTripTest, EveryKindOfThingComesBack) {
   EXPECT_EQ(read(path_), trace);
 }
 
+TEST_F(RoundTripTest, WhatBecameOfCallsComesBack) {
+  trace::Trace trace = test::train_trace();
+  trace.steps.insert(trace.steps.begin(), {"never recorded", "train.py:3", {}, test::account()});
+  trace.steps.back().account = {0, 0, 0, 1, 0, {}};
+  written(trace);
+  EXPECT_EQ(read(path_), trace);
+}
+
 TEST_F(RoundTripTest, HostNumbersComeBack) {
   const trace::Trace trace = test::numbers_trace();
   written(trace);

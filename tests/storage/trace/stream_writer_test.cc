@@ -53,6 +53,19 @@ TEST_F(StreamWriterTest, RecordingsOfStepsThatTakeTurnsComeBack) {
   EXPECT_EQ(writer.problem(), std::nullopt);
 }
 
+TEST_F(StreamWriterTest, TheNewestAccountOfAStepComesBack) {
+  StreamWriter writer = open();
+  add(writer, added_);
+  trace::Trace expected = trace_of(added_);
+  trace::Step& step = expected.steps[0];
+  step.account = {1, 0, 0, 0, 0, {}};
+  writer.add_account(step);
+  step.account = test::account();
+  writer.add_account(step);
+  EXPECT_TRUE(writer.finish());
+  EXPECT_EQ(read(kSamplePath, files_), expected);
+}
+
 TEST_F(StreamWriterTest, AStepIsNamedAnewOnlyWhereAnotherCameBetween) {
   StreamWriter writer = open();
   for (const char* step : {"train", "train", "eval", "train", "train", "eval"}) {

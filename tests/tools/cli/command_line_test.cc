@@ -14,15 +14,16 @@ TEST_F(CommandLineTest, HelpListsEveryCommandOnTheStandardOutput) {
   const Outcome outcome = steptape({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
   for (const char* command :
-       {"info", "dump", "check", "diff", "bisect", "report", "ledger", "export", "extract",
-        "completions", "manual", "bench", "replay", "verify"}) {
+       {"info", "dump", "check", "doctor", "diff", "bisect", "report", "ledger", "export",
+        "extract", "completions", "manual", "bench", "replay", "verify"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
   }
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
 TEST_F(CommandLineTest, HelpOfACommandHasExamples) {
-  for (const char* command : {"info", "dump", "check", "diff", "bisect", "ledger", "export"}) {
+  for (const char* command :
+       {"info", "dump", "check", "doctor", "diff", "bisect", "ledger", "export"}) {
     const Outcome outcome = steptape({command, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_THAT(outcome.out, HasSubstr("Examples:\n  steptape " + std::string(command)));
@@ -69,7 +70,7 @@ TEST_F(CommandLineTest, AFullStandardOutputIsTrouble) {
 }
 
 TEST_F(CommandLineTest, NothingIsColouredWithoutATerminal) {
-  for (const char* command : {"info", "dump", "check"}) {
+  for (const char* command : {"info", "dump", "check", "doctor"}) {
     EXPECT_THAT(steptape({command, path_}).out, testing::Not(HasSubstr("\x1b"))) << command;
   }
 }
