@@ -20,10 +20,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ._errors import InvalidArgument
+from ._flow import SCOPES, TRIES, Flow, blocks_of, bound_at, lets_through, names_of, own_nodes, read_after, read_by, stored
 
 _FELL_THROUGH, _BREAK, _CONTINUE, _RETURN = range(4)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BY_NAME, _OF_OBJECTS = {"locals", "globals", "vars", "dir", "eval", "exec"}, {"vars", "dir"}
+_CALLS_AT_ONCE = {  # the functions that they are given, or go over what they are given
+    "step", "sum", "any", "all", "max", "min", "sorted", "list", "tuple", "set", "dict", "join", "checkpoint", "grad", "value_and_grad", "vjp",
+    "jvp", "hvp", "vhp", "vmap", "jacrev", "jacfwd", "jacobian", "hessian", "tree_map", "functional_call"}
+_LOOKS_AT = {"len", "sum", "max", "min", "mean", "fmean", "median", "std", "sorted", "print", "array", "tensor"}
 _STEP, _SIGNAL, _RETURNED, _VALUE, _GIVEN = (f"__steptape_{name}" for name in ("step", "signal", "returned", "value", "given_"))
 
 
@@ -38,7 +42,8 @@ class Lifted:
         self._make = make
 
     def around(self, step: Callable) -> Callable:
-        """The function itself, unbound, calling `step` (the body, or what wraps it) where the statements stood."""
+        """The function itself, unbound, calling `step` (the body, or what wraps it) where the statements stood, of a method with
+        the object first."""
         return self._make(step)
 
 
@@ -79,7 +84,7 @@ def _lift(function, definition, bound):
     step.__qualname__ = function.__qualname__
     if bound is not None:
         step = types.MethodType(step, bound)
-    cut.replace(_STEP, own, bound=True)
+    cut.replace(_STEP, own)
     _without_defaults(definition)
     make = _compiled(function, in_function(definition, [_STEP]))
 
@@ -91,45 +96,139 @@ def _lift(function, definition, bound):
 
 
 class Cut:
-    """Statements of a loop that can be a function of their own. Raises InvalidArgument where they cannot.
+    """Statements of a loop that can be a function of their own. Raises InvalidArgument where they cannot, or might do something else.
 
     scope: the function or module that the loop stands in.   block, which: the statements, those of the loop or of a block in it.
     variables: names that are the scope's own; of a module those that the loop assigns, since all others can be read anywhere.
-    around: those of functions around it.
+    around: those of functions around it.   shared: names that functions anywhere in the file assign in scopes around them.
     """
 
     def __init__(self, name: str, scope: ast.AST, block: list[ast.stmt], which: slice, variables: set[str],
-                 around: set[str] = frozenset()):
-        self.scope, self.block, self.which, self.taken = scope, block, which, block[which]
-        if any(isinstance(node, ast.Try) and self.taken[0] in ast.walk(node) for node in ast.walk(scope)):
-            raise InvalidArgument(f"{name}: its loop stands in a try, and may go on after an exception")
-        _check(name, self.taken)
-        flow = _Flow(variables | around)
+                 around: set[str] = frozenset(), shared: set[str] = frozenset()):
+        self.scope, self.block, self.which, self.taken, self._name = scope, block, which, block[which], name
+        self._way = [*_way_to(scope.body, block), (block, which.start)]
+        self._parents = {id(child): node for node in ast.walk(scope) for child in ast.iter_child_nodes(node)}
+        self._check_nodes()
+        self.appended = sorted(each for each in _appended(self.taken) & variables if self._is_own_list(each))
+        flow = Flow((variables | around) - set(self.appended))
         exits = flow.exits_of(self.taken)
-        self.appended = sorted(_appended(self.taken) & variables)
-        stored = _stored(self.taken) - set(self.appended)
-        if others := sorted(stored - variables):
-            raise InvalidArgument(f"{name}: {', '.join(others)}: assigned, and not its own")
-        flow.read_early -= set(self.appended)
-        self.outputs = sorted(stored & _read_after(scope, block, which.stop, variables))
-        # what an exit leaves as it was is handed in, to be handed back
-        self.inputs = sorted(flow.read_early | {name for name in self.outputs if any(name not in assigned for assigned in exits)})
-        self.inputs.sort(key=_order_in(self.taken))
-        self.unbound = set(self.inputs) - _bound_at(scope, self.taken, variables) - around
-        self.sometimes = self.unbound & set(self.outputs)
-        if captured := sorted(stored & _captured(scope, self.taken)):
-            raise InvalidArgument(f"{name}: {', '.join(captured)}: a function or lambda outside of the step reads it")
+        changed = stored(self.taken) - set(self.appended)
+        self._refuse(changed - variables, "assigned, and not its own")
+        self.outputs = sorted(changed & read_after(scope, block, which.stop, variables))
+        self.inputs = sorted(flow.read_early, key=_order_in(self.taken))
+        self.unbound = flow.read_early - bound_at(scope, self.taken[0], variables) - around
+        # of which it is not known whether they are assigned at each exit
+        self.sometimes = {each for each in self.outputs if any(each not in assigned for assigned in exits)
+                          and (each not in flow.read_early or each in self.unbound)}
+        self._check_others(changed, flow.read_early, shared | declared_in(scope))
         self.lines = self.taken[0].lineno, self.taken[-1].end_lineno
         self.is_left_early = flow.is_left_early
 
+    def _refuse(self, names, why):
+        if names:
+            raise InvalidArgument(f"{self._name}: {', '.join(sorted(names))}: {why}")
+
+    def _check_nodes(self):
+        """Refuses what no function can hold, and what may see that there is one."""
+        for node in (node for statement in self.taken for node in ast.walk(statement)):
+            if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.AsyncFor, ast.AsyncWith)):
+                raise InvalidArgument(f"{self._name}: line {node.lineno}: {type(node).__name__.lower()} in the step")
+            name = getattr(node, "attr", getattr(node, "id", ""))
+            if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
+                raise InvalidArgument(f"{self._name}: line {node.lineno}: {name}: a private name of its class")
+        for node in ast.walk(self.scope):
+            called = node.func if isinstance(node, ast.Call) else None
+            if (isinstance(called, ast.Name) and called.id in _BY_NAME and not (called.id in _OF_OBJECTS and node.args)) or (
+                    isinstance(node, ast.Attribute) and node.attr in ("_getframe", "currentframe")):
+                raise InvalidArgument(f"{self._name}: line {node.lineno}: {ast.unparse(called or node)} looks at variables by their names")
+
+    def _check_others(self, changed, read, shared):
+        """Refuses where others look at what the step assigns while it runs, or after it was left by an exception."""
+        within = {id(node) for statement in self.taken for node in ast.walk(statement)}
+        others = [node for node in _functions_in(self.scope.body) if id(node) not in within and not (
+            isinstance(node, (ast.Lambda, ast.GeneratorExp)) and self._is_called_at_once(node))]
+        self._refuse(changed & set().union(*map(read_by, others)), "a function or lambda outside of the step reads it")
+        self._refuse((changed | read) & shared, "a function assigns it")
+        for statements, i in self._way[:-1]:
+            around = statements[i]
+            if isinstance(around, TRIES):
+                raise InvalidArgument(f"{self._name}: its loop stands in a try, and may go on after an exception")
+            if isinstance(around, ast.With) and not lets_through(around):
+                self._refuse(changed & read_after(self.scope, statements, i + 1, changed),
+                             f"read after the `with` of line {around.lineno}, which may go on after an exception")
+        nodes = [node for statement in self.taken for node in ast.walk(statement)]
+        for node in nodes:
+            if isinstance(node, ast.ExceptHandler) and node.name:
+                self._refuse({node.name} & ({*self.outputs} | read), "the name of an exception, which its `except` deletes")
+            if isinstance(node, TRIES) and node.finalbody:
+                leaves = [each for each in own_nodes([node], into_loops=True) if isinstance(each, (ast.Return, ast.Break, ast.Continue))]
+                last = list(own_nodes(node.finalbody, into_loops=True))
+                if any(each is other for each in leaves for other in last):
+                    raise InvalidArgument(f"{self._name}: line {node.lineno}: its `finally` leaves the step")
+                self._refuse(stored(node.finalbody) & {*self.outputs} if leaves else (), "assigned in a `finally` as the step is left")
+        if (self.sometimes or self.unbound) and _has_ellipsis(self.scope):
+            raise InvalidArgument(f"{self._name}: an Ellipsis, which stands for what is not assigned")
+        self._check_functions()
+
+    def _check_functions(self):
+        """Refuses functions in the step that may be called after it, and would find other values in the next turns."""
+        outermost = next(statements[i] for statements, i in self._way if isinstance(statements[i], (ast.For, ast.While)))
+        changing = stored([outermost])
+        for node in _functions_in(self.taken):
+            if not read_by(node) & changing:
+                continue
+            name = getattr(node, "name", None)
+            parent = self._parents[id(node)]
+            if isinstance(node, ast.Lambda) and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+                name = getattr(parent.targets[0], "id", None)  # closure = lambda: ...
+            uses = [node] if name is None else [each for statement in self.taken for each in ast.walk(statement)
+                                                if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)]
+            if isinstance(node, ast.ClassDef) or name in self.outputs or not all(map(self._is_called_at_once, uses)):
+                self._refuse(read_by(node) & changing, f"a function in line {node.lineno} reads it, and may be called after the step")
+
+    def _is_called_at_once(self, node):
+        parent = self._parents[id(node)]
+        if isinstance(parent, ast.keyword):
+            parent = self._parents[id(parent)]
+        if not isinstance(parent, ast.Call):
+            return False
+        return parent.func is node or _name_of(parent.func) in _CALLS_AT_ONCE
+
+    def _is_own_list(self, name):
+        """Whether the scope made the list before its loop, and nobody else holds it."""
+        if any(name in read_by(node) for node in _functions_in(self.scope.body)):
+            return False
+        for statements, i in reversed(self._way):
+            made = max((k for k in range(i) if name in _new_lists(statements[k])), default=None)
+            if made is not None:
+                since = [*statements[made + 1:i], *(self.taken if statements is self.block else [statements[i]])]
+                return all(self._only_looks_at(node) for statement in since for node in ast.walk(statement)
+                           if isinstance(node, ast.Name) and node.id == name)
+        return False
+
+    def _only_looks_at(self, name):
+        """Whether this use of a list leaves no other reference to it."""
+        parent = self._parents[id(name)]
+        if isinstance(parent, ast.Call):
+            return _name_of(parent.func) in _LOOKS_AT
+        if isinstance(parent, ast.AugAssign):
+            return parent.target is name and isinstance(parent.value, ast.List)
+        if isinstance(parent, (ast.For, ast.comprehension)):
+            return parent.iter is name
+        if isinstance(parent, ast.Attribute):
+            return isinstance(self._parents[id(parent)], ast.Call)
+        return isinstance(parent, (ast.Subscript, ast.FormattedValue, ast.Compare, ast.UnaryOp, ast.If, ast.While)) and not isinstance(
+            name.ctx, ast.Store)
+
     def function(self, name: str, own: list[str]) -> ast.FunctionDef:
         """The statements as a function that gives a signal, what was to be returned, and what the rest reads; `own` come first."""
+        self._refuse({*own} & stored(self.taken), "assigned in the step")
         inputs = own + [each for each in self.inputs if each not in own]
-        return _body(name, self.taken, inputs, self.appended + self.outputs, self.appended, self.unbound - self.sometimes)
+        return _body(name, self, inputs)
 
-    def replace(self, step: str, own: list[str], bound: bool = False) -> None:
-        """Has the loop call `step` in their place, which `own` is given first, unless it is bound."""
-        inputs = [*([] if bound else own), *(each for each in self.inputs if each not in own)]
+    def replace(self, step: str, own: list[str]) -> None:
+        """Has the loop call `step` in their place, which `own` is given first."""
+        inputs = own + [each for each in self.inputs if each not in own]
         self.block[self.which] = _call(step, self, inputs)
 
 
@@ -139,28 +238,14 @@ def _name(function):
 
 def loops_of(scope: ast.AST) -> Iterable[ast.stmt]:
     """Loops in it, but for functions and classes in it, that call step() of an optimizer themselves: not one inside of another."""
-    for node in _own(scope.body, into_loops=True):
-        if isinstance(node, (ast.For, ast.While)) and any(map(steps, _own(node.body))):
+    for node in own_nodes(scope.body, into_loops=True):
+        if isinstance(node, (ast.For, ast.While)) and any(map(steps, own_nodes(node.body))):
             yield node
 
 
 def steps_itself(definition: ast.FunctionDef) -> bool:
     """Whether it calls step() of an optimizer, not a function in it."""
-    return any(map(steps, _own(definition.body, into_loops=True)))
-
-
-def names_of(definition: ast.FunctionDef) -> set[str]:
-    """Variables of a function."""
-    declared = {name for node in _own(definition.body, into_loops=True) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
-    return (_parameters(definition) | _stored(definition.body)) - declared
-
-
-def _own(statements: Iterable[ast.AST], into_loops: bool = False) -> Iterable[ast.AST]:
-    """The nodes of `statements` that are run by them, not by a function in them, nor by a loop in them."""
-    for statement in statements:
-        yield statement
-        if not isinstance(statement, _SCOPES if into_loops else (ast.For, ast.While, *_SCOPES)):
-            yield from _own(ast.iter_child_nodes(statement), into_loops)
+    return any(map(steps, own_nodes(definition.body, into_loops=True)))
 
 
 def _calls(node, attribute):
@@ -178,53 +263,48 @@ def calls_any(statement: ast.stmt, names: Iterable[str]) -> bool:
     return any(getattr(function, "attr", getattr(function, "id", "")) in names for function in called)
 
 
-def _check(name_of_scope, taken):
-    for node in (node for statement in taken for node in ast.walk(statement)):
-        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.AsyncFor, ast.AsyncWith)):
-            raise InvalidArgument(f"{name_of_scope}: line {node.lineno}: {type(node).__name__.lower()} in the step")
-        name = getattr(node, "attr", getattr(node, "id", ""))
-        if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
-            raise InvalidArgument(f"{name_of_scope}: line {node.lineno}: {name}: a private name of its class")
+def _name_of(function):
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
-def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that statements assign: not those of comprehensions and functions in them, which have their own."""
-    names = set()
-    for node in nodes:
-        if isinstance(node, _SCOPES):
-            names.add(getattr(node, "name", ""))
-        elif isinstance(node, _COMPREHENSIONS):
-            names |= {inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)}
-        else:
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                names.add(node.id)
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-            elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-                names.add(node.name)
-            elif isinstance(node, ast.MatchMapping) and node.rest:
-                names.add(node.rest)
-            names |= _stored(ast.iter_child_nodes(node))
-    return names
+def _functions_in(statements):
+    """Functions and classes in statements, and what else has code that may run later; not those inside of another."""
+    return [node for node in own_nodes(statements, into_loops=True) if isinstance(node, (*SCOPES, ast.GeneratorExp))]
 
 
-def _read_by(node: ast.AST, but: Iterable[ast.AST] = ()) -> set[str]:
-    """Names that a node reads of the scope that it stands in, leaving out the nodes of `but`."""
-    if any(node is other for other in but):
+def _way_to(statements, block):
+    """From a block to one in it: (statements, position of the one that leads on); None where none does."""
+    if statements is block:
+        return []
+    for i, statement in enumerate(statements):
+        for inner in blocks_of(statement):
+            if (way := _way_to(inner, block)) is not None:
+                return [(statements, i), *way]
+    return None
+
+
+def declared_in(scope):
+    return {name for node in ast.walk(scope) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+
+
+def _has_ellipsis(scope):
+    nodes = list(ast.walk(scope))
+    of_indices = {id(node) for each in nodes if isinstance(each, (ast.Subscript, ast.Expr)) for node in ast.walk(getattr(each, "slice", None) or each.value)}
+    return any(isinstance(node, ast.Constant) and node.value is ... and id(node) not in of_indices for node in nodes)
+
+
+def _new_lists(statement):
+    """Names to which a statement gives a list that it makes."""
+    if isinstance(statement, ast.AnnAssign):
+        pairs = [(statement.target, statement.value)]
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+        both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+        pairs = zip(target.elts, value.elts) if both else [(target, value)]
+    else:
         return set()
-    if isinstance(node, ast.Name):
-        return {node.id} if isinstance(node.ctx, ast.Load) else set()
-    names = set().union(*(_read_by(child, but) for child in ast.iter_child_nodes(node)))
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        names.add(node.target.id)
-    elif isinstance(node, _COMPREHENSIONS):
-        own = _stored(generator.target for generator in node.generators)
-        names = names - own | _read_by(node.generators[0].iter, but)
-    elif isinstance(node, ast.Lambda):
-        names -= _parameters(node)
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        names -= _parameters(node) | _stored(node.body)
-    return names
+    return {target.id for target, value in pairs if isinstance(target, ast.Name) and (
+        isinstance(value, (ast.List, ast.ListComp)) or (isinstance(value, ast.Call) and _name_of(value.func) == "list"))}
 
 
 def _appended(taken: list[ast.stmt]) -> set[str]:
@@ -235,11 +315,11 @@ def _appended(taken: list[ast.stmt]) -> set[str]:
     additions = [node for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
                  and isinstance(node.target, ast.Name) and isinstance(node.value, ast.List)]  # losses += [loss.item()]
     targets = [node.value.func.value for node in appends] + [node.target for node in additions]
-    used = set().union(*(_read_by(statement, but=[*targets, *additions]) for statement in taken))
-    used = used.union(*(_read_by(node.value) for node in additions))
-    stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-              and not any(node is target for target in targets)}
-    return {target.id for target in targets} - used - stored
+    used = set().union(*(read_by(statement, but=[*targets, *additions]) for statement in taken))
+    used = used.union(*(read_by(node.value) for node in additions))
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+                and not any(node is target for target in targets)}
+    return {target.id for target in targets} - used - assigned
 
 
 def _order_in(taken):
@@ -251,159 +331,32 @@ def _order_in(taken):
     return at.__getitem__
 
 
-def _parameters(function):
-    arguments = function.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    return {argument.arg for argument in every if argument}
-
-
-def _captured(definition, taken):
-    within = {id(node) for statement in taken for node in ast.walk(statement)}
-    scopes = [node for node in ast.walk(definition) if isinstance(node, _SCOPES) and node is not definition and id(node) not in within]
-    return set().union(*(_read_by(scope) for scope in scopes))
-
-
-class _Flow:
-    """Follows statements by the names that are surely assigned: what is read of the others is read early."""
-
-    def __init__(self, variables: set[str], until: ast.stmt | None = None):
-        self.variables = variables
-        self.read_early: set[str] = set()
-        self._exits: list[set[str]] = []
-        self.is_left_early = False  # of what exits_of has followed
-        self._until, self.reached = until, None
-
-    def exits_of(self, statements: list[ast.stmt]) -> list[set[str]]:
-        """What is surely assigned at each way out of `statements`: their end, and a break, continue or return in them."""
-        end = self.follow(statements, set())
-        self.is_left_early = end is None or bool(self._exits)
-        return self._exits + ([] if end is None else [end])
-
-    def follow(self, statements, assigned, in_loop=False):
-        """What is assigned after them; None where their end is never come to."""
-        for statement in statements:
-            if statement is self._until and self.reached is None:
-                self.reached = set(assigned)
-            assigned = self._after(statement, assigned, in_loop)
-            if assigned is None:
-                return None
-        return assigned
-
-    def _read(self, node, assigned):
-        if node is not None:
-            self.read_early |= (_read_by(node) & self.variables) - assigned
-
-    def _after(self, node, assigned, in_loop):
-        if isinstance(node, (ast.Break, ast.Continue)):
-            if not in_loop:
-                self._exits.append(assigned)
-            return None
-        if isinstance(node, ast.Return):
-            self._read(node, assigned)
-            self._exits.append(assigned)
-            return None
-        if isinstance(node, ast.Raise):
-            self._read(node, assigned)
-            return None
-        if isinstance(node, ast.If):
-            self._read(node.test, assigned)
-            assigned = assigned | _stored([node.test])
-            return _both(self.follow(node.body, assigned, in_loop), self.follow(node.orelse, assigned, in_loop))
-        if isinstance(node, (ast.For, ast.While)):
-            head = [node.iter] if isinstance(node, ast.For) else [node.test]
-            self._read(head[0], assigned)
-            assigned = assigned | _stored(head)
-            self.follow(node.body, assigned | (_stored([node.target]) if isinstance(node, ast.For) else set()), in_loop=True)
-            self.follow(node.orelse, assigned, in_loop)
-            return assigned
-        if isinstance(node, ast.With):
-            for item in node.items:
-                self._read(item, assigned)
-            return self.follow(node.body, assigned | _stored(node.items), in_loop)
-        if isinstance(node, (ast.Try, getattr(ast, "TryStar", ast.Try))):
-            after = self.follow([*node.body, *node.orelse], assigned, in_loop)
-            for handler in node.handlers:
-                after = _both(after, self.follow(handler.body, assigned | ({handler.name} if handler.name else set()), in_loop))
-            finally_ = self.follow(node.finalbody, assigned, in_loop)
-            return None if after is None or finally_ is None else after | finally_
-        if isinstance(node, ast.Match):
-            self._read(node.subject, assigned)
-            for case in node.cases:
-                inside = assigned | _stored([case.pattern])
-                self._read(case.guard, inside)
-                self.follow(case.body, inside, in_loop)
-            return assigned
-        self._read(node, assigned)
-        return assigned | _stored([node])
-
-
-def _read_after(scope, block, stop, variables):
-    """Names that may be read after statements of a block, which end at `stop`, before they are assigned anew."""
-    read = set()
-    for segment, assigned in _segments(scope.body, block, stop):
-        flow = _Flow(variables)
-        flow.follow(segment, assigned)
-        read |= flow.read_early
-    return read
-
-
-def _segments(statements, block, stop):
-    """What may follow, in parts that are each run from their beginning, with what is assigned there."""
-    if statements is block:
-        yield statements[stop:], set()
-        return
-    for i, statement in enumerate(statements):
-        for inner in blocks_of(statement):
-            found = list(_segments(inner, block, stop))
-            if not found:
-                continue
-            yield from found
-            if isinstance(statement, ast.For) and inner is statement.body:
-                yield statement.body, _stored([statement.target])
-            if isinstance(statement, ast.While) and inner is statement.body:
-                yield [ast.Expr(statement.test), *statement.body], set()
-            if isinstance(statement, (ast.For, ast.While)) and inner is statement.body:
-                yield statement.orelse, set()
-            yield statements[i + 1:], set()
-            return
-
-
-def blocks_of(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
-    """The blocks of statements that one has."""
-    for field in ("body", "orelse", "finalbody"):
-        if block := getattr(statement, field, None):
-            yield block
-    for each in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
-        yield each.body
-
-
-def _both(one, other):
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def _bound_at(definition, taken, variables):
-    flow = _Flow(variables, until=taken[0])
-    flow.follow(definition.body, set() if isinstance(definition, ast.Module) else _parameters(definition))
-    return flow.reached or set()
-
-
 class _Leaving(ast.NodeTransformer):
     """A break, continue or return of the statements is a signal that their function returns."""
 
-    def __init__(self, outputs):
-        self._outputs, self._loops = outputs, 0
+    def __init__(self, cut):
+        self._cut, self._loops = cut, 0
 
     def leave(self, signal, at, value=None):
-        values = ast.Tuple([ast.Name(name, ast.Load()) for name in self._outputs], ast.Load())
-        return _moved(ast.Return(ast.Tuple([ast.Constant(signal), value or ast.Constant(None), values], ast.Load())), at.lineno)
+        """Statements that return what the rest reads, each ... that is not assigned here."""
+        cut, source = self._cut, ""
+        for name in sorted(cut.sometimes):
+            source += f"try:\n    {_GIVEN}{name} = {name}\nexcept NameError:\n    {_GIVEN}{name} = ...\n"
+        values = "".join(f"{_GIVEN if name in cut.sometimes else ''}{name}, " for name in [*cut.appended, *cut.outputs])
+        statements = ast.parse(f"{_RETURNED} = None\n{source}return {signal}, {_RETURNED}, ({values})").body
+        statements[0].value = value or statements[0].value
+        return [_moved(statement, at.lineno) for statement in statements]
+
+    def visit_all(self, statements):
+        """The statements with what takes the place of each."""
+        visited = (self.visit(statement) for statement in statements)
+        return [each for made in visited for each in (made if isinstance(made, list) else [made])]
 
     def _loop(self, node):
         self._loops += 1
-        node.body = [self.visit(statement) for statement in node.body]
+        node.body = self.visit_all(node.body)
         self._loops -= 1
-        node.orelse = [self.visit(statement) for statement in node.orelse]
+        node.orelse = self.visit_all(node.orelse)
         return node
 
     visit_For = visit_While = _loop
@@ -423,16 +376,13 @@ class _Leaving(ast.NodeTransformer):
         return self.leave(_RETURN, node, node.value)
 
 
-def _body(name, taken, inputs, outputs, appended, unbound):
-    leaving = _Leaving(outputs)
+def _body(name, cut, inputs):
+    leaving, at = _Leaving(cut), cut.lines[0]
     # what was not assigned comes as an Ellipsis, and is not assigned in the step either
-    first = ast.parse("".join([*(f"if {each} is ...:\n    del {each}\n" for each in sorted(unbound)),
-                               *(f"{each} = []\n" for each in appended)])).body
-    statements = [_moved(statement, taken[0].lineno) for statement in first]
-    statements += [leaving.visit(statement) for statement in taken]
-    statements.append(leaving.leave(_FELL_THROUGH, taken[-1]))
-    step = _moved(ast.parse(f"def {name}({', '.join(inputs)}): pass").body[0], taken[0].lineno)
-    step.body = statements
+    first = ast.parse("".join([*(f"if {each} is ...:\n    del {each}\n" for each in sorted(cut.unbound)),
+                               *(f"{each} = []\n" for each in cut.appended)])).body
+    step = _moved(ast.parse(f"def {name}({', '.join(inputs)}): pass").body[0], at)
+    step.body = [*(_moved(statement, at) for statement in first), *leaving.visit_all(cut.taken), *leaving.leave(_FELL_THROUGH, cut.taken[-1])]
     return step
 
 

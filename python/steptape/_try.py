@@ -11,6 +11,7 @@ import difflib
 import functools
 import importlib
 import importlib.machinery
+import importlib.util
 import json
 import os
 import statistics
@@ -25,7 +26,8 @@ from typing import Any
 import torch
 
 from ._errors import Error, InternalError, InvalidArgument
-from ._lift import Cut, blocks_of, calls_any, in_function, loops_of, names_of, steps, steps_itself
+from ._flow import blocks_of, names_of, own_nodes
+from ._lift import Cut, calls_any, declared_in, in_function, loops_of, steps, steps_itself
 from ._wrap import wrap
 
 _DRAWS = {"sample", "next", "get_batch", "randint", "choice", "shuffle"}
@@ -50,8 +52,9 @@ class _Done(SystemExit):
 class _Site:
     """Where a training step stands in the program, and what was seen of it."""
 
-    def __init__(self, run: "_Run", file: str, line: int, name: str, patch: Callable[[], str | None], left: Iterable[str] = ()):
-        self.run, self.file, self.line, self.name, self.make_patch = run, file, line, name, patch
+    def __init__(self, run: "_Run", file: str, line: int, name: str, changes: Callable[[str], list | None], left: Iterable[str] = ()):
+        """changes: of the file's lines, as `_patched` takes them, given a name for a function; None where words are needed."""
+        self.run, self.file, self.line, self.name, self.changes = run, file, line, name, changes
         self.left = left  # what is read after the step, in the order in which it returns it
         self.tensors: list[str] = []  # of these, by position
         self.function: Callable | None = None
@@ -66,15 +69,18 @@ class _Site:
         self.has_other_bits = False
 
     def of(self, function: Callable) -> Callable:
-        """Stands for `function`, which is the step."""
-        self.function = function
+        """Stands for `function`, which is the step. Of functions that are made here over and over the first one counts."""
+        if self.function is None:
+            self.function = function
 
+        @functools.wraps(function)
         def call(*args, **kwargs):
-            return self(*args, **kwargs)
+            return (self if function is self.function else function)(*args, **kwargs)
         return call
 
     def of_method(self, function: Callable) -> Callable:
         """The same of a method, of which the first object's calls count."""
+        @functools.wraps(function)
         def call(owner, *args, **kwargs):
             if self.owner is None:
                 self.owner, self.function = owner, types.MethodType(function, owner)
@@ -116,13 +122,22 @@ class _Site:
             self.run.end()
         return result
 
+    @property
+    def replays(self) -> bool | None:
+        """Whether it does; None where the program has ended too early to tell."""
+        if len(self.replayed) >= self.run.calls or self.is_done:
+            return len(self.replayed) >= self.run.calls
+        if not self.replayed and self.others >= 3 * _WARM_UP:
+            return False
+        return True if len(self.replayed) >= 2 * _WARM_UP else None
+
     def report(self) -> dict[str, Any]:
         stats = {} if self.step is None else self.step.stats
         report = {"file": self.file, "line": self.line, "name": self.name, "steps": len(self.eager) + stats.get("steps", 0),
-                  "replays": len(self.replayed) >= self.run.calls, "replayed": stats.get("replayed", 0),
+                  "replays": self.replays, "replayed": stats.get("replayed", 0),
                   "bits": "differ" if self.has_other_bits else "equal" if stats.get("trials") else "not compared",
                   "problem": self.problem, "refusals": [self._named(refusal) for refusal in stats.get("refusals", [])],
-                  "patch": self.make_patch()}
+                  "patch": self.run.patch_of(self) if self.replays else None}
         if len(self.eager) > _WARM_UP:
             report["eager_us"] = _median_us(self.eager[_WARM_UP:])
         if report["replays"]:
@@ -146,7 +161,7 @@ class _Loop(_Site):
     """The loop of a framework's Trainer, of which turns are timed: as it is, then with the integration."""
 
     def __init__(self, run: "_Run", file: str, name: str, advice: str):
-        super().__init__(run, file, 0, name, lambda: None)
+        super().__init__(run, file, 0, name, lambda name: None)
         self.advice = advice
         self.steps: Callable[[], Iterable] | None = None  # those of the integration, once it has been put in
         self.counted = 0  # replays
@@ -250,11 +265,14 @@ def _median_us(seconds):
 class _Run:
     """One program that is tried."""
 
-    def __init__(self, script: str, calls: int, keeps_going: bool):
-        self.script, self.calls, self.keeps_going = script, calls, keeps_going
-        self.folder = os.path.dirname(os.path.abspath(script))
+    def __init__(self, script: str, module: str, calls: int, keeps_going: bool):
+        """module: by which the script is run, as `python -m` does; or \"\"."""
+        self.script, self.module, self.calls, self.keeps_going = script, module, calls, keeps_going
+        self.folder = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
         self.sites: list[_Site] = []
         self.problems: list[str] = []  # where a step stands that cannot be taken out
+        self.texts: dict[str, str] = {}  # of the files that steps stand in
+        self.changed: dict[str, list] = {}  # what the patches so far change in each
         self.has_ended = False
 
     def end(self) -> None:
@@ -273,52 +291,73 @@ class _Run:
         sys.path[0] = self.folder
         main = types.ModuleType("__main__")
         main.__dict__.update(__file__=self.script, __builtins__=builtins)
+        if self.module:
+            main.__spec__ = importlib.util.find_spec(self.module)
+            main.__package__ = self.module.rpartition(".")[0]
         with open(self.script, "rb") as file:
             code = self.compiled(file.read(), self.script)
         sys.modules["__main__"] = main
         exec(code, vars(main))
 
+    def patch_of(self, site: _Site) -> str | None:
+        """The unified diff that does what was tried, to be applied after those of the sites before."""
+        text, before = self.texts.get(site.file, ""), self.changed.get(site.file, [])
+        name = "train_step" if "train_step" not in text else "steptape_step"
+        changes = site.changes(f"{name}_{len(before) + 1}" if before else name)
+        if changes is None:
+            return None
+        self.changed[site.file] = after = before + [changes]
+        old, new = (_patched(text, [change for each in changes for change in each]) for changes in (before, after))
+        path = os.path.relpath(site.file)
+        return "\n".join(difflib.unified_diff(old, new, path, path, lineterm="")) + "\n"
+
     def compiled(self, source: bytes, file: str) -> types.CodeType:
         tree = ast.parse(source, file)
-        text = source.decode()
+        text = self.texts[file] = source.decode()
+        shared = declared_in(tree)
         at = {}  # by the top-level statement that something goes before
         for top in tree.body:
             for scope in _scopes(top):
-                self._take(scope, top, file, text, at)
+                self._take(scope, top, file, text, shared, at)
         for loop in loops_of(tree):
             top = next(top for top in tree.body if loop in ast.walk(top))
-            self._cut(_Scope(tree, "the script" if file == self.script else os.path.basename(file)), top, loop, file, text, at)
+            self._cut(_Scope(tree, "the script" if file == self.script else os.path.basename(file)), top, loop, file, text, shared, at)
         body = []
         for top in tree.body:
             body += [*at.get(top, []), top]
         tree.body = body
         return compile(ast.fix_missing_locations(tree), file, "exec")
 
-    def _take(self, scope, top, file, text, at):
+    def _take(self, scope, top, file, text, shared, at):
         definition = scope.node
         loops = list(loops_of(definition))
         for loop in loops:
-            self._cut(scope, top, loop, file, text, at)
+            self._cut(scope, top, loop, file, text, shared, at)
         if loops or not steps_itself(definition):
             return
-        line = _first_line(definition)
-        indent = " " * definition.col_offset
-        site = self._site(file, definition.lineno, scope.name, lambda: _patched(file, text, [(line, line, [f"{indent}@steptape.wrap"])]))
+        if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(definition.body, into_loops=True)):
+            self.problems.append(f"{os.path.relpath(file)}:{definition.lineno}: {scope.name}: a generator")
+            return
+        line = definition.lineno  # after other decorators
+        change = line, line, [f"{' ' * definition.col_offset}@steptape.wrap"]
+        takes_class = any(getattr(each, "id", "") == "classmethod" for each in definition.decorator_list)
+        site = self._site(file, line, scope.name, lambda name: None if takes_class else [change])
         of = "of_method" if scope.owner else "of"
-        definition.decorator_list.insert(0, ast.copy_location(ast.parse(f"{_SITE}[{site}].{of}").body[0].value, definition))
+        definition.decorator_list.append(ast.copy_location(ast.parse(f"{_SITE}[{site}].{of}").body[0].value, definition))
 
-    def _cut(self, scope, top, loop, file, text, at):
+    def _cut(self, scope, top, loop, file, text, shared, at):
         place = f"{os.path.relpath(file)}:{loop.lineno}"
         variables = _assigned_in(loop) if isinstance(scope.node, ast.Module) else names_of(scope.node)
         try:
-            cut = Cut(scope.name, scope.node, *_range_of(loop), variables, scope.around)
+            cut = Cut(scope.name, scope.node, *_range_of(loop), variables, scope.around, shared)
+            own = [scope.owner] if scope.owner in cut.inputs else []
+            function = cut.function(f"step_{len(self.sites)}", own)
         except InvalidArgument as error:
             self.problems.append(f"{place}: {error}")
             return
-        own = [scope.owner] if scope.owner in cut.inputs else []
         where = scope.node if own else top
-        site = self._site(file, cut.lines[0], scope.name, lambda: _patch_of(file, text, where, cut, own), [*cut.appended, *cut.outputs])
-        made = in_function(cut.function(f"step_{site}", own), [])
+        site = self._site(file, cut.lines[0], scope.name, lambda name: _changes_of(text, name, where, cut, own), [*cut.appended, *cut.outputs])
+        made = in_function(function, [])
         made.name = f"__steptape_made_{site}"
         call = f"_steptape_call_{site}"  # two underscores would be the class's own
         of = "of_method" if own else "of"
@@ -380,15 +419,16 @@ def _range_of(loop):
     return body, slice(start, stop)
 
 
-def _patch_of(file, text, where, cut, own):
-    """The unified diff that does what was tried; None where words are needed."""
+def _changes_of(text, name, where, cut, own):
+    """What `_patched` does to take the statements out, as it was tried; None where words are needed."""
     has_long_texts = any(isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
                          for statement in cut.taken for node in ast.walk(statement))
-    if cut.is_left_early or cut.unbound or has_long_texts:
-        return None
     lines = text.splitlines()
     first, last = cut.lines
-    name = "train_step" if "train_step" not in text else "steptape_step"
+    shares_lines = lines[first - 1].encode()[:cut.taken[0].col_offset].strip() or (
+        lines[last - 1].encode()[cut.taken[-1].end_col_offset:].partition(b"#")[0].strip())
+    if cut.is_left_early or cut.unbound or cut.sometimes or has_long_texts or shares_lines:
+        return None
     block = lines[first - 1:last]
     indent = block[0][:len(block[0]) - len(block[0].lstrip())]
     left = [*cut.appended, *cut.outputs]
@@ -401,24 +441,23 @@ def _patch_of(file, text, where, cut, own):
             *(f"{indent}{each}.extend(more_{each})" for each in cut.appended)]
     at = _first_line(where)
     step = [" " * where.col_offset + each if each else "" for each in step]
-    return _patched(file, text, [(at, at, step), (first, last + 1, call)])
+    return [(at, at, step), (first, last + 1, call)]
 
 
-def _patched(file, text, changes):
-    """The diff of changes (first line, line after the last, what stands there then), in order."""
+def _patched(text, changes):
+    """The lines of a text with changes (first line, line after the last, what stands there then)."""
     lines = text.splitlines()
+    if not changes:
+        return lines
     imports = [node for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom))
                and getattr(node, "module", "") != "__future__"]
     # beside those of torch
     at = next((node.lineno for node in imports if "torch" in ast.unparse(node)), min((node.lineno for node in imports), default=1))
-    changes = sorted([(at, at, ["import steptape"]), *changes], key=lambda change: change[0])
-    new, at = [], 1
-    for first, stop, made in changes:
-        new += [*lines[at - 1:first - 1], *made]
-        at = stop
-    new += lines[at - 1:]
-    name = os.path.relpath(file)
-    return "\n".join(difflib.unified_diff(lines, new, name, name, lineterm="")) + "\n"
+    new, done = [], 1
+    for first, stop, made in sorted([(at, at, ["import steptape"]), *changes], key=lambda change: change[0]):
+        new += [*lines[done - 1:first - 1], *made]
+        done = stop
+    return new + lines[done - 1:]
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -463,7 +502,9 @@ def _in_words(report: dict[str, Any]) -> Iterable[str]:
                f"({report['ops']} ops, {report['plans']} plan{'s' if report['plans'] > 1 else ''}; {100 * report['overhead']:.0f} % was overhead)")
         yield (f"  of its loop, {report['loop_us']:.0f} us a turn: {report['loop_factor']:.1f} times as fast, "
                f"{report['saved_s_per_hour']:.0f} s of an hour saved")
-    elif "eager_us" in report:
+    elif report["replays"] is None and report["replayed"]:
+        yield f"  {report['replayed']} steps were replayed: too few to be timed"
+    elif report["replays"] is not None and "eager_us" in report:
         yield f"  now {report['eager_us']:.0f} us a step; it would not replay"
     else:
         yield "  too few to be tried"
@@ -487,17 +528,21 @@ def _in_words(report: dict[str, Any]) -> Iterable[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="steptape try", description="Runs a Python program until its training steps have been timed, as they are and replayed.",
-        epilog="Exit status: 0 where they replay, 1 where they do not, 2 where none was found or the program failed.")
+        epilog="Exit status: 0 where they replay, 1 where they do not, 2 where none was found, or the program failed or ended too early to tell.")
     parser.add_argument("--json", action="store_true", help="the result as JSON; what the program prints goes to stderr")
     parser.add_argument("--keep-going", action="store_true", help="let the program run to its end")
     parser.add_argument("--calls", type=int, default=30, metavar="N", help="time N steps of each kind (30)")
+    parser.add_argument("-m", action="store_true", dest="is_module", help="SCRIPT is a module, as of `python -m`")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
     if given.calls <= _WARM_UP:
         parser.error(f"--calls {given.calls}: more than {_WARM_UP}, which warm up, are needed")
-    run = _Run(given.script, given.calls, given.keep_going)
-    sys.argv = [given.script, *given.arguments]
+    script = _file_of(given.script) if given.is_module else given.script
+    if script is None:
+        parser.error(f"-m {given.script}: no module of this name has a source")
+    run = _Run(script, given.script if given.is_module else "", given.calls, given.keep_going)
+    sys.argv = [script, *given.arguments]
     out = sys.stdout
     if given.json:
         sys.stdout = sys.stderr
@@ -513,6 +558,17 @@ def main(arguments: list[str] | None = None) -> int:
         failed = f"it failed: {type(error).__name__}: {error}"
     sys.stdout = out
     return _finish(run, failed, given.json)
+
+
+def _file_of(module):
+    sys.path[0] = os.getcwd()
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{module}.__main__")
+    except ImportError:
+        return None
+    return spec.origin if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader) else None
 
 
 def _finish(run, failed, as_json):
@@ -533,4 +589,5 @@ def _finish(run, failed, as_json):
     sys.stdout.flush()
     if failed or not reports:
         return 2
-    return 0 if all(report["replays"] for report in reports) else 1
+    answers = {report["replays"] for report in reports}
+    return 1 if False in answers else 0 if True in answers else 2

@@ -44,11 +44,36 @@ class _Log:
     def __call__(self, name, value, *args, **options):
         if self.kept is None:
             return self.log(name, value, *args, **options)
-        self.kept.append((name, value.detach() if isinstance(value, torch.Tensor) else value, args, options))
+        self.kept.append((name, _as_it_is(value), args, options))
 
     def put(self, kept):
         for name, value, args, options in kept:
             self.log(name, value, *args, **options)
+
+    def settle(self):
+        """The step reads what was logged: what it has logged itself is a part of that, a host effect that no replay does."""
+        if self.kept:
+            self.put(self.kept)
+            self.kept.clear()
+
+
+def _settling(connector, log):
+    """The class of what gives a Trainer's metrics, and settles what a step has logged first."""
+    kind = type(connector)
+
+    def settled(name):
+        def get(self):
+            log.settle()
+            return getattr(kind, name).fget(self)
+        return property(get)
+    return type(kind.__name__, (kind,), {name: settled(name) for name in ("callback_metrics", "logged_metrics", "progress_bar_metrics")})
+
+
+def _as_it_is(value):
+    """What Lightning takes of a value that is logged: the step may write the tensor afterwards."""
+    if isinstance(value, dict):
+        return {key: _as_it_is(each) for key, each in value.items()}
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 class _Automatic:
@@ -131,6 +156,7 @@ def _loops(package):
         def run(self, optimizer, batch_idx, kwargs):
             if self._skip_backward or "dataloader_iter" in kwargs:
                 return super().run(optimizer, batch_idx, kwargs)
+            self.made.optimizer = optimizer
             trainer, progress = self.trainer, self.optim_progress.optimizer
             clears = batch_idx % trainer.accumulate_grad_batches == 0
             is_update = not trainer.fit_loop._should_accumulate()
@@ -219,6 +245,7 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
         before = getattr(loop, name)
         if pl_module.automatic_optimization:
             taped, made = automatic(trainer), _Automatic(trainer, log)
+            taped.made = made
             functions = {"update": made.update, "accumulate": made.accumulate}
         else:
             taped, functions = manual(trainer), {"step": _Manual(trainer, log).step}
@@ -227,10 +254,13 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
         self._steps = {part: wrap_part(part, function, self._options, **objects) for part, function in functions.items()}
         vars(taped).update(self._steps, log=log)
         setattr(loop, name, taped)
-        self._restore = functools.partial(self._put_back, loop, name, before, pl_module)
+        connector = trainer._logger_connector
+        self._restore = functools.partial(self._put_back, loop, name, before, pl_module, connector, type(connector))
+        connector.__class__ = _settling(connector, log)
 
     @staticmethod
-    def _put_back(loop, name, before, module):
+    def _put_back(loop, name, before, module, connector, kind):
+        connector.__class__ = kind
         progress = {key: value for key, value in vars(getattr(loop, name)).items() if key in vars(before)}
         before.__dict__.update(progress)
         setattr(loop, name, before)

@@ -5,6 +5,7 @@
 
 docs/frameworks.md says which algorithms were tried.
 """
+import copyreg
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,8 +22,8 @@ _STEP = "_steptape_step"
 def accelerate(model: Algorithm, **options: Any) -> Algorithm:
     """The same model, whose `train` replays what it does with a minibatch. Drawing it, and logging, are as they were.
 
-    options: of `steptape.wrap`. `model.steptape_step` is the wrapped step, with `stats` and `explain()`. It is not saved
-    with the model: accelerate again what `load` returns.
+    options: of `steptape.wrap`. `model.steptape_step` is the wrapped step, with `stats` and `explain()`. It belongs to this model: a
+    copy of it, and what `load` returns, train as they are until they are accelerated too.
 
     Raises InvalidArgument where the source of `train` has no loop with one optimizer's step, or what it does with a minibatch
     cannot be a function of its own.
@@ -32,9 +33,13 @@ def accelerate(model: Algorithm, **options: Any) -> Algorithm:
         raise InvalidArgument(f"accelerate: this {kind.__name__} has been accelerated")
     lifted = lift(model.train)
     options.setdefault("name", f"{kind.__name__}.train")
-    step = vars(model)[_STEP] = wrap(lifted.body, **options)
-    model.__class__ = _taped(kind, lifted.around(step))
+    vars(model)[_STEP] = wrap(lifted.body, **options)
+    model.__class__ = _taped(kind, lifted.around(_step_of))
     return model
+
+
+def _step_of(model, *given):
+    return vars(model)[_STEP](*given)
 
 
 def _taped(kind: type, train: Callable) -> type:
@@ -42,9 +47,17 @@ def _taped(kind: type, train: Callable) -> type:
     class Taped(kind):
         steptape_step = property(lambda self: vars(self).get(_STEP))
 
+        def train(self, *args, **kwargs):
+            # what the class makes or loads besides is not accelerated
+            return (train if _STEP in vars(self) else kind.train)(self, *args, **kwargs)
+
         def _excluded_save_params(self):
             return [*super()._excluded_save_params(), _STEP]
 
-    Taped.train = train
+        def __reduce_ex__(self, protocol):
+            """A copy, or what is pickled, is a model as it was before: of its own class, without a step."""
+            _, _, state, *more = super().__reduce_ex__(protocol)
+            return copyreg._reconstructor, (kind, object, None), {key: value for key, value in state.items() if key != _STEP}, *more
+
     Taped.__name__, Taped.__qualname__, Taped.__module__ = kind.__name__, kind.__qualname__, kind.__module__
     return Taped

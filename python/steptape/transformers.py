@@ -36,11 +36,11 @@ class SteptapeTrainerMixin:
         """What `Step.explain` says of each."""
         return "" if self._taped is None else explain(self._taped.steps)
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
+    def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         self._taped = None  # another optimizer, and perhaps another model
         try:
-            return super().train(*args, **kwargs)
-        finally:
+            return super()._inner_training_loop(*args, **kwargs)
+        finally:  # auto_find_batch_size begins anew
             if self._taped is not None:
                 self._taped.end()
 
@@ -74,11 +74,24 @@ class _Taped:
             function = self.update if is_update else self.accumulate
             objects = {"model": {"model": self.model}, "optimizer": {"optimizer": self.optimizer.optimizer}}
             self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
-        inputs = self.trainer._prepare_inputs(inputs)
+        prepared = dict(self._prepare(inputs))
+        held = vars(self.trainer)
+        held["_prepare_inputs"] = _as_given  # Trainer's training step calls it
+        try:
+            result = self.steps[name](prepared, num_items)
+        finally:
+            del held["_prepare_inputs"]
         if not is_update:
-            return self.steps[name](dict(inputs), num_items)
-        loss, self.norm = self.steps[name](dict(inputs), num_items)
+            return result
+        loss, self.norm = result
         return loss
+
+    def _prepare(self, inputs):
+        """Before the step: a Trainer may make its batch here, with the model as the training step leaves it, such as TRL's GRPO."""
+        for switched in (self.model, self.optimizer):
+            if callable(getattr(switched, "train", None)):
+                switched.train()
+        return self.trainer._prepare_inputs(inputs)
 
     def accumulate(self, inputs, num_items):
         return self.training_step(self.model, inputs, num_items)
@@ -97,6 +110,10 @@ class _Taped:
 
 def _nothing(closure=None):
     pass
+
+
+def _as_given(inputs):
+    return dict(inputs)  # what a loss takes out of it stays in the argument
 
 
 def _refuse(trainer):

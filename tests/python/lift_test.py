@@ -5,6 +5,7 @@ import linecache
 import random
 import types
 
+import numpy as np
 import pytest
 
 import steptape
@@ -265,7 +266,131 @@ def in_the_next_turn(optimizer, items):
     return seen
 
 
-FUNCTIONS = [plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
+def suppresses(optimizer, items):
+    last = 0
+    for item in items:
+        with contextlib.suppress(ValueError):
+            if item % 2:
+                raise ValueError
+            last = item
+        optimizer.step(last)
+    return last
+
+
+def in_an_expression(optimizer, items):
+    first = second = third = 0
+    for item in items:
+        if item % 2 and (first := item):
+            pass
+        chosen = (second := item) if item % 3 else 1
+        [(third := each) for each in range(item % 4)]
+        assert (item < 1 or (first := first + 1) > 0)
+        optimizer.step((first, second, third, chosen))
+    return first, second, third
+
+
+def gives_defaults(optimizer, items):
+    for item in items:
+        def closure(item=item):
+            return item * 2
+        double = lambda item=item: item + closure()  # noqa: E731
+        optimizer.step(double())
+
+
+def names_a_type(optimizer, items):
+    last = 5
+    for item in items:
+        last: int
+        optimizer.step(last)
+        last = item
+    return last
+
+
+def may_find_nothing(optimizer, items):
+    for item in items:
+        try:
+            mean
+        except NameError:
+            mean = item
+        mean = .5 * mean + item
+        optimizer.step(mean)
+    return mean if items else None
+
+
+def appends_elsewhere(optimizer, items):
+    kept = {"all": []}
+    log = kept["all"]
+    for item in items:
+        log.append(item)
+        optimizer.step(len(kept["all"]))
+    return kept
+
+
+def appends_to_what_it_is_given(optimizer, items, log=None):
+    log = items if log is None else log
+    for item in list(items):
+        log.append(item)
+        optimizer.step(len(items))
+        if len(items) > 7:
+            break
+    return log
+
+
+def adds_to_an_array(optimizer, items):
+    total = np.zeros(1)
+    for item in items:
+        total += [item]
+        optimizer.step(total.item())
+    return total.tolist()
+
+
+def makes_a_list_a_turn(optimizer, items):
+    history = []
+    for turn in range(2):
+        log, count = [], 0
+        for item in items:
+            count += 1
+            optimizer.step(count)
+            log.append(item * turn)
+        history.append((log, sum(log), len(log)))
+    return history
+
+
+def ends_in_a_finally(optimizer, items):
+    left = 0
+    for item in items:
+        try:
+            if item % 2:
+                continue
+            optimizer.step(item)
+        finally:
+            optimizer.step("left")
+        left += 1
+    return left
+
+
+def catches_by_name(optimizer, items):
+    seen = []
+    for item in items:
+        try:
+            seen.append(1 // item)
+        except ZeroDivisionError as error:
+            seen.append(str(error))
+        optimizer.step(item)
+    return seen
+
+
+def goes_on_only_now_and_then(optimizer, items):
+    for item in items:
+        if item % 3 == 0:
+            rare = item * 10
+            optimizer.step(rare)
+        optimizer.step(item)
+    return rare if items and items[0] % 3 == 0 else None
+
+
+FUNCTIONS = [suppresses, in_an_expression, gives_defaults, names_a_type, may_find_nothing, appends_elsewhere, appends_to_what_it_is_given,
+             adds_to_an_array, makes_a_list_a_turn, ends_in_a_finally, catches_by_name, goes_on_only_now_and_then, plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
              comprehensions, unpacks, matches, while_loop, nested, sometimes,
              before_or_sometimes, adds_lists, in_a_block, assigned_anew, in_the_next_turn]
 
@@ -338,7 +463,7 @@ def test_a_method_stays_bound():
     algorithm = Algorithm()
     lifted = lift(algorithm.train)
     assert lifted.body.__self__ is algorithm
-    assert lifted.around(lifted.body)(algorithm, 4) == 6 and algorithm.optimizer.steps == [0, 1, 3, 6]
+    assert lifted.around(lambda owner, *given: lifted.body(*given))(algorithm, 4) == 6 and algorithm.optimizer.steps == [0, 1, 3, 6]
 
 
 def two_loops(optimizer, items):
@@ -383,6 +508,80 @@ def captured(optimizer, items):
     return show()
 
 
+def assigned_by_another(optimizer, items):
+    count = 0
+
+    def note():
+        nonlocal count
+        count += 1
+    for item in items:
+        count *= 2
+        optimizer.step(item)
+        note()
+    return count
+
+
+def kept_function(optimizer, items):
+    kept = []
+    for item in items:
+        optimizer.step(item)
+        kept.append(lambda: item)
+    return [each() for each in kept]
+
+
+def made_lazily(optimizer, items):
+    scale = 1
+    for item in (scale * each for each in items):
+        optimizer.step(item)
+        scale = item
+
+
+def left_in_a_finally(optimizer, items):
+    count = 0
+    for item in items:
+        try:
+            if item == 2:
+                break
+            optimizer.step(item)
+        finally:
+            count += 1
+    return count
+
+
+def looks_by_name(optimizer, items):
+    for item in items:
+        optimizer.step("{item}".format(**locals()))
+
+
+def suppressed(optimizer, items):
+    last = None
+    with contextlib.suppress(ValueError):
+        for item in items:
+            last = item
+            optimizer.step(item)
+    return last
+
+
+def reads_a_deleted_name(optimizer, items):
+    error = None
+    for item in items:
+        try:
+            optimizer.step(1 // item)
+        except ZeroDivisionError as error:
+            pass
+        if item == 4:
+            optimizer.step(error)
+
+
+def holds_an_ellipsis(optimizer, items):
+    last = ...
+    for item in items:
+        optimizer.step(last)
+        if item > 2:
+            found = item
+    return found
+
+
 class Private:
     def train(self, optimizer, items):
         for item in items:
@@ -395,6 +594,10 @@ class Private:
 
 @pytest.mark.parametrize("function, words", [
     (two_loops, "2 loops in it"), (no_loop, "no loops in it"), (yields, "yield in the step"), (deletes, "delete in the step"),
+    (assigned_by_another, "count: a function or lambda outside"), (kept_function, "item: a function in line .* may be called after"),
+    (made_lazily, "scale: a function or lambda outside"), (left_in_a_finally, "count: assigned in a `finally`"),
+    (looks_by_name, "locals looks at variables"), (suppressed, "last: read after the `with`"),
+    (reads_a_deleted_name, "error: the name of an exception"), (holds_an_ellipsis, "an Ellipsis"),
     (catches, "stands in a try"), (captured, "last: a function or lambda outside"),
     (Private.train, "__secret: a private name"), (Private.inherits, "super"), (len, "source cannot be read"),
     (pytest.fixture, "loops in it"),

@@ -89,6 +89,25 @@ class Skips(Net):
         return None if batch_idx == 4 else super().training_step(batch, batch_idx)
 
 
+class LogsWhatIsWritten(Net):
+    """The value before the update is logged, though the tensor is the parameter itself."""
+
+    def training_step(self, batch, batch_idx):
+        self.log("weight", self.net[0].weight[0, 0])
+        self.log_dict({"mean": self.net[3].running_mean[1], "loss": self.loss(batch)})
+        return self.loss(batch)
+
+
+class ReadsItsLogs(Net):
+    """A step by what itself has logged."""
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.log("loss", loss)
+        logged = self.trainer.callback_metrics.get("loss")
+        return loss if logged is None else loss * (1 + logged.detach())
+
+
 class Plateau(Net):
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), 0.1, momentum=0.9)
@@ -162,6 +181,14 @@ class Numbers(Net):
         return loss
 
 
+class Exchanges(lightning.Callback):
+    """Another optimizer from the fourth epoch on."""
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        if trainer.current_epoch == 3:
+            trainer.optimizers = [torch.optim.SGD(pl_module.parameters(), 0.05, momentum=0.9)]
+
+
 class ClipsLater(lightning.Callback):
     def on_train_epoch_start(self, trainer, pl_module):
         trainer.gradient_clip_val = 0.1 if trainer.current_epoch > 3 else None
@@ -202,6 +229,8 @@ CASES = {
     "logs, double": (Numbers, {"precision": "64-true"}),
     "accumulated later": (Net, {"callbacks": [lightning.callbacks.GradientAccumulationScheduler({0: 1, 3: 2, 5: 3})]}),
     "clipped later": (Net, {"callbacks": [ClipsLater()]}),
+    "logs what is written": (LogsWhatIsWritten, {}),
+    "another optimizer": (Net, {"callbacks": [Exchanges()]}),
     "asks": (Asks, {}),
     "skips": (Skips, {}),
     "plateau": (Plateau, {}),
@@ -223,6 +252,14 @@ def test_training_leaves_what_lightning_leaves(case):
     for name, stats in callback.stats.items():
         free = stats["steps"] - stats["recorded"] - stats["trials"]
         assert stats["replayed"] >= 0.9 * free > 0, (counts, callback.explain())
+
+
+def test_a_step_that_reads_what_it_logs_runs_as_it_is():
+    plain, trainer, _ = fit(ReadsItsLogs, False)
+    taped, other, callback = fit(ReadsItsLogs, True)
+    assert left(plain, trainer) == left(taped, other)
+    assert callback.stats["update"]["replayed"] == 0 and type(other._logger_connector) is type(trainer._logger_connector)
+    assert {refusal["code"] for refusal in callback.stats["update"]["refusals"]} == {"host_effect"}, callback.explain()
 
 
 def test_a_checkpoint_holds_what_lightning_s_holds_and_training_goes_on_from_it(tmp_path):

@@ -1,5 +1,6 @@
 """Stable-Baselines3 with steptape.sb3.accelerate beside Stable-Baselines3 without: policies, optimizers, what is logged, saved models."""
 import copy
+import pickle
 
 import gymnasium
 import numpy as np
@@ -123,6 +124,26 @@ def test_a_saved_model_is_that_of_the_algorithm(tmp_path):
         model.seen = played(model, 200)
     assert again.seen == plain.seen
     assert again.steptape_step.stats["replayed"] > 0
+
+
+def test_others_of_the_class_are_models_of_their_own(tmp_path):
+    """What the class makes or loads, copies, and what is pickled: each trains itself, without a step."""
+    outcomes = []
+    for wrap in (False, True):
+        model = make(sb3.DQN, "CartPole-v1", OFF_POLICY, wrap)
+        played(model, 120)
+        model.save(tmp_path / "dqn")
+        arguments = dict(env=gymnasium.make("CartPole-v1"), device="cpu")
+        others = [model.load(tmp_path / "dqn", **arguments), type(model)("MlpPolicy", "CartPole-v1", seed=4, **OFF_POLICY, device="cpu"),
+                  copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        seen = []
+        for other in others:
+            other.set_random_seed(5)
+            seen.append((played(other, 120), bits(model.get_parameters())))
+        outcomes.append(seen)
+        assert [type(other) for other in others[2:]] == [sb3.DQN, sb3.DQN]
+        assert all(getattr(other, "steptape_step", None) is None for other in others)
+    assert outcomes[0] == outcomes[1]
 
 
 def test_a_train_of_the_program_s_own():

@@ -100,6 +100,45 @@ def test_a_loss_of_the_program_s_own(tmp_path):
     assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
 
 
+class OwnInputs(transformers.Trainer):
+    """A batch is made anew, by the model as it trains, and counted."""
+    count = 0
+
+    def _prepare_inputs(self, inputs):
+        if self.model.training:
+            self.count += 1
+            inputs = {**inputs, "attention_mask": (torch.rand(inputs["input_ids"].shape) < 0.9).long()}
+        return super()._prepare_inputs(inputs)
+
+
+class TapedOwnInputs(steptape.transformers.SteptapeTrainerMixin, OwnInputs):
+    steptape_options = Taped.steptape_options
+
+
+def test_inputs_are_prepared_once(tmp_path):
+    plain, taped = (train(kind, tmp_path) for kind in (OwnInputs, TapedOwnInputs))
+    assert left(plain) == left(taped) and plain.count == taped.count == 60 and "_prepare_inputs" not in vars(taped)
+    assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
+
+
+class RunsOut(transformers.TrainerCallback):
+    """Of memory, once."""
+
+    def __init__(self):
+        self.is_over = False
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 15 and not self.is_over:
+            self.is_over = True
+            raise RuntimeError("CUDA out of memory.")
+
+
+def test_training_begins_anew_with_smaller_batches(tmp_path):
+    plain, taped = (train(kind, tmp_path, callbacks=[RunsOut()], auto_find_batch_size=True) for kind in (transformers.Trainer, Taped))
+    assert left(plain) == left(taped) and taped._train_batch_size < 4
+    assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
+
+
 def test_training_goes_on_from_a_checkpoint(tmp_path):
     def run(kind, folder):
         train(kind, folder, save_strategy="steps", save_steps=10, num_train_epochs=2)

@@ -252,15 +252,140 @@ for _ in range(int(sys.argv[2])):
     assert step["file"].endswith("parts/loop.py") and step["line"] == 8 and "--- parts/loop.py" in step["patch"]
 
 
+def patched(folder, text, report):
+    """What the program prints with the patches of a report, one after the other."""
+    (folder / "train.py").write_text(text)
+    for step in report["steps"]:
+        (folder / "wrap.patch").write_text(step["patch"])
+        subprocess.run(["patch", "-p0", "-i", "wrap.patch"], cwd=folder, check=True, capture_output=True)
+    return printed(folder)
+
+
+@pytest.mark.parametrize("body, names, has_patch", [
+    ("""
+def steps_of(seed):
+    torch.manual_seed(seed)
+    net = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(net.parameters(), .1)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+    return step, net
+
+
+made = [steps_of(seed) for seed in range(3)]
+for step, net in made:
+    for x, y in batches(60):
+        step(x, y)
+print([p.double().sum().item().hex() for step, net in made for p in net.parameters()])
+""", ["steps_of.step"], True),
+    ("""
+class Trainer:
+    @staticmethod
+    @torch.enable_grad()
+    def train_step(x, y):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    @classmethod
+    def other(cls, x, y):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+for x, y in batches(60):
+    Trainer.train_step(x, y)
+for x, y in batches(60):
+    Trainer.other(x, y)
+""", ["Trainer.train_step", "Trainer.other"], False),
+    ("""
+for x, y in batches(): optimizer.zero_grad(); F.cross_entropy(model(x), y).backward(); optimizer.step()
+""", ["the script"], False),
+    ("""
+rows = batches()
+for i in range(100):
+    x, y = next(rows); optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step(); print(i)
+""", ["the script"], False),
+    ("""
+def tune(model):
+    for x, y in batches(70):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+for x, y in batches(70):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y) * 2
+    loss.backward()
+    optimizer.step()
+tune(model)
+""", ["tune", "the script"], True),
+], ids=["a closure a seed", "static and class methods", "one line", "shared lines", "two loops"])
+def test_what_is_tried_is_the_program_and_so_is_what_the_patches_make_of_it(tmp_path, body, names, has_patch):
+    text = HEAD + body + TAIL
+    (tmp_path / "train.py").write_text(text)
+    expected = printed(tmp_path)
+    ran, report = tried(tmp_path, text, "--keep-going")
+    assert ran.returncode == 0 and ran.stderr.endswith(expected), (ran.stdout, ran.stderr)
+    assert [step["name"] for step in report["steps"]] == names and all(step["bits"] == "equal" for step in report["steps"])
+    assert all(step["patch"] is not None for step in report["steps"]) == has_patch, report
+    if has_patch:
+        assert patched(tmp_path, text, report) == expected
+
+
+def test_a_generator_is_not_a_step(tmp_path):
+    ran, report = tried(tmp_path, HEAD + """
+def train(x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    yield
+
+
+for x, y in batches():
+    list(train(x, y))
+""", "--keep-going")
+    assert ran.returncode == 2 and report["not_tried"] == ["train.py:18: train: a generator"] and not report["failed"], ran.stderr
+
+
+def test_a_module_by_its_name(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/__init__.py").write_text("")
+    (tmp_path / "parts/data.py").write_text("scale = 2.0\n")
+    (tmp_path / "parts/run.py").write_text(HEAD + """
+from .data import scale
+assert sys.argv[1:] == ["-m", "x"] and __name__ == "__main__" and __package__ == "parts"
+for x, y in batches():
+    optimizer.zero_grad()
+    (F.cross_entropy(model(x), y) * scale).backward()
+    optimizer.step()
+""")
+    ran = subprocess.run([sys.executable, "-m", "steptape", "try", "--json", "-m", "parts.run", "-m", "x"], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=300)
+    step, = json.loads(ran.stdout)["steps"]
+    assert ran.returncode == 0 and step["replays"] and "--- parts/run.py" in step["patch"], ran.stderr
+    ran = subprocess.run([sys.executable, "-m", "steptape", "try", "-m", "parts"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 2 and "no module of this name has a source" in ran.stderr
+
+
 @pytest.mark.parametrize("body, code, words", [
     ("print('nothing')", 2, "no loop in it calls step()"),
     ("raise ValueError('no')", 2, "it failed: ValueError: no"),
     ("sys.exit(3)", 2, "it ended with 3"),
     ("def (", 2, "it failed: SyntaxError"),
     ("try:\n    for x, y in batches():\n        optimizer.step()\nexcept ValueError:\n    pass", 2, "stands in a try"),
-    ("for x, y in batches(9):\n    model(x).sum().backward()\n    optimizer.step()", 1, "would not replay"),
-    ("for x, y in batches(3):\n    model(x).sum().backward()\n    optimizer.step()", 1, "too few to be tried"),
-], ids=["no step", "exception", "exit", "syntax", "try", "few", "very few"])
+    ("for x, y in batches(9):\n    model(x).sum().backward()\n    optimizer.step()", 2, "too few to be tried"),
+    ("for x, y in batches(3):\n    model(x).sum().backward()\n    optimizer.step()", 2, "too few to be tried"),
+    ("for x, y in batches(60):\n    model(x).sum().backward()\n    optimizer.step()", 0, "times as fast"),
+    ("for x, y in batches(46):\n    model(x).sum().backward()\n    optimizer.step()", 2, "steps were replayed: too few to be timed"),
+], ids=["no step", "exception", "exit", "syntax", "try", "few", "very few", "enough", "nearly enough"])
 def test_what_is_said_where_there_is_nothing_to_try(here, capsys, monkeypatch, body, code, words):
     monkeypatch.setattr("steptape._try._FRAMEWORKS", {})  # other tests have imported them
     assert here(HEAD + body) == code

@@ -20,8 +20,8 @@ struct TryOptions {
   std::vector<std::string> command;
 };
 
-/// Where the script stands in `python -u train.py ...`. Throws Error (invalid_argument) where there
-/// is none.
+/// Where the script stands in `python -u train.py ...`, or the `-m` before a module. Throws Error
+/// (invalid_argument) where there is none.
 std::size_t place_of_script(const std::vector<std::string>& command) {
   const std::string name = std::filesystem::path(command[0]).filename().string();
   if (!name.starts_with("python")) {
@@ -31,10 +31,9 @@ std::size_t place_of_script(const std::vector<std::string>& command) {
   }
   for (std::size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
-    if (!word.starts_with('-')) return i;
-    if (word == "-m" || word == "-c") {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("try: {} {}: name the file of the script instead", name, word));
+    if (!word.starts_with('-') || word == "-m") return i;
+    if (word == "-c") {
+      throw Error(ErrorCode::kInvalidArgument, "try: -c: put the program into a file");
     }
     if (word == "-W" || word == "-X") ++i;
   }
@@ -71,8 +70,8 @@ void add_try(CLI::App& app, int& /*exit_code*/) {
       "wrapped steps. It ends when both have been timed; what it has written by then stays.\n"
       "Example:\n"
       "  steptape try -- python train.py --epochs 3\n"
-      "Exit status: 0 where they replay, 1 where they do not, 2 where none was found or the "
-      "program failed.");
+      "Exit status: 0 where they replay, 1 where they do not, 2 where none was found, or the\n"
+      "program failed or ended too early to tell.");
   command->callback([options] { become_trial(*options); });
 }
 

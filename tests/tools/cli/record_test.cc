@@ -120,6 +120,8 @@ TEST_F(TryTest, TheProgramsOwnPythonTriesIt) {
   EXPECT_EQ(outcome.out,
             "-u -W ignore -m steptape try --json --keep-going --calls 40 train.py --json -m 3\n");
   EXPECT_EQ(tried({"--", "python", "train.py"}).out, "-m steptape try train.py\n");
+  EXPECT_EQ(tried({"--", "python", "-u", "-m", "train", "-m"}).out,
+            "-u -m steptape try -m train -m\n");
 }
 
 TEST_F(TryTest, WhatIsNoScriptIsNotTried) {
@@ -129,7 +131,7 @@ TEST_F(TryTest, WhatIsNoScriptIsNotTried) {
     EXPECT_THAT(outcome.err, HasSubstr(what));
   };
   says({"--", "./train", "a"}, "./train: not a Python");
-  says({"--", "python", "-m", "train"}, "name the file of the script instead");
+  says({"--", "python", "-c", "train()"}, "put the program into a file");
   says({"--", "python", "-u"}, "no script is named");
   says({}, "COMMAND");
 }
