@@ -364,6 +364,10 @@ class Exit {
   void write_outsiders(const Attribution& attribution) {
     auto& buffers = state_.tensor_table.buffers;
     std::vector<trace::BufferId> alive;
+    std::set<trace::BufferId> numbers;
+    for (const trace::Tensor& tensor : state_.recording.tensors) {
+      if (tensor.wrapped_number) numbers.insert(tensor.buffer);
+    }
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
       const LiveBuffer& live = buffers.live(id);
       trace::Buffer& description = buffers.description(id);
@@ -376,7 +380,8 @@ class Exit {
         state_.refusals.add(RefusalCode::kUnwrittenRead, c10::str("buffer ", id), {},
                             c10::str("buffer ", id, " was made by no recorded op"));
       }
-      if (live.is_alive() && !is_returned(live)) alive.push_back(id);
+      // a graph that a result carries may still hold a number that an op was given
+      if (live.is_alive() && !is_returned(live) && !numbers.contains(id)) alive.push_back(id);
     }
     if (alive.empty()) return;
     HiddenState hidden(state_.recording, attribution);
@@ -431,7 +436,11 @@ class Exit {
   void refuse_escaped() {
     // What an open graph saved is alive because of the graph, which is refused for itself.
     if (has_open_graph_) return;
-    for (const at::Tensor& result : recorded_.results) note_graph(result);
+    const char* holder = "";
+    for (const at::Tensor& result : recorded_.results) {
+      note_graph(result);
+      if (result.defined() && result.grad_fn()) holder = ", perhaps in the graph of a result";
+    }
     auto& buffers = state_.tensor_table.buffers;
     bool was_collected = false;
     for (trace::BufferId id = 0; id < buffers.size(); ++id) {
@@ -445,7 +454,7 @@ class Exit {
       const std::string& name = state_.recording.operator_of(maker).name;
       state_.refusals.add(RefusalCode::kEscapedBuffer, {&name, live.made_by, maker.scope},
                           c10::str(description.bytes, " bytes made by `", name, "` op ",
-                                   live.made_by, " stay alive after the step"));
+                                   live.made_by, " stay alive after the step", holder));
     }
   }
 

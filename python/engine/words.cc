@@ -50,6 +50,9 @@ constexpr std::array kRows = {
         "decide before the step, and pass the decision as a bool"},
     Row{kTooManyVariants, ".data_ptr", "copy rows into tensors of their own: x[i:j].clone()"},
     Row{kTooManyVariants, ".size(", "pad inputs to few shapes, or raise max_variants"},
+    Row{kEscapedBuffer, "in the graph of a result",
+        "return aux.detach() of each result but the loss; what is kept elsewhere, return, or "
+        "copy_() into a tensor made before the step"},
     Row{kUnconsumedGraph, "what the step leaves in", "keep tensor.detach() there"},
     Row{kUnconsumedGraph, "results[", "return loss.detach(), or loss.item()"},
     Row{kOptimizerUnsupported, "LBFGS",

@@ -1,4 +1,5 @@
 """Code beside torch's ops that computes for a step: a compiler's, NumPy's, Triton's."""
+import importlib.metadata
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import steptape
 from loops import batch, is_refused, momentum, mse, net, replays, training
 from twins import compare
 
@@ -108,3 +110,19 @@ def test_a_triton_kernel_is_refused(monkeypatch):
 
     is_refused(lambda: SimpleNamespace(step=step, batch=lambda i: (torch.randn(5),), holds=lambda: []),
                "written_outside")
+
+
+def test_which_packages_are_installed_is_as_it_was_recorded():
+    """As a search for a module is (docs/blind_spots.md): accelerate asks in each step of TRL's trainers."""
+    def step(x):
+        try:
+            importlib.metadata.version("no_such_package")
+        except importlib.metadata.PackageNotFoundError:
+            x = x * 2
+        return x + len(importlib.metadata.metadata("torch")["Name"])
+
+    wrapped = steptape.wrap(step)
+    for i in range(12):
+        x = torch.full((2,), float(i))
+        assert torch.equal(wrapped(x), step(x))
+    assert wrapped.stats["replayed"] > 5, wrapped.explain()

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import steptape
 import twins
 from loops import is_refused, momentum, mse, net, program, replays, with_kinds
-from twins import codes_of
+from twins import bits, codes_of
 
 Pair = namedtuple("Pair", "loss out")
 
@@ -499,3 +499,45 @@ def test_a_function_that_was_there_before_may_be_returned():
         result = step(torch.full((4, 3), float(i)))
     assert result[1] is known
     assert step.stats["replayed"] > 8, step.explain()
+
+
+@pytest.mark.parametrize("extra", [lambda loss, c: loss * c, lambda loss, c: loss / 3 - c, lambda loss, c: (c * loss + 2) * 2],
+                         ids=["moves", "constant", "several"])
+def test_a_result_beside_the_loss_whose_graph_holds_a_number(extra):
+    """That the op was given in the step: it is alive as long as the graph is."""
+    def program():
+        torch.manual_seed(0)
+        weight = torch.randn(4, requires_grad=True)
+
+        def step(x, c):
+            loss = (x * weight).square().mean()
+            beside = extra(loss, c)
+            weight.grad = None
+            loss.backward()
+            return loss, beside, weight.grad.clone()
+        return step
+
+    plain, taped = program(), steptape.wrap(program(), verify={"first": True, "rate": 0.0})
+    for i in range(20):
+        x, c = torch.full((4,), float(i)), 1.5 + i // 5
+        expected, found = plain(x, c), taped(x, c)
+        assert bits(expected) == bits(found) and found[1].requires_grad
+        with pytest.raises(RuntimeError, match="a second time"):
+            found[1].backward()
+    assert taped.stats["replayed"] > 9, taped.explain()
+
+
+def test_a_result_beside_the_loss_whose_graph_holds_more_is_to_be_detached():
+    weight = torch.randn(4, requires_grad=True)
+
+    @steptape.wrap
+    def step(x):
+        loss = (x * weight).square().mean()
+        beside = loss.exp() * 2
+        loss.backward()
+        return loss, beside
+
+    for i in range(12):
+        step(torch.full((4,), float(i)))
+    refusal, = step.stats["refusals"]
+    assert "perhaps in the graph of a result" in refusal["reason"] and "aux.detach()" in refusal["remedy"], step.explain()

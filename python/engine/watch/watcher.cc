@@ -127,6 +127,7 @@ Watcher::Code Watcher::code_in(std::string_view file) {
   } else if (file.starts_with("<frozen ") ||
              (!is_package && std::ranges::any_of(folders().shared, holds))) {
     made.whose = Whose::kPythons;
+    made.is_of_packages = file.ends_with("/importlib/metadata/__init__.py");
   }
   return made;
 }
@@ -429,6 +430,11 @@ bool Watcher::look(const Instruction& given) {
     // locks, clocks and frames that a logger looks at are of no interest beside what it shows
     refuse_output("logging");
     return leave_unwatched();
+  }
+  if (given.operation == Operation::kCall && given.callee != nullptr &&
+      PyFunction_Check(given.callee) &&
+      known(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(given.callee))).is_of_packages) {
+    return leave_unwatched();  // as a search for a module: docs/blind_spots.md
   }
   if (given.operation == Operation::kCall && shows_warning(given.callee, given.code))
     return leave_unwatched();
