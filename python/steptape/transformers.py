@@ -65,7 +65,7 @@ class _Taped:
         self.training_step, self.optimizer = training_step, trainer.optimizer
         self.steps: dict[str, Step] = {}
         # what Trainer calls after the step has been done
-        vars(trainer.optimizer)["step"] = _nothing
+        vars(trainer.optimizer).update(step=_nothing, _opt_called=True)
 
     def run(self, inputs, num_items):
         is_update = self.trainer.accelerator.gradient_state.sync_gradients
@@ -110,6 +110,9 @@ class _Taped:
 
 def _nothing(closure=None):
     pass
+
+
+_nothing._wrapped_by_lr_sched = True  # a scheduler warns of a step that is not the one that it has wrapped, and sets _opt_called
 
 
 def _as_given(inputs):

@@ -67,11 +67,21 @@ Verdict joined(const Refused& refused, std::span<const at::Tensor> inputs) {
   for (const auto& [verdict, variant] : refused) {
     if (!is_about_geometry(verdict)) return verdict;
   }
+  const auto takes_others = [&inputs](const auto& each) {
+    return inputs_of(each.second->recording()).size() != inputs.size();
+  };
   std::set<std::string> seen;
   std::vector<std::string> signatures;
   for (const auto& [verdict, variant] : refused) {
     const std::string words = signature(variant->recording());
     if (seen.insert(words).second) signatures.push_back(words);
+  }
+  if (std::ranges::all_of(refused, takes_others)) {
+    // a place of the program's that each call gives another tensor counts as an input of the step
+    return {"inputs.size",
+            fmt::format("{} ({})", inputs_of(refused.front().second->recording()).size(),
+                        fmt::join(signatures, " or ")),
+            fmt::format("{} ({})", inputs.size(), signature(inputs)), GuardKind::kArgumentCount};
   }
   if (signatures.size() < 2) return refused.back().first;
   return {"inputs", fmt::format("{}", fmt::join(signatures, " or ")), signature(inputs),

@@ -6,7 +6,9 @@ import sys
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
-RUNS = {"pinn/pinn.py": ["--steps", "120", "--points", "32"], "python_ppo/ppo.py": ["--rounds", "8", "--worlds", "4"]}
+RUNS = {"pinn/pinn.py": ["--steps", "120", "--points", "32"], "python_ppo/ppo.py": ["--rounds", "8", "--worlds", "4"],
+        "python_sac/sac.py": ["--steps", "400"], "timeseries_lstm/forecast.py": ["--steps", "120"],
+        "lightning_digits/digits.py": ["--epochs", "3"], "hf_tiny_gpt/write.py": ["--steps", "80"]}
 
 
 def ran(example, *options):

@@ -47,8 +47,12 @@ std::string advice_on(const trace::Account& account) {
 
 std::string text_of(const trace::Step& step) {
   const trace::Account& account = step.account;
+  if (account.calls() == 0) {
+    const std::string place = step.place.empty() ? "" : " (" + shown(step.place) + ")";
+    return fmt::format("step \"{}\"{}: the trace does not say what became of its calls\n",
+                       shown(step.name), place);
+  }
   std::string text = toned(Tone::kHeading, trace::heading_of(step.name, step.place, account));
-  if (account.calls() == 0) return text + "  the trace does not say what became of its calls\n";
   const std::string share =
       fmt::format("{:.1f} % replayed", 100.0 * static_cast<double>(account.replayed) /
                                            static_cast<double>(account.calls()));

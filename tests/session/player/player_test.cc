@@ -123,6 +123,8 @@ TEST_F(PlayerTest, WrongInputsThrowTheVerdictAndChangeNothing) {
   };
   expect_verdict({x}, "inputs.size");
   expect_verdict({x, y, y}, "inputs.size");
+  EXPECT_EQ(step.check(std::vector{x}).text(),
+            "inputs.size: 2 (float32[16, 64], int64[16]) → 1 (float32[16, 64])");
   expect_verdict({x.to(at::kDouble), y}, "inputs[0].dtype");
   expect_verdict({at::rand({17, 64}), y}, "inputs[0].size(0)");
   expect_verdict({x.flatten(), y}, "inputs[0].dim");
