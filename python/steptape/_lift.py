@@ -290,7 +290,9 @@ def declared_in(scope):
 def _has_ellipsis(scope):
     nodes = list(ast.walk(scope))
     of_indices = {id(node) for each in nodes if isinstance(each, (ast.Subscript, ast.Expr)) for node in ast.walk(getattr(each, "slice", None) or each.value)}
-    return any(isinstance(node, ast.Constant) and node.value is ... and id(node) not in of_indices for node in nodes)
+    # that of an earlier cut is no value of the program's
+    return any(isinstance(node, ast.Constant) and node.value is ... and id(node) not in of_indices and not hasattr(node, "is_made")
+               for node in nodes)
 
 
 def _new_lists(statement):
@@ -433,6 +435,7 @@ def _without_defaults(definition):
 
 def _moved(node, line):
     for inner in ast.walk(node):
+        inner.is_made = True
         if "lineno" in inner._attributes:
             inner.lineno = inner.end_lineno = line
             inner.col_offset = inner.end_col_offset = 0

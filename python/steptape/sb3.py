@@ -48,8 +48,10 @@ def _taped(kind: type, train: Callable) -> type:
         steptape_step = property(lambda self: vars(self).get(_STEP))
 
         def train(self, *args, **kwargs):
-            # what the class makes or loads besides is not accelerated
-            return (train if _STEP in vars(self) else kind.train)(self, *args, **kwargs)
+            # what the class makes or loads besides, and what is given this model's attributes, is not accelerated
+            step = vars(self).get(_STEP)
+            is_own = step is not None and step.__wrapped__.__self__ is self
+            return (train if is_own else kind.train)(self, *args, **kwargs)
 
         def _excluded_save_params(self):
             return [*super()._excluded_save_params(), _STEP]

@@ -48,7 +48,8 @@ std::string advice_on(const trace::Account& account) {
 std::string text_of(const trace::Step& step) {
   const trace::Account& account = step.account;
   if (account.calls() == 0) {
-    const std::string place = step.place.empty() ? "" : " (" + shown(step.place) + ")";
+    const std::string place =
+        step.place.empty() ? "" : " (" + shown(trace::short_place(step.place)) + ")";
     return fmt::format("step \"{}\"{}: the trace does not say what became of its calls\n",
                        shown(step.name), place);
   }
