@@ -42,6 +42,7 @@ _FRAMEWORKS = {  # module: what does it there
 }
 _OPTIONS = {"verify": {"first": True, "rate": 0.0}, "log": "none"}  # of each step that is tried
 _WARM_UP = 5  # calls that are not timed
+_MOST_OF_PLACE = 16  # functions made at one place
 _SITE = "__steptape_try__"
 
 
@@ -58,7 +59,7 @@ class _Site:
         self.left = left  # what is read after the step, in the order in which it returns it
         self.tensors: list[str] = []  # of these, by position
         self.function: Callable | None = None
-        self.owner: Any = None  # of a method: that of the first call
+        self.owner: Any = None  # of a method
         self.step = None
         self.between: list[float] = []
         self.eager: list[float] = []
@@ -69,22 +70,28 @@ class _Site:
         self.has_other_bits = False
 
     def of(self, function: Callable) -> Callable:
-        """Stands for `function`, which is the step. Of functions that are made here over and over the first one counts."""
-        if self.function is None:
-            self.function = function
+        """Stands for `function`, which is the step. Functions that are made here over and over are timed one by one, the first ones."""
+        site = self.run.site_for(self)
 
         @functools.wraps(function)
         def call(*args, **kwargs):
-            return (self if function is self.function else function)(*args, **kwargs)
+            return (function if site is None else site)(*args, **kwargs)
+        if site is not None:
+            site.function = function
         return call
 
     def of_method(self, function: Callable) -> Callable:
-        """The same of a method, of which the first object's calls count."""
+        """The same of a method, of each object that it is called of."""
+        sites = {}  # by the id of an object, which its site keeps alive
+
         @functools.wraps(function)
         def call(owner, *args, **kwargs):
-            if self.owner is None:
-                self.owner, self.function = owner, types.MethodType(function, owner)
-            return self(*args, **kwargs) if owner is self.owner else function(owner, *args, **kwargs)
+            if id(owner) not in sites:
+                site = sites[id(owner)] = self.run.site_for(self)
+                if site is not None:
+                    site.owner, site.function = owner, types.MethodType(function, owner)
+            site = sites[id(owner)]
+            return function(owner, *args, **kwargs) if site is None else site(*args, **kwargs)
         return call
 
     @property
@@ -277,7 +284,7 @@ class _Run:
 
     def end(self) -> None:
         """Of the program, when no step that it comes to is left to be timed."""
-        seen = [site for site in self.sites if len(site.eager) > _WARM_UP]
+        seen = [site for site in self.timed() if len(site.eager) > _WARM_UP]
         if self.has_ended or not all(site.is_done for site in seen):
             return
         self.has_ended = True
@@ -298,6 +305,23 @@ class _Run:
             code = self.compiled(file.read(), self.script)
         sys.modules["__main__"] = main
         exec(code, vars(main))
+
+    def site_for(self, site: _Site) -> _Site | None:
+        """Of another function of this place; None where enough were made."""
+        if site.function is None:
+            return site
+        if len(self.of_place(site)) == _MOST_OF_PLACE:
+            return None
+        self.sites.append(_Site(self, site.file, site.line, site.name, site.changes, site.left))
+        return self.sites[-1]
+
+    def of_place(self, site: _Site) -> list[_Site]:
+        return [other for other in self.sites if (other.file, other.line, other.name) == (site.file, site.line, site.name)]
+
+    def timed(self) -> list[_Site]:
+        """Of each place the site that tells most, of those that ran."""
+        ran = [site for site in self.sites if site.eager]
+        return [site for site in ran if site is max(self.of_place(site), key=lambda other: (other.is_done, len(other.eager)))]
 
     def patch_of(self, site: _Site) -> str | None:
         """The unified diff that does what was tried, to be applied after those of the sites before."""
@@ -572,7 +596,7 @@ def _file_of(module):
 
 
 def _finish(run, failed, as_json):
-    reports = [site.report() for site in run.sites if site.eager]
+    reports = [site.report() for site in run.timed()]
     advice = [] if reports else sorted({advice for module, advice in _FRAMEWORKS.items() if module in sys.modules})
     if as_json:
         print(json.dumps({"steps": reports, "not_tried": run.problems, "failed": failed, "frameworks": advice}, indent=2))

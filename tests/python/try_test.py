@@ -275,6 +275,8 @@ def steps_of(seed):
     return step, net
 
 
+for x, y in list(batches(9)):  # too few
+    steps_of(7)[0](x, y)
 made = [steps_of(seed) for seed in range(3)]
 for step, net in made:
     for x, y in batches(60):
@@ -327,7 +329,26 @@ for x, y in batches(70):
     optimizer.step()
 tune(model)
 """, ["tune", "the script"], True),
-], ids=["a closure a seed", "static and class methods", "one line", "shared lines", "two loops"])
+    ("""
+class Learner:
+    def __init__(self, seed):
+        torch.manual_seed(seed)
+        self.net = nn.Linear(8, 3)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), .1)
+
+    def train_step(self, x, y):
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.net(x), y).backward()
+        self.optimizer.step()
+
+
+learners = [Learner(seed) for seed in range(3)]
+for n, learner in zip((9, 60, 60), learners):
+    for x, y in batches(n):
+        learner.train_step(x, y)
+print([p.double().sum().item().hex() for learner in learners for p in learner.net.parameters()])
+""", ["Learner.train_step"], True),
+], ids=["a closure a seed", "static and class methods", "one line", "shared lines", "two loops", "a learner a seed"])
 def test_what_is_tried_is_the_program_and_so_is_what_the_patches_make_of_it(tmp_path, body, names, has_patch):
     text = HEAD + body + TAIL
     (tmp_path / "train.py").write_text(text)
