@@ -8,7 +8,6 @@
 #include "session/deferred.h"
 #include "session/session_state.h"
 #include "session/step_life.h"
-#include "storage/trace/writer.h"
 
 namespace steptape {
 

@@ -66,7 +66,7 @@ class Rows(DummyLogger):
 
 
 def run(options, callbacks):
-    """What training left and logged, the seconds it took, and the share of test images that are told."""
+    """What training left and logged, the seconds it took, and the share of test images that it gets right."""
     torch.manual_seed(options.seed)
     training, testing = read(DATA)
     module = Digits(options.epochs)
@@ -90,12 +90,12 @@ def main():
     warnings.filterwarnings("ignore", module="lightning")
     run(argparse.Namespace(**vars(options) | {"epochs": 1}), [])  # the first steps of a process are slow
     left, rows, seconds, tested = run(options, [])
-    print(f"eager:    {seconds:6.2f} s, {100 * tested:.1f} % of the test images told")
+    print(f"eager:    {seconds:6.2f} s, {100 * tested:.1f} % of the test images right")
     if options.eager:
         return 0
     callback = steptape.lightning.SteptapeCallback()
     found, rows_taped, seconds_taped, tested = run(options, [callback])
-    print(f"Steptape: {seconds_taped:6.2f} s, {100 * tested:.1f} % of the test images told: {seconds / seconds_taped:.1f} times as fast")
+    print(f"Steptape: {seconds_taped:6.2f} s, {100 * tested:.1f} % of the test images right: {seconds / seconds_taped:.1f} times as fast")
     print(callback.explain())
     is_equal = all(torch.equal(a, b) for a, b in zip(left, found, strict=True)) and rows == rows_taped
     print(f"bit-identical to eager: {'yes' if is_equal else 'no'} ({len(left)} tensors, {len(rows)} lines of the log)")

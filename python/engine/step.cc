@@ -17,7 +17,6 @@
 #include "session/observe/account.h"
 #include "session/observe/journal.h"
 #include "steptape/error.h"
-#include "storage/trace/writer.h"
 #include "trace/refusals.h"
 
 namespace steptape::python {

@@ -1,4 +1,4 @@
-"""Which variables statements assign and read: what is told here of one is so in each run, or said of more than it is so of."""
+"""Which variables statements assign and read. Where it cannot be known, fewer count as assigned, and more as read."""
 import ast
 from collections.abc import Iterable
 
@@ -11,10 +11,14 @@ _LETS_THROUGH = {"autocast", "no_grad", "enable_grad", "inference_mode", "set_gr
                  "SummaryWriter", "sdpa_kernel", "fork_rng", "default_dtype"}
 
 
+def name_of(function: ast.AST) -> str:
+    """What a call names: "step" of optimizer.step; or ""."""
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
 def lets_through(statement: ast.With) -> bool:
     """Whether an exception in it is known to leave it."""
-    functions = (getattr(item.context_expr, "func", item.context_expr) for item in statement.items)
-    return all(getattr(function, "attr", getattr(function, "id", "")) in _LETS_THROUGH for function in functions)
+    return all(name_of(getattr(item.context_expr, "func", item.context_expr)) in _LETS_THROUGH for item in statement.items)
 
 
 def own_nodes(statements: Iterable[ast.AST], into_loops: bool = False) -> Iterable[ast.AST]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ._errors import InvalidArgument
-from ._flow import SCOPES, TRIES, Flow, blocks_of, bound_at, lets_through, names_of, own_nodes, read_after, read_by, stored
+from ._flow import SCOPES, TRIES, Flow, blocks_of, bound_at, lets_through, name_of, names_of, own_nodes, read_after, read_by, stored
 
 _FELL_THROUGH, _BREAK, _CONTINUE, _RETURN = range(4)
 _BY_NAME, _OF_OBJECTS = {"locals", "globals", "vars", "dir", "eval", "exec"}, {"vars", "dir"}
@@ -133,7 +133,7 @@ class Cut:
         for node in (node for statement in self.taken for node in ast.walk(statement)):
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.AsyncFor, ast.AsyncWith)):
                 raise InvalidArgument(f"{self._name}: line {node.lineno}: {type(node).__name__.lower()} in the step")
-            name = getattr(node, "attr", getattr(node, "id", ""))
+            name = name_of(node)
             if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
                 raise InvalidArgument(f"{self._name}: line {node.lineno}: {name}: a private name of its class")
         for node in ast.walk(self.scope):
@@ -192,7 +192,7 @@ class Cut:
             parent = self._parents[id(parent)]
         if not isinstance(parent, ast.Call):
             return False
-        return parent.func is node or _name_of(parent.func) in _CALLS_AT_ONCE
+        return parent.func is node or name_of(parent.func) in _CALLS_AT_ONCE
 
     def _is_own_list(self, name):
         """Whether the scope made the list before its loop, and nobody else holds it."""
@@ -210,7 +210,7 @@ class Cut:
         """Whether this use of a list leaves no other reference to it."""
         parent = self._parents[id(name)]
         if isinstance(parent, ast.Call):
-            return _name_of(parent.func) in _LOOKS_AT
+            return name_of(parent.func) in _LOOKS_AT
         if isinstance(parent, ast.AugAssign):
             return parent.target is name and isinstance(parent.value, ast.List)
         if isinstance(parent, (ast.For, ast.comprehension)):
@@ -259,12 +259,7 @@ def steps(node: ast.AST) -> bool:
 
 def calls_any(statement: ast.stmt, names: Iterable[str]) -> bool:
     """Whether functions or methods of these names are called in it."""
-    called = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return any(getattr(function, "attr", getattr(function, "id", "")) in names for function in called)
-
-
-def _name_of(function):
-    return getattr(function, "attr", getattr(function, "id", ""))
+    return any(name_of(node.func) in names for node in ast.walk(statement) if isinstance(node, ast.Call))
 
 
 def _functions_in(statements):
@@ -290,7 +285,7 @@ def declared_in(scope):
 def _has_ellipsis(scope):
     nodes = list(ast.walk(scope))
     of_indices = {id(node) for each in nodes if isinstance(each, (ast.Subscript, ast.Expr)) for node in ast.walk(getattr(each, "slice", None) or each.value)}
-    # that of an earlier cut is no value of the program's
+    # those that an earlier cut has put in are not the program's
     return any(isinstance(node, ast.Constant) and node.value is ... and id(node) not in of_indices and not hasattr(node, "is_made")
                for node in nodes)
 
@@ -306,7 +301,7 @@ def _new_lists(statement):
     else:
         return set()
     return {target.id for target, value in pairs if isinstance(target, ast.Name) and (
-        isinstance(value, (ast.List, ast.ListComp)) or (isinstance(value, ast.Call) and _name_of(value.func) == "list"))}
+        isinstance(value, (ast.List, ast.ListComp)) or (isinstance(value, ast.Call) and name_of(value.func) == "list"))}
 
 
 def _appended(taken: list[ast.stmt]) -> set[str]:

@@ -39,6 +39,14 @@ bool logs(PyObject* function) {
   return known == (PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function);
 }
 
+/// Whether it tells which packages are installed: as a search for a module, of which replays take
+/// what was found (docs/blind_spots.md).
+bool tells_packages(PyObject* function) {
+  static PyObject* const known =
+      PyModule_GetDict(py::module_::import("importlib.metadata").release().ptr());
+  return PyFunction_Check(function) && PyFunction_GET_GLOBALS(function) == known;
+}
+
 /// Whether `function`, which `code` calls, shows a warning or puts it into the list of
 /// `catch_warnings(record=True)`, which no replay does (docs/blind_spots.md).
 bool shows_warning(PyObject* function, PyCodeObject* code) {
@@ -127,7 +135,6 @@ Watcher::Code Watcher::code_in(std::string_view file) {
   } else if (file.starts_with("<frozen ") ||
              (!is_package && std::ranges::any_of(folders().shared, holds))) {
     made.whose = Whose::kPythons;
-    made.is_of_packages = file.ends_with("/importlib/metadata/__init__.py");
   }
   return made;
 }
@@ -431,13 +438,10 @@ bool Watcher::look(const Instruction& given) {
     refuse_output("logging");
     return leave_unwatched();
   }
-  if (given.operation == Operation::kCall && given.callee != nullptr &&
-      PyFunction_Check(given.callee) &&
-      known(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(given.callee))).is_of_packages) {
-    return leave_unwatched();  // as a search for a module: docs/blind_spots.md
-  }
-  if (given.operation == Operation::kCall && shows_warning(given.callee, given.code))
+  if (given.operation == Operation::kCall &&
+      (tells_packages(given.callee) || shows_warning(given.callee, given.code))) {
     return leave_unwatched();
+  }
   if (!is_for_numbers_ && arrays_.empty() && whose(given.code) == Whose::kTorchs) {
     return look_at_torchs(given);
   }

@@ -444,7 +444,6 @@ class Watcher final : public Listener {
   struct Code {
     Whose whose = Whose::kPrograms;
     bool is_of_operators = false;  ///< torch/_ops.py
-    bool is_of_packages = false;   ///< importlib.metadata: which packages are installed
   };
   static Code code_in(std::string_view file);
   const Code& known(PyCodeObject* code);
