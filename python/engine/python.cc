@@ -223,7 +223,16 @@ PyObject* dict_of(PyObject* object) {
   return dict != nullptr ? *dict : dict_made_of(object);
 }
 
+bool is_thread_local(PyObject* object) {
+  static const auto* const type = [] {
+    const auto module = py::reinterpret_steal<py::object>(PyImport_ImportModule("_thread"));
+    return PyObject_GetAttrString(module.ptr(), "_local");
+  }();
+  return reinterpret_cast<const PyObject*>(Py_TYPE(object)) == type;
+}
+
 PyObject* dict_made_of(PyObject* object) {
+  if (is_thread_local(object)) return member(object, "__dict__").ptr();  // the object holds it
   PyObject* made = PyObject_GenericGetDict(object, nullptr);
   if (made == nullptr) {
     PyErr_Clear();

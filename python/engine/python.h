@@ -86,6 +86,8 @@ inline bool has_own_order(PyObject* dict) { return PyODict_Check(dict) && PyDict
 PyObject* dict_of(PyObject* object);
 /// The same; where the object can have one, it has one from now on.
 PyObject* dict_made_of(PyObject* object);
+/// A threading.local, of no class made of it: its `__dict__` is that of the thread which asks.
+bool is_thread_local(PyObject* object);
 
 /// Frames of files below these folders are not the program's own: torch, this package.
 void set_foreign_folders(std::vector<std::string> folders);

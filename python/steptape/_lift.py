@@ -11,24 +11,28 @@ What the statements read of the function's locals they are given, and what the r
 so too what they append to a list that they do nothing else with. Code objects keep the file and the lines of the source, so that
 errors and `explain` name those.
 """
+import __future__
 import ast
 import functools
 import inspect
-import textwrap
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ._errors import InvalidArgument
 from ._flow import SCOPES, TRIES, Flow, blocks_of, bound_at, lets_through, name_of, names_of, own_nodes, read_after, read_by, stored
 
 _FELL_THROUGH, _BREAK, _CONTINUE, _RETURN = range(4)
 _BY_NAME, _OF_OBJECTS = {"locals", "globals", "vars", "dir", "eval", "exec"}, {"vars", "dir"}
-_CALLS_AT_ONCE = {  # the functions that they are given, or go over what they are given
-    "step", "sum", "any", "all", "max", "min", "sorted", "list", "tuple", "set", "dict", "join", "checkpoint", "grad", "value_and_grad", "vjp",
-    "jvp", "hvp", "vhp", "vmap", "jacrev", "jacfwd", "jacobian", "hessian", "tree_map", "functional_call"}
+_GOES_OVER = {"sum", "any", "all", "max", "min", "sorted", "list", "tuple", "set", "frozenset", "dict", "join"}  # a generator
+_CALLS_KEY = {"max", "min", "sorted", "sort"}
+_CALLS_AT_ONCE = {"step", "checkpoint", "vjp", "jvp", "hvp", "vhp", "jacobian", "tree_map"}  # the function that they are given
+_MAKES_ONE = {"vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian", "functionalize", "linearize"}  # of that function
+_OF_LISTS = {"append", "extend", "insert", "pop", "remove", "clear", "index", "count", "sort", "reverse", "copy"}
 _LOOKS_AT = {"len", "sum", "max", "min", "mean", "fmean", "median", "std", "sorted", "print", "array", "tensor"}
 _STEP, _SIGNAL, _RETURNED, _VALUE, _GIVEN = (f"__steptape_{name}" for name in ("step", "signal", "returned", "value", "given_"))
+
+
+_FUTURES = functools.reduce(int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
 class Lifted:
@@ -56,11 +60,12 @@ def lift(function: Callable) -> Lifted:
     bound, function = getattr(function, "__self__", None), getattr(function, "__func__", function)
     try:
         lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        # as it stands, since texts keep what they are indented by
+        definition = ast.parse("if True:\n" + "".join(lines) if lines[0][:1].isspace() else "\n" + "".join(lines)).body[0]
     except (OSError, TypeError, SyntaxError) as error:
         raise InvalidArgument(f"{_name(function)}: its source cannot be read ({error})") from None
-    ast.increment_lineno(tree, first - 1)
-    definition = tree.body[0]
+    definition = definition.body[0] if isinstance(definition, ast.If) else definition
+    ast.increment_lineno(definition, first - 2)
     if not isinstance(definition, ast.FunctionDef):
         raise InvalidArgument(f"{_name(function)}: not a plain function")
     if definition.decorator_list:
@@ -80,13 +85,13 @@ def _lift(function, definition, bound):
     start = 1 + max((i for i, statement in enumerate(block) if calls_any(statement, {"sample"})), default=-1)
     cut = Cut(name, definition, block, slice(start, len(block)), names_of(definition))
     own = [] if bound is None else [definition.args.args[0].arg]
-    step = _compiled(function, in_function(cut.function(definition.name, own), []))()
+    step = _compiled(function, cut.function(definition.name, own), [])()
     step.__qualname__ = function.__qualname__
     if bound is not None:
         step = types.MethodType(step, bound)
     cut.replace(_STEP, own)
     _without_defaults(definition)
-    make = _compiled(function, in_function(definition, [_STEP]))
+    make = _compiled(function, definition, [_STEP])
 
     def around(step):
         made = make(step)
@@ -134,6 +139,8 @@ class Cut:
             if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.AsyncFor, ast.AsyncWith)):
                 raise InvalidArgument(f"{self._name}: line {node.lineno}: {type(node).__name__.lower()} in the step")
             name = name_of(node)
+            if isinstance(node, ast.Name) and name in ("super", "__class__"):
+                raise InvalidArgument(f"{self._name}: line {node.lineno}: {name}: a function outside of its class cannot ask for it")
             if isinstance(name, str) and name.startswith("__") and not name.endswith("__"):
                 raise InvalidArgument(f"{self._name}: line {node.lineno}: {name}: a private name of its class")
         for node in ast.walk(self.scope):
@@ -183,16 +190,22 @@ class Cut:
                 name = getattr(parent.targets[0], "id", None)  # closure = lambda: ...
             uses = [node] if name is None else [each for statement in self.taken for each in ast.walk(statement)
                                                 if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)]
-            if isinstance(node, ast.ClassDef) or name in self.outputs or not all(map(self._is_called_at_once, uses)):
+            if isinstance(node, ast.ClassDef) or getattr(node, "decorator_list", ()) or name in self.outputs or not all(map(self._is_called_at_once, uses)):
                 self._refuse(read_by(node) & changing, f"a function in line {node.lineno} reads it, and may be called after the step")
 
     def _is_called_at_once(self, node):
-        parent = self._parents[id(node)]
+        """Whether nobody keeps the function, or the generator."""
+        parent, key = self._parents[id(node)], None
         if isinstance(parent, ast.keyword):
-            parent = self._parents[id(parent)]
+            parent, key = self._parents[id(parent)], parent.arg
         if not isinstance(parent, ast.Call):
             return False
-        return parent.func is node or name_of(parent.func) in _CALLS_AT_ONCE
+        called = name_of(parent.func)
+        if key is not None:
+            return key == "key" and called in _CALLS_KEY
+        if isinstance(node, ast.GeneratorExp):
+            return called in _GOES_OVER
+        return parent.func is node or called in _CALLS_AT_ONCE or (called in _MAKES_ONE and self._is_called_at_once(parent))
 
     def _is_own_list(self, name):
         """Whether the scope made the list before its loop, and nobody else holds it."""
@@ -216,7 +229,7 @@ class Cut:
         if isinstance(parent, (ast.For, ast.comprehension)):
             return parent.iter is name
         if isinstance(parent, ast.Attribute):
-            return isinstance(self._parents[id(parent)], ast.Call)
+            return parent.attr in _OF_LISTS and getattr(self._parents[id(parent)], "func", None) is parent
         return isinstance(parent, (ast.Subscript, ast.FormattedValue, ast.Compare, ast.UnaryOp, ast.If, ast.While)) and not isinstance(
             name.ctx, ast.Store)
 
@@ -437,8 +450,14 @@ def _moved(node, line):
     return node
 
 
-def _compiled(function, outer):
+def _compiled(function, definition, parameters):
+    """A function with these parameters that makes what the definition stands for, compiled as the function's module was."""
+    outer, names = in_function(definition, parameters), {}
+    *_, around, _ = ("<locals>." + function.__qualname__).split(".")
+    if around != "<locals>":  # in a class, private names are those of that class
+        of_class = ast.parse(f"class {around}: pass").body[0]
+        of_class.body, outer = [outer], of_class
     module = ast.fix_missing_locations(ast.Module([outer], []))
-    names: dict[str, Any] = {}
-    exec(compile(module, function.__code__.co_filename, "exec"), function.__globals__, names)  # nothing is put into its globals
-    return names["make"]
+    flags = function.__code__.co_flags & _FUTURES
+    exec(compile(module, function.__code__.co_filename, "exec", flags, dont_inherit=True), function.__globals__, names)  # none of its globals is set
+    return names["make"] if around == "<locals>" else vars(names[around])["make"]

@@ -12,11 +12,12 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
+import re
 import statistics
 import sys
-import textwrap
 import time
 import traceback
 import types
@@ -26,7 +27,7 @@ from typing import Any
 import torch
 
 from ._errors import Error, InternalError, InvalidArgument
-from ._flow import blocks_of, names_of, own_nodes
+from ._flow import blocks_of, names_of, own_nodes, stored
 from ._lift import Cut, calls_any, declared_in, in_function, loops_of, steps, steps_itself
 from ._wrap import wrap
 
@@ -53,9 +54,9 @@ class _Done(SystemExit):
 class _Site:
     """Where a training step stands in the program, and what was seen of it."""
 
-    def __init__(self, run: "_Run", file: str, line: int, name: str, changes: Callable[[str], list | None], left: Iterable[str] = ()):
-        """changes: of the file's lines, as `_patched` takes them, given a name for a function; None where words are needed."""
-        self.run, self.file, self.line, self.name, self.changes = run, file, line, name, changes
+    def __init__(self, run: "_Run", file: str, line: int, name: str, change: Callable[[str, set[str]], Any], left: Iterable[str] = ()):
+        """change: what a patch does, given a name for a function and those that are taken; gives None where words are needed."""
+        self.run, self.file, self.line, self.name, self.change = run, file, line, name, change
         self.left = left  # what is read after the step, in the order in which it returns it
         self.tensors: list[str] = []  # of these, by position
         self.function: Callable | None = None
@@ -240,15 +241,12 @@ def _try_transformers(run, module):
             class Tried(SteptapeTrainerMixin, kind):
                 steptape_options = _OPTIONS
 
-                def training_step(self, *given):
+                def _taped_step(self, *given):
                     site.turn(lambda: lambda: self._taped.steps.values() if self._taped else ())
-                    return (kind if site.steps is None else SteptapeTrainerMixin).training_step(self, *given)
+                    return self._as_it_was("training_step")(*given) if site.steps is None else super()._taped_step(*given)
 
-                def _clip_grad_norm(self, model):
-                    return (kind if self._taped is None else SteptapeTrainerMixin)._clip_grad_norm(self, model)
-
-                def _get_grad_norm(self, model, grad_norm=None):
-                    return (kind if self._taped is None else SteptapeTrainerMixin)._get_grad_norm(self, model, grad_norm=grad_norm)
+                def _taped_norm(self, method, *args, **kwargs):
+                    return self._as_it_was(method)(*args, **kwargs) if self._taped is None else super()._taped_norm(method)
 
             self.__class__ = Tried
         return train(self, *args, **kwargs)
@@ -312,7 +310,7 @@ class _Run:
             return site
         if len(self.of_place(site)) == _MOST_OF_PLACE:
             return None
-        self.sites.append(_Site(self, site.file, site.line, site.name, site.changes, site.left))
+        self.sites.append(_Site(self, site.file, site.line, site.name, site.change, site.left))
         return self.sites[-1]
 
     def of_place(self, site: _Site) -> list[_Site]:
@@ -325,53 +323,65 @@ class _Run:
 
     def patch_of(self, site: _Site) -> str | None:
         """The unified diff that does what was tried, to be applied after those of the sites before."""
-        text, before = self.texts.get(site.file, ""), self.changed.get(site.file, [])
-        name = "train_step" if "train_step" not in text else "steptape_step"
-        changes = site.changes(f"{name}_{len(before) + 1}" if before else name)
-        if changes is None:
+        text, before = self.texts.get(site.file), self.changed.get(site.file, [])
+        if text is None or "steptape" in text:
             return None
-        self.changed[site.file] = after = before + [changes]
-        old, new = (_patched(text, [change for each in changes for change in each]) for changes in (before, after))
-        path = os.path.relpath(site.file)
-        return "\n".join(difflib.unified_diff(old, new, path, path, lineterm="")) + "\n"
+        taken = _names_in(text) | {each for other in self.sites if other.owner is not None for each in dir(other.owner)}
+        name = _free("train_step" + (f"_{len(before) + 1}" if before else ""), taken)
+        change = site.change(name, taken)
+        new = None if change is None else _patched(text, [*before, change])
+        if new is None:
+            return None
+        old, path = _patched(text, before), os.path.relpath(site.file)
+        self.changed[site.file] = [*before, change]
+        ends = "\n" if text.endswith("\n") else ""
+        old, new = ([*(f"{line}\n" for line in lines[:-1]), lines[-1] + ends] for lines in (old, new))
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in difflib.unified_diff(old, new, path, path))
 
     def compiled(self, source: bytes, file: str) -> types.CodeType:
         tree = ast.parse(source, file)
-        text = self.texts[file] = source.decode()
+        text = importlib.util.decode_source(source)
+        if text.encode() == source:  # else a patch would be of another text
+            self.texts[file] = text
         shared = declared_in(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AsyncFunctionDef) and any(map(steps, own_nodes(node.body, into_loops=True))):
+                self.problems.append(f"{os.path.relpath(file)}:{node.lineno}: {node.name}: a coroutine")
         at = {}  # by the top-level statement that something goes before
         for top in tree.body:
             for scope in _scopes(top):
-                self._take(scope, top, file, text, shared, at)
+                self._take(scope, top, file, shared, at)
         for loop in loops_of(tree):
             top = next(top for top in tree.body if loop in ast.walk(top))
-            self._cut(_Scope(tree, "the script" if file == self.script else os.path.basename(file)), top, loop, file, text, shared, at)
+            self._cut(_Scope(tree, "the script" if file == self.script else os.path.basename(file)), top, loop, file, shared, at)
         body = []
         for top in tree.body:
             body += [*at.get(top, []), top]
         tree.body = body
         return compile(ast.fix_missing_locations(tree), file, "exec")
 
-    def _take(self, scope, top, file, text, shared, at):
+    def _take(self, scope, top, file, shared, at):
         definition = scope.node
         loops = list(loops_of(definition))
         for loop in loops:
-            self._cut(scope, top, loop, file, text, shared, at)
+            self._cut(scope, top, loop, file, shared, at)
         if loops or not steps_itself(definition):
             return
         if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(definition.body, into_loops=True)):
             self.problems.append(f"{os.path.relpath(file)}:{definition.lineno}: {scope.name}: a generator")
             return
+        if any("steptape" in ast.unparse(each) for each in definition.decorator_list):
+            self.problems.append(f"{os.path.relpath(file)}:{definition.lineno}: {scope.name}: it is wrapped already")
+            return
         line = definition.lineno  # after other decorators
-        change = line, line, [f"{' ' * definition.col_offset}@steptape.wrap"]
         takes_class = any(getattr(each, "id", "") == "classmethod" for each in definition.decorator_list)
-        site = self._site(file, line, scope.name, lambda name: None if takes_class else [change])
+        site = self._site(file, line, scope.name, lambda name, taken: None if takes_class else _Decorator(definition))
         of = "of_method" if scope.owner else "of"
         definition.decorator_list.append(ast.copy_location(ast.parse(f"{_SITE}[{site}].{of}").body[0].value, definition))
 
-    def _cut(self, scope, top, loop, file, text, shared, at):
+    def _cut(self, scope, top, loop, file, shared, at):
         place = f"{os.path.relpath(file)}:{loop.lineno}"
-        variables = _assigned_in(loop) if isinstance(scope.node, ast.Module) else names_of(scope.node)
+        variables = stored([loop]) if isinstance(scope.node, ast.Module) else names_of(scope.node)
         try:
             cut = Cut(scope.name, scope.node, *_range_of(loop), variables, scope.around, shared)
             own = [scope.owner] if scope.owner in cut.inputs else []
@@ -380,7 +390,9 @@ class _Run:
             self.problems.append(f"{place}: {error}")
             return
         where = scope.node if own else top
-        site = self._site(file, cut.lines[0], scope.name, lambda name: _changes_of(text, name, where, cut, own), [*cut.appended, *cut.outputs])
+        has_words = cut.is_left_early or cut.unbound or cut.sometimes or _has_long_texts(cut.taken)
+        site = self._site(file, cut.lines[0], scope.name, lambda name, taken: None if has_words else _TakenOut(name, taken, where, cut, own),
+                          [*cut.appended, *cut.outputs])
         made = in_function(function, [])
         made.name = f"__steptape_made_{site}"
         call = f"_steptape_call_{site}"  # two underscores would be the class's own
@@ -421,8 +433,10 @@ def _first_line(statement):
     return min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", []))])
 
 
-def _assigned_in(loop):
-    return {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+def _has_long_texts(statements):
+    """Texts of several lines, which are indented with them."""
+    return any(isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
+               for statement in statements for node in ast.walk(statement))
 
 
 def _range_of(loop):
@@ -443,45 +457,112 @@ def _range_of(loop):
     return body, slice(start, stop)
 
 
-def _changes_of(text, name, where, cut, own):
-    """What `_patched` does to take the statements out, as it was tried; None where words are needed."""
-    has_long_texts = any(isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
-                         for statement in cut.taken for node in ast.walk(statement))
-    lines = text.splitlines()
-    first, last = cut.lines
-    shares_lines = lines[first - 1].encode()[:cut.taken[0].col_offset].strip() or (
-        lines[last - 1].encode()[cut.taken[-1].end_col_offset:].partition(b"#")[0].strip())
-    if cut.is_left_early or cut.unbound or cut.sometimes or has_long_texts or shares_lines:
-        return None
-    block = lines[first - 1:last]
-    indent = block[0][:len(block[0]) - len(block[0].lstrip())]
-    left = [*cut.appended, *cut.outputs]
-    inputs = [each for each in cut.inputs if each not in own]
-    step = ["@steptape.wrap", f"def {name}({', '.join([*own, *inputs])}):", *(f"    {each} = []" for each in cut.appended),
-            *textwrap.indent(textwrap.dedent("\n".join(block)), "    ").splitlines(),
-            *([f"    return {', '.join(left)}"] if left else []), *([""] if own else ["", ""])]
-    gets = ", ".join([*(f"more_{each}" for each in cut.appended), *cut.outputs])
-    call = [f"{indent}{gets + ' = ' if gets else ''}{''.join(f'{each}.' for each in own)}{name}({', '.join(inputs)})",
-            *(f"{indent}{each}.extend(more_{each})" for each in cut.appended)]
-    at = _first_line(where)
-    step = [" " * where.col_offset + each if each else "" for each in step]
-    return [(at, at, step), (first, last + 1, call)]
+class _Decorator:
+    """A patch's change: a function is wrapped as it is."""
+
+    def __init__(self, definition: ast.FunctionDef):
+        self._at, self._line = _position(definition), definition.lineno
+
+    def lines(self, lines: list[str]) -> list:
+        """(first line, line after the last, what stands there then) of a file's lines."""
+        return [(self._line, self._line, [f"{_indent_of(lines[self._line - 1])}@steptape.wrap"])]
+
+    def apply(self, tree: ast.Module) -> None:
+        """The same to the program."""
+        block, i = _find(tree, self._at)
+        block[i].decorator_list.append(ast.parse("steptape.wrap").body[0].value)
+
+
+class _TakenOut:
+    """A patch's change: statements become a function, as was tried."""
+
+    def __init__(self, name: str, taken: set[str], where: ast.stmt, cut: Cut, own: list[str]):
+        """taken: names that no variable may have.   where: what the function comes before.   own: what a method calls its object."""
+        self._where, self._at, self._is_in_class = _position(where), _first_line(where), where.col_offset > 0
+        self._lines = _first_line(cut.taken[0]), cut.lines[1]
+        self._first_taken, self._count = _position(cut.taken[0]), len(cut.taken)
+        self._inputs = [each for each in cut.inputs if each not in own]
+        left, more = [*cut.appended, *cut.outputs], {}
+        for each in cut.appended:  # what it gives of a list goes into a variable that is nobody's
+            more[each] = _free(f"more_{each}", {*taken, *more.values()})
+        gets = ", ".join([*more.values(), *cut.outputs])
+        call = f"{gets + ' = ' if gets else ''}{''.join(f'{each}.' for each in own)}{name}({', '.join(self._inputs)})"
+        self._call = [call, *(f"{each}.extend({more[each]})" for each in cut.appended)]
+        self._head = ["@steptape.wrap", f"def {name}({', '.join([*own, *self._inputs])}):"]
+        self._first, self._last = [f"{each} = []" for each in cut.appended], [f"return {', '.join(left)}"] if left else []
+
+    def lines(self, lines: list[str]) -> list:
+        first, last = self._lines
+        indent, outer = _indent_of(lines[first - 1]), _indent_of(lines[self._at - 1])
+        unit = "\t" if "\t" in indent else "    "
+        # what stands further left is a comment, or goes on with a line
+        block = [line[len(indent):] if line.startswith(indent) else line.lstrip() for line in lines[first - 1:last]]
+        step = [*self._head, *(unit + each if each else "" for each in [*self._first, *block, *self._last]), *([""] if self._is_in_class else ["", ""])]
+        return [(self._at, self._at, [outer + each if each else "" for each in step]), (first, last + 1, [indent + each for each in self._call])]
+
+    def apply(self, tree: ast.Module) -> None:
+        block, i = _find(tree, self._first_taken)
+        taken = block[i:i + self._count]
+        step, = _statements([*self._head, "    pass"])
+        step.body = [*_statements(self._first), *taken, *([ast.Return(ast.parse(self._last[0][7:]).body[0].value)] if self._last else [])]
+        block[i:i + self._count] = _statements(self._call)
+        around, k = _find(tree, self._where)
+        around.insert(k, step)
+
+
+def _statements(lines):
+    """Those of no line."""
+    return [ast.increment_lineno(each, -len(lines) - each.lineno) for each in ast.parse("\n".join(lines)).body]
+
+
+def _position(statement):
+    return statement.lineno, statement.col_offset
+
+
+def _find(tree, position):
+    """The statement that begins there: its block, and the index in it."""
+    return next((block, i) for node in ast.walk(tree) for block in blocks_of(node) for i, each in enumerate(block)
+                if isinstance(each, ast.stmt) and _position(each) == position)
+
+
+def _indent_of(line):
+    return line[:len(line) - len(line.lstrip())]
+
+
+def _names_in(text):
+    return set(re.findall(r"\w+", text))
+
+
+def _free(name, taken):
+    return next(each for each in itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2))) if each not in taken)
 
 
 def _patched(text, changes):
-    """The lines of a text with changes (first line, line after the last, what stands there then)."""
-    lines = text.splitlines()
-    if not changes:
+    """The lines of a text with these changes; None where they would make another program of it than the one that was tried."""
+    lines = text.removesuffix("\n").split("\n")
+    edits = [edit for change in changes for edit in change.lines(lines)]
+    if not edits:
         return lines
-    imports = [node for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom))
-               and getattr(node, "module", "") != "__future__"]
+    tree = ast.parse(text)
+    after_docstring = 1 if ast.get_docstring(tree, clean=False) is not None else 0
+    first = next((i for i in range(after_docstring, len(tree.body)) if getattr(tree.body[i], "module", "") != "__future__"), None)
+    imports = [node for node in tree.body[first:] if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno <= min(edits)[0]]
     # beside those of torch
-    at = next((node.lineno for node in imports if "torch" in ast.unparse(node)), min((node.lineno for node in imports), default=1))
+    before = next((node for node in imports if "torch" in ast.unparse(node)), (imports or tree.body[first:])[0])
+    edits.append((_first_line(before), _first_line(before), ["import steptape"]))
     new, done = [], 1
-    for first, stop, made in sorted([(at, at, ["import steptape"]), *changes], key=lambda change: change[0]):
-        new += [*lines[done - 1:first - 1], *made]
+    for start, stop, made in sorted(edits, key=lambda edit: (edit[0], edit[2] != ["import steptape"])):
+        new += [*lines[done - 1:start - 1], *made]
         done = stop
-    return new + lines[done - 1:]
+    new += lines[done - 1:]
+    position = tree.body.index(before)
+    for change in changes:
+        change.apply(tree)
+    tree.body[position:position] = _statements(["import steptape"])
+    try:
+        return new if ast.dump(ast.parse("\n".join(new))) == ast.dump(tree) else None
+    except SyntaxError:
+        return None
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

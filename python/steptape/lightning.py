@@ -38,8 +38,11 @@ def _packages():
 class _Log:
     """In place of a module's `log`: keeps what a step logs for when the step, or its replay, has ended."""
 
-    def __init__(self, log):
-        self.log, self.kept = log, None
+    def __init__(self, module):
+        self.log, self.kept, self.module = module.log, None, module
+
+    def __reduce__(self):
+        return getattr, (self.module, "log")  # a module that is saved meanwhile has its own
 
     def __call__(self, name, value, *args, **options):
         if self.kept is None:
@@ -239,7 +242,8 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         _refuse(trainer, pl_module)
-        log = pl_module.__dict__["log"] = _Log(pl_module.log)
+        own = pl_module.__dict__.get("log")
+        log = pl_module.__dict__["log"] = _Log(pl_module)
         automatic, manual = _loops(_package_of(trainer))
         loop, name = trainer.fit_loop.epoch_loop, "automatic_optimization" if pl_module.automatic_optimization else "manual_optimization"
         before = getattr(loop, name)
@@ -255,16 +259,18 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
         vars(taped).update(self._steps, log=log)
         setattr(loop, name, taped)
         connector = trainer._logger_connector
-        self._restore = functools.partial(self._put_back, loop, name, before, pl_module, connector, type(connector))
+        self._restore = functools.partial(self._put_back, loop, name, before, pl_module, own, connector, type(connector))
         connector.__class__ = _settling(connector, log)
 
     @staticmethod
-    def _put_back(loop, name, before, module, connector, kind):
+    def _put_back(loop, name, before, module, own_log, connector, kind):
         connector.__class__ = kind
         progress = {key: value for key, value in vars(getattr(loop, name)).items() if key in vars(before)}
         before.__dict__.update(progress)
         setattr(loop, name, before)
         module.__dict__.pop("log", None)
+        if own_log is not None:
+            module.__dict__["log"] = own_log
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self._restore is not None:

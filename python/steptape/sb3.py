@@ -6,6 +6,7 @@
 docs/frameworks.md says which algorithms were tried.
 """
 import copyreg
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from ._lift import lift
 from ._wrap import wrap
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
-_STEP = "_steptape_step"
+_STEP, _KIND = "_steptape_step", "_steptape_kind"
 
 
 def accelerate(model: Algorithm, **options: Any) -> Algorithm:
@@ -31,7 +32,8 @@ def accelerate(model: Algorithm, **options: Any) -> Algorithm:
     kind = type(model)
     if _STEP in vars(model):
         raise InvalidArgument(f"accelerate: this {kind.__name__} has been accelerated")
-    lifted = lift(model.train)
+    kind = vars(kind).get(_KIND, kind)  # what a model that is accelerated has loaded is of its class
+    lifted = lift(types.MethodType(kind.train, model))
     options.setdefault("name", f"{kind.__name__}.train")
     vars(model)[_STEP] = wrap(lifted.body, **options)
     model.__class__ = _taped(kind, lifted.around(_step_of))
@@ -62,4 +64,5 @@ def _taped(kind: type, train: Callable) -> type:
             return copyreg._reconstructor, (kind, object, None), {key: value for key, value in state.items() if key != _STEP}, *more
 
     Taped.__name__, Taped.__qualname__, Taped.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    setattr(Taped, _KIND, kind)
     return Taped

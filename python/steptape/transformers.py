@@ -5,6 +5,9 @@
 
 docs/frameworks.md says what is replayed, and what is refused when training starts.
 """
+import copy
+import functools
+import sys
 from typing import Any
 
 import transformers
@@ -38,49 +41,66 @@ class SteptapeTrainerMixin:
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         self._taped = None  # another optimizer, and perhaps another model
+        self._own = {name: vars(self)[name] for name in _TAKEN_OVER if name in vars(self)}
+        # by the object: what its class does in these methods, around those of its bases, is done in the step
+        vars(self).update(training_step=self._taped_step, **{name: functools.partial(self._taped_norm, name) for name in _TAKEN_OVER[1:]})
         try:
             return super()._inner_training_loop(*args, **kwargs)
         finally:  # auto_find_batch_size begins anew
+            for name in _TAKEN_OVER:
+                del vars(self)[name]
+            vars(self).update(self._own)
             if self._taped is not None:
                 self._taped.end()
 
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+    def _taped_step(self, model, inputs, num_items_in_batch=None):
         if self._taped is None:
-            self._taped = _Taped(self, model, super().training_step)
-        return self._taped.run(inputs, num_items_in_batch)
+            self._taped = _Taped(self)
+        return self._taped.run(model, inputs, num_items_in_batch)
 
-    def _clip_grad_norm(self, model):
+    def _taped_norm(self, method, *args, **kwargs):
         return self._taped.norm
 
-    def _get_grad_norm(self, model, grad_norm=None):
-        return self._taped.norm if grad_norm is None else super()._get_grad_norm(model, grad_norm=grad_norm)
+    def _as_it_was(self, method):
+        return self._own.get(method) or getattr(type(self), method).__get__(self)
+
+
+_TAKEN_OVER = ("training_step", "_clip_grad_norm", "_get_grad_norm")
 
 
 class _Taped:
     """The two steps of one training: batches between two updates, and those with an update."""
 
-    def __init__(self, trainer, model, training_step):
+    def __init__(self, trainer):
         _refuse(trainer)
-        self.trainer, self.model, self.norm = trainer, model, None
-        self.training_step, self.optimizer = training_step, trainer.optimizer
+        self.trainer, self.norm = trainer, None
+        self.model = self.optimizer = None
         self.steps: dict[str, Step] = {}
-        # what Trainer calls after the step has been done
-        vars(trainer.optimizer).update(step=_nothing, _opt_called=True)
 
-    def run(self, inputs, num_items):
+    def run(self, model, inputs, num_items):
+        if model is not self.model or self.trainer.optimizer is not self.optimizer:
+            self.end()
+            self.model, self.optimizer = model, self.trainer.optimizer
+            # what Trainer calls after the step has been done
+            vars(self.optimizer).update(step=_nothing, _opt_called=True)
+            self.steps.clear()
         is_update = self.trainer.accelerator.gradient_state.sync_gradients
         name = "update" if is_update else "accumulate"
         if name not in self.steps:
             function = self.update if is_update else self.accumulate
             objects = {"model": {"model": self.model}, "optimizer": {"optimizer": self.optimizer.optimizer}}
             self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
-        prepared = dict(self._prepare(inputs))
-        held = vars(self.trainer)
-        held["_prepare_inputs"] = _as_given  # Trainer's training step calls it
+        prepared, held = self._prepare(inputs), vars(self.trainer)
+        before = held.get("_prepare_inputs", _as_it_is)
+        # what a loss takes out of it stays in the argument, where nobody else could tell
+        is_ours = sys.getrefcount(prepared) == _OURS_ALONE and isinstance(prepared, (dict, transformers.BatchEncoding, transformers.BatchFeature))
+        held["_prepare_inputs"] = copy.copy if is_ours else _as_it_is
         try:
             result = self.steps[name](prepared, num_items)
         finally:
-            del held["_prepare_inputs"]
+            held["_prepare_inputs"] = before
+            if before is _as_it_is:
+                del held["_prepare_inputs"]
         if not is_update:
             return result
         loss, self.norm = result
@@ -94,18 +114,18 @@ class _Taped:
         return self.trainer._prepare_inputs(inputs)
 
     def accumulate(self, inputs, num_items):
-        return self.training_step(self.model, inputs, num_items)
+        return self.trainer._as_it_was("training_step")(self.model, inputs, num_items)
 
     def update(self, inputs, num_items):
-        loss = self.training_step(self.model, inputs, num_items)
-        trainer, most = self.trainer, self.trainer.args.max_grad_norm
-        base = super(SteptapeTrainerMixin, trainer)
-        norm = base._get_grad_norm(self.model, grad_norm=base._clip_grad_norm(self.model) if most > 0 else None)
+        loss = self.trainer._as_it_was("training_step")(self.model, inputs, num_items)
+        norm = self.trainer._as_it_was("_clip_grad_norm")(self.model) if self.trainer.args.max_grad_norm > 0 else None
+        norm = self.trainer._as_it_was("_get_grad_norm")(self.model, grad_norm=norm)
         type(self.optimizer).step(self.optimizer)
         return loss, norm
 
     def end(self):
-        vars(self.optimizer).pop("step", None)
+        if self.optimizer is not None:
+            vars(self.optimizer).pop("step", None)
 
 
 def _nothing(closure=None):
@@ -115,8 +135,16 @@ def _nothing(closure=None):
 _nothing._wrapped_by_lr_sched = True  # a scheduler warns of a step that is not the one that it has wrapped, and sets _opt_called
 
 
-def _as_given(inputs):
-    return dict(inputs)  # what a loss takes out of it stays in the argument
+def _as_it_is(inputs):
+    return inputs
+
+
+def _references():
+    value = object()
+    return sys.getrefcount(value)
+
+
+_OURS_ALONE = _references()
 
 
 def _refuse(trainer):

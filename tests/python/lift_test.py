@@ -1,4 +1,5 @@
 """`_lift.lift`: a function does with its step lifted out what it did before, and says why where it cannot be."""
+import atexit
 import contextlib
 import copy
 import linecache
@@ -7,6 +8,7 @@ import types
 
 import numpy as np
 import pytest
+import torch
 
 import steptape
 from steptape._lift import lift
@@ -389,7 +391,45 @@ def goes_on_only_now_and_then(optimizer, items):
     return rare if items and items[0] % 3 == 0 else None
 
 
-FUNCTIONS = [suppresses, in_an_expression, gives_defaults, names_a_type, may_find_nothing, appends_elsewhere, appends_to_what_it_is_given,
+class Report:
+    """What its methods do with names and texts depends on where they stand."""
+    __count = 10
+
+    def of_private_names(optimizer, items):  # noqa: N805: called as a function
+        kept = Report()
+        kept.__count += 1
+        for item in items:
+            optimizer.step(item)
+        kept.__last = kept.__count
+        return vars(kept)
+
+    def of_texts(optimizer, items):  # noqa: N805
+        text = ""
+        for item in items:
+            optimizer.step(item)
+            text += f"""item:
+                {item}
+        end"""
+        return text
+
+    def continued(optimizer, items):  # noqa: N805
+        for item in (items +
+    [7]):  # fmt: skip
+            optimizer.step(item)
+# a comment at the margin
+        return items
+
+
+def calls_at_once(optimizer, items):
+    """A function that reads the turn's variables, and is called in it alone."""
+    best = []
+    for item in items:
+        best = [sorted([3, -item, item], key=lambda each: -each * item), sum(k * item for k in (1, 2))]
+        optimizer.step(max(items, key=lambda each: each % (item + 1)))
+    return best
+
+
+FUNCTIONS = [Report.of_private_names, Report.of_texts, Report.continued, calls_at_once, suppresses, in_an_expression, gives_defaults, names_a_type, may_find_nothing, appends_elsewhere, appends_to_what_it_is_given,
              adds_to_an_array, makes_a_list_a_turn, ends_in_a_finally, catches_by_name, goes_on_only_now_and_then, plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
              comprehensions, unpacks, matches, while_loop, nested, sometimes,
              before_or_sometimes, adds_lists, in_a_block, assigned_anew, in_the_next_turn]
@@ -582,6 +622,43 @@ def holds_an_ellipsis(optimizer, items):
     return found
 
 
+def kept_in_a_dict(optimizer, items):
+    reports = []
+    for item in items:
+        value = item * 2
+        report = dict(value=lambda: value)
+        optimizer.step(value)
+        reports += [report]
+    return [report["value"]() for report in reports]
+
+
+def made_of_a_function(optimizer, items):
+    kept = []
+    for item in items:
+        grows = torch.vmap(lambda x: x * item)
+        optimizer.step(grows(torch.ones(2)))
+        kept += [grows]
+    return kept
+
+
+def handed_to_a_decorator(optimizer, items):
+    for item in items:
+        @atexit.register
+        def show():
+            return item
+        optimizer.step(show())
+
+
+def hands_its_method_away(optimizer, items):
+    log, bus = [], []
+    bus.append(log.append)
+    for item in items:
+        log.append(item)
+        bus[0](str(item))
+        optimizer.step(item)
+    return log
+
+
 class Private:
     def train(self, optimizer, items):
         for item in items:
@@ -595,6 +672,8 @@ class Private:
 @pytest.mark.parametrize("function, words", [
     (two_loops, "2 loops in it"), (no_loop, "no loops in it"), (yields, "yield in the step"), (deletes, "delete in the step"),
     (assigned_by_another, "count: a function or lambda outside"), (kept_function, "item: a function in line .* may be called after"),
+    (kept_in_a_dict, "value: a function in line .* may be called after"), (made_of_a_function, "item: a function in line .* may be called after"),
+    (handed_to_a_decorator, "item: a function in line .* may be called after"),
     (made_lazily, "scale: a function or lambda outside"), (left_in_a_finally, "count: assigned in a `finally`"),
     (looks_by_name, "locals looks at variables"), (suppressed, "last: read after the `with`"),
     (reads_a_deleted_name, "error: the name of an exception"), (holds_an_ellipsis, "an Ellipsis"),
@@ -605,6 +684,21 @@ class Private:
 def test_says_why_not(function, words):
     with pytest.raises(steptape.InvalidArgument, match=words):
         lift(function)
+
+
+def test_a_list_whose_method_others_have_is_not_kept_back():
+    assert outcome(lift(hands_its_method_away).around(lift(hands_its_method_away).body), [1, 2]) == outcome(hands_its_method_away, [1, 2])
+
+
+def test_is_compiled_as_its_module_was(tmp_path):
+    """With `from __future__ import annotations` nothing of them is worked out."""
+    path = tmp_path / "later.py"
+    path.write_text("from __future__ import annotations\n\n\ndef train(optimizer, items):\n    def twice(x: Unknown) -> Unknown:\n        return 2 * x\n"
+                    "    for item in items:\n        found: Unknown = twice(item)\n        optimizer.step(found)\n    return twice.__annotations__\n")
+    names = {}
+    exec(compile(path.read_text(), str(path), "exec", dont_inherit=True), names)
+    lifted = lift(names["train"])
+    assert outcome(lifted.around(lifted.body), [1, 2]) == ({"x": "Unknown", "return": "Unknown"}, [2, 4])
 
 
 NAMES, LISTS = "abcde", "pq"

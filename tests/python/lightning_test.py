@@ -1,6 +1,8 @@
 """Lightning with SteptapeCallback beside Lightning without: parameters, optimizers, what is logged, checkpoints."""
 import logging
+import pickle
 import sys
+import types
 import warnings
 
 import pytest
@@ -312,6 +314,34 @@ class Own(lightning.plugins.Precision):
 def test_what_stands_between_the_parts_of_a_step_is_refused_by_name(make, options, named):
     with pytest.raises(steptape.InvalidArgument, match=named):
         fit(make, True, epochs=1, **options)
+
+
+class Pickles(lightning.Callback):
+    """The module, in the middle of training: a copy that needs nothing of this package."""
+
+    def on_train_batch_end(self, trainer, module, *args):
+        if trainer.global_step == 12:
+            self.pickled = pickle.dumps(module.cpu())
+
+
+def test_a_log_of_the_program_s_own_comes_back_and_a_pickled_module_has_its_own():
+    kept = []
+
+    def make():
+        module = Net()
+        before = module.log
+        module.log = lambda name, value, **options: (kept.append(name), before(name, value, **options))[1]
+        return module
+    plain, trainer, _ = fit(make, False)
+    count = len(kept)
+    taped, other, callback = fit(make, True)
+    assert left(plain, trainer) == left(taped, other) and len(kept) == 2 * count
+    assert isinstance(vars(taped)["log"], types.FunctionType) and callback.stats["update"]["replayed"] > 0
+    pickles = Pickles()
+    fit(Net, True, callbacks=[pickles])
+    assert b"steptape" not in pickles.pickled
+    again = pickle.loads(pickles.pickled)
+    assert again.log.__func__ is Net.log and again.log.__self__ is again
 
 
 def test_an_exception_of_the_step_leaves_the_module_as_it_was():

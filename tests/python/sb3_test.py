@@ -148,6 +148,20 @@ def test_others_of_the_class_are_models_of_their_own(tmp_path):
     assert outcomes[0] == outcomes[1]
 
 
+def test_what_an_accelerated_model_loads_is_accelerated_as_another(tmp_path):
+    outcomes = []
+    for wrap in (False, True):
+        model = make(sb3.DQN, "CartPole-v1", OFF_POLICY, wrap)
+        seen = [played(model, 120)]
+        model.save(tmp_path / "dqn")
+        model = model.load(tmp_path / "dqn", env=gymnasium.make("CartPole-v1"), device="cpu")
+        if wrap:
+            model = steptape.sb3.accelerate(model, verify=NEVER)
+        model.set_random_seed(5)
+        outcomes.append([*seen, played(model, 200), bits(model.get_parameters())])
+    assert outcomes[0] == outcomes[1] and model.steptape_step.stats["replayed"] > 0, model.steptape_step.explain()
+
+
 def test_a_train_of_the_program_s_own():
     class Own(sb3.DQN):
         def train(self, gradient_steps, batch_size=32):

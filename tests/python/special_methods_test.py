@@ -8,7 +8,9 @@ import heapq
 import inspect
 import itertools
 import json
+import math
 import operator
+import os
 import pickle
 import sys
 import types
@@ -95,6 +97,182 @@ def test_a_special_method_that_is_replaced(method, comes):
         return wrap(lambda x: x * use(a, b)), lambda: setattr(kind, method, later), lambda: None
 
     check(make)
+
+
+# Instructions and functions of C's that ask for a method of an object, beside those of METHODS: what is there first, what comes
+# later, and what the step makes of an object and of x.
+ASKS = {
+    "bound of a slice": ("__index__", lambda s: 1, lambda s: 2, lambda a, x: x * sum([1.0, 2.0, 4.0][a:])),
+    "bound of a tensor's slice": ("__index__", lambda s: 0, lambda s: 1, lambda a, x: x[a:].sum() * x),
+    "index of a tensor": ("__index__", lambda s: 0, lambda s: -1, lambda a, x: (x * torch.tensor([1.0, 2.0]))[a] * x),
+    "set": ("__eq__", lambda s, o: True, lambda s, o: s is o, lambda a, x: x * len({a, type(a)()})),
+    "key of a dict": ("__eq__", lambda s, o: o == 1, lambda s, o: o == 2, lambda a, x: x * {1: 2.0, 2: 3.0, 7: 4.0}.get(a, 5.0)),
+    "tuples": ("__lt__", lambda s, o: True, lambda s, o: False, lambda a, x: x * (2 if (a, 1) < (5, 1) else 3)),
+    "lists": ("__eq__", lambda s, o: True, lambda s, o: False, lambda a, x: x * (2 if [a] == [1] else 3)),
+    "in a list": ("__eq__", lambda s, o: True, lambda s, o: False, lambda a, x: x * (2 if a in [1, 2] else 3)),
+    "arguments": ("__iter__", lambda s: iter([2.0]), lambda s: iter([3.0]), lambda a, x: x * max(0.0, *a)),
+    "list display": ("__iter__", lambda s: iter([2.0]), lambda s: iter([3.0]), lambda a, x: x * len([*a])),
+    "map": ("__iter__", lambda s: iter([2.0]), lambda s: iter([3.0]), lambda a, x: x * sum(map(abs, a))),
+    "floor": ("__floor__", lambda s: 2, lambda s: 3, lambda a, x: x * math.floor(a)),
+    "divmod": ("__divmod__", lambda s, o: (2, 0), lambda s, o: (3, 0), lambda a, x: x * divmod(a, 2)[0]),
+    "range": ("__index__", lambda s: 2, lambda s: 3, lambda a, x: x * sum(range(a))),
+    "path": ("__fspath__", lambda s: "ab", lambda s: "abc", lambda a, x: x * len(os.fspath(a))),
+    "bytes": ("__bytes__", lambda s: b"ab", lambda s: b"abc", lambda a, x: x * len(bytes(a))),
+    "dir": ("__dir__", lambda s: ["a", "b"], lambda s: ["a"], lambda a, x: x * len(dir(a))),
+    "hint": ("__length_hint__", lambda s: 2, lambda s: 3, lambda a, x: x * operator.length_hint(a)),
+}
+
+
+@pytest.mark.parametrize("comes", ["another", "class", "base"])
+@pytest.mark.parametrize("asks", [*ASKS, *METHODS])
+def test_an_object_that_becomes_one_of_another_class(asks, comes):
+    """And one whose class gets the method, or is made of another one."""
+    if asks in ASKS:
+        method, first, later, use = ASKS[asks]
+    else:
+        method, (first, later, of_two) = asks, METHODS[asks]
+        use = lambda a, x: x * of_two(a, a)  # noqa: E731
+
+    def make(wrap):
+        first_base, later_base = (type(name, (), {method: each, "__hash__": lambda self: 7}) for name, each in (("First", first), ("Later", later)))
+        kind = type("Kind", (first_base,), {})
+        held = types.SimpleNamespace(a=kind())
+
+        def change():
+            if comes == "class":
+                held.a.__class__ = type("Other", (later_base,), {})
+            elif comes == "base":
+                kind.__bases__ = (later_base,)
+            else:
+                setattr(kind, method, later)
+        return wrap(lambda x: use(held.a, x)), change, lambda: None
+
+    check(make)
+
+
+@pytest.mark.parametrize("kind, value, use", [
+    (float, 1.5, round), (float, 1.5, float), (int, 3, lambda a: [1.0, 2.0, 3.0, 4.0][a]), (str, "ab", lambda a: len(f"{a}")),
+    (tuple, (1.0, 2.0), sum), (int, 3, abs), (float, 1.5, lambda a: a * 2),
+])
+def test_a_value_of_a_class_made_of_a_plain_one_that_becomes_one_of_another(kind, value, use):
+    def make(wrap):
+        first = type("First", (kind,), {})
+        other = type("Other", (first,), {method: lambda self, *rest, result=result: result for method, result in (
+            ("__round__", 7), ("__float__", 7.0), ("__index__", 0), ("__format__", "abcdef"), ("__abs__", 7), ("__mul__", 7.0))})
+        other.__iter__ = lambda self: iter([7.0])
+        held = types.SimpleNamespace(a=first(value))
+        return wrap(lambda x: x * use(held.a)), lambda: setattr(held.a, "__class__", other), lambda: None
+
+    check(make)
+
+
+OPERATORS = {
+    "__mul__": lambda x: x * 2, "__rmul__": lambda x: 2 * x, "__add__": lambda x: x + 2, "__rsub__": lambda x: 2 - x,
+    "__matmul__": lambda x: x @ x * x, "__neg__": lambda x: -x, "__pow__": lambda x: x ** 2, "__getitem__": lambda x: x[0] * x,
+    "__len__": lambda x: x * len(x), "__iter__": lambda x: torch.stack(list(x)), "__lt__": lambda x: (x < 2) * x,
+    "__bool__": lambda x: x * (2 if x.sum() == 2 else 3), "__float__": lambda x: x * float(x.sum()), "__abs__": abs,
+    "__format__": lambda x: x * len(f"{x.sum():.1f}"), "__array__": lambda x: torch.from_numpy(numpy.asarray(x)) * 1,
+}
+
+
+@pytest.mark.parametrize("method, kind", [
+    *((method, torch.Tensor) for method in OPERATORS),
+    *((method, torch.nn.Parameter) for method in OPERATORS if method not in ("__bool__", "__float__", "__format__"))])  # of what ops make
+def test_an_operator_of_tensors_that_is_replaced(method, kind):
+    """As counters of operations do for some steps in the middle of a run."""
+    use, had, before = OPERATORS[method], vars(kind).get(method), getattr(kind, method)
+    count = [0]
+
+    def counted(self, *given):
+        count[0] += 1
+        return before(self, *given)
+
+    def make(wrap):
+        held = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+        return wrap(lambda x: use(held if kind is torch.nn.Parameter else x) + x), lambda: setattr(kind, method, counted), lambda: count[0]
+
+    def put_back():
+        delattr(kind, method) if had is None else setattr(kind, method, had)
+        count[0] = 0
+    try:
+        expected, _ = play(make, lambda function: lambda x: function(x))
+        put_back()
+        seen, step = play(make, lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    finally:
+        put_back()
+    assert seen == expected and expected[-1][1] != "0", step.explain()
+    assert step.stats["replayed"] > LATE / 2, step.explain()
+
+
+@pytest.mark.parametrize("way", ["property", "descriptor", "class"])
+@pytest.mark.parametrize("value", [5.0, "tensor"])
+def test_an_attribute_that_is_only_written_and_whose_class_gets_code_for_it(value, way):
+    def make(wrap):
+        log = []
+
+        class Sets:
+            def __set__(self, owner, given):
+                log.append("set")
+
+        class Kind:
+            pass
+
+        class Late(Kind):
+            def __setattr__(self, name, given):
+                log.append(name)
+        held = Kind()
+
+        def step(x):
+            held.k = x * 2 if value == "tensor" else value
+            return x + 1
+
+        def change():
+            if way == "class":
+                held.__class__ = Late
+            else:
+                Kind.k = Sets() if way == "descriptor" else property(lambda self: 1.0, lambda self, given: log.append("set"))
+        return wrap(step), change, lambda: log
+
+    check(make, "unreplayable_op" if way == "class" and value == "tensor" else None, True)
+
+
+def an_object(held):
+    return held.a
+
+
+def a_function(held):
+    return held.f
+
+
+def a_module(held):
+    return held.m
+
+
+def a_tensor(held):
+    return held.t
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("of", [an_object, a_function, a_module, a_tensor])
+def test_a_namespace_that_is_replaced_of_what_the_step_only_writes_to(of, copies):
+    """As a reset, or going back to a snapshot, does."""
+    def make(wrap):
+        held = types.SimpleNamespace(a=Odd(), f=lambda: None, m=torch.nn.Identity(), t=torch.ones(1))
+        owner = of(held)
+        start = dict(vars(owner))
+
+        def step(x):
+            owner.loss, owner.mode = (x * 2).detach(), "train"
+            return x + 1
+
+        def change():
+            owner.__dict__ = dict(vars(owner)) if copies else dict(start)
+
+        def look():
+            return owner.__dict__.get("mode"), torch.is_tensor(owner.__dict__.get("loss")), vars(owner) is vars(of(held))
+        return wrap(step), change, look
+
+    check(make, replays=True)
 
 
 of_c = {}

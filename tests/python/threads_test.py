@@ -11,7 +11,7 @@ import torch.nn as nn
 import steptape
 import twins
 from classification import LATE, STEPS, Training, batch, classifier
-from twins import bits, compare_through, has_replayed
+from twins import bits, codes_of, compare_through, has_replayed, played_alike
 
 
 def run_in_threads(*functions):
@@ -166,3 +166,39 @@ def test_a_step_moves_to_another_thread():
         return Training(train, (model, optimizer))
 
     compare_through(make, through)
+
+
+def test_what_a_thread_keeps_to_itself_is_that_of_the_thread_that_calls():
+    """threading.local: read and written by name in each thread, whose namespaces are others."""
+    def play(wrap):
+        own = threading.local()
+        own.scale = 2.0
+
+        def step(x):
+            own.newest, own.calls = (x * 3).detach(), 1 + getattr(own, "calls", 0)
+            return x * own.scale * getattr(own, "more", 1.0)
+        taken, seen = wrap(step), []
+
+        def call(i):
+            seen.append((bits(taken(torch.ones(2) * i)), bits(own.newest), own.calls))
+
+        def in_another_thread():
+            own.scale = 11.0
+            for i in range(8):
+                call(i)
+        for i in range(24):
+            if i == 8:
+                own.scale = 3.0
+            if i == 14:
+                own.more = 2.0
+            if i == 18:
+                other = threading.Thread(target=in_another_thread)
+                other.start()
+                other.join()
+            if i == 20:
+                own.__dict__.clear()
+                own.scale = 7.0
+            call(i)
+        return seen, taken
+    step = played_alike(play)
+    assert step.stats["replayed"] > 6 and not codes_of(step), step.explain()

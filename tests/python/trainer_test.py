@@ -121,6 +121,103 @@ def test_inputs_are_prepared_once(tmp_path):
     assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
 
 
+class Exchanges(transformers.TrainerCallback):
+    """The optimizer, in the middle of training."""
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 15:
+            self.trainer.optimizer = self.trainer.accelerator.prepare_optimizer(torch.optim.SGD(model.parameters(), 0.1))
+
+
+def test_an_optimizer_that_is_exchanged(tmp_path):
+    def run(kind):
+        callback = Exchanges()
+
+        class Of(kind):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                callback.trainer = self
+        return train(Of, tmp_path, callbacks=[callback])
+    plain, taped = run(transformers.Trainer), run(Taped)
+    assert left(plain) == left(taped)
+    assert taped.steptape_stats["update"]["replayed"] > 20, taped.steptape_explain()
+
+
+class Around:
+    """What a class does around the methods of its bases, after backward and before the optimizer's step."""
+
+    def training_step(self, *args, **kwargs):
+        loss = super().training_step(*args, **kwargs)
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(0.5)
+        return loss
+
+    def _clip_grad_norm(self, model):
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.clamp_(-0.1, 0.1)
+        return super()._clip_grad_norm(model)
+
+    def _get_grad_norm(self, *args, **kwargs):
+        return 2 * super()._get_grad_norm(*args, **kwargs)
+
+
+def test_methods_of_the_class_that_has_the_mixin_among_its_bases(tmp_path):
+    class Plain(Around, transformers.Trainer):
+        pass
+
+    class AroundTaped(Around, Taped):
+        pass
+
+    class BelowTaped(steptape.transformers.SteptapeTrainerMixin, Plain):
+        steptape_options = Taped.steptape_options
+    expected = left(train(Plain, tmp_path))
+    assert expected != left(train(transformers.Trainer, tmp_path))
+    for kind in (AroundTaped, BelowTaped):
+        taped = train(kind, tmp_path)
+        assert left(taped) == expected and "training_step" not in vars(taped)
+        assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
+
+
+class ByAttribute(transformers.Trainer):
+    """Its batches are those of tokenizers, which have attributes; a loss may take from one, or keep it."""
+    takes = keeps = False
+
+    def _prepare_inputs(self, inputs):
+        inputs = super()._prepare_inputs(inputs)
+        if self.keeps:
+            self.kept = inputs
+        return inputs
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        ids = inputs.input_ids
+        labels = inputs.pop("labels") if self.takes else inputs["labels"]
+        if self.keeps:
+            inputs["seen"] = inputs.get("seen", 0) + 1
+            assert self.kept is inputs
+        return model(input_ids=ids, labels=labels).loss
+
+
+@pytest.mark.parametrize("does, replays", [("", True), ("takes", True), ("keeps", False)])
+def test_a_batch_stays_what_it_is(tmp_path, does, replays):
+    def collate(rows):
+        return transformers.BatchEncoding({name: torch.stack([row[name] for row in rows]) for name in rows[0]})
+
+    def run(*kinds):
+        kind = type("Of", kinds, {"steptape_options": Taped.steptape_options, does or "_": True})
+
+        class Collates(kind):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, data_collator=collate, **kwargs)
+        return train(Collates, tmp_path)
+    plain, taped = run(ByAttribute), run(steptape.transformers.SteptapeTrainerMixin, ByAttribute)
+    assert left(plain) == left(taped)
+    stats = taped.steptape_stats["update"]
+    assert (stats["replayed"] > 40) == replays, taped.steptape_explain()
+    assert replays or {refusal["code"] for refusal in stats["refusals"]} == {"host_effect"}, taped.steptape_explain()
+
+
 class RunsOut(transformers.TrainerCallback):
     """Of memory, once."""
 

@@ -122,8 +122,12 @@ print(scaler.get_scale())
 }
 
 
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
 def tried(folder, text, *options, name="train.py", arguments=()):
-    (folder / name).write_text(text)
+    write(folder / name, text)
     ran = subprocess.run([sys.executable, "-m", "steptape", "try", "--json", *options, name, *arguments], cwd=folder, capture_output=True,
                          text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"})
     return ran, json.loads(ran.stdout) if ran.stdout else None
@@ -254,7 +258,7 @@ for _ in range(int(sys.argv[2])):
 
 def patched(folder, text, report):
     """What the program prints with the patches of a report, one after the other."""
-    (folder / "train.py").write_text(text)
+    write(folder / "train.py", text)
     for step in report["steps"]:
         (folder / "wrap.patch").write_text(step["patch"])
         subprocess.run(["patch", "-p0", "-i", "wrap.patch"], cwd=folder, check=True, capture_output=True)
@@ -348,7 +352,56 @@ for n, learner in zip((9, 60, 60), learners):
         learner.train_step(x, y)
 print([p.double().sum().item().hex() for learner in learners for p in learner.net.parameters()])
 """, ["Learner.train_step"], True),
-], ids=["a closure a seed", "static and class methods", "one line", "shared lines", "two loops", "a learner a seed"])
+    ("""
+def train(log, more_log):
+    log, more_log, train_step = [], [], 7
+    for i, (x, y) in enumerate(batches(70)):
+# optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x),
+   y)  # further left
+        loss.backward()
+        optimizer.step()
+        log.append(loss.item())
+        more_log.append(i)
+    return sum(log).hex(), more_log, train_step
+
+
+print(train([], []))
+""", ["train"], True),
+    ("""
+class Base:
+\ttrain_step = 0
+
+
+class Trainer(Base):
+\tdef fit(self):
+\t\tfor x, y in batches(70):
+\t\t\tif len(x):
+\t\t\t\tself.train_step += 1
+\t\t\toptimizer.zero_grad()
+\t\t\tF.cross_entropy(model(x), y).backward()
+\t\t\toptimizer.step()
+
+
+trainer = Trainer()
+trainer.fit()
+print(trainer.train_step, Base.train_step)
+\x0c
+""", ["Trainer.fit"], True),
+    ("""
+rows = batches()
+x, y = next(rows)
+for i in range(70):
+    @torch.enable_grad()
+    def loss_of(x, y):
+        return F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss_of(x, y).backward()
+    optimizer.step()
+""", ["the script"], True),
+], ids=["a closure a seed", "static and class methods", "one line", "shared lines", "two loops", "a learner a seed", "further left", "tabs",
+        "a decorator first"])
 def test_what_is_tried_is_the_program_and_so_is_what_the_patches_make_of_it(tmp_path, body, names, has_patch):
     text = HEAD + body + TAIL
     (tmp_path / "train.py").write_text(text)
@@ -359,6 +412,78 @@ def test_what_is_tried_is_the_program_and_so_is_what_the_patches_make_of_it(tmp_
     assert all(step["patch"] is not None for step in report["steps"]) == has_patch, report
     if has_patch:
         assert patched(tmp_path, text, report) == expected
+
+
+@pytest.mark.parametrize("made, has_patch", [
+    (lambda text: text.replace("\n", "\r\n").encode(), False), (lambda text: b"\xef\xbb\xbf" + text.encode(), False),
+    (lambda text: ("# -*- coding: latin-1 -*-\n# \xe9\n" + text).encode("latin-1"), False),
+    (lambda text: ('"A docstring."\nfrom __future__ import annotations\n' + text + "print(__doc__)\n").encode(), True),
+    (lambda text: text.encode().rstrip(b"\n"), True),
+], ids=["crlf", "bom", "latin-1", "docstring", "no end of line"])
+def test_a_patch_is_of_the_text_that_is_there(tmp_path, made, has_patch):
+    written = made(HEAD + """
+for x, y in batches(70):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+""" + TAIL)
+    (tmp_path / "train.py").write_bytes(written)
+    expected = printed(tmp_path)
+    ran, report = tried(tmp_path, written, "--keep-going")
+    assert ran.returncode == 0 and ran.stderr.endswith(expected), (ran.stdout, ran.stderr)
+    step, = report["steps"]
+    assert step["replays"] and (step["patch"] is not None) == has_patch, report
+    if has_patch:
+        assert patched(tmp_path, written, report) == expected
+
+
+@pytest.mark.parametrize("body, words", [
+    ("""
+@steptape.wrap
+def update(x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+for x, y in batches(70):
+    update(x, y)
+""", "update: it is wrapped already"),
+    ("""
+class Base:
+    def loss(self, x, y):
+        return F.cross_entropy(model(x), y)
+
+
+class Trainer(Base):
+    def fit(self):
+        for x, y in batches(70):
+            optimizer.zero_grad()
+            super().loss(x, y).backward()
+            optimizer.step()
+
+
+Trainer().fit()
+""", "super: a function outside of its class cannot ask for it"),
+    ("""
+async def fit():
+    for x, y in batches(70):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+import asyncio
+asyncio.run(fit())
+""", "fit: a coroutine"),
+])
+def test_what_is_not_tried_is_run_as_it_is_and_told(tmp_path, body, words):
+    text = HEAD + "import steptape\n" + body + TAIL
+    (tmp_path / "train.py").write_text(text)
+    expected = printed(tmp_path)
+    ran, report = tried(tmp_path, text, "--keep-going")
+    assert ran.returncode == 2 and ran.stderr.endswith(expected), (ran.stdout, ran.stderr)
+    assert not report["steps"] and not report["failed"] and words in report["not_tried"][0], report
 
 
 def test_a_generator_is_not_a_step(tmp_path):

@@ -1,3 +1,5 @@
+#include <torch/csrc/autograd/python_variable.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -133,6 +135,8 @@ std::string module_of(PyObject* function) {
 void Watcher::called(PyObject* function) {
   if (outermost_ == nullptr && PyFunction_Check(function))
     outermost_ = PyFunction_GET_CODE(function);
+  // operators of tensors, whoever replaces one: its class is made of torch.Tensor
+  read(Kind::kMethods, ParameterClass, nullptr, "torch.Tensor's operators");
   awaited_.emplace_back();
   call(Call{.callee = function, .arguments = {}, .named = {}}, 4);
   awaited_.pop_back();
@@ -401,6 +405,8 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       load_members(arguments[0]);
     } else {
       if (is_tensor(arguments[0])) load_objects(arguments[0]);
+      load_methods(arguments[0]);
+      load_order(arguments[0]);
       name == "vars" ? static_cast<void>(load_namespace(arguments[0])) : load_objects(arguments[0]);
     }
   } else if (name == "globals" || name == "locals") {

@@ -251,6 +251,7 @@ void Watcher::look_up(PyObject* object, const char* name) {
 void Watcher::load_methods(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (!is_heap(type) || (is_tensor(object) && is_torchs(type)) || is_part_of_model(object)) return;
+  if (!PyType_Check(object)) class_of(object);
   auto* owner = reinterpret_cast<PyObject*>(type);
   if (noted_.contains(id_of(Kind::kMethods, owner, nullptr))) return;
   const std::string path = type_name(type) + "'s special methods";
@@ -266,6 +267,44 @@ void Watcher::load_methods(PyObject* object) {
     if (is_bound || PyUnicode_Check(called.ptr()) || PyFunction_Check(called.ptr())) continue;
     mark(called.ptr(), path);
     call_own(called.ptr(), {});
+  }
+}
+
+void Watcher::load_methods_of_operands(const Instruction& in) {
+  const auto look = [this](PyObject* operand) {
+    if (operand == nullptr) return;
+    load_methods(operand);
+    if (PySlice_Check(operand)) {
+      const auto* slice = reinterpret_cast<PySliceObject*>(operand);
+      for (PyObject* bound : {slice->start, slice->stop, slice->step}) load_methods(bound);
+    }
+    for (Py_ssize_t i = 0; PyTuple_Check(operand) && i < PyTuple_GET_SIZE(operand); ++i) {
+      load_methods(PyTuple_GET_ITEM(operand, i));
+    }
+  };
+  switch (in.operation) {
+    case Operation::kLoadItem:
+    case Operation::kStoreItem:
+    case Operation::kDeleteItem:
+    case Operation::kBinary:
+    case Operation::kCompare:
+    case Operation::kContains:
+    case Operation::kMatchKeys:
+      look(in.second);
+      [[fallthrough]];
+    case Operation::kUnary:
+    case Operation::kTest:
+    case Operation::kFormat:
+    case Operation::kIterate:
+    case Operation::kNext:
+    case Operation::kSpread:
+    case Operation::kLength:
+      return look(in.first);
+    case Operation::kHash:
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look(in.arguments[i]);
+      return;
+    default:
+      return;
   }
 }
 
@@ -445,6 +484,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   }
   if (!exists(object)) return;
   class_of(object);
+  if (is_thread_local(object)) return read(Kind::kEntry, load_namespace(object), name, path);
   const bool is_computed = found != nullptr && Py_TYPE(found)->tp_descr_get != nullptr &&
                            !PyFunction_Check(found) && !is_member(found);
   if (is_computed && !is_fixed(object) && is_made_of_torchs_class(type)) load_given(object);
@@ -501,7 +541,8 @@ void Watcher::load_of_tensor(PyObject* tensor, PyObject* name, const std::string
 
 PyObject* Watcher::load_namespace(PyObject* object) {
   PyObject* dict = dict_made_of(object);
-  if (dict != nullptr && exists(object))
+  const bool was_there = is_tensor(object) ? !given_.contains(object) : exists(object);
+  if (dict != nullptr && was_there)
     read(Kind::kNamespace, object, nullptr, path_of(object) + ".__dict__");
   return dict;
 }
@@ -529,6 +570,9 @@ void Watcher::refuse_member(PyObject* object, PyObject* member) {
 void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   load_methods(object);
+  if (is_thread_local(object) && exists(object)) {
+    return write(Kind::kEntry, load_namespace(object), name, path_of(object) + "." + text_of(name));
+  }
   if (!PyType_Check(object) && !PyModule_Check(object) && !is_tensor(object) && exists(object) &&
       has_own_lookup(Py_TYPE(object), true)) {
     return refuse_incomparable("reads or writes an attribute of", object);
@@ -537,7 +581,9 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
     writes_.emplace(text_of(name), locate());
     // a replay assigns it again, though it may have found this very value while it was recorded
     PyObject* dict = modules_.contains(object) ? dict_of(object) : nullptr;
-    if (dict != nullptr) write(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
+    if (dict == nullptr) return;
+    read(Kind::kNamespace, object, nullptr, path_of(object) + ".__dict__");
+    write(Kind::kEntry, dict, name, path_of(object) + "." + text_of(name));
     return;
   }
   if (PyModule_Check(object)) {
@@ -551,6 +597,11 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
                  type_name(reinterpret_cast<PyTypeObject*>(object)) + "." + text_of(name));
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
+  // a descriptor may come there
+  if (is_heap(Py_TYPE(object)) && !is_tensor(object)) {
+    read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(object)), name,
+         type_name(object) + "." + text_of(name));
+  }
   if (PyCell_Check(object) && !own_cells_.contains(object))
     return write(Kind::kCell, object, nullptr, text_of(name));
   if (!is_tensor(object) && !exists(object)) return change_given(object);
@@ -563,7 +614,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
     if (is_set_by_c(found)) refuse_incomparable("writes an attribute of", object);
     return;
   }
-  if (PyObject* dict = dict_of(object)) write(Kind::kEntry, dict, name, path);
+  if (PyObject* dict = load_namespace(object)) write(Kind::kEntry, dict, name, path);
 }
 
 void Watcher::load_item(PyObject* object, PyObject* key) {

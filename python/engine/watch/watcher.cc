@@ -452,6 +452,7 @@ bool Watcher::look(const Instruction& given) {
   if (!arrays_.empty() && look_at_arrays(in)) return awaited_.back().array != nullptr;
   if (is_for_numbers_ || whose(in.code) == Whose::kTorchs) return look_at_numbers(in);
   bool waits = operation_of_torch(in) || follow(in);
+  load_methods_of_operands(in);
   switch (in.operation) {
     case Operation::kLoadGlobal:
       load_global(in);

@@ -301,6 +301,8 @@ class Watcher final : public Listener {
   void look_up(PyObject* object, const char* name);
   /// Its class's special methods: which of them are asked for, code of C's decides.
   void load_methods(PyObject* object);
+  /// Of all that the interpreter may ask for one as it runs this.
+  void load_methods_of_operands(const Instruction& in);
   void class_of(PyObject* object);
   /// The attributes that a class pattern names by position.
   void load_matched(const Instruction& in);
