@@ -57,11 +57,14 @@ std::vector<std::byte> bytes_on_host(const void* from, c10::Device device, std::
   return host;
 }
 
-trace::Blob blob_of(const c10::StorageImpl& storage) {
-  if (storage.device().is_cpu()) return trace::make_blob(storage.data(), storage.nbytes());
-  const std::vector<std::byte> host =
-      bytes_on_host(storage.data(), storage.device(), storage.nbytes());
+trace::Blob blob_of(const void* first, c10::Device device, std::size_t bytes) {
+  if (device.is_cpu()) return trace::make_blob(first, bytes);
+  const std::vector<std::byte> host = bytes_on_host(first, device, bytes);
   return trace::make_blob(host.data(), host.size());
+}
+
+trace::Blob blob_of(const c10::StorageImpl& storage) {
+  return blob_of(storage.data(), storage.device(), storage.nbytes());
 }
 
 namespace {

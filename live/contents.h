@@ -33,6 +33,7 @@ std::vector<std::byte> bytes_on_host(const void* from, c10::Device device, std::
 
 /// The bytes of a storage, for a trace.
 trace::Blob blob_of(const c10::StorageImpl& storage);
+trace::Blob blob_of(const void* first, c10::Device device, std::size_t bytes);
 
 /// Whether an element is an infinity or a NaN. Tensors of integers, and those that are not plain or
 /// not on the CPU, have none. Calls no operator where the elements lie one after the other.

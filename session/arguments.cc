@@ -1,6 +1,7 @@
 #include "session/arguments.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -69,6 +70,14 @@ class Binder {
     for (const auto& [position, path] : hints().becoming()) {
       if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
     }
+    std::ranges::copy_if(hints().places(), std::back_inserter(recording_.places),
+                         [this](const trace::HeldInput& place) {
+                           const trace::Value& input = recording_.inputs[place.input].value;
+                           const auto* tensor = std::get_if<trace::TensorRef>(&input.data);
+                           return tensor != nullptr && tensor->id != trace::kNoTensor;
+                         });
+    trace::carry_on(recording_,
+                    [](const trace::HeldInput& place) { return place.result != trace::kNone; });
     for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
     }

@@ -1,8 +1,13 @@
 #include "session/declarations.h"
 
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <utility>
 
+#include "guards/mismatch.h"
+#include "live/contents.h"
+#include "live/tensors.h"
 #include "session/arguments.h"
 #include "trace/numbers.h"
 
@@ -55,14 +60,56 @@ void Declarations::describe(const guards::Declared& declared, trace::Recording& 
   }
 }
 
-bool Declarations::fits_places(const trace::Recording& recording) const {
-  return std::ranges::all_of(recording.host_values, [this](const trace::NamedValue& was) {
-    const auto place = std::ranges::find(host_values_, was.name, &Declaration::name);
-    if (place == host_values_.end() || !place->is_place) return true;
-    const trace::Value now = argument_of(place->function()).fact;
-    const bool is_of_its_kind = was.value.data.index() == now.data.index();
-    return (trace::is_number(was.value) && is_of_its_kind) || was.value == now;
+void Declarations::describe_places(trace::Recording& recording) const {
+  if (recording.places.empty()) return;
+  const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
+  trace::carry_on(recording, [&all](const trace::HeldInput& place) {
+    const auto held = std::ranges::find(all, place.path, &Held::path);
+    return place.result != trace::kNone && held != all.end() && held->is_left;
   });
+}
+
+std::optional<std::vector<trace::Saved>> Declarations::carried(
+    const trace::Recording& recording) const {
+  std::vector<trace::Saved> saved;
+  if (recording.places.empty()) return saved;
+  const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
+  std::map<std::string, const void*> starts;
+  for (const trace::HeldInput& place : recording.places) {
+    const auto held = std::ranges::find(all, place.path, &Held::path);
+    if (held != all.end() && !held->is_left) continue;
+    const trace::Tensor& geometry = trace::tensor_in(recording, place);
+    const trace::Buffer& buffer = recording.buffers[geometry.buffer];
+    if (buffer.role != trace::Role::kInput) continue;
+    if (place.result == trace::kNone || held == all.end() || live::unplannable_kind(held->tensor) ||
+        live::device_of(buffer.device) != held->tensor.device() ||
+        !guards::has_geometry(held->tensor, geometry, live::scalar_type_of(geometry.dtype)))
+      return std::nullopt;
+    const c10::StorageImpl& storage = *held->tensor.storage().unsafeGetStorageImpl();
+    const auto width = static_cast<std::int64_t>(held->tensor.element_size());
+    const std::int64_t first = (held->tensor.storage_offset() - geometry.offset) * width;
+    if (first < 0 || static_cast<std::uint64_t>(first) + buffer.bytes > storage.nbytes())
+      return std::nullopt;
+    const void* start = static_cast<const std::byte*>(storage.data()) + first;
+    const std::string& memory = trace::first_in_memory_of(recording, place).path;
+    const auto [known, is_new] = starts.try_emplace(memory, start);
+    if (known->second != start) return std::nullopt;
+    if (!is_new) continue;
+    saved.push_back({memory, static_cast<std::uint8_t>(std::bit_cast<std::uintptr_t>(start) % 64),
+                     live::blob_of(start, held->tensor.device(), buffer.bytes)});
+  }
+  return saved;
+}
+
+bool Declarations::fits_places(const trace::Recording& recording) const {
+  return carried(recording) &&
+         std::ranges::all_of(recording.host_values, [this](const trace::NamedValue& was) {
+           const auto place = std::ranges::find(host_values_, was.name, &Declaration::name);
+           if (place == host_values_.end() || !place->is_place) return true;
+           const trace::Value now = argument_of(place->function()).fact;
+           const bool is_of_its_kind = was.value.data.index() == now.data.index();
+           return (trace::is_number(was.value) && is_of_its_kind) || was.value == now;
+         });
 }
 
 std::vector<trace::Saved> Declarations::numbers() const {

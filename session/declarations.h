@@ -27,6 +27,14 @@ class Declarations {
   };
   void add_host_value(Declaration value) { host_values_.push_back(std::move(value)); }
   void add_fact(Declaration fact) { facts_.push_back(std::move(fact)); }
+  /// What places of the program's hold whose tensors are inputs (trace::HeldInput); may be asked
+  /// when a trace is saved.
+  struct Held {
+    std::string path;
+    at::Tensor tensor;
+    bool is_left = false;  ///< a step has found there what the call before it had left
+  };
+  void look_at_places(std::function<std::vector<Held>()> look) { look_ = std::move(look); }
   bool has(const std::string& name) const;
   void note_use(const std::string& name);
   const std::vector<Declaration>& host_values() const { return host_values_; }
@@ -54,15 +62,23 @@ class Declarations {
   /// Writes names and values into a recording: none of what the call has not asked for.
   void describe(const guards::Declared& declared, trace::Recording& recording) const;
   /// Whether the places that a front end declares hold what a plan of this recording can begin
-  /// with: a number where it found one, and what it found where that was none.
+  /// with: a number where it found one, what it found where that was none, and a tensor like the
+  /// one that it carries on.
   bool fits_places(const trace::Recording& recording) const;
   /// The numbers of the newest call for a trace that is saved after it; those of places as they are
   /// now.
   std::vector<trace::Saved> numbers() const;
+  /// Has the recording carry on, for players, what stands in places where steps find what they have
+  /// left.
+  void describe_places(trace::Recording& recording) const;
+  /// What it carries on, as it is now: memory by the first place that lies in it. None where it
+  /// does not fit, or cannot be carried on.
+  std::optional<std::vector<trace::Saved>> carried(const trace::Recording& recording) const;
 
  private:
   std::vector<Declaration> host_values_;
   std::vector<Declaration> facts_;
+  std::function<std::vector<Held>()> look_;
   std::optional<guards::Declared> now_;
   guards::Declared last_;  ///< in the newest call
 };

@@ -229,6 +229,7 @@ std::vector<trace::Recording> Plans::to_trace(bool with_state) const {
       return variant->guards->fits_program() && session_.declarations.fits_places(recording);
     };
     describe_proofs(*variant, recording);
+    session_.declarations.describe_places(recording);
     if (!with_state) continue;
     variant->guards->describe_outside(recording);
     if (is_trusted && !fits()) recording.status = trace::Status::kAgreed;

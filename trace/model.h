@@ -294,6 +294,17 @@ struct Number {
   friend bool operator==(const Number&, const Number&) = default;
 };
 
+/// A place of the program's, such as that of a hidden state, whose tensor is an input of the step
+/// though no argument.
+struct HeldInput {
+  std::string path;     ///< "s.h"
+  Index input = kNone;  ///< what the step finds there
+  /// It is carried on: the next call finds there what this one leaves. kNone: what it finds is the
+  /// program's to say.
+  Index result = kNone;
+  friend bool operator==(const HeldInput&, const HeldInput&) = default;
+};
+
 /// A host value that stands in a table of the program's where other numbers lead, as they are when
 /// the step begins: arguments and host values.
 struct Lookup {
@@ -369,6 +380,7 @@ struct Recording {
   /// What the step did to the host besides, as a front end saw it: the same in every probe, and
   /// done again by it after each replay.
   std::vector<Effect> effects;
+  std::vector<HeldInput> places;
 
   std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold
 

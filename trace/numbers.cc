@@ -60,4 +60,67 @@ Index input_on(const Recording& recording, BufferId buffer) noexcept {
   return kNone;
 }
 
+const HeldInput* place_of(const Recording& recording, Index input) noexcept {
+  const auto found = std::ranges::find(recording.places, input, &HeldInput::input);
+  return found == recording.places.end() ? nullptr : &*found;
+}
+
+const Tensor& tensor_in(const Recording& recording, const HeldInput& place) {
+  return recording.tensors[std::get<TensorRef>(recording.inputs[place.input].value.data).id];
+}
+
+const HeldInput& first_in_memory_of(const Recording& recording, const HeldInput& place) {
+  const BufferId buffer = tensor_in(recording, place).buffer;
+  return *std::ranges::find_if(recording.places, [&](const HeldInput& each) {
+    return each.result != kNone && tensor_in(recording, each).buffer == buffer;
+  });
+}
+
+bool can_be_carried(const Recording& recording, const HeldInput& place) {
+  const Input& input = recording.inputs[place.input];
+  const auto* found = std::get_if<TensorRef>(&input.value.data);
+  const TensorId result = recording.results[place.result];
+  if (found == nullptr || found->id == kNoTensor || result == kNoTensor) return false;
+  const Tensor& before = recording.tensors[found->id];
+  const Tensor& after = recording.tensors[result];
+  Tensor moved = after;
+  moved.buffer = before.buffer;
+  moved.offset = before.offset;
+  const Role role = recording.buffers[after.buffer].role;
+  const bool is_of_the_step =
+      role == Role::kInput || role == Role::kResult || role == Role::kTemporary;
+  if (moved != before || !is_of_the_step || input.may_have_grad() || !input.same_as.empty() ||
+      recording.buffers[before.buffer].role != Role::kInput)
+    return false;
+  for (Index i = 0; i < recording.inputs.size(); ++i) {
+    const auto* tensor = std::get_if<TensorRef>(&recording.inputs[i].value.data);
+    if (tensor == nullptr || tensor->id == kNoTensor) continue;
+    const Tensor& other = recording.tensors[tensor->id];
+    if (other.buffer != before.buffer) continue;
+    const HeldInput* of = place_of(recording, i);
+    if (of == nullptr || of->result == kNone || recording.results[of->result] == kNoTensor)
+      return false;
+    // what were views of one memory are so again
+    const Tensor& left = recording.tensors[recording.results[of->result]];
+    if (left.buffer != after.buffer || left.offset - other.offset != after.offset - before.offset)
+      return false;
+  }
+  return true;
+}
+
+void carry_on(Recording& recording, const std::function<bool(const HeldInput&)>& is_carried) {
+  for (HeldInput& place : recording.places) {
+    if (!is_carried(place)) place.result = kNone;
+  }
+  // without one of them another one may lie in memory that nobody carries on
+  const auto cannot = [&recording](const HeldInput& place) {
+    return place.result != kNone && !can_be_carried(recording, place);
+  };
+  while (true) {
+    const auto found = std::ranges::find_if(recording.places, cannot);
+    if (found == recording.places.end()) return;
+    found->result = kNone;
+  }
+}
+
 }  // namespace steptape::trace

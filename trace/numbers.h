@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,19 @@ Index find_leaf(const Recording& recording, LeafKind kind, std::string_view path
 Index find_input(const Recording& recording, std::string_view path) noexcept;
 /// That of the first input that is a tensor on the buffer, or kNone.
 Index input_on(const Recording& recording, BufferId buffer) noexcept;
+
+/// The place that an input stands in, or null.
+const HeldInput* place_of(const Recording& recording, Index input) noexcept;
+/// What stands in such a place as the step begins.
+const Tensor& tensor_in(const Recording& recording, const HeldInput& place);
+/// Of those that are carried on the first in the memory of this one: both are views of it.
+const HeldInput& first_in_memory_of(const Recording& recording, const HeldInput& place);
+/// Whether it can be carried on: what the step leaves is a tensor like the one that it has found,
+/// and views of one memory are so again; none in memory that is tracked, or, when the step begins,
+/// in that of another input. The positions must exist.
+bool can_be_carried(const Recording& recording, const HeldInput& place);
+/// Has those carried on alone of which `is_carried` says so, and which can be.
+void carry_on(Recording& recording, const std::function<bool(const HeldInput&)>& is_carried);
 
 /// Calls `visit(path, Value)` for `value`, or for each that lies in its lists: "betas[1]".
 template <typename Visit>

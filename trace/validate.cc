@@ -337,6 +337,7 @@ class NumberChecker {
     check_each(*this, recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
     check_each(*this, recording_.reads, place, "host read", &NumberChecker::check_read);
     check_each(*this, recording_.numbers, place, "number", &NumberChecker::check_number);
+    check_each(*this, recording_.places, place, "place", &NumberChecker::check_place);
     if (recording_.observed > recording_.results.size()) {
       place.fail(fmt::format("{} results are observed, but there are {}", recording_.observed,
                              recording_.results.size()));
@@ -425,6 +426,19 @@ class NumberChecker {
       if (read.op == number.op) return;
     }
     place.fail(fmt::format("op {} is not a host read", number.op));
+  }
+
+  void check_place(const HeldInput& of, const Place& place) const {
+    check_index(of.input, recording_.inputs.size(), "input", place);
+    const auto* tensor = std::get_if<TensorRef>(&recording_.inputs[of.input].value.data);
+    if (tensor == nullptr || tensor->id == kNoTensor)
+      place.fail(fmt::format("input {} is not a tensor", of.input));
+    if (place_of(recording_, of.input) != &of)
+      place.fail(fmt::format("input {} is in two places", of.input));
+    if (of.result == kNone) return;
+    check_index(of.result, recording_.results.size(), "result", place);
+    if (!can_be_carried(recording_, of))
+      place.fail(fmt::format("result {} cannot take the place of input {}", of.result, of.input));
   }
 
   const Recording& recording_;

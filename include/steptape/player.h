@@ -139,7 +139,8 @@ class PlayerStep {
   bool writes_state() const;
   /// How often it ran on this state: in this player, and in those whose snapshots it goes on from.
   std::uint64_t runs() const;
-  /// Of the first variant; host values a step was recorded with are fixed and not listed.
+  /// Of the first variant. Not listed are host values, and tensors that the program keeps from one
+  /// call to the next in a place of its own, such as a hidden state: these are the player's state.
   std::vector<TensorSpec> inputs() const;
   std::vector<TensorSpec> results() const;
   /// Of each variant, in the order of `variants`.
@@ -181,11 +182,13 @@ class Player {
   /// Throws Error: (invalid_argument) that lists the steps there are when none has this name;
   /// (failed_precondition) for a step that writes state, of a clone.
   PlayerStep step(const std::string& name);
-  /// Parameters, module buffers and optimizer state by path.
+  /// Parameters, module buffers, optimizer state, and tensors that steps leave for their next call,
+  /// by path.
   std::vector<TensorSpec> state() const;
   /// The parameters among them.
   std::vector<TensorSpec> parameters() const;
-  /// Shares the player's memory; of a clone, a copy.
+  /// Shares the player's memory, that of a tensor which a step leaves for its next call until then;
+  /// of a clone, a copy.
   at::Tensor tensor(const std::string& path) const;
   /// Hyperparameters, step counters and declared values that can be set:
   /// "optimizer.param_groups[0].lr", "optimizer.state[model.fc1.weight].step", "tau".

@@ -202,6 +202,13 @@ std::vector<std::string> MovingPlaces::names_of_given() const {
   return names;
 }
 
+MovingPlaces::Place& MovingPlaces::given_at(std::size_t position) {
+  const auto is_it = [&position](const Place& place) {
+    return place.is_argument && position-- == 0;
+  };
+  return *std::ranges::find_if(places_, is_it);
+}
+
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
   if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
   if (is_closed_ || owner == nullptr || places_.size() == kMost) return false;

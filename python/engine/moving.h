@@ -53,6 +53,7 @@ class MovingPlaces {
     Root owner, key;
     bool is_argument;
     PyTypeObject* float_type;  ///< the class of a float that is expected there
+    bool is_left = false;      ///< an argument: a call has found what the one before had left
   };
 
   /// `is_of_optimizer` says of a dict that a number which stands there under a text is followed.
@@ -83,6 +84,7 @@ class MovingPlaces {
   /// What the places that count as arguments hold now, null where there is nothing.
   std::vector<py::object> given() const;
   std::vector<std::string> names_of_given() const;
+  Place& given_at(std::size_t position);
 
   /// A number that stands in a list, tuple or dict where a followed int leads to, such as the rate
   /// of this step in a table. It moves once that int was another one, and is followed then.

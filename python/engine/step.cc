@@ -356,27 +356,32 @@ std::vector<std::string> names_of_numbers(const py::handle& value, const std::st
 
 }  // namespace
 
+/// A place that the step assigned to, whose value is the next part of Note::structure, or a list
+/// that as many of them were appended to.
+struct Step::Assignment {
+  Root owner, key, keys;
+  /// The owner is an optimizer, and meant is its dict of this group: a state that is loaded puts
+  /// others in their places.
+  std::optional<Py_ssize_t> group = {};
+  std::optional<std::size_t> appended = {};
+  bool is_one = false;  ///< value, which takes the place of another
+  /// What it is made of, and where its tensors are among the results, in their order.
+  std::string structure = {};
+  std::vector<std::size_t> tensors = {};
+
+  /// The very place, without an owner where it is gone.
+  Place place() const {
+    PyObject* groups = group ? groups_of(owner.get()) : nullptr;
+    const bool is_there = groups != nullptr && *group < PyList_GET_SIZE(groups);
+    PyObject* at = !group ? owner.get() : is_there ? PyList_GET_ITEM(groups, *group) : nullptr;
+    if (at == nullptr) return {};
+    return inside({borrowed(at), borrowed(key.get())},
+                  py::reinterpret_borrow<py::list>(keys.get()));
+  }
+};
+
 /// What a replay needs to look like the call that was recorded.
 struct Step::Note {
-  /// A place that the step assigned to, whose value is the next part of `structure`, or a list that
-  /// as many of them were appended to.
-  struct Assignment {
-    Root owner, key, keys;
-    /// The owner is an optimizer, and meant is its dict of this group: a state that is loaded puts
-    /// others in their places.
-    std::optional<Py_ssize_t> group = {};
-    std::optional<std::size_t> appended = {};
-
-    /// The very place, without an owner where it is gone.
-    Place place() const {
-      PyObject* groups = group ? groups_of(owner.get()) : nullptr;
-      const bool is_there = groups != nullptr && *group < PyList_GET_SIZE(groups);
-      PyObject* at = !group ? owner.get() : is_there ? PyList_GET_ITEM(groups, *group) : nullptr;
-      if (at == nullptr) return {};
-      return inside({borrowed(at), borrowed(key.get())},
-                    py::reinterpret_borrow<py::list>(keys.get()));
-    }
-  };
   Structure structure;  ///< the result, then what was assigned
   std::vector<Assignment> assignments = {};
 };
@@ -491,6 +496,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   assignments_.reset();
   // until it is known what the step leaves: a tuple of its arguments may be among that
   std::optional<FollowedArguments> followed;
+  std::size_t first_place = 0;
   if (hints != nullptr && watch::current() != nullptr) {
     // inside another step, whose recording this is: what is called here is code like another
     auto& watcher = static_cast<watch::Watcher&>(*watch::current());
@@ -507,6 +513,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
     const Arguments before =
         flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity, &parameters_);
+    first_place = before.leaves.size();
     const std::vector<std::string> place_names = moving_.names_of_given();
     const Arguments held = flatten(given.places, Arrays::kByIdentity, &place_names);
     check_arguments(arguments, before.opaque_name, *hints);
@@ -575,12 +582,15 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   }
   note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
   if (hints == nullptr) {
+    left_by_.reset();
     if (const auto* tried = static_cast<const Note*>(life_->note_of_tried())) {
       return_assigned(*tried, flat);
     }
   } else {
     for (const auto& [place, value] : guarded()) hints->note_guarded(place, value);
     return_assigned(*hints, *note, flat, return_number);
+    note_places(*hints, given, first_place, *note, flat.tensors);
+    remember_left(note, flat.tensors);
     followed.reset();
     FollowedNumbers::current().clear();
   }
@@ -588,11 +598,12 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   return flat;
 }
 
-py::object Step::replayed(const pack::Results& results) const {
+py::object Step::replayed(const pack::Results& results) {
   const auto& note = *static_cast<const Note*>(results.note.get());
+  remember_left(std::static_pointer_cast<const Note>(results.note), results.tensors);
   std::vector<py::object> built = note.structure.build(results);
   auto next = built.begin() + 1;
-  for (const Note::Assignment& assignment : note.assignments) {
+  for (const Assignment& assignment : note.assignments) {
     const Place place = assignment.place();
     if (!place.owner) throw Error(ErrorCode::kInternal, "a place that the step assigns to is gone");
     if (!assignment.appended) {
@@ -603,6 +614,84 @@ py::object Step::replayed(const pack::Results& results) const {
       append_to(place.owner.ptr(), (next++)->ptr());
   }
   return built.front();
+}
+
+void Step::remember_left(std::shared_ptr<const Note> note, const std::vector<at::Tensor>& results) {
+  left_.clear();
+  left_by_.reset();
+  if (note->assignments.empty()) return;
+  for (const at::Tensor& result : results) left_.emplace_back(result.getIntrusivePtr());
+  left_by_ = std::move(note);
+}
+
+namespace {
+
+std::vector<at::Tensor> tensors_in(const Arguments& arguments) {
+  std::vector<at::Tensor> tensors;
+  for (const pack::Leaf& leaf : arguments.leaves) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&leaf)) tensors.push_back(*tensor);
+  }
+  return tensors;
+}
+
+/// What a value is made of beside its tensors and numbers.
+const std::string& structure_of(const Arguments& arguments) {
+  return std::get<std::string>(arguments.leaves.back());
+}
+
+}  // namespace
+
+void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::size_t first_place,
+                       Note& note, const std::vector<at::Tensor>& results) {
+  const auto look = [](const py::object& held, const std::string& named) {
+    const std::vector<std::string> name = {named};
+    return flatten(std::span(&held, 1), Arrays::kByIdentity, &name);
+  };
+  for (Assignment& made : note.assignments) {
+    const py::list values = made.is_one ? held_in(made.place()) : py::list();
+    if (values.empty()) continue;
+    const Arguments left = look(py::object(values[0]), "");
+    for (const at::Tensor& tensor : tensors_in(left)) {
+      const auto result = std::ranges::find_if(
+          results, [&tensor](const at::Tensor& each) { return each.is_same(tensor); });
+      made.tensors.push_back(static_cast<std::size_t>(result - results.begin()));
+    }
+    made.structure = structure_of(left);
+  }
+  std::size_t leaf = first_place;
+  for (std::size_t i = 0; i < given.places.size(); ++i) {
+    MovingPlaces::Place& place = moving_.given_at(i);
+    const auto assignment_in = [&place](const Note* of) -> const Assignment* {
+      if (of == nullptr) return nullptr;
+      const auto made = std::ranges::find_if(of->assignments, [&place](const Assignment& each) {
+        const Place at = each.place();
+        return each.is_one && at.owner.ptr() == place.owner.get() &&
+               is_same_key(at.key.ptr(), place.key.get());
+      });
+      return made == of->assignments.end() ? nullptr : &*made;
+    };
+    const Arguments found = look(given.places[i], place.name);
+    const std::vector<at::Tensor> tensors = tensors_in(found);
+    const Assignment* before = assignment_in(left_by_.get());
+    const auto is_left = [&](std::size_t k, const at::Tensor& tensor) {
+      return before != nullptr && k < before->tensors.size() && before->tensors[k] < left_.size() &&
+             left_[before->tensors[k]]._unsafe_get_target() == tensor.unsafeGetTensorImpl();
+    };
+    const Assignment* made = assignment_in(&note);
+    // the next call finds what this one leaves in the same order
+    const bool takes_place = made != nullptr && made->structure == structure_of(found);
+    bool is_as_left = !tensors.empty();
+    std::size_t k = 0;
+    for (std::size_t own = 0; own + 1 < found.leaves.size(); ++own, ++leaf) {
+      if (!std::holds_alternative<at::Tensor>(found.leaves[own])) continue;
+      is_as_left = is_as_left && is_left(k, tensors[k]);
+      const bool is_result = takes_place && made->tensors[k] < results.size();
+      hints.note_place({found.names[own], static_cast<trace::Index>(leaf),
+                        is_result ? static_cast<trace::Index>(made->tensors[k]) : trace::kNone});
+      ++k;
+    }
+    place.is_left = place.is_left || is_as_left;
+  }
 }
 
 void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Results& flat,
@@ -620,14 +709,15 @@ void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Res
                             std::string, int>>(item);
     const auto before = static_cast<Before>(before_number);
     const auto group = group_of(owner.ptr());
-    Note::Assignment& made = note.assignments.emplace_back(Note::Assignment{
-        Root::guarding(roots_, group ? group->first : owner.ptr()),
-        key.is_none() ? Root() : Root(roots_, key.ptr()), Root(roots_, keys.ptr())});
+    Assignment& made = note.assignments.emplace_back(
+        Assignment{Root::guarding(roots_, group ? group->first : owner.ptr()),
+                   key.is_none() ? Root() : Root(roots_, key.ptr()), Root(roots_, keys.ptr())});
     if (group) made.group = group->second;
     const py::list values =
         kept.is_none() ? held_in(made.place()) : items_from(owner, py::cast<std::size_t>(kept));
     if (!kept.is_none()) made.appended = values.size();
     hints.leave_results(flat.tensors.size(), path);
+    made.is_one = kept.is_none() && keys.empty();
     std::string becomes;
     if (kept.is_none() && keys.empty()) {
       PyObject* at = key.is_none() ? nullptr : key.ptr();
@@ -680,7 +770,7 @@ void Step::return_assigned(recorder::FrontendHints& hints, Note& note, pack::Res
 
 void Step::return_assigned(const Note& tried, pack::Results& flat) {
   std::size_t k = 1;
-  for (const Note::Assignment& assignment : tried.assignments) {
+  for (const Assignment& assignment : tried.assignments) {
     const Place place = assignment.place();
     const std::size_t count = assignment.appended.value_or(1);
     const std::size_t size = assignment.appended ? py::len(place.owner) : 0;
@@ -720,6 +810,7 @@ py::dict Step::stats() const {
 
 void Step::invalidate(const std::string& why) {
   session_.invalidations.push_back(why);
+  left_by_.reset();
   life_->invalidate(why);
   // the step that is under way may be the one that says so
   if (calls_under_way_ == 0) {

@@ -48,6 +48,7 @@ class Step : public Tracked {
   void save(const std::string& path, bool with_state);
 
  private:
+  struct Assignment;
   struct Note;
   /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it,
   /// or "".
@@ -56,12 +57,18 @@ class Step : public Tracked {
   struct Given;
   pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
-  py::object replayed(const pack::Results& results) const;
+  py::object replayed(const pack::Results& results);
   /// Adds to what the step returns what it assigned.
   void return_assigned(recorder::FrontendHints& hints, Note& note, pack::Results& flat,
                        const Structure::OnNumber& on_number);
   /// The same of a call that is compared with the plan that `tried` is of.
   static void return_assigned(const Note& tried, pack::Results& flat);
+  /// Remembers the tensors that a call leaves in places, and those that it returns.
+  void remember_left(std::shared_ptr<const Note> note, const std::vector<at::Tensor>& results);
+  /// Says which inputs stand in places, from leaf `first_place` of the call on, and which results
+  /// take theirs; and of which places it was seen that a call finds what the one before has left.
+  void note_places(recorder::FrontendHints& hints, const Given& given, std::size_t first_place,
+                   Note& note, const std::vector<at::Tensor>& results);
 
   std::shared_ptr<session::StepLife> life_;
   Root function_, probe_;
@@ -71,6 +78,11 @@ class Step : public Tracked {
   std::vector<std::string> parameters_;
   Words words_;
   std::vector<std::shared_ptr<Root>> kept_;
+  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  /// The results of the newest call, held weakly, so that no other tensor gets the address of one;
+  /// by what it did, null where that is not known.
+  std::vector<WeakTensor> left_;
+  std::shared_ptr<const Note> left_by_;
 };
 
 }  // namespace steptape::python

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "python/engine/arguments.h"
 #include "python/engine/structure.h"
 #include "recorder/frontend_hints.h"
 #include "steptape/error.h"
@@ -229,6 +230,20 @@ void Tracked::declare_moving() {
   std::vector<std::string> taken;
   for (const auto& declared : session_.declarations.host_values()) taken.push_back(declared.name);
   moving_.rename(taken);
+  session_.declarations.look_at_places([this] {
+    std::vector<session::Declarations::Held> all;
+    const std::vector<py::object> given = moving_.given();
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const MovingPlaces::Place& place = moving_.given_at(i);
+      const std::vector<std::string> name = {place.name};
+      const Arguments held = flatten(std::span(&given[i], 1), Arrays::kByIdentity, &name);
+      for (std::size_t leaf = 0; leaf + 1 < held.leaves.size(); ++leaf) {
+        if (const auto* tensor = std::get_if<at::Tensor>(&held.leaves[leaf]))
+          all.push_back({held.names[leaf], *tensor, place.is_left});
+      }
+    }
+    return all;
+  });
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
     if (moving_.places()[i].is_argument) continue;
     const auto look = [this, i, found = std::make_shared<Found>()]() -> pack::Leaf {

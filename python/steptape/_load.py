@@ -33,7 +33,8 @@ class LoadedStep:
         return self._step.check(list(inputs))
 
     def inputs(self) -> list[dict]:
-        """The tensors it takes: a list of dicts (path, dtype, sizes)."""
+        """The tensors it takes: a list of dicts (path, dtype, sizes). What it leaves for its next call, such as a
+        hidden state, is the player's."""
         return self._step.inputs()
 
 
@@ -57,7 +58,8 @@ class Player:
         return self._steps[name]
 
     def tensor(self, path: str) -> torch.Tensor:
-        """A parameter, module buffer or state tensor by its path; shares the player's memory."""
+        """A parameter, module buffer or state tensor by its path; shares the player's memory, that of a tensor which a step
+        leaves for its next call ("s.h") until then."""
         return self._player.tensor(path)
 
     def state(self) -> list[dict]:

@@ -24,6 +24,7 @@
 #include "replayer/runtime/tensor_on.h"
 #include "storage/trace/reader.h"
 #include "storage/trace/writer.h"
+#include "trace/numbers.h"
 #include "trace/refusals.h"
 #include "trace/text/text.h"
 
@@ -92,6 +93,10 @@ replayer::PlayerState::Devices buffers_of(const trace::Trace& trace, const std::
         } else {
           buffers.emplace(buffer.path, c10::kCPU);
         }
+      }
+      for (const trace::HeldInput& place : recording.places) {
+        const trace::BufferId buffer = trace::tensor_in(recording, place).buffer;
+        buffers.insert_or_assign(place.path, live::device_of(recording.buffers[buffer].device));
       }
     }
   }

@@ -56,6 +56,13 @@ class PlayerState {
   void put(const std::string& path, const c10::Storage& storage);
   void erase(const std::string& path) { buffers_.erase(path); }
 
+  /// A tensor of this geometry, at this place in the program, lies in memory of this path. False
+  /// where another recording has found it otherwise.
+  bool carry(const std::string& place, const std::string& path, const trace::Tensor& geometry) {
+    const auto [known, is_new] = carried_.try_emplace(place, path, geometry);
+    return is_new || known->second == std::pair(path, geometry);
+  }
+
   /// A hyperparameter, step counter, declared value or argument; null where there is none. Stays
   /// where it is as long as this object.
   trace::Value* number(const std::string& path);
@@ -128,6 +135,7 @@ class PlayerState {
   at::Generator like(const std::string& generator) const;
 
   Publication::Memory buffers_;
+  std::map<std::string, std::pair<std::string, trace::Tensor>> carried_;
   std::map<std::string, trace::Value> numbers_;
   std::map<std::string, at::Generator> generators_;
   std::map<std::string, at::Tensor> default_generators_;  ///< states, of the CPU's and of devices'

@@ -10,6 +10,7 @@
 #include "replayer/planner/numbers/contradiction.h"
 #include "replayer/player/spec_words.h"
 #include "replayer/runtime/number_proofs.h"
+#include "trace/numbers.h"
 
 namespace steptape {
 namespace {
@@ -31,10 +32,12 @@ std::string structure_of(const replayer::PlayerVariant& variant) {
 
 std::vector<TensorSpec> inputs_of(const trace::Recording& recording) {
   std::vector<TensorSpec> specs;
-  for (const trace::Input& input : recording.inputs) {
+  for (trace::Index i = 0; i < recording.inputs.size(); ++i) {
+    const trace::Input& input = recording.inputs[i];
     const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
-    if (tensor == nullptr) continue;
-    TensorSpec spec = spec_of(recording, tensor->id, input.path);
+    const trace::HeldInput* place = trace::place_of(recording, i);
+    if (tensor == nullptr || (place != nullptr && place->result != trace::kNone)) continue;
+    TensorSpec spec = spec_of(recording, tensor->id, place != nullptr ? place->path : input.path);
     if (input.range) std::tie(spec.low, spec.high) = *input.range;
     specs.push_back(std::move(spec));
   }

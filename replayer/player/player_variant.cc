@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "guards/ambient_guard.h"
 #include "guards/entry.h"
@@ -88,12 +89,37 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
       overlap_(*recording_, executor_->bound(), executor_->written_buffers()),
       bounds_(*recording_),
       proofs_(NumberProofs::of_file(*recording_)) {
+  find_carried();
   find_memory();
   find_uses();
   find_numbers();
   plan_us_ +=
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
           .count();
+}
+
+void PlayerVariant::find_carried() {
+  carried_in_.resize(recording_->inputs.size());
+  for (const trace::HeldInput& place : recording_->places) {
+    trace::Tensor geometry = trace::tensor_in(*recording_, place);
+    const trace::Buffer& buffer = recording_->buffers[std::exchange(geometry.buffer, 0)];
+    std::string& path = carried_in_[place.input];
+    if (place.result == trace::kNone) {
+      geometry = {};
+    } else {
+      path = trace::first_in_memory_of(*recording_, place).path;
+      if (!state_.holds(path) || state_.storage(path).nbytes() != buffer.bytes)
+        throw lacks("tensor of " + place.path + ", which the step goes on from");
+    }
+    if (!state_.carry(place.path, path, geometry)) {
+      throw Error(ErrorCode::kUnsupported,
+                  "a tensor of another layout goes on in " + place.path + " in each variant");
+    }
+  }
+}
+
+at::Tensor PlayerVariant::carried(const trace::HeldInput& place) const {
+  return tensor_on(state_.storage(carried_in_[place.input]), trace::tensor_in(*recording_, place));
 }
 
 void PlayerVariant::find_memory() {
@@ -221,8 +247,8 @@ void PlayerVariant::find_uses() {
            !is_outside(recording_->buffers[id]);
   };
   const auto leaves_one = [](const trace::Number& number) { return !number.becomes.empty(); };
-  writes_state_ = uses_gradients_ || !given_.empty() || !recording_->advances.empty() ||
-                  !recording_->updates.empty() ||
+  writes_state_ = uses_gradients_ || carries() || !given_.empty() ||
+                  !recording_->advances.empty() || !recording_->updates.empty() ||
                   std::ranges::any_of(recording_->numbers, leaves_one) || !resets_.empty() ||
                   std::ranges::any_of(executor_->written_buffers(), is_state);
 }
@@ -362,9 +388,9 @@ void PlayerVariant::join(bool checks_training) {
 
 bool PlayerVariant::takes(std::span<const at::Tensor> inputs) const {
   std::size_t next = 0;
-  for (const trace::Input& input : recording_->inputs) {
-    const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
-    if (tensor == nullptr) continue;
+  for (std::size_t i = 0; i < recording_->inputs.size(); ++i) {
+    const auto* tensor = std::get_if<trace::TensorRef>(&recording_->inputs[i].value.data);
+    if (tensor == nullptr || !carried_in_[i].empty()) continue;
     if (next == inputs.size()) return false;
     const at::Tensor& given = inputs[next++];
     if (tensor->id == trace::kNoTensor || !given.defined()) continue;
@@ -379,7 +405,10 @@ std::span<const live::Argument> PlayerVariant::arguments_of(std::span<const at::
   std::size_t next = 0;
   for (std::size_t i = 0; i < recording_->inputs.size(); ++i) {
     const trace::Input& input = recording_->inputs[i];
-    if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
+    if (!carried_in_[i].empty()) {
+      const auto position = static_cast<trace::Index>(i);
+      arguments_.push_back({carried(*trace::place_of(*recording_, position)), {}, true});
+    } else if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
       if (next == inputs.size()) break;
       arguments_.push_back({brought(input, inputs[next++]), {}, true});
     } else {
@@ -493,6 +522,7 @@ Results PlayerVariant::run(std::span<const live::Argument> arguments,
     results.tensors.push_back(result_of(i, outcome, arguments));
   }
   settle_gradients(outcome, arguments);
+  carry_on(outcome, arguments);
   move_on(results.numbers);
   return results;
 }
@@ -597,6 +627,21 @@ void PlayerVariant::settle_gradients(const Outcome& outcome,
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const trace::Input& input = recording_->inputs[i];
     if (input.changes_requires_grad) arguments[i].tensor.set_requires_grad(!input.requires_grad);
+  }
+}
+
+/// The tensors themselves, as the program holds them, whatever else their memory is of.
+void PlayerVariant::carry_on(const Outcome& outcome, std::span<const live::Argument> arguments) {
+  for (const trace::HeldInput& place : recording_->places) {
+    if (place.result == trace::kNone ||
+        place.path != trace::first_in_memory_of(*recording_, place).path)
+      continue;
+    const at::Tensor left = result_of(place.result, outcome, arguments);
+    const trace::Tensor& geometry = trace::tensor_in(*recording_, place);
+    auto* first = static_cast<std::byte*>(left.mutable_data_ptr()) -
+                  geometry.offset * static_cast<std::int64_t>(left.element_size());
+    state_.put(place.path,
+               storage_within(left.storage(), first, recording_->buffers[geometry.buffer].bytes));
   }
 }
 

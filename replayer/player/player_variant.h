@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -74,7 +75,12 @@ class PlayerVariant {
   const trace::Buffer& buffer_at(std::size_t position) const {
     return recording_->buffers[executor_->bound()[position]];
   }
+  void find_carried();
   void find_uses();
+  /// Whether it leaves tensors where it finds them again.
+  bool carries() const {
+    return std::ranges::any_of(carried_in_, [](const std::string& path) { return !path.empty(); });
+  }
   std::size_t result_count() const { return recording_->results.size() - recording_->observed; }
   /// Whether the step leaves a number at the place of this host value or hyperparameter.
   bool becomes(const std::string& path) const;
@@ -85,6 +91,9 @@ class PlayerVariant {
                      const Refuse& refuse) const;
   void* copy_outside(const trace::Buffer& buffer);
   at::Tensor brought(const trace::Input& input, const at::Tensor& given) const;
+  /// Tensors that the step leaves where it finds them again: what it left last.
+  at::Tensor carried(const trace::HeldInput& place) const;
+  void carry_on(const Outcome& outcome, std::span<const live::Argument> arguments);
   void find_numbers();
   Verdict check_facts();
   Verdict check_hooks(std::span<const live::Argument> arguments) const;
@@ -115,6 +124,8 @@ class PlayerVariant {
   std::vector<std::size_t> gradients_;  ///< positions of the buffers that come and go
   /// Of Recording::exit_gradients, and the buffer of the state that it takes the place of.
   std::vector<std::pair<std::size_t, trace::BufferId>> given_;
+  /// By input, the path of the memory that it is carried on in; "" for one that the caller passes.
+  std::vector<std::string> carried_in_;
   bool uses_gradients_ = false;  ///< reads them, or leaves other ones
   bool writes_state_ = false;
   std::vector<live::Argument> arguments_;

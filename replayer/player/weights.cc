@@ -16,6 +16,7 @@
 #include "replayer/player/weights/weights_file.h"
 #include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
+#include "trace/numbers.h"
 
 namespace steptape::replayer {
 namespace {
@@ -214,6 +215,15 @@ void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& 
     const trace::Tensor& geometry = recording.tensors[tracked.tensor];
     to.push_back({tracked.path, tracked.aliases, tracked.role, tracked.in_state_dict, geometry,
                   recording.buffers[geometry.buffer].path});
+  }
+  for (const trace::HeldInput& place : recording.places) {
+    if (place.result == trace::kNone || !known.insert(place.path).second) continue;
+    to.push_back({place.path,
+                  {},
+                  trace::Role::kInput,
+                  false,
+                  trace::tensor_in(recording, place),
+                  trace::first_in_memory_of(recording, place).path});
   }
 }
 

@@ -19,7 +19,7 @@ struct TrackedTensor {
   std::string buffer;  ///< its path in PlayerState
 };
 
-/// All that these recordings track but gradients, each path once.
+/// All that these recordings track but gradients, and what they carry on, each path once.
 void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& to);
 
 /// On the state's memory, which must hold it.

@@ -112,6 +112,16 @@ trace::Trace SessionTrace::contents(bool with_state) const {
   if (!with_state) return trace;
   trace.state = state_of(session_.objects, used_paths(trace.steps));
   std::ranges::move(session_.declarations.numbers(), std::back_inserter(trace.state));
+  std::set<std::string> places;
+  for (const trace::Step& step : trace.steps) {
+    for (const trace::Recording& recording : step.recordings) {
+      if (recording.status != trace::Status::kTrusted) continue;
+      auto carried = session_.declarations.carried(recording);
+      for (trace::Saved& held : *carried) {
+        if (places.insert(held.path).second) trace.state.push_back(std::move(held));
+      }
+    }
+  }
   return trace;
 }
 

@@ -208,6 +208,12 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
   out.set_observed(recording.observed);
   for (const std::string& path : recording.updates) out.add_updates(path);
   for (const auto& effect : recording.effects) encode(effect, *out.add_effects());
+  for (const trace::HeldInput& place : recording.places) {
+    proto::HeldInput& added = *out.add_places();
+    added.set_path(place.path);
+    added.set_input(place.input);
+    added.set_result(plus_one(place.result));
+  }
 }
 
 void encode_outcome(const trace::Recording& recording, proto::Recording& out) {
@@ -554,6 +560,9 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.host_values, in.host_values());
   decode_each(recording.facts, in.facts());
   decode_each(recording.effects, in.effects());
+  for (const proto::HeldInput& place : in.places()) {
+    recording.places.push_back({place.path(), place.input(), minus_one(place.result())});
+  }
   decode_each(recording.leaves, in.leaves());
   decode_each(recording.lookups, in.lookups());
   decode_each(recording.formulas, in.formulas());

@@ -92,6 +92,41 @@ INSTANTIATE_TEST_SUITE_P(Number, RefusedTest,
                          name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(
+    Place, RefusedTest,
+    testing::Values(in_recording(
+                        "OfNoInput",
+                        [](Recording& r) {
+                          r.places = {{"h", 7, kNone}};
+                        },
+                        ", place 0: input 7, but there are 1"),
+                    in_recording(
+                        "OfNoTensor",
+                        [](Recording& r) {
+                          r.inputs[0].value = {std::int64_t{1}};
+                          r.places = {{"h", 0, kNone}};
+                        },
+                        ", place 0: input 0 is not a tensor"),
+                    in_recording(
+                        "Two",
+                        [](Recording& r) {
+                          r.places = {{"h", 0, kNone}, {"g", 0, kNone}};
+                        },
+                        ", place 1: input 0 is in two places"),
+                    in_recording(
+                        "OfNoResult",
+                        [](Recording& r) {
+                          r.places = {{"h", 0, 7}};
+                        },
+                        ", place 0: result 7, but there are 1"),
+                    in_recording(
+                        "OfAnotherShape",
+                        [](Recording& r) {
+                          r.places = {{"h", 0, 0}};
+                        },
+                        ", place 0: result 0 cannot take the place of input 0")),
+    name_of_case);
+
+INSTANTIATE_TEST_SUITE_P(
     Tensor, RefusedTest,
     testing::Values(
         in_recording(

@@ -143,6 +143,9 @@ void add_numbers(Json& json, const trace::Recording& recording) {
   });
   json["observed"] = recording.observed;
   json["updates"] = recording.updates;
+  json["places"] = each(recording.places, [](const trace::HeldInput& place) {
+    return Json{{"path", place.path}, {"input", place.input}, {"result", index_json(place.result)}};
+  });
   json["effects"] = each(recording.effects, [](const trace::Effect& effect) {
     return Json{{"name", effect.name}, {"value", effect.value}, {"place", effect.place}};
   });

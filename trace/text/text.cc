@@ -416,6 +416,10 @@ void Printer::print_outcome(const Recording& recording) {
     line("  effect {} = {} at {}{}", in_quotes(effect.name), in_quotes(effect.value),
          in_quotes(effect.place), effect.decides ? " decides" : "");
   }
+  for (const HeldInput& place : recording.places) {
+    line("  place {} input {}{}", in_quotes(place.path), place.input,
+         place.result == kNone ? "" : fmt::format(" from result {}", place.result));
+  }
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  {} {} = {}", gradient.is_memory ? "exit_memory" : "exit_gradient",
          in_quotes(gradient.parameter), print_value({TensorRef{gradient.tensor}}));

@@ -78,6 +78,7 @@ TEST_F(RoundTripTest, NamesOfAnyBytesComeBack) {
   recording.tracked[0].in_state_dict = false;
   recording.updates = {name};
   recording.effects = {{name, name, name}};
+  recording.places = {{name, 0, trace::kNone}};
   recording.scopes.push_back(name);
   written(trace);
   EXPECT_EQ(read(path_), trace);

@@ -41,6 +41,16 @@ void RecordingParser::parse_effect() {
   effect.decides = in_.accept("decides");
 }
 
+void RecordingParser::parse_place() {
+  HeldInput& place = recording_.places.emplace_back();
+  place.path = in_.take_string();
+  in_.expect("input");
+  place.input = static_cast<Index>(in_.take_number("an input", UINT32_MAX - 1));
+  if (!in_.accept("from")) return;
+  in_.expect("result");
+  place.result = static_cast<Index>(in_.take_number("a result", UINT32_MAX - 1));
+}
+
 void RecordingParser::parse_leaf() {
   expect_position('l', recording_.leaves.size());
   Leaf& leaf = recording_.leaves.emplace_back();

@@ -62,6 +62,7 @@ class RecordingParser {
   void parse_observed();
   void parse_update();
   void parse_effect();
+  void parse_place();
 
   Index take_op(std::string_view expected);
   void take_named_value(std::vector<NamedValue>& values);
