@@ -60,12 +60,25 @@ void Declarations::describe(const guards::Declared& declared, trace::Recording& 
   }
 }
 
+namespace {
+
+/// What stands in a place, or in the one that it is a part of, which holds no tensor now.
+const Declarations::Held* held_at(const std::vector<Declarations::Held>& all,
+                                  const std::string& path) {
+  const auto held = std::ranges::find_if(all, [&path](const Declarations::Held& each) {
+    return each.path == path || (!each.tensor.defined() && path.starts_with(each.path));
+  });
+  return held == all.end() ? nullptr : &*held;
+}
+
+}  // namespace
+
 void Declarations::describe_places(trace::Recording& recording) const {
   if (recording.places.empty()) return;
   const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
   trace::carry_on(recording, [&all](const trace::HeldInput& place) {
-    const auto held = std::ranges::find(all, place.path, &Held::path);
-    return place.result != trace::kNone && held != all.end() && held->is_left;
+    const Held* held = held_at(all, place.path);
+    return place.result != trace::kNone && held != nullptr && held->is_left;
   });
 }
 
@@ -76,12 +89,12 @@ std::optional<std::vector<trace::Saved>> Declarations::carried(
   const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
   std::map<std::string, const void*> starts;
   for (const trace::HeldInput& place : recording.places) {
-    const auto held = std::ranges::find(all, place.path, &Held::path);
-    if (held != all.end() && !held->is_left) continue;
+    const Held* held = held_at(all, place.path);
     const trace::Tensor& geometry = trace::tensor_in(recording, place);
     const trace::Buffer& buffer = recording.buffers[geometry.buffer];
-    if (buffer.role != trace::Role::kInput) continue;
-    if (place.result == trace::kNone || held == all.end() || live::unplannable_kind(held->tensor) ||
+    // it is given what cannot be carried on
+    if (buffer.role != trace::Role::kInput || place.result == trace::kNone) continue;
+    if (held == nullptr || !held->tensor.defined() || live::unplannable_kind(held->tensor) ||
         live::device_of(buffer.device) != held->tensor.device() ||
         !guards::has_geometry(held->tensor, geometry, live::scalar_type_of(geometry.dtype)))
       return std::nullopt;

@@ -28,8 +28,12 @@ bool is_float_of_c(PyObject* value) { return PyFloat_Check(value) && !is_heap(Py
 
 class Flattening {
  public:
-  Flattening(Arguments& arguments, Arrays arrays, bool has_names, bool has_offsets)
-      : arguments_(arguments), arrays_(arrays), has_names_(has_names), has_offsets_(has_offsets) {}
+  Flattening(Arguments& arguments, const Flatten& how)
+      : arguments_(arguments),
+        arrays_(how.arrays),
+        has_names_(how.names != nullptr),
+        has_offsets_(how.has_offsets),
+        changed_(how.changed) {}
 
   void set_name(std::string name) { name_ = std::move(name); }
 
@@ -54,6 +58,9 @@ class Flattening {
       add_integer(value);
     } else if (PyUnicode_CheckExact(value)) {
       leaf(text_of(value), 's');
+    } else if (changed_ != nullptr && changed_->find(value) != nullptr) {
+      shape_ += 'O';
+      add_address(value);
     } else if (depth == 0 || (!add_container(value, depth) && !add_array(value))) {
       add_object(value);
     }
@@ -186,6 +193,7 @@ class Flattening {
   bool was_met(PyObject* value) {
     const auto [met, is_new] = met_.emplace(value, met_.size());
     if (is_new) arguments_.containers.push_back(value);
+    if (is_new && has_names_) arguments_.names_of_containers.push_back(name_);
     if (!is_new) shape_ += "@" + std::to_string(met->second) + " ";
     return !is_new;
   }
@@ -307,18 +315,28 @@ class Flattening {
   Arrays arrays_;
   bool has_names_;
   bool has_offsets_;
+  const ChangedArguments* changed_;
   std::string name_;  ///< of what is added
-  std::string shape_;
+  std::string shape_ = Arguments::kStructure;
   ska::flat_hash_map<PyObject*, std::size_t> met_;  ///< what can be written, in the order met
 };
 
 }  // namespace
 
-Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays arrays,
-                  const std::vector<std::string>* parameters, bool has_offsets) {
+py::object ChangedArguments::add(Roots& roots, PyObject* object, std::string name) {
+  all_.try_emplace(object, Changed{Root(roots, object), std::move(name)});
+  order_.push_back(object);
+  if (order_.size() <= kMost) return {};
+  py::object dropped = borrowed(order_.front());
+  all_.erase(order_.front());
+  order_.pop_front();
+  return dropped;
+}
+
+Arguments flatten(PyObject* positional, PyObject* keywords, Order order, const Flatten& how) {
   Arguments arguments;
-  Flattening flattening(arguments, arrays, parameters != nullptr, has_offsets);
-  flattening.add_items(positional, kMostDepth + 1, [parameters](Py_ssize_t i) {
+  Flattening flattening(arguments, how);
+  flattening.add_items(positional, kMostDepth + 1, [parameters = how.names](Py_ssize_t i) {
     const auto k = static_cast<std::size_t>(i);
     return k < parameters->size() ? (*parameters)[k] : "args[" + std::to_string(i) + "]";
   });
@@ -341,13 +359,12 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, Arrays 
   return arguments;
 }
 
-Arguments flatten(std::span<const py::object> values, Arrays arrays,
-                  const std::vector<std::string>* names, bool has_offsets) {
+Arguments flatten(std::span<const py::object> values, const Flatten& how) {
   Arguments arguments;
-  Flattening flattening(arguments, arrays, names != nullptr, has_offsets);
+  Flattening flattening(arguments, how);
   std::size_t k = 0;
   for (const py::object& value : values) {
-    if (names != nullptr) flattening.set_name((*names)[k++]);
+    if (how.names != nullptr) flattening.set_name((*how.names)[k++]);
     value ? flattening.add(value.ptr()) : flattening.add_text("M");
   }
   arguments.leaves.emplace_back(flattening.take_shape());

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "python/engine/python.h"
+#include "python/engine/roots.h"
 #include "steptape/pack.h"
 
 namespace steptape::python {
@@ -13,6 +16,8 @@ namespace steptape::python {
 /// their structure, with what a plan must find again as it was (None, strings, other objects).
 struct Arguments {
   std::vector<pack::Leaf> leaves;
+  /// What the text of a structure begins with.
+  static constexpr char kStructure[] = "~";
   /// Plain floats and ints, and where they stand: the item of a tuple or list, or the entry of a
   /// dict.
   struct Number {
@@ -31,8 +36,9 @@ struct Arguments {
   std::vector<PyObject*> objects;  ///< those known by their identity, borrowed from the call
   /// Lists, dicts and objects that are compared by what they hold, as they were met; borrowed.
   std::vector<PyObject*> containers;
-  bool has_subclass = false;  ///< of torch.Tensor, whose own code no op shows
-  std::string opaque;         ///< the type of an argument whose content nobody can guard, or empty
+  std::vector<std::string> names_of_containers;  ///< where names are asked for
+  bool has_subclass = false;                     ///< of torch.Tensor, whose own code no op shows
+  std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
   /// Of each leaf, what the program calls it: "batch['x']"; where they are asked for.
   std::vector<std::string> names;
   std::string opaque_name;  ///< of `opaque`, too
@@ -43,18 +49,44 @@ enum class Order {
   kGiven,  ///< it takes them as a dict
 };
 
+/// Lists, dicts and objects that a step is given and has changed. Each counts as one of the
+/// program's, which the step reads and writes like any other, and a call is known by which it is.
+class ChangedArguments {
+ public:
+  /// One more. Gives the oldest one where that is dropped for it: a new one in each epoch takes the
+  /// place of another.
+  py::object add(Roots& roots, PyObject* object, std::string name);
+  bool is_empty() const { return all_.empty(); }
+  /// What the program calls it; null for an object that is none of them.
+  const std::string* find(PyObject* object) const {
+    const auto found = all_.find(object);
+    return found == all_.end() ? nullptr : &found->second.name;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  struct Changed {
+    Root object;  ///< so that no other gets its address
+    std::string name;
+  };
+  std::unordered_map<PyObject*, Changed> all_;
+  std::deque<PyObject*> order_;
+};
+
 /// Whether tensors are made over arrays, which is an op; else they are known by their identity, and
 /// what comes is for `same` alone.
 enum class Arrays { kAsTensors, kByIdentity };
 
-/// `parameters`: the names of positional ones, where names are wanted. `has_offsets`: where in its
-/// memory each tensor lies is part of the structure.
-Arguments flatten(PyObject* positional, PyObject* keywords, Order order,
-                  Arrays arrays = Arrays::kAsTensors,
-                  const std::vector<std::string>* parameters = nullptr, bool has_offsets = false);
+struct Flatten {
+  Arrays arrays = Arrays::kAsTensors;
+  /// Of positional arguments, or of values, where names are wanted.
+  const std::vector<std::string>* names = nullptr;
+  bool has_offsets = false;  ///< where in its memory each tensor lies is part of the structure
+  const ChangedArguments* changed = nullptr;
+};
+Arguments flatten(PyObject* positional, PyObject* keywords, Order order, const Flatten& how);
 /// The same of values that count as arguments one after the other; null for one that is missing.
-Arguments flatten(std::span<const py::object> values, Arrays arrays = Arrays::kAsTensors,
-                  const std::vector<std::string>* names = nullptr, bool has_offsets = false);
+Arguments flatten(std::span<const py::object> values, const Flatten& how = {});
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
 /// grad, and nothing that no guard could look at.
 bool may_be_argument(PyObject* value);

@@ -188,15 +188,15 @@ void pin(const Formula& formula, double value) {
   }
 }
 
-/// What all objects of Python's classes are visited by.
-traverseproc traverse_of_classes() {
-  static const traverseproc found = [] {
-    const auto type = py::reinterpret_steal<py::object>(
-        PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Any"));
-    return reinterpret_cast<PyTypeObject*>(type.ptr())->tp_traverse;
-  }();
-  return found;
+/// A class as a class statement makes it.
+const PyTypeObject* any_class() {
+  static const auto* const made = reinterpret_cast<PyTypeObject*>(
+      PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "Any"));
+  return made;
 }
+
+/// What all objects of Python's classes are visited by.
+traverseproc traverse_of_classes() { return any_class()->tp_traverse; }
 
 trace::Value value_in_trace(PyObject* number) {
   if (PyFloat_Check(number)) return {trace::Real{PyFloat_AS_DOUBLE(number)}};
@@ -226,6 +226,10 @@ void add_objects_of_array(PyObject* array, std::vector<PyObject*>& found) {
 bool is_made_by_class(PyTypeObject* type) {
   return is_heap(type) &&
          (type->tp_traverse == nullptr || type->tp_traverse == traverse_of_classes());
+}
+
+bool can_become_another(PyTypeObject* type) {
+  return is_heap(type) && type->tp_dealloc == any_class()->tp_dealloc;
 }
 
 bool leads_nowhere(PyObject* value) {

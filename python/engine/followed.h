@@ -138,6 +138,9 @@ class FollowedNumbers {
 /// Whether a class statement has made it: many of C's own are on the heap from CPython 3.12 on.
 bool is_made_by_class(PyTypeObject* type);
 
+/// Whether an object of it may be given another class: those that class statements make.
+bool can_become_another(PyTypeObject* type);
+
 /// Whether nothing is looked for in what one holds: of a class, a module, a function or a tensor.
 bool leads_nowhere(PyObject* value);
 

@@ -209,6 +209,18 @@ MovingPlaces::Place& MovingPlaces::given_at(std::size_t position) {
   return *std::ranges::find_if(places_, is_it);
 }
 
+void MovingPlaces::forget(PyObject* owner) {
+  PyObject* dict = PyDict_Check(owner) ? owner : dict_of(owner);
+  for (Place& place : places_) {
+    if (place.owner.get() == owner || (dict != nullptr && place.owner.get() == dict))
+      place.owner = Root();
+  }
+}
+
+void MovingPlaces::drop_forgotten() {
+  std::erase_if(places_, [](const Place& place) { return place.owner.get() == nullptr; });
+}
+
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
   if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
   if (is_closed_ || owner == nullptr || places_.size() == kMost) return false;

@@ -115,6 +115,9 @@ class MovingPlaces {
   void rename(const std::vector<std::string>& taken);
   /// The places that came since this was asked last, in words.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
+  /// Places of this object are let go of, and are none any more once the step begins anew.
+  void forget(PyObject* owner);
+  void drop_forgotten();
   /// From here on none are noted: what is found is in another place in each call.
   void close() { is_closed_ = true; }
   /// The step asks where in its memory an argument lies: from here on that is part of what it is

@@ -445,14 +445,15 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   const auto is_over = c10::make_scope_exit([this] {
     if (--calls_under_way_ == 0 && std::exchange(must_forget_, false)) forget();
   });
-  Given given{flatten(args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny,
-                      Arrays::kAsTensors, nullptr, moving_.compares_offsets()),
-              moving_.given()};
+  const ChangedArguments* changed = changed_.is_empty() ? nullptr : &changed_;
+  const Flatten how{.has_offsets = moving_.compares_offsets(), .changed = changed};
+  const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
+  Given given{flatten(args.ptr(), kwargs.ptr(), order, how), moving_.given()};
   py::object result;
   moving_.set_containers(std::move(given.arguments.containers));
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
-    given.held = flatten(given.places, Arrays::kAsTensors, nullptr, moving_.compares_offsets());
+    given.held = flatten(given.places, how);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
   moving_.set_arguments(leaves);
@@ -488,6 +489,24 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   }
 }
 
+bool Step::take_changed(const Arguments& before) {
+  // with another object in each call, nothing would be gained
+  if (changed_in_turn_ == kMostChangedInTurn) return false;
+  std::vector<std::pair<PyObject*, std::string>> found;
+  for (PyObject* object : changed_arguments()) {
+    const auto at = std::ranges::find(before.containers, object);
+    if (at == before.containers.end()) return false;
+    const auto position = static_cast<std::size_t>(at - before.containers.begin());
+    found.emplace_back(object, before.names_of_containers[position]);
+  }
+  for (auto& [object, name] : found) {
+    const py::object dropped = changed_.add(roots_, object, std::move(name));
+    if (dropped) moving_.forget(dropped.ptr());
+  }
+  changed_in_turn_ += found.empty() ? 0 : 1;
+  return !found.empty();
+}
+
 pack::Results Step::run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                         py::object& result) {
   const Arguments& arguments = given.arguments;
@@ -511,11 +530,15 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     FollowedNumbers::current().clear();  // of a step that threw
     const auto probe = py::reinterpret_borrow<py::object>(probe_.get());
     const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
-    const Arguments before =
-        flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity, &parameters_);
+    const ChangedArguments* changed = changed_.is_empty() ? nullptr : &changed_;
+    const Flatten by_identity{
+        .arrays = Arrays::kByIdentity, .names = &parameters_, .changed = changed};
+    const Arguments before = flatten(args.ptr(), kwargs.ptr(), order, by_identity);
     first_place = before.leaves.size();
     const std::vector<std::string> place_names = moving_.names_of_given();
-    const Arguments held = flatten(given.places, Arrays::kByIdentity, &place_names);
+    const Flatten in_places{
+        .arrays = Arrays::kByIdentity, .names = &place_names, .changed = changed};
+    const Arguments held = flatten(given.places, in_places);
     check_arguments(arguments, before.opaque_name, *hints);
     check_arguments(given.held, held.opaque_name, *hints);
     words_.names = before.names;
@@ -534,12 +557,8 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     const GivenContainers containers(before);
     const GivenContainers held_containers(held);
     result = probe(function, args, kwargs);
-    const auto look = [&] {
-      return flatten(args.ptr(), kwargs.ptr(), order, Arrays::kByIdentity, &parameters_);
-    };
-    const auto look_in_places = [&] {
-      return flatten(given.places, Arrays::kByIdentity, &place_names);
-    };
+    const auto look = [&] { return flatten(args.ptr(), kwargs.ptr(), order, by_identity); };
+    const auto look_in_places = [&] { return flatten(given.places, in_places); };
     const auto is_changed = [&](const Arguments& now, std::size_t first_leaf, const auto& kept) {
       return followed->has_others(now, first_leaf) || !kept.same(now);
     };
@@ -560,7 +579,11 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
       hints->refuse(std::move(refusal));
     }
     // the recorder refuses by its name an argument that becomes a result
-    if (results_in(before) == results && (has_changed || !same(before, look()))) {
+    const bool changes_arguments =
+        results_in(before) == results && (has_changed || !same(before, look()));
+    if (changes_arguments && take_changed(before)) {
+      hints->discard();
+    } else if (changes_arguments) {
       Refusal refusal =
           trace::make_refusal(RefusalCode::kHostEffect,
                               "the step changes a list, a dict or an object that it is given");
@@ -600,6 +623,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
 
 py::object Step::replayed(const pack::Results& results) {
   const auto& note = *static_cast<const Note*>(results.note.get());
+  changed_in_turn_ = 0;
   remember_left(std::static_pointer_cast<const Note>(results.note), results.tensors);
   std::vector<py::object> built = note.structure.build(results);
   auto next = built.begin() + 1;
@@ -645,7 +669,7 @@ void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::
                        Note& note, const std::vector<at::Tensor>& results) {
   const auto look = [](const py::object& held, const std::string& named) {
     const std::vector<std::string> name = {named};
-    return flatten(std::span(&held, 1), Arrays::kByIdentity, &name);
+    return flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity, .names = &name});
   };
   for (Assignment& made : note.assignments) {
     const py::list values = made.is_one ? held_in(made.place()) : py::list();

@@ -55,6 +55,9 @@ class Step : public Tracked {
   void check_arguments(const Arguments& arguments, const std::string& opaque_name,
                        recorder::FrontendHints& hints);
   struct Given;
+  /// The step has changed lists, dicts or objects among its arguments: from here on they count as
+  /// the program's. False where they cannot, or are others in each call.
+  bool take_changed(const Arguments& before);
   pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results);
@@ -78,6 +81,9 @@ class Step : public Tracked {
   std::vector<std::string> parameters_;
   Words words_;
   std::vector<std::shared_ptr<Root>> kept_;
+  /// Since the last replay, calls for which objects that they had been given were taken.
+  std::size_t changed_in_turn_ = 0;
+  static constexpr std::size_t kMostChangedInTurn = 3;
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   /// The results of the newest call, held weakly, so that no other tensor gets the address of one;
   /// by what it did, null where that is not known.

@@ -203,7 +203,7 @@ void Tracked::refuse_hidden() const {
 
 void Tracked::capture(const py::list& guarded) {
   for (const auto& [name, watched] : watched_) watched->capture();
-  watcher_ = std::make_unique<watch::Watcher>(roots_, moving_, handed_);
+  watcher_ = std::make_unique<watch::Watcher>(roots_, moving_, changed_, handed_);
   for_each_module(
       [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });
   for (const auto& [name, watched] : watched_) {
@@ -227,6 +227,7 @@ void Tracked::untrack() {
 }
 
 void Tracked::declare_moving() {
+  moving_.drop_forgotten();
   std::vector<std::string> taken;
   for (const auto& declared : session_.declarations.host_values()) taken.push_back(declared.name);
   moving_.rename(taken);
@@ -236,11 +237,14 @@ void Tracked::declare_moving() {
     for (std::size_t i = 0; i < given.size(); ++i) {
       const MovingPlaces::Place& place = moving_.given_at(i);
       const std::vector<std::string> name = {place.name};
-      const Arguments held = flatten(std::span(&given[i], 1), Arrays::kByIdentity, &name);
+      const Arguments held =
+          flatten(std::span(&given[i], 1), {.arrays = Arrays::kByIdentity, .names = &name});
+      const std::size_t before = all.size();
       for (std::size_t leaf = 0; leaf + 1 < held.leaves.size(); ++leaf) {
         if (const auto* tensor = std::get_if<at::Tensor>(&held.leaves[leaf]))
           all.push_back({held.names[leaf], *tensor, place.is_left});
       }
+      if (all.size() == before) all.push_back({place.name, {}, place.is_left});
     }
     return all;
   });
@@ -287,6 +291,10 @@ std::vector<std::string> Tracked::take_news() {
 void Tracked::forget() {
   for (const auto& [name, watched] : watched_) watched->forget();
   watcher_.reset();
+}
+
+std::vector<PyObject*> Tracked::changed_arguments() const {
+  return watcher_ == nullptr ? std::vector<PyObject*>() : watcher_->changed_arguments();
 }
 
 std::string Tracked::place_of_change() const {

@@ -90,6 +90,8 @@ class Tracked {
  protected:
   /// Where it wrote first to something that it was given, or "".
   std::string place_of_change() const;
+  /// What of it that was.
+  std::vector<PyObject*> changed_arguments() const;
   /// Containers that watched code has changed, which the host state reports by itself.
   std::unordered_set<PyObject*> changed_containers() const;
   static bool is_in(const HostChange& change, const std::unordered_set<PyObject*>& changed);
@@ -112,6 +114,7 @@ class Tracked {
 
   Roots roots_;
   MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); }};
+  ChangedArguments changed_;
   session::SessionState session_;
   std::optional<py::list> assignments_;   ///< of the probe that is under way
   std::vector<Arguments::Array> arrays_;  ///< that the call which is under way is given

@@ -15,6 +15,12 @@ bool is_bookkeeping(std::string_view name) {
          name == "__annotations__" || name == "__annotations_cache__" || name == "__firstlineno__";
 }
 
+/// Whether functions of C's and instructions look the method up by themselves.
+bool is_special(std::string_view name) {
+  return name.starts_with("__") || name == "keys" || name == "send" || name == "throw" ||
+         name == "close";
+}
+
 bool is_static(PyTypeObject* type) { return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0; }
 
 }  // namespace
@@ -38,7 +44,7 @@ py::object methods_of(PyTypeObject* type) {
       const std::string_view name = view_of(key);
       const bool is_callable = PyCallable_Check(value) != 0 || value == Py_None ||
                                PyObject_TypeCheck(value, &PyClassMethod_Type) != 0;
-      if (!name.starts_with("__") || !is_callable || is_bookkeeping(name)) continue;
+      if (!is_special(name) || !is_callable || is_bookkeeping(name)) continue;
       found.append(borrowed(key));
       found.append(borrowed(value));
     }

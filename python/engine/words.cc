@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "python/engine/arguments.h"
 #include "python/engine/python.h"
 #include "trace/text/text.h"
 
@@ -174,12 +175,13 @@ constexpr bool have_all_remedies() {
 }
 static_assert(have_all_remedies());
 
-/// Of a text that goes on with the old and the new content of an argument, each in quotes: where
-/// they end, or npos.
-std::size_t end_of_contents(std::string_view text, std::size_t at) {
-  constexpr std::string_view kBegin = ": \"", kBetween = "\" → \"";
-  if (!text.substr(at).starts_with(kBegin)) return text.npos;
-  const std::size_t between = text.find(kBetween, at + kBegin.size());
+/// Of a text that goes on with the old and the new structure of the arguments, each in quotes:
+/// where they end, or npos.
+std::size_t end_of_structures(std::string_view text, std::size_t at) {
+  const std::string begin = std::string(": \"") + Arguments::kStructure;
+  constexpr std::string_view kBetween = "\" → \"";
+  if (!text.substr(at).starts_with(begin)) return text.npos;
+  const std::size_t between = text.find(kBetween, at + begin.size());
   if (between == text.npos) return text.npos;
   std::size_t quote = between + kBetween.size() - 1;
   do {
@@ -204,9 +206,8 @@ std::string with_names(std::string_view text, const std::vector<std::string>& na
     const std::string name = k < names.size() ? names[k] : "";
     out += text.substr(done, at - done);
     done = end;
-    const std::size_t contents = name.empty() && out.ends_with(kArgument)
-                                     ? end_of_contents(text, end)
-                                     : std::string_view::npos;
+    const std::size_t contents =
+        out.ends_with(kArgument) ? end_of_structures(text, end) : std::string_view::npos;
     if (contents != text.npos) {
       out += "the arguments are of another kind or structure";
       done = contents;
@@ -247,10 +248,15 @@ std::string with_conditions(std::string text) {
 }  // namespace
 
 std::string Words::named(const std::string& text) const {
-  constexpr std::string_view kNothing = "differs from variant 0 in: nothing that a recording holds";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kWords = {{
+      {"differs from variant 0 in: nothing that a recording holds",
+       "differs from variant 0 in: what it read of the program"},
+      {"inputs.size: ", "parts of the arguments: "},
+  }};
   std::string out = with_conditions(with_names(text, names));
-  for (std::size_t at = out.find(kNothing); at != out.npos; at = out.find(kNothing)) {
-    out.replace(at, kNothing.size(), "differs from variant 0 in: what it read of the program");
+  for (const auto& [words, instead] : kWords) {
+    for (std::size_t at = out.find(words); at != out.npos; at = out.find(words))
+      out.replace(at, words.size(), instead);
   }
   return out;
 }

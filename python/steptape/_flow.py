@@ -202,6 +202,10 @@ class Flow:
                 self.follow(case.body, inside, in_loop)
             return assigned
         self._read(node, assigned)
+        if isinstance(node, ast.Delete):  # what it deletes must be there, too
+            deleted = stored(node.targets)
+            self.read_early |= (deleted & self.variables) - assigned
+            return assigned - deleted
         return assigned | _surely_stored([node])
 
     def _after_try(self, node, assigned, in_loop):

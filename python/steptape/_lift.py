@@ -111,7 +111,10 @@ class Cut:
     def __init__(self, name: str, scope: ast.AST, block: list[ast.stmt], which: slice, variables: set[str],
                  around: set[str] = frozenset(), shared: set[str] = frozenset()):
         self.scope, self.block, self.which, self.taken, self._name = scope, block, which, block[which], name
-        self._way = [*_way_to(scope.body, block), (block, which.start)]
+        way = _way_to(scope.body, block)
+        if way is None:
+            raise InvalidArgument(f"{name}: its loop stands in what another step does")
+        self._way = [*way, (block, which.start)]
         self._parents = {id(child): node for node in ast.walk(scope) for child in ast.iter_child_nodes(node)}
         self._check_nodes()
         self.appended = sorted(each for each in _appended(self.taken) & variables if self._is_own_list(each))
@@ -196,6 +199,9 @@ class Cut:
     def _is_called_at_once(self, node):
         """Whether nobody keeps the function, or the generator."""
         parent, key = self._parents[id(node)], None
+        if isinstance(node, ast.GeneratorExp) and (isinstance(parent, ast.Starred) or (
+                isinstance(parent, ast.Assign) and all(isinstance(target, (ast.Tuple, ast.List)) for target in parent.targets))):
+            return True  # gone over where it stands
         if isinstance(parent, ast.keyword):
             parent, key = self._parents[id(parent)], parent.arg
         if not isinstance(parent, ast.Call):

@@ -99,6 +99,9 @@ class Step:
         self._code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
         self._made = _Made() if self._code is None else _made.setdefault(self._code, _Made())
         self._made.times += 1
+        # what the program keeps at its function, which is called by this name from here on
+        vars(self).update({name: value for name, value in getattr(function, "__dict__", {}).items()
+                           if name not in vars(self) and not hasattr(type(self), name)})
         self._warn_of_loop()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

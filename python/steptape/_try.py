@@ -169,7 +169,7 @@ class _Loop(_Site):
     """The loop of a framework's Trainer, of which turns are timed: as it is, then with the integration."""
 
     def __init__(self, run: "_Run", file: str, name: str, advice: str):
-        super().__init__(run, file, 0, name, lambda name: None)
+        super().__init__(run, file, 0, name, lambda name, taken: None)
         self.advice = advice
         self.steps: Callable[[], Iterable] | None = None  # those of the integration, once it has been put in
         self.counted = 0  # replays
@@ -243,10 +243,10 @@ def _try_transformers(run, module):
 
                 def _taped_step(self, *given):
                     site.turn(lambda: lambda: self._taped.steps.values() if self._taped else ())
-                    return self._as_it_was("training_step")(*given) if site.steps is None else super()._taped_step(*given)
+                    return self._taped.as_it_was("training_step")(*given) if site.steps is None else super()._taped_step(*given)
 
                 def _taped_norm(self, method, *args, **kwargs):
-                    return self._as_it_was(method)(*args, **kwargs) if self._taped is None else super()._taped_norm(method)
+                    return self._taped.as_it_was(method)(*args, **kwargs) if site.steps is None else super()._taped_norm(method)
 
             self.__class__ = Tried
         return train(self, *args, **kwargs)

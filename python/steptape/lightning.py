@@ -19,7 +19,7 @@ from ._step import Step
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 # what a program may put between the parts of a step, none of which it sees here
 _HOOKS_OF_CALLBACKS = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
-_HOOKS_OF_MODULES = (*_HOOKS_OF_CALLBACKS, "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping")
+_HOOKS_OF_MODULES = (*_HOOKS_OF_CALLBACKS, "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "clip_gradients")
 
 
 def _packages():
@@ -161,6 +161,7 @@ def _loops(package):
                 return super().run(optimizer, batch_idx, kwargs)
             self.made.optimizer = optimizer
             trainer, progress = self.trainer, self.optim_progress.optimizer
+            refuse("SteptapeCallback", _left_out(trainer, trainer.lightning_module))  # one may have come
             clears = batch_idx % trainer.accumulate_grad_batches == 0
             is_update = not trainer.fit_loop._should_accumulate()
             if is_update:
@@ -190,19 +191,30 @@ def _loops(package):
     return AutomaticOptimization, ManualOptimization
 
 
-def _overridden(thing, base, names):
+@functools.cache
+def _functions_of(base, names):
     bases = [getattr(importlib.import_module(package), base) for package in _packages()]
-    return [f"{type(thing).__name__}.{name}" for name in names
-            if all(getattr(type(thing), name) is not getattr(base, name) for base in bases)]
+    return [(name, [getattr(base, name) for base in bases]) for name in names]
+
+
+def _overridden(thing, base, names):
+    """Of these methods those that its class, or the object, has in place of Lightning's."""
+    kind, own = type(thing), vars(thing)
+    return [f"{kind.__name__}.{name}" for name, functions in _functions_of(base, names)
+            if name in own or all(getattr(kind, name) is not function for function in functions)]
+
+
+def _left_out(trainer, module):
+    """Hooks between the parts of a step, which it would not call."""
+    if not module.automatic_optimization:
+        return []
+    return [*_overridden(module, "LightningModule", _HOOKS_OF_MODULES),
+            *(each for callback in trainer.callbacks for each in _overridden(callback, "Callback", _HOOKS_OF_CALLBACKS))]
 
 
 def _refuse(trainer, module):
     """Raises InvalidArgument for what a wrapped step would leave out."""
-    problems = []
-    if module.automatic_optimization:
-        problems += _overridden(module, "LightningModule", _HOOKS_OF_MODULES)
-        for callback in trainer.callbacks:
-            problems += _overridden(callback, "Callback", _HOOKS_OF_CALLBACKS)
+    problems = _left_out(trainer, module)
     strategy, precision = trainer.strategy, trainer.precision_plugin
     if type(strategy).__name__ != "SingleDeviceStrategy":
         problems.append(f"the strategy {type(strategy).__name__}")

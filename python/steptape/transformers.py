@@ -7,6 +7,7 @@ docs/frameworks.md says what is replayed, and what is refused when training star
 """
 import copy
 import functools
+import inspect
 import sys
 from typing import Any
 
@@ -40,67 +41,91 @@ class SteptapeTrainerMixin:
         return "" if self._taped is None else explain(self._taped.steps)
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
-        self._taped = None  # another optimizer, and perhaps another model
-        self._own = {name: vars(self)[name] for name in _TAKEN_OVER if name in vars(self)}
-        # by the object: what its class does in these methods, around those of its bases, is done in the step
-        vars(self).update(training_step=self._taped_step, **{name: functools.partial(self._taped_norm, name) for name in _TAKEN_OVER[1:]})
+        self._taped = _Taped(self)
         try:
             return super()._inner_training_loop(*args, **kwargs)
         finally:  # auto_find_batch_size begins anew
-            for name in _TAKEN_OVER:
-                del vars(self)[name]
-            vars(self).update(self._own)
-            if self._taped is not None:
-                self._taped.end()
+            self._taped.end()
 
     def _taped_step(self, model, inputs, num_items_in_batch=None):
-        if self._taped is None:
-            self._taped = _Taped(self)
         return self._taped.run(model, inputs, num_items_in_batch)
 
     def _taped_norm(self, method, *args, **kwargs):
         return self._taped.norm
 
-    def _as_it_was(self, method):
-        return self._own.get(method) or getattr(type(self), method).__get__(self)
-
-
-_TAKEN_OVER = ("training_step", "_clip_grad_norm", "_get_grad_norm")
-
 
 class _Taped:
-    """The two steps of one training: batches between two updates, and those with an update."""
+    """The two steps of one training: batches between two updates, and those with an update.
+
+    Methods of the trainer, and its optimizer's step, have stand-ins while its own loop runs, which calls them one after the other. For
+    everybody else, and for the step itself, they are what they were: what its class does in them, around those of its bases, is a
+    part of the step.
+    """
 
     def __init__(self, trainer):
-        _refuse(trainer)
         self.trainer, self.norm = trainer, None
-        self.model = self.optimizer = None
+        self.model = self.optimizer = self._nothing = None
         self.steps: dict[str, Step] = {}
+        self.own: dict[str, Any] = {}  # of these methods those that the trainer itself has, not its class
+        self.stand_ins = {"training_step": self._for_loop("training_step", trainer._taped_step), **{
+            name: self._for_loop(name, functools.partial(trainer._taped_norm, name)) for name in ("_clip_grad_norm", "_get_grad_norm")}}
+        self._prepares = trainer._prepare_inputs
+        self._stand_in()
+
+    def _for_loop(self, name, function):
+        def stands_in(*args, **kwargs):
+            return (function if _is_called_by_loop() else self.as_it_was(name))(*args, **kwargs)
+        return stands_in
+
+    def _stand_in(self):
+        held = vars(self.trainer)
+        for name, function in self.stand_ins.items():
+            if held.get(name) is not function:
+                if name in held:
+                    self.own[name] = held[name]
+                held[name] = function
+        if self.optimizer is not None:  # Trainer steps it after the step has been done
+            self._own_step = vars(self.optimizer).get("step")
+            vars(self.optimizer).update(step=self._nothing, _opt_called=True)
+
+    def _step_aside(self):
+        held = vars(self.trainer)
+        for name, function in self.stand_ins.items():
+            if held.get(name) is not function:  # another one since
+                self.own[name] = held.get(name)
+            del held[name]
+        held.update(self.own)
+        if self.optimizer is not None and vars(self.optimizer).get("step") is self._nothing:
+            del vars(self.optimizer)["step"]
+            vars(self.optimizer).update({"step": self._own_step} if self._own_step is not None else {})
+
+    def as_it_was(self, method):
+        return self.own.get(method) or getattr(type(self.trainer), method).__get__(self.trainer)
 
     def run(self, model, inputs, num_items):
-        if model is not self.model or self.trainer.optimizer is not self.optimizer:
-            self.end()
-            self.model, self.optimizer = model, self.trainer.optimizer
-            # what Trainer calls after the step has been done
-            vars(self.optimizer).update(step=_nothing, _opt_called=True)
-            self.steps.clear()
-        is_update = self.trainer.accelerator.gradient_state.sync_gradients
-        name = "update" if is_update else "accumulate"
-        if name not in self.steps:
-            function = self.update if is_update else self.accumulate
-            objects = {"model": {"model": self.model}, "optimizer": {"optimizer": self.optimizer.optimizer}}
-            self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
-        prepared, held = self._prepare(inputs), vars(self.trainer)
-        before = held.get("_prepare_inputs", _as_it_is)
-        # what a loss takes out of it stays in the argument, where nobody else could tell
-        is_ours = sys.getrefcount(prepared) == _OURS_ALONE and isinstance(prepared, (dict, transformers.BatchEncoding, transformers.BatchFeature))
-        held["_prepare_inputs"] = copy.copy if is_ours else _as_it_is
+        _refuse(self.trainer)
+        self._step_aside()
         try:
-            result = self.steps[name](prepared, num_items)
+            if model is not self.model or self.trainer.optimizer is not self.optimizer:
+                self.model, self.optimizer = model, self.trainer.optimizer
+                self._nothing = _nothing_for_loop(self.optimizer)
+                self.steps.clear()
+            is_update = self.trainer.accelerator.gradient_state.sync_gradients
+            name = "update" if is_update else "accumulate"
+            if name not in self.steps:
+                function = self.update if is_update else self.accumulate
+                objects = {"model": {"model": self.model}, "optimizer": {"optimizer": self.optimizer.optimizer}}
+                self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
+            prepared = self._prepare(inputs)
+            is_overridden = vars(self.trainer).setdefault("_prepare_inputs", self._prepares) is not self._prepares
+            # what a loss takes out of it stays in the argument, where nobody else could tell
+            is_ours = sys.getrefcount(prepared) == _OURS_ALONE and isinstance(
+                prepared, (dict, transformers.BatchEncoding, transformers.BatchFeature))
+            result = self.steps[name](prepared, num_items, is_ours)
+            if not is_overridden:
+                del vars(self.trainer)["_prepare_inputs"]
         finally:
-            held["_prepare_inputs"] = before
-            if before is _as_it_is:
-                del held["_prepare_inputs"]
+            self._stand_in()
         if not is_update:
             return result
         loss, self.norm = result
@@ -113,30 +138,44 @@ class _Taped:
                 switched.train()
         return self.trainer._prepare_inputs(inputs)
 
-    def accumulate(self, inputs, num_items):
-        return self.trainer._as_it_was("training_step")(self.model, inputs, num_items)
+    def accumulate(self, inputs, num_items, is_ours):
+        trainer, prepare, calls = self.trainer, self.trainer._prepare_inputs, []
 
-    def update(self, inputs, num_items):
-        loss = self.trainer._as_it_was("training_step")(self.model, inputs, num_items)
-        norm = self.trainer._as_it_was("_clip_grad_norm")(self.model) if self.trainer.args.max_grad_norm > 0 else None
-        norm = self.trainer._as_it_was("_get_grad_norm")(self.model, grad_norm=norm)
-        type(self.optimizer).step(self.optimizer)
+        def first_as_it_is(given):
+            """The training step prepares a batch that is so already; what else is prepared in it is not."""
+            if calls:
+                return prepare(given)
+            calls.append(given)
+            return copy.copy(given) if is_ours else given
+        trainer._prepare_inputs = first_as_it_is
+        try:
+            return trainer.training_step(self.model, inputs, num_items)
+        finally:
+            trainer._prepare_inputs = prepare
+
+    def update(self, inputs, num_items, is_ours):
+        loss, trainer = self.accumulate(inputs, num_items, is_ours), self.trainer
+        norm = trainer._clip_grad_norm(self.model) if trainer.args.max_grad_norm > 0 else None
+        norm = trainer._get_grad_norm(self.model, grad_norm=norm)
+        self.optimizer.step()
         return loss, norm
 
     def end(self):
-        if self.optimizer is not None:
-            vars(self.optimizer).pop("step", None)
+        self._step_aside()
 
 
-def _nothing(closure=None):
-    pass
+def _is_called_by_loop():
+    """Whether Trainer's own code has called the function that asks."""
+    return sys._getframe(2).f_code.co_filename == _TRAINER
 
 
-_nothing._wrapped_by_lr_sched = True  # a scheduler warns of a step that is not the one that it has wrapped, and sets _opt_called
-
-
-def _as_it_is(inputs):
-    return inputs
+def _nothing_for_loop(optimizer):
+    def step(*args, **kwargs):
+        if not _is_called_by_loop():
+            return type(optimizer).step(optimizer, *args, **kwargs)
+        return None
+    step._wrapped_by_lr_sched = True  # a scheduler warns of a step that is not the one that it has wrapped, and sets _opt_called
+    return step
 
 
 def _references():
@@ -144,6 +183,7 @@ def _references():
     return sys.getrefcount(value)
 
 
+_TRAINER = inspect.getsourcefile(transformers.Trainer)
 _OURS_ALONE = _references()
 
 
@@ -151,7 +191,7 @@ def _refuse(trainer):
     """Raises InvalidArgument for what a wrapped step would leave out."""
     base = transformers.TrainerCallback
     problems = [f"{type(callback).__name__}.{_BETWEEN}" for callback in trainer.callback_handler.callbacks
-                if getattr(type(callback), _BETWEEN, None) is not getattr(base, _BETWEEN)]
+                if getattr(type(callback), _BETWEEN, None) is not getattr(base, _BETWEEN) or _BETWEEN in vars(callback)]
     kind = trainer.accelerator.distributed_type.name
     if kind not in ("NO", "MULTI_CPU"):
         problems.append(f"training by {kind}")

@@ -492,7 +492,7 @@ def attributes_of_what_the_step_makes_of_classes_of_c():
     return step, lambda: None
 
 
-@odd("host_effect")
+@odd()
 def a_thread_local():
     held = threading.local()
     held.k = 1.0

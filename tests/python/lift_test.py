@@ -420,16 +420,49 @@ class Report:
         return items
 
 
+def deletes_after_the_step(optimizer, items):
+    for item in items:
+        item.sample() if hasattr(item, "sample") else None
+        twice, thrice = 2 * item, 3 * item
+        optimizer.step(twice)
+        seen = thrice
+    if items:
+        del twice, seen
+    return items
+
+
+def deletes_in_a_loop_around(optimizer, items):
+    for epoch in range(2):
+        for item in items:
+            twice = 2 * item
+            optimizer.step(twice)
+        if items:
+            del twice
+    return epoch
+
+
+def deletes_and_assigns_anew(optimizer, items):
+    found = None
+    for item in items:
+        found = 2 * item
+        optimizer.step(found)
+    del found
+    found = 7
+    return found
+
+
 def calls_at_once(optimizer, items):
     """A function that reads the turn's variables, and is called in it alone."""
     best = []
     for item in items:
         best = [sorted([3, -item, item], key=lambda each: -each * item), sum(k * item for k in (1, 2))]
         optimizer.step(max(items, key=lambda each: each % (item + 1)))
+        one, two = (k * item for k in (1, 2))
+        optimizer.step(max(0, *(one + two - k * item for k in (1, 2))))
     return best
 
 
-FUNCTIONS = [Report.of_private_names, Report.of_texts, Report.continued, calls_at_once, suppresses, in_an_expression, gives_defaults, names_a_type, may_find_nothing, appends_elsewhere, appends_to_what_it_is_given,
+FUNCTIONS = [Report.of_private_names, Report.of_texts, Report.continued, deletes_after_the_step, deletes_in_a_loop_around, deletes_and_assigns_anew, calls_at_once, suppresses, in_an_expression, gives_defaults, names_a_type, may_find_nothing, appends_elsewhere, appends_to_what_it_is_given,
              adds_to_an_array, makes_a_list_a_turn, ends_in_a_finally, catches_by_name, goes_on_only_now_and_then, plain, breaks, continues, returns, returns_nothing, has_loops_inside, appends, unassigned, unassigned_is_read, sampled,
              comprehensions, unpacks, matches, while_loop, nested, sometimes,
              before_or_sometimes, adds_lists, in_a_block, assigned_anew, in_the_next_turn]

@@ -344,6 +344,43 @@ def test_a_log_of_the_program_s_own_comes_back_and_a_pickled_module_has_its_own(
     assert again.log.__func__ is Net.log and again.log.__self__ is again
 
 
+class Late(lightning.Callback):
+    """Does something with the trainer and its module at one step."""
+
+    def __init__(self, do):
+        self.do = do
+
+    def on_train_batch_start(self, trainer, module, *args):
+        if trainer.global_step == 15:
+            self.do(trainer, module)
+
+
+class ClipsItself(Net):
+    def clip_gradients(self, optimizer, *args, **kwargs):
+        for parameter in self.parameters():
+            parameter.grad.clamp_(-1e-3, 1e-3)
+
+
+class HasAHook(Net):
+    def on_fit_start(self):
+        self.on_after_backward = lambda: None
+
+
+@pytest.mark.parametrize("make, do, named, step", [
+    (ClipsItself, None, "ClipsItself.clip_gradients", 0), (HasAHook, None, "HasAHook.on_after_backward", 0),
+    (Net, lambda trainer, module: setattr(module, "on_before_optimizer_step", lambda optimizer: None), "Net.on_before_optimizer_step", 15),
+    (Net, lambda trainer, module: trainer.callbacks.append(Watcher()), "Watcher.on_after_backward", 15),
+])
+def test_a_hook_of_the_object_or_one_that_comes_later_is_refused_too(make, do, named, step):
+    module = make()
+    trainer = lightning.Trainer(max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                                enable_model_summary=False,
+                                callbacks=[*([] if do is None else [Late(do)]), steptape.lightning.SteptapeCallback(verify=NEVER)])
+    with pytest.raises(steptape.InvalidArgument, match=named):
+        trainer.fit(module, *loaders())
+    assert trainer.global_step == step and "log" not in vars(module)
+
+
 def test_an_exception_of_the_step_leaves_the_module_as_it_was():
     class Fails(Net):
         def training_step(self, batch, batch_idx):

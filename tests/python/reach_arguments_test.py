@@ -13,6 +13,7 @@ import torch
 
 import steptape
 from reached import OwnDict, Table, Training, check, global_setter, rows
+from twins import bits, codes_of, played_alike
 
 GAIN = 1.0
 gain = global_setter(globals(), "GAIN")
@@ -512,3 +513,193 @@ def one_dict_that_is_given_twice_and_then_two():
 @arguments.each
 def test_what_arguments_bring(case):
     check(case)
+
+
+# Arguments that the step changes: from then on they are objects of the program's, like those of a closure.
+changed = {}
+
+
+def changes(replays=True, codes=()):
+    """A case: `make()` gives the step, its arguments by call, and what is looked at."""
+    def add(make):
+        changed[make.__name__] = make, replays, set(codes)
+        return make
+    return add
+
+
+def ones(i):
+    return torch.ones(2) * i
+
+
+@changes()
+def meter():
+    held = {"n": 0, "sum": 0.0, "last": None}
+
+    def step(x, held):
+        loss = (x * 2).sum()
+        held["n"] += 1
+        held["sum"] += loss.item()
+        held["last"] = loss.detach()
+        return loss
+    return step, lambda i: (ones(i), held), held
+
+
+@changes()
+def meter_of_each_epoch():
+    all_of_them = {}
+
+    def step(x, held):
+        held["n"] += 1
+        held["sum"] += x.sum().item()
+        return x * held["n"]
+    return step, lambda i: (ones(i), all_of_them.setdefault(i // 13, {"n": 0, "sum": 0.0})), all_of_them
+
+
+@changes()
+def lists_in_a_dict():
+    held = {"losses": [], "counts": {"k": 0}}
+
+    def step(x, *, history):
+        history["losses"].append(x.sum().item())
+        history["counts"]["k"] += 2
+        return x * history["counts"]["k"]
+    return lambda x, history: step(x, history=history), lambda i: (ones(i), held), held
+
+
+@changes()
+def hidden_state_of_a_namespace():
+    held = SimpleNamespace(h=torch.zeros(2), n=0)
+
+    def step(x, state):
+        state.h, state.n = (x + state.h).detach() * 0.5, state.n + 1
+        return x + state.h
+    return step, lambda i: (ones(i), held), held
+
+
+@dataclasses.dataclass
+class Average:
+    n: int = 0
+    value: float = 0.0
+
+    def update(self, by):
+        self.n += 1
+        self.value = 0.9 * self.value + 0.1 * by
+
+
+@changes()
+def method_of_a_dataclass():
+    held = Average()
+
+    def step(x, average):
+        average.update(x.sum().item())
+        return x * average.value
+    return step, lambda i: (ones(i), held), held
+
+
+@changes()
+def items_of_a_list():
+    held = [0.0, 0]
+
+    def step(x, held):
+        held[0], held[1] = x.sum().item(), held[1] + 1
+        return x * held[1]
+    return step, lambda i: (ones(i), held), held
+
+
+@changes()
+def what_the_program_changes_too():
+    """A number that the step reads, one that comes, and an entry that goes."""
+    held = {"scale": 1.0, "n": 0}
+
+    def step(x, held):
+        held["n"] += 1
+        return x * held["scale"] * (2 if held["n"] % 5 == 0 else 1) + held.get("more", 0)
+
+    def arguments_of(i):
+        if i == 20:
+            held["scale"] = 3.0
+        if i == 26:
+            held["more"] = 7
+        if i == 32:
+            del held["more"]
+        return ones(i), held
+    return step, arguments_of, held
+
+
+@changes()
+def two_in_turn():
+    held = [{"n": 0}, {"n": 10}]
+
+    def step(x, held):
+        held["n"] += 1
+        return x * held["n"]
+    return step, lambda i: (ones(i), held[i % 2]), held
+
+
+@changes(codes=["host_effect"])
+def met_in_a_closure_too():
+    """And, from call 30 on, an equal one."""
+    held, kept = {"n": 0, "k": 1.0}, []
+
+    def step(x, given):
+        given["n"] += 1
+        return x * held["k"] + held["n"]
+
+    def arguments_of(i):
+        if i == 20:
+            held["k"] = 2.0
+        kept.append(held if i < 30 else dict(held))
+        return ones(i), kept[-1]
+    return step, arguments_of, kept
+
+
+@changes(replays=False, codes=["host_effect"])
+def another_in_each_call():
+    kept = []
+
+    def step(x, held):
+        held["out"] = (x * 2).sum().item()
+        return x + 1
+
+    def arguments_of(i):
+        kept.append({"a": i})
+        return ones(i), kept[-1]
+    return step, arguments_of, kept
+
+
+@changes(replays=False, codes=["host_effect"])
+def taken_from():
+    held = list(range(100))
+
+    def step(x, held):
+        return x * held.pop()
+    return step, lambda i: (ones(i), held), held
+
+
+@pytest.mark.parametrize("case", changed)
+def test_an_argument_that_the_step_changes(case):
+    make, replays, codes = changed[case]
+
+    def play(wrap):
+        step, arguments_of, held = make()
+        taken, seen = wrap(step), []
+        for i in range(40):
+            seen.append((bits(taken(*arguments_of(i))), bits(copy.deepcopy(held))))
+        return seen, taken
+    step = played_alike(play)
+    assert (step.stats["replayed"] > 12) == replays and codes_of(step) == codes, step.explain()
+
+
+def test_another_changed_argument_is_said_in_words():
+    function, arguments_of, held = meter()
+    step = steptape.wrap(function, verify={"first": True, "rate": 0.0})
+    for i in range(12):
+        step(*arguments_of(i))
+    assert step.stats["replayed"] > 3, step.explain()
+    step(ones(1), copy.deepcopy(held))
+    assert step.stats["last_verdict"] == "parts of the arguments: 2 → 5", step.explain()
+    other = copy.deepcopy(held)
+    for i in range(8):  # in turn, so that neither is another in each call
+        step(ones(i), other)
+        step(*arguments_of(i))
+    assert "fell back" in step.explain() and "argument: the arguments are of another kind or structure" in step.explain()

@@ -150,6 +150,148 @@ def test_an_object_that_becomes_one_of_another_class(asks, comes):
     check(make)
 
 
+@pytest.mark.parametrize("way", ["bases", "class", "metaclass"])
+@pytest.mark.parametrize("of", ["method", "attribute", "super object", "function"])
+def test_what_super_finds_behind_a_class(of, way):
+    def make(wrap):
+        class First:
+            k = 2.0
+
+            def f(self):
+                return self.n
+
+        class Later:
+            k = 5.0
+
+            def f(self):
+                return 10 * self.n
+
+        class Kind(First):
+            def f(self):
+                if of == "attribute":
+                    return super().k
+                return super(Kind, self).f() if of == "super object" else super().f()
+
+        class Between(Kind, Later):
+            def f(self):
+                return 7.0
+        held = types.SimpleNamespace(a=Kind())
+        held.a.n = 3.0
+
+        def change():
+            if way == "bases":
+                Kind.__bases__ = (Later,)
+            elif way == "class":
+                held.a.__class__ = type("Other", (Kind,), {"f": lambda self: 4.0})
+            else:
+                Kind.__bases__ = (Between.__mro__[2], Later)
+        return wrap(lambda x: x * (Kind.f(held.a) if of == "function" else held.a.f())), change, lambda: None
+
+    check(make)
+
+
+METACLASS = {
+    "attribute": lambda kind: kind.k, "call": lambda kind: kind(2.0), "sum": sum, "float": float, "text": lambda kind: len(f"{kind}"),
+    "missing": lambda kind: getattr(kind, "missing", 3.0), "method": lambda kind: kind.m(), "items": lambda kind: max(1.0, *kind),
+}
+
+
+@pytest.mark.parametrize("use", METACLASS)
+def test_the_class_of_a_class_becomes_another(use):
+    def make(wrap):
+        class Meta(type):
+            k = property(lambda cls: 2.0)
+
+            def __call__(cls, value):
+                return value
+
+            def __iter__(cls):
+                return iter([2.0])
+
+            def __float__(cls):
+                return 2.0
+
+            def __repr__(cls):
+                return "ab"
+
+            def m(cls):
+                return 2.0
+
+        class Other(Meta):
+            k = property(lambda cls: 5.0)
+
+            def __call__(cls, value):
+                return 5 * value
+
+            def __iter__(cls):
+                return iter([5.0, 1.0])
+
+            def __float__(cls):
+                return 5.0
+
+            def __repr__(cls):
+                return "abcde"
+
+            def __getattr__(cls, name):
+                return 7.0
+
+            def m(cls):
+                return 5.0
+        kind = Meta("Kind", (), {})
+        return wrap(lambda x: x * METACLASS[use](kind)), lambda: setattr(kind, "__class__", Other), lambda: None
+
+    check(make)
+
+
+def test_the_keys_of_what_is_spread_over_a_call():
+    class Mapping:
+        def keys(self):
+            return ["a"]
+
+        def __getitem__(self, key):
+            return 2.0
+
+    def make(wrap):
+        kind = type("Kind", (Mapping,), {})
+        held = kind()
+        return wrap(lambda x: x * (lambda **given: len(given))(**held)), lambda: setattr(kind, "keys", lambda self: ["a", "b"]), lambda: None
+
+    check(make)
+
+
+@pytest.mark.parametrize("owner", ["class", "class, exchanged", "module"])
+def test_an_attribute_of_a_class_or_module_that_is_only_written_and_gets_code_for_it(owner):
+    def make(wrap):
+        log = []
+
+        class Meta(type):
+            pass
+
+        class OtherMeta(Meta):
+            k = property(lambda cls: 1.0, lambda cls, given: log.append("set"))
+
+        class Module(types.ModuleType):
+            k = property(lambda self: 1.0, lambda self, given: log.append("set"))
+
+        class Kind(metaclass=Meta):
+            pass
+        held = types.ModuleType("held") if owner == "module" else Kind
+
+        def step(x):
+            held.k = 5.0
+            return x + 1
+
+        def change():
+            if owner == "class":
+                Meta.k = OtherMeta.k_property
+            else:
+                held.__class__ = OtherMeta if owner == "class, exchanged" else Module
+        OtherMeta.k_property = vars(OtherMeta)["k"]
+        return wrap(step), change, lambda: log
+
+    check(make)
+
+
 @pytest.mark.parametrize("kind, value, use", [
     (float, 1.5, round), (float, 1.5, float), (int, 3, lambda a: [1.0, 2.0, 3.0, 4.0][a]), (str, "ab", lambda a: len(f"{a}")),
     (tuple, (1.0, 2.0), sum), (int, 3, abs), (float, 1.5, lambda a: a * 2),

@@ -88,7 +88,7 @@ def test_training_leaves_what_trainer_leaves(tmp_path, case):
     make, options = CASES[case]
     plain, taped = (train(kind, tmp_path, make, **options) for kind in (transformers.Trainer, Taped))
     assert left(plain) == left(taped)
-    assert "step" not in vars(taped.optimizer)
+    assert ("step" in vars(taped.optimizer)) == ("step" in vars(plain.optimizer))
     for name, stats in taped.steptape_stats.items():
         free = stats["steps"] - stats["recorded"] - stats["trials"]
         assert stats["replayed"] >= 0.9 * free > 0, (name, taped.steptape_explain())
@@ -178,6 +178,91 @@ def test_methods_of_the_class_that_has_the_mixin_among_its_bases(tmp_path):
         taped = train(kind, tmp_path)
         assert left(taped) == expected and "training_step" not in vars(taped)
         assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
+
+
+class Within(transformers.TrainerCallback):
+    """Has the trainer, and does something with it at one step, or after each."""
+
+    def __init__(self, do):
+        self.do = do
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.do(self.trainer, state.global_step)
+
+
+def looks_at_another_batch(trainer, step):
+    batch = {"input_ids": torch.full((2, 12), step % 50), "labels": torch.full((2, 12), step % 50)}
+    trainer.training_step(trainer.model, batch)
+    trainer.seen = [*getattr(trainer, "seen", []), sum(p.grad.sum().item() for p in trainer.model.parameters() if p.grad is not None)]
+    trainer.model.zero_grad()
+
+
+def clips_in_another_way(trainer, step):
+    if step == 15:
+        def clip(model):
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(0.1)
+            return torch.tensor(1.5)
+        trainer._clip_grad_norm = clip
+
+
+class InnerSteps(transformers.Trainer):
+    """Two updates a batch, the first of its own."""
+
+    def training_step(self, model, inputs, *args):
+        super().training_step(model, inputs, *args)
+        self._clip_grad_norm(model)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return super().training_step(model, inputs, *args)
+
+
+class AnotherBatch(transformers.Trainer):
+    """A loss of two batches, of which it prepares the second itself."""
+
+    def _prepare_inputs(self, inputs):
+        inputs = super()._prepare_inputs(inputs)
+        return {**inputs, "input_ids": (inputs["input_ids"] + 1) % 50}
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        other = self._prepare_inputs({"input_ids": torch.arange(24).view(2, 12), "labels": torch.arange(24).view(2, 12)})
+        return model(**inputs).loss + model(**other).loss
+
+
+@pytest.mark.parametrize("kind, do, replays", [
+    (InnerSteps, None, True), (AnotherBatch, None, True), (transformers.Trainer, looks_at_another_batch, True),
+    (transformers.Trainer, clips_in_another_way, True)])
+def test_what_others_and_the_step_itself_call_is_what_it_was(tmp_path, kind, do, replays):
+    def run(*kinds):
+        callbacks = [] if do is None else [Within(do)]
+
+        class Of(*kinds):
+            steptape_options = Taped.steptape_options
+
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                for callback in callbacks:
+                    callback.trainer = self
+        return train(Of, tmp_path, callbacks=callbacks)
+    plain, taped = run(kind), run(steptape.transformers.SteptapeTrainerMixin, kind)
+    assert left(plain) == left(taped) and getattr(plain, "seen", None) == getattr(taped, "seen", None)
+    assert (taped.steptape_stats["update"]["replayed"] > 20) == replays, taped.steptape_explain()
+
+
+def test_a_callback_that_comes_later_is_refused_too(tmp_path):
+    def adds(trainer, step):
+        if step == 15:
+            trainer.add_callback(Looks())
+    callback = Within(adds)
+
+    class Of(Taped):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            callback.trainer = self
+    with pytest.raises(steptape.InvalidArgument, match="Looks.on_pre_optimizer_step"):
+        train(Of, tmp_path, callbacks=[callback])
+    assert callback.trainer.state.global_step == 15 and "training_step" not in vars(callback.trainer)
 
 
 class ByAttribute(transformers.Trainer):

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 import steptape
 from classification import Training, batch, classifier, small_model
-from twins import compare, is_as_pinned, replays_as_a_rule
+from twins import compare, is_as_pinned, played_alike, replays_as_a_rule
 
 
 def test_a_step_without_tensors():
@@ -322,3 +322,19 @@ def test_who_wants_no_log_gets_no_warning():
         warnings.simplefilter("ignore", steptape.NotReplayed)
         for _ in range(80):
             quiet(torch.ones(3))
+
+
+def test_attributes_of_the_function_are_those_of_the_step():
+    """A function that keeps a count and a list at itself, by its own name."""
+    def play(wrap):
+        def train(x):
+            train.calls += 1
+            train.history.append(x.sum().item())
+            return x * train.calls
+        train.calls, train.history = 0, []
+        history = train.history
+        train = wrap(train)
+        seen = [(train(torch.ones(2) * i).tolist(), train.calls, len(history)) for i in range(16)]
+        return seen, history, train
+    step = played_alike(play)
+    assert step.stats["replayed"] > 6, step.explain()

@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                         [](Recording& r) {
                           r.places = {{"h", 7, kNone}};
                         },
-                        ", place 0: input 7, but there are 1"),
+                        ", place 0: input 7, but there are 2"),
                     in_recording(
                         "OfNoTensor",
                         [](Recording& r) {

@@ -250,8 +250,10 @@ void Watcher::look_up(PyObject* object, const char* name) {
 
 void Watcher::load_methods(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
+  if (PyType_Check(object) && exists(object) && is_heap(reinterpret_cast<PyTypeObject*>(object)))
+    read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
   if (!is_heap(type) || (is_tensor(object) && is_torchs(type)) || is_part_of_model(object)) return;
-  if (!PyType_Check(object)) class_of(object);
+  if (can_become_another(type)) class_of(object);
   auto* owner = reinterpret_cast<PyObject*>(type);
   if (noted_.contains(id_of(Kind::kMethods, owner, nullptr))) return;
   const std::string path = type_name(type) + "'s special methods";
@@ -303,6 +305,10 @@ void Watcher::load_methods_of_operands(const Instruction& in) {
     case Operation::kHash:
       for (Py_ssize_t i = 0; i < in.count; i += in.stride) look(in.arguments[i]);
       return;
+    case Operation::kCall:
+      look(in.callee);
+      look(in.spread);
+      return look(in.spread_named);
     default:
       return;
   }
@@ -384,6 +390,7 @@ void Watcher::load_of_super(PyObject* super, PyObject* name) {
   };
   const py::object from = member("__thisclass__");
   const py::object type = member("__self_class__");
+  if (const py::object of = member("__self__"); of && !PyType_Check(of.ptr())) class_of(of.ptr());
   if (from && type) load_behind(from.ptr(), type.ptr(), name);
 }
 
@@ -392,6 +399,8 @@ void Watcher::load_behind(PyObject* from, PyObject* object, PyObject* name) {
                         PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object),
                                          reinterpret_cast<PyTypeObject*>(from)) != 0;
   const PyTypeObject* type = is_class ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
+  if (!is_class) class_of(object);
+  load_order(is_class ? object : reinterpret_cast<PyObject*>(Py_TYPE(object)));
   bool is_behind = false;
   PyObject* order = type->tp_mro;
   for (Py_ssize_t i = 0; order != nullptr && i < PyTuple_GET_SIZE(order); ++i) {
@@ -570,6 +579,13 @@ void Watcher::refuse_member(PyObject* object, PyObject* member) {
 void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (!PyType_Check(object) && ask_own(object, "__setattr__", {object, name})) return;
   load_methods(object);
+  // a descriptor may come there
+  if (is_heap(Py_TYPE(object)) && !is_tensor(object) && !is_part_of_model(object)) {
+    read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(object)), name,
+         type_name(object) + "." + text_of(name));
+  }
+  if ((PyType_Check(object) || PyModule_Check(object)) && exists(object))
+    read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
   if (is_thread_local(object) && exists(object)) {
     return write(Kind::kEntry, load_namespace(object), name, path_of(object) + "." + text_of(name));
   }
@@ -597,11 +613,6 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
                  type_name(reinterpret_cast<PyTypeObject*>(object)) + "." + text_of(name));
   }
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
-  // a descriptor may come there
-  if (is_heap(Py_TYPE(object)) && !is_tensor(object)) {
-    read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(object)), name,
-         type_name(object) + "." + text_of(name));
-  }
   if (PyCell_Check(object) && !own_cells_.contains(object))
     return write(Kind::kCell, object, nullptr, text_of(name));
   if (!is_tensor(object) && !exists(object)) return change_given(object);

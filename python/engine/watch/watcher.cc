@@ -91,9 +91,11 @@ void HandedObjects::end_call() {
   }
 }
 
-Watcher::Watcher(Roots& roots, MovingPlaces& moving, HandedObjects& handed)
+Watcher::Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& changed,
+                 HandedObjects& handed)
     : roots_(roots),
       moving_(moving),
+      changed_(changed),
       handed_(handed),
       slots_(std::make_unique<SlotWatch>(roots, moving)),
       handled_(handled_exception().ptr()) {
@@ -210,6 +212,7 @@ void Watcher::read_module(PyObject* value) {
 }
 
 void Watcher::give(PyObject* value, int depth) {
+  if (const std::string* name = changed_.find(value)) return mark(value, *name);
   if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
   if (!given_containers_.insert(value).second) return;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/engine/arguments.h"
 #include "python/engine/followed.h"
 #include "python/engine/python.h"
 #include "python/engine/slots.h"
@@ -77,7 +78,8 @@ class HandedObjects {
 /// Used by the thread that runs the step, under the GIL. Runs none of the user's code.
 class Watcher final : public Listener {
  public:
-  Watcher(Roots& roots, MovingPlaces& moving, HandedObjects& handed);
+  Watcher(Roots& roots, MovingPlaces& moving, const ChangedArguments& changed,
+          HandedObjects& handed);
   ~Watcher() override;
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -143,6 +145,7 @@ class Watcher final : public Listener {
   std::string place_of_write(const std::string& name) const;
   /// Where something that the step is given was written to first; "".
   const std::string& place_of_change() const { return place_of_change_; }
+  const std::vector<PyObject*>& changed_arguments() const { return changed_arguments_; }
 
  private:
   using Kind = Slot::Kind;
@@ -214,7 +217,10 @@ class Watcher final : public Listener {
               std::optional<Py_ssize_t> appended = std::nullopt);
   /// Something is written to an object that did not exist before, but may be given.
   void change_given(PyObject* object) {
-    if (place_of_change_.empty() && given_containers_.contains(object)) place_of_change_ = locate();
+    if (!given_containers_.contains(object)) return;
+    if (place_of_change_.empty()) place_of_change_ = locate();
+    if (std::ranges::find(changed_arguments_, object) == changed_arguments_.end())
+      changed_arguments_.push_back(object);
   }
   void refuse(RefusalCode code, const std::string& message);
   void add_object(PyObject* value, const std::string& path);
@@ -408,6 +414,7 @@ class Watcher final : public Listener {
 
   Roots& roots_;
   MovingPlaces& moving_;
+  const ChangedArguments& changed_;
   HandedObjects& handed_;
   std::unique_ptr<SlotWatch> slots_;
   const std::uint64_t first_node_ = at::sequence_number::peek();  ///< of autograd's in the step
@@ -459,6 +466,7 @@ class Watcher final : public Listener {
   PyObject* newest_globals_ = nullptr;
   std::unordered_map<std::string, std::string> writes_;
   std::string place_of_change_;
+  std::vector<PyObject*> changed_arguments_;  ///< that are compared by what they hold
   std::vector<Finding> findings_;
   std::vector<std::pair<std::string, py::object>> objects_;
   std::unordered_set<PyObject*> seen_objects_;
