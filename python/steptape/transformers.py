@@ -80,10 +80,9 @@ class _Taped:
     def _stand_in(self):
         held = vars(self.trainer)
         for name, function in self.stand_ins.items():
-            if held.get(name) is not function:
-                if name in held:
-                    self.own[name] = held[name]
-                held[name] = function
+            if name in held:
+                self.own[name] = held[name]
+            held[name] = function
         if self.optimizer is not None:  # Trainer steps it after the step has been done
             self._own_step = vars(self.optimizer).get("step")
             vars(self.optimizer).update(step=self._nothing, _opt_called=True)
@@ -91,9 +90,9 @@ class _Taped:
     def _step_aside(self):
         held = vars(self.trainer)
         for name, function in self.stand_ins.items():
-            if held.get(name) is not function:  # another one since
-                self.own[name] = held.get(name)
-            del held[name]
+            found = held.pop(name, function)
+            if found is not function:  # another one since
+                self.own[name] = found
         held.update(self.own)
         if self.optimizer is not None and vars(self.optimizer).get("step") is self._nothing:
             del vars(self.optimizer)["step"]
@@ -121,9 +120,11 @@ class _Taped:
             # what a loss takes out of it stays in the argument, where nobody else could tell
             is_ours = sys.getrefcount(prepared) == _OURS_ALONE and isinstance(
                 prepared, (dict, transformers.BatchEncoding, transformers.BatchFeature))
-            result = self.steps[name](prepared, num_items, is_ours)
-            if not is_overridden:
-                del vars(self.trainer)["_prepare_inputs"]
+            try:
+                result = self.steps[name](prepared, num_items, is_ours)
+            finally:
+                if not is_overridden:
+                    del vars(self.trainer)["_prepare_inputs"]
         finally:
             self._stand_in()
         if not is_update:

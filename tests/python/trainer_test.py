@@ -265,6 +265,25 @@ def test_a_callback_that_comes_later_is_refused_too(tmp_path):
     assert callback.trainer.state.global_step == 15 and "training_step" not in vars(callback.trainer)
 
 
+class Fails(Taped):
+    def compute_loss(self, *args, **kwargs):
+        if self.state.global_step == 15:
+            raise ValueError("on purpose")
+        return super().compute_loss(*args, **kwargs)
+
+
+def test_an_exception_of_the_step_leaves_the_trainer_as_it_was(tmp_path):
+    trainers = []
+
+    class Of(Fails):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            trainers.append(self)
+    with pytest.raises(ValueError, match="on purpose"):
+        train(Of, tmp_path)
+    assert not {"training_step", "_clip_grad_norm", "_get_grad_norm", "_prepare_inputs"} & vars(trainers[0]).keys()
+
+
 class ByAttribute(transformers.Trainer):
     """Its batches are those of tokenizers, which have attributes; a loss may take from one, or keep it."""
     takes = keeps = False

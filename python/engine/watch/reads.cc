@@ -584,7 +584,7 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
     read(Kind::kAttribute, reinterpret_cast<PyObject*>(Py_TYPE(object)), name,
          type_name(object) + "." + text_of(name));
   }
-  if ((PyType_Check(object) || PyModule_Check(object)) && exists(object))
+  if (PyModule_Check(object) && exists(object))
     read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
   if (is_thread_local(object) && exists(object)) {
     return write(Kind::kEntry, load_namespace(object), name, path_of(object) + "." + text_of(name));
