@@ -453,7 +453,7 @@ def _range_of(loop):
         body = inner.body
     first, last = (next(i for i in order if calls_any(body[i], _STEPS)) for order in (range(len(body)), reversed(range(len(body)))))
     start = 1 + max((i for i in range(first) if calls_any(body[i], _DRAWS)), default=-1)
-    stop = next((i for i in range(last + 1, len(body)) if calls_any(body[i], _TALKS)), len(body))
+    stop = next((i for i in range(last + 1, len(body)) if calls_any(body[i], _TALKS) or isinstance(body[i], ast.Delete)), len(body))
     return body, slice(start, stop)
 
 
