@@ -333,6 +333,8 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
     }
     const py::object now = slot.value();
     const bool is_same = values_[i].same(now.ptr());
+    // put there and taken away again: so would be what the program may have put there meanwhile
+    if (slot.is_written && is_same && !now) slots_[i].is_guarded = true;
     if (slot.kind == Slot::Kind::kContent && now && (slot.is_changed || !is_same)) {
       add_content_changes(i, now, changes);
     } else if (!is_same) {

@@ -85,6 +85,8 @@ class SlotWatch {
   Slot& slot(std::size_t position) { return slots_[position]; }
   /// Whether all that it held is compared.
   bool is_compared(std::size_t position) const { return !values_[position].is_cut(); }
+  /// Whether something stood there when it was met.
+  bool held_some(std::size_t position) const { return !values_[position].same(nullptr); }
   const std::vector<Slot>& slots() const { return slots_; }
 
   /// The first mismatch, with a path below the object that holds the slots.

@@ -20,6 +20,9 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 # what a program may put between the parts of a step, none of which it sees here
 _HOOKS_OF_CALLBACKS = ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step")
 _HOOKS_OF_MODULES = (*_HOOKS_OF_CALLBACKS, "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "clip_gradients")
+# and what stands there of these objects, where a program has set its own
+_OF_STRATEGIES = ("pre_backward", "backward", "post_backward", "optimizer_step")
+_OF_PRECISIONS = ("pre_backward", "backward", "post_backward", "optimizer_step", "_after_closure", "_wrap_closure", "_clip_gradients")
 
 
 def _packages():
@@ -208,18 +211,25 @@ def _left_out(trainer, module):
     """Hooks between the parts of a step, which it would not call."""
     if not module.automatic_optimization:
         return []
+    between = [(trainer.strategy, _OF_STRATEGIES), (trainer.precision_plugin, _OF_PRECISIONS),
+               *((optimizer, ("step",)) for optimizer in getattr(trainer.strategy, "_lightning_optimizers", ()))]
     return [*_overridden(module, "LightningModule", _HOOKS_OF_MODULES),
-            *(each for callback in trainer.callbacks for each in _overridden(callback, "Callback", _HOOKS_OF_CALLBACKS))]
+            *(each for callback in trainer.callbacks for each in _overridden(callback, "Callback", _HOOKS_OF_CALLBACKS)),
+            *(f"{type(thing).__name__}.{name}" for thing, names in between for name in names if name in vars(thing))]
+
+
+def _is_lightnings(thing):
+    return type(thing).__module__.split(".")[0] in ("lightning", "pytorch_lightning")
 
 
 def _refuse(trainer, module):
     """Raises InvalidArgument for what a wrapped step would leave out."""
     problems = _left_out(trainer, module)
     strategy, precision = trainer.strategy, trainer.precision_plugin
-    if type(strategy).__name__ != "SingleDeviceStrategy":
+    if type(strategy).__name__ != "SingleDeviceStrategy" or not _is_lightnings(strategy):
         problems.append(f"the strategy {type(strategy).__name__}")
-    if type(precision).__name__ not in ("Precision", "MixedPrecision", "HalfPrecision", "DoublePrecision") or (
-            getattr(precision, "scaler", None) is not None):
+    if type(precision).__name__ not in ("Precision", "MixedPrecision", "HalfPrecision", "DoublePrecision") or not _is_lightnings(
+            precision) or getattr(precision, "scaler", None) is not None:
         problems.append(f"the precision {getattr(precision, 'precision', type(precision).__name__)!r}")
     refuse("SteptapeCallback", problems)
 
@@ -271,16 +281,18 @@ class SteptapeCallback(*(importlib.import_module(name).Callback for name in _pac
         vars(taped).update(self._steps, log=log)
         setattr(loop, name, taped)
         connector = trainer._logger_connector
-        self._restore = functools.partial(self._put_back, loop, name, before, pl_module, own, connector, type(connector))
+        self._restore = functools.partial(self._put_back, loop, name, before, pl_module, log, own, connector, type(connector))
         connector.__class__ = _settling(connector, log)
 
     @staticmethod
-    def _put_back(loop, name, before, module, own_log, connector, kind):
+    def _put_back(loop, name, before, module, log, own_log, connector, kind):
         connector.__class__ = kind
         progress = {key: value for key, value in vars(getattr(loop, name)).items() if key in vars(before)}
         before.__dict__.update(progress)
         setattr(loop, name, before)
-        module.__dict__.pop("log", None)
+        if module.__dict__.get("log") is not log:  # another one since
+            return
+        del module.__dict__["log"]
         if own_log is not None:
             module.__dict__["log"] = own_log
 

@@ -5,12 +5,13 @@
 
 docs/frameworks.md says what is replayed, and what is refused when training starts.
 """
-import copy
 import functools
 import inspect
 import sys
+import types
 from typing import Any
 
+import torch
 import transformers
 
 from ._parts import explain, refuse, stats_of, wrap_part
@@ -47,11 +48,10 @@ class SteptapeTrainerMixin:
         finally:  # auto_find_batch_size begins anew
             self._taped.end()
 
-    def _taped_step(self, model, inputs, num_items_in_batch=None):
-        return self._taped.run(model, inputs, num_items_in_batch)
-
-    def _taped_norm(self, method, *args, **kwargs):
-        return self._taped.norm
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        if self._taped is not None:
+            self._taped.stand_in()  # for what a callback has put in the place of a method since
+        return super().get_batch_samples(*args, **kwargs)
 
 
 class _Taped:
@@ -63,51 +63,32 @@ class _Taped:
     """
 
     def __init__(self, trainer):
-        self.trainer, self.norm = trainer, None
-        self.model = self.optimizer = self._nothing = None
+        self.trainer, self.norm, self.is_done, self.is_ended = trainer, None, False, False
+        self.model = self.optimizer = None
         self.steps: dict[str, Step] = {}
-        self.own: dict[str, Any] = {}  # of these methods those that the trainer itself has, not its class
-        self.stand_ins = {"training_step": self._for_loop("training_step", trainer._taped_step), **{
-            name: self._for_loop(name, functools.partial(trainer._taped_norm, name)) for name in ("_clip_grad_norm", "_get_grad_norm")}}
-        self._prepares = trainer._prepare_inputs
-        self._stand_in()
+        self.stand_ins = [_StandIn(trainer, "training_step", self.run), *(
+            _StandIn(trainer, name, self.norm_of) for name in ("_clip_grad_norm", "_get_grad_norm"))]
+        self.stand_in()
 
-    def _for_loop(self, name, function):
-        def stands_in(*args, **kwargs):
-            return (function if _is_called_by_loop() else self.as_it_was(name))(*args, **kwargs)
-        return stands_in
+    def stand_in(self):
+        for each in () if self.is_ended else self.stand_ins:
+            each.put()
 
-    def _stand_in(self):
-        held = vars(self.trainer)
-        for name, function in self.stand_ins.items():
-            if name in held:
-                self.own[name] = held[name]
-            held[name] = function
-        if self.optimizer is not None:  # Trainer steps it after the step has been done
-            self._own_step = vars(self.optimizer).get("step")
-            vars(self.optimizer).update(step=self._nothing, _opt_called=True)
+    def step_aside(self):
+        for each in self.stand_ins:
+            each.take()
 
-    def _step_aside(self):
-        held = vars(self.trainer)
-        for name, function in self.stand_ins.items():
-            found = held.pop(name, function)
-            if found is not function:  # another one since
-                self.own[name] = found
-        held.update(self.own)
-        if self.optimizer is not None and vars(self.optimizer).get("step") is self._nothing:
-            del vars(self.optimizer)["step"]
-            vars(self.optimizer).update({"step": self._own_step} if self._own_step is not None else {})
+    def end(self):
+        self.is_ended = True
+        self.step_aside()
 
-    def as_it_was(self, method):
-        return self.own.get(method) or getattr(type(self.trainer), method).__get__(self.trainer)
-
-    def run(self, model, inputs, num_items):
+    def run(self, _plain, model, inputs, num_items=None):
         _refuse(self.trainer)
-        self._step_aside()
+        self.step_aside()
         try:
             if model is not self.model or self.trainer.optimizer is not self.optimizer:
                 self.model, self.optimizer = model, self.trainer.optimizer
-                self._nothing = _nothing_for_loop(self.optimizer)
+                self.stand_ins[3:] = [_StandIn(self.optimizer, "step", self.nothing)]
                 self.steps.clear()
             is_update = self.trainer.accelerator.gradient_state.sync_gradients
             name = "update" if is_update else "accumulate"
@@ -115,54 +96,73 @@ class _Taped:
                 function = self.update if is_update else self.accumulate
                 objects = {"model": {"model": self.model}, "optimizer": {"optimizer": self.optimizer.optimizer}}
                 self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
-            prepared = self._prepare(inputs)
-            is_overridden = vars(self.trainer).setdefault("_prepare_inputs", self._prepares) is not self._prepares
-            # what a loss takes out of it stays in the argument, where nobody else could tell
-            is_ours = sys.getrefcount(prepared) == _OURS_ALONE and isinstance(
-                prepared, (dict, transformers.BatchEncoding, transformers.BatchFeature))
-            try:
-                result = self.steps[name](prepared, num_items, is_ours)
-            finally:
-                if not is_overridden:
-                    del vars(self.trainer)["_prepare_inputs"]
+            result = self.steps[name](inputs, num_items)
+            self.is_done = is_update
         finally:
-            self._stand_in()
+            self.stand_in()
         if not is_update:
             return result
         loss, self.norm = result
         return loss
 
-    def _prepare(self, inputs):
-        """Before the step: a Trainer may make its batch here, with the model as the training step leaves it, such as TRL's GRPO."""
-        for switched in (self.model, self.optimizer):
-            if callable(getattr(switched, "train", None)):
-                switched.train()
-        return self.trainer._prepare_inputs(inputs)
+    def accumulate(self, inputs, num_items):
+        return self.trainer.training_step(self.model, inputs, num_items)
 
-    def accumulate(self, inputs, num_items, is_ours):
-        trainer, prepare, calls = self.trainer, self.trainer._prepare_inputs, []
-
-        def first_as_it_is(given):
-            """The training step prepares a batch that is so already; what else is prepared in it is not."""
-            if calls:
-                return prepare(given)
-            calls.append(given)
-            return copy.copy(given) if is_ours else given
-        trainer._prepare_inputs = first_as_it_is
-        try:
-            return trainer.training_step(self.model, inputs, num_items)
-        finally:
-            trainer._prepare_inputs = prepare
-
-    def update(self, inputs, num_items, is_ours):
-        loss, trainer = self.accumulate(inputs, num_items, is_ours), self.trainer
+    def update(self, inputs, num_items):
+        loss, trainer = self.accumulate(inputs, num_items), self.trainer
         norm = trainer._clip_grad_norm(self.model) if trainer.args.max_grad_norm > 0 else None
         norm = trainer._get_grad_norm(self.model, grad_norm=norm)
         self.optimizer.step()
         return loss, norm
 
-    def end(self):
-        self._step_aside()
+    def norm_of(self, plain, *args, **kwargs):
+        return self.norm if self.is_done else plain(*args, **kwargs)
+
+    def nothing(self, plain, *args, **kwargs):
+        """The loop's step of the optimizer, after an update that has done it."""
+        if not self.is_done:  # a program's own training step came in the place of the stand-in
+            return plain(*args, **kwargs)
+        self.is_done = False
+        return None
+
+
+class _StandIn:
+    """A function in the place of a method of `holder`: Trainer's own loop gets `for_loop(plain, ...)`, and everybody else, who may keep it
+    and call it at any time, `plain(...)`, what stood there when it was put."""
+
+    def __init__(self, holder, name, for_loop):
+        self._holder, self._name, self._for_loop = holder, name, for_loop
+        self._function = self._own = None
+
+    def put(self):
+        held = vars(self._holder)
+        found = held.get(self._name)
+        if self._function is None or (found is not self._function and found is not self._own):
+            self._own, self._function = found, self._function_over(found)
+        held[self._name] = self._function
+        if isinstance(self._holder, torch.optim.Optimizer):
+            held["_opt_called"] = True  # what that scheduler's own step would note
+
+    def take(self):
+        held = vars(self._holder)
+        if held.get(self._name) is not self._function:  # the program's own since
+            return
+        del held[self._name]
+        if self._own is not None:
+            held[self._name] = self._own
+
+    def _function_over(self, own):
+        def plain(*args, **kwargs):
+            method = getattr(type(self._holder), self._name).__get__(self._holder) if own is None else own
+            return method(*args, **kwargs)
+
+        @functools.wraps(getattr(type(self._holder), self._name) if own is None else own)
+        def stands_in(*args, **kwargs):
+            args = args[1:] if own is None else args
+            return self._for_loop(plain, *args, **kwargs) if _is_called_by_loop() else plain(*args, **kwargs)
+        if isinstance(self._holder, torch.optim.Optimizer):
+            stands_in._wrapped_by_lr_sched = True  # else a scheduler warns that its optimizer's step is another one
+        return types.MethodType(stands_in, self._holder) if own is None else stands_in
 
 
 def _is_called_by_loop():
@@ -170,22 +170,7 @@ def _is_called_by_loop():
     return sys._getframe(2).f_code.co_filename == _TRAINER
 
 
-def _nothing_for_loop(optimizer):
-    def step(*args, **kwargs):
-        if not _is_called_by_loop():
-            return type(optimizer).step(optimizer, *args, **kwargs)
-        return None
-    step._wrapped_by_lr_sched = True  # a scheduler warns of a step that is not the one that it has wrapped, and sets _opt_called
-    return step
-
-
-def _references():
-    value = object()
-    return sys.getrefcount(value)
-
-
 _TRAINER = inspect.getsourcefile(transformers.Trainer)
-_OURS_ALONE = _references()
 
 
 def _refuse(trainer):

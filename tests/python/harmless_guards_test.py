@@ -2,13 +2,16 @@
 import functools
 import gc
 import sys
+import types
 import weakref
 
+import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 import steptape
+import twins
 from guarded import EDIT, STEPS, Training, check, classifier
 from twins import replays_as_a_rule
 
@@ -139,3 +142,35 @@ def test_a_plan_does_not_keep_a_replaced_module_buffer_alive():
         step(*training.batch(i))
     gc.collect()
     assert freed
+
+
+@pytest.mark.parametrize("use", [
+    lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5), lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 0.1),
+    lambda model: [p.grad.mul_(0.5) for p in model.parameters()], lambda model: [p.grad.mul_(0.5) for _, p in model.named_parameters()],
+    lambda model: [m.weight.grad.mul_(0.5) for m in model.modules() if isinstance(m, nn.Linear)], lambda model: list(model.named_buffers()),
+    lambda model: model.apply(lambda module: None), lambda model: model.state_dict(), lambda model: {model: 1}[model],
+    lambda model: torch.func.functional_call(model, dict(model.named_parameters()), torch.ones(4, 3)),
+], ids=["norm", "value", "parameters", "named", "modules", "buffers", "apply", "state", "key", "function"])
+def test_what_the_program_keeps_on_a_model_is_nothing_that_going_over_it_depends_on(use):
+    """Losses that an epoch's end looks at, counters: no plan is made anew for them, whatever of the model's registered things a step asks for."""
+    def make():
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        model.losses, model.seen, model.best = [], 0, {"loss": None}
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            use(model)
+            optimizer.step()
+            return loss
+
+        def after(i):
+            model.losses.append(i)
+            model.seen += 1
+            model.best["loss"] = i / 2
+        return types.SimpleNamespace(step=step, batch=lambda i: (torch.randn(4, 3),), after=after,
+                                     holds=lambda: [model, optimizer, model.losses, model.seen, model.best])
+    step = twins.compare(make, 40, verify={"first": True, "rate": 0.0})
+    assert step.stats["replayed"] > 30 and not step.stats["fallbacks"], step.explain()

@@ -355,6 +355,12 @@ class Late(lightning.Callback):
             self.do(trainer, module)
 
 
+def twice(thing, method):
+    """As profilers wrap a method."""
+    before = getattr(thing, method)
+    setattr(thing, method, lambda *args, **kwargs: before(*args, **kwargs))
+
+
 class ClipsItself(Net):
     def clip_gradients(self, optimizer, *args, **kwargs):
         for parameter in self.parameters():
@@ -370,6 +376,11 @@ class HasAHook(Net):
     (ClipsItself, None, "ClipsItself.clip_gradients", 0), (HasAHook, None, "HasAHook.on_after_backward", 0),
     (Net, lambda trainer, module: setattr(module, "on_before_optimizer_step", lambda optimizer: None), "Net.on_before_optimizer_step", 15),
     (Net, lambda trainer, module: trainer.callbacks.append(Watcher()), "Watcher.on_after_backward", 15),
+    (Net, lambda trainer, module: twice(trainer.strategy, "backward"), "SingleDeviceStrategy.backward", 15),
+    (Net, lambda trainer, module: twice(trainer.strategy, "optimizer_step"), "SingleDeviceStrategy.optimizer_step", 15),
+    (Net, lambda trainer, module: twice(trainer.precision_plugin, "backward"), "Precision.backward", 15),
+    (Net, lambda trainer, module: twice(trainer.precision_plugin, "_clip_gradients"), "Precision._clip_gradients", 15),
+    (Net, lambda trainer, module: twice(module.optimizers(), "step"), "LightningAdamW.step", 15),
 ])
 def test_a_hook_of_the_object_or_one_that_comes_later_is_refused_too(make, do, named, step):
     module = make()
@@ -379,6 +390,31 @@ def test_a_hook_of_the_object_or_one_that_comes_later_is_refused_too(make, do, n
     with pytest.raises(steptape.InvalidArgument, match=named):
         trainer.fit(module, *loaders())
     assert trainer.global_step == step and "log" not in vars(module)
+
+
+@pytest.mark.parametrize("thing, method", [("strategy", "training_step"), ("precision_plugin", "clip_gradients"), ("optimizer", "step")])
+def test_what_is_set_in_the_place_of_a_part_of_the_step_is_a_part_of_it(thing, method):
+    def scales(trainer, module):
+        of = trainer.optimizers[0] if thing == "optimizer" else getattr(trainer, thing)
+        before = getattr(of, method)
+
+        def scaled(*args, **kwargs):
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter.mul_(0.99)
+            return before(*args, **kwargs)
+        setattr(of, method, scaled)
+    plain, trainer, _ = fit(Net, False, callbacks=[Late(scales)], gradient_clip_val=0.5)
+    taped, other, callback = fit(Net, True, callbacks=[Late(scales)], gradient_clip_val=0.5)
+    assert left(plain, trainer) == left(taped, other) and callback.stats["update"]["replayed"] > 20, callback.explain()
+
+
+def test_a_log_that_is_set_while_training_stays():
+    def sets(trainer, module):
+        module.log = lambda *args, **kwargs: None
+    plain, trainer, _ = fit(Net, False, callbacks=[Late(sets)])
+    taped, other, callback = fit(Net, True, callbacks=[Late(sets)])
+    assert left(plain, trainer) == left(taped, other) and vars(taped)["log"].__name__ == vars(plain)["log"].__name__ == "<lambda>"
 
 
 def test_an_exception_of_the_step_leaves_the_module_as_it_was():

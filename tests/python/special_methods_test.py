@@ -13,6 +13,7 @@ import operator
 import os
 import pickle
 import sys
+import traceback
 import types
 import weakref
 
@@ -47,6 +48,20 @@ def check(make, code=None, replays=None):
     assert seen == expected, step.explain()
     assert (step.stats["replayed"] > LATE / 2) == (code is None if replays is None else replays), step.explain()
     assert codes_of(step) == ({code} if code else set()), step.explain()
+
+
+def in_a_child(test):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            test()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 class Odd:
@@ -336,14 +351,13 @@ def test_an_operator_of_tensors_that_is_replaced(method, kind):
     def put_back():
         delattr(kind, method) if had is None else setattr(kind, method, had)
         count[0] = 0
-    try:
+    def compared():
         expected, _ = play(make, lambda function: lambda x: function(x))
         put_back()
         seen, step = play(make, lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
-    finally:
-        put_back()
-    assert seen == expected and expected[-1][1] != "0", step.explain()
-    assert step.stats["replayed"] > LATE / 2, step.explain()
+        assert seen == expected and expected[-1][1] != "0", step.explain()
+        assert step.stats["replayed"] > LATE / 2, step.explain()
+    in_a_child(compared)  # CPython leaves traces in torch.Tensor: a tensor is a sequence from then on
 
 
 @pytest.mark.parametrize("way", ["property", "descriptor", "class"])

@@ -1,4 +1,6 @@
 """Hugging Face's Trainer with SteptapeTrainerMixin beside Trainer without: parameters, optimizers, logs, checkpoints."""
+import functools
+import inspect
 import logging
 import warnings
 
@@ -250,6 +252,110 @@ def test_what_others_and_the_step_itself_call_is_what_it_was(tmp_path, kind, do,
     assert (taped.steptape_stats["update"]["replayed"] > 20) == replays, taped.steptape_explain()
 
 
+def wrapped(function, before=lambda: None):
+    """As timers and profilers wrap a method."""
+    @functools.wraps(function)
+    def called(*args, **kwargs):
+        before()
+        return function(*args, **kwargs)
+    return called
+
+
+REPLACED = {
+    "training_step": lambda trainer: setattr(trainer, "training_step", wrapped(trainer.training_step)),
+    "a partial": lambda trainer: setattr(trainer, "training_step", functools.partial(trainer.training_step)),
+    "twice": lambda trainer: [REPLACED["training_step"](trainer) for _ in range(2)],
+    "gradients": lambda trainer: setattr(trainer, "_clip_grad_norm", wrapped(
+        trainer._clip_grad_norm, lambda: [p.grad.mul_(0.5) for p in trainer.model.parameters()])),
+    "clips": lambda trainer: setattr(trainer, "_clip_grad_norm", wrapped(trainer._clip_grad_norm)),
+    "norms": lambda trainer: setattr(trainer, "_get_grad_norm", wrapped(trainer._get_grad_norm)),
+    "optimizer": lambda trainer: setattr(trainer.optimizer, "step", wrapped(trainer.optimizer.step)),
+    "deleted": lambda trainer: vars(trainer).pop("training_step", None),
+    "deleted, the optimizer's": lambda trainer: vars(trainer.optimizer).pop("step", None),
+}
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("when", ["begin", 15])
+@pytest.mark.parametrize("what", REPLACED)
+def test_a_method_that_a_callback_wraps(tmp_path, what, when, accumulate):
+    """While training is under way: what it wraps and calls is what stood there."""
+    class Wraps(transformers.TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            if when == "begin":
+                REPLACED[what](self.trainer)
+
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == when:
+                REPLACED[what](self.trainer)
+
+    def run(*kinds):
+        callback = Wraps()
+
+        class Of(*kinds):
+            steptape_options = Taped.steptape_options
+
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                callback.trainer = self
+        return train(Of, tmp_path, callbacks=[callback], gradient_accumulation_steps=accumulate, num_train_epochs=4)
+    plain, taped = run(transformers.Trainer), run(steptape.transformers.SteptapeTrainerMixin, transformers.Trainer)
+    assert left(plain) == left(taped)
+    assert taped.steptape_stats["update"]["replayed"] > 8, taped.steptape_explain()
+
+
+def test_stand_ins_look_like_the_methods(tmp_path):
+    seen = []
+
+    def looks(trainer, step):
+        for method in (trainer.training_step, trainer._clip_grad_norm, trainer.optimizer.step):
+            seen.append((method.__name__, str(inspect.signature(method)), type(getattr(method, "__self__", None)).__mro__[-2].__name__))
+    for kind in (transformers.Trainer, Taped):
+        callback = Within(looks)
+        kind = type("Of", (kind,), {"__init__": lambda self, *args, of=kind, **kwargs: (
+            of.__init__(self, *args, **kwargs), setattr(callback, "trainer", self))[0]})
+        train(kind, tmp_path, callbacks=[callback], num_train_epochs=1)
+    assert seen[:len(seen) // 2] == seen[len(seen) // 2:]
+
+
+class PreparesNothing(transformers.Trainer):
+    """An augmentation that its own training step leaves out."""
+
+    def _prepare_inputs(self, inputs):
+        inputs = super()._prepare_inputs(inputs)
+        return {**inputs, "input_ids": (inputs["input_ids"] + 1) % 50}
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        model.train()
+        loss = self.compute_loss(model, inputs)
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+class PreparesAnotherFirst(PreparesNothing):
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        self.other = self._prepare_inputs({"input_ids": torch.arange(24).view(2, 12), "labels": torch.arange(24).view(2, 12)})
+        return transformers.Trainer.training_step(self, model, inputs, num_items_in_batch)
+
+
+class DrawsFirst(PreparesNothing):
+    def _prepare_inputs(self, inputs):
+        inputs = super()._prepare_inputs(inputs)
+        return {**inputs, "input_ids": (inputs["input_ids"] + torch.randint(0, 3, inputs["input_ids"].shape)) % 50}
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        self.drawn = torch.rand(1)
+        return transformers.Trainer.training_step(self, model, inputs, num_items_in_batch)
+
+
+@pytest.mark.parametrize("kind", [PreparesNothing, PreparesAnotherFirst, DrawsFirst])
+def test_a_training_step_prepares_its_batch_as_it_likes(tmp_path, kind):
+    plain = train(kind, tmp_path)
+    taped = train(type("Of", (steptape.transformers.SteptapeTrainerMixin, kind), {"steptape_options": Taped.steptape_options}), tmp_path)
+    assert left(plain) == left(taped)
+    assert taped.steptape_stats["update"]["replayed"] > 40, taped.steptape_explain()
+
+
 def test_a_callback_that_comes_later_is_refused_too(tmp_path):
     def adds(trainer, step):
         if step == 15:
@@ -303,8 +409,8 @@ class ByAttribute(transformers.Trainer):
         return model(input_ids=ids, labels=labels).loss
 
 
-@pytest.mark.parametrize("does, replays", [("", True), ("takes", True), ("keeps", False)])
-def test_a_batch_stays_what_it_is(tmp_path, does, replays):
+@pytest.mark.parametrize("does", ["", "takes", "keeps"])
+def test_a_batch_stays_what_it_is(tmp_path, does):
     def collate(rows):
         return transformers.BatchEncoding({name: torch.stack([row[name] for row in rows]) for name in rows[0]})
 
@@ -318,8 +424,7 @@ def test_a_batch_stays_what_it_is(tmp_path, does, replays):
     plain, taped = run(ByAttribute), run(steptape.transformers.SteptapeTrainerMixin, ByAttribute)
     assert left(plain) == left(taped)
     stats = taped.steptape_stats["update"]
-    assert (stats["replayed"] > 40) == replays, taped.steptape_explain()
-    assert replays or {refusal["code"] for refusal in stats["refusals"]} == {"host_effect"}, taped.steptape_explain()
+    assert stats["replayed"] > 40 and not stats["refusals"], taped.steptape_explain()
 
 
 class RunsOut(transformers.TrainerCallback):

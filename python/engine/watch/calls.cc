@@ -275,6 +275,7 @@ bool Watcher::call(const Call& made, int depth) {
       (follows &&
        whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(code_of_call))) == Whose::kTorchs);
   if (follows && !is_torchs_own) return false;  // it is watched
+  load_wrapped(callee);
   if (is_torchs_own) load_given(callee);
   made.for_each([&](PyObject* value) {
     if (is_torchs_own) {
@@ -393,8 +394,10 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   const bool stores_item = name == "setitem" || name == "delitem";
   if (made.module == "_operator" && stores_item && count >= 2 && !is_container(arguments[0])) {
     store_item(arguments[0], arguments[1]);
-  } else if ((name == "setattr" && count == 3) || (name == "delattr" && count == 2)) {
+  } else if (name == "setattr" && count == 3) {
     store_attribute(arguments[0], arguments[1]);
+  } else if (name == "delattr" && count == 2) {
+    delete_attribute(arguments[0], arguments[1]);
   } else if (name == "len" && count == 1) {
     look_up(arguments[0], "__len__");
     load_size(arguments[0]);
@@ -628,7 +631,8 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     return false;
   }
   if ((name == "__setattr__" || name == "__delattr__") && !arguments.empty()) {
-    store_attribute(self, arguments[0]);
+    name == "__setattr__" ? store_attribute(self, arguments[0])
+                          : delete_attribute(self, arguments[0]);
     return false;
   }
   if (name == "mro") load_order(self);
@@ -661,6 +665,10 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
     read(Kind::kHas, self, arguments[0], path_of_item(self, arguments[0]));
   } else if (exists(self) && is_dict && (name == "__setitem__" || name == "__delitem__") &&
              !arguments.empty()) {
+    if (name == "__delitem__") take_entry(self, arguments[0], path_of(self));
+    store_item(self, arguments[0]);
+  } else if (exists(self) && is_dict && name == "pop" && !arguments.empty() &&
+             is_plain_key(arguments[0]) && has_added(self, arguments[0])) {
     store_item(self, arguments[0]);
   } else if (exists(self) && is_dict && (name == "keys" || name == "__iter__")) {
     read(Kind::kKeys, self, nullptr, path_of(self));

@@ -36,6 +36,8 @@ std::vector<py::object> functions_of(PyCodeObject* code) {
 }  // namespace
 
 void Watcher::note_function(PyObject* function) {
+  PyObject* named = PyFunction_GET_KW_DEFAULTS(function);
+  if (named != nullptr && exists(named)) load_content(named);  // of a function of the step's, too
   if (!exists(function)) return;
   called_codes_.insert(PyFunction_GET_CODE(function));
   if (whose(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))) == Whose::kTorchs) {
@@ -54,7 +56,6 @@ void Watcher::note_function(PyObject* function) {
       mark(PyTuple_GET_ITEM(defaults, i), text_of(PyTuple_GET_ITEM(names.ptr(), first + i)));
     }
   }
-  PyObject* named = PyFunction_GET_KW_DEFAULTS(function);
   if (named != nullptr && PyDict_Check(named)) {
     mark(named, name + ".__kwdefaults__");
     load_content(named);

@@ -77,6 +77,7 @@ enum class Operation : std::uint8_t {
   kEnter,       ///< `first` is the context of a `with`
   kImport,      ///< the module `name`
   kReraise,     ///< the exception that is being handled
+  kRaise,       ///< `first`, an exception or its class
 };
 
 /// One instruction that is about to run. All objects are borrowed from the frame.

@@ -69,8 +69,10 @@ constexpr std::array<std::string_view, 20> kPassOn = {
     "items",    "cast",       "type",        "super",
     "callable", "len",        "id",          "_record_function_enter_new"};
 
-/// The same of Python's own library: of typing, and of inspect for autograd.Function.apply.
-constexpr std::array<std::string_view, 3> kHandsThrough = {"cast", "bind", "apply_defaults"};
+/// The same of Python's own library: of typing, of inspect for autograd.Function.apply, and of
+/// contextlib for functions that `contextmanager` decorates.
+constexpr std::array<std::string_view, 4> kHandsThrough = {"cast", "bind", "apply_defaults",
+                                                           "helper"};
 
 /// Whether it is an object of the buffer protocol, as NumPy's arrays are: its content shows in no
 /// guard.
@@ -623,7 +625,8 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     } else if (!is_one_of(name, kPassOn) && name.find("has_torch_function") == name.npos) {
       for (PyObject* argument : arguments) {
         FollowedNumbers::current().escape(argument);
-        read_module(argument);
+        // a set, as that of the modules that `parameters()` has met, looks at no attribute
+        if (name != "add") read_module(argument);
       }
     }
     return false;

@@ -471,6 +471,8 @@ Instruction decode(const Place& at) {
       break;
     case RAISE_VARARGS:
       if (argument == 0) made.operation = Operation::kReraise;
+      if (argument != 0) one(at, Operation::kRaise, made);
+      if (argument == 2) made.first = at.top[-2];  // its cause is on top
       break;
     case IMPORT_NAME:
       made.operation = Operation::kImport;

@@ -248,12 +248,22 @@ void Watcher::look_up(PyObject* object, const char* name) {
   read(Kind::kAttribute, type, key.ptr(), type_name(object) + "." + name);
 }
 
+void Watcher::load_wrapped(PyObject* wrapper) {
+  if (!exists(wrapper)) return;
+  const auto name = py::reinterpret_steal<py::object>(name_of("__wrapped__"));
+  PyObject* of_class = _PyType_Lookup(Py_TYPE(wrapper), name.ptr());
+  if (is_member(of_class))
+    read(Kind::kMember, wrapper, of_class, path_of(wrapper) + ".__wrapped__");
+}
+
 void Watcher::load_methods(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (PyType_Check(object) && exists(object) && is_heap(reinterpret_cast<PyTypeObject*>(object)))
     read(Kind::kClass, object, nullptr, path_of(object) + ".__class__");
   if (!is_heap(type) || (is_tensor(object) && is_torchs(type)) || is_part_of_model(object)) return;
   if (can_become_another(type)) class_of(object);
+  if (exists(object) && has_compiled_methods(type) && given_to_compiled_.insert(object).second)
+    load_objects(object);
   auto* owner = reinterpret_cast<PyObject*>(type);
   if (noted_.contains(id_of(Kind::kMethods, owner, nullptr))) return;
   const std::string path = type_name(type) + "'s special methods";
@@ -270,6 +280,21 @@ void Watcher::load_methods(PyObject* object) {
     mark(called.ptr(), path);
     call_own(called.ptr(), {});
   }
+}
+
+bool Watcher::has_compiled_methods(PyTypeObject* type) {
+  const auto [entry, is_new] = compiled_.try_emplace(type, false);
+  if (!is_new) return entry->second;
+  const py::object methods = methods_of(type);
+  entry->second = std::any_of(methods.begin(), methods.end(), [](const py::handle& each) {
+    PyTypeObject* of = Py_TYPE(each.ptr());
+    const bool is_known = PyFunction_Check(each.ptr()) || of == &PyMethodDescr_Type ||
+                          of == &PyWrapperDescr_Type || of == &PyClassMethodDescr_Type ||
+                          of == &PyClassMethod_Type || of == &PyStaticMethod_Type ||
+                          std::string_view(of->tp_name).starts_with("functools.");
+    return !is_known && of->tp_descr_get != nullptr && !is_got_by_python(each.ptr());
+  });
+  return entry->second;
 }
 
 void Watcher::load_methods_of_operands(const Instruction& in) {
@@ -472,6 +497,7 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
   if (exists(object) && keeps_to_itself(type) && !view_of(name).starts_with("__"))
     return refuse_incomparable("reads or writes an attribute of", object);
   if (found != nullptr) load_methods(found);  // it may be a descriptor
+  if (found != nullptr && !PyFunction_Check(found)) load_wrapped(found);
   const bool gives_way = found == nullptr || Py_TYPE(found)->tp_descr_set == nullptr;
   if (found == nullptr && ask_own(object, "__getattr__", {object, name})) return;
   if (is_tensor(object)) {
@@ -491,7 +517,12 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     }
     return;
   }
-  if (!exists(object)) return;
+  if (!exists(object)) {
+    // one of the program's may be the dict of what the step makes (`self.__dict__ = shared`)
+    PyObject* dict = gives_way ? dict_of(object) : nullptr;
+    if (dict != nullptr && exists(dict)) read(Kind::kEntry, dict, name, path);
+    return;
+  }
   class_of(object);
   if (is_thread_local(object)) return read(Kind::kEntry, load_namespace(object), name, path);
   const bool is_computed = found != nullptr && Py_TYPE(found)->tp_descr_get != nullptr &&
@@ -615,8 +646,13 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   PyObject* found = _PyType_Lookup(Py_TYPE(object), name);
   if (PyCell_Check(object) && !own_cells_.contains(object))
     return write(Kind::kCell, object, nullptr, text_of(name));
-  if (!is_tensor(object) && !exists(object)) return change_given(object);
   const std::string path = path_of(object) + "." + text_of(name);
+  if (!is_tensor(object) && !exists(object)) {
+    PyObject* dict = dict_of(object);
+    const bool is_set_by_class = found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr;
+    if (dict != nullptr && exists(dict) && !is_set_by_class) write(Kind::kEntry, dict, name, path);
+    return change_given(object);
+  }
   if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
     // what it is set to may be what it found while it was recorded
     if (is_tensor(object)) return load_of_tensor(object, name, path);
@@ -626,6 +662,23 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
     return;
   }
   if (PyObject* dict = load_namespace(object)) write(Kind::kEntry, dict, name, path);
+}
+
+void Watcher::take_entry(PyObject* dict, PyObject* key, const std::string& path) {
+  if (PyDict_Check(dict) && !has_added(dict, key)) read(Kind::kKeys, dict, nullptr, path);
+}
+
+bool Watcher::has_added(PyObject* dict, PyObject* key) const {
+  const auto noted = noted_.find(id_of(Kind::kEntry, dict, key));
+  return noted != noted_.end() && slots_->slot(noted->second).is_written &&
+         !slots_->held_some(noted->second);
+}
+
+void Watcher::delete_attribute(PyObject* object, PyObject* name) {
+  PyObject* dict = PyType_Check(object) ? nullptr : dict_of(object);
+  if (dict != nullptr && (exists(object) || exists(dict)))
+    take_entry(dict, name, path_of(object) + ".__dict__");
+  store_attribute(object, name);
 }
 
 void Watcher::load_item(PyObject* object, PyObject* key) {

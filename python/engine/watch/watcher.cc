@@ -474,6 +474,12 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kReraise:
       load_handled();
       break;
+    case Operation::kRaise:
+      if (!exists(in.first) || !PyExceptionInstance_Check(in.first)) break;
+      refuse(RefusalCode::kHostEffect, "the step raises `" + path_of(in.first) +
+                                           "`, which was there before and keeps each place where "
+                                           "it was raised");
+      break;
     case Operation::kStoreCell:
     case Operation::kDeleteCell:
       if (in.is_own || own_cells_.contains(in.first)) break;
@@ -490,10 +496,8 @@ bool Watcher::look(const Instruction& given) {
       load_behind(in.first, in.second, in.name);
       break;
     case Operation::kDeleteAttribute:
-      if (PyObject* dict = dict_of(in.first); dict != nullptr && exists(in.first)) {
-        read(Kind::kKeys, dict, nullptr, path_of(in.first) + ".__dict__");
-      }
-      [[fallthrough]];
+      delete_attribute(in.first, in.name);
+      break;
     case Operation::kStoreAttribute:
       store_attribute(in.first, in.name);
       break;
@@ -501,10 +505,7 @@ bool Watcher::look(const Instruction& given) {
       if (!awaited_.back().number) load_item(in.first, in.second);  // else nothing holds it
       break;
     case Operation::kDeleteItem:
-      // a key that comes again comes last
-      if (PyDict_Check(in.first) && exists(in.first)) {
-        read(Kind::kKeys, in.first, nullptr, path_of(in.first));
-      }
+      if (exists(in.first)) take_entry(in.first, in.second, path_of(in.first));
       // those after it move up
       if (!PyDict_Check(in.first) && exists(in.first)) {
         change(in.first, path_of(in.first));

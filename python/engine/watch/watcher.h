@@ -257,6 +257,14 @@ class Watcher final : public Listener {
   /// The dict of the object, borrowed, or null.
   PyObject* load_namespace(PyObject* object);
   void store_attribute(PyObject* object, PyObject* name);
+  void delete_attribute(PyObject* object, PyObject* name);
+  /// An entry is taken out of a dict: if it was there before, the order of all tells whether it
+  /// came again.
+  void take_entry(PyObject* dict, PyObject* key, const std::string& path);
+  /// Whether the step has put it there, where there was none.
+  bool has_added(PyObject* dict, PyObject* key) const;
+  /// Whether the class has special methods that are compiled: they may look at all of the object.
+  bool has_compiled_methods(PyTypeObject* type);
   /// What C keeps of an object, such as `__class__`, is assigned to.
   void refuse_member(PyObject* object, PyObject* member);
   /// Whether the class of an object has code of C's as one of these methods, other than object's;
@@ -305,6 +313,8 @@ class Watcher final : public Listener {
   /// `does`: "reads", "writes an attribute of".
   void refuse_incomparable(const std::string& does, PyObject* object);
   void look_up(PyObject* object, const char* name);
+  /// What an object of C's calls with what it is called with, as wrapt's wrappers do.
+  void load_wrapped(PyObject* wrapper);
   /// Its class's special methods: which of them are asked for, code of C's decides.
   void load_methods(PyObject* object);
   /// Of all that the interpreter may ask for one as it runs this.
@@ -435,6 +445,8 @@ class Watcher final : public Listener {
   const std::unordered_set<std::string>& names_of_torchs(PyTypeObject* type);
   std::unordered_map<PyTypeObject*, std::unordered_set<std::string>> names_of_torchs_;
   std::unordered_map<PyTypeObject*, bool> torchs_classes_;  ///< of objects that torch's code met
+  std::unordered_map<PyTypeObject*, bool> compiled_;
+  std::unordered_set<PyObject*> given_to_compiled_;  ///< that were there before, borrowed
   struct Switch {
     Id id;
     Slot slot;
