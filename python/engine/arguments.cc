@@ -118,6 +118,7 @@ class Flattening {
     }
     if (!has_hooks && !has_tangent) return;
     shape_ += has_tangent ? 'T' : 'H';
+    arguments_.holds_opaque = true;
     arguments_.opaque =
         has_tangent ? "tensor with a tangent (forward-mode differentiation)" : "tensor with hooks";
   }
@@ -258,6 +259,7 @@ class Flattening {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) add_key(PyTuple_GET_ITEM(key, i));
       shape_ += '>';
     } else {
+      arguments_.holds_opaque |= !is_fixed(key);
       add_object(key);
     }
   }
@@ -265,10 +267,10 @@ class Flattening {
   /// A container of a class of its own, which may hold more than items.
   void add_subclass(PyObject* value) {
     add_address(Py_TYPE(value));
-    if (has_slots(Py_TYPE(value))) arguments_.opaque = type_name(value);
+    if (has_slots(Py_TYPE(value))) set_unguarded(value);
     for (const auto& [name, held] : attributes_of(value)) {
       const bool is_item = mirrors_entry(value, name, held);
-      if (!is_item) arguments_.opaque = type_name(value);
+      if (!is_item) set_unguarded(value);
       shape_ += is_item ? '.' : '!';
       add_key(name);
     }
@@ -293,11 +295,15 @@ class Flattening {
     shape_ += text;
   }
 
+  void set_unguarded(PyObject* value) {
+    arguments_.opaque = type_name(value);
+    if (has_names_) arguments_.opaque_name = name_;
+    if (arguments_.unguarded.empty() || arguments_.unguarded.back().first != value)
+      arguments_.unguarded.emplace_back(value, name_);
+  }
+
   void add_object(PyObject* value) {
-    if (!is_fixed(value)) {
-      arguments_.opaque = type_name(value);
-      if (has_names_) arguments_.opaque_name = name_;
-    }
+    if (!is_fixed(value)) set_unguarded(value);
     arguments_.objects.push_back(value);
     shape_ += 'o';
     add_address(value);

@@ -39,6 +39,10 @@ struct Arguments {
   std::vector<std::string> names_of_containers;  ///< where names are asked for
   bool has_subclass = false;                     ///< of torch.Tensor, whose own code no op shows
   std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
+  /// Objects of such types, borrowed, with their names where these are asked for; all that is
+  /// opaque, unless `holds_opaque`.
+  std::vector<std::pair<PyObject*, std::string>> unguarded;
+  bool holds_opaque = false;
   /// Of each leaf, what the program calls it: "batch['x']"; where they are asked for.
   std::vector<std::string> names;
   std::string opaque_name;  ///< of `opaque`, too
@@ -49,8 +53,9 @@ enum class Order {
   kGiven,  ///< it takes them as a dict
 };
 
-/// Lists, dicts and objects that a step is given and has changed. Each counts as one of the
-/// program's, which the step reads and writes like any other, and a call is known by which it is.
+/// Lists, dicts and objects that a step is given and has changed, and those whose content no guard
+/// of arguments can compare. Each counts as one of the program's, which the step reads and writes
+/// like any other, and a call is known by which it is.
 class ChangedArguments {
  public:
   /// One more. Gives the oldest one where that is dropped for it: a new one in each epoch takes the

@@ -489,22 +489,44 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   }
 }
 
+namespace {
+
+/// Whether its class, or one that it is made of, is torch's.
+bool is_made_by_torch(PyTypeObject* type) {
+  for (Py_ssize_t i = 0; type->tp_mro != nullptr && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    if (is_torchs(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool Step::take_changed(const Arguments& before) {
-  // with another object in each call, nothing would be gained
-  if (changed_in_turn_ == kMostChangedInTurn) return false;
+  std::vector<PyObject*> changed = changed_arguments();
+  if (changed
+          .empty()) {  // by torch's own code, which is not watched: a scheduler, a scaler of losses
+    std::ranges::copy_if(before.containers, std::back_inserter(changed),
+                         [](PyObject* object) { return is_made_by_torch(Py_TYPE(object)); });
+  }
   std::vector<std::pair<PyObject*, std::string>> found;
-  for (PyObject* object : changed_arguments()) {
+  for (PyObject* object : changed) {
     const auto at = std::ranges::find(before.containers, object);
     if (at == before.containers.end()) return false;
     const auto position = static_cast<std::size_t>(at - before.containers.begin());
     found.emplace_back(object, before.names_of_containers[position]);
   }
-  for (auto& [object, name] : found) {
-    const py::object dropped = changed_.add(roots_, object, std::move(name));
+  return take_as_programs(found);
+}
+
+bool Step::take_as_programs(const std::vector<std::pair<PyObject*, std::string>>& objects) {
+  // with another object in each call, nothing would be gained
+  if (objects.empty() || changed_in_turn_ == kMostChangedInTurn) return false;
+  for (const auto& [object, name] : objects) {
+    const py::object dropped = changed_.add(roots_, object, name);
     if (dropped) moving_.forget(dropped.ptr());
   }
-  changed_in_turn_ += found.empty() ? 0 : 1;
-  return !found.empty();
+  ++changed_in_turn_;
+  return true;
 }
 
 pack::Results Step::run(const Given& given, const py::args& args, const py::kwargs& kwargs,
@@ -539,7 +561,11 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     const Flatten in_places{
         .arrays = Arrays::kByIdentity, .names = &place_names, .changed = changed};
     const Arguments held = flatten(given.places, in_places);
-    check_arguments(arguments, before.opaque_name, *hints);
+    if (!before.holds_opaque && take_as_programs(before.unguarded)) {
+      hints->discard();
+    } else {
+      check_arguments(arguments, before.opaque_name, *hints);
+    }
     check_arguments(given.held, held.opaque_name, *hints);
     words_.names = before.names;
     words_.names.emplace_back();  // their structure

@@ -58,6 +58,8 @@ class Step : public Tracked {
   /// The step has changed lists, dicts or objects among its arguments: from here on they count as
   /// the program's. False where they cannot, or are others in each call.
   bool take_changed(const Arguments& before);
+  /// Whether these arguments count as objects of the program's from the next call on.
+  bool take_as_programs(const std::vector<std::pair<PyObject*, std::string>>& objects);
   pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
                     py::object& result);
   py::object replayed(const pack::Results& results);

@@ -153,8 +153,8 @@ constexpr std::array kRows = {
         "draw with torch, or declare the number: u = steptape.host(random.random), and u() in "
         "the step"},
     Row{kOpaqueArgument, "",
-        "pass tensors, arrays, numbers, strings and containers of them; let the step reach other "
-        "objects by its closure"},
+        "pass tensors, arrays, numbers, strings and containers of them, or the same object in each "
+        "call"},
     Row{kNondeterministicOp, "",
         "use a deterministic op (torch.use_deterministic_algorithms names some), or one thread; "
         "or wrap with determinism=\"listed\""},

@@ -241,12 +241,9 @@ def _try_transformers(run, module):
             class Tried(SteptapeTrainerMixin, kind):
                 steptape_options = _OPTIONS
 
-                def _taped_step(self, *given):
+                def _taped_step(self, plain, *given, **named):
                     site.turn(lambda: lambda: self._taped.steps.values() if self._taped else ())
-                    return self._taped.as_it_was("training_step")(*given) if site.steps is None else super()._taped_step(*given)
-
-                def _taped_norm(self, method, *args, **kwargs):
-                    return self._taped.as_it_was(method)(*args, **kwargs) if site.steps is None else super()._taped_norm(method)
+                    return plain(*given, **named) if site.steps is None else super()._taped_step(plain, *given, **named)
 
             self.__class__ = Tried
         return train(self, *args, **kwargs)

@@ -48,6 +48,9 @@ class SteptapeTrainerMixin:
         finally:  # auto_find_batch_size begins anew
             self._taped.end()
 
+    def _taped_step(self, plain, *given, **named):
+        return self._taped.run(*given, **named)
+
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         if self._taped is not None:
             self._taped.stand_in()  # for what a callback has put in the place of a method since
@@ -66,7 +69,7 @@ class _Taped:
         self.trainer, self.norm, self.is_done, self.is_ended = trainer, None, False, False
         self.model = self.optimizer = None
         self.steps: dict[str, Step] = {}
-        self.stand_ins = [_StandIn(trainer, "training_step", self.run), *(
+        self.stand_ins = [_StandIn(trainer, "training_step", trainer._taped_step), *(
             _StandIn(trainer, name, self.norm_of) for name in ("_clip_grad_norm", "_get_grad_norm"))]
         self.stand_in()
 
@@ -82,7 +85,7 @@ class _Taped:
         self.is_ended = True
         self.step_aside()
 
-    def run(self, _plain, model, inputs, num_items=None):
+    def run(self, model, inputs, num_items=None):
         _refuse(self.trainer)
         self.step_aside()
         try:

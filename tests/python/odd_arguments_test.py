@@ -123,7 +123,7 @@ def odd_number(i):
     return 1 + (i >= 8) * (i % 3 != 0)
 
 
-OUTCOMES = dict.fromkeys(("bytearray", "numpy_dtype", "slotted_object", "partial", "generator", "iterator", "map",
+OUTCOMES = dict.fromkeys(("bytearray", "slotted_object", "partial", "generator", "iterator", "map",
                           "dict_view", "deque", "lock"), "opaque_argument") | dict.fromkeys(
     ("complex", "function", "module", "default_dict"), RECORDED) | {"numpy_array": "host_read", "generator_of_torch": "host_effect"}
 
@@ -144,7 +144,7 @@ def test_an_odd_argument_is_guarded_or_refused(make_value, use, request):
     is_as_pinned(compare_through(make, through), OUTCOMES.get(request.node.callspec.id))
 
 
-LATE_OUTCOMES = dict.fromkeys(("bytearray", "slotted", "nested"), "opaque_argument") | {"array": "host_read"}
+LATE_OUTCOMES = {"array": "host_read"}
 
 
 @pytest.mark.parametrize("make_value, use, change", [

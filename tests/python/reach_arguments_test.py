@@ -531,6 +531,16 @@ def ones(i):
     return torch.ones(2) * i
 
 
+class Shown:
+    """What something shows by now, where a copy is looked at."""
+
+    def __init__(self, look):
+        self.look = look
+
+    def __deepcopy__(self, memo):
+        return self.look()
+
+
 @changes()
 def meter():
     held = {"n": 0, "sum": 0.0, "last": None}
@@ -594,6 +604,21 @@ def method_of_a_dataclass():
         average.update(x.sum().item())
         return x * average.value
     return step, lambda i: (ones(i), held), held
+
+
+@changes()
+def merged_into_a_dict():
+    held = {"scale": 1.0}
+
+    def step(x, held):
+        held |= {"loss": x.sum().item(), "kept": x * 2}
+        return x * held["scale"]
+
+    def arguments_of(i):
+        if i == 20:
+            held["scale"], held["loss"] = 3.0, None
+        return ones(i), held
+    return step, arguments_of, held
 
 
 @changes()
@@ -674,6 +699,172 @@ def taken_from():
     def step(x, held):
         return x * held.pop()
     return step, lambda i: (ones(i), held), held
+
+
+# What no guard of arguments can compare is such an object as well, unless it is another one in each call.
+@changes()
+def deque_of_losses():
+    held = collections.deque(maxlen=5)
+
+    def step(x, held):
+        loss = x.sum()
+        held.append(loss.item())
+        return loss
+    return step, lambda i: (ones(i), held), held
+
+
+@changes()
+def deque_of_each_epoch_in_a_dict():
+    held = [collections.deque() for _ in range(4)]
+
+    def step(x, given):
+        given["losses"].append(x.sum().item())
+        return x * 2
+    return step, lambda i: (ones(i), {"losses": held[i // 13]}), held
+
+
+@changes()
+def deque_that_the_program_changes():
+    held = collections.deque([1.0, 2.0])
+
+    def step(x, held):
+        return x * held[-1]
+
+    def arguments_of(i):
+        if i in (15, 28):
+            held.append(float(i))
+        return ones(i), held
+    return step, arguments_of, held
+
+
+@changes()
+def one_deque_that_is_given_twice():
+    held = [collections.deque(), collections.deque()]
+
+    def step(x, a, b):
+        a.append(x.sum().item())
+        return x * (2 if a is b else 3)
+    return step, lambda i: (ones(i), held[0], held[0 if i < 20 else 1]), held
+
+
+class Slotted:
+    __slots__ = ("n", "total", "scale")
+
+    def __init__(self):
+        self.n, self.total, self.scale = 0, 0.0, 1.0
+
+    def __deepcopy__(self, memo):
+        return [self.n, self.total, self.scale]
+
+
+@changes()
+def counts_in_slots():
+    held = Slotted()
+
+    def step(x, held):
+        held.n += 1
+        held.total += x.sum().item()
+        return x * held.n * held.scale
+
+    def arguments_of(i):
+        if i == 20:
+            held.scale = 0.5
+        return ones(i), held
+    return step, arguments_of, held
+
+
+@changes()
+def dict_with_attributes():
+    held = OwnDict(n=0)
+    held.scale = 1.0
+
+    def step(x, held):
+        held["n"] += 1
+        return x * held["n"] * held.scale
+
+    def arguments_of(i):
+        if i == 20:
+            held.scale = 0.5
+        return ones(i), held
+    return step, arguments_of, held
+
+
+@changes()
+def scheduler():
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    held = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
+
+    def step(x, scheduler):
+        optimizer.zero_grad()
+        loss = (weight * x).square().sum()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss
+    return step, lambda i: (ones(i % 3) * 0.1, held), [weight, Shown(lambda: (held.last_epoch, held.get_last_lr()))]
+
+
+@changes()
+def schedulers_in_a_list():
+    """One of a class of the program's, and exchanged once."""
+    class Halves(torch.optim.lr_scheduler.LRScheduler):
+        def get_lr(self):
+            return [rate * 0.99 for rate in self.base_lrs]
+
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    held = [[kind(optimizer) for kind in (Halves, functools.partial(torch.optim.lr_scheduler.StepLR, step_size=3))] for _ in range(2)]
+
+    def step(x, schedulers):
+        optimizer.zero_grad()
+        loss = (weight * x).square().sum()
+        loss.backward()
+        optimizer.step()
+        for each in schedulers:
+            each.step()
+        return loss
+    look = Shown(lambda: [(each.last_epoch, each.get_last_lr()) for both in held for each in both])
+    return step, lambda i: (ones(i % 3) * 0.1, held[i // 20]), [weight, look]
+
+
+@changes()
+def scaler():
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], 0.01)
+    held = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=5)
+
+    def step(x, scaler):
+        optimizer.zero_grad()
+        loss = (weight * x).square().sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+    return step, lambda i: (ones(i % 3) * 0.1, held), [weight, Shown(held.state_dict)]
+
+
+@changes(replays=False, codes=["opaque_argument"])
+def another_deque_in_each_call():
+    kept = []
+
+    def step(x, held):
+        held.append((x * 2).sum().item())
+        return x + 1
+
+    def arguments_of(i):
+        kept.append(collections.deque([i]))
+        return ones(i), kept[-1]
+    return step, arguments_of, kept
+
+
+@changes(replays=False, codes=["host_effect"])
+def iterator_that_is_given():
+    held = iter(range(1000))
+
+    def step(x, held):
+        return x * next(held)
+    return step, lambda i: (ones(i), held), []
 
 
 @pytest.mark.parametrize("case", changed)

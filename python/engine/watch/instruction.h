@@ -96,7 +96,7 @@ struct Instruction {
   /// Where `second` stands on the stack above `first`, if so; both may be replaced.
   PyObject** second_at = nullptr;
   Operator made = Operator::kOther;  ///< of kBinary, kCompare and kUnary
-  bool is_in_place = false;          ///< of kBinary: +=
+  bool is_in_place = false;          ///< of kBinary: += and the like
   bool hashes = false;               ///< of kSpread: into a set
   bool is_mapping = false;           ///< of kSpread: into a dict
   // of a call

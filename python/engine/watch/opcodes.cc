@@ -500,11 +500,9 @@ Instruction decode(const Place& at) {
 #endif
 #ifdef BINARY_OP
     case BINARY_OP:
-      made.is_in_place = at.argument == NB_INPLACE_ADD;
+      made.is_in_place = at.argument >= NB_INPLACE_ADD;
 #else
     case INPLACE_ADD:
-      made.is_in_place = true;
-      [[fallthrough]];
     case INPLACE_POWER:
     case INPLACE_MULTIPLY:
     case INPLACE_MATRIX_MULTIPLY:
@@ -517,6 +515,8 @@ Instruction decode(const Place& at) {
     case INPLACE_AND:
     case INPLACE_XOR:
     case INPLACE_OR:
+      made.is_in_place = true;
+      [[fallthrough]];
     case BINARY_POWER:
     case BINARY_MULTIPLY:
     case BINARY_MATRIX_MULTIPLY:

@@ -518,9 +518,8 @@ void Watcher::load_of_instance(PyObject* object, PyObject* name) {
     return;
   }
   if (!exists(object)) {
-    // one of the program's may be the dict of what the step makes (`self.__dict__ = shared`)
-    PyObject* dict = gives_way ? dict_of(object) : nullptr;
-    if (dict != nullptr && exists(dict)) read(Kind::kEntry, dict, name, path);
+    PyObject* dict = gives_way ? dict_from_outside(object) : nullptr;
+    if (dict != nullptr) read(Kind::kEntry, dict, name, path);
     return;
   }
   class_of(object);
@@ -648,9 +647,10 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
     return write(Kind::kCell, object, nullptr, text_of(name));
   const std::string path = path_of(object) + "." + text_of(name);
   if (!is_tensor(object) && !exists(object)) {
-    PyObject* dict = dict_of(object);
+    if (text_of(name) == "__dict__") got_dicts_.insert(object);
     const bool is_set_by_class = found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr;
-    if (dict != nullptr && exists(dict) && !is_set_by_class) write(Kind::kEntry, dict, name, path);
+    PyObject* dict = is_set_by_class ? nullptr : dict_from_outside(object);
+    if (dict != nullptr) write(Kind::kEntry, dict, name, path);
     return change_given(object);
   }
   if (found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr) {
@@ -664,6 +664,11 @@ void Watcher::store_attribute(PyObject* object, PyObject* name) {
   if (PyObject* dict = load_namespace(object)) write(Kind::kEntry, dict, name, path);
 }
 
+PyObject* Watcher::dict_from_outside(PyObject* object) const {
+  PyObject* dict = got_dicts_.contains(object) ? dict_of(object) : nullptr;
+  return dict != nullptr && exists(dict) ? dict : nullptr;
+}
+
 void Watcher::take_entry(PyObject* dict, PyObject* key, const std::string& path) {
   if (PyDict_Check(dict) && !has_added(dict, key)) read(Kind::kKeys, dict, nullptr, path);
 }
@@ -675,9 +680,10 @@ bool Watcher::has_added(PyObject* dict, PyObject* key) const {
 }
 
 void Watcher::delete_attribute(PyObject* object, PyObject* name) {
-  PyObject* dict = PyType_Check(object) ? nullptr : dict_of(object);
-  if (dict != nullptr && (exists(object) || exists(dict)))
-    take_entry(dict, name, path_of(object) + ".__dict__");
+  PyObject* dict = PyType_Check(object) ? nullptr
+                   : exists(object)     ? dict_of(object)
+                                        : dict_from_outside(object);
+  if (dict != nullptr) take_entry(dict, name, path_of(object) + ".__dict__");
   store_attribute(object, name);
 }
 

@@ -521,9 +521,16 @@ bool Watcher::look(const Instruction& given) {
     case Operation::kBinary:
     case Operation::kCompare:
       if (in.is_in_place) change_given(in.first);
-      if (in.is_in_place && PyList_CheckExact(in.first) && exists(in.first)) {
+      if (in.is_in_place && in.made == Operator::kAdd && PyList_CheckExact(in.first) &&
+          exists(in.first)) {
         load_content(in.second);
         change(in.first, path_of(in.first), appended_by("extend", in.first, in.second));
+        break;
+      }
+      if (in.is_in_place && PyDict_CheckExact(in.first) && exists(in.first) &&
+          PyDict_CheckExact(in.second)) {  // `d |= {...}`
+        load_content(in.second);
+        for (const auto& [key, value] : entries_of(in.second)) store_item(in.first, key);
         break;
       }
       look_up(in.first, nullptr);

@@ -258,6 +258,9 @@ class Watcher final : public Listener {
   PyObject* load_namespace(PyObject* object);
   void store_attribute(PyObject* object, PyObject* name);
   void delete_attribute(PyObject* object, PyObject* name);
+  /// The dict of an object that did not exist before, where the step has given it one of the
+  /// program's (`self.__dict__ = shared`), borrowed; or null.
+  PyObject* dict_from_outside(PyObject* object) const;
   /// An entry is taken out of a dict: if it was there before, the order of all tells whether it
   /// came again.
   void take_entry(PyObject* dict, PyObject* key, const std::string& path);
@@ -447,6 +450,7 @@ class Watcher final : public Listener {
   std::unordered_map<PyTypeObject*, bool> torchs_classes_;  ///< of objects that torch's code met
   std::unordered_map<PyTypeObject*, bool> compiled_;
   std::unordered_set<PyObject*> given_to_compiled_;  ///< that were there before, borrowed
+  std::unordered_set<PyObject*> got_dicts_;          ///< made by the step, and may be gone again
   struct Switch {
     Id id;
     Slot slot;
