@@ -48,6 +48,14 @@ class SteptapeTrainerMixin:
         finally:  # auto_find_batch_size begins anew
             self._taped.end()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy that is made while it trains: without what stands in."""
+        inherited = getattr(super(), "__getstate__", None)  # object has one from CPython 3.11 on
+        state = dict(vars(self) if inherited is None else inherited())
+        if state.pop("_taped", None) is not None:
+            self._taped.leave_out_of(state)
+        return state
+
     def _taped_step(self, plain, *given, **named):
         return self._taped.run(*given, **named)
 
@@ -67,15 +75,20 @@ class _Taped:
 
     def __init__(self, trainer):
         self.trainer, self.norm, self.is_done, self.is_ended = trainer, None, False, False
-        self.model = self.optimizer = None
+        self.model = self.optimizer = self.made_for = None
         self.steps: dict[str, Step] = {}
-        self.stand_ins = [_StandIn(trainer, "training_step", trainer._taped_step), *(
+        self.of_trainer = [_StandIn(trainer, "training_step", trainer._taped_step), *(
             _StandIn(trainer, name, self.norm_of) for name in ("_clip_grad_norm", "_get_grad_norm"))]
+        self.stand_ins = [*self.of_trainer]
         self.stand_in()
 
     def stand_in(self):
         for each in () if self.is_ended else self.stand_ins:
             each.put()
+
+    def leave_out_of(self, state):
+        for each in self.of_trainer:
+            each.take(state)
 
     def step_aside(self):
         for each in self.stand_ins:
@@ -89,9 +102,9 @@ class _Taped:
         _refuse(self.trainer)
         self.step_aside()
         try:
-            if model is not self.model or self.trainer.optimizer is not self.optimizer:
-                self.model, self.optimizer = model, self.trainer.optimizer
-                self.stand_ins[3:] = [_StandIn(self.optimizer, "step", self.nothing)]
+            if model is not self.model or self.trainer.optimizer is not self.made_for:
+                self.model, self.made_for = model, self.trainer.optimizer
+                self.take_optimizer()
                 self.steps.clear()
             is_update = self.trainer.accelerator.gradient_state.sync_gradients
             name = "update" if is_update else "accumulate"
@@ -101,12 +114,18 @@ class _Taped:
                 self.steps[name] = wrap_part(name, function, self.trainer.steptape_options, **objects)
             result = self.steps[name](inputs, num_items)
             self.is_done = is_update
+            if self.trainer.optimizer is not self.optimizer:  # the step has put another one there
+                self.take_optimizer()
         finally:
             self.stand_in()
         if not is_update:
             return result
         loss, self.norm = result
         return loss
+
+    def take_optimizer(self):
+        self.optimizer = self.trainer.optimizer
+        self.stand_ins = [*self.of_trainer, _StandIn(self.optimizer, "step", self.nothing)]
 
     def accumulate(self, inputs, num_items):
         return self.trainer.training_step(self.model, inputs, num_items)
@@ -115,7 +134,7 @@ class _Taped:
         loss, trainer = self.accumulate(inputs, num_items), self.trainer
         norm = trainer._clip_grad_norm(self.model) if trainer.args.max_grad_norm > 0 else None
         norm = trainer._get_grad_norm(self.model, grad_norm=norm)
-        self.optimizer.step()
+        trainer.optimizer.step()
         return loss, norm
 
     def norm_of(self, plain, *args, **kwargs):
@@ -146,8 +165,9 @@ class _StandIn:
         if isinstance(self._holder, torch.optim.Optimizer):
             held["_opt_called"] = True  # what that scheduler's own step would note
 
-    def take(self):
-        held = vars(self._holder)
+    def take(self, held=None):
+        """From its place, or from that in a copy of the holder's namespace."""
+        held = vars(self._holder) if held is None else held
         if held.get(self._name) is not self._function:  # the program's own since
             return
         del held[self._name]

@@ -1,4 +1,5 @@
 """Hugging Face's Trainer with SteptapeTrainerMixin beside Trainer without: parameters, optimizers, logs, checkpoints."""
+import copy
 import functools
 import inspect
 import logging
@@ -302,6 +303,50 @@ def test_a_method_that_a_callback_wraps(tmp_path, what, when, accumulate):
     plain, taped = run(transformers.Trainer), run(steptape.transformers.SteptapeTrainerMixin, transformers.Trainer)
     assert left(plain) == left(taped)
     assert taped.steptape_stats["update"]["replayed"] > 8, taped.steptape_explain()
+
+
+class ExchangesItself(transformers.Trainer):
+    """Another optimizer from some update on, or in turn."""
+    in_turn = False
+
+    def training_step(self, model, inputs, *args):
+        if not hasattr(self, "both"):
+            self.both = [self.optimizer, self.accelerator.prepare_optimizer(torch.optim.SGD(model.parameters(), 0.05))]
+        step = self.state.global_step
+        self.optimizer = self.both[step % 2 if self.in_turn else step > 20]
+        return super().training_step(model, inputs, *args)
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_a_training_step_that_exchanges_the_optimizer(tmp_path, in_turn):
+    def run(*kinds):
+        return train(type("Of", kinds, {"in_turn": in_turn, "steptape_options": Taped.steptape_options}), tmp_path)
+    plain, taped = run(ExchangesItself), run(steptape.transformers.SteptapeTrainerMixin, ExchangesItself)
+    assert left(plain) == left(taped)
+    assert [bits(each.state_dict()) for each in plain.both] == [bits(each.state_dict()) for each in taped.both]
+    assert (taped.steptape_stats["update"]["replayed"] > 10) != in_turn, taped.steptape_explain()
+
+
+def test_a_copy_that_is_made_while_it_trains_is_a_trainer_of_its_own(tmp_path):
+    copies = []
+
+    def copies_it(trainer, step):
+        if step == 15:
+            copies.append((copy.copy(trainer), trainer))
+            copies[-1][0].args = copy.copy(trainer.args)
+            copies[-1][0].args.max_grad_norm = 0.01
+    run = [train(type("Of", (kind,), {"__init__": lambda self, *args, of=kind, callback=callback, **kwargs: (
+        of.__init__(self, *args, **kwargs), setattr(callback, "trainer", self))[0]}), tmp_path, callbacks=[callback])
+        for kind in (transformers.Trainer, Taped) for callback in [Within(copies_it)]]
+    assert left(run[0]) == left(run[1]) and "_taped" not in vars(copies[1][0])
+    norms = []
+    for made, trainer in copies:
+        assert not {"training_step", "_clip_grad_norm", "_get_grad_norm"} & vars(made).keys()
+        made.model.zero_grad()
+        made.training_step(made.model, {"input_ids": torch.arange(24).view(2, 12), "labels": torch.arange(24).view(2, 12)})
+        made._clip_grad_norm(made.model)
+        norms.append(sum(p.grad.square().sum() for p in made.model.parameters()).sqrt().item())
+    assert norms[0] == norms[1] and norms[0] < 0.02
 
 
 def test_stand_ins_look_like_the_methods(tmp_path):
