@@ -276,8 +276,7 @@ REPLACED = {
 }
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("when", ["begin", 15])
+@pytest.mark.parametrize("when, accumulate", [("begin", 1), (15, 1), (15, 2)])
 @pytest.mark.parametrize("what", REPLACED)
 def test_a_method_that_a_callback_wraps(tmp_path, what, when, accumulate):
     """While training is under way: what it wraps and calls is what stood there."""
