@@ -8,6 +8,7 @@ installed. docs/frameworks.md says what is replayed, and what is refused when tr
 import contextlib
 import functools
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -87,8 +88,7 @@ class _Automatic:
 
     def __init__(self, trainer, log):
         package = _package_of(trainer)
-        self.trainer, self.strategy, self.log, self.optimizer = trainer, trainer.strategy, log, trainer.optimizers[0]
-        self.precision = trainer.precision_plugin
+        self.trainer, self.log, self.optimizer = trainer, log, trainer.optimizers[0]
         self.result_of = importlib.import_module(f"{package}.loops.optimization.automatic").ClosureResult.from_training_step_output
         self.by_norm = importlib.import_module(f"{package}.plugins.precision.precision").GradClipAlgorithmType.NORM
 
@@ -107,7 +107,7 @@ class _Automatic:
             result = self._backward(clears, batch)
             if clip := self.trainer.gradient_clip_val:
                 algorithm = self.trainer.gradient_clip_algorithm or self.by_norm
-                self.precision.clip_gradients(self.optimizer, clip_val=clip, gradient_clip_algorithm=algorithm)
+                self.trainer.precision_plugin.clip_gradients(self.optimizer, clip_val=clip, gradient_clip_algorithm=algorithm)
             return result.loss
 
         self.optimizer.step(closure)
@@ -115,7 +115,7 @@ class _Automatic:
         return result.loss, result.extra, kept
 
     def _backward(self, clears, batch):
-        result = self.result_of(self.strategy.training_step(*batch), self.trainer.accumulate_grad_batches)
+        result = self.result_of(self.trainer.strategy.training_step(*batch), self.trainer.accumulate_grad_batches)
         if clears:
             self.optimizer.zero_grad()
         if result.closure_loss is not None:
@@ -127,11 +127,11 @@ class _Manual:
     """A training step that steps its optimizers itself."""
 
     def __init__(self, trainer, log):
-        self.strategy, self.log = trainer.strategy, log
+        self.trainer, self.log = trainer, log
 
     def step(self, *batch):
         self.log.kept = kept = []
-        output = self.strategy.training_step(*batch)
+        output = self.trainer.strategy.training_step(*batch)
         self.log.kept = None
         return output, kept
 
@@ -164,7 +164,7 @@ def _loops(package):
                 return super().run(optimizer, batch_idx, kwargs)
             self.made.optimizer = optimizer
             trainer, progress = self.trainer, self.optim_progress.optimizer
-            refuse("SteptapeCallback", _left_out(trainer, trainer.lightning_module))  # one may have come
+            _refuse(trainer, trainer.lightning_module)  # one may have come
             clears = batch_idx % trainer.accumulate_grad_batches == 0
             is_update = not trainer.fit_loop._should_accumulate()
             if is_update:
@@ -195,27 +195,39 @@ def _loops(package):
 
 
 @functools.cache
-def _functions_of(base, names):
-    bases = [getattr(importlib.import_module(package), base) for package in _packages()]
-    return [(name, [getattr(base, name) for base in bases]) for name in names]
+def _folders():
+    names = ("lightning", "pytorch_lightning", "lightning_fabric")
+    return tuple(os.path.dirname(sys.modules[name].__file__) + os.sep for name in names if name in sys.modules)
 
 
-def _overridden(thing, base, names):
-    """Of these methods those that its class, or the object, has in place of Lightning's."""
-    kind, own = type(thing), vars(thing)
-    return [f"{kind.__name__}.{name}" for name, functions in _functions_of(base, names)
-            if name in own or all(getattr(kind, name) is not function for function in functions)]
+@functools.cache
+def _classes_of(base):
+    """Those that a class of Lightning's is made of."""
+    return {each for package in _packages() for each in getattr(importlib.import_module(package), base).__mro__}
+
+
+def _overridden(thing, names, base=None):
+    """Of these methods those that the object, its class, or a program that patches Lightning's, has in place of Lightning's own; of one
+    made of `base` those of any other class, too."""
+    kind = type(thing)
+
+    def is_lightnings(name):
+        owner = next((each for each in kind.__mro__ if name in vars(each)), None)
+        if owner is None:  # of another version
+            return True
+        code = getattr(vars(owner)[name], "__code__", None)
+        return (base is None or owner in _classes_of(base)) and code is not None and code.co_filename.startswith(_folders())
+    return [f"{kind.__name__}.{name}" for name in names if name in vars(thing) or not is_lightnings(name)]
 
 
 def _left_out(trainer, module):
     """Hooks between the parts of a step, which it would not call."""
     if not module.automatic_optimization:
         return []
-    between = [(trainer.strategy, _OF_STRATEGIES), (trainer.precision_plugin, _OF_PRECISIONS),
+    between = [(module, _HOOKS_OF_MODULES, "LightningModule"), *((each, _HOOKS_OF_CALLBACKS, "Callback") for each in trainer.callbacks),
+               (trainer.strategy, _OF_STRATEGIES), (trainer.precision_plugin, _OF_PRECISIONS),
                *((optimizer, ("step",)) for optimizer in getattr(trainer.strategy, "_lightning_optimizers", ()))]
-    return [*_overridden(module, "LightningModule", _HOOKS_OF_MODULES),
-            *(each for callback in trainer.callbacks for each in _overridden(callback, "Callback", _HOOKS_OF_CALLBACKS)),
-            *(f"{type(thing).__name__}.{name}" for thing, names in between for name in names if name in vars(thing))]
+    return [name for each in between for name in _overridden(*each)]
 
 
 def _is_lightnings(thing):
@@ -230,7 +242,9 @@ def _refuse(trainer, module):
         problems.append(f"the strategy {type(strategy).__name__}")
     if type(precision).__name__ not in ("Precision", "MixedPrecision", "HalfPrecision", "DoublePrecision") or not _is_lightnings(
             precision) or getattr(precision, "scaler", None) is not None:
-        problems.append(f"the precision {getattr(precision, 'precision', type(precision).__name__)!r}")
+        name = type(precision).__name__
+        of = "" if _is_lightnings(precision) else f" of the class {name}"
+        problems.append(f"the precision {getattr(precision, 'precision', name)!r}{of}")
     refuse("SteptapeCallback", problems)
 
 

@@ -367,6 +367,35 @@ class ClipsItself(Net):
             parameter.grad.clamp_(-1e-3, 1e-3)
 
 
+Precision = lightning.plugins.Precision
+PATCHED = {"strategy": lightning.strategies.SingleDeviceStrategy, "precision": Precision,
+           "optimizer": lightning.core.optimizer.LightningOptimizer}
+
+
+@pytest.fixture
+def patches_end():
+    kinds = (lightning.LightningModule, lightning.Callback, *PATCHED.values())
+    before = [dict(vars(kind)) for kind in kinds]
+    yield
+    for kind, names in zip(kinds, before):
+        for name in vars(kind).keys() - names.keys():
+            delattr(kind, name)
+        for name, value in names.items():
+            if vars(kind)[name] is not value:
+                setattr(kind, name, value)
+
+
+class OwnPrecision(Precision):
+    pass
+
+
+class PatchesEarly(Net):
+    """As instrumentation patches a package when it is imported."""
+
+    def on_fit_start(self):
+        twice(lightning.LightningModule, "on_before_optimizer_step")
+
+
 class HasAHook(Net):
     def on_fit_start(self):
         self.on_after_backward = lambda: None
@@ -381,8 +410,16 @@ class HasAHook(Net):
     (Net, lambda trainer, module: twice(trainer.precision_plugin, "backward"), "Precision.backward", 15),
     (Net, lambda trainer, module: twice(trainer.precision_plugin, "_clip_gradients"), "Precision._clip_gradients", 15),
     (Net, lambda trainer, module: twice(module.optimizers(), "step"), "LightningAdamW.step", 15),
+    (Net, lambda trainer, module: twice(PATCHED["strategy"], "backward"), "SingleDeviceStrategy.backward", 15),
+    (Net, lambda trainer, module: twice(PATCHED["precision"], "optimizer_step"), "Precision.optimizer_step", 15),
+    (Net, lambda trainer, module: twice(PATCHED["optimizer"], "step"), "LightningAdamW.step", 15),
+    (Net, lambda trainer, module: twice(lightning.LightningModule, "on_after_backward"), "Net.on_after_backward", 15),
+    (Net, lambda trainer, module: twice(lightning.Callback, "on_before_zero_grad"), "on_before_zero_grad", 15),
+    (Net, lambda trainer, module: setattr(trainer.strategy, "__class__", type("Own", (type(trainer.strategy),), {})), "the strategy Own", 15),
+    (Net, lambda trainer, module: setattr(trainer.strategy, "precision_plugin", OwnPrecision()), "OwnPrecision", 15),
+    (PatchesEarly, None, "PatchesEarly.on_before_optimizer_step", 0),
 ])
-def test_a_hook_of_the_object_or_one_that_comes_later_is_refused_too(make, do, named, step):
+def test_a_hook_of_the_object_or_one_that_comes_later_is_refused_too(make, do, named, step, patches_end):
     module = make()
     trainer = lightning.Trainer(max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
                                 enable_model_summary=False,
