@@ -32,6 +32,8 @@ def accelerate(model: Algorithm, **options: Any) -> Algorithm:
     kind = type(model)
     if _STEP in vars(model):
         raise InvalidArgument(f"accelerate: this {kind.__name__} has been accelerated")
+    if "train" in vars(model):
+        raise InvalidArgument(f"accelerate: this {kind.__name__} has a `train` of its own, which is not its class's")
     kind = vars(kind).get(_KIND, kind)  # what a model that is accelerated has loaded is of its class
     lifted = lift(types.MethodType(kind.train, model))
     options.setdefault("name", f"{kind.__name__}.train")
@@ -46,6 +48,8 @@ def _step_of(model, *given):
 
 def _taped(kind: type, train: Callable) -> type:
     """A class for one model: an attribute `train` of the model itself would be saved with it."""
+    own = kind.train, kind.train.__code__  # whose loop it is
+
     class Taped(kind):
         steptape_step = property(lambda self: vars(self).get(_STEP))
 
@@ -53,7 +57,9 @@ def _taped(kind: type, train: Callable) -> type:
             # what the class makes or loads besides, and what is given this model's attributes, is not accelerated
             step = vars(self).get(_STEP)
             is_own = step is not None and step.__wrapped__.__self__ is self
-            return (train if is_own else kind.train)(self, *args, **kwargs)
+            now = kind.train  # which a program may have replaced
+            is_taken_apart = is_own and now is own[0] and now.__code__ is own[1]
+            return (train if is_taken_apart else now)(self, *args, **kwargs)
 
         def _excluded_save_params(self):
             return [*super()._excluded_save_params(), _STEP]

@@ -191,3 +191,37 @@ def test_what_cannot_be_is_refused_with_the_reason():
     model = make(sb3.A2C, "CartPole-v1", {}, wrap=True)
     with pytest.raises(steptape.InvalidArgument, match="has been accelerated"):
         steptape.sb3.accelerate(model)
+    model = make(sb3.A2C, "CartPole-v1", {}, wrap=False)
+    model.train = model.train
+    with pytest.raises(steptape.InvalidArgument, match="has a `train` of its own"):
+        steptape.sb3.accelerate(model)
+
+
+@pytest.mark.parametrize("how", ["wrapped", "replaced", "its code"])
+def test_a_train_that_is_replaced_while_it_trains(how):
+    """By a timer that patches the class, between two calls of `learn`."""
+    def patched(before):
+        def train(self, gradient_steps, batch_size=32):
+            self.counted = getattr(self, "counted", 0) + 1
+            before(self, gradient_steps, batch_size)
+        return train
+
+    def run(wrap):
+        before, code = sb3.DQN.train, sb3.DQN.train.__code__
+        try:
+            model = make(sb3.DQN, "CartPole-v1", OFF_POLICY, wrap)
+            first = played(model, 200)
+            replayed = model.steptape_step.stats["replayed"] if wrap else None
+            if how == "its code":
+                before.__code__ = without_steps.__code__
+            else:
+                sb3.DQN.train = patched(before) if how == "wrapped" else without_steps
+            return first, played(model, 100), getattr(model, "counted", 0), replayed
+        finally:
+            sb3.DQN.train, before.__code__ = before, code
+    plain, taped = run(False), run(True)
+    assert plain[:3] == taped[:3] and taped[3] > 10
+
+
+def without_steps(self, gradient_steps, batch_size=32):
+    self._n_updates += gradient_steps
