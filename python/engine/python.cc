@@ -59,6 +59,14 @@ bool is_torchs(PyTypeObject* type) {
          type_name(type).starts_with("torch");
 }
 
+py::object interned(const char* text) {
+  return py::reinterpret_steal<py::object>(PyUnicode_InternFromString(text));
+}
+
+PyObject* in_class(PyTypeObject* type, const char* name) {
+  return _PyType_Lookup(type, interned(name).ptr());
+}
+
 py::object member(PyObject* object, const char* name) {
   auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, name));
   if (!found) PyErr_Clear();

@@ -49,6 +49,10 @@ py::object object_of(const at::Tensor& tensor);
 
 /// Whether a module of torch's has made the class.
 bool is_torchs(PyTypeObject* type);
+/// A Python string of which there is one.
+py::object interned(const char* text);
+/// What a class, or one that it is made of, holds under a name, borrowed; null where none does.
+PyObject* in_class(PyTypeObject* type, const char* name);
 /// The attribute of this name, which may run code; null where there is none.
 py::object member(PyObject* object, const char* name);
 /// The exception that is being handled, as `sys.exception()` gives it; None where there is none.

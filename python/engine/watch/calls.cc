@@ -119,8 +119,7 @@ py::object stored_attribute(PyObject* object, PyObject* name) {
 /// Whether code of C's makes something of what a class is called with, whoever sees it after that.
 bool is_given_to_c(PyObject* type) {
   auto* made = reinterpret_cast<PyTypeObject*>(type);
-  const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__new__"));
-  PyObject* found = _PyType_Lookup(made, key.ptr());
+  PyObject* found = in_class(made, "__new__");
   return found != nullptr && PyCFunction_Check(found) && made->tp_new != PyBaseObject_Type.tp_new;
 }
 
@@ -235,9 +234,8 @@ bool Watcher::call(const Call& made, int depth) {
       return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
     }
     for (const char* name : {"__init__", "__new__"}) {
-      const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(name));
-      load_of_class(callee, key.ptr());
-      PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(callee), key.ptr());
+      load_of_class(callee, interned(name).ptr());
+      PyObject* found = in_class(reinterpret_cast<PyTypeObject*>(callee), name);
       const bool is_static = found != nullptr && Py_TYPE(found) == &PyStaticMethod_Type;
       const py::object inner = is_static ? member(found, "__func__") : borrowed(found);
       if (inner && PyFunction_Check(inner.ptr())) note_function(inner.ptr());
@@ -267,8 +265,7 @@ bool Watcher::call(const Call& made, int depth) {
   look_up(callee, "__call__");
   if (!made.arguments.empty() && is_from_outside(made, name_of(callee), made.arguments.front()))
     return false;
-  const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString("__call__"));
-  PyObject* code_of_call = _PyType_Lookup(type, key.ptr());
+  PyObject* code_of_call = in_class(type, "__call__");
   const bool follows = code_of_call != nullptr && PyFunction_Check(code_of_call);
   const bool is_torchs_own =
       is_torchs(type) || is_part_of_model(callee) ||
@@ -305,9 +302,7 @@ std::optional<bool> Watcher::call_of_functools(const Call& made, int depth) {
       const std::string path = path_of(made.callee);
       mark(function.ptr(), path);
       for (const char* part : {"func", "args", "keywords"}) {  // __setstate__ changes them
-        const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
-        PyObject* of_class = _PyType_Lookup(Py_TYPE(made.callee), key.ptr());
-        read(Kind::kMember, made.callee, of_class, path + "." + part);
+        read(Kind::kMember, made.callee, in_class(Py_TYPE(made.callee), part), path + "." + part);
       }
       load_content(named.ptr());
     }
@@ -551,7 +546,7 @@ void Watcher::refuse_memory(PyObject* value) {
   if (!exists(value) || !is_made_by_class(Py_TYPE(value)) || is_array(value)) return;
   for (const char* attribute :
        {"__array_interface__", "__array_struct__", "__cuda_array_interface__"}) {
-    const auto name = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(attribute));
+    const auto name = interned(attribute);
     PyObject* const of_class = _PyType_Lookup(Py_TYPE(value), name.ptr());
     const bool is_stored = of_class == nullptr ? bool(stored_attribute(value, name.ptr()))
                                                : Py_TYPE(of_class)->tp_descr_get == nullptr;

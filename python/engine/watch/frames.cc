@@ -45,8 +45,7 @@ void Watcher::note_function(PyObject* function) {
   }
   const std::string name = text_of(reinterpret_cast<PyFunctionObject*>(function)->func_name);
   for (const char* part : {"__code__", "__defaults__", "__kwdefaults__"}) {
-    const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(part));
-    read(Kind::kFunction, function, key.ptr(), name + "." + part);
+    read(Kind::kFunction, function, interned(part).ptr(), name + "." + part);
   }
   if (PyObject* defaults = PyFunction_GET_DEFAULTS(function)) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));

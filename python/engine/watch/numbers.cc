@@ -155,8 +155,7 @@ PyObject* code_that_gives(PyObject* iterator) {
 bool keeps_items(PyObject* container) {
   if (PyList_Check(container) || PyDict_Check(container) || is_deque(container)) return true;
   if (is_tensor(container)) return true;  // an op
-  static PyObject* const name = PyUnicode_InternFromString("__setitem__");
-  PyObject* found = _PyType_Lookup(Py_TYPE(container), name);
+  PyObject* found = in_class(Py_TYPE(container), "__setitem__");
   return found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type;
 }
 
@@ -612,8 +611,7 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
       PyType_Check(PyCFunction_GET_SELF(callee))) {
     // of a function of autograd's, whose methods its code in C calls
     for (const char* method : {"forward", "backward", "setup_context", "vjp", "jvp"}) {
-      const auto key = py::reinterpret_steal<py::object>(PyUnicode_InternFromString(method));
-      load_of_class(PyCFunction_GET_SELF(callee), key.ptr());
+      load_of_class(PyCFunction_GET_SELF(callee), interned(method).ptr());
     }
   }
   const bool is_op = is_bound ? does_ops(callee) : is_method;

@@ -35,6 +35,9 @@ inline bool is_one_of(std::string_view name, const std::array<std::string_view, 
 /// compare.
 bool is_container(PyObject* value);
 
+/// Whether what a descriptor gives is itself, or made by Python's code.
+bool is_got_by_python(PyObject* descriptor);
+
 /// How many items a method adds at the end of a list or deque; none where it does something else,
 /// or nobody knows how many it adds to a deque. Of a list the count need not be right.
 std::optional<Py_ssize_t> appended_by(std::string_view method, PyObject* owner, PyObject* given);
@@ -230,7 +233,7 @@ class Watcher final : public Listener {
   std::string path_of(PyObject* value) const;
   std::string path_of_item(PyObject* owner, PyObject* key) const;
 
-  // reads and writes of the language (reads.cc)
+  // reads and writes of the language (reads.cc, classes.cc)
   void load_global(const Instruction& in);
   /// What the interpreter has under the name of a module, and under that of the package it is in.
   /// `is_found`: it was imported.
