@@ -61,6 +61,8 @@ class Flattening {
     } else if (changed_ != nullptr && changed_->find(value) != nullptr) {
       shape_ += 'O';
       add_address(value);
+    } else if (PyObject* const self = bound_to(value)) {
+      add_method(value, self);
     } else if (depth == 0 || (!add_container(value, depth) && !add_array(value))) {
       add_object(value);
     }
@@ -293,6 +295,25 @@ class Flattening {
     shape_ += std::to_string(text.size());
     shape_ += ':';
     shape_ += text;
+  }
+
+  /// Each call makes another one (`meter.update`): it is which function it is, and of which object.
+  void add_method(PyObject* method, PyObject* self) {
+    shape_ += 'm';
+    if (PyMethod_Check(method)) {
+      add_object(PyMethod_GET_FUNCTION(method));
+    } else {
+      add_address(reinterpret_cast<PyCFunctionObject*>(method)->m_ml);
+    }
+    if (is_fixed(self)) return add_object(self);
+    if (changed_ == nullptr || changed_->find(self) == nullptr) {
+      const std::size_t length = name_.size();
+      name_ += ".__self__";
+      set_unguarded(self);
+      name_.resize(length);
+    }
+    shape_ += 'O';
+    add_address(self);
   }
 
   void set_unguarded(PyObject* value) {

@@ -59,6 +59,13 @@ bool is_torchs(PyTypeObject* type) {
          type_name(type).starts_with("torch");
 }
 
+PyObject* bound_to(PyObject* method) {
+  PyObject* self = PyMethod_Check(method)      ? PyMethod_GET_SELF(method)
+                   : PyCFunction_Check(method) ? PyCFunction_GET_SELF(method)
+                                               : nullptr;
+  return self == nullptr || PyModule_Check(self) || is_tensor(self) ? nullptr : self;
+}
+
 py::object interned(const char* text) {
   return py::reinterpret_steal<py::object>(PyUnicode_InternFromString(text));
 }

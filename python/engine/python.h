@@ -47,6 +47,10 @@ const at::Tensor& tensor_of(PyObject* object);
 /// A new reference to the tensor's Python object; None for an undefined one.
 py::object object_of(const at::Tensor& tensor);
 
+/// The object of a method of Python's or C's, borrowed; null for a function, for what is bound to a
+/// module or a tensor, and for all else.
+PyObject* bound_to(PyObject* method);
+
 /// Whether a module of torch's has made the class.
 bool is_torchs(PyTypeObject* type);
 /// A Python string of which there is one.

@@ -844,6 +844,90 @@ def scaler():
     return step, lambda i: (ones(i % 3) * 0.1, held), [weight, Shown(held.state_dict)]
 
 
+# Each call makes another method object: it is the function and its object that count.
+class Counts:
+    def __init__(self):
+        self.n, self.scale = 0, 2.0
+
+    def count(self, value):
+        self.n += 1
+        return value * self.scale
+
+    def other(self, value):
+        return value * 7.0
+
+
+@changes()
+def method_that_counts():
+    """Its object changes, and is another one later."""
+    held = [Counts(), Counts()]
+
+    def step(x, count):
+        return count(x)
+
+    def arguments_of(i):
+        if i == 14:
+            held[0].scale = 3.0
+        return ones(i), held[i // 22].count
+    return step, arguments_of, held
+
+
+@changes()
+def method_that_is_another():
+    held = Counts()
+    return (lambda x, method: method(x)), lambda i: (ones(i), held.count if i < 20 else held.other), held
+
+
+@changes()
+def method_of_a_class_that_is_patched():
+    class Own(Counts):
+        pass
+
+    held = Own()
+
+    def arguments_of(i):
+        if i == 20:
+            Own.count = lambda self, value: value * 9.0
+        return ones(i), held.count
+    return (lambda x, method: method(x)), arguments_of, held
+
+
+@changes()
+def methods_of_containers():
+    held = [[], collections.deque(maxlen=3)]
+
+    def step(x, keep, log):
+        keep(x.sum().item())
+        log["append"](2.0)
+        return x * 2
+    return step, lambda i: (ones(i), held[0].append, {"append": held[1].append}), held
+
+
+@changes()
+def method_of_a_model():
+    """Another one of it, and another model."""
+    torch.manual_seed(0)
+    models = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
+
+    def step(x, forward):
+        with torch.no_grad():
+            return forward(x)
+    return step, lambda i: (ones(i), models[0].forward if i < 24 else models[0].__call__), [Shown(lambda: [p.tolist() for p in models[0].parameters()])]
+
+
+@changes(codes=["opaque_argument"])
+def method_of_another_object_in_each_call():
+    kept = []
+
+    def step(x, count):
+        return count(x)
+
+    def arguments_of(i):
+        kept.append(Counts() if i >= 20 or not kept else kept[0])
+        return ones(i), kept[-1].count
+    return step, arguments_of, kept
+
+
 @changes(replays=False, codes=["opaque_argument"])
 def another_deque_in_each_call():
     kept = []

@@ -213,6 +213,9 @@ void Watcher::read_module(PyObject* value) {
 
 void Watcher::give(PyObject* value, int depth) {
   if (const std::string* name = changed_.find(value)) return mark(value, *name);
+  PyObject* const self = bound_to(value);
+  if (const std::string* name = self == nullptr ? nullptr : changed_.find(self))
+    return mark(value, name->substr(0, name->rfind('.')));
   if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
   if (depth == 0 || is_atom(value) || is_tensor(value) || is_fixed(value)) return;
   if (!given_containers_.insert(value).second) return;
