@@ -915,6 +915,21 @@ def method_of_a_model():
     return step, lambda i: (ones(i), models[0].forward if i < 24 else models[0].__call__), [Shown(lambda: [p.tolist() for p in models[0].parameters()])]
 
 
+@changes(replays=False, codes=["host_effect"])
+def which_object_a_method_is():
+    """An equal one from call 20 on."""
+    held = Counts()
+    kept = held.count
+    return (lambda x, method: x * (2 if method is kept else 3)), lambda i: (ones(i), kept if i < 20 else held.count), held
+
+
+@changes()
+def whether_a_method_is_given():
+    held = Counts()
+    return (lambda x, method: x if method is None or method == held.other else method(x)), lambda i: (
+        ones(i), held.count if i % 12 < 9 else None), held
+
+
 @changes(codes=["opaque_argument"])
 def method_of_another_object_in_each_call():
     kept = []

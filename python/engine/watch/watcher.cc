@@ -214,6 +214,7 @@ void Watcher::read_module(PyObject* value) {
 void Watcher::give(PyObject* value, int depth) {
   if (const std::string* name = changed_.find(value)) return mark(value, *name);
   PyObject* const self = bound_to(value);
+  if (self != nullptr) given_methods_.insert(value);
   if (const std::string* name = self == nullptr ? nullptr : changed_.find(self))
     return mark(value, name->substr(0, name->rfind('.')));
   if (is_tensor(value) && given_[value]++ == 0) Py_INCREF(value);
@@ -385,6 +386,7 @@ void Watcher::release() {
   existing_.clear();
   fresh_.clear();
   given_containers_.clear();
+  given_methods_.clear();
   own_cells_.clear();
   given_.clear();
   arrays_.clear();
@@ -402,6 +404,12 @@ void Watcher::release() {
 
 void Watcher::look_which(PyObject* object, PyObject* among) {
   if (PyWeakref_CheckRef(object)) object = referent_of(object);  // found by that
+  if (given_methods_.contains(object)) {
+    refuse(
+        RefusalCode::kHostEffect,
+        "the step asks which object a method is that it is given, and each call may make another");
+    return;
+  }
   // found by its identity; which of the program's own it is, SlotWatch::know sees to
   const bool is_object =
       given_containers_.contains(object) && Py_TYPE(object)->tp_hash == PyBaseObject_Type.tp_hash;
@@ -560,6 +568,9 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kIdentity:
       if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);
+      for (const auto& [one, other] : {std::pair(in.first, in.second), {in.second, in.first}}) {
+        if (given_methods_.contains(one) && !is_atom(other)) look_which(one, other);
+      }
       if (exists(in.first) && exists(in.second)) slots_->hold_containers();
       break;
     case Operation::kUnary:

@@ -464,6 +464,7 @@ class Watcher final : public Listener {
   std::unordered_map<PyObject*, std::string> existing_;  ///< with a reference each
   std::vector<std::pair<PyObject*, std::string>> to_mark_;
   std::unordered_set<PyObject*> given_containers_;  ///< of `fresh_`, and not met elsewhere
+  std::unordered_set<PyObject*> given_methods_;     ///< borrowed from the call
   std::unordered_set<PyObject*> fresh_;  ///< made by the step, or for this call; may be gone again
   std::unordered_map<PyObject*, at::Tensor> arrays_;  ///< with a reference each
   std::unordered_set<PyObject*> own_cells_;           ///< made by the step, with a reference each
