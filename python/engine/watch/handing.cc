@@ -3,7 +3,6 @@
 #include <string_view>
 #include <vector>
 
-#include "python/engine/python.h"
 #include "python/engine/watch/opcodes.h"
 
 /// What code of Python's returns goes to whoever has called it: to an instruction that hands it on,
@@ -17,7 +16,9 @@ namespace {
 
 bool is_of_python(PyTypeObject* type, const char* method) {
   if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
-  PyObject* found = in_class(type, method);
+  PyObject* name = PyUnicode_InternFromString(method);
+  PyObject* found = _PyType_Lookup(type, name);
+  Py_DECREF(name);
   // a __new__ is a static method
   return found != nullptr && (PyFunction_Check(found) || Py_TYPE(found) == &PyStaticMethod_Type);
 }
@@ -135,7 +136,9 @@ void add_methods(PyObject* self, PyObject* other, const std::array<const char*, 
                  std::vector<OwnMethod>& methods) {
   if (self == nullptr || (Py_TYPE(self)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
   for (const char* name : names) {
-    PyObject* found = in_class(Py_TYPE(self), name);
+    PyObject* key = PyUnicode_InternFromString(name);
+    PyObject* found = _PyType_Lookup(Py_TYPE(self), key);
+    Py_DECREF(key);
     if (found != nullptr && PyFunction_Check(found))
       methods.push_back({reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(found)), self, other});
   }

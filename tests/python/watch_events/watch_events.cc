@@ -13,14 +13,42 @@ namespace {
 namespace watch = steptape::python::watch;
 using watch::Operation;
 
-constexpr std::array kNames = {
-    "None",       "LoadGlobal", "StoreGlobal",   "DeleteGlobal",   "LoadCell",        "StoreCell",
-    "DeleteCell", "CloseOver",  "LoadAttribute", "StoreAttribute", "DeleteAttribute", "LoadSuper",
-    "LoadItem",   "StoreItem",  "DeleteItem",    "Binary",         "Compare",         "Identity",
-    "Contains",   "Unary",      "Test",          "Format",         "Iterate",         "Next",
-    "Spread",     "Hash",       "GiveOut",       "Length",         "MatchClass",      "MatchKeys",
-    "Call",       "Enter",      "Import"};
-static_assert(kNames.size() == static_cast<std::size_t>(Operation::kImport) + 1);
+constexpr std::array kNames = {"None",
+                               "LoadGlobal",
+                               "StoreGlobal",
+                               "DeleteGlobal",
+                               "LoadCell",
+                               "StoreCell",
+                               "DeleteCell",
+                               "CloseOver",
+                               "LoadAttribute",
+                               "StoreAttribute",
+                               "DeleteAttribute",
+                               "LoadSuper",
+                               "LoadItem",
+                               "StoreItem",
+                               "DeleteItem",
+                               "Binary",
+                               "Compare",
+                               "Identity",
+                               "Contains",
+                               "Unary",
+                               "Test",
+                               "Format",
+                               "Iterate",
+                               "Next",
+                               "Spread",
+                               "Hash",
+                               "GiveOut",
+                               "Length",
+                               "MatchClass",
+                               "MatchKeys",
+                               "Call",
+                               "Enter",
+                               "Import",
+                               "Reraise",
+                               "Raise"};
+static_assert(kNames.size() == static_cast<std::size_t>(Operation::kRaise) + 1);
 
 std::string text_of(PyObject* object) {
   const char* text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
