@@ -58,9 +58,8 @@ class Flattening {
       add_integer(value);
     } else if (PyUnicode_CheckExact(value)) {
       leaf(text_of(value), 's');
-    } else if (changed_ != nullptr && changed_->find(value) != nullptr) {
-      shape_ += 'O';
-      add_address(value);
+    } else if (is_programs(value)) {
+      add_programs(value);
     } else if (PyObject* const self = bound_to(value)) {
       add_method(value, self);
     } else if (depth == 0 || (!add_container(value, depth) && !add_array(value))) {
@@ -306,14 +305,22 @@ class Flattening {
       add_address(reinterpret_cast<PyCFunctionObject*>(method)->m_ml);
     }
     if (is_fixed(self)) return add_object(self);
-    if (changed_ == nullptr || changed_->find(self) == nullptr) {
+    if (!is_programs(self)) {
       const std::size_t length = name_.size();
       name_ += ".__self__";
       set_unguarded(self);
       name_.resize(length);
     }
+    add_programs(self);
+  }
+
+  /// Whether it counts as an object of the program's, known by which it is.
+  bool is_programs(PyObject* value) const {
+    return changed_ != nullptr && changed_->find(value) != nullptr;
+  }
+  void add_programs(PyObject* value) {
     shape_ += 'O';
-    add_address(self);
+    add_address(value);
   }
 
   void set_unguarded(PyObject* value) {

@@ -678,18 +678,24 @@ def met_in_a_closure_too():
     return step, arguments_of, kept
 
 
-@changes(replays=False, codes=["host_effect"])
-def another_in_each_call():
+def another_each_time(make, change):
     kept = []
 
     def step(x, held):
-        held["out"] = (x * 2).sum().item()
+        change(held, (x * 2).sum().item())
         return x + 1
 
     def arguments_of(i):
-        kept.append({"a": i})
+        kept.append(make(i))
         return ones(i), kept[-1]
     return step, arguments_of, kept
+
+
+@changes(replays=False, codes=["host_effect"])
+def another_in_each_call():
+    def puts(held, value):
+        held["out"] = value
+    return another_each_time(lambda i: {"a": i}, puts)
 
 
 @changes(replays=False, codes=["host_effect"])
@@ -945,16 +951,7 @@ def method_of_another_object_in_each_call():
 
 @changes(replays=False, codes=["opaque_argument"])
 def another_deque_in_each_call():
-    kept = []
-
-    def step(x, held):
-        held.append((x * 2).sum().item())
-        return x + 1
-
-    def arguments_of(i):
-        kept.append(collections.deque([i]))
-        return ones(i), kept[-1]
-    return step, arguments_of, kept
+    return another_each_time(lambda i: collections.deque([i]), lambda held, value: held.append(value))
 
 
 @changes(replays=False, codes=["host_effect"])

@@ -217,14 +217,10 @@ void Watcher::load_members(PyObject* type) {
 }
 
 void Watcher::load_of_super(PyObject* super, PyObject* name) {
-  const auto member = [super](const char* of) {
-    auto found = py::reinterpret_steal<py::object>(PyObject_GetAttrString(super, of));
-    if (!found) PyErr_Clear();
-    return found;
-  };
-  const py::object from = member("__thisclass__");
-  const py::object type = member("__self_class__");
-  if (const py::object of = member("__self__"); of && !PyType_Check(of.ptr())) class_of(of.ptr());
+  const py::object from = member(super, "__thisclass__");
+  const py::object type = member(super, "__self_class__");
+  if (const py::object of = member(super, "__self__"); of && !PyType_Check(of.ptr()))
+    class_of(of.ptr());
   if (from && type) load_behind(from.ptr(), type.ptr(), name);
 }
 
