@@ -303,6 +303,7 @@ void define(py::module_& m) {
       .def("track_generator", &Tracked::track_generator)
       .def("track_host", &Tracked::track_host)
       .def("untrack", &Tracked::untrack)
+      .def("drop_released", &Tracked::drop_released)
       .def("capture", &Tracked::capture)
       .def("changes", &Tracked::changes)
       .def("state_numbers", &Tracked::state_numbers)

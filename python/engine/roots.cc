@@ -82,6 +82,14 @@ int Roots::visit(visitproc visitor, void* argument) const {
   return 0;
 }
 
+Py_ssize_t Roots::count(PyObject* object) const noexcept {
+  Py_ssize_t count = 0;
+  for (const Root* root = first_; root != nullptr; root = root->next_) {
+    if (root->object_ == object && !root->is_weak_) ++count;
+  }
+  return count;
+}
+
 void Roots::clear() {
   while (first_ != nullptr) first_->reset();
 }

@@ -57,6 +57,8 @@ class Roots {
   Roots& operator=(const Roots&) = delete;
 
   int visit(visitproc visitor, void* argument) const;
+  /// How many strong references to the object are among them.
+  Py_ssize_t count(PyObject* object) const noexcept;
   void clear();
 
  private:

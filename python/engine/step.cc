@@ -402,9 +402,7 @@ Step::~Step() {
 }
 
 void Step::add_host_value(const std::string& name, const py::function& function) {
-  auto kept = std::make_shared<Root>(roots_, function.ptr());
-  kept_.push_back(kept);
-  const auto ask = [name, kept] {
+  const auto ask = [name, kept = std::make_shared<Root>(roots_, function.ptr())] {
     const auto called = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(kept->get()));
     if (!called) throw py::error_already_set();
     return leaf_of(name, called);
@@ -428,6 +426,7 @@ void Step::bind(const std::string& name, const std::string& place, const py::obj
   parameters_ = std::move(parameters);
   function_ = Root(roots_, function.ptr());
   probe_ = Root(roots_, probe.ptr());
+  given_objects_.clear();  // there are no plans
   if (life_ != nullptr) return;
   life_ = std::make_shared<session::StepLife>(session_, name, place);
   session_.steps.push_back(life_);
@@ -469,8 +468,7 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   const std::unordered_set<PyObject*> known =
       arguments.objects.empty() ? std::unordered_set<PyObject*>() : tracked();
   for (PyObject* object : arguments.objects) {
-    // kept, so that no other object gets its address
-    kept_.push_back(std::make_shared<Root>(roots_, object));
+    given_objects_.try_emplace(object, roots_, object);
     if (is_part_of_model(object) && !known.contains(object)) {
       hints.refuse(trace::make_refusal(
           RefusalCode::kOpaqueArgument,

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "python/engine/python.h"
@@ -82,7 +83,9 @@ class Step : public Tracked {
   bool must_forget_ = false;  ///< when they are over
   std::vector<std::string> parameters_;
   Words words_;
-  std::vector<std::shared_ptr<Root>> kept_;
+  /// Those among the arguments of recorded calls that are known by their identity, so that no other
+  /// gets the address of one while plans are compared with it.
+  std::unordered_map<PyObject*, Root> given_objects_;
   /// Since the last replay, calls for which objects that they had been given were taken.
   std::size_t changed_in_turn_ = 0;
   static constexpr std::size_t kMostChangedInTurn = 3;

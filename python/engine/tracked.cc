@@ -226,7 +226,18 @@ void Tracked::untrack() {
   host_.reset();
 }
 
+void Tracked::drop_released(const py::dict& met) const {
+  std::vector<py::object> released;
+  for (const auto& [key, entry] : entries_of(met.ptr())) {
+    PyObject* const object = PyTuple_GetItem(entry, 1);
+    if (Py_REFCNT(object) == roots_.count(object) + 1) released.push_back(borrowed(key));
+  }
+  for (const py::object& key : released) PyDict_DelItem(met.ptr(), key.ptr());
+}
+
 void Tracked::declare_moving() {
+  const auto tracked = this->tracked();
+  std::erase_if(uses_, [&tracked](const auto& use) { return !tracked.contains(use.first); });
   moving_.drop_forgotten();
   std::vector<std::string> taken;
   for (const auto& declared : session_.declarations.host_values()) taken.push_back(declared.name);

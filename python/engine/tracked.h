@@ -34,6 +34,9 @@ class Tracked {
 
   /// Forgets all that is tracked, to track anew. Only between two calls of a step without plans.
   void untrack();
+  /// Drops those of `met`, each under a key as (path, object), which nobody holds but this and the
+  /// dict.
+  void drop_released(const py::dict& met) const;
 
   /// For probes: what the tracked objects hold now, and places of torch's that every step depends
   /// on, each as (path, dict, key); and what has changed since, each as (path, after, owner, key,
@@ -122,7 +125,7 @@ class Tracked {
  private:
   std::vector<std::pair<std::string, std::shared_ptr<Watched>>> watched_;
   std::shared_ptr<HostState> host_;
-  std::map<PyObject*, OptimizerUse> uses_;  ///< by optimizer, which the package keeps
+  std::map<PyObject*, OptimizerUse> uses_;  ///< by optimizer, those that are tracked
   watch::HandedObjects handed_{roots_};
   std::unique_ptr<watch::Watcher> watcher_;  ///< of the newest probe
 };

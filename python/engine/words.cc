@@ -47,6 +47,8 @@ constexpr std::array kRows = {
     Row{kHostEffect, "requires grad", "write into x.clone(), and leave the argument as it is"},
     Row{kHostEffect, "is another one in each call",
         "compare or mark tensors before the step, and pass the answer as an argument"},
+    Row{kHostEffect, "the step uses another module",
+        "make it once, before the first call, or call a step of its own for each"},
     Row{kHostEffect, "which tensor it is",
         "decide before the step, and pass the decision as a bool"},
     Row{kTooManyVariants, ".data_ptr", "copy rows into tensors of their own: x[i:j].clone()"},
@@ -113,6 +115,9 @@ constexpr std::array kRows = {
     Row{kUnstableOpStream, "",
         "make the step issue the same ops every time: wrap each branch as a step of its own, and "
         "pad inputs to few shapes"},
+    Row{kScalarVaries, "went \"~",  // Arguments::kStructure
+        "pass the same functions and objects in each call, made once before: a lambda that is "
+        "made anew is another argument"},
     Row{kScalarVaries, "",
         "compute on the number with Python's operators, min, max, abs, round and `math`'s exp, "
         "log, pow, sqrt, sin, cos, floor, ceil and trunc, which are followed; where it decides, "
@@ -175,10 +180,10 @@ constexpr bool have_all_remedies() {
 }
 static_assert(have_all_remedies());
 
-/// Of a text that goes on with the old and the new structure of the arguments, each in quotes:
-/// where they end, or npos.
-std::size_t end_of_structures(std::string_view text, std::size_t at) {
-  const std::string begin = std::string(": \"") + Arguments::kStructure;
+/// Of a text that goes on with `before` and the old and the new structure of the arguments, each
+/// in quotes: where they end, or npos.
+std::size_t end_of_structures(std::string_view text, std::size_t at, std::string_view before) {
+  const std::string begin = std::string(before) + "\"" + Arguments::kStructure;
   constexpr std::string_view kBetween = "\" → \"";
   if (!text.substr(at).starts_with(begin)) return text.npos;
   const std::size_t between = text.find(kBetween, at + begin.size());
@@ -206,11 +211,17 @@ std::string with_names(std::string_view text, const std::vector<std::string>& na
     const std::string name = k < names.size() ? names[k] : "";
     out += text.substr(done, at - done);
     done = end;
-    const std::size_t contents =
-        out.ends_with(kArgument) ? end_of_structures(text, end) : std::string_view::npos;
-    if (contents != text.npos) {
+    const std::size_t of_guard =
+        out.ends_with(kArgument) ? end_of_structures(text, end, ": ") : text.npos;
+    const std::size_t of_probes = end_of_structures(text, end, " went ");
+    if (of_guard != text.npos) {
       out += "the arguments are of another kind or structure";
-      done = contents;
+      done = of_guard;
+    } else if (of_probes != text.npos) {
+      out +=
+          "the arguments became others, of another kind or structure, or a function or object "
+          "that is made anew in each call";
+      done = of_probes;
     } else {
       out += name.empty() ? text.substr(at, end - at) : name;
     }

@@ -64,6 +64,18 @@ class _Bound(dict):
         return _Bound, ()
 
 
+class _InTurn:
+    """How often something happened without a replay between."""
+
+    def __init__(self):
+        self.times = self._replayed = 0
+
+    def count(self, replayed):
+        self.times = self.times + 1 if replayed == self._replayed else 1
+        self._replayed = replayed
+        return self.times
+
+
 class Step:
     """A wrapped step function: called like the function itself, with the same results, bit for bit.
 
@@ -88,11 +100,12 @@ class Step:
         self._kept = None  # what is tracked, which the engine points at
         self._met = {}  # by id: (name, object) of what probes have met
         self._effects = Effects()
-        self._news = (0, 0)  # replays when places were last seen to move, and how often in a row without one between
+        self._news = _InTurn()  # because places were seen to move
         self._newest = []  # of these places
         self._has_warned = False
         self._asked = 0  # early calls, after some of which it is asked whether any replay
-        self._beginnings = 0  # how often in a row the step began anew because objects had come or gone
+        self._beginnings = _InTurn()  # because objects had come or gone
+        self._newcomers = []  # those of the newest call that was refused for them
         self._call = self._first_call
         self._of_slots = {}  # by the id of an instance, which they keep alive
         self._bound = weakref.WeakSet()  # the steps of instances, of one that was made of a method in its class
@@ -158,7 +171,7 @@ class Step:
             refusal = max(stats["refusals"], key=lambda refusal: refusal["times"])
             place = f' [{os.path.basename(refusal["file"])}:{refusal["line"]}]' if refusal["file"] else ""
             return f'{refusal["code"]}: {refusal["reason"]}{place}' + (f'; {refusal["remedy"]}' if refusal["remedy"] else "")
-        if self._news[1] > 1:
+        if self._news.times > 1:
             return f"what it reads is another in each call: {_some(self._newest)}"
         return f'each call differs from those before: {stats["last_verdict"] or "another stream of ops"}; pad inputs to few shapes'
 
@@ -166,14 +179,17 @@ class Step:
         """Tracks what the step uses, as far as that is known; no step is under way."""
         engine = self._engine
         brought = [found for argument in self._named(args, kwargs) for found in objects_in(*argument)]
-        found = find(self.__wrapped__, [*self._given, *self._met.values(), *brought])
         engine.untrack()
+        for kept in self._kept or ():
+            kept.clear()
+        engine.drop_released(self._met)
+        found = find(self.__wrapped__, [*self._given, *self._met.values(), *brought])
         models, optimizers, hosts, generators = track(engine, found)
         for name, value in hosts.items():
             engine.add_host_value(name, value.function)
         engine.declare_moving()
         run = _with_host_values(self.__wrapped__, engine, hosts) if hosts else self.__wrapped__
-        # all that the engine points at lives as long as the step
+        # all that the engine points at lives until the step begins anew
         self._kept = (models, optimizers, hosts, generators)
         probe = Probe(engine, optimizers, self._effects, self._roots, self._meet)
         engine.bind(self.name, _place_of(self.__wrapped__), run, probe, _takes_keywords(self.__wrapped__),
@@ -196,9 +212,7 @@ class Step:
         Gives whether it does."""
         if news := self._engine.take_news():
             self._newest = news
-            replayed = self.stats["replayed"]
-            self._news = (replayed, self._news[1] + 1 if self._news[0] == replayed else 1)
-            if self._news[1] == _MOST_NEWS:  # each call makes places of its own, such as another dict: what it does there is refused
+            if self._news.count(self.stats["replayed"]) == _MOST_NEWS:  # each call makes places of its own, such as another dict: what it does there is refused
                 self._engine.close_moving()
             self._engine.invalidate(f"what the step reads is another in each call, and followed from here on: {_some(news)}")
             self._call = self._first_call
@@ -206,13 +220,14 @@ class Step:
         known = [*self._kept[2].values(), *self._kept[3].values()]
         new = [(path, value) for path, value in objects if not any(value is other for other in known)]
         if not new and is_known:
-            self._beginnings = 0
             return False
-        self._beginnings += 1
-        if self._beginnings > _MOST_BEGINNINGS:
-            if new:
-                _engine.refuse("host_effect", "the step uses other modules or optimizers in each call", "")
-            return False
+        if self._beginnings.count(self.stats["replayed"]) > _MOST_BEGINNINGS:
+            is_again = len(new) == len(self._newcomers) and all(a is b for (_, a), (_, b) in zip(new, self._newcomers))
+            self._newcomers = new
+            if new and not is_again:
+                _engine.refuse("host_effect", f"the step uses another module, optimizer or generator in each call, as `{new[0][0]}`", "")
+            if not new or not is_again:
+                return False
         if new:
             self._met.update({id(value): (path, value) for path, value in new})
             self._engine.invalidate("the step uses objects that were not tracked")
@@ -245,8 +260,8 @@ class Step:
         if self._kept is None:
             return f'step "{self.name}" ({os.path.basename(_place_of(self.__wrapped__))}): 0 calls\n'
         lines, stats = self._engine.explain().splitlines(), self.stats
-        if self._news[1] > 1 and not stats["replayed"]:
-            lines.append(f"  begun anew {self._news[1]} times, as what it reads is another in each call; the last time: {_some(self._newest)}")
+        if self._news.times > 1 and not stats["replayed"]:
+            lines.append(f"  begun anew {self._news.times} times, as what it reads is another in each call; the last time: {_some(self._newest)}")
         # the count is gone with the first of equal codes, as where the cell of a notebook runs again
         if self._made.times > 2 and not stats["replayed"]:
             lines.append(f"  note: this function was wrapped {self._made.times} times, and each time is recorded anew: "
@@ -265,6 +280,7 @@ class Step:
         """Drops all plans; the next calls are recorded again. `why` appears in the engine's report."""
         if self._kept is not None:
             self._engine.invalidate(str(why))
+            self._call = self._first_call
 
     def __get__(self, instance, owner=None):
         """A step that was made of a method in its class: bound to an instance, it is a step of its own."""

@@ -98,6 +98,110 @@ def test_an_object_is_copied_with_the_step_of_its_method(make_copy, whole):
     assert "wrapped" not in second.step.explain().partition("note:")[2]
 
 
+def as_arguments(make, train):
+    return make(train)
+
+
+def in_closure(make, train):
+    held = {}
+    step = make(lambda x, y: train(held["model"], held["optimizer"], x, y))
+
+    def call(model, optimizer, x, y):
+        held.update(model=model, optimizer=optimizer)
+        return step(x, y)
+    return call, step
+
+
+def as_attributes(make, train):
+    held = types.SimpleNamespace()
+    step = make(lambda held, x, y: train(held.model, held.optimizer, x, y))
+
+    def call(model, optimizer, x, y):
+        held.model, held.optimizer = model, optimizer
+        return step(held, x, y)
+    return call, step
+
+
+@pytest.mark.parametrize("reach", [as_arguments, in_closure, as_attributes])
+def test_models_that_are_trained_one_after_the_other_are_let_go_of(reach):
+    def train(model, optimizer, x, y):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def play(make):
+        torch.manual_seed(0)
+        made = reach(make, train)
+        call, step = made if isinstance(made, tuple) else (made, made)
+        models, optimizers, seen = [], [], []
+        for _ in range(10):
+            model = small_model()
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            models.append(weakref.ref(model))
+            optimizers.append(weakref.ref(optimizer))
+            seen += [call(model, optimizer, *batch(i)) for i in range(15)]
+            seen.append([parameter.detach().clone() for parameter in model.parameters()])
+        alive = [sum(held() is not None for held in all_of) for all_of in (models, optimizers)]
+        return bits(seen), alive, step
+
+    expected, _, _ = play(lambda function: function)
+    found, alive, step = play(lambda function: steptape.wrap(function, verify={"first": True, "rate": 0.0}))
+    assert found == expected
+    assert step.stats["replayed"] >= 100, step.explain()
+    assert max(alive) <= 2  # the newest, and the one before it
+
+
+def test_what_the_program_lets_go_of_goes_after_invalidate():
+    held = {"model": small_model(), "x": batch(0)[0]}
+    step = steptape.wrap(lambda: held["model"](held["x"]).detach() if held["model"] else held["x"] + 1)
+    for _ in range(12):
+        step()
+    assert step.stats["replayed"] > 0, step.explain()
+    model = weakref.ref(held["model"])
+    held["model"] = None
+    step.invalidate("without a model")
+    step()
+    assert model() is None
+
+
+@pytest.mark.parametrize("way", ["as an argument", "in a lambda"])
+def test_another_module_in_each_call_is_refused_and_not_recorded_for_ever(way):
+    model = small_model()
+
+    def train(x, y, loss):
+        return loss(model(x), y).detach()
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    modules = []
+    for i in range(150):
+        module = torch.nn.CrossEntropyLoss()
+        modules.append(weakref.ref(module))
+        x, y = batch(i)
+        found = step(x, y, module if way == "as an argument" else lambda a, b, module=module: module(a, b))
+        assert bits(found) == bits(module(model(x), y).detach())
+    del module, found
+    gc.collect()
+    stats = step.stats
+    assert stats["recorded"] < 50 and stats["replayed"] == 0
+    assert any("another module" in refusal["reason"] and "make it once" in refusal["remedy"] for refusal in stats["refusals"])
+    assert sum(held() is not None for held in modules) < 40
+    for i in range(1500):  # one that stays replays, after a pause of 1,000 calls
+        step(*batch(i), torch.nn.functional.cross_entropy)
+    assert step.stats["replayed"] > 300, step.explain()
+
+
+def test_a_lambda_that_is_made_anew_in_each_call_is_named():
+    step = steptape.wrap(lambda x, f: f(x).sum(), verify={"first": True, "rate": 0.0})
+    for i in range(80):
+        step(batch(i)[0], lambda x: x * 2)
+    assert step.stats["recorded"] < 80
+    refusal, = step.stats["refusals"]
+    assert "the arguments became others" in refusal["reason"] and '"' not in refusal["reason"]
+    assert "a lambda that is made anew" in refusal["remedy"]
+
+
 def test_the_average_of_a_model_that_has_its_step_is_made():
     torch.manual_seed(0)
     model = small_model()
