@@ -311,6 +311,12 @@ class Exit {
     Identities known = known_identities();
     for (std::size_t k = 0; k < recorded_.results.size(); ++k) {
       const at::Tensor& result = recorded_.results[k];
+      if (result.defined() && state_.hints.is_state(result)) {
+        state_.refusals.add(
+            RefusalCode::kHostTensorVaries, {},
+            state_.hints.name_of_result(k) +
+                " is the state of a random generator, which is another in each call");
+      }
       const trace::TensorId id = state_.tensor_table.see(result, Origin::kForeign, {});
       state_.recording.results.push_back(id);
       recorded_.identities.push_back(identity_of(k, known));

@@ -128,6 +128,15 @@ class FrontendHints {
     made_.emplace(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
   }
   bool has_made(const c10::StorageImpl* storage) const { return made_.contains(storage); }
+  /// The program has taken the state of a generator into this memory. It may set that again, and do
+  /// nothing else with it: it is another one in each call.
+  void note_state(const c10::Storage& storage) {
+    states_.emplace(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
+  }
+  bool is_state(const at::Tensor& tensor) const {
+    return !states_.empty() && tensor.has_storage() &&
+           states_.contains(tensor.storage().unsafeGetStorageImpl());
+  }
 
   /// The host looks at these bytes, which were there before the step, under this name.
   void note_looked_at(std::uintptr_t first, std::uintptr_t end, const std::string& name) {
@@ -249,7 +258,7 @@ class FrontendHints {
   std::set<trace::Index> followed_reads_;
   std::vector<trace::Index> reads_;
   /// Held weakly, so that no other memory gets the same address meanwhile.
-  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_;
+  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> made_, states_;
   std::set<trace::Index> internal_reads_;
   const std::vector<trace::Op>* ops_ = nullptr;  ///< of the recording, while it is under way
   std::map<Range, Look> looked_at_;

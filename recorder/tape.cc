@@ -243,6 +243,11 @@ void Tape::name_arguments(Arguments arguments, Running& running) {
 
 void Tape::note_foreign(trace::TensorId id, const at::Tensor& tensor) {
   if (origin_ != Origin::kForeign) return;
+  if (is_owner() && state_.hints.is_state(tensor)) {
+    state_.refusals.add(
+        RefusalCode::kHostTensorVaries, site_,
+        "an op takes the state of a random generator, which is another in each call");
+  }
   const trace::BufferId buffer = state_.tensor_table.buffer_of(id);
   if (state_.tensor_table.buffers.live(buffer).origin != Origin::kForeign) return;
   const c10::TensorImpl* object = tensor.unsafeGetTensorImpl();

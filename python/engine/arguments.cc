@@ -183,8 +183,14 @@ class Flattening {
     }
     if (is_plain_object(value)) {
       if (was_met(value)) return true;
+      const bool is_outermost = object_ == nullptr;
+      if (is_outermost) {
+        object_ = value;
+        name_of_object_ = name_;
+      }
       add_dict(dict_of(value), Py_TYPE(value), depth,
                [](PyObject* key) { return "." + text_of(key); });
+      if (is_outermost) object_ = nullptr;
       return true;
     }
     return false;
@@ -326,8 +332,9 @@ class Flattening {
   void set_unguarded(PyObject* value) {
     arguments_.opaque = type_name(value);
     if (has_names_) arguments_.opaque_name = name_;
-    if (arguments_.unguarded.empty() || arguments_.unguarded.back().first != value)
-      arguments_.unguarded.emplace_back(value, name_);
+    PyObject* const whole = object_ == nullptr ? value : object_;
+    if (arguments_.unguarded.empty() || arguments_.unguarded.back().first != whole)
+      arguments_.unguarded.emplace_back(whole, object_ == nullptr ? name_ : name_of_object_);
   }
 
   void add_object(PyObject* value) {
@@ -351,6 +358,10 @@ class Flattening {
   bool has_offsets_;
   const ChangedArguments* changed_;
   std::string name_;  ///< of what is added
+  /// The outermost object with attributes that what is added stands in, such as a trainer; null for
+  /// none.
+  PyObject* object_ = nullptr;
+  std::string name_of_object_;
   std::string shape_ = Arguments::kStructure;
   ska::flat_hash_map<PyObject*, std::size_t> met_;  ///< what can be written, in the order met
 };
@@ -405,19 +416,21 @@ Arguments flatten(std::span<const py::object> values, const Flatten& how) {
   return arguments;
 }
 
-bool may_be_argument(PyObject* value) {
+bool may_be_argument(PyObject* value, bool with_numbers) {
   if (value == nullptr || is_part_of_model(value)) return false;
   const auto held = py::reinterpret_borrow<py::object>(value);
   const Arguments arguments = flatten(std::span(&held, 1));
   if (!arguments.opaque.empty() || arguments.has_subclass) return false;
-  bool has_tensor = false;
+  with_numbers &= PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
+  bool has_any = false;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
-    if (tensor == nullptr) continue;
-    has_tensor = true;
-    if (tensor->requires_grad() && tensor->is_leaf()) return false;
+    const bool is_number =
+        std::holds_alternative<double>(leaf) || std::holds_alternative<std::int64_t>(leaf);
+    has_any |= tensor != nullptr || (is_number && with_numbers);
+    if (tensor != nullptr && tensor->requires_grad() && tensor->is_leaf()) return false;
   }
-  return has_tensor;
+  return has_any;
 }
 
 bool same(const Arguments& before, const Arguments& after) {

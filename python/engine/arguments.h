@@ -39,8 +39,8 @@ struct Arguments {
   std::vector<std::string> names_of_containers;  ///< where names are asked for
   bool has_subclass = false;                     ///< of torch.Tensor, whose own code no op shows
   std::string opaque;  ///< the type of an argument whose content nobody can guard, or empty
-  /// Objects of such types, borrowed, with their names where these are asked for; all that is
-  /// opaque, unless `holds_opaque`.
+  /// Objects of such types, or the outermost ones with attributes that they stand in, borrowed,
+  /// with their names where these are asked for; all that is opaque, unless `holds_opaque`.
   std::vector<std::pair<PyObject*, std::string>> unguarded;
   bool holds_opaque = false;
   /// Of each leaf, what the program calls it: "batch['x']"; where they are asked for.
@@ -93,8 +93,9 @@ Arguments flatten(PyObject* positional, PyObject* keywords, Order order, const F
 /// The same of values that count as arguments one after the other; null for one that is missing.
 Arguments flatten(std::span<const py::object> values, const Flatten& how = {});
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
-/// grad, and nothing that no guard could look at.
-bool may_be_argument(PyObject* value);
+/// grad, or, if `with_numbers`, is a list, tuple or dict of numbers; and nothing that no guard
+/// could look at.
+bool may_be_argument(PyObject* value, bool with_numbers = false);
 
 /// Whether two looks at the arguments of one call, with a run of the step between them, saw the
 /// same objects, numbers and structure.

@@ -198,7 +198,7 @@ bool SlotWatch::moves(std::size_t position) const {
   // on
   if (values_[position].is_none() && is_tensor(now.ptr())) return false;
   if (values_[position].is_number()) return is_plain_number(now.ptr());
-  return may_be_argument(now.ptr());
+  return may_be_argument(now.ptr(), values_[position].is_replaced_by(now.ptr()));
 }
 
 void SlotWatch::note_moving() const {

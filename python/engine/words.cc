@@ -93,6 +93,8 @@ constexpr std::array kRows = {
         "write with torch ops instead of NumPy or data_ptr(), or write between steps"},
     Row{kUnannotatedWrite, "",
         "mark the written argument in the op's schema, as in Tensor(a!) self"},
+    Row{kHostTensorVaries, "state of a random generator",
+        "take it between steps, or set it again in the step and do nothing else with it"},
     Row{kHostTensorVaries, "",
         "make the tensor before the step and pass it as an argument; draw with torch"},
     Row{kOutsideTensorVaries, "", "pass the tensor as an argument of the step"},

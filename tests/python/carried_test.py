@@ -322,6 +322,20 @@ def through_a_view(w, state, x):
     w.add_(made * .01)
 
 
+def made_by(make):
+    def body(w, state, x):
+        made = make(x)
+        made += x.sum()
+        w.sub_(made * .01)
+        return made
+    return body
+
+
+CASES.extend(pytest.param(of_made(made_by(make)), REPLAYS, id=f"host-made by {name}") for name, make in {
+    "Tensor": lambda x: torch.Tensor([0, 1, 2]), "FloatTensor": lambda x: torch.FloatTensor([0, 1, 2]), "a row": lambda x: torch.Tensor([[0, 1, 2]])[0],
+    "a tuple": lambda x: torch.Tensor((0, 1, 2)), "as_tensor": lambda x: torch.as_tensor([0., 1., 2.]), "asarray": lambda x: torch.asarray([0., 1., 2.]),
+    "Parameter": lambda x: torch.nn.Parameter(torch.Tensor([0., 1., 2.])).data}.items())
+
 CASES.extend(pytest.param(of_made(body), REPLAYS, id=f"host-made {body.__name__}") for body in (
     sums, scales_numbers, keeps_anew, keeps_once, sets_items, sets_a_moving_item, writes_out, writes_an_index,
     holds_a_read, takes_a_place, through_a_view))

@@ -1,6 +1,7 @@
 """Objects whose content lies with code of C's (mapped memory, arrays of ctypes, trees of elements, storages), and what code of C's asks
 the system for: a step that reads one is refused with its line, and where a guard can ask again, it does.
 """
+import copy
 import ctypes
 import importlib
 import mmap
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 import steptape
+import twins
 from twins import is_refused, replays_as_a_rule
 
 CALLS, CHANGE = 20, 12
@@ -96,7 +98,20 @@ add("the size of a storage", lambda s: s.size(), lambda: torch.zeros(8).untyped_
 add("the length of a storage", len, lambda: torch.zeros(8).untyped_storage(), lambda s: s.resize_(64))
 add("the state of NumPy's generator", lambda _: float(np.random.get_state()[1][0] % 7), lambda: np.random.seed(3),
     lambda _: np.random.seed(10), "host_random")
-add("the state of a generator", lambda g: float(g.get_state()[0]), lambda: torch.Generator().manual_seed(3), lambda g: g.manual_seed(9))
+
+for _name, _read in {
+    "an item": lambda g: float(g.get_state()[0]),
+    "added up": lambda g: g.get_state().sum() % 7,
+    "asked for by the class": lambda g: torch.Generator.get_state(g).sum() % 7,
+    "of torch's": lambda g: torch.get_rng_state().sum() % 7,
+    "of the module's": lambda g: torch.random.get_rng_state().float().mean(),
+    "of the default one": lambda g: torch.default_generator.get_state()[:8].sum(),
+    "compared": lambda g: 2. if torch.equal(torch.get_rng_state(), torch.get_rng_state()) else 3.,
+    "copied": lambda g: torch.get_rng_state().clone().sum() % 7,
+    "put together": lambda g: torch.cat([torch.get_rng_state(), g.get_state()]).sum() % 7,
+}.items():
+    add(f"the state of a generator {_name}", _read, lambda: torch.manual_seed(3) and torch.Generator().manual_seed(3),
+        lambda g: (g.manual_seed(9), torch.manual_seed(9)), "host_tensor_varies")
 
 
 def filed(path):
@@ -140,6 +155,86 @@ def check(read, make, change, code):
 @pytest.mark.parametrize("read, make, change, code", CASES)
 def test_what_cannot_be_compared_is_refused(read, make, change, code):
     check(read, make, change, code)
+
+
+@pytest.mark.parametrize("keep", ["returned", "left"])
+def test_the_state_of_a_generator_that_leaves_the_step(keep):
+    held = types.SimpleNamespace(state=None)
+
+    def train(x):
+        if keep == "returned":
+            return torch.get_rng_state()
+        held.state = torch.get_rng_state()
+        return x * 2
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(CALLS):
+        torch.manual_seed(i // 12)
+        found = step(torch.ones(2))
+        assert torch.equal(found if keep == "returned" else held.state, torch.get_rng_state())
+    is_refused(step, {"host_tensor_varies"})
+    assert "state of a random generator" in step.stats["refusals"][0]["reason"]
+
+
+def test_the_state_of_a_generator_may_be_set_again():
+    def play(wrap):
+        torch.manual_seed(0)
+        own = torch.Generator().manual_seed(1)
+
+        def train(x):
+            mine, torchs = own.get_state(), torch.get_rng_state()
+            first = torch.rand(2, generator=own) + torch.rand(2)
+            own.set_state(mine)
+            torch.set_rng_state(torchs)
+            with torch.random.fork_rng(devices=[]):
+                first = first + torch.rand(2)
+            return x + first + torch.rand(2, generator=own) + torch.rand(2)
+
+        step = wrap(train)
+        seen = []
+        for i in range(CALLS):
+            if i == CHANGE:
+                own.manual_seed(7)
+                torch.manual_seed(7)
+            seen.append(step(torch.ones(2)).tolist())
+        return seen, own.get_state().tolist(), torch.get_rng_state().tolist(), step
+
+    replays_as_a_rule(twins.played_alike(play))
+
+
+class Trainer:
+    pass
+
+
+@pytest.mark.parametrize("kind", [Trainer, types.SimpleNamespace])
+@pytest.mark.parametrize("inside", [False, True], ids=["itself", "in a dict"])
+def test_a_trainer_that_is_given_and_keeps_its_best_weights(kind, inside):
+    def play(wrap):
+        torch.manual_seed(0)
+        trainer = kind()
+        trainer.model, trainer.scale, trainer.best = torch.nn.Linear(3, 2), 1.0, None
+        trainer.optimizer = torch.optim.SGD(trainer.model.parameters(), lr=0.1)
+
+        def train(given, x):
+            of = given["trainer"] if inside else given
+            of.optimizer.zero_grad()
+            loss = of.model(x).square().sum() * of.scale
+            loss.backward()
+            of.optimizer.step()
+            return loss.detach()
+
+        step = wrap(train)
+        seen = []
+        for i in range(40):
+            if i % 5 == 4:
+                trainer.best = copy.deepcopy(trainer.model.state_dict())
+            if i == 25:
+                trainer.scale = 0.5
+            seen.append(step({"trainer": trainer} if inside else trainer, torch.ones(2, 3)).item())
+        return seen, step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= 20, step.explain()
 
 
 def test_files_and_data_bases_that_code_of_c_opens(tmp_path):

@@ -159,6 +159,78 @@ def test_an_item_that_may_not_be_what_stood_there(look):
     played(table(look))
 
 
+def turned(held, i):
+    held.of = [held.of[1], held.of[0] * 0.9]
+    return held.of[0]
+
+
+def scaled_in_a_dict(held, i):
+    held.by = {k: v * 0.9 for k, v in held.by.items()}
+    return sum(held.by.values())
+
+
+def counted_in_a_tuple(held, i):
+    held.pair = (held.pair[0] * 0.9, held.pair[1] + 1)
+    return held.pair[0] * (2 if held.pair[1] % 4 < 1 else 1)
+
+
+def deep(held, i):
+    if not isinstance(held.by[0], dict):
+        held.by = {0: {"rate": [1.0]}}
+    held.by = {0: {"rate": [held.by[0]["rate"][-1] * 0.9]}}
+    return held.by[0]["rate"][0]
+
+
+def by_the_program(held, i):
+    return held.of[0] + held.by[0] * held.pair[1]
+
+
+MADE_ANEW = [turned, scaled_in_a_dict, counted_in_a_tuple, by_the_program]
+
+
+def never(i, held):
+    pass
+
+
+def replaced_late(i, held):
+    if i == LATE:
+        held.of, held.pair, held.by = [3.0, 4.0], (3.0, 7.0), {0: 5.0, 1: 6.0}
+
+
+def of_other_kinds_late(i, held):
+    if i == LATE:
+        held.of, held.pair, held.by = [3, 4], (1, 8), {0: 2, 1: True}
+
+
+def longer_late(i, held):
+    if i == LATE:
+        held.of, held.pair, held.by = [3.0, 4.0, 5.0], (3.0, 7.0, 1), {0: 5.0, 1: 6.0, 2: 1.0}
+
+
+def replaced_in_each(i, held):
+    held.of, held.pair, held.by = [0.1 * i, 2.0], (0.5, 0.2 * i), {0: 1.0 + i, 1: 6.0}
+
+
+def written_late(i, held):
+    if i == LATE:
+        held.of[0] = 7.5
+        held.by[0] = 2.5
+
+
+CHANGES = [never, replaced_late, of_other_kinds_late, longer_late, replaced_in_each, written_late]
+
+
+@pytest.mark.parametrize("look, change", [(deep, never), *((look, change) for look in MADE_ANEW for change in CHANGES)])
+def test_numbers_in_a_container_that_takes_the_place_of_another(look, change):
+    step = played(table(look, change, items=[1.0, 2.0]))
+    assert step.stats["replayed"] >= (STEPS - LATE) / 2, step.explain()
+
+
+def test_a_list_of_numbers_that_grows_is_refused():
+    step = played(table(lambda held, i: (setattr(held, "of", held.of + [held.of[-1] * 0.9]), held.of[-1])[1], items=[1.0, 2.0]))
+    assert step.stats["replayed"] == 0
+
+
 def test_ints_and_floats_in_one_table():
     step = played(table(lambda held, i: held.of[i % 6] * (2 if isinstance(held.of[i % 6], int) else 3), items=[1, 0.5, 2, 3, 0.25, 1.0]))
     assert step.stats["replayed"] >= 10, step.explain()

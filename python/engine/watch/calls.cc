@@ -184,6 +184,7 @@ bool Watcher::call(const Instruction& in) {
 
 bool Watcher::call(const Call& made, int depth) {
   PyObject* callee = made.callee;
+  gives_state_ = false;
   if (depth == 0) {
     refuse(RefusalCode::kHostEffect, "a call goes through too many partials and bound methods");
     load_arguments(made);
@@ -228,7 +229,11 @@ bool Watcher::call(const Call& made, int depth) {
     return self && call_method(made, name_of(callee), self.ptr());
   }
   if (PyType_Check(callee)) {
-    if (makes_tensors(callee)) made.for_each([this](PyObject* value) { read_data(value); });
+    if (makes_tensors(callee)) {
+      made.for_each([this](PyObject* value) { read_data(value); });
+      const bool waits = begin_tensor(made.arguments);
+      return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr) || waits;
+    }
     static PyObject* const partial = attribute_type("functools", "partial");
     if (callee != partial && !is_made_by_class(reinterpret_cast<PyTypeObject*>(callee))) {
       return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
@@ -600,7 +605,7 @@ bool Watcher::call_method(const Call& made, const std::string& name, PyObject* s
   }
   if (is_tensor(self) || is_torchs(Py_TYPE(self)) ||
       (PyType_Check(self) && is_torchs(reinterpret_cast<PyTypeObject*>(self)))) {
-    if (is_generator(self)) refuse_seed(name);
+    if (is_generator(self)) ask_generator(name);
     return call_of_torch(made, name);
   }
   if (name == "__call__") {

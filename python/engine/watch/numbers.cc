@@ -46,6 +46,12 @@ constexpr std::array<Outlet, 11> kOutlets = {{
 constexpr std::array<std::string_view, 7> kMakers = {
     "tensor", "as_tensor", "from_numpy", "asarray", "frombuffer", "new_tensor", "new"};
 
+/// Whether what they are given first is copied, whatever memory it lies in.
+bool are_items(std::span<PyObject* const> arguments) {
+  return !arguments.empty() &&
+         (PyList_Check(arguments.front()) || PyTuple_Check(arguments.front()));
+}
+
 struct Pointed {
   std::string_view function;
   std::size_t first, count;
@@ -509,9 +515,11 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
     FollowedNumbers::escape(hints->announced());
     hints->withdraw();
   }
-  if (awaited.is_made && result != nullptr && *result != nullptr && is_tensor(*result)) {
-    const at::Tensor& made = tensor_of(*result);
-    if (made.has_storage()) hints->note_made(made.storage());
+  const bool is_tensor_there = result != nullptr && *result != nullptr && is_tensor(*result);
+  if (is_tensor_there && tensor_of(*result).has_storage()) {
+    const c10::Storage& storage = tensor_of(*result).storage();
+    if (awaited.is_made) hints->note_made(storage);
+    if (awaited.is_state) hints->note_state(storage);
   }
   if (hints->reads() == awaited.first_read) return;
   if (awaited.classes && hints->reads() == awaited.first_read + 2) return require_classes(awaited);
@@ -581,6 +589,10 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     awaited_.back().gives_array = true;
     return true;
   }
+  if (name == "get_state" && gives_state_) {
+    awaited_.back().is_state = true;
+    return begin_ops({}, Reads::kInternal);
+  }
   if (name == "run_backward" && !arguments.empty()) look_at_graph(arguments.front());
   // bound, the tensor is not among the arguments
   const bool is_apart = is_bound && is_method;
@@ -600,7 +612,8 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   }
   const bool is_maker = is_one_of(name, kMakers);
   if (is_maker) std::ranges::for_each(arguments, [this](PyObject* value) { read_data(value); });
-  awaited_.back().is_made = name == "tensor" || name == "new_tensor";
+  awaited_.back().is_made =
+      name == "tensor" || name == "new_tensor" || (is_maker && are_items(arguments));
   if (is_maker && std::ranges::any_of(arguments, [](PyObject* a) { return is_memory(a); })) {
     refuse(RefusalCode::kHostTensorVaries,
            "`" + std::string(name) +
@@ -670,6 +683,12 @@ void Watcher::read_data(PyObject* data, int depth) {
     PyObject* each = PySequence_Fast_GET_ITEM(data, i);
     is_tensor(each) ? read_content(tensor_of(each)) : read_data(each, depth - 1);
   }
+}
+
+bool Watcher::begin_tensor(std::span<PyObject* const> arguments) {
+  if (!are_items(arguments)) return false;
+  awaited_.back().is_made = true;
+  return begin_ops({}, Reads::kInternal);
 }
 
 bool Watcher::makes_tensors(PyObject* type) {

@@ -184,10 +184,11 @@ void Watcher::note_event(std::string_view event) {
          "the step asks the operating system (`" + std::string(event) + "`)");
 }
 
-/// No op shows what a generator was seeded with.
-void Watcher::refuse_seed(const std::string& name) {
+/// No op shows what a generator was seeded with. Its state may be taken, to be set again.
+void Watcher::ask_generator(const std::string& name) {
+  gives_state_ = name == "get_state" || name == "get_rng_state" || name == "get_rng_state_all";
   const bool asks = name == "seed" || name == "initial_seed" || name == "get_offset" ||
-                    name == "get_state" || name == "graphsafe_get_state";
+                    name == "graphsafe_get_state";
   if (!asks) return;
   refuse(RefusalCode::kHostEffect, "the step asks a generator of torch's where it stands (`" +
                                        name + "`), which is elsewhere in each call");
@@ -197,7 +198,7 @@ void Watcher::refuse_seed(const std::string& name) {
 void Watcher::refuse_untold(PyObject* function) {
   const std::string module = text_of(member(function, "__module__").ptr());
   const std::string name = text_of(member(function, "__qualname__").ptr());
-  if (module.starts_with("torch.") && module.ends_with("random")) refuse_seed(name);
+  if (module.starts_with("torch.") && module.ends_with("random")) ask_generator(name);
   const bool is_of_files =
       (module == "torch.serialization" && (name == "save" || name == "load")) ||
       (module.starts_with("torch.jit") && name.ends_with("save"));

@@ -180,7 +180,8 @@ class Watcher final : public Listener {
     // of what does ops
     Reads reads = Reads::kNone;
     bool has_announced = false;
-    bool is_made = false;  ///< a tensor of what the host holds, with a memory of its own
+    bool is_made = false;   ///< a tensor of what the host holds, with a memory of its own
+    bool is_state = false;  ///< that of a generator
     std::size_t first_read = 0;
     std::optional<double> classes = {};                   ///< of one_hot
     std::optional<FollowedNumbers::OfRead> of_read = {};  ///< what the result is of that
@@ -406,6 +407,8 @@ class Watcher final : public Listener {
   void read_data(PyObject* data, int depth = 8);
   /// Whether it is torch.Tensor or one of its like, such as torch.LongTensor.
   static bool makes_tensors(PyObject* type);
+  /// One is called with these. Whether what it gives is waited for.
+  bool begin_tensor(std::span<PyObject* const> arguments);
   /// Of those in lists that index a tensor.
   void read_index(PyObject* index);
   bool call_of_torch(const Call& made, const std::string& name);
@@ -414,7 +417,7 @@ class Watcher final : public Listener {
   /// The code of torch.nn.Module that calls the forward and its hooks.
   static PyCodeObject* call_of_modules();
   void enter_module(PyObject* module);
-  void refuse_seed(const std::string& name);
+  void ask_generator(const std::string& name);
   void refuse_untold(PyObject* function);
   void note_step(PyObject* optimizer);
   bool call_of_torch(PyObject* callee, std::string_view name, std::span<PyObject* const> arguments);
@@ -495,6 +498,7 @@ class Watcher final : public Listener {
   std::vector<PyObject*> called_modules_;  ///< those whose call has not ended, borrowed
   bool is_for_numbers_ = false;
   PyObject* calling_ = nullptr;    ///< the code that the newest call instruction enters
+  bool gives_state_ = false;       ///< it is given what state a generator is in
   PyObject* outermost_ = nullptr;  ///< that of the step's function
   // calls that are under way
   int unwatched_ = 0;
