@@ -29,12 +29,13 @@ def own_nodes(statements: Iterable[ast.AST], into_loops: bool = False) -> Iterab
             yield from own_nodes(ast.iter_child_nodes(statement), into_loops)
 
 
-def blocks_of(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
-    """The blocks of statements that one has."""
+def blocks_of(node: ast.AST) -> Iterable[list[ast.stmt]]:
+    """The blocks of statements that one has; the body of a lambda is none."""
     for field in ("body", "orelse", "finalbody"):
-        if block := getattr(statement, field, None):
+        block = getattr(node, field, None)
+        if block and isinstance(block, list):
             yield block
-    for each in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
+    for each in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
         yield each.body
 
 

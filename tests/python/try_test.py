@@ -69,6 +69,17 @@ def update(x, y):
 
 print(sum(update(x, y) for x, y in batches()))
 """,
+    "beside lambdas and conditions": """
+options = {"lr": 1e-2} if torch.get_num_threads() else {}
+scaled = lambda x: x * 1.0
+
+for x, y in batches():
+    loss = F.cross_entropy(model(scaled(x)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item(), options)
+""",
     "a method": """
 class Trainer:
     def __init__(self, model):
