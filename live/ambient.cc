@@ -117,6 +117,14 @@ std::string text_of_number(std::int32_t number) { return std::to_string(number);
 std::string text_of_hooks(std::int32_t state) {
   return state == 2 ? "not allowed" : text_of_flag(state);
 }
+
+std::int32_t anomaly_mode() {
+  using torch::autograd::AnomalyMode;
+  return AnomalyMode::is_enabled() ? (AnomalyMode::should_check_nan() ? 1 : 2) : 0;
+}
+std::string text_of_anomaly_mode(std::int32_t state) {
+  return state == 2 ? "without a look for NaN" : text_of_flag(state);
+}
 std::string text_of_dtype(std::int32_t type) {
   return c10::toString(static_cast<at::ScalarType>(type));
 }
@@ -169,7 +177,7 @@ constexpr auto kSwitches = std::to_array<Switch>({
     {"half_accumulation", of_context<&Context::allowFP16AccumulationCuBLAS>},
     {"bfloat16_reduction", of_context<&Context::allowBF16ReductionCuBLAS>, text_of_number},
     {"flush_denormal", of_thread<flushes_denormals>},
-    {"anomaly_mode", of_thread<torch::autograd::AnomalyMode::is_enabled>},
+    {"anomaly_mode", of_thread<anomaly_mode>, text_of_anomaly_mode},
     {"saved_tensor_hooks", of_thread<saved_tensor_hooks>, text_of_hooks},
     {"view_replay", of_thread<replays_views>},
     {"functorch", of_thread<functorch_is_active>},

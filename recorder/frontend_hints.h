@@ -83,6 +83,8 @@ class FrontendHints {
   /// An input stands in a place of the program's, where the step may leave a result.
   void note_place(trace::HeldInput place) { places_.push_back(std::move(place)); }
   const std::vector<trace::HeldInput>& places() const { return places_; }
+  void note_held_place(trace::HeldPlace place) { held_places_.push_back(std::move(place)); }
+  const std::vector<trace::HeldPlace>& held_places() const { return held_places_; }
 
   /// The step adds `by` to the host number of optimizer state at `path`.
   void advance(std::string path, std::int64_t by) { advances_.push_back({std::move(path), by}); }
@@ -250,6 +252,7 @@ class FrontendHints {
   std::vector<std::pair<std::size_t, std::string>> left_results_;  ///< in ascending order
   std::vector<std::pair<std::size_t, std::string>> becoming_;
   std::vector<trace::HeldInput> places_;
+  std::vector<trace::HeldPlace> held_places_;
   std::vector<trace::Advance> advances_;
   std::set<std::string> assigned_;
   std::vector<Condition> conditions_;

@@ -70,14 +70,16 @@ class Binder {
     for (const auto& [position, path] : hints().becoming()) {
       if (position < recording_.numbers.size()) recording_.numbers[position].becomes = path;
     }
+    recording_.held = hints().held_places();
     std::ranges::copy_if(hints().places(), std::back_inserter(recording_.places),
                          [this](const trace::HeldInput& place) {
+                           if (place.input == trace::kNone)
+                             return recording_.results[place.result] != trace::kNoTensor;
                            const trace::Value& input = recording_.inputs[place.input].value;
                            const auto* tensor = std::get_if<trace::TensorRef>(&input.data);
                            return tensor != nullptr && tensor->id != trace::kNoTensor;
                          });
-    trace::carry_on(recording_,
-                    [](const trace::HeldInput& place) { return place.result != trace::kNone; });
+    trace::carry_on(recording_, [](const trace::HeldInput&) { return true; });
     for (const recorder::FrontendHints::Condition& condition : hints().conditions()) {
       bindings_.require(renumbered(condition.formula), condition.is_nonzero);
     }

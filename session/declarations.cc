@@ -62,12 +62,10 @@ void Declarations::describe(const guards::Declared& declared, trace::Recording& 
 
 namespace {
 
-/// What stands in a place, or in the one that it is a part of, which holds no tensor now.
 const Declarations::Held* held_at(const std::vector<Declarations::Held>& all,
-                                  const std::string& path) {
-  const auto held = std::ranges::find_if(all, [&path](const Declarations::Held& each) {
-    return each.path == path || (!each.tensor.defined() && path.starts_with(each.path));
-  });
+                                  const trace::Recording& recording, trace::Index place) {
+  if (place == trace::kNone) return nullptr;
+  const auto held = std::ranges::find(all, recording.held[place].path, &Declarations::Held::path);
   return held == all.end() ? nullptr : &*held;
 }
 
@@ -76,10 +74,22 @@ const Declarations::Held* held_at(const std::vector<Declarations::Held>& all,
 void Declarations::describe_places(trace::Recording& recording) const {
   if (recording.places.empty()) return;
   const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
-  trace::carry_on(recording, [&all](const trace::HeldInput& place) {
-    const Held* held = held_at(all, place.path);
-    return place.result != trace::kNone && held != nullptr && held->is_left;
-  });
+  const auto is_left = [&](trace::Index place) {
+    const Held* held = held_at(all, recording, place);
+    return held != nullptr && held->is_left;
+  };
+  for (trace::Index i = 0; i < recording.held.size(); ++i) {
+    if (!is_left(i)) recording.held[i].rule = trace::HeldPlace::Rule::kGiven;
+  }
+  trace::carry_on(recording, [&](const trace::HeldInput& place) { return is_left(place.place); });
+}
+
+std::vector<trace::Saved> Declarations::kinds() const {
+  std::vector<trace::Saved> saved;
+  for (const Held& held : look_ ? look_() : std::vector<Held>()) {
+    if (held.is_left) saved.push_back(trace::saved_kind(held.path, held.kind));
+  }
+  return saved;
 }
 
 std::optional<std::vector<trace::Saved>> Declarations::carried(
@@ -89,18 +99,23 @@ std::optional<std::vector<trace::Saved>> Declarations::carried(
   const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
   std::map<std::string, const void*> starts;
   for (const trace::HeldInput& place : recording.places) {
-    const Held* held = held_at(all, place.path);
+    // it is given what cannot be carried on
+    if (!place.is_carried || place.input == trace::kNone) continue;
+    const Held* held = held_at(all, recording, place.place);
+    if (held == nullptr) return std::nullopt;
+    if (held->kind != recording.held[place.place].found) continue;
+    const auto found =
+        std::ranges::find(held->tensors, place.path, &std::pair<std::string, at::Tensor>::first);
+    if (found == held->tensors.end()) return std::nullopt;
+    const at::Tensor& tensor = found->second;
     const trace::Tensor& geometry = trace::tensor_in(recording, place);
     const trace::Buffer& buffer = recording.buffers[geometry.buffer];
-    // it is given what cannot be carried on
-    if (buffer.role != trace::Role::kInput || place.result == trace::kNone) continue;
-    if (held == nullptr || !held->tensor.defined() || live::unplannable_kind(held->tensor) ||
-        live::device_of(buffer.device) != held->tensor.device() ||
-        !guards::has_geometry(held->tensor, geometry, live::scalar_type_of(geometry.dtype)))
+    if (live::unplannable_kind(tensor) || live::device_of(buffer.device) != tensor.device() ||
+        !guards::has_geometry(tensor, geometry, live::scalar_type_of(geometry.dtype)))
       return std::nullopt;
-    const c10::StorageImpl& storage = *held->tensor.storage().unsafeGetStorageImpl();
-    const auto width = static_cast<std::int64_t>(held->tensor.element_size());
-    const std::int64_t first = (held->tensor.storage_offset() - geometry.offset) * width;
+    const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+    const auto width = static_cast<std::int64_t>(tensor.element_size());
+    const std::int64_t first = (tensor.storage_offset() - geometry.offset) * width;
     if (first < 0 || static_cast<std::uint64_t>(first) + buffer.bytes > storage.nbytes())
       return std::nullopt;
     const void* start = static_cast<const std::byte*>(storage.data()) + first;
@@ -109,7 +124,7 @@ std::optional<std::vector<trace::Saved>> Declarations::carried(
     if (known->second != start) return std::nullopt;
     if (!is_new) continue;
     saved.push_back({memory, static_cast<std::uint8_t>(std::bit_cast<std::uintptr_t>(start) % 64),
-                     live::blob_of(start, held->tensor.device(), buffer.bytes)});
+                     live::blob_of(start, tensor.device(), buffer.bytes)});
   }
   return saved;
 }

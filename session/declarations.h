@@ -31,8 +31,9 @@ class Declarations {
   /// when a trace is saved.
   struct Held {
     std::string path;
-    at::Tensor tensor;
-    bool is_left = false;  ///< a step has found there what the call before it had left
+    std::string kind;      ///< as trace::HeldPlace::found
+    bool is_left = false;  ///< a step has found there what a call before it had left
+    std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< each as in trace::HeldInput
   };
   void look_at_places(std::function<std::vector<Held>()> look) { look_ = std::move(look); }
   bool has(const std::string& name) const;
@@ -71,9 +72,12 @@ class Declarations {
   /// Has the recording carry on, for players, what stands in places where steps find what they have
   /// left.
   void describe_places(trace::Recording& recording) const;
-  /// What it carries on, as it is now: memory by the first place that lies in it. None where it
-  /// does not fit, or cannot be carried on.
+  /// What it carries on, as it is now: memory by the first place that lies in it; none where the
+  /// places hold something of another kind. Nothing where it does not fit, or cannot be carried on.
   std::optional<std::vector<trace::Saved>> carried(const trace::Recording& recording) const;
+  /// Of what kind what stands in the places is now, for those in which steps find what they have
+  /// left.
+  std::vector<trace::Saved> kinds() const;
 
  private:
   std::vector<Declaration> host_values_;

@@ -33,6 +33,12 @@ constexpr std::array kReadUses = {
     Named{ReadUse::kLookedAt, "looked_at"},
 };
 
+constexpr std::array kHeldRules = {
+    Named{HeldPlace::Rule::kGiven, "given"},
+    Named{HeldPlace::Rule::kCarried, "carried"},
+    Named{HeldPlace::Rule::kLost, "lost"},
+};
+
 bool equal_blobs(const Blob& a, const Blob& b) {
   if (a == b) return true;
   return a && b && *a == *b;
@@ -92,6 +98,11 @@ Status status_of(std::string_view name) { return find_value(kStatuses, "status",
 
 std::string_view name_of(ReadUse use) noexcept { return find_name(kReadUses, use); }
 ReadUse read_use_of(std::string_view name) { return find_value(kReadUses, "use of a read", name); }
+
+std::string_view name_of(HeldPlace::Rule rule) noexcept { return find_name(kHeldRules, rule); }
+HeldPlace::Rule held_rule_of(std::string_view name) {
+  return find_value(kHeldRules, "rule of a place", name);
+}
 
 bool operator==(const Buffer& a, const Buffer& b) {
   return a.bytes == b.bytes && a.device == b.device && a.address_mod_64 == b.address_mod_64 &&

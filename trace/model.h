@@ -294,14 +294,33 @@ struct Number {
   friend bool operator==(const Number&, const Number&) = default;
 };
 
-/// A place of the program's, such as that of a hidden state, whose tensor is an input of the step
-/// though no argument.
+/// A place of the program's, such as that of a hidden state, in which the step finds tensors, or
+/// leaves some.
+struct HeldPlace {
+  std::string path;  ///< "s.h"
+  /// Of what kind what stands there is, None or a tensor or a list of them, as the step finds it
+  /// and as it leaves it: the words of a front end, which are equal for what is.
+  std::string found, left;
+  enum class Rule : std::uint8_t {
+    kGiven,    ///< what stands there is the program's to say
+    kCarried,  ///< the next call finds there what this one leaves
+    kLost,     ///< so it does, and it is more than tensors like those that the step has found
+  } rule = Rule::kGiven;
+  friend bool operator==(const HeldPlace&, const HeldPlace&) = default;
+};
+
+std::string_view name_of(HeldPlace::Rule rule) noexcept;
+HeldPlace::Rule held_rule_of(std::string_view name);
+
+/// A tensor in such a place, which is an input of the step though no argument.
 struct HeldInput {
-  std::string path;     ///< "s.h"
-  Index input = kNone;  ///< what the step finds there
-  /// It is carried on: the next call finds there what this one leaves. kNone: what it finds is the
-  /// program's to say.
-  Index result = kNone;
+  std::string path;         ///< "s.h", or "s.h[0]" of a list in it
+  Index input = kNone;      ///< what the step finds there; kNone: none
+  Index result = kNone;     ///< what it leaves there; kNone: what it has found, or nothing
+  bool is_dropped = false;  ///< nothing
+  /// The next call finds there what this one leaves; else it is the program's to say.
+  bool is_carried = false;
+  Index place = kNone;  ///< of Recording::held
   friend bool operator==(const HeldInput&, const HeldInput&) = default;
 };
 
@@ -380,6 +399,7 @@ struct Recording {
   /// What the step did to the host besides, as a front end saw it: the same in every probe, and
   /// done again by it after each replay.
   std::vector<Effect> effects;
+  std::vector<HeldPlace> held;
   std::vector<HeldInput> places;
 
   std::vector<Refusal> refusals;  ///< what the recorder saw that no plan may hold

@@ -66,30 +66,61 @@ const HeldInput* place_of(const Recording& recording, Index input) noexcept {
 }
 
 const Tensor& tensor_in(const Recording& recording, const HeldInput& place) {
+  if (place.input == kNone) return recording.tensors[recording.results[place.result]];
   return recording.tensors[std::get<TensorRef>(recording.inputs[place.input].value.data).id];
 }
 
+Saved saved_kind(const std::string& place, const std::string& kind) {
+  return {std::string(kKindOfPlace) + place + "]", 0, make_blob(kind.data(), kind.size())};
+}
+
 const HeldInput& first_in_memory_of(const Recording& recording, const HeldInput& place) {
+  if (place.input == kNone) return place;
   const BufferId buffer = tensor_in(recording, place).buffer;
   return *std::ranges::find_if(recording.places, [&](const HeldInput& each) {
-    return each.result != kNone && tensor_in(recording, each).buffer == buffer;
+    return each.is_carried && each.input != kNone && tensor_in(recording, each).buffer == buffer;
   });
 }
 
+namespace {
+
+/// What the step leaves in such a place, a tensor of its own or one that it was given.
+const Tensor* left_in(const Recording& recording, const HeldInput& place) {
+  if (place.result == kNone || recording.results[place.result] == kNoTensor) return nullptr;
+  const Tensor& left = recording.tensors[recording.results[place.result]];
+  const Role role = recording.buffers[left.buffer].role;
+  const bool is_of_the_step =
+      role == Role::kInput || role == Role::kResult || role == Role::kTemporary;
+  return is_of_the_step ? &left : nullptr;
+}
+
+/// In a place that was empty, in memory of which nothing else stands in a place.
+bool can_be_put(const Recording& recording, const HeldInput& place) {
+  const Tensor* after = left_in(recording, place);
+  return after != nullptr && std::ranges::none_of(recording.places, [&](const HeldInput& each) {
+           if (&each == &place) return false;
+           const Tensor* left = left_in(recording, each);
+           const bool stays = each.input != kNone && each.result == kNone &&
+                              tensor_in(recording, each).buffer == after->buffer;
+           return stays || (left != nullptr && left->buffer == after->buffer);
+         });
+}
+
+}  // namespace
+
 bool can_be_carried(const Recording& recording, const HeldInput& place) {
+  if (place.input == kNone) return can_be_put(recording, place);
   const Input& input = recording.inputs[place.input];
   const auto* found = std::get_if<TensorRef>(&input.value.data);
-  const TensorId result = recording.results[place.result];
-  if (found == nullptr || found->id == kNoTensor || result == kNoTensor) return false;
+  if (found == nullptr || found->id == kNoTensor) return false;
   const Tensor& before = recording.tensors[found->id];
-  const Tensor& after = recording.tensors[result];
+  const bool stays = place.result == kNone;
+  if (!stays && left_in(recording, place) == nullptr) return false;
+  const Tensor& after = stays ? before : *left_in(recording, place);
   Tensor moved = after;
   moved.buffer = before.buffer;
   moved.offset = before.offset;
-  const Role role = recording.buffers[after.buffer].role;
-  const bool is_of_the_step =
-      role == Role::kInput || role == Role::kResult || role == Role::kTemporary;
-  if (moved != before || !is_of_the_step || input.may_have_grad() || !input.same_as.empty() ||
+  if (moved != before || input.may_have_grad() || !input.same_as.empty() ||
       recording.buffers[before.buffer].role != Role::kInput)
     return false;
   for (Index i = 0; i < recording.inputs.size(); ++i) {
@@ -98,8 +129,9 @@ bool can_be_carried(const Recording& recording, const HeldInput& place) {
     const Tensor& other = recording.tensors[tensor->id];
     if (other.buffer != before.buffer) continue;
     const HeldInput* of = place_of(recording, i);
-    if (of == nullptr || of->result == kNone || recording.results[of->result] == kNoTensor)
-      return false;
+    if (of == nullptr || !of->is_carried || (of->result == kNone) != stays) return false;
+    if (stays) continue;
+    if (recording.results[of->result] == kNoTensor) return false;
     // what were views of one memory are so again
     const Tensor& left = recording.tensors[recording.results[of->result]];
     if (left.buffer != after.buffer || left.offset - other.offset != after.offset - before.offset)
@@ -110,16 +142,27 @@ bool can_be_carried(const Recording& recording, const HeldInput& place) {
 
 void carry_on(Recording& recording, const std::function<bool(const HeldInput&)>& is_carried) {
   for (HeldInput& place : recording.places) {
-    if (!is_carried(place)) place.result = kNone;
+    place.is_carried = place.is_carried && is_carried(place);
+    if (place.is_carried || place.place == kNone) continue;
+    HeldPlace::Rule& rule = recording.held[place.place].rule;
+    if (rule == HeldPlace::Rule::kCarried) rule = HeldPlace::Rule::kLost;
   }
   // without one of them another one may lie in memory that nobody carries on
   const auto cannot = [&recording](const HeldInput& place) {
-    return place.result != kNone && !can_be_carried(recording, place);
+    return place.is_carried && !can_be_carried(recording, place);
+  };
+  const auto is_lost = [&recording](const HeldInput& place) {
+    return place.place != kNone && recording.held[place.place].rule != HeldPlace::Rule::kCarried;
   };
   while (true) {
-    const auto found = std::ranges::find_if(recording.places, cannot);
+    const auto found = std::ranges::find_if(recording.places, [&](const HeldInput& place) {
+      return cannot(place) || (place.is_carried && is_lost(place));
+    });
     if (found == recording.places.end()) return;
-    found->result = kNone;
+    found->is_carried = false;
+    if (found->place == kNone) continue;
+    HeldPlace::Rule& rule = recording.held[found->place].rule;
+    if (rule == HeldPlace::Rule::kCarried) rule = HeldPlace::Rule::kLost;
   }
 }
 

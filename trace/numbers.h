@@ -61,15 +61,20 @@ Index input_on(const Recording& recording, BufferId buffer) noexcept;
 
 /// The place that an input stands in, or null.
 const HeldInput* place_of(const Recording& recording, Index input) noexcept;
-/// What stands in such a place as the step begins.
+/// What stands in such a place as the step begins; where nothing does, what it leaves there.
 const Tensor& tensor_in(const Recording& recording, const HeldInput& place);
-/// Of those that are carried on the first in the memory of this one: both are views of it.
+/// Of those that the step finds and that are carried on the first in the memory of this one: both
+/// are views of it. Of one that it does not find, itself.
 const HeldInput& first_in_memory_of(const Recording& recording, const HeldInput& place);
+/// A trace's state keeps of what kind what stands in a place is: under "player.kinds[s.h]".
+inline constexpr std::string_view kKindOfPlace = "player.kinds[";
+Saved saved_kind(const std::string& place, const std::string& kind);
 /// Whether it can be carried on: what the step leaves is a tensor like the one that it has found,
-/// and views of one memory are so again; none in memory that is tracked, or, when the step begins,
-/// in that of another input. The positions must exist.
+/// or that one, and views of one memory are so again; none in memory that is tracked, or, when the
+/// step begins, in that of another input. The positions must exist.
 bool can_be_carried(const Recording& recording, const HeldInput& place);
-/// Has those carried on alone of which `is_carried` says so, and which can be.
+/// Has those carried on alone of which `is_carried` says so, and which can be; and so the places in
+/// which all are.
 void carry_on(Recording& recording, const std::function<bool(const HeldInput&)>& is_carried);
 
 /// Calls `visit(path, Value)` for `value`, or for each that lies in its lists: "betas[1]".

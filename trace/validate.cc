@@ -337,6 +337,7 @@ class NumberChecker {
     check_each(*this, recording_.predicates, place, "predicate", &NumberChecker::check_predicate);
     check_each(*this, recording_.reads, place, "host read", &NumberChecker::check_read);
     check_each(*this, recording_.numbers, place, "number", &NumberChecker::check_number);
+    check_each(*this, recording_.held, place, "held place", &NumberChecker::check_held);
     check_each(*this, recording_.places, place, "place", &NumberChecker::check_place);
     if (recording_.observed > recording_.results.size()) {
       place.fail(fmt::format("{} results are observed, but there are {}", recording_.observed,
@@ -428,17 +429,30 @@ class NumberChecker {
     place.fail(fmt::format("op {} is not a host read", number.op));
   }
 
+  // NOLINTNEXTLINE(readability-convert-member-functions-to-static): as all that check_each calls
+  void check_held(const HeldPlace& held, const Place& place) const {
+    if (name_of(held.rule) == "unknown")
+      place.fail(fmt::format("rule {} is none that exists", static_cast<unsigned>(held.rule)));
+  }
+
   void check_place(const HeldInput& of, const Place& place) const {
-    check_index(of.input, recording_.inputs.size(), "input", place);
-    const auto* tensor = std::get_if<TensorRef>(&recording_.inputs[of.input].value.data);
-    if (tensor == nullptr || tensor->id == kNoTensor)
-      place.fail(fmt::format("input {} is not a tensor", of.input));
-    if (place_of(recording_, of.input) != &of)
-      place.fail(fmt::format("input {} is in two places", of.input));
-    if (of.result == kNone) return;
-    check_index(of.result, recording_.results.size(), "result", place);
-    if (!can_be_carried(recording_, of))
-      place.fail(fmt::format("result {} cannot take the place of input {}", of.result, of.input));
+    if (of.place != kNone) check_index(of.place, recording_.held.size(), "place", place);
+    if (of.input != kNone) {
+      check_index(of.input, recording_.inputs.size(), "input", place);
+      const auto* tensor = std::get_if<TensorRef>(&recording_.inputs[of.input].value.data);
+      if (tensor == nullptr || tensor->id == kNoTensor)
+        place.fail(fmt::format("input {} is not a tensor", of.input));
+      if (place_of(recording_, of.input) != &of)
+        place.fail(fmt::format("input {} is in two places", of.input));
+    }
+    if (of.result != kNone) check_index(of.result, recording_.results.size(), "result", place);
+    if (of.input == kNone && (of.result == kNone || recording_.results[of.result] == kNoTensor))
+      place.fail("has no tensor");
+    if (of.is_carried && !can_be_carried(recording_, of))
+      place.fail(
+          of.result == kNone || of.input == kNone
+              ? "cannot be carried on"
+              : fmt::format("result {} cannot take the place of input {}", of.result, of.input));
   }
 
   const Recording& recording_;

@@ -416,6 +416,11 @@ Arguments flatten(std::span<const py::object> values, const Flatten& how) {
   return arguments;
 }
 
+Arguments flatten(const py::object& held, const std::string& name) {
+  const std::vector<std::string> names = {name};
+  return flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity, .names = &names});
+}
+
 bool may_be_argument(PyObject* value, bool with_numbers) {
   if (value == nullptr || is_part_of_model(value)) return false;
   const auto held = py::reinterpret_borrow<py::object>(value);

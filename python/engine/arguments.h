@@ -16,6 +16,8 @@ namespace steptape::python {
 /// their structure, with what a plan must find again as it was (None, strings, other objects).
 struct Arguments {
   std::vector<pack::Leaf> leaves;
+  /// What it is made of beside its tensors and numbers.
+  const std::string& structure() const { return std::get<std::string>(leaves.back()); }
   /// What the text of a structure begins with.
   static constexpr char kStructure[] = "~";
   /// Plain floats and ints, and where they stand: the item of a tuple or list, or the entry of a
@@ -92,6 +94,8 @@ struct Flatten {
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order, const Flatten& how);
 /// The same of values that count as arguments one after the other; null for one that is missing.
 Arguments flatten(std::span<const py::object> values, const Flatten& how = {});
+/// The same of what stands in one place, by name; null for nothing. Arrays are known by identity.
+Arguments flatten(const py::object& held, const std::string& name);
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
 /// grad, or, if `with_numbers`, is a list, tuple or dict of numbers; and nothing that no guard
 /// could look at.

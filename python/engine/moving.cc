@@ -209,6 +209,52 @@ MovingPlaces::Place& MovingPlaces::given_at(std::size_t position) {
   return *std::ranges::find_if(places_, is_it);
 }
 
+namespace {
+
+/// The first tensor that a value is or holds, however deep; null for none.
+PyObject* first_tensor(PyObject* value, int depth = 4) {
+  if (value == nullptr || depth == 0) return nullptr;
+  if (is_tensor(value)) return value;
+  PyObject* found = nullptr;
+  if (PyList_Check(value) || PyTuple_Check(value)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value) && found == nullptr; ++i)
+      found = first_tensor(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+    return found;
+  }
+  PyObject* dict = PyDict_Check(value) ? value : dict_of(value);
+  if (dict == nullptr) return nullptr;
+  for (const auto& [key, item] : entries_of(dict)) {
+    if (found == nullptr) found = first_tensor(item, depth - 1);
+  }
+  return found;
+}
+
+}  // namespace
+
+void MovingPlaces::note_left(std::span<const py::object> given) {
+  std::size_t position = 0;
+  for (Place& place : places_) {
+    if (!place.is_argument) continue;
+    PyObject* const value = given[position++].ptr();
+    if (place.is_left || place.left.empty()) continue;
+    PyObject* const tensor = first_tensor(value);
+    if (tensor == nullptr) continue;
+    place.is_left = std::ranges::any_of(place.left, [tensor](const WeakTensor& left) {
+      return left._unsafe_get_target() == tensor_of(tensor).unsafeGetTensorImpl();
+    });
+  }
+}
+
+std::optional<std::size_t> MovingPlaces::find_given(PyObject* owner, PyObject* key) const {
+  std::size_t position = 0;
+  for (const Place& place : places_) {
+    if (!place.is_argument) continue;
+    if (place.owner.get() == owner && is_same_key(place.key.get(), key)) return position;
+    ++position;
+  }
+  return std::nullopt;
+}
+
 void MovingPlaces::forget(PyObject* owner) {
   PyObject* dict = PyDict_Check(owner) ? owner : dict_of(owner);
   for (Place& place : places_) {

@@ -48,12 +48,16 @@ py::object float_of_class(PyTypeObject* type, double value);
 /// count as arguments of the step.
 class MovingPlaces {
  public:
+  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   struct Place {
     std::string name;  ///< no other has it
     Root owner, key;
     bool is_argument;
     PyTypeObject* float_type;  ///< the class of a float that is expected there
-    bool is_left = false;      ///< an argument: a call has found what the one before had left
+    bool is_left = false;      ///< an argument: a call has found what one before it had left
+    /// The tensors that the newest call which assigned it has left there, weakly, so that no other
+    /// gets the address of one.
+    std::vector<WeakTensor> left = {};
   };
 
   /// `is_of_optimizer` says of a dict that a number which stands there under a text is followed.
@@ -85,6 +89,15 @@ class MovingPlaces {
   std::vector<py::object> given() const;
   std::vector<std::string> names_of_given() const;
   Place& given_at(std::size_t position);
+  /// A call begins that finds these in the places that count as arguments: whether one before has
+  /// left them there.
+  void note_left(std::span<const py::object> given);
+  /// It is not known what calls have left in them.
+  void forget_left() {
+    for (Place& place : places_) place.left.clear();
+  }
+  /// Which of these it is; none for another place.
+  std::optional<std::size_t> find_given(PyObject* owner, PyObject* key) const;
 
   /// A number that stands in a list, tuple or dict where a followed int leads to, such as the rate
   /// of this step in a table. It moves once that int was another one, and is followed then.

@@ -365,8 +365,9 @@ struct Step::Assignment {
   std::optional<Py_ssize_t> group = {};
   std::optional<std::size_t> appended = {};
   bool is_one = false;  ///< value, which takes the place of another
-  /// What it is made of, and where its tensors are among the results, in their order.
-  std::string structure = {};
+  /// Which of the places that count as arguments it is, and where its tensors are among the
+  /// results.
+  std::optional<std::size_t> given = {};
   std::vector<std::size_t> tensors = {};
 
   /// The very place, without an owner where it is gone.
@@ -452,6 +453,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   moving_.set_containers(std::move(given.arguments.containers));
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
+    moving_.note_left(given.places);
     given.held = flatten(given.places, how);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
   }
@@ -629,7 +631,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
   }
   note->structure.add(roots_, {result.ptr(), 1}, flat, return_number);
   if (hints == nullptr) {
-    left_by_.reset();
+    moving_.forget_left();
     if (const auto* tried = static_cast<const Note*>(life_->note_of_tried())) {
       return_assigned(*tried, flat);
     }
@@ -637,7 +639,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
     for (const auto& [place, value] : guarded()) hints->note_guarded(place, value);
     return_assigned(*hints, *note, flat, return_number);
     note_places(*hints, given, first_place, *note, flat.tensors);
-    remember_left(note, flat.tensors);
+    remember_left(*note, flat.tensors);
     followed.reset();
     FollowedNumbers::current().clear();
   }
@@ -648,7 +650,7 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
 py::object Step::replayed(const pack::Results& results) {
   const auto& note = *static_cast<const Note*>(results.note.get());
   changed_in_turn_ = 0;
-  remember_left(std::static_pointer_cast<const Note>(results.note), results.tensors);
+  remember_left(note, results.tensors);
   std::vector<py::object> built = note.structure.build(results);
   auto next = built.begin() + 1;
   for (const Assignment& assignment : note.assignments) {
@@ -664,81 +666,96 @@ py::object Step::replayed(const pack::Results& results) {
   return built.front();
 }
 
-void Step::remember_left(std::shared_ptr<const Note> note, const std::vector<at::Tensor>& results) {
-  left_.clear();
-  left_by_.reset();
-  if (note->assignments.empty()) return;
-  for (const at::Tensor& result : results) left_.emplace_back(result.getIntrusivePtr());
-  left_by_ = std::move(note);
+void Step::remember_left(const Note& note, const std::vector<at::Tensor>& results) {
+  for (const Assignment& made : note.assignments) {
+    if (!made.given) continue;
+    std::vector<MovingPlaces::WeakTensor>& left = moving_.given_at(*made.given).left;
+    left.clear();
+    for (const std::size_t k : made.tensors) left.emplace_back(results[k].getIntrusivePtr());
+  }
 }
 
 namespace {
 
-std::vector<at::Tensor> tensors_in(const Arguments& arguments) {
-  std::vector<at::Tensor> tensors;
-  for (const pack::Leaf& leaf : arguments.leaves) {
-    if (const auto* tensor = std::get_if<at::Tensor>(&leaf)) tensors.push_back(*tensor);
+/// The tensors in a value, each by its name in the program; none that it holds anything besides.
+std::vector<std::pair<std::string, at::Tensor>> tensors_in(const Arguments& arguments) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (std::size_t i = 0; i + 1 < arguments.leaves.size(); ++i) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&arguments.leaves[i]))
+      tensors.emplace_back(arguments.names[i], *tensor);
   }
   return tensors;
 }
 
-/// What a value is made of beside its tensors and numbers.
-const std::string& structure_of(const Arguments& arguments) {
-  return std::get<std::string>(arguments.leaves.back());
+trace::Index index_in(const std::vector<at::Tensor>& results, const at::Tensor& tensor) {
+  const auto found = std::ranges::find_if(
+      results, [&tensor](const at::Tensor& each) { return each.is_same(tensor); });
+  return found == results.end() ? trace::kNone : static_cast<trace::Index>(found - results.begin());
 }
 
 }  // namespace
 
 void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::size_t first_place,
                        Note& note, const std::vector<at::Tensor>& results) {
-  const auto look = [](const py::object& held, const std::string& named) {
-    const std::vector<std::string> name = {named};
-    return flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity, .names = &name});
-  };
+  const std::vector<py::object> left_in = moving_.given();
   for (Assignment& made : note.assignments) {
-    const py::list values = made.is_one ? held_in(made.place()) : py::list();
-    if (values.empty()) continue;
-    const Arguments left = look(py::object(values[0]), "");
-    for (const at::Tensor& tensor : tensors_in(left)) {
-      const auto result = std::ranges::find_if(
-          results, [&tensor](const at::Tensor& each) { return each.is_same(tensor); });
-      made.tensors.push_back(static_cast<std::size_t>(result - results.begin()));
+    const Place at = made.is_one ? made.place() : Place();
+    if (at.owner) made.given = moving_.find_given(at.owner.ptr(), at.key.ptr());
+    if (!made.given) continue;
+    for (const auto& [name, tensor] : tensors_in(flatten(left_in[*made.given], ""))) {
+      const trace::Index result = index_in(results, tensor);
+      if (result != trace::kNone) made.tensors.push_back(result);
     }
-    made.structure = structure_of(left);
   }
   std::size_t leaf = first_place;
   for (std::size_t i = 0; i < given.places.size(); ++i) {
     MovingPlaces::Place& place = moving_.given_at(i);
-    const auto assignment_in = [&place](const Note* of) -> const Assignment* {
-      if (of == nullptr) return nullptr;
-      const auto made = std::ranges::find_if(of->assignments, [&place](const Assignment& each) {
-        const Place at = each.place();
-        return each.is_one && at.owner.ptr() == place.owner.get() &&
-               is_same_key(at.key.ptr(), place.key.get());
-      });
-      return made == of->assignments.end() ? nullptr : &*made;
+    const Arguments found = flatten(given.places[i], place.name);
+    const Arguments left = flatten(left_in[i], place.name);
+    auto all_left = tensors_in(left);
+    bool are_results = true;  // those that it leaves
+    const auto is_tensor_leaf = [](const pack::Leaf& each) {
+      return std::holds_alternative<at::Tensor>(each);
     };
-    const Arguments found = look(given.places[i], place.name);
-    const std::vector<at::Tensor> tensors = tensors_in(found);
-    const Assignment* before = assignment_in(left_by_.get());
-    const auto is_left = [&](std::size_t k, const at::Tensor& tensor) {
-      return before != nullptr && k < before->tensors.size() && before->tensors[k] < left_.size() &&
-             left_[before->tensors[k]]._unsafe_get_target() == tensor.unsafeGetTensorImpl();
-    };
-    const Assignment* made = assignment_in(&note);
-    // the next call finds what this one leaves in the same order
-    const bool takes_place = made != nullptr && made->structure == structure_of(found);
-    bool is_as_left = !tensors.empty();
-    std::size_t k = 0;
+    // but for their structures
+    const bool has_others =
+        !std::all_of(found.leaves.begin(), found.leaves.end() - 1, is_tensor_leaf) ||
+        !std::all_of(left.leaves.begin(), left.leaves.end() - 1, is_tensor_leaf);
     for (std::size_t own = 0; own + 1 < found.leaves.size(); ++own, ++leaf) {
-      if (!std::holds_alternative<at::Tensor>(found.leaves[own])) continue;
-      is_as_left = is_as_left && is_left(k, tensors[k]);
-      const bool is_result = takes_place && made->tensors[k] < results.size();
-      hints.note_place({found.names[own], static_cast<trace::Index>(leaf),
-                        is_result ? static_cast<trace::Index>(made->tensors[k]) : trace::kNone});
-      ++k;
+      const auto* tensor = std::get_if<at::Tensor>(&found.leaves[own]);
+      if (tensor == nullptr) continue;
+      trace::HeldInput input{.path = found.names[own],
+                             .input = static_cast<trace::Index>(leaf),
+                             .is_carried = true,
+                             .place = static_cast<trace::Index>(i)};
+      const auto now =
+          std::ranges::find(all_left, input.path, &std::pair<std::string, at::Tensor>::first);
+      input.is_dropped = now == all_left.end();
+      if (now != all_left.end()) {
+        if (!now->second.is_same(*tensor)) {
+          input.result = index_in(results, now->second);
+          are_results = are_results && input.result != trace::kNone;
+        }
+        all_left.erase(now);
+      }
+      hints.note_place(std::move(input));
     }
-    place.is_left = place.is_left || is_as_left;
+    for (const auto& [name, tensor] : all_left) {
+      const trace::Index result = index_in(results, tensor);
+      are_results = are_results && result != trace::kNone;
+      if (result != trace::kNone)
+        hints.note_place({.path = name,
+                          .result = result,
+                          .is_carried = true,
+                          .place = static_cast<trace::Index>(i)});
+    }
+    // numbers are not carried on: it begins with those that it has found
+    const bool is_assigned = !given.places[i].is(left_in[i]);
+    place.is_left = place.is_left || (has_others && is_assigned);
+    const bool is_carried = are_results && !has_others;
+    hints.note_held_place(
+        {place.name, found.structure(), left.structure(),
+         is_carried ? trace::HeldPlace::Rule::kCarried : trace::HeldPlace::Rule::kLost});
   }
 }
 
@@ -858,7 +875,7 @@ py::dict Step::stats() const {
 
 void Step::invalidate(const std::string& why) {
   session_.invalidations.push_back(why);
-  left_by_.reset();
+  moving_.forget_left();
   life_->invalidate(why);
   // the step that is under way may be the one that says so
   if (calls_under_way_ == 0) {

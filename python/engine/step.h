@@ -69,8 +69,8 @@ class Step : public Tracked {
                        const Structure::OnNumber& on_number);
   /// The same of a call that is compared with the plan that `tried` is of.
   static void return_assigned(const Note& tried, pack::Results& flat);
-  /// Remembers the tensors that a call leaves in places, and those that it returns.
-  void remember_left(std::shared_ptr<const Note> note, const std::vector<at::Tensor>& results);
+  /// Remembers the tensors that a call leaves in places.
+  void remember_left(const Note& note, const std::vector<at::Tensor>& results);
   /// Says which inputs stand in places, from leaf `first_place` of the call on, and which results
   /// take theirs; and of which places it was seen that a call finds what the one before has left.
   void note_places(recorder::FrontendHints& hints, const Given& given, std::size_t first_place,
@@ -89,11 +89,6 @@ class Step : public Tracked {
   /// Since the last replay, calls for which objects that they had been given were taken.
   std::size_t changed_in_turn_ = 0;
   static constexpr std::size_t kMostChangedInTurn = 3;
-  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  /// The results of the newest call, held weakly, so that no other tensor gets the address of one;
-  /// by what it did, null where that is not known.
-  std::vector<WeakTensor> left_;
-  std::shared_ptr<const Note> left_by_;
 };
 
 }  // namespace steptape::python

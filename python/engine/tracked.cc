@@ -247,15 +247,15 @@ void Tracked::declare_moving() {
     const std::vector<py::object> given = moving_.given();
     for (std::size_t i = 0; i < given.size(); ++i) {
       const MovingPlaces::Place& place = moving_.given_at(i);
-      const std::vector<std::string> name = {place.name};
-      const Arguments held =
-          flatten(std::span(&given[i], 1), {.arrays = Arrays::kByIdentity, .names = &name});
-      const std::size_t before = all.size();
+      const Arguments held = flatten(given[i], place.name);
+      auto& [path, kind, is_left, tensors] = all.emplace_back();
+      path = place.name;
+      kind = held.structure();
+      is_left = place.is_left;
       for (std::size_t leaf = 0; leaf + 1 < held.leaves.size(); ++leaf) {
         if (const auto* tensor = std::get_if<at::Tensor>(&held.leaves[leaf]))
-          all.push_back({held.names[leaf], *tensor, place.is_left});
+          tensors.emplace_back(held.names[leaf], *tensor);
       }
-      if (all.size() == before) all.push_back({place.name, {}, place.is_left});
     }
     return all;
   });

@@ -37,7 +37,9 @@ class Found:
         if kind in _EXACTLY_LEAVES or depth == 0 or id(value) in self._seen or issubclass(kind, _SKIPPED):
             return
         self._seen.add(id(value))
-        if kind.__module__.startswith("torch._dynamo") or (
+        if kind is types.FunctionType and vars(value).get("_torchdynamo_disable"):  # torch.compiler.disable
+            self.visit(path, vars(value).get("_torchdynamo_orig_callable"), depth)
+        elif kind.__module__.startswith("torch._dynamo") or (
                 kind is types.FunctionType and "_torchdynamo_orig_callable" in vars(value)):
             self._note_compiled(path if callable(value) else None)  # else of a compilation that the step has met under way
         elif issubclass(kind, torch.nn.Module):

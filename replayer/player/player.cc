@@ -95,6 +95,7 @@ replayer::PlayerState::Devices buffers_of(const trace::Trace& trace, const std::
         }
       }
       for (const trace::HeldInput& place : recording.places) {
+        if (place.input == trace::kNone) continue;
         const trace::BufferId buffer = trace::tensor_in(recording, place).buffer;
         buffers.insert_or_assign(place.path, live::device_of(recording.buffers[buffer].device));
       }
@@ -109,7 +110,10 @@ void join(PlayerStep::Impl& step) {
     return variant->recording().modules != step.variants.front()->recording().modules;
   };
   const bool checks_training = std::ranges::any_of(step.variants, differs);
-  for (const auto& variant : step.variants) variant->join(checks_training);
+  const bool are_alike = std::ranges::all_of(step.variants, [&](const auto& variant) {
+    return variant->structures() == step.variants.front()->structures();
+  });
+  for (const auto& variant : step.variants) variant->join(checks_training, are_alike);
 }
 
 std::shared_ptr<PlayerStep::Impl> make_step(const std::string& name, replayer::PlayerState& state,
@@ -140,7 +144,12 @@ Steps plan_steps(Shared& shared, replayer::PlayerState& state, std::vector<std::
       }
     }
     if (loaded->variants.empty()) continue;
-    join(*loaded);
+    try {
+      join(*loaded);
+      replayer::require_beginning(loaded->variants);
+    } catch (const Error& error) {
+      problems.push_back("step \"" + step.name + "\": " + error.what());
+    }
     steps.push_back(std::move(loaded));
   }
   find_updates(steps, problems);

@@ -32,6 +32,12 @@ std::string step_of(const std::string& path) {
   return path.substr(kRuns.size(), path.size() - kRuns.size() - 1);
 }
 
+/// The place of such a path; empty for others.
+std::string place_of(const std::string& path) {
+  if (!path.starts_with(trace::kKindOfPlace) || !path.ends_with("]")) return "";
+  return path.substr(trace::kKindOfPlace.size(), path.size() - trace::kKindOfPlace.size() - 1);
+}
+
 /// Of a process there is one default generator.
 std::mutex& default_generator_mutex() {
   static std::mutex mutex;
@@ -116,6 +122,9 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& 
     const std::string name = is_generator ? entry.path.substr(kGenerator.size()) : "";
     if (const std::string step = step_of(entry.path); !step.empty()) {
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
+    } else if (const std::string place = place_of(entry.path); !place.empty() && entry.content) {
+      kinds_[place].assign(reinterpret_cast<const char*>(entry.content->data()),
+                           entry.content->size());
     } else if (trace::is_number(entry.number)) {
       numbers_.emplace(entry.path, entry.number);
     } else if (is_generator) {
@@ -146,7 +155,8 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& 
 }
 
 PlayerState::PlayerState(const PlayerState& other, std::shared_ptr<Publication> publication)
-    : numbers_(other.numbers_),
+    : kinds_(other.kinds_),
+      numbers_(other.numbers_),
       runs_(other.runs_),
       declared_by_(other.declared_by_),
       lookups_(other.lookups_),
@@ -351,6 +361,7 @@ std::vector<trace::Saved> PlayerState::save() const {
     saved.push_back({std::string(kRuns) + step + "]", 0, nullptr,
                      trace::Value{static_cast<std::int64_t>(runs)}});
   }
+  for (const auto& [place, kind] : kinds_) saved.push_back(trace::saved_kind(place, kind));
   for (const auto& [path, state] : default_generators_) saved.push_back(saved_state(path, state));
   for (const auto& [path, generator] : generators_) {
     saved.push_back(saved_state(path, live::state_of(generator)));

@@ -56,12 +56,29 @@ class PlayerState {
   void put(const std::string& path, const c10::Storage& storage);
   void erase(const std::string& path) { buffers_.erase(path); }
 
-  /// A tensor of this geometry, at this place in the program, lies in memory of this path. False
-  /// where another recording has found it otherwise.
-  bool carry(const std::string& place, const std::string& path, const trace::Tensor& geometry) {
-    const auto [known, is_new] = carried_.try_emplace(place, path, geometry);
-    return is_new || known->second == std::pair(path, geometry);
+  /// A tensor at a place of the program's, as a step finds it.
+  struct Carried {
+    std::string path;  ///< of its memory; "" where it is the program's to say
+    trace::Tensor geometry;
+    std::uint64_t bytes = 0;  ///< of its memory
+    friend bool operator==(const Carried&, const Carried&) = default;
+  };
+  /// False where another recording has found it otherwise.
+  bool carry(const std::string& place, const Carried& found) {
+    const auto [known, is_new] = carried_.try_emplace(place, found);
+    return is_new || known->second == found;
   }
+  /// As `carry` was told; null where no recording finds it.
+  const Carried* carried(const std::string& place) const {
+    const auto found = carried_.find(place);
+    return found == carried_.end() ? nullptr : &found->second;
+  }
+  /// Of what kind what stands in a place is (trace::HeldPlace); null where that was not saved.
+  const std::string* kind(const std::string& place) const {
+    const auto found = kinds_.find(place);
+    return found == kinds_.end() ? nullptr : &found->second;
+  }
+  void set_kind(const std::string& place, const std::string& kind) { kinds_[place] = kind; }
 
   /// A hyperparameter, step counter, declared value or argument; null where there is none. Stays
   /// where it is as long as this object.
@@ -135,7 +152,8 @@ class PlayerState {
   at::Generator like(const std::string& generator) const;
 
   Publication::Memory buffers_;
-  std::map<std::string, std::pair<std::string, trace::Tensor>> carried_;
+  std::map<std::string, Carried> carried_;
+  std::map<std::string, std::string> kinds_;
   std::map<std::string, trace::Value> numbers_;
   std::map<std::string, at::Generator> generators_;
   std::map<std::string, at::Tensor> default_generators_;  ///< states, of the CPU's and of devices'

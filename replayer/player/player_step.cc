@@ -36,7 +36,7 @@ std::vector<TensorSpec> inputs_of(const trace::Recording& recording) {
     const trace::Input& input = recording.inputs[i];
     const auto* tensor = std::get_if<trace::TensorRef>(&input.value.data);
     const trace::HeldInput* place = trace::place_of(recording, i);
-    if (tensor == nullptr || (place != nullptr && place->result != trace::kNone)) continue;
+    if (tensor == nullptr || (place != nullptr && place->is_carried)) continue;
     TensorSpec spec = spec_of(recording, tensor->id, place != nullptr ? place->path : input.path);
     if (input.range) std::tie(spec.low, spec.high) = *input.range;
     specs.push_back(std::move(spec));

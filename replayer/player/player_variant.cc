@@ -100,22 +100,73 @@ PlayerVariant::PlayerVariant(std::shared_ptr<const trace::Recording> recording,
 
 void PlayerVariant::find_carried() {
   carried_in_.resize(recording_->inputs.size());
-  for (const trace::HeldInput& place : recording_->places) {
-    trace::Tensor geometry = trace::tensor_in(*recording_, place);
-    const trace::Buffer& buffer = recording_->buffers[std::exchange(geometry.buffer, 0)];
-    std::string& path = carried_in_[place.input];
-    if (place.result == trace::kNone) {
-      geometry = {};
-    } else {
-      path = trace::first_in_memory_of(*recording_, place).path;
-      if (!state_.holds(path) || state_.storage(path).nbytes() != buffer.bytes)
-        throw lacks("tensor of " + place.path + ", which the step goes on from");
+  for (const trace::HeldPlace& held : recording_->held) {
+    if (held.rule == trace::HeldPlace::Rule::kLost) {
+      throw Error(ErrorCode::kUnsupported,
+                  "the step finds in " + held.path +
+                      " what it has left there, and players carry on tensors alone, each in memory "
+                      "of its own and of one layout");
     }
-    if (!state_.carry(place.path, path, geometry)) {
+    if (held.rule == trace::HeldPlace::Rule::kCarried && state_.kind(held.path) == nullptr)
+      throw lacks("tensor of " + held.path + ", which the step goes on from");
+  }
+  for (const trace::HeldInput& place : recording_->places) {
+    if (place.input == trace::kNone) continue;
+    PlayerState::Carried found;
+    if (place.is_carried) {
+      found.geometry = trace::tensor_in(*recording_, place);
+      found.bytes = recording_->buffers[std::exchange(found.geometry.buffer, 0)].bytes;
+      found.path = trace::first_in_memory_of(*recording_, place).path;
+      carried_in_[place.input] = found.path;
+    }
+    if (!state_.carry(place.path, found)) {
       throw Error(ErrorCode::kUnsupported,
                   "a tensor of another layout goes on in " + place.path + " in each variant");
     }
+    if (place.is_carried && is_of_kind(place) && !is_held(found))
+      throw lacks("tensor of " + place.path + ", which the step goes on from");
   }
+}
+
+/// Whether its place is found now as the step was recorded, or nobody has said how.
+bool PlayerVariant::is_of_kind(const trace::HeldInput& place) const {
+  if (place.place == trace::kNone) return true;
+  const trace::HeldPlace& held = recording_->held[place.place];
+  return *state_.kind(held.path) == held.found;
+}
+
+bool PlayerVariant::is_held(const PlayerState::Carried& found) const {
+  return state_.holds(found.path) && state_.storage(found.path).nbytes() == found.bytes;
+}
+
+/// What the step leaves in places that were empty, where another variant finds it.
+void PlayerVariant::join_carried() {
+  for (const trace::HeldInput& place : recording_->places) {
+    if (place.input != trace::kNone || !place.is_carried) continue;
+    const PlayerState::Carried* found = state_.carried(place.path);
+    if (found == nullptr) continue;  // no variant goes on from it
+    trace::Tensor left = trace::tensor_in(*recording_, place);
+    left.buffer = found->geometry.buffer;
+    left.offset = found->geometry.offset;
+    if (left == found->geometry && found->path == place.path) continue;
+    throw Error(ErrorCode::kUnsupported,
+                "a tensor of another layout goes on in " + place.path + " in each variant");
+  }
+}
+
+Verdict PlayerVariant::check_places() const {
+  for (const trace::HeldPlace& held : recording_->held) {
+    if (held.rule != trace::HeldPlace::Rule::kCarried) continue;
+    if (*state_.kind(held.path) == held.found) continue;
+    return guards::failed(GuardKind::kPresence, held.path, "what was recorded",
+                          "of another kind, such as None");
+  }
+  for (const trace::HeldInput& place : recording_->places) {
+    if (!place.is_carried || place.input == trace::kNone) continue;
+    if (!is_held(*state_.carried(place.path)))
+      return guards::failed(GuardKind::kPresence, place.path, "a tensor", "none");
+  }
+  return {};
 }
 
 at::Tensor PlayerVariant::carried(const trace::HeldInput& place) const {
@@ -328,7 +379,19 @@ void PlayerVariant::find_numbers() {
   }
 }
 
-void PlayerVariant::join(bool checks_training) {
+std::vector<std::string> PlayerVariant::structures() const {
+  std::vector<std::string> structures;
+  for (trace::Index i = 0; i < recording_->inputs.size(); ++i) {
+    if (const auto* text = std::get_if<std::string>(&recording_->inputs[i].value.data))
+      structures.push_back(*text);
+  }
+  // the last one is of the places, which are told apart by themselves
+  if (!recording_->held.empty() && !structures.empty()) structures.pop_back();
+  return structures;
+}
+
+void PlayerVariant::join(bool checks_training, bool are_alike) {
+  join_carried();
   leaves_ = recorded_leaves(*recording_);
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     const trace::Leaf& leaf = recording_->leaves[i];
@@ -338,7 +401,12 @@ void PlayerVariant::join(bool checks_training) {
     }
   }
   for (const trace::Input& input : recording_->inputs) {
-    argument_numbers_.push_back(state_.number(step_ + "." + input.path));
+    // of another kind it is another variant's: nothing tells then which of the two is meant
+    const std::string path = step_ + "." + input.path;
+    const trace::Value* set = state_.number(path);
+    const bool is_its_own = set != nullptr && set->data.index() == input.value.data.index() &&
+                            (are_alike || state_.was_set(path));
+    argument_numbers_.push_back(is_its_own ? set : nullptr);
   }
   const auto expect = [this](GuardKind kind, const std::string& name, const trace::Value& value,
                              bool once_set = false) {
@@ -407,7 +475,10 @@ std::span<const live::Argument> PlayerVariant::arguments_of(std::span<const at::
     const trace::Input& input = recording_->inputs[i];
     if (!carried_in_[i].empty()) {
       const auto position = static_cast<trace::Index>(i);
-      arguments_.push_back({carried(*trace::place_of(*recording_, position)), {}, true});
+      const trace::HeldInput& place = *trace::place_of(*recording_, position);
+      // else `check` finds out
+      const bool is_there = is_held(*state_.carried(place.path));
+      arguments_.push_back({is_there ? carried(place) : at::Tensor(), {}, true});
     } else if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
       if (next == inputs.size()) break;
       arguments_.push_back({brought(input, inputs[next++]), {}, true});
@@ -455,6 +526,7 @@ Verdict PlayerVariant::check_facts() {
 }
 
 Verdict PlayerVariant::check(std::span<const live::Argument> arguments) {
+  if (Verdict verdict = check_places(); !verdict) return verdict;
   if (Verdict verdict = follow_state(); !verdict) return verdict;
   memory_ = lasting_;
   for (const std::size_t i : gradients_) {
@@ -633,15 +705,17 @@ void PlayerVariant::settle_gradients(const Outcome& outcome,
 /// The tensors themselves, as the program holds them, whatever else their memory is of.
 void PlayerVariant::carry_on(const Outcome& outcome, std::span<const live::Argument> arguments) {
   for (const trace::HeldInput& place : recording_->places) {
-    if (place.result == trace::kNone ||
-        place.path != trace::first_in_memory_of(*recording_, place).path)
-      continue;
+    if (place.is_carried && place.is_dropped) state_.erase(place.path);
+    if (!place.is_carried || place.result == trace::kNone) continue;
+    const PlayerState::Carried* found = state_.carried(place.path);
+    if (found == nullptr || place.path != found->path) continue;
     const at::Tensor left = result_of(place.result, outcome, arguments);
-    const trace::Tensor& geometry = trace::tensor_in(*recording_, place);
     auto* first = static_cast<std::byte*>(left.mutable_data_ptr()) -
-                  geometry.offset * static_cast<std::int64_t>(left.element_size());
-    state_.put(place.path,
-               storage_within(left.storage(), first, recording_->buffers[geometry.buffer].bytes));
+                  found->geometry.offset * static_cast<std::int64_t>(left.element_size());
+    state_.put(place.path, storage_within(left.storage(), first, found->bytes));
+  }
+  for (const trace::HeldPlace& held : recording_->held) {
+    if (held.rule == trace::HeldPlace::Rule::kCarried) state_.set_kind(held.path, held.left);
   }
 }
 
@@ -658,6 +732,19 @@ at::Tensor PlayerVariant::result_of(std::size_t index, const Outcome& outcome,
   }
   const c10::Storage& storage = state_.storage(buffer.path);
   return state_.is_shared() ? copied_tensor_on(storage, geometry) : tensor_on(storage, geometry);
+}
+
+void require_beginning(const std::vector<std::unique_ptr<PlayerVariant>>& variants) {
+  Verdict newest;
+  for (const auto& variant : variants) {
+    newest = variant->check_places();
+    if (newest) return;
+  }
+  throw Error(
+      ErrorCode::kUnsupported,
+      "what stood in " + newest.path +
+          " when the trace was saved is of another kind than in any call that was verified; "
+          "run more calls before saving");
 }
 
 PlanStats PlayerVariant::stats() const {

@@ -34,8 +34,12 @@ class PlayerVariant {
 
   /// The player has all variants: this one finds its numbers among those that they declare.
   /// Variants of a step that differ in training flags check the flags that were saved; all check
-  /// those that were set since.
-  void join(bool checks_training);
+  /// those that were set since. Where they take arguments of other structures (`are_alike`), what
+  /// was saved as a number of one's says nothing of the others'.
+  void join(bool checks_training, bool are_alike);
+  /// The inputs that are texts, such as what a front end says of the arguments as a whole; none of
+  /// what stands in places.
+  std::vector<std::string> structures() const;
 
   /// Whether these have the recorded number, dtypes and geometries: asked before `check`, which
   /// puts into words what differs.
@@ -45,6 +49,8 @@ class PlayerVariant {
   std::span<const live::Argument> arguments_of(std::span<const at::Tensor> inputs);
   /// The last ones.
   std::span<const live::Argument> arguments() const { return arguments_; }
+  /// Whether what stands in places now is of the kind, and in the layout, that it begins with.
+  Verdict check_places() const;
   Verdict check(std::span<const live::Argument> arguments);
   /// Runs the plan; `check` has just held for these arguments. When an op throws, all is as it was.
   /// `times`, where it is asked for, gets what each part takes.
@@ -76,10 +82,17 @@ class PlayerVariant {
     return recording_->buffers[executor_->bound()[position]];
   }
   void find_carried();
+  bool is_of_kind(const trace::HeldInput& place) const;
+  bool is_held(const PlayerState::Carried& found) const;
+  void join_carried();
   void find_uses();
   /// Whether it leaves tensors where it finds them again.
   bool carries() const {
-    return std::ranges::any_of(carried_in_, [](const std::string& path) { return !path.empty(); });
+    return std::ranges::any_of(recording_->held,
+                               [](const trace::HeldPlace& held) {
+                                 return held.rule == trace::HeldPlace::Rule::kCarried;
+                               }) ||
+           std::ranges::any_of(carried_in_, [](const std::string& path) { return !path.empty(); });
   }
   std::size_t result_count() const { return recording_->results.size() - recording_->observed; }
   /// Whether the step leaves a number at the place of this host value or hyperparameter.
@@ -153,5 +166,8 @@ class PlayerVariant {
   std::uint64_t checks_ = 0;  ///< each may find memory elsewhere
   std::uint64_t replays_ = 0;
 };
+
+/// Throws Error (unsupported) where none of a step's variants begins with what stands in places.
+void require_beginning(const std::vector<std::unique_ptr<PlayerVariant>>& variants);
 
 }  // namespace steptape::replayer

@@ -217,7 +217,8 @@ void add_tracked(const trace::Recording& recording, std::vector<TrackedTensor>& 
                   recording.buffers[geometry.buffer].path});
   }
   for (const trace::HeldInput& place : recording.places) {
-    if (place.result == trace::kNone || !known.insert(place.path).second) continue;
+    const bool is_found = place.is_carried && place.input != trace::kNone;
+    if (!is_found || !known.insert(place.path).second) continue;
     to.push_back({place.path,
                   {},
                   trace::Role::kInput,

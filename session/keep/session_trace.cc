@@ -112,6 +112,7 @@ trace::Trace SessionTrace::contents(bool with_state) const {
   if (!with_state) return trace;
   trace.state = state_of(session_.objects, used_paths(trace.steps));
   std::ranges::move(session_.declarations.numbers(), std::back_inserter(trace.state));
+  std::ranges::move(session_.declarations.kinds(), std::back_inserter(trace.state));
   std::set<std::string> places;
   for (const trace::Step& step : trace.steps) {
     for (const trace::Recording& recording : step.recordings) {

@@ -213,6 +213,16 @@ void encode_numbers(const trace::Recording& recording, proto::Recording& out) {
     added.set_path(place.path);
     added.set_input(place.input);
     added.set_result(plus_one(place.result));
+    added.set_is_otherwise(place.is_carried != (place.result != trace::kNone));
+    added.set_is_dropped(place.is_dropped);
+    added.set_place(plus_one(place.place));
+  }
+  for (const trace::HeldPlace& held : recording.held) {
+    proto::HeldPlace& added = *out.add_held();
+    added.set_path(held.path);
+    added.set_found(held.found);
+    added.set_left(held.left);
+    added.set_rule(static_cast<std::uint32_t>(held.rule));
   }
 }
 
@@ -561,7 +571,18 @@ trace::Recording decode_recording(const proto::Recording& in, const DecodeBytes&
   decode_each(recording.facts, in.facts());
   decode_each(recording.effects, in.effects());
   for (const proto::HeldInput& place : in.places()) {
-    recording.places.push_back({place.path(), place.input(), minus_one(place.result())});
+    const trace::Index result = minus_one(place.result());
+    recording.places.push_back({.path = place.path(),
+                                .input = place.input(),
+                                .result = result,
+                                .is_dropped = place.is_dropped(),
+                                .is_carried = (result != trace::kNone) != place.is_otherwise(),
+                                .place = minus_one(place.place())});
+  }
+  for (const proto::HeldPlace& held : in.held()) {
+    recording.held.push_back(
+        {held.path(), held.found(), held.left(),
+         decode_small<trace::HeldPlace::Rule>("rule of a place", held.rule())});
   }
   decode_each(recording.leaves, in.leaves());
   decode_each(recording.lookups, in.lookups());

@@ -100,6 +100,31 @@ def test_a_switch_that_may_change_kernels_changes(case):
     check(seeing, around=case, matters=None, share=None)
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_anomaly_mode_comes_to_look_for_nan():
+    def play(wrap):
+        w = torch.zeros(3, requires_grad=True)
+
+        def train(x):
+            w.grad = None
+            (x * w).sqrt().sum().backward()
+            return w.grad.isnan().sum().item()
+
+        step, seen = wrap(train), []
+        for i in range(STEPS):
+            with torch.autograd.set_detect_anomaly(True, check_nan=i >= EDIT):
+                try:
+                    seen.append(step(torch.zeros(3)))
+                except RuntimeError as error:
+                    seen.append(str(error))
+        return seen, step
+
+    expected, _ = play(lambda step: step)
+    seen, step = play(lambda step: steptape.wrap(step, verify={"first": True, "rate": 0.0}))
+    assert seen == expected and "nan" in str(seen[EDIT]), step.explain()
+    assert step.stats["replayed"] >= EDIT // 2, step.explain()
+
+
 def test_hooks_of_saved_tensors_come_to_be_forbidden():
     """Eager raises where the step sets some; a step that sets none goes on."""
     def hooked(x, w):

@@ -52,6 +52,27 @@ def test_a_compiled_callee_is_refused_and_compiled_no_more_often_than_without():
     assert without[0] > 0 and found == without
 
 
+@pytest.mark.parametrize("disable", [torch.compiler.disable, torch.compiler.disable(recursive=False), torch._dynamo.disable],
+                         ids=["compiler", "not in what it calls", "dynamo"])
+def test_a_helper_that_compilers_are_to_leave_alone_replays(disable):
+    def make():
+        made = training(net())
+        model, optimizer = made.model, made.optimizer
+        helper = disable(lambda x: x * 2)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(helper(x)), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        made.step = step
+        return made
+
+    replays(make)
+
+
 class Eager:
     """A step that nobody wrapped."""
 

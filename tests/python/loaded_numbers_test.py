@@ -469,6 +469,34 @@ def test_what_a_player_saves_holds_no_number_of_a_table_that_is_out_of_date(is_s
     assert bits(again(batch(16))) == bits(twin.step(batch(16)))
 
 
+APART = {
+    "a number or none": (lambda x, w=None: x if w is None else x * w, lambda i: (3.0,) if i % 2 else ()),
+    "a number or None": (lambda x, w: x if w is None else x * w, lambda i: (3.0 if i % 2 else None,)),
+    "a number or a text": (lambda x, w: x * 2 if w == "s" else x * w, lambda i: (3.0 if i % 2 else "s",)),
+    "so many numbers": (lambda x, ws: sum(x * w for w in ws), lambda i: ([1.0, 2.0] if i % 2 else [4.0],)),
+    "an entry or None": (lambda x, o: x if o["w"] is None else x * o["w"], lambda i: ({"w": 2.0 if i % 2 else None},)),
+    "an int or a float": (lambda x, w: x * w, lambda i: (2 if i % 2 else 2.5,)),
+    "a flag or an int": (lambda x, w: x + 1 if w is True else x * w, lambda i: (True if i % 2 else 3,)),
+    "ends of slices": (lambda x, at: x[at] * 2, lambda i: (slice(None, 2) if i % 2 else slice(1, None),)),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_variants_that_other_arguments_tell_apart_are_not_guessed(name, tmp_path):
+    function, more = APART[name]
+    step = steptape.wrap(function, name="apart", verify={"first": True, "rate": 0.0})
+    for i in range(30):
+        assert bits(step(batch(i), *more(i))) == bits(function(batch(i), *more(i)))
+    assert len(step.stats["variants"]) > 1 and step.stats["replayed"] > 10, step.explain()
+    step.save(tmp_path / "a.tape")
+    player = steptape.load(tmp_path / "a.tape")
+    for _ in range(2):
+        with pytest.raises(steptape.FailedPrecondition, match="several, told apart by a string or another fact"):
+            player["apart"](batch(40))
+        player.save(tmp_path / "a.tape")
+        player = steptape.load(tmp_path / "a.tape")
+
+
 def clipped(model, optimizer):
     def step(x):
         optimizer.zero_grad()

@@ -94,36 +94,44 @@ INSTANTIATE_TEST_SUITE_P(Number, RefusedTest,
 INSTANTIATE_TEST_SUITE_P(
     Place, RefusedTest,
     testing::Values(in_recording(
-                        "OfNoInput",
-                        [](Recording& r) {
-                          r.places = {{"h", 7, kNone}};
-                        },
+                        "OfNoInput", [](Recording& r) { r.places = {{.path = "h", .input = 7}}; },
                         ", place 0: input 7, but there are 2"),
                     in_recording(
                         "OfNoTensor",
                         [](Recording& r) {
                           r.inputs[0].value = {std::int64_t{1}};
-                          r.places = {{"h", 0, kNone}};
+                          r.places = {{.path = "h", .input = 0}};
                         },
                         ", place 0: input 0 is not a tensor"),
                     in_recording(
                         "Two",
                         [](Recording& r) {
-                          r.places = {{"h", 0, kNone}, {"g", 0, kNone}};
+                          r.places = {{.path = "h", .input = 0}, {.path = "g", .input = 0}};
                         },
                         ", place 1: input 0 is in two places"),
                     in_recording(
                         "OfNoResult",
-                        [](Recording& r) {
-                          r.places = {{"h", 0, 7}};
-                        },
+                        [](Recording& r) { r.places = {{.path = "h", .input = 0, .result = 7}}; },
                         ", place 0: result 7, but there are 1"),
                     in_recording(
                         "OfAnotherShape",
                         [](Recording& r) {
-                          r.places = {{"h", 0, 0}};
+                          r.places = {{.path = "h", .input = 0, .result = 0, .is_carried = true}};
                         },
-                        ", place 0: result 0 cannot take the place of input 0")),
+                        ", place 0: result 0 cannot take the place of input 0"),
+                    in_recording(
+                        "OfNothing", [](Recording& r) { r.places = {{.path = "h"}}; },
+                        ", place 0: has no tensor"),
+                    in_recording(
+                        "InNone",
+                        [](Recording& r) { r.places = {{.path = "h", .input = 0, .place = 1}}; },
+                        ", place 0: place 1, but there are 0"),
+                    in_recording(
+                        "OfNoRule",
+                        [](Recording& r) {
+                          r.held = {{"h", "t", "t", static_cast<HeldPlace::Rule>(9)}};
+                        },
+                        ", held place 0: rule 9 is none that exists")),
     name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(

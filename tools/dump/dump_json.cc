@@ -143,8 +143,19 @@ void add_numbers(Json& json, const trace::Recording& recording) {
   });
   json["observed"] = recording.observed;
   json["updates"] = recording.updates;
+  json["held"] = each(recording.held, [](const trace::HeldPlace& held) {
+    return Json{{"path", held.path},
+                {"found", held.found},
+                {"left", held.left},
+                {"rule", name_of(held.rule)}};
+  });
   json["places"] = each(recording.places, [](const trace::HeldInput& place) {
-    return Json{{"path", place.path}, {"input", place.input}, {"result", index_json(place.result)}};
+    return Json{{"path", place.path},
+                {"input", index_json(place.input)},
+                {"result", index_json(place.result)},
+                {"dropped", place.is_dropped},
+                {"carried", place.is_carried},
+                {"in", index_json(place.place)}};
   });
   json["effects"] = each(recording.effects, [](const trace::Effect& effect) {
     return Json{{"name", effect.name}, {"value", effect.value}, {"place", effect.place}};

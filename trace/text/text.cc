@@ -416,9 +416,17 @@ void Printer::print_outcome(const Recording& recording) {
     line("  effect {} = {} at {}{}", in_quotes(effect.name), in_quotes(effect.value),
          in_quotes(effect.place), effect.decides ? " decides" : "");
   }
+  for (const HeldPlace& held : recording.held) {
+    line("  held {} found {} left {} {}", in_quotes(held.path), in_quotes(held.found),
+         in_quotes(held.left), name_of(held.rule));
+  }
   for (const HeldInput& place : recording.places) {
-    line("  place {} input {}{}", in_quotes(place.path), place.input,
-         place.result == kNone ? "" : fmt::format(" from result {}", place.result));
+    const auto position = [](std::string_view word, Index index) {
+      return index == kNone ? "" : fmt::format(" {} {}", word, index);
+    };
+    line("  place {}{}{}{}{}{}", in_quotes(place.path), position("input", place.input),
+         position("from result", place.result), place.is_dropped ? " dropped" : "",
+         position("in", place.place), place.is_carried ? " carried" : "");
   }
   for (const ExitGradient& gradient : recording.exit_gradients) {
     line("  {} {} = {}", gradient.is_memory ? "exit_memory" : "exit_gradient",

@@ -78,7 +78,8 @@ TEST_F(RoundTripTest, NamesOfAnyBytesComeBack) {
   recording.tracked[0].in_state_dict = false;
   recording.updates = {name};
   recording.effects = {{name, name, name}};
-  recording.places = {{name, 0, trace::kNone}};
+  recording.held = {{name, name, name, trace::HeldPlace::Rule::kLost}};
+  recording.places = {{.path = name, .input = 0, .is_dropped = true, .place = 0}};
   recording.scopes.push_back(name);
   written(trace);
   EXPECT_EQ(read(path_), trace);

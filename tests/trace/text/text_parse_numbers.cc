@@ -44,11 +44,27 @@ void RecordingParser::parse_effect() {
 void RecordingParser::parse_place() {
   HeldInput& place = recording_.places.emplace_back();
   place.path = in_.take_string();
-  in_.expect("input");
-  place.input = static_cast<Index>(in_.take_number("an input", UINT32_MAX - 1));
-  if (!in_.accept("from")) return;
-  in_.expect("result");
-  place.result = static_cast<Index>(in_.take_number("a result", UINT32_MAX - 1));
+  const auto take = [this](Index& index, const char* what) {
+    index = static_cast<Index>(in_.take_number(what, UINT32_MAX - 1));
+  };
+  if (in_.accept("input")) take(place.input, "an input");
+  if (in_.accept("from")) {
+    in_.expect("result");
+    take(place.result, "a result");
+  }
+  place.is_dropped = in_.accept("dropped");
+  if (in_.accept("in")) take(place.place, "a place");
+  place.is_carried = in_.accept("carried");
+}
+
+void RecordingParser::parse_held() {
+  HeldPlace& held = recording_.held.emplace_back();
+  held.path = in_.take_string();
+  in_.expect("found");
+  held.found = in_.take_string();
+  in_.expect("left");
+  held.left = in_.take_string();
+  held.rule = in_.take_named("a rule of a place", held_rule_of);
 }
 
 void RecordingParser::parse_leaf() {

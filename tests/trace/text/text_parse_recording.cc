@@ -57,6 +57,7 @@ RecordingParser::Parse RecordingParser::parse_of(std::string_view word) noexcept
       Row{"observed", &RecordingParser::parse_observed},
       Row{"update", &RecordingParser::parse_update},
       Row{"effect", &RecordingParser::parse_effect},
+      Row{"held", &RecordingParser::parse_held},
       Row{"place", &RecordingParser::parse_place},
   };
   for (const Row& row : kRows) {

@@ -63,6 +63,7 @@ class RecordingParser {
   void parse_update();
   void parse_effect();
   void parse_place();
+  void parse_held();
 
   Index take_op(std::string_view expected);
   void take_named_value(std::vector<NamedValue>& values);
