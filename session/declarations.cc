@@ -72,7 +72,7 @@ const Declarations::Held* held_at(const std::vector<Declarations::Held>& all,
 }  // namespace
 
 void Declarations::describe_places(trace::Recording& recording) const {
-  if (recording.places.empty()) return;
+  if (recording.held.empty()) return;
   const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
   const auto is_left = [&](trace::Index place) {
     const Held* held = held_at(all, recording, place);
@@ -95,8 +95,14 @@ std::vector<trace::Saved> Declarations::kinds() const {
 std::optional<std::vector<trace::Saved>> Declarations::carried(
     const trace::Recording& recording) const {
   std::vector<trace::Saved> saved;
-  if (recording.places.empty()) return saved;
+  if (recording.held.empty()) return saved;
   const std::vector<Held> all = look_ ? look_() : std::vector<Held>();
+  // as of all that is the program's to say, what stands there as the trace is saved counts
+  for (trace::Index i = 0; i < recording.held.size(); ++i) {
+    const Held* held = held_at(all, recording, i);
+    const bool is_given = recording.held[i].rule == trace::HeldPlace::Rule::kGiven;
+    if (is_given && held != nullptr && held->kind != recording.held[i].found) return std::nullopt;
+  }
   std::map<std::string, const void*> starts;
   for (const trace::HeldInput& place : recording.places) {
     // it is given what cannot be carried on

@@ -73,7 +73,8 @@ class Declarations {
   /// left.
   void describe_places(trace::Recording& recording) const;
   /// What it carries on, as it is now: memory by the first place that lies in it; none where the
-  /// places hold something of another kind. Nothing where it does not fit, or cannot be carried on.
+  /// places hold something of another kind. Nothing where it does not fit, cannot be carried on, or
+  /// where a place that the program sets holds something of another kind.
   std::optional<std::vector<trace::Saved>> carried(const trace::Recording& recording) const;
   /// Of what kind what stands in the places is now, for those in which steps find what they have
   /// left.

@@ -355,6 +355,35 @@ def test_a_place_that_the_program_empties(tmp_path):
             assert bits(player.tensor(h)) == bits(plain.at.state[0])
 
 
+@pytest.mark.parametrize("carries", [False, True])
+@pytest.mark.parametrize("calls", [20, 24])
+def test_a_place_that_the_program_fills_at_times(calls, carries, tmp_path):
+    """A player runs the variants for what stood there as the trace was saved; the tensor is the caller's to pass."""
+    def masked(program, x):
+        out = program.model(x + program.at.h if carries else x)
+        if program.at.mask is not None:
+            out = out * program.at.mask
+        if carries:
+            program.at.h = out.detach()
+        return out, None
+
+    def fill(program, i):
+        if i % 4 == 0:
+            program.at.mask = torch.full((WIDTH,), 1. + i) if i % 8 else None
+
+    plain, _, step = trained(masked, lambda: {"h": zeros(), "mask": None}, calls, fill)
+    step.save(tmp_path / "run.tape")
+    play = steptape.load(tmp_path / "run.tape")["step"]
+    is_filled = plain.at.mask is not None
+    assert is_filled == (calls == 24) and len(play.inputs()) == 1 + is_filled
+    for i in range(3):
+        if is_filled:
+            with pytest.raises(steptape.FailedPrecondition, match="inputs.size: 2 "):
+                play(batch(i))
+            plain.at.mask = torch.full((WIDTH,), 2. + i)
+        assert bits(play(batch(i), *([plain.at.mask] if is_filled else []))) == bits(plain.step(batch(i)))
+
+
 def scaled(program, x):
     h, scale = program.at.state
     out = program.model(x + h * scale)

@@ -229,15 +229,19 @@ bool Watcher::call(const Call& made, int depth) {
     return self && call_method(made, name_of(callee), self.ptr());
   }
   if (PyType_Check(callee)) {
+    auto* const made_class = reinterpret_cast<PyTypeObject*>(callee);
     if (makes_tensors(callee)) {
       made.for_each([this](PyObject* value) { read_data(value); });
-      const bool waits = begin_tensor(made.arguments);
-      return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr) || waits;
+      // code of the program's may run in another one
+      const bool is_torchs_own = callee == THPVariableClass || !is_made_by_class(made_class);
+      if (is_torchs_own && begin_tensor(made.arguments)) {
+        made.for_each([this](PyObject* value) { load_given(value); });
+        return true;
+      }
     }
     static PyObject* const partial = attribute_type("functools", "partial");
-    if (callee != partial && !is_made_by_class(reinterpret_cast<PyTypeObject*>(callee))) {
-      return call_builtin(made, reinterpret_cast<PyTypeObject*>(callee)->tp_name, nullptr);
-    }
+    if (callee != partial && !is_made_by_class(made_class))
+      return call_builtin(made, made_class->tp_name, nullptr);
     for (const char* name : {"__init__", "__new__"}) {
       load_of_class(callee, interned(name).ptr());
       PyObject* found = in_class(reinterpret_cast<PyTypeObject*>(callee), name);

@@ -688,7 +688,7 @@ void Watcher::read_data(PyObject* data, int depth) {
 bool Watcher::begin_tensor(std::span<PyObject* const> arguments) {
   if (!are_items(arguments)) return false;
   awaited_.back().is_made = true;
-  return begin_ops({}, Reads::kInternal);
+  return begin_ops(arguments, Reads::kInternal, "tensor");
 }
 
 bool Watcher::makes_tensors(PyObject* type) {
