@@ -70,8 +70,12 @@ const Tensor& tensor_in(const Recording& recording, const HeldInput& place) {
   return recording.tensors[std::get<TensorRef>(recording.inputs[place.input].value.data).id];
 }
 
+std::string path_of_kind(const std::string& place) {
+  return std::string(kKindOfPlace) + place + "]";
+}
+
 Saved saved_kind(const std::string& place, const std::string& kind) {
-  return {std::string(kKindOfPlace) + place + "]", 0, make_blob(kind.data(), kind.size())};
+  return {path_of_kind(place), 0, make_blob(kind.data(), kind.size())};
 }
 
 const HeldInput& first_in_memory_of(const Recording& recording, const HeldInput& place) {

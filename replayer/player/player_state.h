@@ -61,6 +61,7 @@ class PlayerState {
     std::string path;  ///< of its memory; "" where it is the program's to say
     trace::Tensor geometry;
     std::uint64_t bytes = 0;  ///< of its memory
+    c10::Device device = c10::kCPU;
     friend bool operator==(const Carried&, const Carried&) = default;
   };
   /// False where another recording has found it otherwise.
@@ -79,6 +80,14 @@ class PlayerState {
     return found == kinds_.end() ? nullptr : &found->second;
   }
   void set_kind(const std::string& place, const std::string& kind) { kinds_[place] = kind; }
+  const std::map<std::string, std::string>& kinds() const { return kinds_; }
+  /// A step finds or leaves something of this kind there.
+  void know_kind(const std::string& place, const std::string& kind) {
+    known_kinds_.emplace(place, kind);
+  }
+  bool knows_kind(const std::string& place, const std::string& kind) const {
+    return known_kinds_.contains({place, kind});
+  }
 
   /// A hyperparameter, step counter, declared value or argument; null where there is none. Stays
   /// where it is as long as this object.
@@ -154,6 +163,7 @@ class PlayerState {
   Publication::Memory buffers_;
   std::map<std::string, Carried> carried_;
   std::map<std::string, std::string> kinds_;
+  std::set<std::pair<std::string, std::string>> known_kinds_;
   std::map<std::string, trace::Value> numbers_;
   std::map<std::string, at::Generator> generators_;
   std::map<std::string, at::Tensor> default_generators_;  ///< states, of the CPU's and of devices'

@@ -109,13 +109,17 @@ void PlayerVariant::find_carried() {
     }
     if (held.rule == trace::HeldPlace::Rule::kCarried && state_.kind(held.path) == nullptr)
       throw lacks("tensor of " + held.path + ", which the step goes on from");
+    state_.know_kind(held.path, held.found);
+    state_.know_kind(held.path, held.left);
   }
   for (const trace::HeldInput& place : recording_->places) {
     if (place.input == trace::kNone) continue;
     PlayerState::Carried found;
     if (place.is_carried) {
       found.geometry = trace::tensor_in(*recording_, place);
-      found.bytes = recording_->buffers[std::exchange(found.geometry.buffer, 0)].bytes;
+      const trace::Buffer& buffer = recording_->buffers[std::exchange(found.geometry.buffer, 0)];
+      found.bytes = buffer.bytes;
+      found.device = live::device_of(buffer.device);
       found.path = trace::first_in_memory_of(*recording_, place).path;
       carried_in_[place.input] = found.path;
     }

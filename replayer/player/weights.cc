@@ -54,6 +54,16 @@ at::Tensor number_tensor(const trace::Value& value) {
   return tensor(trace::DType::kFloat64, trace::number_of(value));
 }
 
+/// Of bytes.
+at::Tensor text_tensor(const std::string& text) {
+  const c10::Storage memory = allocate(text.size(), 0);
+  std::memcpy(memory.mutable_data(), text.data(), text.size());
+  return tensor_on(memory, {.buffer = 0,
+                            .dtype = trace::DType::kUInt8,
+                            .sizes = {static_cast<std::int64_t>(text.size())},
+                            .strides = {1}});
+}
+
 /// The number in a tensor of one element; none where it is of another dtype than numbers have.
 std::optional<trace::Value> number_in(const at::Tensor& tensor) {
   if (tensor.numel() != 1) return std::nullopt;
@@ -105,6 +115,8 @@ class Loading {
     const std::string path = names_.in_trace(entry.name);
     if (const auto target = targets_.find(path); target != targets_.end()) {
       take_tensor(entry, *target->second);
+    } else if (path.starts_with(trace::kKindOfPlace)) {
+      take_kind(entry, path);
     } else if (path.starts_with(kGeneratorPrefix)) {
       take_generator(entry, path.substr(kGeneratorPrefix.size()));
     } else if (state_.number(path) != nullptr) {
@@ -129,6 +141,11 @@ class Loading {
   const std::vector<std::string>& problems() const { return problems_; }
   void fill() {
     for (const auto& change : changes_) change();
+    // what stood in places when it was saved is all in a file that says of what kind that was
+    for (const auto& [path, target] : targets_) {
+      const bool is_gone = has_kinds_ && target->role == trace::Role::kInput;
+      if (is_gone && !named_.contains(target)) state_.erase(target->buffer);
+    }
   }
 
  private:
@@ -148,7 +165,7 @@ class Loading {
       }
       return;
     }
-    const at::Tensor to = once(tensor_of(state_, target), target.geometry);
+    const at::Tensor to = once(tensor_in(target), target.geometry);
     const at::Tensor from = once(entry.tensor, target.geometry);
     if (at::has_internal_overlap(to) != at::MemOverlap::No ||
         !same_bytes(from.expand(target.geometry.sizes), entry.tensor)) {
@@ -157,6 +174,34 @@ class Loading {
       return;
     }
     changes_.push_back([from, to] { to.copy_(from); });
+  }
+
+  /// Of one in a place where none stands now: a new one, which comes there.
+  at::Tensor tensor_in(const TrackedTensor& target) {
+    if (state_.holds(target.buffer)) return tensor_of(state_, target);
+    const auto [made, is_new] = made_.try_emplace(target.buffer);
+    if (is_new) {
+      const PlayerState::Carried& found = *state_.carried(target.path);
+      made->second = allocate(found.bytes, 0, found.device);
+      changes_.push_back(
+          [this, path = target.buffer, storage = made->second] { state_.put(path, storage); });
+    }
+    return tensor_on(made->second, target.geometry);
+  }
+
+  void take_kind(const NamedTensor& entry, const std::string& path) {
+    const std::string place =
+        path.substr(trace::kKindOfPlace.size(), path.size() - trace::kKindOfPlace.size() - 1);
+    const at::Tensor bytes = entry.tensor.contiguous();
+    const std::string kind(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
+    has_kinds_ = true;
+    if (!state_.knows_kind(place, kind)) {
+      if (options_.strict)
+        problems_.push_back(place +
+                            ": holds something of a kind that no step here finds or leaves there");
+      return;
+    }
+    changes_.push_back([this, place, kind] { state_.set_kind(place, kind); });
   }
 
   void take_generator(const NamedTensor& entry, const std::string& path) {
@@ -200,6 +245,8 @@ class Loading {
   std::map<std::string, const TrackedTensor*> targets_;
   std::set<const TrackedTensor*> named_;  ///< in the file, whether they fit or not
   std::map<const TrackedTensor*, const NamedTensor*> found_;
+  std::map<std::string, c10::Storage> made_;  ///< by buffer
+  bool has_kinds_ = false;
   std::vector<std::function<void()>> changes_;
   std::vector<std::string> problems_;
 };
@@ -254,6 +301,9 @@ void save_weights(const PlayerState& state, const std::vector<TrackedTensor>& tr
   if (options.everything) {
     for (const auto& [number, value] : state.saved_numbers()) {
       if (names.covers(number)) entries.push_back({names.in_file(number), number_tensor(value)});
+    }
+    for (const auto& [place, kind] : state.kinds()) {
+      if (options.of.empty()) entries.push_back({trace::path_of_kind(place), text_tensor(kind)});
     }
     for (const std::string& generator : state.generators()) {
       if (options.of.empty())

@@ -329,6 +329,27 @@ def test_a_place_that_is_empty_at_times(name, more, tmp_path):
     assert [each["path"] for each in player["step"].inputs()] == ["inputs[0]"]
 
 
+@pytest.mark.parametrize("name", ["from_nothing", "from_no_pair", "two_in_turn", "from_an_empty_list"])
+def test_weights_go_from_any_state_of_a_player_to_any(name, tmp_path):
+    _, _, step = trained(*EMPTY_AT_TIMES[name], 40)
+    step.save(tmp_path / "run.tape")
+
+    def player_after(calls):
+        player = steptape.load(tmp_path / "run.tape")
+        for i in range(calls):
+            player["step"](batch(i))
+        return player
+
+    for first in range(5):
+        one = player_after(first)
+        one.save_weights(tmp_path / "all.safetensors", everything=True)
+        expected = [bits(one["step"](batch(50 + i))) for i in range(6)]
+        for second in range(5):
+            other = player_after(second)
+            other.load_weights(tmp_path / "all.safetensors")
+            assert [bits(other["step"](batch(50 + i))) for i in range(6)] == expected, (first, second)
+
+
 def test_a_place_that_the_program_empties(tmp_path):
     """A player goes on from what is there: nobody empties it."""
     def empty(program, i):
