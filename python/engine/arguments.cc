@@ -368,8 +368,16 @@ class Flattening {
 
 }  // namespace
 
-py::object ChangedArguments::add(Roots& roots, PyObject* object, std::string name) {
-  all_.try_emplace(object, Changed{Root(roots, object), std::move(name)});
+py::object ChangedArguments::add(Roots& roots, PyObject* object, const std::string& name) {
+  // recordings and plans tell them apart by what they are called
+  const auto is_taken = [this, object](const std::string& wanted) {
+    return std::ranges::any_of(all_, [&](const auto& other) {
+      return other.first != object && other.second.name == wanted;
+    });
+  };
+  std::string unique = name;
+  for (int n = 2; is_taken(unique); ++n) unique = name + "_" + std::to_string(n);
+  all_.try_emplace(object, Changed{Root(roots, object), std::move(unique)});
   order_.push_back(object);
   if (order_.size() <= kMost) return {};
   py::object dropped = borrowed(order_.front());
@@ -421,19 +429,19 @@ Arguments flatten(const py::object& held, const std::string& name) {
   return flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity, .names = &names});
 }
 
-bool may_be_argument(PyObject* value, bool with_numbers) {
+bool may_be_argument(PyObject* value, bool is_new) {
   if (value == nullptr || is_part_of_model(value)) return false;
   const auto held = py::reinterpret_borrow<py::object>(value);
   const Arguments arguments = flatten(std::span(&held, 1));
   if (!arguments.opaque.empty() || arguments.has_subclass) return false;
-  with_numbers &= PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
-  bool has_any = false;
+  constexpr Py_ssize_t kMostItems = 1000;
+  const bool is_container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
+  bool has_any = is_new && is_container && size_of(value) <= kMostItems;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
-    const bool is_number =
-        std::holds_alternative<double>(leaf) || std::holds_alternative<std::int64_t>(leaf);
-    has_any |= tensor != nullptr || (is_number && with_numbers);
-    if (tensor != nullptr && tensor->requires_grad() && tensor->is_leaf()) return false;
+    if (tensor == nullptr) continue;
+    has_any = true;
+    if (tensor->requires_grad() && tensor->is_leaf()) return false;
   }
   return has_any;
 }

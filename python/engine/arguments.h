@@ -62,7 +62,7 @@ class ChangedArguments {
  public:
   /// One more. Gives the oldest one where that is dropped for it: a new one in each epoch takes the
   /// place of another.
-  py::object add(Roots& roots, PyObject* object, std::string name);
+  py::object add(Roots& roots, PyObject* object, const std::string& name);
   bool is_empty() const { return all_.empty(); }
   /// What the program calls it; null for an object that is none of them.
   const std::string* find(PyObject* object) const {
@@ -97,9 +97,9 @@ Arguments flatten(std::span<const py::object> values, const Flatten& how = {});
 /// The same of what stands in one place, by name; null for nothing. Arrays are known by identity.
 Arguments flatten(const py::object& held, const std::string& name);
 /// Whether a value can count as an argument: it holds tensors, none of them a leaf that requires
-/// grad, or, if `with_numbers`, is a list, tuple or dict of numbers; and nothing that no guard
-/// could look at.
-bool may_be_argument(PyObject* value, bool with_numbers = false);
+/// grad, or, where it has come in the place of another one (`is_new`), is a list, tuple or dict of
+/// anything, though not of too many; and nothing that no guard could look at.
+bool may_be_argument(PyObject* value, bool is_new = false);
 
 /// Whether two looks at the arguments of one call, with a run of the step between them, saw the
 /// same objects, numbers and structure.

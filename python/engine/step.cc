@@ -598,9 +598,9 @@ pack::Results Step::run(const Given& given, const py::args& args, const py::kwar
         names += (names.empty() ? "`" : " or `") + name + "`";
         if (place.empty()) place = place_of_write(name.substr(name.rfind('.') + 1));
       }
-      Refusal refusal = trace::make_refusal(
-          RefusalCode::kHostEffect,
-          "the step changes what is in " + names + ", where it finds other tensors in each call");
+      Refusal refusal =
+          trace::make_refusal(RefusalCode::kHostEffect, "the step changes what is in " + names +
+                                                            ", where it finds others in each call");
       refusal.place = place;
       hints->refuse(std::move(refusal));
     }

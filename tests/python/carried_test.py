@@ -334,6 +334,7 @@ def made_by(make):
 CASES.extend(pytest.param(of_made(made_by(make)), REPLAYS, id=f"host-made by {name}") for name, make in {
     "Tensor": lambda x: torch.Tensor([0, 1, 2]), "FloatTensor": lambda x: torch.FloatTensor([0, 1, 2]), "a row": lambda x: torch.Tensor([[0, 1, 2]])[0],
     "a tuple": lambda x: torch.Tensor((0, 1, 2)), "as_tensor": lambda x: torch.as_tensor([0., 1., 2.]), "asarray": lambda x: torch.asarray([0., 1., 2.]),
+    "new": lambda x: x.new([0., 1., 2.]), "a number that moves": lambda x: torch.FloatTensor([x.size(0), x.sum().item(), 2.]),
     "Parameter": lambda x: torch.nn.Parameter(torch.Tensor([0., 1., 2.])).data}.items())
 
 CASES.extend(pytest.param(of_made(body), REPLAYS, id=f"host-made {body.__name__}") for body in (

@@ -237,6 +237,32 @@ def test_a_trainer_that_is_given_and_keeps_its_best_weights(kind, inside):
     assert step.stats["replayed"] >= 20, step.explain()
 
 
+@pytest.mark.parametrize("block", [1, 3, 10])
+@pytest.mark.parametrize("writes", ["nothing", "in place", "another"])
+def test_trainers_that_are_given_in_turn(writes, block):
+    """What cannot be compared is left to them, and each is known by which it is."""
+    def play(wrap):
+        trainers = [types.SimpleNamespace(mask=torch.full((3,), k), h=torch.zeros(3), lock=threading.Lock(), k=1.0) for k in (1.0, 2.0)]
+
+        def train(trainer, x):
+            if writes == "in place":
+                trainer.h.mul_(0.5).add_(x)
+            elif writes == "another":
+                trainer.h = trainer.h * 0.5 + x
+            return x * trainer.mask * trainer.k + trainer.h
+
+        step, seen = wrap(train), []
+        for i in range(80):
+            if i == 50:
+                trainers[0].k = 2.0
+            if i == 60:
+                trainers[1].mask = torch.full((3,), 9.0)
+            seen.append(step(trainers[i // block % 2], torch.full((3,), float(i))).tolist())
+        return seen, [trainer.h.tolist() for trainer in trainers], step
+
+    assert twins.played_alike(play).stats["replayed"] >= 30
+
+
 def test_files_and_data_bases_that_code_of_c_opens(tmp_path):
     step = check(lambda path: float(np.fromfile(path, "f4")[0]), lambda: filed(tmp_path / "numbers"),
                  lambda path: np.full(2, 5., "f4").tofile(path), "host_effect")

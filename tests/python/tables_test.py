@@ -226,6 +226,33 @@ def test_numbers_in_a_container_that_takes_the_place_of_another(look, change):
     assert step.stats["replayed"] >= (STEPS - LATE) / 2, step.explain()
 
 
+@pytest.mark.parametrize("make", [list, dict, tuple])
+def test_an_empty_container_that_takes_the_place_of_another(make):
+    def emptied(held, i):
+        total = 1.0 + sum(held.of) + len(held.of)
+        held.of = make()
+        return total
+
+    def fill(i, held):
+        if i == LATE:
+            held.of = {0.5: 0, 2.5: 1} if make is dict else make([0.5, 2.5])
+
+    assert played(table(emptied, items=[1.0])).stats["replayed"] >= STEPS / 2
+    assert played(table(emptied, fill, items=[1.0])).stats["replayed"] >= STEPS / 3
+
+
+def test_texts_in_a_list_that_takes_the_place_of_another():
+    def named(held, i):
+        held.of = [name.upper() if name == "a" else name for name in held.of]
+        return 1.0 + held.of.index("b") if "b" in held.of else 0.5
+
+    def rename(i, held):
+        if i in (LATE, LATE + 4):
+            held.of = ["b", "a"] if i == LATE else ["a", "c"]
+
+    assert played(table(named, rename, items=["a", "b"])).stats["replayed"] >= STEPS / 3
+
+
 def test_a_list_of_numbers_that_grows_is_refused():
     step = played(table(lambda held, i: (setattr(held, "of", held.of + [held.of[-1] * 0.9]), held.of[-1])[1], items=[1.0, 2.0]))
     assert step.stats["replayed"] == 0

@@ -46,10 +46,10 @@ constexpr std::array<Outlet, 11> kOutlets = {{
 constexpr std::array<std::string_view, 7> kMakers = {
     "tensor", "as_tensor", "from_numpy", "asarray", "frombuffer", "new_tensor", "new"};
 
-/// Whether what they are given first is copied, whatever memory it lies in.
+/// Whether what they are given is copied, whatever memory it lies in.
 bool are_items(std::span<PyObject* const> arguments) {
-  return !arguments.empty() &&
-         (PyList_Check(arguments.front()) || PyTuple_Check(arguments.front()));
+  return std::ranges::any_of(
+      arguments, [](PyObject* each) { return PyList_Check(each) || PyTuple_Check(each); });
 }
 
 struct Pointed {
