@@ -182,7 +182,11 @@ MADE = {  # a tensor that the step makes of numbers, and whether one that moves 
     "repeated": (lambda x, n: torch.tensor([n] * 8), True),
     "of_lists": (lambda x, n: torch.tensor([[n, 1.0], [2.0, n + 1]]), True),
     "like_another": (lambda x, n: x.new_tensor((n, n + 0.5)), True),
-    "as_tensor": (lambda x, n: torch.as_tensor([0.5, n]), False),  # no op makes it
+    "as_tensor": (lambda x, n: torch.as_tensor([0.5, n]), True),
+    "asarray": (lambda x, n: torch.asarray([n, 2.0]), True),
+    "by_the_old_constructor": (lambda x, n: torch.Tensor([n, 0.5]), True),
+    "of_a_type": (lambda x, n: torch.LongTensor((n, 2 * n)), True),
+    "new": (lambda x, n: x.new([n, 0.5]), True),
     "that_indexes": (lambda x, n: x.flatten()[torch.tensor([n % 3, 0])], True),
     "in_one_column": (lambda x, n: torch.tensor([n, 2]).unsqueeze(1), True),
     "written_later": (lambda x, n: torch.tensor([n, 0.0]).add_(1), True),
