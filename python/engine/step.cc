@@ -450,13 +450,15 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   const Order order = takes_keywords_ ? Order::kGiven : Order::kAny;
   Given given{flatten(args.ptr(), kwargs.ptr(), order, how), moving_.given()};
   py::object result;
-  moving_.set_containers(std::move(given.arguments.containers));
+  std::vector<PyObject*> containers = std::move(given.arguments.containers);
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
     moving_.note_left(given.places);
     given.held = flatten(given.places, how);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
+    containers.insert(containers.end(), given.held.containers.begin(), given.held.containers.end());
   }
+  moving_.set_containers(std::move(containers));
   moving_.set_arguments(leaves);
   // what the step assigns is assigned before anyone looks, who may throw
   life_->call(

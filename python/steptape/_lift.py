@@ -271,9 +271,18 @@ def _calls(node, attribute):
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == attribute
 
 
+def mark_steps(tree: ast.AST) -> None:
+    """For `steps`: what zero_grad() is called on in it is an optimizer, whatever it is called."""
+    zeroed = {ast.unparse(node.func.value) for node in ast.walk(tree) if _calls(node, "zero_grad")}
+    for node in ast.walk(tree):
+        if _calls(node, "step") and ast.unparse(node.func.value) in zeroed:
+            node.is_marked = True
+
+
 def steps(node: ast.AST) -> bool:
-    """Whether it calls step() of something that is called an optimizer, or is given one, as that of a GradScaler."""
-    return _calls(node, "step") and any("opt" in ast.unparse(part).lower() for part in (node.func.value, *node.args))
+    """Whether it calls step() of something that is called an optimizer, or is given one, as that of a GradScaler, or is marked as one."""
+    return _calls(node, "step") and (getattr(node, "is_marked", False) or any(
+        "opt" in ast.unparse(part).lower() for part in (node.func.value, *node.args)))
 
 
 def calls_any(statement: ast.stmt, names: Iterable[str]) -> bool:

@@ -28,7 +28,7 @@ import torch
 
 from ._errors import Error, InternalError, InvalidArgument
 from ._flow import blocks_of, names_of, own_nodes, stored
-from ._lift import Cut, calls_any, declared_in, in_function, loops_of, steps, steps_itself
+from ._lift import Cut, calls_any, declared_in, in_function, loops_of, mark_steps, steps, steps_itself
 from ._wrap import wrap
 
 _DRAWS = {"sample", "next", "get_batch", "randint", "choice", "shuffle"}
@@ -337,6 +337,7 @@ class _Run:
 
     def compiled(self, source: bytes, file: str) -> types.CodeType:
         tree = ast.parse(source, file)
+        mark_steps(tree)
         text = importlib.util.decode_source(source)
         if text.encode() == source:  # else a patch would be of another text
             self.texts[file] = text

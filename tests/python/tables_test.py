@@ -241,6 +241,44 @@ def test_an_empty_container_that_takes_the_place_of_another(make):
     assert played(table(emptied, fill, items=[1.0])).stats["replayed"] >= STEPS / 3
 
 
+def written_elsewhere(held):
+    held.first.append(1.0)
+    length = len(held.now)
+    held.first.pop()
+    return length
+
+
+WHICH = {
+    "is": lambda held: 2.0 if held.now is held.first else 3.0,
+    "is_not": lambda held: 2.0 if held.now is not held.second else 3.0,
+    "identity": lambda held: 2.0 if id(held.now) == id(held.first) else 3.0,
+    "among": lambda held: 2.0 if any(each is held.now for each in (held.first, held.third)) else 3.0,
+    "written_elsewhere": written_elsewhere,
+}
+
+
+@pytest.mark.parametrize("new", [lambda: [1.0, 2.0], lambda: {0: 1.0, 1: 2.0}, lambda: [torch.ones(3)] * 2], ids=["list", "dict", "tensors"])
+@pytest.mark.parametrize("which", WHICH)
+def test_which_container_takes_the_place_of_another_is_guarded(which, new):
+    """Equal ones, and the very objects that the step reads elsewhere, too."""
+    if which == "written_elsewhere" and isinstance(new(), dict):
+        which = "is"
+    exchanged = {8: "second", 12: "first", 16: None, 18: "first", 20: None, 21: "second", 24: "third"}
+
+    def make():
+        held = types.SimpleNamespace(first=new(), second=new(), third=new())
+        held.now = held.first
+
+        def after(i):
+            if i + 1 in exchanged:
+                held.now = getattr(held, exchanged[i + 1]) if exchanged[i + 1] else new()
+
+        return types.SimpleNamespace(step=lambda x: x * WHICH[which](held) * held.now[0], batch=lambda i: (torch.full((3,), float(i)),),
+                                     holds=lambda: [], after=after)
+
+    assert played(make).stats["replayed"] > 3
+
+
 def test_texts_in_a_list_that_takes_the_place_of_another():
     def named(held, i):
         held.of = [name.upper() if name == "a" else name for name in held.of]

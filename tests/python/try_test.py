@@ -69,6 +69,21 @@ def update(x, y):
 
 print(sum(update(x, y) for x, y in batches()))
 """,
+    "an optimizer of another name": """
+class Env:
+    def step(self, action):
+        return action * 2
+
+
+solver, env = optimizer, Env()
+for x, y in batches():
+    x = env.step(x)
+    loss = F.cross_entropy(model(x), y)
+    solver.zero_grad()
+    loss.backward()
+    solver.step()
+print(loss.item())
+""",
     "beside lambdas and conditions": """
 options = {"lr": 1e-2} if torch.get_num_threads() else {}
 scaled = lambda x: x * 1.0
