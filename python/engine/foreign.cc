@@ -224,6 +224,7 @@ std::unique_ptr<live::ForeignWatch> Modules::watch(const live::PathOf&) const {
   auto captured = captured_ != nullptr
                       ? captured_
                       : std::make_shared<Captured>(roots_, moving_, types_, tree());
+  for (ModuleWatch& module : captured->modules) module.let_go();
   return std::make_unique<WatchOf<Captured>>(std::move(captured));
 }
 
@@ -401,6 +402,7 @@ std::unique_ptr<live::ForeignWatch> Optimizer::watch(const live::PathOf& path_of
                                        : std::make_shared<Captured>(roots_, moving_, types_,
                                                                     optimizer_, use_.is_idle);
   captured->watch.name(path_of);
+  captured->watch.let_go();
   return std::make_unique<Captured::Guard>(std::move(captured));
 }
 

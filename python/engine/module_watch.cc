@@ -25,9 +25,10 @@ DictWatch::Rule rule_of_module(std::string_view name) {
   return DictWatch::Rule::kPlain;
 }
 
-/// Whether tensors took the place of others; the change is then of the place that they stand in.
-bool moves_inside(DictWatch::EntryChange& at) {
-  if (!may_be_argument(at.change.after.ptr())) return false;
+/// Whether tensors took the place of others, or a container that of another one (`is_new`); the
+/// change is then of the place that they stand in.
+bool moves_inside(DictWatch::EntryChange& at, bool is_new) {
+  if (!may_be_argument(at.change.after.ptr(), is_new)) return false;
   for (const py::handle& next : at.change.keys) {
     const py::object holder = held_at(at.owner.ptr(), at.key.ptr());
     if (!holder || (!PyList_Check(holder.ptr()) && !PyDict_Check(holder.ptr()))) return false;
@@ -38,7 +39,70 @@ bool moves_inside(DictWatch::EntryChange& at) {
   return true;
 }
 
+/// The change of the container that so many of the keys lead to, as a whole.
+void widen(Change& change, PyObject* value, std::size_t depth) {
+  py::object after = borrowed(value);
+  py::list keys;
+  std::string path;
+  for (std::size_t i = 0; i < depth; ++i) {
+    const py::object key = change.keys[i];
+    path += "[" + shown(key.ptr()) + "]";
+    keys.append(key);
+    after = held_at(after.ptr(), key.ptr());
+  }
+  // of an attribute nothing else can differ
+  change = {std::move(path), change.was, std::move(after), std::move(keys),
+            change.is_whole || depth == 0};
+}
+
 }  // namespace
+
+HeldContainer::HeldContainer(Roots& roots, PyObject* value, int depth) {
+  constexpr Py_ssize_t kMostItems = 1000;
+  const bool is_list = value != nullptr && PyList_CheckExact(value);
+  if (depth == 0 || value == nullptr || (!is_list && !PyDict_Check(value))) return;
+  if (size_of(value) > kMostItems) return;
+  object_ = Root(roots, value);
+  address_ = value;
+  size_ = size_of(value);
+  const auto add = [&](py::object key, PyObject* item) {
+    HeldContainer held(roots, item, depth - 1);
+    if (held.address_ != nullptr) inner_.emplace_back(std::move(key), std::move(held));
+  };
+  if (is_list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i)
+      add(py::int_(i), PyList_GET_ITEM(value, i));
+  } else {
+    for (const auto& [key, item] : entries_of(value)) add(borrowed(key), item);
+  }
+}
+
+std::optional<HeldContainer::Replaced> HeldContainer::replaced_at(PyObject* now,
+                                                                  const py::list& keys) const {
+  const HeldContainer* held = this;
+  py::object at = borrowed(now);
+  for (std::size_t depth = 0; held->address_ != nullptr; ++depth) {
+    if (at.ptr() != held->address_) {
+      const bool is_container = PyList_Check(at.ptr()) || PyDict_Check(at.ptr());
+      return Replaced{depth, !is_container || size_of(at.ptr()) != held->size_};
+    }
+    if (depth == keys.size()) return std::nullopt;
+    const py::object key = keys[depth];
+    const auto inner = std::ranges::find_if(held->inner_, [&key](const auto& each) {
+      return is_same_key(each.first.ptr(), key.ptr());
+    });
+    if (inner == held->inner_.end()) return std::nullopt;
+    held = &inner->second;
+    at = held_at(at.ptr(), key.ptr());
+    if (!at) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void HeldContainer::let_go() {
+  object_.reset();
+  for (auto& [key, held] : inner_) held.let_go();
+}
 
 Plain DictWatch::made(Roots& roots, PyObject* value, Rule rule) {
   switch (rule) {
@@ -67,8 +131,10 @@ DictWatch::DictWatch(Roots& roots, MovingPlaces& moving, PyObject* dict, RuleOf 
     const bool moves =
         moving.is_argument(dict, key) || (is_plain_number(value) && moving.contains(dict, key));
     if (rule == Rule::kPlain && moves) rule = Rule::kMoves;
-    entries_.push_back(
-        {Root(roots, key), rule, made(roots, rule == Rule::kSkip ? nullptr : value, rule)});
+    const bool is_attribute = rule == Rule::kPlain || rule == Rule::kMoves;
+    entries_.push_back({Root(roots, key), rule,
+                        made(roots, rule == Rule::kSkip ? nullptr : value, rule),
+                        HeldContainer(roots, is_attribute ? value : nullptr)});
     entries_.back().plain.let_move(value, moving);
   }
 }
@@ -105,7 +171,7 @@ bool DictWatch::same(PyObject* dict) const {
   return true;
 }
 
-std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
+std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with_equal) const {
   std::vector<EntryChange> changes;
   if (dict == nullptr) return changes;
   for (const Entry& entry : entries_) {
@@ -113,14 +179,22 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict) const {
     if (entry.rule == Rule::kSkip) continue;
     // a number that the step has put there may be the one that was there by chance
     const bool is_same = entry.plain.same(found);
-    if (is_same && (found == nullptr || !holds_followed(found))) continue;
+    const bool is_other = with_equal && is_same && found != nullptr && may_be_argument(found) &&
+                          entry.held.replaced_at(found, py::list()).has_value();
+    if (is_same && !is_other && (found == nullptr || !holds_followed(found))) continue;
     if (add_moved_buffers(entry, found, changes)) continue;
-    EntryChange& change = changes.emplace_back(EntryChange{
-        text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
-        py::reinterpret_borrow<py::object>(entry.key.get()), entry.plain.change_of_place(found)});
+    EntryChange& change = changes.emplace_back(
+        EntryChange{text_of(entry.key.get()), py::reinterpret_borrow<py::object>(dict),
+                    py::reinterpret_borrow<py::object>(entry.key.get()),
+                    is_other ? Change{"", shown(found), borrowed(found), py::list()}
+                             : entry.plain.change_of_place(found)});
     change.before = before_of(entry.rule == Rule::kPlain && entry.is_compared, is_same);
-    if (entry.rule != Rule::kPlain || found == nullptr) continue;
-    change.moves = entry.plain.is_number() ? is_plain_number(found) : moves_inside(change);
+    if (found == nullptr) continue;
+    const auto replaced = entry.held.replaced_at(found, change.change.keys);
+    if (replaced) widen(change.change, found, replaced->depth);
+    if (is_same || entry.rule != Rule::kPlain) continue;
+    change.moves = entry.plain.is_number() ? is_plain_number(found)
+                                           : moves_inside(change, replaced && !replaced->has_grown);
   }
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -222,7 +296,7 @@ void ModuleWatch::note_moving() const {
 }
 
 std::vector<DictWatch::EntryChange> ModuleWatch::changes() const {
-  return attributes_.changes(dict_of(module_.get()));
+  return attributes_.changes(dict_of(module_.get()), true);
 }
 
 }  // namespace steptape::python

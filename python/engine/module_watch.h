@@ -14,6 +14,28 @@
 
 namespace steptape::python {
 
+/// A list or dict, and those in it: to tell whether another one took its place, whatever it holds.
+class HeldContainer {
+ public:
+  /// Of anything else it is empty, as of a container of too many items.
+  HeldContainer(Roots& roots, PyObject* value, int depth = Plain::kDepth);
+  /// After how many of `keys`, which lead into `now`, another container stands than there was; none
+  /// where all are those.
+  struct Replaced {
+    std::size_t depth;
+    bool has_grown;  ///< or shrunk
+  };
+  std::optional<Replaced> replaced_at(PyObject* now, const py::list& keys) const;
+  /// Drops the references. Only what is there still is told from another one after that.
+  void let_go();
+
+ private:
+  Root object_;  ///< so that no other gets its address
+  PyObject* address_ = nullptr;
+  Py_ssize_t size_ = 0;
+  std::vector<std::pair<py::object, HeldContainer>> inner_;
+};
+
 /// What the instance dict of an object held: modules, optimizers and plain objects alike.
 class DictWatch {
  public:
@@ -37,7 +59,12 @@ class DictWatch {
     bool moves = false;  ///< it is another one, and MovingPlaces may note it
     Before before = Before::kUnread;
   };
-  std::vector<EntryChange> changes(PyObject* dict) const;
+  /// `with_equal`: and each container with tensors in whose place an equal one came.
+  std::vector<EntryChange> changes(PyObject* dict, bool with_equal = false) const;
+  /// A plan is made: what is held only to tell containers apart is let go of.
+  void let_go() {
+    for (Entry& entry : entries_) entry.held.let_go();
+  }
   /// The first of those that `same` compares.
   std::optional<EntryChange> mismatch(PyObject* dict) const;
   /// Numbers and tensors that are other ones now are noted as such that move, under `path`.
@@ -48,6 +75,7 @@ class DictWatch {
     Root key;
     Rule rule;
     Plain plain;
+    HeldContainer held;  ///< of a plain one, or one that moves
     bool is_compared = true;
   };
   bool compares(const EntryChange& change) const;
@@ -79,8 +107,9 @@ class ModuleWatch {
   void note_moving() const;
   /// See DictWatch.
   void compare_only(const std::vector<py::object>& names) { attributes_.compare_only(names); }
-  /// The attributes that differ now.
+  /// The attributes that differ now, or were replaced.
   std::vector<DictWatch::EntryChange> changes() const;
+  void let_go() { attributes_.let_go(); }
   const std::string& path() const { return path_; }
   PyObject* module() const { return module_.get(); }
 

@@ -255,7 +255,8 @@ std::optional<Verdict> OptimizerWatch::first_change(bool of_state) const {
 void OptimizerWatch::note_moving() const { attributes_.note_moving("", dict_of(optimizer_.get())); }
 
 std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
-  std::vector<DictWatch::EntryChange> changes = attributes_.changes(dict_of(optimizer_.get()));
+  std::vector<DictWatch::EntryChange> changes =
+      attributes_.changes(dict_of(optimizer_.get()), true);
   for (DictWatch::EntryChange& change : changes) {
     change.name = "." + trace::path_component(change.name);
   }

@@ -29,6 +29,7 @@ class OptimizerWatch {
   /// Adds to number `k`, an int that stands in a dict.
   void advance(std::size_t k, std::int64_t by) const;
   void note_moving() const;
+  void let_go() { attributes_.let_go(); }
   /// Attributes, hyperparameters and host numbers of state that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
 

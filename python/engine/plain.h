@@ -73,12 +73,14 @@ class Plain {
   bool is_cut() const { return is_cut_; }
   /// Whether it is an int or a float, compared by value.
   bool is_number() const { return kind_ == Kind::kInteger || kind_ == Kind::kReal; }
-  /// Whether `now` is another object of the same class, in the place of the one that was there; of
-  /// one that is compared by its content that is not known.
+  /// Whether `now`, a container, has come in the place of one of the same class and size; of one
+  /// that is compared by its content that is not known. What grows would be another kind of
+  /// argument in each call.
   bool is_replaced_by(PyObject* now) const {
     if (kind_ == Kind::kTuple) return PyTuple_CheckExact(now);
     return kind_ == Kind::kIdentity && value_.get() != nullptr &&
-           Py_TYPE(value_.get()) == Py_TYPE(now);
+           Py_TYPE(value_.get()) == Py_TYPE(now) && PyList_Check(now) + PyDict_Check(now) > 0 &&
+           size_of(value_.get()) == size_of(now);
   }
   /// Whether it is None.
   bool is_none() const { return kind_ == Kind::kIdentity && value_.get() == Py_None; }

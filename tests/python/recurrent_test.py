@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+import twins
 from loops import is_refused, momentum, program, replays, training
-from twins import compare
+from twins import bits, compare
 
 
 class Recurrent(nn.Module):
@@ -113,3 +114,55 @@ def test_last_states_of_sequences_that_are_not_sorted(share, as_lengths):
         return *sequences(i), as_lengths([2, 5, 3, 2] if share else random.sample([5, 4, 2, random.choice([1, 2])], 4))
 
     compare(lambda: training(Recurrent(nn.GRU), last_states, batch=batch), 50, share=share)
+
+
+KEPT = {
+    "list": (lambda: [torch.zeros(2, 4)], lambda m, x: [m.cell(x, h).detach() for h in m.at]),
+    "dict": (lambda: {"h": torch.zeros(2, 4)}, lambda m, x: {"h": m.cell(x, m.at["h"]).detach()}),
+    "two": (lambda: [torch.zeros(2, 4)] * 2, lambda m, x: [m.cell(x, m.at[1]).detach(), m.at[0] * 0.5]),
+    "nested": (lambda: {"a": [torch.zeros(2, 4)], "n": 3.0}, lambda m, x: {"a": [m.cell(x, m.at["a"][0]).detach()], "n": m.at["n"]}),
+    "inner": (lambda: {"a": [torch.zeros(2, 4)]}, lambda m, x: m.at.__setitem__("a", [m.cell(x, m.at["a"][0]).detach()]) or m.at),
+    "in_place": (lambda: [torch.zeros(2, 4)], lambda m, x: m.at.__setitem__(0, m.cell(x, m.at[0]).detach()) or m.at),
+    "copied": (lambda: [torch.zeros(2, 4)], lambda m, x: list(m.at)),
+    "copied_and_set": (lambda: [torch.zeros(2, 4), torch.ones(2, 4)], lambda m, x: [m.cell(x, m.at[0]).detach(), *m.at[1:]]),
+    "from_empty": (dict, lambda m, x: {"kl": m.cell(x).mean().detach()}),
+    "from_none": (lambda: None, lambda m, x: {"kl": m.cell(x).mean().detach()}),
+    "numbers": (lambda: [1.0, 2.0], lambda m, x: [v * 0.9 for v in m.at]),
+    "at_times": (lambda: [torch.zeros(2, 4)], lambda m, x: [m.cell(x, m.at[0]).detach()] if m.n % 2 else m.at),
+    "window": (lambda: [torch.zeros(2, 4)] * 3, lambda m, x: [*m.at[1:], m.cell(x, m.at[-1]).detach()]),
+}
+
+
+@pytest.mark.parametrize("change", ["never", "by another", "in it"])
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_module_makes_anew_is_another_container_each_time(name, change):
+    """The program keeps those of earlier calls."""
+    make, advance = KEPT[name]
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.at, self.n = nn.GRUCell(3, 4), make(), 0
+
+        def forward(self, x):
+            self.n += 1
+            at = advance(self, x)
+            if at is not self.at:
+                self.at = at
+            return self.cell(x)
+
+    def play(wrap):
+        torch.manual_seed(0)
+        model, kept, seen = Model(), [], []
+        step = wrap(lambda x: model(x).detach())
+        for i in range(40):
+            if i in (15, 30) and change == "by another":
+                model.at = make()
+            if i in (15, 30) and change == "in it" and isinstance(model.at, list):
+                model.at[0] = model.at[0] * 2
+            seen.append(bits(step(torch.full((2, 3), 0.1 * i))))
+            kept.append(model.at)
+        return seen, bits(kept), [[a is b for a in kept] for b in kept], step
+
+    step = twins.played_alike(play)
+    assert step.stats["replayed"] >= (15 if change == "never" else 5), step.explain()
