@@ -59,7 +59,7 @@ def line_with(words):
         return next(number for number, line in enumerate(lines, 1) if words in line)
 
 
-LATE = 10
+LATE = 20
 BUGS = {
     "none": None,
     # what is drawn in a buffer of the module goes into the parameter

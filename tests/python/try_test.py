@@ -77,8 +77,7 @@ class Env:
 
 solver, env = optimizer, Env()
 for x, y in batches():
-    x = env.step(x)
-    loss = F.cross_entropy(model(x), y)
+    loss = F.cross_entropy(model(env.step(x)), y)
     solver.zero_grad()
     loss.backward()
     solver.step()
