@@ -16,6 +16,7 @@
 #include "replayer/runtime/tensor_on.h"
 #include "steptape/error.h"
 #include "storage/trace/reader.h"
+#include "trace/numbers.h"
 #include "trace/text/text.h"
 
 namespace steptape::replayer {
