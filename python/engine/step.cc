@@ -751,9 +751,8 @@ void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::
                           .is_carried = true,
                           .place = static_cast<trace::Index>(i)});
     }
-    // numbers are not carried on: it begins with those that it has found
-    const bool is_assigned = !given.places[i].is(left_in[i]);
-    place.is_left = place.is_left || (has_others && is_assigned);
+    // players hold no numbers of such places: who sets them does not matter
+    place.is_left = place.is_left || has_others;
     const bool is_carried = are_results && !has_others;
     hints.note_held_place(
         {place.name, found.structure(), left.structure(),

@@ -103,9 +103,9 @@ void PlayerVariant::find_carried() {
   for (const trace::HeldPlace& held : recording_->held) {
     if (held.rule == trace::HeldPlace::Rule::kLost) {
       throw Error(ErrorCode::kUnsupported,
-                  "the step finds in " + held.path +
-                      " what it has left there, and players carry on tensors alone, each in memory "
-                      "of its own and of one layout");
+                  "what the step finds in " + held.path +
+                      " is more than players hold: tensors alone, without numbers or texts beside "
+                      "them, each in memory of its own and of one layout");
     }
     if (held.rule == trace::HeldPlace::Rule::kCarried && state_.kind(held.path) == nullptr)
       throw lacks("tensor of " + held.path + ", which the step goes on from");

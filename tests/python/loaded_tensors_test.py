@@ -412,6 +412,10 @@ def scaled(program, x):
     return out, None
 
 
+def of_the_program(program, x):
+    return program.model(x * program.at.scales[0]), None
+
+
 def in_two_places(program, x):
     out = program.model(x + program.at.a - program.at.b)
     program.at.a = program.at.b = out.detach()
@@ -426,13 +430,17 @@ def of_turning_layout(program, x):
 
 
 @pytest.mark.parametrize("compute, at, name", [
-    (scaled, lambda: {"state": (zeros(), 1.0)}, "state"), (in_two_places, lambda: {"a": zeros(), "b": zeros()}, "a"),
+    (of_the_program, lambda: {"scales": [1.0]}, "scales"), (scaled, lambda: {"state": (zeros(), 1.0)}, "state"), (in_two_places, lambda: {"a": zeros(), "b": zeros()}, "a"),
     (of_turning_layout, lambda: {"h": zeros(), "n": 0}, "h"),
 ])
 def test_what_cannot_be_carried_on_is_said_at_once(compute, at, name, tmp_path):
-    _, _, step = trained(compute, at, 30)
+    def rescale(program, i):
+        if compute is of_the_program:
+            program.at.scales = [0.9 ** i]
+
+    _, _, step = trained(compute, at, 30, rescale)
     step.save(tmp_path / "run.tape")
-    with pytest.raises(steptape.Unsupported, match=rf"at\.{name}"):
+    with pytest.raises(steptape.Unsupported, match=rf"at\.{name} is more than players hold"):
         steptape.load(tmp_path / "run.tape")
 
 
