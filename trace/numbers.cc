@@ -70,8 +70,19 @@ const Tensor& tensor_in(const Recording& recording, const HeldInput& place) {
   return recording.tensors[std::get<TensorRef>(recording.inputs[place.input].value.data).id];
 }
 
+namespace {
+
+constexpr std::string_view kKindOfPlace = "player.kinds[";
+
+}  // namespace
+
 std::string path_of_kind(const std::string& place) {
   return std::string(kKindOfPlace) + place + "]";
+}
+
+std::string place_of_kind(const std::string& path) {
+  if (!path.starts_with(kKindOfPlace) || !path.ends_with("]")) return "";
+  return path.substr(kKindOfPlace.size(), path.size() - kKindOfPlace.size() - 1);
 }
 
 Saved saved_kind(const std::string& place, const std::string& kind) {
@@ -145,11 +156,14 @@ bool can_be_carried(const Recording& recording, const HeldInput& place) {
 }
 
 void carry_on(Recording& recording, const std::function<bool(const HeldInput&)>& is_carried) {
-  for (HeldInput& place : recording.places) {
-    place.is_carried = place.is_carried && is_carried(place);
-    if (place.is_carried || place.place == kNone) continue;
+  const auto lose = [&recording](HeldInput& place) {
+    place.is_carried = false;
+    if (place.place == kNone) return;
     HeldPlace::Rule& rule = recording.held[place.place].rule;
     if (rule == HeldPlace::Rule::kCarried) rule = HeldPlace::Rule::kLost;
+  };
+  for (HeldInput& place : recording.places) {
+    if (!place.is_carried || !is_carried(place)) lose(place);
   }
   // without one of them another one may lie in memory that nobody carries on
   const auto cannot = [&recording](const HeldInput& place) {
@@ -163,10 +177,7 @@ void carry_on(Recording& recording, const std::function<bool(const HeldInput&)>&
       return cannot(place) || (place.is_carried && is_lost(place));
     });
     if (found == recording.places.end()) return;
-    found->is_carried = false;
-    if (found->place == kNone) continue;
-    HeldPlace::Rule& rule = recording.held[found->place].rule;
-    if (rule == HeldPlace::Rule::kCarried) rule = HeldPlace::Rule::kLost;
+    lose(*found);
   }
 }
 

@@ -67,8 +67,9 @@ const Tensor& tensor_in(const Recording& recording, const HeldInput& place);
 /// are views of it. Of one that it does not find, itself.
 const HeldInput& first_in_memory_of(const Recording& recording, const HeldInput& place);
 /// A trace's state keeps of what kind what stands in a place is: under "player.kinds[s.h]".
-inline constexpr std::string_view kKindOfPlace = "player.kinds[";
 std::string path_of_kind(const std::string& place);
+/// The place of such a path; "" of any other.
+std::string place_of_kind(const std::string& path);
 Saved saved_kind(const std::string& place, const std::string& kind);
 /// Whether it can be carried on: what the step leaves is a tensor like the one that it has found,
 /// or that one, and views of one memory are so again; none in memory that is tracked, or, when the

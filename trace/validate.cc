@@ -339,6 +339,7 @@ class NumberChecker {
     check_each(*this, recording_.numbers, place, "number", &NumberChecker::check_number);
     check_each(*this, recording_.held, place, "held place", &NumberChecker::check_held);
     check_each(*this, recording_.places, place, "place", &NumberChecker::check_place);
+    check_each(*this, recording_.places, place, "place", &NumberChecker::check_carried);
     if (recording_.observed > recording_.results.size()) {
       place.fail(fmt::format("{} results are observed, but there are {}", recording_.observed,
                              recording_.results.size()));
@@ -448,6 +449,10 @@ class NumberChecker {
     if (of.result != kNone) check_index(of.result, recording_.results.size(), "result", place);
     if (of.input == kNone && (of.result == kNone || recording_.results[of.result] == kNoTensor))
       place.fail("has no tensor");
+  }
+
+  /// The indices of all places are good.
+  void check_carried(const HeldInput& of, const Place& place) const {
     if (of.is_carried && !can_be_carried(recording_, of))
       place.fail(
           of.result == kNone || of.input == kNone

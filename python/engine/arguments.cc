@@ -370,14 +370,9 @@ class Flattening {
 
 py::object ChangedArguments::add(Roots& roots, PyObject* object, const std::string& name) {
   // recordings and plans tell them apart by what they are called
-  const auto is_taken = [this, object](const std::string& wanted) {
-    return std::ranges::any_of(all_, [&](const auto& other) {
-      return other.first != object && other.second.name == wanted;
-    });
-  };
-  std::string unique = name;
-  for (int n = 2; is_taken(unique); ++n) unique = name + "_" + std::to_string(n);
-  all_.try_emplace(object, Changed{Root(roots, object), std::move(unique)});
+  std::vector<std::string> taken;
+  for (const auto& [other, changed] : all_) taken.push_back(changed.name);
+  all_.try_emplace(object, Changed{Root(roots, object), free_name(name, taken)});
   order_.push_back(object);
   if (order_.size() <= kMost) return {};
   py::object dropped = borrowed(order_.front());
@@ -434,9 +429,8 @@ bool may_be_argument(PyObject* value, bool is_new) {
   const auto held = py::reinterpret_borrow<py::object>(value);
   const Arguments arguments = flatten(std::span(&held, 1));
   if (!arguments.opaque.empty() || arguments.has_subclass) return false;
-  constexpr Py_ssize_t kMostItems = 1000;
   const bool is_container = PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value);
-  bool has_any = is_new && is_container && size_of(value) <= kMostItems;
+  bool has_any = is_new && is_container && size_of(value) <= Plain::kMostItems;
   for (const pack::Leaf& leaf : arguments.leaves) {
     const auto* tensor = std::get_if<at::Tensor>(&leaf);
     if (tensor == nullptr) continue;

@@ -58,10 +58,9 @@ void widen(Change& change, PyObject* value, std::size_t depth) {
 }  // namespace
 
 HeldContainer::HeldContainer(Roots& roots, PyObject* value, int depth) {
-  constexpr Py_ssize_t kMostItems = 1000;
   const bool is_list = value != nullptr && PyList_CheckExact(value);
   if (depth == 0 || value == nullptr || (!is_list && !PyDict_Check(value))) return;
-  if (size_of(value) > kMostItems) return;
+  if (size_of(value) > Plain::kMostItems) return;
   object_ = Root(roots, value);
   address_ = value;
   size_ = size_of(value);

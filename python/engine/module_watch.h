@@ -26,7 +26,7 @@ class HeldContainer {
     bool has_grown;  ///< or shrunk
   };
   std::optional<Replaced> replaced_at(PyObject* now, const py::list& keys) const;
-  /// Drops the references. Only what is there still is told from another one after that.
+  /// Drops the references. After that it tells apart only what is still alive.
   void let_go();
 
  private:

@@ -56,6 +56,8 @@ trace::Formula over_own_leaves(trace::Formula formula, std::span<const trace::Le
   return formula;
 }
 
+}  // namespace
+
 std::string free_name(const std::string& path, const std::vector<std::string>& taken) {
   std::string name = path;
   for (int i = 2; std::ranges::find(taken, name) != taken.end(); ++i) {
@@ -63,8 +65,6 @@ std::string free_name(const std::string& path, const std::vector<std::string>& t
   }
   return name;
 }
-
-}  // namespace
 
 PyObject* holder_of(PyObject* type, PyObject* key) {
   PyObject* order = reinterpret_cast<PyTypeObject*>(type)->tp_mro;

@@ -37,6 +37,9 @@ bool is_read_only(PyObject* key);
 /// Whether two keys, or nulls, are of one place; other keys than texts and ints by their identity.
 bool is_same_key(PyObject* a, PyObject* b);
 
+/// The path, with a number after it where it is one of `taken`.
+std::string free_name(const std::string& path, const std::vector<std::string>& taken);
+
 /// Whether it is an int or a float, of NumPy's or not, and of no other class made of these.
 bool is_plain_number(PyObject* value);
 /// A float of this class.

@@ -18,9 +18,6 @@
 namespace steptape::python {
 namespace {
 
-/// Longer containers are compared by identity and length.
-constexpr Py_ssize_t kMostItems = 1000;
-
 bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }

@@ -39,6 +39,8 @@ struct Change {
 class Plain {
  public:
   static constexpr int kDepth = 6;
+  /// Longer containers are compared by identity and length.
+  static constexpr Py_ssize_t kMostItems = 1000;
   /// A tuple in so many others is known by its identity.
   static constexpr int kDeepestTuple = 100;
 

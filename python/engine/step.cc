@@ -427,7 +427,7 @@ void Step::bind(const std::string& name, const std::string& place, const py::obj
   parameters_ = std::move(parameters);
   function_ = Root(roots_, function.ptr());
   probe_ = Root(roots_, probe.ptr());
-  given_objects_.clear();  // there are no plans
+  given_objects_.clear();  // the step has no plan yet
   if (life_ != nullptr) return;
   life_ = std::make_shared<session::StepLife>(session_, name, place);
   session_.steps.push_back(life_);
@@ -700,11 +700,14 @@ trace::Index index_in(const std::vector<at::Tensor>& results, const at::Tensor& 
 void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::size_t first_place,
                        Note& note, const std::vector<at::Tensor>& results) {
   const std::vector<py::object> left_in = moving_.given();
+  std::vector<Arguments> all_left;
+  for (std::size_t i = 0; i < left_in.size(); ++i)
+    all_left.push_back(flatten(left_in[i], moving_.given_at(i).name));
   for (Assignment& made : note.assignments) {
     const Place at = made.is_one ? made.place() : Place();
     if (at.owner) made.given = moving_.find_given(at.owner.ptr(), at.key.ptr());
     if (!made.given) continue;
-    for (const auto& [name, tensor] : tensors_in(flatten(left_in[*made.given], ""))) {
+    for (const auto& [name, tensor] : tensors_in(all_left[*made.given])) {
       const trace::Index result = index_in(results, tensor);
       if (result != trace::kNone) made.tensors.push_back(result);
     }
@@ -713,8 +716,8 @@ void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::
   for (std::size_t i = 0; i < given.places.size(); ++i) {
     MovingPlaces::Place& place = moving_.given_at(i);
     const Arguments found = flatten(given.places[i], place.name);
-    const Arguments left = flatten(left_in[i], place.name);
-    auto all_left = tensors_in(left);
+    const Arguments& left = all_left[i];
+    auto tensors = tensors_in(left);
     bool are_results = true;  // those that it leaves
     const auto is_tensor_leaf = [](const pack::Leaf& each) {
       return std::holds_alternative<at::Tensor>(each);
@@ -731,18 +734,18 @@ void Step::note_places(recorder::FrontendHints& hints, const Given& given, std::
                              .is_carried = true,
                              .place = static_cast<trace::Index>(i)};
       const auto now =
-          std::ranges::find(all_left, input.path, &std::pair<std::string, at::Tensor>::first);
-      input.is_dropped = now == all_left.end();
-      if (now != all_left.end()) {
+          std::ranges::find(tensors, input.path, &std::pair<std::string, at::Tensor>::first);
+      input.is_dropped = now == tensors.end();
+      if (!input.is_dropped) {
         if (!now->second.is_same(*tensor)) {
           input.result = index_in(results, now->second);
           are_results = are_results && input.result != trace::kNone;
         }
-        all_left.erase(now);
+        tensors.erase(now);
       }
       hints.note_place(std::move(input));
     }
-    for (const auto& [name, tensor] : all_left) {
+    for (const auto& [name, tensor] : tensors) {
       const trace::Index result = index_in(results, tensor);
       are_results = are_results && result != trace::kNone;
       if (result != trace::kNone)

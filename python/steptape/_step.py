@@ -222,11 +222,11 @@ class Step:
         if not new and is_known:
             return False
         if self._beginnings.count(self.stats["replayed"]) > _MOST_BEGINNINGS:
-            is_again = len(new) == len(self._newcomers) and all(a is b for (_, a), (_, b) in zip(new, self._newcomers))
+            is_again = new and [id(value) for _, value in new] == [id(value) for _, value in self._newcomers]
             self._newcomers = new
-            if new and not is_again:
-                _engine.refuse("host_effect", f"the step uses another module, optimizer or generator in each call, as `{new[0][0]}`", "")
-            if not new or not is_again:
+            if not is_again:
+                if new:
+                    _engine.refuse("host_effect", f"the step uses another module, optimizer or generator in each call, as `{new[0][0]}`", "")
                 return False
         if new:
             self._met.update({id(value): (path, value) for path, value in new})

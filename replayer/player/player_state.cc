@@ -33,12 +33,6 @@ std::string step_of(const std::string& path) {
   return path.substr(kRuns.size(), path.size() - kRuns.size() - 1);
 }
 
-/// The place of such a path; empty for others.
-std::string place_of(const std::string& path) {
-  if (!path.starts_with(trace::kKindOfPlace) || !path.ends_with("]")) return "";
-  return path.substr(trace::kKindOfPlace.size(), path.size() - trace::kKindOfPlace.size() - 1);
-}
-
 /// Of a process there is one default generator.
 std::mutex& default_generator_mutex() {
   static std::mutex mutex;
@@ -123,7 +117,8 @@ PlayerState::PlayerState(const std::vector<trace::Saved>& saved, const Devices& 
     const std::string name = is_generator ? entry.path.substr(kGenerator.size()) : "";
     if (const std::string step = step_of(entry.path); !step.empty()) {
       runs_[step] = static_cast<std::uint64_t>(trace::number_of(entry.number));
-    } else if (const std::string place = place_of(entry.path); !place.empty() && entry.content) {
+    } else if (const std::string place = trace::place_of_kind(entry.path);
+               !place.empty() && entry.content) {
       kinds_[place].assign(reinterpret_cast<const char*>(entry.content->data()),
                            entry.content->size());
     } else if (trace::is_number(entry.number)) {

@@ -174,7 +174,9 @@ Verdict PlayerVariant::check_places() const {
 }
 
 at::Tensor PlayerVariant::carried(const trace::HeldInput& place) const {
-  return tensor_on(state_.storage(carried_in_[place.input]), trace::tensor_in(*recording_, place));
+  const std::string& path = carried_in_[place.input];
+  if (!state_.holds(path)) return {};  // `check` finds out
+  return tensor_on(state_.storage(path), trace::tensor_in(*recording_, place));
 }
 
 void PlayerVariant::find_memory() {
@@ -389,7 +391,7 @@ std::vector<std::string> PlayerVariant::structures() const {
     if (const auto* text = std::get_if<std::string>(&recording_->inputs[i].value.data))
       structures.push_back(*text);
   }
-  // the last one is of the places, which are told apart by themselves
+  // the last one describes the places, which check_places looks at
   if (!recording_->held.empty() && !structures.empty()) structures.pop_back();
   return structures;
 }
@@ -479,10 +481,7 @@ std::span<const live::Argument> PlayerVariant::arguments_of(std::span<const at::
     const trace::Input& input = recording_->inputs[i];
     if (!carried_in_[i].empty()) {
       const auto position = static_cast<trace::Index>(i);
-      const trace::HeldInput& place = *trace::place_of(*recording_, position);
-      // else `check` finds out
-      const bool is_there = is_held(*state_.carried(place.path));
-      arguments_.push_back({is_there ? carried(place) : at::Tensor(), {}, true});
+      arguments_.push_back({carried(*trace::place_of(*recording_, position)), {}, true});
     } else if (std::holds_alternative<trace::TensorRef>(input.value.data)) {
       if (next == inputs.size()) break;
       arguments_.push_back({brought(input, inputs[next++]), {}, true});

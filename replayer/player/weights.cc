@@ -115,8 +115,8 @@ class Loading {
     const std::string path = names_.in_trace(entry.name);
     if (const auto target = targets_.find(path); target != targets_.end()) {
       take_tensor(entry, *target->second);
-    } else if (path.starts_with(trace::kKindOfPlace)) {
-      take_kind(entry, path);
+    } else if (const std::string place = trace::place_of_kind(path); !place.empty()) {
+      take_kind(entry, place);
     } else if (path.starts_with(kGeneratorPrefix)) {
       take_generator(entry, path.substr(kGeneratorPrefix.size()));
     } else if (state_.number(path) != nullptr) {
@@ -189,9 +189,7 @@ class Loading {
     return tensor_on(made->second, target.geometry);
   }
 
-  void take_kind(const NamedTensor& entry, const std::string& path) {
-    const std::string place =
-        path.substr(trace::kKindOfPlace.size(), path.size() - trace::kKindOfPlace.size() - 1);
+  void take_kind(const NamedTensor& entry, const std::string& place) {
     const at::Tensor bytes = entry.tensor.contiguous();
     const std::string kind(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
     has_kinds_ = true;

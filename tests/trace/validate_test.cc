@@ -123,6 +123,13 @@ INSTANTIATE_TEST_SUITE_P(
                         "OfNothing", [](Recording& r) { r.places = {{.path = "h"}}; },
                         ", place 0: has no tensor"),
                     in_recording(
+                        "OfNoResultAfterOneThatIsCarried",
+                        [](Recording& r) {
+                          r.places = {{.path = "h", .result = 0, .is_carried = true},
+                                      {.path = "g", .input = 0, .result = 7}};
+                        },
+                        ", place 1: result 7, but there are 1"),
+                    in_recording(
                         "InNone",
                         [](Recording& r) { r.places = {{.path = "h", .input = 0, .place = 1}}; },
                         ", place 0: place 1, but there are 0"),
