@@ -17,7 +17,7 @@
 #include "python/engine/followed.h"
 #include "python/engine/python.h"
 #include "python/engine/recorder.h"
-#include "python/engine/step.h"
+#include "python/engine/step/step.h"
 #include "recorder/frontend_hints.h"
 #include "session/deferred.h"
 #include "steptape/counters.h"

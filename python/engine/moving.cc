@@ -186,8 +186,8 @@ const MovingPlaces::Place* MovingPlaces::find(PyObject* owner, PyObject* key) co
 
 std::vector<py::object> MovingPlaces::given() const {
   std::vector<py::object> held;
-  for (const Place& place : places_) {
-    if (!place.is_argument) continue;
+  for (const std::size_t position : given_) {
+    const Place& place = places_[position];
     held.push_back(place.owner.get() == nullptr ? py::object()
                                                 : held_at(place.owner.get(), place.key.get()));
   }
@@ -196,17 +196,8 @@ std::vector<py::object> MovingPlaces::given() const {
 
 std::vector<std::string> MovingPlaces::names_of_given() const {
   std::vector<std::string> names;
-  for (const Place& place : places_) {
-    if (place.is_argument) names.push_back(place.name);
-  }
+  for (const std::size_t position : given_) names.push_back(places_[position].name);
   return names;
-}
-
-MovingPlaces::Place& MovingPlaces::given_at(std::size_t position) {
-  const auto is_it = [&position](const Place& place) {
-    return place.is_argument && position-- == 0;
-  };
-  return *std::ranges::find_if(places_, is_it);
 }
 
 namespace {
@@ -232,10 +223,9 @@ PyObject* first_tensor(PyObject* value, int depth = 4) {
 }  // namespace
 
 void MovingPlaces::note_left(std::span<const py::object> given) {
-  std::size_t position = 0;
-  for (Place& place : places_) {
-    if (!place.is_argument) continue;
-    PyObject* const value = given[position++].ptr();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    Place& place = given_at(i);
+    PyObject* const value = given[i].ptr();
     if (place.is_left || place.left.empty()) continue;
     PyObject* const tensor = first_tensor(value);
     if (tensor == nullptr) continue;
@@ -246,13 +236,13 @@ void MovingPlaces::note_left(std::span<const py::object> given) {
 }
 
 std::optional<std::size_t> MovingPlaces::find_given(PyObject* owner, PyObject* key) const {
-  std::size_t position = 0;
-  for (const Place& place : places_) {
-    if (!place.is_argument) continue;
-    if (place.owner.get() == owner && is_same_key(place.key.get(), key)) return position;
-    ++position;
-  }
-  return std::nullopt;
+  const auto is_it = [&](std::size_t position) {
+    const Place& place = places_[position];
+    return place.owner.get() == owner && is_same_key(place.key.get(), key);
+  };
+  const auto found = std::ranges::find_if(given_, is_it);
+  if (found == given_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - given_.begin());
 }
 
 void MovingPlaces::forget(PyObject* owner) {
@@ -265,6 +255,10 @@ void MovingPlaces::forget(PyObject* owner) {
 
 void MovingPlaces::drop_forgotten() {
   std::erase_if(places_, [](const Place& place) { return place.owner.get() == nullptr; });
+  given_.clear();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].is_argument) given_.push_back(i);
+  }
 }
 
 bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
@@ -278,6 +272,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key)
   places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
                      key == nullptr ? Root() : Root(roots_, key), !is_number,
                      is_number && is_float(held.ptr()) ? Py_TYPE(held.ptr()) : &PyFloat_Type});
+  if (!is_number) given_.push_back(places_.size() - 1);
   news_.push_back(places_.back().name);
   return true;
 }

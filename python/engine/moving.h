@@ -91,7 +91,7 @@ class MovingPlaces {
   /// What the places that count as arguments hold now, null where there is nothing.
   std::vector<py::object> given() const;
   std::vector<std::string> names_of_given() const;
-  Place& given_at(std::size_t position);
+  Place& given_at(std::size_t position) { return places_[given_[position]]; }
   /// A call begins that finds these in the places that count as arguments: whether one before has
   /// left them there.
   void note_left(std::span<const py::object> given);
@@ -153,6 +153,7 @@ class MovingPlaces {
   Roots& roots_;
   std::function<bool(PyObject*)> is_of_optimizer_;
   std::vector<Place> places_;
+  std::vector<std::size_t> given_;  ///< which of these count as arguments
   std::vector<Item> items_;
   std::vector<std::optional<double>> arguments_;  ///< the numbers among them
   std::vector<PyObject*> containers_;

@@ -52,6 +52,7 @@ class Tracked {
   /// further in, None or how many items were there before those that were appended, line,
   /// "before → after").
   void assign_again(const py::list& assignments) { assignments_ = assignments; }
+  py::list assignments() const { return assignments_.value_or(py::list()); }
   /// What the newest probe has found in the places that are guarded.
   std::map<std::string, std::string> guarded() const;
 
@@ -76,6 +77,15 @@ class Tracked {
   std::string place_of_write(const std::string& name) const;
 
   Roots& roots() { return roots_; }
+  const MovingPlaces& moving_places() const { return moving_; }
+  /// Modules and optimizers.
+  std::unordered_set<PyObject*> tracked() const;
+  /// Of the dict of a group: the optimizer, borrowed, and which of its groups. Nothing for another.
+  std::optional<std::pair<PyObject*, Py_ssize_t>> group_of(PyObject* dict) const;
+  /// Watcher::has_met of the newest probe.
+  bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
+  /// Whether a reference to the object is kept from one probe to the next.
+  bool holds(PyObject* object) const { return handed_.holds(object); }
 
   /// What is in this place moves; see MovingPlaces.
   bool note_moving(const std::string& path, const py::object& owner, const py::object& key) {
@@ -104,16 +114,6 @@ class Tracked {
   void for_each_module(Visit&& visit) const;
   /// Whether it is the dict of a group, or of the state of a parameter.
   bool is_of_optimizer(PyObject* dict) const;
-  /// Of the dict of a group: the optimizer, borrowed, and which of its groups. Nothing for another.
-  std::optional<std::pair<PyObject*, Py_ssize_t>> group_of(PyObject* dict) const;
-  /// Modules and optimizers.
-  std::unordered_set<PyObject*> tracked() const;
-
-  /// Watcher::has_met of the newest probe.
-  bool has_met(PyObject* object) const { return watcher_ != nullptr && watcher_->has_met(object); }
-
-  /// Whether a reference to the object is kept from one probe to the next.
-  bool holds(PyObject* object) const { return handed_.holds(object); }
 
   Roots roots_;
   MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); }};

@@ -7,15 +7,12 @@
 
 #include "python/engine/python.h"
 #include "python/engine/roots.h"
-#include "python/engine/structure.h"
 #include "python/engine/tracked.h"
 #include "python/engine/words.h"
 #include "recorder/frontend_hints.h"
 #include "session/step_life.h"
 
 namespace steptape::python {
-
-struct Arguments;
 
 /// A wrapped step: a session of its own with one step in it. What Python's side decides (which
 /// objects to track, what a probe looks at) is in the package; this runs the call. Needs the GIL
@@ -49,32 +46,32 @@ class Step : public Tracked {
   void save(const std::string& path, bool with_state);
 
  private:
-  struct Assignment;
-  struct Note;
+  struct Given;
   /// Refuses what no guard could hold an argument to; `opaque_name` is what the program calls it,
   /// or "".
   void check_arguments(const Arguments& arguments, const std::string& opaque_name,
                        recorder::FrontendHints& hints);
-  struct Given;
+  /// The same of all that a recorded call is given, and what the program calls it: `before` are its
+  /// arguments and `held` what stands in places, with names.
+  void check_given(const Given& given, const Arguments& before, const Arguments& held,
+                   recorder::FrontendHints& hints);
   /// The step has changed lists, dicts or objects among its arguments: from here on they count as
   /// the program's. False where they cannot, or are others in each call.
   bool take_changed(const Arguments& before);
+  void take_or_refuse_changed(const Arguments& before, recorder::FrontendHints& hints);
   /// Whether these arguments count as objects of the program's from the next call on.
   bool take_as_programs(const std::vector<std::pair<PyObject*, std::string>>& objects);
-  pack::Results run(const Given& given, const py::args& args, const py::kwargs& kwargs,
-                    py::object& result);
+  /// The step has changed what it found in these places, which count as arguments.
+  void refuse_changes_in(const std::vector<std::string>& places,
+                         recorder::FrontendHints& hints) const;
+  /// Runs the function, in a call that is recorded or not; `result` is what it returns.
+  pack::Results run(const Given& given, py::object& result);
+  pack::Results run_recorded(recorder::FrontendHints& hints, const Given& given,
+                             py::object& result);
+  /// What a recorded call leaves; what stood in places was given from leaf `first_place` on.
+  pack::Results outcome_of(recorder::FrontendHints& hints, const Given& given,
+                           std::size_t first_place, const py::object& result);
   py::object replayed(const pack::Results& results);
-  /// Adds to what the step returns what it assigned.
-  void return_assigned(recorder::FrontendHints& hints, Note& note, pack::Results& flat,
-                       const Structure::OnNumber& on_number);
-  /// The same of a call that is compared with the plan that `tried` is of.
-  static void return_assigned(const Note& tried, pack::Results& flat);
-  /// Remembers the tensors that a call leaves in places.
-  void remember_left(const Note& note, const std::vector<at::Tensor>& results);
-  /// Says which inputs stand in places, from leaf `first_place` of the call on, and which results
-  /// take theirs; and of which places it was seen that a call finds what the one before has left.
-  void note_places(recorder::FrontendHints& hints, const Given& given, std::size_t first_place,
-                   Note& note, const std::vector<at::Tensor>& results);
 
   std::shared_ptr<session::StepLife> life_;
   Root function_, probe_;
