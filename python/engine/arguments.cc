@@ -372,7 +372,7 @@ py::object ChangedArguments::add(Roots& roots, PyObject* object, const std::stri
   // recordings and plans tell them apart by what they are called
   std::vector<std::string> taken;
   for (const auto& [other, changed] : all_) taken.push_back(changed.name);
-  all_.try_emplace(object, Changed{Root(roots, object), free_name(name, taken)});
+  all_.try_emplace(object, Changed{Root::pinned(roots, object), free_name(name, taken)});
   order_.push_back(object);
   if (order_.size() <= kMost) return {};
   py::object dropped = borrowed(order_.front());

@@ -100,6 +100,14 @@ constexpr int kDepth = 3;
 /// was read at once.
 enum class Reach { kValue, kItems, kAll };
 
+/// The items of a set, a deque or an array of objects; null for another object.
+py::object items_of(PyObject* value) {
+  if (PyAnySet_Check(value) || is_deque(value))
+    return py::reinterpret_steal<py::object>(PySequence_List(value));
+  if (!is_array_of_numpy(value) || !holds_objects(value)) return {};
+  return borrowed(value).attr("ravel")().attr("tolist")();
+}
+
 /// Tensors that a place stands for, but for those in places that count as arguments.
 void collect(PyObject* value, const std::string& path, int depth, Reach reach,
              const MovingPlaces& moving, live::ForeignModule& found) {
@@ -113,6 +121,17 @@ void collect(PyObject* value, const std::string& path, int depth, Reach reach,
   if (depth == 0) return;
   const Reach below = reach == Reach::kAll ? Reach::kAll : Reach::kValue;
   const bool is_tuple = PyTuple_Check(value);
+  if (reach != Reach::kValue || PyFrozenSet_Check(value)) {
+    if (const py::object items = items_of(value)) {
+      const Py_ssize_t size = std::min<Py_ssize_t>(PyList_GET_SIZE(items.ptr()), 1000);
+      for (Py_ssize_t i = 0; i < size; ++i) {
+        if (!moving.is_empty() && moving.is_argument(value, py::int_(i).ptr())) continue;
+        collect(PyList_GET_ITEM(items.ptr(), i), path + "[" + std::to_string(i) + "]", depth - 1,
+                below, moving, found);
+      }
+      return;
+    }
+  }
   if (is_tuple || (reach != Reach::kValue && PyList_CheckExact(value))) {
     const Py_ssize_t size = std::min<Py_ssize_t>(PySequence_Fast_GET_SIZE(value), 1000);
     for (Py_ssize_t i = 0; i < size; ++i) {
@@ -124,7 +143,10 @@ void collect(PyObject* value, const std::string& path, int depth, Reach reach,
     const bool is_of_optimizer = moving.is_of_optimizer(value);  // which has the tensors in it
     PyObject* key = nullptr;
     PyObject* item = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0;) {
+    std::size_t position = 0;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &key, &item) != 0; ++position) {
+      collect(key, path + ".keys[" + std::to_string(position) + "]", depth - 1, Reach::kValue,
+              moving, found);
       if (moving.is_argument(value, key) || (is_of_optimizer && is_tensor(item))) continue;
       collect(item, path + "[" + shown(key) + "]", depth - 1, below, moving, found);
     }
@@ -134,7 +156,9 @@ void collect(PyObject* value, const std::string& path, int depth, Reach reach,
 void collect(const Slot& slot, const MovingPlaces& moving, live::ForeignModule& found) {
   if (slot.is_assignable() && moving.is_argument(slot.owner.get(), slot.key.get())) return;
   const bool is_whole = slot.kind == Slot::Kind::kWhole || slot.kind == Slot::Kind::kState;
-  const bool is_of_items = slot.kind == Slot::Kind::kContent;
+  // defaults of a function stand in a tuple or a dict, keys in a list
+  const bool is_of_items = slot.kind == Slot::Kind::kContent ||
+                           slot.kind == Slot::Kind::kFunction || slot.kind == Slot::Kind::kKeys;
   if (!slot.is_guarded || !(slot.holds_value() || is_whole || is_of_items)) return;
   const Reach reach = is_whole ? Reach::kAll : is_of_items ? Reach::kItems : Reach::kValue;
   const py::object value = slot.value();

@@ -39,22 +39,6 @@ bool moves_inside(DictWatch::EntryChange& at, bool is_new) {
   return true;
 }
 
-/// The change of the container that so many of the keys lead to, as a whole.
-void widen(Change& change, PyObject* value, std::size_t depth) {
-  py::object after = borrowed(value);
-  py::list keys;
-  std::string path;
-  for (std::size_t i = 0; i < depth; ++i) {
-    const py::object key = change.keys[i];
-    path += "[" + shown(key.ptr()) + "]";
-    keys.append(key);
-    after = held_at(after.ptr(), key.ptr());
-  }
-  // of an attribute nothing else can differ
-  change = {std::move(path), change.was, std::move(after), std::move(keys),
-            change.is_whole || depth == 0};
-}
-
 }  // namespace
 
 HeldContainer::HeldContainer(Roots& roots, PyObject* value, int depth) {
@@ -96,6 +80,24 @@ std::optional<HeldContainer::Replaced> HeldContainer::replaced_at(PyObject* now,
     if (!at) return std::nullopt;
   }
   return std::nullopt;
+}
+
+std::optional<HeldContainer::Replaced> HeldContainer::widen(Change& change, PyObject* now) const {
+  const std::optional<Replaced> replaced = replaced_at(now, change.keys);
+  if (!replaced) return std::nullopt;
+  py::object after = borrowed(now);
+  py::list keys;
+  std::string path;
+  for (std::size_t i = 0; i < replaced->depth; ++i) {
+    const py::object key = change.keys[i];
+    path += "[" + shown(key.ptr()) + "]";
+    keys.append(key);
+    after = held_at(after.ptr(), key.ptr());
+  }
+  // of an attribute nothing else can differ
+  change = {std::move(path), change.was, std::move(after), std::move(keys),
+            change.is_whole || replaced->depth == 0};
+  return replaced;
 }
 
 void HeldContainer::let_go() {
@@ -189,8 +191,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with
                              : entry.plain.change_of_place(found)});
     change.before = before_of(entry.rule == Rule::kPlain && entry.is_compared, is_same);
     if (found == nullptr) continue;
-    const auto replaced = entry.held.replaced_at(found, change.change.keys);
-    if (replaced) widen(change.change, found, replaced->depth);
+    const auto replaced = entry.held.widen(change.change, found);
     if (is_same || entry.rule != Rule::kPlain) continue;
     change.moves = entry.plain.is_number() ? is_plain_number(found)
                                            : moves_inside(change, replaced && !replaced->has_grown);

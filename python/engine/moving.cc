@@ -222,6 +222,12 @@ PyObject* first_tensor(PyObject* value, int depth = 4) {
 
 }  // namespace
 
+bool may_stand_for(PyObject* one, PyObject* other) {
+  if (Py_TYPE(one) != Py_TYPE(other) || is_part_of_model(one)) return false;
+  return PyList_Check(one) || PyDict_Check(one) || PySet_Check(one) || is_deque(one) ||
+         is_plain_object(one);
+}
+
 void MovingPlaces::note_left(std::span<const py::object> given) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     Place& place = given_at(i);
@@ -255,26 +261,100 @@ void MovingPlaces::forget(PyObject* owner) {
 
 void MovingPlaces::drop_forgotten() {
   std::erase_if(places_, [](const Place& place) { return place.owner.get() == nullptr; });
+  find_given_places();
+}
+
+MovingPlaces::Place* MovingPlaces::add(const std::string& path, PyObject* owner, PyObject* key) {
+  if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
+  if (is_closed_ || owner == nullptr || places_.size() == kMost) return nullptr;
+  if (find(owner, key) != nullptr || is_read_only(key)) return nullptr;
+  const py::object held = held_at(owner, key);
+  const bool is_number = held && is_plain_number(held.ptr());
+  if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner))
+    return nullptr;
+  places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
+                     key == nullptr ? Root() : Root(roots_, key), !is_number,
+                     is_number && is_float(held.ptr()) ? Py_TYPE(held.ptr()) : &PyFloat_Type});
+  news_.push_back(places_.back().name);
+  return &places_.back();
+}
+
+bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key, PyObject* was) {
+  Place* place = add(path, owner, key);
+  if (place == nullptr) return false;
+  if (place->is_argument) given_.push_back(places_.size() - 1);
+  if (place->is_argument && was != nullptr) place->was = Root::guarding(roots_, was);
+  return true;
+}
+
+bool MovingPlaces::note_object(const std::string& path, PyObject* owner, PyObject* key,
+                               PyObject* was) {
+  Place* place = keeps_objects_ ? nullptr : add(path, owner, key);
+  if (place == nullptr) return false;
+  const py::object now = held_at(place->owner.get(), key);
+  place->is_argument = false;
+  place->object = Root::guarding(roots_, now.ptr());
+  move_places(was, now.ptr());
+  return true;
+}
+
+void MovingPlaces::move_places(PyObject* was, PyObject* now) {
+  const auto move = [this](Root& owner, PyObject* from, PyObject* to) {
+    if (from != nullptr && to != nullptr && owner.get() == from) owner = Root::guarding(roots_, to);
+  };
+  // unless it is elsewhere, too
+  if (was == nullptr || was == now || Py_REFCNT(was) > roots_.count(was)) return;
+  for (Place& place : places_) {
+    move(place.owner, was, now);
+    move(place.owner, dict_of(was), dict_of(now));
+  }
+  for (Item& item : items_) move(item.owner, was, now);
+}
+
+bool MovingPlaces::make_object(std::size_t given, PyObject* held) {
+  Place& place = given_at(given);
+  if (keeps_objects_ || held == nullptr || !may_stand_for(held, held)) return false;
+  if (place.owner.get() == nullptr || held_at(place.owner.get(), place.key.get()).ptr() != held)
+    return false;
+  place.is_argument = false;
+  place.is_left = false;
+  place.left.clear();
+  place.object = Root::guarding(roots_, held);
+  move_places(std::exchange(place.was, Root()).get(), held);
+  news_.push_back(place.name);
+  find_given_places();
+  return true;
+}
+
+void MovingPlaces::exchange() {
+  if (keeps_objects_) return;
+  bool has_more = true;  // what is in one may have been noted before it
+  for (std::size_t round = 0; has_more && round < places_.size(); ++round) {
+    has_more = false;
+    for (const Place& place : places_) {
+      PyObject* const was = place.object.get();
+      if (was == nullptr || place.owner.get() == nullptr) continue;
+      const py::object now = held_at(place.owner.get(), place.key.get());
+      if (!now || now.ptr() == was || !may_stand_for(was, now.ptr())) continue;
+      std::vector<std::pair<PyObject*, PyObject*>> pairs{{was, now.ptr()}};
+      PyObject* const attributes = dict_of(was);
+      if (attributes != nullptr && attributes != was)
+        pairs.emplace_back(attributes, dict_of(now.ptr()));
+      has_more |= roots_.replace(pairs);
+    }
+  }
+}
+
+bool MovingPlaces::holds_its_object(const Place& place) const {
+  PyObject* const owner = place.owner.get();
+  return owner != nullptr && held_at(owner, place.key.get()).ptr() == place.object.get();
+}
+
+void MovingPlaces::find_given_places() {
   given_.clear();
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (places_[i].is_argument) given_.push_back(i);
   }
-}
-
-bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key) {
-  if (PyType_Check(owner) && !is_member(key)) owner = holder_of(owner, key);
-  if (is_closed_ || owner == nullptr || places_.size() == kMost) return false;
-  if (contains(owner, key)) return false;
-  if (is_read_only(key)) return false;
-  const py::object held = held_at(owner, key);
-  const bool is_number = held && is_plain_number(held.ptr());
-  if (is_number && key != nullptr && PyUnicode_Check(key) && is_of_optimizer_(owner)) return false;
-  places_.push_back({free_name(path, names()), Root::guarding(roots_, owner),
-                     key == nullptr ? Root() : Root(roots_, key), !is_number,
-                     is_number && is_float(held.ptr()) ? Py_TYPE(held.ptr()) : &PyFloat_Type});
-  if (!is_number) given_.push_back(places_.size() - 1);
-  news_.push_back(places_.back().name);
-  return true;
 }
 
 PyTypeObject* MovingPlaces::expect_float(std::size_t position, PyObject* held) {
@@ -329,7 +409,7 @@ std::optional<double> MovingPlaces::number_of(const trace::Leaf& leaf) const {
   const auto place = std::ranges::find(places_, leaf.path, &Place::name);
   if (place != places_.end()) {
     PyObject* owner = place->owner.get();
-    if (place->is_argument || owner == nullptr) return std::nullopt;
+    if (place->is_argument || place->is_object() || owner == nullptr) return std::nullopt;
     return number_in(held_at(owner, place->key.get()).ptr());
   }
   const auto item = std::ranges::find(items_, leaf.path, &Item::name);

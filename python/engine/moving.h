@@ -42,13 +42,17 @@ std::string free_name(const std::string& path, const std::vector<std::string>& t
 
 /// Whether it is an int or a float, of NumPy's or not, and of no other class made of these.
 bool is_plain_number(PyObject* value);
+/// Whether one object of the program's may stand for another: of one class, and a list, dict, set,
+/// deque or a plain object.
+bool may_stand_for(PyObject* one, PyObject* other);
 /// A float of this class.
 py::object float_of_class(PyTypeObject* type, double value);
 
 /// Places of the program that held something else in two calls. A number (a schedule, a counter,
 /// the index of a loop) is followed from then on, as are those that steptape::host declares;
 /// tensors (a hidden state, a batch, a mask), containers of them, and arrays that were written to
-/// count as arguments of the step.
+/// count as arguments of the step. An object of another kind, or a container that the step changes,
+/// stands for the one that it took the place of (`exchange`).
 class MovingPlaces {
  public:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
@@ -58,6 +62,11 @@ class MovingPlaces {
     bool is_argument;
     PyTypeObject* float_type;  ///< the class of a float that is expected there
     bool is_left = false;      ///< an argument: a call has found what one before it had left
+    /// What plans take for what stands there, where another one takes its place: then the place is
+    /// no argument.
+    Root object = {};
+    Root was = {};  ///< of an argument: the object that stood there before it was one
+    bool is_object() const { return !object.is_empty(); }
     /// The tensors that the newest call which assigned it has left there, weakly, so that no other
     /// gets the address of one.
     std::vector<WeakTensor> left = {};
@@ -69,11 +78,30 @@ class MovingPlaces {
 
   /// What this place holds moves. False where nothing comes of it: it is known, or a number of an
   /// optimizer's, or there are too many, or they are closed.
-  bool note(const std::string& path, PyObject* owner, PyObject* key);
+  /// `was`: the object that stood there, or null.
+  bool note(const std::string& path, PyObject* owner, PyObject* key, PyObject* was = nullptr);
   bool is_of_optimizer(PyObject* owner) const {
     return owner != nullptr && is_of_optimizer_(owner);
   }
-  bool contains(PyObject* owner, PyObject* key) const { return find(owner, key) != nullptr; }
+  /// The same of a place in which an object, list, dict, set or deque took the place of another one
+  /// of its class.
+  bool note_object(const std::string& path, PyObject* owner, PyObject* key, PyObject* was);
+  /// The step changes `held`, which it has found in this place, as an argument. False where no
+  /// other one can stand for that.
+  bool make_object(std::size_t given, PyObject* held);
+  /// A call begins: in all that plans know, what stands in such places now takes the place of what
+  /// stood there, with its attributes. Where plans know it already, as it stands elsewhere too, it
+  /// is another one to them.
+  void exchange();
+  /// Whether what stands in such a place is what plans know.
+  bool holds_its_object(const Place& place) const;
+  /// What a step does depends on the address of an object: no other one stands for it.
+  void keep_objects() { keeps_objects_ = true; }
+  /// Whether what stands there moves in another way than by taking the place of another.
+  bool contains(PyObject* owner, PyObject* key) const {
+    const Place* place = find(owner, key);
+    return place != nullptr && !place->is_object();
+  }
   bool is_argument(PyObject* owner, PyObject* key) const {
     const Place* place = find(owner, key);
     return place != nullptr && place->is_argument;
@@ -81,7 +109,7 @@ class MovingPlaces {
   /// The name of a place whose number is followed, or "".
   std::string name_of(PyObject* owner, PyObject* key) const {
     const Place* place = find(owner, key);
-    return place == nullptr || place->is_argument ? "" : place->name;
+    return place == nullptr || place->is_argument || place->is_object() ? "" : place->name;
   }
   bool is_empty() const { return places_.empty(); }
   Roots& roots() const { return roots_; }
@@ -124,6 +152,7 @@ class MovingPlaces {
   /// What the call that begins is given.
   void set_arguments(const std::vector<pack::Leaf>& leaves);
   const std::vector<Place>& places() const { return places_; }
+  std::vector<Place>& places() { return places_; }
   /// The lists, dicts and objects among the arguments of the call that is under way.
   void set_containers(std::vector<PyObject*> containers) { containers_ = std::move(containers); }
   const std::vector<PyObject*>& containers() const { return containers_; }
@@ -147,6 +176,11 @@ class MovingPlaces {
   static constexpr std::size_t kMost = 256;
   const Place* find(PyObject* owner, PyObject* key) const;
   std::vector<std::string> names() const;
+  void find_given_places();
+  /// What is in `was` and moves is in `now`, which took its place.
+  void move_places(PyObject* was, PyObject* now);
+  /// The place that a note is about, which runs none of the user's code; null for none.
+  Place* add(const std::string& path, PyObject* owner, PyObject* key);
   /// None where it is not known when a call begins, or not a number.
   std::optional<double> number_of(const trace::Leaf& leaf) const;
 
@@ -160,6 +194,7 @@ class MovingPlaces {
   std::vector<std::string> news_;
   bool is_closed_ = false;
   bool compares_offsets_ = false;
+  bool keeps_objects_ = false;
 };
 
 }  // namespace steptape::python

@@ -1,7 +1,9 @@
 #include "python/engine/optimizer_watch.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "python/engine/arguments.h"
 #include "python/engine/followed.h"
 #include "trace/path.h"
 
@@ -100,7 +102,7 @@ void OptimizerWatch::add_dict(Roots& roots, std::string path, Py_ssize_t group, 
     }
     if (!all_numbers) {
       if (moving_.is_argument(dict, key)) continue;
-      fixed.entries.emplace_back(Root(roots, key), Plain(roots, value));
+      fixed.entries.push_back({Root(roots, key), Plain(roots, value), HeldContainer(roots, value)});
       continue;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
@@ -204,7 +206,7 @@ std::size_t OptimizerWatch::read_numbers(const Fixed& fixed) const {
 bool OptimizerWatch::same_entries(Fixed& fixed, PyObject* dict) {
   if (const auto remembered = fixed.memo.same(dict)) return *remembered;
   fixed.memo.begin();
-  for (const auto& [name, plain] : fixed.entries) {
+  for (const auto& [name, plain, held] : fixed.entries) {
     PyObject* item = PyDict_GetItemWithError(dict, name.get());
     if (!plain.same(item)) return false;
     fixed.memo.add(plain, item);
@@ -241,7 +243,7 @@ std::optional<Verdict> OptimizerWatch::first_change(bool of_state) const {
                      std::to_string(PyDict_Size(now))};
     }
     if (same_entries(fixed, now)) continue;
-    for (const auto& [name, plain] : fixed.entries) {
+    for (const auto& [name, plain, held] : fixed.entries) {
       PyObject* item = PyDict_GetItemWithError(now, name.get());
       if (plain.same(item)) continue;
       const Change change = plain.change(item);
@@ -250,6 +252,13 @@ std::optional<Verdict> OptimizerWatch::first_change(bool of_state) const {
     }
   }
   return std::nullopt;
+}
+
+void OptimizerWatch::let_go() {
+  attributes_.let_go();
+  for (Fixed& fixed : fixed_) {
+    for (Fixed::Entry& entry : fixed.entries) entry.held.let_go();
+  }
 }
 
 void OptimizerWatch::note_moving() const { attributes_.note_moving("", dict_of(optimizer_.get())); }
@@ -292,9 +301,12 @@ std::vector<DictWatch::EntryChange> OptimizerWatch::changes() const {
 void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
                                  std::vector<DictWatch::EntryChange>& changes) {
   const bool is_group = fixed.group >= 0;
-  for (const auto& [key, plain] : fixed.entries) {
+  for (const auto& [key, plain, held] : fixed.entries) {
     PyObject* now = PyDict_GetItemWithError(dict, key.get());
-    if (plain.same(now)) continue;
+    const bool is_same = plain.same(now);
+    const bool is_other = is_same && !is_group && now != nullptr && may_be_argument(now) &&
+                          held.replaced_at(now, py::list()).has_value();
+    if (is_same && !is_other) continue;
     if (now != nullptr && is_tensor(now)) {  // in place of another: it counts as an argument
       changes.push_back({trace::join_path(fixed.path, text_of(key.get())), borrowed(dict),
                          borrowed(key.get()), plain.change_of_place(now), true});
@@ -305,8 +317,11 @@ void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
     const auto if_state = [is_group](PyObject* object) {
       return is_group ? py::object() : py::reinterpret_borrow<py::object>(object);
     };
+    Change change =
+        is_other ? Change{"", shown(now), borrowed(now), py::list()} : plain.change(now);
+    if (now != nullptr) held.widen(change, now);
     changes.push_back({trace::join_path(fixed.path, text_of(key.get())), if_state(dict),
-                       if_state(key.get()), plain.change(now), false, Before::kOther});
+                       if_state(key.get()), std::move(change), false, before_of(true, is_same)});
   }
 }
 

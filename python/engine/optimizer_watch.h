@@ -29,7 +29,7 @@ class OptimizerWatch {
   /// Adds to number `k`, an int that stands in a dict.
   void advance(std::size_t k, std::int64_t by) const;
   void note_moving() const;
-  void let_go() { attributes_.let_go(); }
+  void let_go();
   /// Attributes, hyperparameters and host numbers of state that differ now.
   std::vector<DictWatch::EntryChange> changes() const;
 
@@ -48,7 +48,12 @@ class OptimizerWatch {
     Root key;  ///< of a state: the parameter; null for a group
     Py_ssize_t group = -1;
     Py_ssize_t size = 0;
-    std::vector<std::pair<Root, Plain>> entries;
+    struct Entry {
+      Root key;
+      Plain plain;
+      HeldContainer held;
+    };
+    std::vector<Entry> entries;
     std::size_t numbers = 0;  ///< how many of `numbers_` stand in it, from `first` on
     std::size_t first = 0;
     DictMemo memo;              ///< of the entries

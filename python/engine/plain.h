@@ -23,6 +23,7 @@ inline Before before_of(bool is_read, bool is_same) {
 }
 
 class MovingPlaces;
+bool may_stand_for(PyObject* one, PyObject* other);
 
 /// Where a value differs from what it was, and how.
 struct Change {
@@ -83,6 +84,13 @@ class Plain {
     return kind_ == Kind::kIdentity && value_.get() != nullptr &&
            Py_TYPE(value_.get()) == Py_TYPE(now) && PyList_Check(now) + PyDict_Check(now) > 0 &&
            size_of(value_.get()) == size_of(now);
+  }
+  /// The object that it must be, borrowed; null where another one does, or it is gone.
+  PyObject* object() const { return kind_ == Kind::kIdentity ? value_.get() : nullptr; }
+  /// Whether `now` is another object, which may stand for the one that it was.
+  bool may_be(PyObject* now) const {
+    return kind_ == Kind::kIdentity && value_.get() != nullptr && value_.get() != now &&
+           may_stand_for(value_.get(), now);
   }
   /// Whether it is None.
   bool is_none() const { return kind_ == Kind::kIdentity && value_.get() == Py_None; }

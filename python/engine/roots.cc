@@ -1,5 +1,8 @@
 #include "python/engine/roots.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "python/engine/python.h"
 
 namespace steptape::python {
@@ -31,6 +34,12 @@ Root Root::weak(Roots& roots, PyObject* object) {
   return root;
 }
 
+Root Root::pinned(Roots& roots, PyObject* object) {
+  Root root(roots, object);
+  root.is_pinned_ = true;
+  return root;
+}
+
 PyObject* Root::referent() const noexcept {
   PyObject* found = object_ == nullptr ? nullptr : referent_of(object_);
   return found == Py_None ? nullptr : found;
@@ -45,6 +54,7 @@ Root& Root::operator=(Root&& other) noexcept {
   other.unlink();
   object_ = std::exchange(other.object_, nullptr);
   is_weak_ = other.is_weak_;
+  is_pinned_ = other.is_pinned_;
   if (roots != nullptr) link(roots);
   return *this;
 }
@@ -88,6 +98,30 @@ Py_ssize_t Roots::count(PyObject* object) const noexcept {
     if (root->object_ == object && !root->is_weak_) ++count;
   }
   return count;
+}
+
+bool Roots::replace(std::span<const std::pair<PyObject*, PyObject*>> pairs) {
+  for (const Root* root = first_; root != nullptr; root = root->next_) {
+    PyObject* const held = root->get();
+    if (held == nullptr) continue;
+    const auto is_in_way = [&](const auto& pair) {
+      return pair.second == held || (pair.first == held && root->is_pinned_);
+    };
+    if (std::ranges::any_of(pairs, is_in_way)) return false;
+  }
+  std::vector<py::object> released;  // whose own code may run, and let go of references
+  for (Root* root = first_; root != nullptr; root = root->next_) {
+    PyObject* const held = root->get();
+    const auto pair = std::ranges::find(pairs, held, &std::pair<PyObject*, PyObject*>::first);
+    if (held == nullptr || pair == pairs.end()) continue;
+    PyObject* const now = root->is_weak_
+                              ? PyWeakref_NewRef(pair->second, nullptr)
+                              : py::reinterpret_borrow<py::object>(pair->second).release().ptr();
+    if (now == nullptr) throw py::error_already_set();
+    released.push_back(py::reinterpret_steal<py::object>(std::exchange(root->object_, now)));
+  }
+  ++times_replaced_;
+  return true;
 }
 
 void Roots::clear() {

@@ -2,6 +2,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+#include <span>
 #include <utility>
 
 /// References that C++ holds to Python objects, in a form that Python's garbage collector can
@@ -22,6 +24,8 @@ class Root {
   /// Who asks such a reference whether the object is still there must not find it kept by a guard.
   /// Classes are in cycles of their own, with many weak references; these are held.
   static Root guarding(Roots& roots, PyObject* object);
+  /// A strong one, for what is known by its address: no other takes the place of that object.
+  static Root pinned(Roots& roots, PyObject* object);
   Root(Root&& other) noexcept;
   Root& operator=(Root&& other) noexcept;
   Root(const Root&) = delete;
@@ -43,6 +47,7 @@ class Root {
 
   PyObject* object_ = nullptr;  ///< or the weak reference to it
   bool is_weak_ = false;
+  bool is_pinned_ = false;
   Roots* roots_ = nullptr;
   Root* next_ = nullptr;
   Root* previous_ = nullptr;
@@ -59,11 +64,18 @@ class Roots {
   int visit(visitproc visitor, void* argument) const;
   /// How many strong references to the object are among them.
   Py_ssize_t count(PyObject* object) const noexcept;
+  /// Each second object takes the place of the first one, in all references. False, and nothing is
+  /// done, where one is to a second object already, as which of the two it is would no longer show,
+  /// and where the first one is pinned.
+  bool replace(std::span<const std::pair<PyObject*, PyObject*>> pairs);
+  /// How often that was done.
+  std::uint64_t times_replaced() const noexcept { return times_replaced_; }
   void clear();
 
  private:
   friend class Root;
   Root* first_ = nullptr;
+  std::uint64_t times_replaced_ = 0;
 };
 
 }  // namespace steptape::python

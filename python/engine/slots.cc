@@ -69,6 +69,14 @@ Slot::Kind kind_of_place(PyObject* owner, PyObject* key) {
   return PyList_Check(owner) || is_deque(owner) ? Kind::kItem : Kind::kMember;
 }
 
+/// Of each object the first one that is the same.
+std::vector<std::size_t> first_alike(const std::vector<PyObject*>& objects) {
+  std::vector<std::size_t> first;
+  for (PyObject* object : objects)
+    first.push_back(static_cast<std::size_t>(std::ranges::find(objects, object) - objects.begin()));
+  return first;
+}
+
 bool is_from_the_end(PyObject* key) {
   return PyLong_Check(key) && PyNumber_AsSsize_t(key, nullptr) < 0;
 }
@@ -137,7 +145,7 @@ Plain Slot::plain(Roots& roots, const py::object& value) const {
 
 SlotWatch::SlotWatch(Roots& roots, MovingPlaces& moving) : roots_(roots), moving_(moving) {
   for (const MovingPlaces::Place& place : moving.places()) {
-    if (place.owner.get() == nullptr) continue;
+    if (place.owner.get() == nullptr || place.is_object()) continue;
     PyObject* key = place.key.get();
     Slot slot{kind_of_place(place.owner.get(), place.key.get()), place.name,
               Root::guarding(roots, place.owner.get()), key == nullptr ? Root() : Root(roots, key),
@@ -201,9 +209,21 @@ bool SlotWatch::moves(std::size_t position) const {
   return may_be_argument(now.ptr(), values_[position].is_replaced_by(now.ptr()));
 }
 
+bool SlotWatch::is_exchanged(std::size_t position) const {
+  const Slot& slot = slots_[position];
+  if (!slot.is_guarded || slot.is_written || !slot.is_assignable()) return false;
+  const py::object now = slot.value();
+  return now && values_[position].may_be(now.ptr());
+}
+
 void SlotWatch::note_moving() const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (moves(i)) moving_.note(slots_[i].path, slots_[i].owner.get(), slots_[i].key.get());
+    if (moves(i)) {
+      moving_.note(slots_[i].path, slots_[i].owner.get(), slots_[i].key.get(), values_[i].object());
+    } else if (is_exchanged(i)) {
+      moving_.note_object(slots_[i].path, slots_[i].owner.get(), slots_[i].key.get(),
+                          values_[i].object());
+    }
     if (is_written_array(i)) moving_.note(slots_[i].path, slots_[i].owner.get(), nullptr);
     for (const py::object& key : moving_items(i)) {
       moving_.note(slots_[i].path + "[" + shown(key.ptr()) + "]", slots_[i].owner.get(), key.ptr());
@@ -237,15 +257,22 @@ std::vector<py::object> SlotWatch::moving_items(std::size_t position) const {
 
 void SlotWatch::know(const std::vector<std::pair<PyObject*, std::string>>& objects) {
   for (const auto& [object, path] : objects)
-    known_.try_emplace(object, Known{Root::guarding(roots_, object), path});
-  for (PyObject* argument : moving_.containers())
-    known_arguments_.push_back(known(argument) != nullptr ? argument : nullptr);
+    known_.push_back({Root::guarding(roots_, object), path});
+  for (PyObject* argument : moving_.containers()) known_arguments_.push_back(known(argument));
+  alike_ = first_alike(moving_.containers());
 }
 
 const SlotWatch::Known* SlotWatch::known(PyObject* argument) const {
-  const auto found = known_.find(argument);
-  const bool is_known = found != known_.end() && found->second.object.get() == argument;
-  return is_known ? &found->second : nullptr;
+  if (positions_.empty() || times_replaced_ != roots_.times_replaced()) {
+    positions_.clear();
+    for (std::size_t i = 0; i < known_.size(); ++i)
+      positions_.try_emplace(known_[i].object.get(), i);
+    times_replaced_ = roots_.times_replaced();
+  }
+  const auto found = positions_.find(argument);
+  if (found == positions_.end()) return nullptr;
+  const Known& object = known_[found->second];
+  return object.object.get() == argument ? &object : nullptr;
 }
 
 Verdict SlotWatch::check_known() const {
@@ -255,21 +282,25 @@ Verdict SlotWatch::check_known() const {
   };
   for (std::size_t i = 0; i < std::min(known_arguments_.size(), now.size()); ++i) {
     const Known* const found = known(now[i]);
-    if (known_arguments_[i] == (found == nullptr ? nullptr : now[i])) continue;
-    return {" (an argument)", in_words(known(known_arguments_[i])), in_words(found)};
+    if (known_arguments_[i] == found) continue;
+    return {" (an argument)", in_words(known_arguments_[i]), in_words(found)};
   }
+  // one may stand in a place that counts as an argument, too
+  if (now.size() == alike_.size() && first_alike(now) != alike_)
+    return {" (an argument)", "which other argument it is", "another one"};
   return {};
 }
 
 Verdict SlotWatch::check() const {
-  if (!known_.empty()) {
+  if (!known_arguments_.empty()) {
     if (Verdict verdict = check_known(); !verdict) return verdict;
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].is_guarded || same(i)) continue;
     if (was_replaced(i, slots_[i].value().ptr())) continue;
     // all that move with it; what else does is noted when the next recording begins
-    if (moves(i) || is_written_array(i) || !moving_items(i).empty()) note_moving();
+    if (moves(i) || is_exchanged(i) || is_written_array(i) || !moving_items(i).empty())
+      note_moving();
     return mismatch(i);
   }
   return {};
@@ -286,7 +317,9 @@ std::map<std::string, std::string> SlotWatch::guarded() const {
     guarded[slot.path + " " + kind + " " + std::to_string(address)] = std::move(token);
   }
   for (std::size_t i = 0; i < known_arguments_.size(); ++i) {
-    const auto address = reinterpret_cast<std::uintptr_t>(known_arguments_[i]);
+    const Known* const object = known_arguments_[i];
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(object == nullptr ? nullptr : object->object.get());
     guarded["argument " + std::to_string(i)] = std::to_string(address);
   }
   return guarded;
@@ -351,7 +384,29 @@ std::vector<SlotWatch::SlotChange> SlotWatch::changes() const {
                          before_of(is_read(slot), true)});
     }
   }
+  put_in_order(changes);
   return changes;
+}
+
+void SlotWatch::put_in_order(std::vector<SlotChange>& changes) const {
+  std::unordered_map<PyObject*, std::vector<std::size_t>> added;  // by the dict: which changes
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const Slot& slot = *changes[i].slot;
+    if (slot.kind != Slot::Kind::kEntry || !changes[i].change.after) continue;
+    if (!held_some(static_cast<std::size_t>(&slot - slots_.data())))
+      added[slot.owner.get()].push_back(i);
+  }
+  for (const auto& [dict, places] : added) {
+    if (places.size() < 2) continue;
+    std::vector<SlotChange> in_order;
+    for (const auto& entry : entries_of(dict)) {
+      for (const std::size_t i : places) {  // a place that moves may have been met, too
+        if (is_same_key(changes[i].slot->key.get(), entry.first)) in_order.push_back(changes[i]);
+      }
+    }
+    if (in_order.size() != places.size()) continue;
+    for (std::size_t k = 0; k < places.size(); ++k) changes[places[k]] = std::move(in_order[k]);
+  }
 }
 
 std::optional<Py_ssize_t> SlotWatch::appended(std::size_t position, const py::object& now) const {

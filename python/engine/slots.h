@@ -58,7 +58,9 @@ struct Slot {
   /// `value` as this kind of place compares it.
   Plain plain(Roots& roots, const py::object& value) const;
   /// Whether what it holds is the program's own, and not a size or the like.
-  bool holds_value() const { return is_assignable() || kind == Kind::kReferent; }
+  bool holds_value() const {
+    return is_assignable() || kind == Kind::kReferent || kind == Kind::kVariable;
+  }
   /// Whether something can be assigned to it (put_at).
   bool is_assignable() const {
     return kind == Kind::kEntry || kind == Kind::kState || kind == Kind::kCell ||
@@ -113,6 +115,8 @@ class SlotWatch {
   bool same(std::size_t position) const;
   Verdict mismatch(std::size_t position) const;
   bool moves(std::size_t position) const;
+  /// Whether another object of its class, which the step has not put there, stands for what did.
+  bool is_exchanged(std::size_t position) const;
   bool is_written_array(std::size_t position) const;
   /// The same of items of a container that was gone over: their keys.
   std::vector<py::object> moving_items(std::size_t position) const;
@@ -121,6 +125,9 @@ class SlotWatch {
   bool is_read(const Slot& slot) const;
   /// Which argument is another one than in the recorded call, as far as the step could tell.
   Verdict check_known() const;
+  /// Entries that came to a dict are in the order in which they stand there, in which a replay adds
+  /// them.
+  void put_in_order(std::vector<SlotChange>& changes) const;
   void add_content_changes(std::size_t position, const py::object& now,
                            std::vector<SlotChange>& changes) const;
 
@@ -136,8 +143,11 @@ class SlotWatch {
   };
   /// Of the arguments the one at each position, or null: none that the step has met elsewhere.
   const Known* known(PyObject* argument) const;
-  std::unordered_map<PyObject*, Known> known_;
-  std::vector<PyObject*> known_arguments_;
+  std::vector<Known> known_;
+  mutable std::unordered_map<PyObject*, std::size_t> positions_;  ///< of these, by the object
+  mutable std::uint64_t times_replaced_ = 0;                      ///< as these were found
+  std::vector<const Known*> known_arguments_;
+  std::vector<std::size_t> alike_;  ///< of the arguments, too: the first that is the same object
 };
 
 }  // namespace steptape::python

@@ -257,10 +257,17 @@ void Tracked::declare_moving() {
           tensors.emplace_back(held.names[leaf], *tensor);
       }
     }
+    for (const MovingPlaces::Place& place : moving_.places()) {
+      if (!place.is_object()) continue;
+      all.push_back({place.name,
+                     moving_.holds_its_object(place) ? "an object" : "another",
+                     place.is_left,
+                     {}});
+    }
     return all;
   });
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
-    if (moving_.places()[i].is_argument) continue;
+    if (moving_.places()[i].is_argument || moving_.places()[i].is_object()) continue;
     const auto look = [this, i, found = std::make_shared<Found>()]() -> pack::Leaf {
       const MovingPlaces::Place& place = moving_.places()[i];
       if (place.owner.get() == nullptr) return std::string("gone");
@@ -283,7 +290,7 @@ void Tracked::declare_moving() {
 py::list Tracked::moving() const {
   py::list all;
   for (const MovingPlaces::Place& place : moving_.places()) {
-    if (place.owner.get() == nullptr || place.is_argument) continue;
+    if (place.owner.get() == nullptr || place.is_argument || place.is_object()) continue;
     all.append(py::make_tuple(
         place.name, borrowed(place.owner.get()),
         place.key.get() == nullptr ? py::object(py::none()) : borrowed(place.key.get())));
@@ -359,12 +366,16 @@ std::unordered_set<PyObject*> Tracked::changed_containers() const {
 /// Whether what changed in a module's attribute lies in one of these containers.
 bool Tracked::is_in(const HostChange& change, const std::unordered_set<PyObject*>& changed) {
   if (!change.owner || changed.empty()) return false;
+  const auto is_changed = [&changed](const py::object& held) {
+    return changed.contains(held.ptr()) || changed.contains(dict_of(held.ptr()));
+  };
   py::object held = held_at(change.owner.ptr(), change.key.ptr());
   for (const py::handle& key : change.change.keys) {
-    if (!held || changed.contains(held.ptr())) break;
-    held = held_at(held.ptr(), key.ptr());
+    if (!held || is_changed(held)) break;
+    const bool is_container = PyDict_Check(held.ptr()) || dict_of(held.ptr()) == nullptr;
+    held = held_at(is_container ? held.ptr() : dict_of(held.ptr()), key.ptr());
   }
-  return held && changed.contains(held.ptr());
+  return held && is_changed(held);
 }
 
 std::map<std::string, std::string> Tracked::guarded() const {

@@ -7,6 +7,7 @@ import torch
 from torch.optim import ASGD, SGD, Adagrad, Adam, AdamW, NAdam, RAdam
 
 from loops import move_rates, optimizing, replays
+from twins import bits, played_alike
 
 LOADED = {
     "sgd": lambda m: SGD(m.parameters(), lr=0.05, momentum=0.9),
@@ -143,3 +144,33 @@ def test_state_that_is_cleared_is_made_anew(optimizer, how):
             how(optimizer)
 
     replays(lambda: optimizing(LOADED[optimizer], between=between), 80)
+
+
+MADE_ANEW = {
+    "list": lambda x: [x * 2],
+    "dict": lambda x: {"a": x * 2},
+    "nested": lambda x: [[x * 2], {"a": x + 1}],
+}
+
+
+@pytest.mark.parametrize("kind", MADE_ANEW)
+def test_a_container_made_anew_in_the_state_is_another_one(kind):
+    def play(wrap):
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = SGD([weight], lr=0.1)
+        kept = MADE_ANEW[kind](torch.zeros(2))
+        first = kept[0][0] if kind == "nested" else next(iter(kept.values())) if kind == "dict" else kept[0]
+
+        def train(x):
+            optimizer.state[weight]["h"] = MADE_ANEW[kind](x)
+            return x + first + (kept[0][0] if kind == "nested" else kept["a"] if kind == "dict" else kept[0])
+
+        step, seen = wrap(train), []
+        for i in range(16):
+            if i % 4 == 0 or i < 8:
+                optimizer.state[weight]["h"] = kept
+            seen.append((bits(step(torch.full((2,), 1.0 + i))), bits(kept), bits(optimizer.state[weight]["h"]),
+                         optimizer.state[weight]["h"] is kept))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] > 4

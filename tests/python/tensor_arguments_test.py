@@ -1,17 +1,20 @@
 """Tensors of any geometry as arguments, handed twice, overlapping, deep in structures."""
 import collections
+import contextvars
+import functools
 import itertools
 import operator
 import types
 import weakref
 
+import numpy as np
 import pytest
 import torch
 import torch.nn as nn
 
 import steptape
 from classification import Training
-from twins import compare, is_refused, replays_as_a_rule
+from twins import bits, compare, is_refused, played_alike, replays_as_a_rule
 
 
 def scaling():
@@ -242,3 +245,91 @@ def test_a_step_that_asks_where_its_arguments_lie_is_refused(ask):
         y = x.view_as(x) if i >= 10 else torch.randn(3)
         assert torch.equal(step(x, y), x * (i >= 10)), i
     is_refused(step, {"host_read", "written_outside"})
+
+
+def default(tensor):
+    def held(h=tensor):
+        return h
+    return held
+
+
+def default_of_a_keyword(tensor):
+    def held(*, h=tensor):
+        return h
+    return held
+
+
+def of_an_array(tensor):
+    array = np.empty(1, object)
+    array[0] = tensor
+    return lambda: array[0]
+
+
+def of_a_variable(tensor):
+    variable = contextvars.ContextVar("held", default=tensor)
+    return lambda: variable.get()
+
+
+def of_a_cache(tensor):
+    cached = functools.lru_cache(lambda n: tensor)
+    cached(1)
+    return lambda: cached(1)
+
+
+# what gives a tensor that it was made with
+HOLDERS = {
+    "deque": lambda t: (lambda q: lambda: q[0])(collections.deque([t])),
+    "popped": lambda t: (lambda q: lambda: (q.append(t), q.popleft())[1])(collections.deque([t])),
+    "deque_of_tuples": lambda t: (lambda q: lambda: q[0][0])(collections.deque([(t, 1)])),
+    "set": lambda t: (lambda s: lambda: next(iter(s)))({t}),
+    "frozenset": lambda t: (lambda s: lambda: next(iter(s)))(frozenset([t])),
+    "key": lambda t: (lambda d: lambda: next(iter(d)))({t: 1.0}),
+    "key_of_items": lambda t: (lambda d: lambda: [k for k, v in d.items()][0])({t: 1.0}),
+    "tuple_as_key": lambda t: (lambda d: lambda: next(iter(d))[0])({(t, 1): 1.0}),
+    "default": default,
+    "keyword_default": default_of_a_keyword,
+    "array_of_objects": of_an_array,
+    "context_variable": of_a_variable,
+    "cache": of_a_cache,
+    "weak_reference": lambda t: weakref.ref(t),
+    "list": lambda t: (lambda held: lambda: held[0])([t]),
+    "slots": lambda t: (lambda held: lambda: held[0].last[0])([types.SimpleNamespace(last=(t,))]),
+}
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("way", ["argument", "place"])
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_an_argument_may_cease_to_be_a_tensor_that_is_held_elsewhere(holder, way, is_written):
+    def play(wrap):
+        one = torch.ones(3)
+        held, place = HOLDERS[holder](one), types.SimpleNamespace(x=one)
+
+        def train(x):
+            if is_written:
+                x.mul_(0.9)
+            return x * 1 + held() * 2
+
+        step, seen = wrap(train if way == "argument" else lambda: train(place.x)), []
+        for i in range(24):
+            place.x = one if i < 9 or i in (15, 16) else numbers(i, 3)
+            seen.append(bits(step(place.x) if way == "argument" else step()))
+        return seen, bits(one), step
+
+    assert played_alike(play).stats["replayed"] > 4
+
+
+def test_tensors_of_a_cache_are_each_their_own():
+    def play(wrap):
+        @functools.lru_cache
+        def masks(n):
+            return torch.tril(torch.ones(n, n)), torch.zeros(n)
+
+        def train(x):
+            mask, shift = masks(x.shape[0])
+            return mask @ x + shift
+
+        step = wrap(train)
+        return [bits(step(numbers(i, 3 + i // 5 % 3))) for i in range(60)], step
+
+    assert played_alike(play).stats["replayed"] > 30

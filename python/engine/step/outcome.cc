@@ -251,6 +251,18 @@ void Outcome::note_places(MovingPlaces& moving, recorder::FrontendHints& hints,
         {place.name, found.structure(), left.structure(),
          is_carried ? trace::HeldPlace::Rule::kCarried : trace::HeldPlace::Rule::kLost});
   }
+  note_exchanged(moving, hints);
+}
+
+void Outcome::note_exchanged(MovingPlaces& moving, recorder::FrontendHints& hints) {
+  for (MovingPlaces::Place& place : moving.places()) {
+    if (!place.is_object()) continue;
+    const bool is_same = moving.holds_its_object(place);
+    place.is_left = place.is_left || !is_same;
+    hints.note_held_place({place.name, "an object", is_same ? "an object" : "another",
+                           is_same ? trace::HeldPlace::Rule::kGiven
+                                   : trace::HeldPlace::Rule::kLost});  // players know of no objects
+  }
 }
 
 void Outcome::remember_left(MovingPlaces& moving, const std::vector<at::Tensor>& results) const {

@@ -71,6 +71,8 @@ class Outcome {
   static py::list held_in(const Place& place);
   Assignment& add_assignment(Tracked& tracked, const py::object& owner, const py::object& key,
                              const py::list& keys);
+  /// Of places with objects that others stand for, those in which the step has put another itself.
+  static void note_exchanged(MovingPlaces& moving, recorder::FrontendHints& hints);
   void find_given(const MovingPlaces& moving, const std::vector<Arguments>& left,
                   const std::vector<at::Tensor>& results);
 

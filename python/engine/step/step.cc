@@ -137,6 +137,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   const auto is_over = c10::make_scope_exit([this] {
     if (--calls_under_way_ == 0 && std::exchange(must_forget_, false)) forget();
   });
+  if (calls_under_way_ == 1) moving_.exchange();
   const ChangedArguments* changed = changed_.is_empty() ? nullptr : &changed_;
   const Flatten how{.has_offsets = moving_.compares_offsets(), .changed = changed};
   Given given{args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny};
@@ -165,7 +166,7 @@ void Step::check_arguments(const Arguments& arguments, const std::string& opaque
   const std::unordered_set<PyObject*> known =
       arguments.objects.empty() ? std::unordered_set<PyObject*>() : tracked();
   for (PyObject* object : arguments.objects) {
-    given_objects_.try_emplace(object, roots_, object);
+    given_objects_.try_emplace(object, Root::pinned(roots_, object));
     if (is_part_of_model(object) && !known.contains(object)) {
       hints.refuse(trace::make_refusal(
           RefusalCode::kOpaqueArgument,
@@ -269,6 +270,7 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   followed->put(held, hints, before.leaves.size());
   const GivenContainers containers(before);
   const GivenContainers held_containers(held);
+  const std::vector<Arguments> each_held = flatten_each(given.places);
   const std::vector<bool> results = results_in(before);
   result = py::reinterpret_borrow<py::object>(probe_.get())(
       py::reinterpret_borrow<py::object>(function_.get()), borrowed(given.positional),
@@ -280,16 +282,18 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const bool has_held_changed =
       is_changed(flatten(given.places, in_places), before.leaves.size(), held_containers);
   followed->take_back();
-  if (!given.places.empty() &&
-      (has_held_changed || !same(given.held, flatten(given.places, in_places)))) {
-    refuse_changes_in(place_names, hints);
-  }
+  const bool have_places_changed =
+      !given.places.empty() &&
+      (has_held_changed || !same(given.held, flatten(given.places, in_places)));
+  const std::vector<Arguments> each_left =
+      have_places_changed ? flatten_each(given.places) : std::vector<Arguments>();
   // the recorder refuses by its name an argument that becomes a result
   if (results_in(before) == results && (has_changed || !same(before, given.flattened(how)))) {
     take_or_refuse_changed(before, hints);
   }
   followed->put_again();
   pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
+  if (have_places_changed) take_or_refuse_changed_places(given, each_held, each_left, hints);
   followed.reset();
   FollowedNumbers::current().clear();
   return flat;
@@ -310,10 +314,27 @@ void Step::check_given(const Given& given, const Arguments& before, const Argume
   words_.names.emplace_back();
 }
 
-void Step::refuse_changes_in(const std::vector<std::string>& places,
-                             recorder::FrontendHints& hints) const {
+std::vector<Arguments> Step::flatten_each(const std::vector<py::object>& places) {
+  std::vector<Arguments> each;
+  for (const py::object& held : places) each.push_back(flatten(std::span(&held, 1)));
+  return each;
+}
+
+bool Step::take_changed_places(const Given& given, const std::vector<Arguments>& before,
+                               const std::vector<Arguments>& after) {
+  bool has_any = false;
+  for (std::size_t i = given.places.size(); i-- > 0;) {
+    if (!same(before[i], after[i])) has_any |= moving_.make_object(i, given.places[i].ptr());
+  }
+  return has_any;
+}
+
+void Step::take_or_refuse_changed_places(const Given& given, const std::vector<Arguments>& before,
+                                         const std::vector<Arguments>& after,
+                                         recorder::FrontendHints& hints) {
+  if (take_changed_places(given, before, after)) return hints.discard();
   std::string names, line;
-  for (const std::string& name : places) {
+  for (const std::string& name : moving_.names_of_given()) {
     names += (names.empty() ? "`" : " or `") + name + "`";
     if (line.empty()) line = place_of_write(name.substr(name.rfind('.') + 1));
   }
@@ -384,6 +405,9 @@ void Step::refuse_always(const std::string& code, const std::string& message,
   life_->refuse_always(std::move(refusal));
 }
 
-void Step::save(const std::string& path, bool with_state) { session_.trace.save(path, with_state); }
+void Step::save(const std::string& path, bool with_state) {
+  moving_.exchange();
+  session_.trace.save(path, with_state);
+}
 
 }  // namespace steptape::python

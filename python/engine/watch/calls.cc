@@ -267,6 +267,11 @@ bool Watcher::call(const Call& made, int depth) {
     if (inner) mark(inner.ptr(), path_of(callee));
     awaited_.back().path = path_of(callee) + "()";
     awaited_.back().is_kept = true;
+    std::string& cached = awaited_.back().cached = path_of(callee) + "(";
+    made.for_each([&cached](PyObject* value) {
+      cached += (cached.ends_with('(') ? "" : ", ") + shown(value);
+    });
+    cached += ")";
     escape(made);
     return true;
   }
@@ -426,7 +431,7 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
              "the step asks whether a number that is followed is the same object as another");
     }
     look_which(arguments[0], arguments[1]);
-    if (exists(arguments[0]) && exists(arguments[1])) slots_->hold_containers();
+    if (was_there(arguments[0]) && was_there(arguments[1])) slots_->hold_containers();
   } else if ((name == "sorted" || name == "min" || name == "max") && load_by_getter(made)) {
     return false;
   } else if (name == "type" && count == 1) {
@@ -445,7 +450,10 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
       load_methods(argument);
       if (is_one_of(name, kAsksForClass)) load_order(argument);
       if (name != "hash" && name != "id") continue;
-      if (exists(argument)) slots_->hold_containers();
+      if (exists(argument)) {
+        slots_->hold_containers();
+        moving_.keep_objects();
+      }
       FollowedNumbers::current().escape(argument);
       look_which(argument, nullptr);
     }

@@ -79,7 +79,7 @@ void Watcher::set_folders(std::string own, std::string torchs, std::vector<std::
 
 bool HandedObjects::was_there(PyObject* object) {
   const auto [entry, is_new] = objects_.try_emplace(object);
-  if (is_new) entry->second.object = Root(roots_, object);
+  if (is_new) entry->second.object = Root::pinned(roots_, object);
   return !entry->second.is_new;
 }
 
@@ -571,7 +571,7 @@ bool Watcher::look(const Instruction& given) {
       for (const auto& [one, other] : {std::pair(in.first, in.second), {in.second, in.first}}) {
         if (given_methods_.contains(one) && !is_atom(other)) look_which(one, other);
       }
-      if (exists(in.first) && exists(in.second)) slots_->hold_containers();
+      if (was_there(in.first) && was_there(in.second)) slots_->hold_containers();
       break;
     case Operation::kUnary:
       look_up(in.first, nullptr);
@@ -663,6 +663,9 @@ void Watcher::after(PyObject** result) {
   if (awaited.array != nullptr) return take_array(awaited, result);
   if (awaited.gives_array) return give_array(*result, tensor_behind(*result));
   if (awaited.is_fresh) fresh_.insert(*result);
+  // the tensors that a cache has kept are the program's
+  if (!awaited.cached.empty() && (is_tensor(*result) || PyTuple_Check(*result)))
+    note(Kind::kWhole, *result, nullptr, awaited.cached, true);
   // an argument that was in a place of the program's was met as that was read
   if (!awaited.path.empty() && (awaited.is_kept || !given_containers_.contains(*result)))
     mark(*result, awaited.path);

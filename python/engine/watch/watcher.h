@@ -171,6 +171,7 @@ class Watcher final : public Listener {
     std::string path;            ///< of what is to be marked when it is there, or ""
     bool is_fresh = false;       ///< a new object
     bool is_kept = false;        ///< no place that was read has held it until now
+    std::string cached = {};     ///< `functools.lru_cache` gives it, of a call like this
     bool is_unwatched = false;   ///< an import, or a call that is refused whatever it does
     bool gives_objects = false;  ///< it hands what Python's code gives it to a function of C's
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
@@ -231,6 +232,10 @@ class Watcher final : public Listener {
   /// What is given was met in a place of the program's: it existed before, too.
   void take_back(PyObject* value);
   bool exists(PyObject* value) const { return existing_.contains(value); }
+  /// The same, or whether the step is given it.
+  bool was_there(PyObject* value) const {
+    return exists(value) || given_containers_.contains(value);
+  }
   std::string path_of(PyObject* value) const;
   std::string path_of_item(PyObject* owner, PyObject* key) const;
 

@@ -1,0 +1,313 @@
+"""Objects in whose place the program puts others of their class: the counts of an epoch, a meter, the state of an episode. Replays go on with
+what stands there now, and what the program has kept stays as it is."""
+import collections
+import copy
+import dataclasses
+import gc
+import random
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import steptape
+from twins import bits, played_alike
+
+CALLS, EPOCH = 60, 7
+
+
+class Meter:
+    def __init__(self):
+        self.sum, self.n, self.last = 0.0, 0, torch.zeros(3)
+
+    def update(self, value, x):
+        self.sum += value
+        self.n += 1
+        self.last = self.last * 0.5 + x.detach().mean(0)
+
+
+@dataclasses.dataclass
+class Record:
+    sum: float = 0.0
+    losses: list = dataclasses.field(default_factory=list)
+
+
+class Counts(dict):
+    pass
+
+
+def count(held, loss, x):
+    held["sum"] += loss.item()
+    held["n"] += 1
+
+
+def record(held, loss, x):
+    held.sum += loss.item()
+    held.losses.append(loss.detach())
+
+
+def keep(held, loss, x):
+    held["last"] = held["last"] * 0.5 + x.mean(0)
+    held["sum"] = held.get("sum", 0.0) + loss.item()
+
+
+def nested(held, loss, x):
+    held["meter"].update(loss.item(), x)
+    held["losses"]["all"].append(loss.item())
+
+
+KINDS = {
+    "a_dict": (lambda: {"sum": 0.0, "n": 0}, count),
+    "an_ordered_dict": (lambda: collections.OrderedDict(sum=0.0, n=0), count),
+    "a_class_of_dicts": (lambda: Counts(sum=0.0, n=0), count),
+    "a_default_dict": (lambda: collections.defaultdict(float), count),
+    "a_dict_with_tensors": (lambda: {"last": torch.zeros(3)}, keep),
+    "a_meter": (Meter, lambda held, loss, x: held.update(loss.item(), x)),
+    "a_dataclass": (Record, record),
+    "a_namespace": (lambda: SimpleNamespace(sum=0.0, losses=[]), record),
+    "a_list": (list, lambda held, loss, x: held.append(loss.item())),
+    "a_deque": (lambda: collections.deque(maxlen=4), lambda held, loss, x: held.append(loss.detach())),
+    "nested": (lambda: {"meter": Meter(), "losses": {"all": []}}, nested),
+}
+
+
+def attribute(kept, net, optimizer):
+    return (lambda: kept.held), (lambda value: setattr(kept, "held", value))
+
+
+def item(kept, net, optimizer):
+    kept.items = [None]
+    return (lambda: kept.items[0]), (lambda value: kept.items.__setitem__(0, value))
+
+
+def of_a_module(kept, net, optimizer):
+    return (lambda: net.held), (lambda value: setattr(net, "held", value))
+
+
+def cell(kept, net, optimizer):
+    held = None
+
+    def put(value):
+        nonlocal held
+        held = value
+    return (lambda: held), put
+
+
+@pytest.mark.parametrize("where", [attribute, item, cell, of_a_module])
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_one_in_each_epoch(kind, where):
+    make, fill = KINDS[kind]
+
+    def play(wrap):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        kept, all_of_them = SimpleNamespace(), []
+        get, put = where(kept, net, optimizer)
+
+        def train(x):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            fill(get(), loss, x)
+            return loss.detach()
+
+        step, seen = wrap(train), []
+        for i in range(CALLS):
+            if i % EPOCH == 0:
+                put(make())
+                all_of_them.append(get())
+            seen.append(bits(step(torch.full((2, 3), 0.1 * i))))
+            seen.append([bits(list(each.items()) if isinstance(each, dict) else vars(each) if hasattr(each, "__dict__") else list(each))
+                         for each in all_of_them])
+        return seen, all(each is not get() for each in all_of_them[:-1]), bits(net), step
+
+    assert played_alike(play).stats["replayed"] > CALLS // 3
+
+
+def twins_of(seed):
+    """A step over two places whose objects the program parts and joins."""
+    chosen = random.Random(seed)
+    make, fill = KINDS[chosen.choice(list(KINDS))]
+    is_asked, gives_it = chosen.random() < 0.4, chosen.random() < 0.3
+    every = chosen.choice([4, 5, 9])
+
+    def play(wrap):
+        drawn = random.Random(seed + 1)
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 3)
+        a, b, old = SimpleNamespace(held=make()), SimpleNamespace(held=make()), []
+
+        def train(x, given=None):
+            loss = net(x).square().mean()
+            if is_asked and a.held is b.held:
+                loss = loss * 2
+            if given is a.held:
+                loss = loss * 3
+            fill(a.held, loss, x)
+            fill(b.held, loss, x)
+            return loss.detach()
+
+        step, seen = wrap(train), []
+        for i in range(CALLS):
+            if i % every == 0 and i:
+                old.append(a.held)
+                change = drawn.choice(["one", "both", "join", "swap", "copy", "back", "other"])
+                if change == "one":
+                    a.held = make()
+                elif change == "both":
+                    a.held, b.held = make(), make()
+                elif change == "join":
+                    a.held = b.held = make()
+                elif change == "swap":
+                    a.held, b.held = b.held, a.held
+                elif change == "copy":
+                    a.held = copy.copy(a.held)
+                elif change == "back":
+                    a.held = drawn.choice(old)
+                else:
+                    b.held = a.held
+            given = (drawn.choice([a.held, b.held, make()]),) if gives_it else ()
+            seen.append(bits(step(torch.full((2, 3), 0.1 * i), *given)))
+            seen.append([bits(list(each.items()) if isinstance(each, dict) else vars(each) if hasattr(each, "__dict__") else list(each))
+                         for each in [a.held, b.held, *old]])
+        return seen, step
+    return play
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_two_places_that_are_joined_and_parted(seed):
+    played_alike(twins_of(seed))
+
+
+def test_one_that_is_given_too():
+    def play(wrap):
+        kept = SimpleNamespace(held={"n": 0})
+
+        def count_up(x, given):
+            kept.held["n"] += 1
+            return x * (2 if given is kept.held else 3)
+
+        step, seen = wrap(count_up), []
+        for i in range(CALLS):
+            if i % EPOCH == 0:
+                kept.held = {"n": 0}
+            seen.append((bits(step(torch.ones(2), kept.held if i > 30 and i % 2 else {"n": 0})), dict(kept.held)))
+        return seen, step
+
+    played_alike(play)
+
+
+@pytest.mark.parametrize("ask", [id, hash])
+def test_a_step_that_asks_for_the_address_is_recorded_for_each(ask):
+    kept = SimpleNamespace(held=Meter())
+
+    def address(x):
+        kept.held.n += 1
+        return x * 0 + ask(kept.held) % 1009
+
+    step = steptape.wrap(address, verify={"first": True, "rate": 0.0})
+    meters = []
+    for i in range(CALLS):
+        if i % EPOCH == 0:
+            kept.held = Meter()
+            meters.append(kept.held)
+        assert step(torch.zeros(1, dtype=torch.float64)).item() == ask(kept.held) % 1009
+
+
+def test_what_was_there_before_is_let_go_of():
+    kept = SimpleNamespace(held=Meter())
+    step = steptape.wrap(lambda x: kept.held.update(1.0, x), verify={"first": True, "rate": 0.0})
+    for i in range(CALLS):
+        if i % EPOCH == 0:
+            kept.held = Meter()
+        step(torch.ones(2, 3))
+    before, kept.held = weakref.ref(kept.held), Meter()
+    step(torch.ones(2, 3))
+    step(torch.ones(2, 3))
+    gc.collect()
+    assert before() is None and kept.held.n == 2
+
+
+def test_a_class_that_changes_is_another():
+    class Double(Meter):
+        def update(self, value, x):
+            super().update(2 * value, x)
+
+    def play(wrap):
+        kept = SimpleNamespace(held=Meter())
+        step, seen = wrap(lambda x: kept.held.update(1.0, x)), []
+        for i in range(CALLS):
+            if i % EPOCH == 0:
+                kept.held = (Double if i > 30 else Meter)()
+            if i == 52:
+                kept.held.update = lambda value, x: None
+            step(torch.ones(2, 3))
+            seen.append((kept.held.sum, kept.held.n, bits(kept.held.last)))
+        return seen, step
+
+    played_alike(play)
+
+
+def test_players_go_on_from_the_one_that_is_there(tmp_path):
+    kept = SimpleNamespace(held=Meter())
+
+    def train(x):
+        kept.held.update(1.0, x)
+        return x + kept.held.last
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(CALLS):
+        if i % 20 == 0:
+            kept.held = Meter()
+        step(torch.full((2, 3), float(i)))
+    assert step.stats["replayed"] > CALLS // 3, step.explain()
+    step.save(tmp_path / "a.tape")
+    player = steptape.load(tmp_path / "a.tape")
+    assert [held["path"] for held in player.state()] == ["kept.held.last"]
+    for i in range(12):
+        x = torch.full((2, 3), float(i))
+        assert bits(player["train"](x)) == bits(train(x))
+
+
+def test_players_refuse_a_step_that_puts_another_there_itself(tmp_path):
+    kept = SimpleNamespace(held=Meter())
+
+    def train(x, ends):
+        kept.held.update(1.0, x)
+        scaled = x + kept.held.last
+        if ends:
+            kept.held = Meter()
+        return scaled
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(CALLS):
+        if i % 20 == 0:
+            kept.held = Meter()
+        step(torch.full((2, 3), float(i)), i % 3 == 2)
+    assert step.stats["replayed"] > CALLS // 3, step.explain()
+    step.save(tmp_path / "a.tape")
+    with pytest.raises(steptape.Error, match="held"):
+        steptape.load(tmp_path / "a.tape")
+
+
+def put_late(into):
+    count = into.get("n", 0)
+    into["z"] = 1.0 * count
+    into["n"] = count + 1
+
+
+def test_entries_come_in_the_order_in_which_the_step_adds_them():
+    def play(wrap):
+        kept = SimpleNamespace(held={})
+        step, seen = wrap(lambda x: put_late(kept.held)), []
+        for i in range(CALLS):
+            if i % 5 == 0:
+                kept.held.clear()
+            step(torch.ones(1))
+            seen.append(list(kept.held.items()))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] > CALLS // 2
