@@ -33,7 +33,8 @@ class Flattening {
         arrays_(how.arrays),
         has_names_(how.names != nullptr),
         has_offsets_(how.has_offsets),
-        changed_(how.changed) {}
+        changed_(how.changed),
+        unread_(how.unread) {}
 
   void set_name(std::string name) { name_ = std::move(name); }
 
@@ -56,8 +57,8 @@ class Flattening {
       shape_ += 'N';
     } else if (PyLong_CheckExact(value)) {
       add_integer(value);
-    } else if (PyUnicode_CheckExact(value)) {
-      leaf(text_of(value), 's');
+    } else if (is_text(value)) {
+      add_text_or_bytes(value);
     } else if (is_programs(value)) {
       add_programs(value);
     } else if (PyObject* const self = bound_to(value)) {
@@ -130,6 +131,22 @@ class Flattening {
     if (dict == nullptr || *dict == nullptr || PyDict_GET_SIZE(*dict) == 0) return;
     shape_ += '.';
     for (const auto& [key, value] : entries_of(*dict)) add_key(key);
+  }
+
+  /// Whether that is all that is said of a value, as no recorded call has looked at it.
+  bool leaves_out(PyObject* value, bool is_value) {
+    if (unread_ == nullptr) return false;
+    if (has_names_) arguments_.singles.push_back({value, is_value});
+    if (unread_->is_compared(count_singles_++, is_value)) return false;
+    shape_ += 'u';
+    add_address(Py_TYPE(value));
+    return true;
+  }
+
+  void add_text_or_bytes(PyObject* value) {
+    if (leaves_out(value, true)) return;
+    const bool is_bytes = PyBytes_Check(value);
+    leaf(text_of(is_bytes ? py::repr(value).ptr() : value), is_bytes ? 'B' : 's');
   }
 
   void add_integer(PyObject* value) {
@@ -210,6 +227,7 @@ class Flattening {
   bool add_scalar_of_numpy(PyObject* value) {
     const py::object bytes = bytes_of_array(value);
     if (!bytes) return false;
+    if (leaves_out(value, true)) return true;
     shape_ += 'y';
     add_address(Py_TYPE(value));
     add_sized(text_of(py::repr(value).ptr()));
@@ -338,7 +356,10 @@ class Flattening {
   }
 
   void add_object(PyObject* value) {
-    if (!is_fixed(value)) set_unguarded(value);
+    if (!is_fixed(value)) {
+      if (!is_array_of_numpy(value) && leaves_out(value, false)) return;
+      set_unguarded(value);
+    }
     arguments_.objects.push_back(value);
     shape_ += 'o';
     add_address(value);
@@ -357,6 +378,8 @@ class Flattening {
   bool has_names_;
   bool has_offsets_;
   const ChangedArguments* changed_;
+  const UnreadArguments* unread_;
+  std::size_t count_singles_ = 0;
   std::string name_;  ///< of what is added
   /// The outermost object with attributes that what is added stands in, such as a trainer; null for
   /// none.
@@ -440,7 +463,31 @@ bool may_be_argument(PyObject* value, bool is_new) {
   return has_any;
 }
 
+bool UnreadArguments::settle(const std::vector<Arguments::Single>& given,
+                             const std::function<bool(PyObject*)>& was_read) {
+  bool is_as_before = true;
+  bool has_other = false;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const auto& [object, is_value] = given[i];
+    const bool was_compared = is_compared(i, is_value);
+    if (was_read(object)) {
+      read_.insert(i);
+      is_as_before &= was_compared;
+    } else if (is_value && i < newest_.size() && newest_[i] && !read_.contains(i)) {
+      has_other |= !newest_[i].equal(borrowed(object));
+    }
+  }
+  leaves_out_values_ |= has_other;
+  newest_.clear();
+  if (!leaves_out_values_) {
+    for (const auto& [object, is_value] : given)
+      newest_.push_back(is_value ? borrowed(object) : py::object());
+  }
+  return is_as_before && !has_other;
+}
+
 bool same(const Arguments& before, const Arguments& after) {
+  if (before.singles != after.singles) return false;
   const bool has_same_arrays = std::ranges::equal(
       before.arrays, after.arrays,
       [](const auto& a, const auto& b) { return a.leaf == b.leaf && a.array == b.array; });

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -45,6 +47,13 @@ struct Arguments {
   /// with their names where these are asked for; all that is opaque, unless `holds_opaque`.
   std::vector<std::pair<PyObject*, std::string>> unguarded;
   bool holds_opaque = false;
+  /// What UnreadArguments is about, where names are asked for.
+  struct Single {
+    PyObject* object;  ///< borrowed
+    bool is_value;     ///< not an object that no guard can compare
+    friend bool operator==(const Single&, const Single&) = default;
+  };
+  std::vector<Single> singles;
   /// Of each leaf, what the program calls it: "batch['x']"; where they are asked for.
   std::vector<std::string> names;
   std::string opaque_name;  ///< of `opaque`, too
@@ -80,6 +89,25 @@ class ChangedArguments {
   std::deque<PyObject*> order_;
 };
 
+/// Texts, bytes, scalars of NumPy, and objects that no guard can compare, among the arguments: a
+/// call is compared by those that some recorded call has looked at, each known by its position
+/// among them; by texts and the like in any case until one that none has looked at is another one.
+class UnreadArguments {
+ public:
+  bool is_compared(std::size_t position, bool is_value) const {
+    return (is_value && !leaves_out_values_) || read_.contains(position);
+  }
+  /// A recorded call was given these, and has looked at some. False: it says nothing of others, as
+  /// calls are compared in another way from here on.
+  bool settle(const std::vector<Arguments::Single>& given,
+              const std::function<bool(PyObject*)>& was_read);
+
+ private:
+  bool leaves_out_values_ = false;
+  std::set<std::size_t> read_;
+  std::vector<py::object> newest_;  ///< of the values; null for others
+};
+
 /// Whether tensors are made over arrays, which is an op; else they are known by their identity, and
 /// what comes is for `same` alone.
 enum class Arrays { kAsTensors, kByIdentity };
@@ -90,6 +118,7 @@ struct Flatten {
   const std::vector<std::string>* names = nullptr;
   bool has_offsets = false;  ///< where in its memory each tensor lies is part of the structure
   const ChangedArguments* changed = nullptr;
+  const UnreadArguments* unread = nullptr;  ///< null: all are compared
 };
 Arguments flatten(PyObject* positional, PyObject* keywords, Order order, const Flatten& how);
 /// The same of values that count as arguments one after the other; null for one that is missing.

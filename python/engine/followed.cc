@@ -285,6 +285,7 @@ FollowedNumbers& FollowedNumbers::current() {
 void FollowedNumbers::clear() {
   for (const auto& [number, known] : numbers_) Py_DECREF(number);
   numbers_.clear();
+  watched_.clear();
 }
 
 const Formula* FollowedNumbers::formula_of(PyObject* number) const {
@@ -623,6 +624,15 @@ void FollowedNumbers::escape_one(PyObject* number) {
 
 void FollowedNumbers::escape_all() {
   for (const auto& [number, known] : numbers_) escape_one(number);
+  for (const auto& [object, known] : watched_) read(object);
+}
+
+bool FollowedNumbers::read(PyObject* object) const {
+  if (watched_.empty()) return false;
+  const auto found = watched_.find(object);
+  if (found == watched_.end()) return false;
+  found->second.was_read = true;
+  return true;
 }
 
 void FollowedNumbers::hold(PyObject* number) {
@@ -647,15 +657,18 @@ std::optional<std::vector<PyObject*>> numbers_of_partial(PyObject* value) {
   std::vector<PyObject*> held;
   add_held(arguments.ptr(), held);
   add_held(named.ptr(), held);
-  std::erase_if(held, [](PyObject* each) { return !is_number(each); });
+  std::erase_if(held, [](PyObject* each) {
+    return !is_number(each) && !FollowedNumbers::current().watches(each);
+  });
   return held;
 }
 
 }  // namespace
 
 void FollowedNumbers::escape(PyObject* value) {
-  if (numbers_.empty() || value == nullptr) return;
+  if (is_empty() || value == nullptr) return;
   if (is_number(value)) return escape_one(value);
+  if (read(value)) return;
   if (leads_nowhere(value)) return;
   std::vector<PyObject*> open{value};
   std::unordered_set<PyObject*> seen;
@@ -667,6 +680,7 @@ void FollowedNumbers::escape(PyObject* value) {
       escape_one(next);
       continue;
     }
+    if (read(next)) continue;
     if (leads_nowhere(next) || !seen.insert(next).second) continue;
     if (seen.size() > kMostObjects) return escape_all();
     if (const auto numbers = numbers_of_partial(next)) {
@@ -683,6 +697,8 @@ std::vector<recorder::FrontendHints::Number> FollowedNumbers::among(
   const auto look = [&](const auto& self, PyObject* value, trace::Index item, int depth) -> void {
     if (const Formula* formula = formula_of(value)) {
       found.push_back({value_in_trace(value), *formula, item});
+    } else if (read(value)) {
+      return;
     } else if (depth > 0 && (PyList_Check(value) || PyTuple_Check(value))) {
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
         self(self, PySequence_Fast_GET_ITEM(value, i), static_cast<trace::Index>(i), depth - 1);
@@ -697,7 +713,7 @@ std::vector<recorder::FrontendHints::Number> FollowedNumbers::among(
     }
   };
   constexpr int kDepth = 32;
-  if (numbers_.empty()) return found;
+  if (is_empty()) return found;
   for (PyObject* value : values) look(look, value, trace::kNone, kDepth);
   return found;
 }

@@ -35,7 +35,7 @@ class FollowedNumbers {
   /// Those of this thread: none where no recording is under way, or another than before.
   static FollowedNumbers& current();
 
-  bool is_empty() const { return numbers_.empty(); }
+  bool is_empty() const { return numbers_.empty() && watched_.empty(); }
   void clear();
   /// Null where it is not followed.
   const trace::Formula* formula_of(PyObject* number) const;
@@ -111,6 +111,18 @@ class FollowedNumbers {
   /// The recording holds while what this number follows from, if it does, gives what it is.
   void hold(PyObject* number);
 
+  /// From here on it is seen whether anything looks at this object, a text or the like that the
+  /// step is given: such a one is not followed, and escapes by the first look but at its class.
+  void watch(PyObject* object) { watched_.emplace(object, Watched{borrowed(object)}); }
+  bool watches_any() const { return !watched_.empty(); }
+  bool watches(PyObject* object) const { return watched_.contains(object); }
+  /// Looks at it. False for what is not watched.
+  bool read(PyObject* object) const;
+  bool was_read(PyObject* object) const {
+    const auto found = watched_.find(object);
+    return found != watched_.end() && found->second.was_read;
+  }
+
   /// Those in what a function of torch's is given.
   std::vector<recorder::FrontendHints::Number> among(std::span<PyObject* const> values) const;
   /// They were announced to the recorder and entered no op.
@@ -131,7 +143,13 @@ class FollowedNumbers {
   void escape_one(PyObject* number);
   void escape_all();
 
+  struct Watched {
+    py::object object;
+    bool was_read = false;
+  };
+
   std::unordered_map<PyObject*, Number> numbers_;  ///< with a reference each
+  mutable std::unordered_map<PyObject*, Watched> watched_;
   const recorder::FrontendHints* hints_ = nullptr;
 };
 

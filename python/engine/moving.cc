@@ -289,7 +289,7 @@ bool MovingPlaces::note(const std::string& path, PyObject* owner, PyObject* key,
 
 bool MovingPlaces::note_object(const std::string& path, PyObject* owner, PyObject* key,
                                PyObject* was) {
-  Place* place = keeps_objects_ ? nullptr : add(path, owner, key);
+  Place* place = keeps_objects_ || is_optimizers_own_(owner) ? nullptr : add(path, owner, key);
   if (place == nullptr) return false;
   const py::object now = held_at(place->owner.get(), key);
   place->is_argument = false;

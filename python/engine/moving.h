@@ -72,9 +72,13 @@ class MovingPlaces {
     std::vector<WeakTensor> left = {};
   };
 
-  /// `is_of_optimizer` says of a dict that a number which stands there under a text is followed.
-  MovingPlaces(Roots& roots, std::function<bool(PyObject*)> is_of_optimizer)
-      : roots_(roots), is_of_optimizer_(std::move(is_of_optimizer)) {}
+  /// `is_of_optimizer` says of a dict that a number which stands there under a text is followed,
+  /// `is_optimizers_own` that an optimizer is guarded with it: no object in it stands for another.
+  MovingPlaces(Roots& roots, std::function<bool(PyObject*)> is_of_optimizer,
+               std::function<bool(PyObject*)> is_optimizers_own)
+      : roots_(roots),
+        is_of_optimizer_(std::move(is_of_optimizer)),
+        is_optimizers_own_(std::move(is_optimizers_own)) {}
 
   /// What this place holds moves. False where nothing comes of it: it is known, or a number of an
   /// optimizer's, or there are too many, or they are closed.
@@ -185,7 +189,7 @@ class MovingPlaces {
   std::optional<double> number_of(const trace::Leaf& leaf) const;
 
   Roots& roots_;
-  std::function<bool(PyObject*)> is_of_optimizer_;
+  std::function<bool(PyObject*)> is_of_optimizer_, is_optimizers_own_;
   std::vector<Place> places_;
   std::vector<std::size_t> given_;  ///< which of these count as arguments
   std::vector<Item> items_;

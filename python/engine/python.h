@@ -39,6 +39,10 @@ inline bool is_atom(PyObject* object) {
          is_float(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
 }
 
+/// Whether it is a text or bytes, and of no class made of these.
+inline bool is_text(PyObject* value) {
+  return PyUnicode_CheckExact(value) || PyBytes_CheckExact(value);
+}
 bool is_tensor(PyObject* object);
 /// Whether it is of torch.Tensor or torch.nn.Parameter itself and of no class made of them.
 bool is_exact_tensor(PyObject* object);

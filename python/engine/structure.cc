@@ -248,6 +248,7 @@ Structure::Node Structure::take(const Taking& into, PyObject* value, Py_ssize_t 
     part.text += "tensor";
     return node;
   }
+  FollowedNumbers::current().read(value);  // it stays what it is
   const auto number = [&](auto found, const char* kind) {
     if (into.has_constants && !is_followed(value)) {
       node.object = Root(roots, value);

@@ -341,6 +341,16 @@ bool Tracked::is_of_optimizer(PyObject* dict) const {
   });
 }
 
+bool Tracked::is_optimizers_own(PyObject* dict) const {
+  return std::ranges::any_of(watched_, [dict](const auto& at) {
+    const auto* optimizer = dynamic_cast<const Optimizer*>(at.second.get());
+    if (optimizer == nullptr) return false;
+    auto* object = static_cast<PyObject*>(const_cast<void*>(optimizer->identity()));
+    return optimizer->holds(dict) || dict_of(object) == dict || state_of(object) == dict ||
+           groups_of(object) == dict;
+  });
+}
+
 std::optional<std::pair<PyObject*, Py_ssize_t>> Tracked::group_of(PyObject* dict) const {
   for (const auto& [name, watched] : watched_) {
     const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());

@@ -114,9 +114,12 @@ class Tracked {
   void for_each_module(Visit&& visit) const;
   /// Whether it is the dict of a group, or of the state of a parameter.
   bool is_of_optimizer(PyObject* dict) const;
+  /// The same, or its attributes, or what its state is kept in.
+  bool is_optimizers_own(PyObject* dict) const;
 
   Roots roots_;
-  MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); }};
+  MovingPlaces moving_{roots_, [this](PyObject* dict) { return is_of_optimizer(dict); },
+                       [this](PyObject* dict) { return is_optimizers_own(dict); }};
   ChangedArguments changed_;
   session::SessionState session_;
   std::optional<py::list> assignments_;   ///< of the probe that is under way

@@ -124,7 +124,7 @@ def odd_number(i):
 
 
 OUTCOMES = dict.fromkeys(("bytearray", "slotted_object", "partial", "generator", "iterator", "map",
-                          "dict_view", "deque", "lock"), "opaque_argument") | dict.fromkeys(
+                          "dict_view", "deque"), "opaque_argument") | dict.fromkeys(
     ("complex", "function", "module", "default_dict"), RECORDED) | {"numpy_array": "host_read", "generator_of_torch": "host_effect"}
 
 

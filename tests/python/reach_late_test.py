@@ -302,7 +302,7 @@ def test_what_comes_late(case):
     check(case)
 
 
-def test_objects_that_are_others_in_each_call_are_refused_until_they_stay():
+def test_objects_that_are_others_in_each_call_replay():
     def make():
         held = SimpleNamespace(holder=Value(None))
         kept = []  # so that no address comes again
@@ -315,6 +315,5 @@ def test_objects_that_are_others_in_each_call_are_refused_until_they_stay():
 
         return SimpleNamespace(step=lambda x: x * held.holder.value.value, batch=batch, holds=list)
 
-    step = twins.compare(make, 60, codes={"host_tensor_varies"})
-    assert step.stats["recorded"] < 30, step.explain()
-    assert twins.compare(make, 200).stats["replayed"] > 50
+    assert twins.compare(make, 60).stats["replayed"] > 40
+    assert twins.compare(make, 200).stats["replayed"] > 150

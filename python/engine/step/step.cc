@@ -139,7 +139,9 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   });
   if (calls_under_way_ == 1) moving_.exchange();
   const ChangedArguments* changed = changed_.is_empty() ? nullptr : &changed_;
-  const Flatten how{.has_offsets = moving_.compares_offsets(), .changed = changed};
+  const Flatten in_places{.has_offsets = moving_.compares_offsets(), .changed = changed};
+  Flatten how = in_places;
+  how.unread = &unread_;
   Given given{args.ptr(), kwargs.ptr(), takes_keywords_ ? Order::kGiven : Order::kAny};
   given.arguments = given.flattened(how);
   given.places = moving_.given();
@@ -148,7 +150,7 @@ py::object Step::call(const py::args& args, const py::kwargs& kwargs) {
   std::vector<pack::Leaf> leaves = std::move(given.arguments.leaves);
   if (!given.places.empty()) {
     moving_.note_left(given.places);
-    given.held = flatten(given.places, how);
+    given.held = flatten(given.places, in_places);
     leaves.insert(leaves.end(), given.held.leaves.begin(), given.held.leaves.end());
     containers.insert(containers.end(), given.held.containers.begin(), given.held.containers.end());
   }
@@ -256,7 +258,8 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   FollowedNumbers::current().clear();  // of a step that threw
   const ChangedArguments* changed = changed_.is_empty() ? nullptr : &changed_;
   const std::vector<std::string> place_names = moving_.names_of_given();
-  const Flatten how{.arrays = Arrays::kByIdentity, .names = &parameters_, .changed = changed};
+  const Flatten how{
+      .arrays = Arrays::kByIdentity, .names = &parameters_, .changed = changed, .unread = &unread_};
   const Flatten in_places{.arrays = Arrays::kByIdentity, .names = &place_names, .changed = changed};
   const Arguments before = given.flattened(how);
   const Arguments held = flatten(given.places, in_places);
@@ -266,6 +269,8 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const auto none_is_given = c10::make_scope_exit([this] { arrays_.clear(); });
   // until it is known what the step leaves: a tuple of its arguments may be among that
   std::optional<FollowedArguments> followed(std::in_place);
+  for (const Arguments::Single& single : before.singles)
+    FollowedNumbers::current().watch(single.object);
   followed->put(before, hints, 0);
   followed->put(held, hints, before.leaves.size());
   const GivenContainers containers(before);
@@ -294,6 +299,10 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   followed->put_again();
   pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
   if (have_places_changed) take_or_refuse_changed_places(given, each_held, each_left, hints);
+  const auto was_read = [](PyObject* object) {
+    return FollowedNumbers::current().was_read(object);
+  };
+  if (!unread_.settle(before.singles, was_read)) hints.discard();
   followed.reset();
   FollowedNumbers::current().clear();
   return flat;
@@ -316,7 +325,8 @@ void Step::check_given(const Given& given, const Arguments& before, const Argume
 
 std::vector<Arguments> Step::flatten_each(const std::vector<py::object>& places) {
   std::vector<Arguments> each;
-  for (const py::object& held : places) each.push_back(flatten(std::span(&held, 1)));
+  for (const py::object& held : places)
+    each.push_back(flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity}));
   return each;
 }
 

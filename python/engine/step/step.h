@@ -86,6 +86,7 @@ class Step : public Tracked {
   bool must_forget_ = false;  ///< when they are over
   std::vector<std::string> parameters_;
   Words words_;
+  UnreadArguments unread_;
   /// Those among the arguments of recorded calls that are known by their identity, so that no other
   /// gets the address of one while plans are compared with it.
   std::unordered_map<PyObject*, Root> given_objects_;

@@ -520,6 +520,39 @@ bool Watcher::call_of_torch(const Call& made, const std::string& name) {
   return call_of_torch(made.callee, name, given);
 }
 
+void Watcher::look_at_singles(const Instruction& in) {
+  const FollowedNumbers& followed = FollowedNumbers::current();
+  if (!followed.watches_any()) return;
+  const auto read = [&followed](PyObject* value) { followed.read(value); };
+  // these look at its class, or put it into a container
+  constexpr std::array<std::string_view, 8> kLookAtClass = {
+      "isinstance", "issubclass", "type", "callable", "hasattr", "append", "appendleft", "insert"};
+  switch (in.operation) {
+    case Operation::kStoreGlobal:
+    case Operation::kStoreCell:
+    case Operation::kCloseOver:
+    case Operation::kStoreAttribute:
+      return;
+    case Operation::kStoreItem:
+      return read(in.second);
+    case Operation::kHash:
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) read(in.arguments[i]);
+      return;
+    case Operation::kCall:
+      read(in.callee);
+      if (!calls_c(in.callee) || is_one_of(name_of(in.callee), kLookAtClass)) return;
+      for (Py_ssize_t i = 0; in.arguments != nullptr && i < in.count; ++i) read(in.arguments[i]);
+      for (PyObject* const given : {in.spread, in.spread_named}) {
+        std::vector<PyObject*> held;
+        if (given != nullptr) add_held(given, held);
+        std::ranges::for_each(held, read);
+      }
+      return;
+    default:
+      for (PyObject* const value : {in.first, in.second, in.third}) read(value);
+  }
+}
+
 void Watcher::escape(const Call& made) {
   made.for_each([](PyObject* value) { FollowedNumbers::current().escape(value); });
 }

@@ -60,7 +60,7 @@ enum class Operation : std::uint8_t {
   kContains,    ///< whether `first` holds `second`
   kUnary,       ///< -, +, ~ of `first`
   kTest,        ///< whether `first`, no bool, is true
-  kFormat,      ///< the text of `first`, no str
+  kFormat,      ///< the text of `first`
   kIterate,     ///< an iterator over `first`
   kNext,        ///< the next item of the iterator `first`
   kSpread,      ///< all items of `first`

@@ -144,7 +144,6 @@ void test(const Place& at, Instruction& made) {
 
 /// As some versions convert (`!r`) in an instruction before.
 void format(PyObject* value, Instruction& made) {
-  if (PyUnicode_CheckExact(value)) return;
   made.operation = Operation::kFormat;
   made.first = value;
 }
@@ -238,9 +237,7 @@ void hash(PyObject* const* end, Py_ssize_t count, Py_ssize_t stride, Instruction
   made.arguments = values;
   made.count = count;
   made.stride = stride;
-  for (Py_ssize_t i = 0; i < count; i += stride) {
-    if (!PyUnicode_CheckExact(values[i])) made.operation = Operation::kHash;
-  }
+  if (count > 0) made.operation = Operation::kHash;
 }
 
 /// What is on the top leaves the frame.

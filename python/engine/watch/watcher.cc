@@ -433,6 +433,7 @@ bool Watcher::leave_unwatched() {
 }
 
 bool Watcher::look(const Instruction& given) {
+  look_at_singles(given);
   if (given.operation == Operation::kGiveOut && add_up(given)) return false;
   if (given.operation == Operation::kImport ||
       (given.operation == Operation::kCall && imports(given.callee))) {

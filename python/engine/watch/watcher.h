@@ -195,6 +195,8 @@ class Watcher final : public Listener {
   };
 
   bool look(const Instruction& instruction);
+  /// Notes which of the arguments that FollowedNumbers watches it looks at.
+  static void look_at_singles(const Instruction& in);
   /// Until the call that begins ends. True: its end is awaited.
   bool leave_unwatched();
   bool look_at_torchs(const Instruction& instruction);

@@ -1,0 +1,221 @@
+"""What comes with a batch and nothing looks at: file names, ids, dates. Replays go on whatever it is; a step that looks at it is another one
+for each."""
+import collections
+import datetime
+import decimal
+import itertools
+import json
+import pathlib
+import re
+import uuid
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import steptape
+from twins import bits, played_alike
+
+CALLS = 40
+SEEN = {"p9": 2.0}
+
+KINDS = {
+    "text": lambda i: f"a/{i}.png",
+    "texts": lambda i: [f"{i}_{k}" for k in range(3)],
+    "texts_of_any_number": lambda i: [f"{i}_{k}" for k in range(i % 3)],
+    "bytes": lambda i: str(i).encode(),
+    "path": lambda i: pathlib.Path(f"/a/{i}"),
+    "date": lambda i: datetime.datetime(2020, 1, 1 + i % 28),
+    "decimal": lambda i: decimal.Decimal(i),
+    "uuid": lambda i: uuid.UUID(int=i),
+    "id_of_numpy": lambda i: np.int64(i),
+    "object": lambda i: object(),
+}
+
+
+@pytest.mark.parametrize("handed", ["in_a_dict", "in_a_tuple", "by_itself", "by_name"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nothing_reads_may_be_another_one(kind, handed):
+    def play(wrap):
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weight], 0.1)
+
+        def train(x):
+            optimizer.zero_grad()
+            loss = (x * weight).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        def of_a_dict(batch):
+            moved = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in batch.items()}
+            return train(moved["x"])
+
+        def of_a_tuple(batch):
+            x, _ = batch
+            return train(x)
+
+        step = wrap({"in_a_dict": of_a_dict, "in_a_tuple": of_a_tuple}.get(handed, lambda x, name=None: train(x)))
+        seen = []
+        for i in range(CALLS):
+            x, name = torch.full((3,), 0.01 * i), KINDS[kind](i)
+            if handed == "by_name":
+                seen.append(bits(step(x, name=name)))
+            elif handed == "by_itself":
+                seen.append(bits(step(x, name)))
+            else:
+                seen.append(bits(step({"x": x, "name": name} if handed == "in_a_dict" else (x, name))))
+        return seen, bits(weight), step
+
+    assert played_alike(play).stats["replayed"] > CALLS // 2
+
+
+def formatted(name, x):
+    return x * len(f"{name:>3}!")
+
+
+def matched(name, x):
+    match name:
+        case "p9":
+            return x * 2
+    return x
+
+
+def unpacked(name, x):
+    _, *rest = name
+    return x * float("".join(rest))
+
+
+def caught(name, x):
+    try:
+        raise KeyError(name)
+    except KeyError as error:
+        return x * (2 if error.args[0] == "p9" else 1)
+
+
+def called(name, x):
+    def factor(*names, **named):
+        return 2 if names[0] == "p9" or named["last"] == "p5" else 1
+    return x * factor(*[name], last=name)
+
+
+def yielded(name, x):
+    def names():
+        yield name
+    return x * (2 if next(names()) == "p9" else 1)
+
+
+def executed(name, x):
+    found = {}
+    exec("factor = 2.0 if name == 'p9' else 1.0", {"name": name}, found)
+    return x * found["factor"]
+
+
+LOOKS = {
+    "equal": lambda name, x: x * (2 if name == "p9" else 1),
+    "contains": lambda name, x: x * (2 if "9" in name else 1),
+    "one_of": lambda name, x: x * (2 if name in ("p9", "p3") else 1),
+    "in_tuples": lambda name, x: x * (2 if (name, 1) in [("p9", 1)] else 1),
+    "as_a_key": lambda name, x: x * SEEN.get(name, 1.0),
+    "key_of_a_new_dict": lambda name, x: x * {name: 2.0}.get("p9", 1.0),
+    "in_a_set": lambda name, x: x * len({name, "p9"}),
+    "truth": lambda name, x: x * (2 if name else 1),
+    "length": lambda name, x: x * len(name + "1" * int(name[1:])),
+    "iterated": lambda name, x: x * sum(1 for c in name if c == "9"),
+    "item": lambda name, x: x * (2 if name[-1] == "9" else 1),
+    "method": lambda name, x: x * (2 if name.startswith("p9") else 1),
+    "number": lambda name, x: x * float(name[1:]),
+    "number_of_all": lambda name, x: x * int(name.removeprefix("p")),
+    "joined": lambda name, x: x * (2 if "".join([name, name]) == "p9p9" else 1),
+    "sorted": lambda name, x: x * (2 if sorted([name, "p5"])[0] == "p5" else 1),
+    "largest": lambda name, x: x * (2 if max([{"k": name}, {"k": "p5"}], key=lambda each: each["k"])["k"] is name else 1),
+    "counted": lambda name, x: x * collections.Counter([name])["p9"],
+    "found": lambda name, x: x * ["p9", name].index(name),
+    "any": lambda name, x: x * (2 if any(map("p9".__eq__, [name])) else 1),
+    "json": lambda name, x: x * (2 if json.dumps([name]) == '["p9"]' else 1),
+    "expression": lambda name, x: x * (2 if re.match("p9", name) else 1),
+    "array": lambda name, x: x * float((np.array([name]) == "p9").sum()),
+    "hash": lambda name, x: x * (hash(name) % 7),
+    "attribute": lambda name, x: x * getattr(SimpleNamespace(p9=2.0), name, 1.0),
+    "encoded": lambda name, x: x * name.encode()[-1],
+    "percent": lambda name, x: x * (2 if "%s" % (name,) == "p9" else 1),
+    "mode_of_an_op": lambda name, x: torch.div(x, 0.3, rounding_mode="floor" if name == "p9" else "trunc"),
+    "given_to_torch": lambda name, x: F.pad(x[None], (1, 1), mode={"p9": "reflect"}.get(name, "replicate")),
+    "by_index": lambda name, x: x[int(name[1:]) % 3],
+    "formatted": formatted,
+    "matched": matched,
+    "unpacked": unpacked,
+    "caught": caught,
+    "called": called,
+    "yielded": yielded,
+    "executed": executed,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_at_it_is_seen(look):
+    def play(wrap):
+        step, seen = wrap(lambda batch: LOOKS[look](batch["name"], batch["x"])), []
+        for i, k in enumerate(itertools.chain(range(12), [9] * 6, [3] * 6, [9, 3, 5] * 5)):
+            seen.append(bits(step({"x": torch.full((3,), 1.0 + i), "name": f"p{k}"})))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] > 4
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_a_text_that_goes_through_to_an_op(mode):
+    def play(wrap):
+        def train(x, mode, rounding, equation):
+            return F.pad(x[None], (1, 1), mode=mode), torch.div(x, 0.3, rounding_mode=rounding), torch.einsum(equation, x, x)
+
+        step, seen = wrap(train), []
+        for i in range(CALLS):
+            late = i > 15 and i % 2
+            seen.append(bits(step(torch.full((3, 3), 1.0 + i), mode if not late else "reflect", "trunc" if late else "floor",
+                                  "ij,kj->ik" if late else "ij,jk->ik")))
+        return seen, step
+
+    assert played_alike(play).stats["replayed"] > CALLS // 2
+
+
+def leave(kept, name):
+    kept.last = name
+
+
+KEEPS = {
+    "returned": lambda kept, name: name,
+    "in_a_result": lambda kept, name: {"names": [name]},
+    "assigned": leave,
+    "appended": lambda kept, name: kept.names.append(name),
+    "appended_in_a_tuple": lambda kept, name: kept.names.append((name, 1)),
+    "as_an_attribute": lambda kept, name: setattr(kept, name, 1.0),
+    "as_an_entry": lambda kept, name: kept.entries.__setitem__("last", name),
+}
+
+
+@pytest.mark.parametrize("way", KEEPS)
+def test_what_keeps_it_keeps_the_one_of_its_call(way):
+    def play(wrap):
+        kept = SimpleNamespace(names=[], last=None, entries={})
+        step, seen = wrap(lambda x, name: (x * 2, KEEPS[way](kept, name))), []
+        for i in range(CALLS):
+            seen.append((bits(step(torch.full((3,), 1.0 + i), f"p{i if i < 12 else i % 2}")), bits(vars(kept))))
+        return seen, step
+
+    played_alike(play)
+
+
+def test_an_object_that_is_read_late_is_refused_by_name():
+    def train(x, path, is_late):
+        return x * (len(path.name) if is_late else 1)
+
+    step = steptape.wrap(train, verify={"first": True, "rate": 0.0})
+    for i in range(CALLS):
+        x = torch.full((3,), 1.0 + i)
+        path = pathlib.Path("/a/" + "b" * (i % 5 + 1))
+        assert bits(step(x, path, i > 20)) == bits(train(x, path, i > 20))
+    assert step.stats["replayed"] > 10
+    assert "`path` is a pathlib" in step.explain()
