@@ -231,13 +231,13 @@ bool Watcher::call(const Call& made, int depth) {
   if (PyType_Check(callee)) {
     auto* const made_class = reinterpret_cast<PyTypeObject*>(callee);
     if (makes_tensors(callee)) {
-      made.for_each([this](PyObject* value) { read_data(value); });
       // code of the program's may run in another one
       const bool is_torchs_own = callee == THPVariableClass || !is_made_by_class(made_class);
       if (is_torchs_own && begin_tensor(made.arguments)) {
         made.for_each([this](PyObject* value) { load_given(value); });
         return true;
       }
+      made.for_each([this](PyObject* value) { read_data(value); });
     }
     static PyObject* const partial = attribute_type("functools", "partial");
     if (callee != partial && !is_made_by_class(made_class))

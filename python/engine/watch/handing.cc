@@ -45,6 +45,20 @@ bool is_next(PyObject* callee) {
          PyCFunction_GET_SELF(callee) != nullptr && PyModule_Check(PyCFunction_GET_SELF(callee));
 }
 
+/// What a list is extended by; null for another call.
+PyObject* extended_by(const Instruction& in) {
+  const bool is_bound = PyCFunction_Check(in.callee);
+  if (!is_bound && Py_TYPE(in.callee) != &PyMethodDescr_Type) return nullptr;
+  const char* name = is_bound
+                         ? reinterpret_cast<PyCFunctionObject*>(in.callee)->m_ml->ml_name
+                         : reinterpret_cast<PyMethodDescrObject*>(in.callee)->d_method->ml_name;
+  PyObject* const list = is_bound ? PyCFunction_GET_SELF(in.callee) : in.arguments[0];
+  const Py_ssize_t position = is_bound ? 0 : 1;
+  const bool is_it = std::string_view(name) == "extend" && list != nullptr &&
+                     PyList_CheckExact(list) && in.count == position + 1;
+  return is_it ? in.arguments[position] : nullptr;
+}
+
 /// For tp_traverse of an iterator of C's: zip keeps its iterators in a tuple.
 int add_held_by_iterator(PyObject* held, void* to) {
   if (held == nullptr) return 0;
@@ -294,7 +308,8 @@ std::array<const void*, 2> generators_of(const Instruction& in) {
   } else if (in.operation == Operation::kCall && in.callee != nullptr && in.arguments != nullptr &&
              in.count > 0) {
     auto* type = reinterpret_cast<PyTypeObject*>(in.callee);
-    if (type == &PyTuple_Type || type == &PyList_Type || is_next(in.callee)) from = in.arguments[0];
+    const bool takes_all = type == &PyTuple_Type || type == &PyList_Type || is_next(in.callee);
+    from = takes_all ? in.arguments[0] : extended_by(in);
   }
   if (from == nullptr) return {};
   if (PyGen_CheckExact(from)) return {from};

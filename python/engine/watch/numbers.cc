@@ -253,12 +253,22 @@ std::optional<bool> Watcher::compute(std::string_view name, std::string_view mod
   if (!is_known || arguments.empty()) return std::nullopt;
   if (arguments.size() == 1 && is_tensor(arguments[0]) && (name == "float" || name == "int")) {
     // as item() does, but for what int() cuts off
-    const bool is_cut = name == "int" && tensor_of(arguments[0]).is_floating_point();
-    return begin_ops({}, is_cut ? Reads::kGiven : Reads::kFollowed);
+    if (name == "int" && tensor_of(arguments[0]).is_floating_point())
+      awaited_.back().of_read = {trace::Operation::kTruncate, {}, true};
+    return begin_ops({}, Reads::kFollowed);
   }
   if (module == "math" && std::ranges::any_of(arguments, &is_tensor))
     return compute_of_tensor(name, arguments);
   if (module == "builtins" && name == "sum" && arguments.size() <= 2) return compute_sum(arguments);
+  if (module == "builtins" && (name == "max" || name == "min") && arguments.size() == 1 &&
+      !exists(arguments[0])) {
+    if (PyObject* code = code_that_gives(arguments[0])) {
+      awaited_.back().adds = code;
+      awaited_.back().added.emplace();
+      awaited_.back().is_largest = name == "max";
+      return true;
+    }
+  }
   if (numbers.is_empty()) return std::nullopt;
   std::optional<FollowedNumbers::Derivation>& number = awaited_.back().number;
   const bool is_max = name == "max";
@@ -335,10 +345,18 @@ bool Watcher::add_up(const Instruction& in) {
   return is_number(in.first);
 }
 
-void Watcher::end_sum(const std::vector<py::object>& added, PyObject** result) {
+void Watcher::end_sum(const Awaited& awaited, PyObject** result) {
   FollowedNumbers& numbers = FollowedNumbers::current();
-  if (const auto sum = numbers.derive_sum(added, result == nullptr ? nullptr : *result))
+  const std::vector<py::object>& added = *awaited.added;
+  PyObject* const made = result == nullptr ? nullptr : *result;
+  if (awaited.is_largest) {
+    std::vector<PyObject*> among;
+    for (const py::object& each : added) among.push_back(each.ptr());
+    if (const auto extreme = numbers.derive_extreme(*awaited.is_largest, among))
+      return take_number(*extreme, result);
+  } else if (const auto sum = numbers.derive_sum(added, made)) {
     return take_number(*sum, result);
+  }
   for (const py::object& each : added) numbers.escape(each.ptr());
 }
 
@@ -526,8 +544,7 @@ void Watcher::end_ops(const Awaited& awaited, PyObject** result) {
   if (awaited.reads == Reads::kInternal) hints->keep_internal(awaited.first_read);
   if (awaited.reads != Reads::kFollowed || result == nullptr || *result == nullptr) return;
   FollowedNumbers& numbers = FollowedNumbers::current();
-  const std::string read = "ops[" + std::to_string(hints->newest_read()) + "]";
-  const trace::Formula leaf = trace::leaf(hints->leaf(trace::LeafKind::kHostRead, read));
+  const trace::Formula leaf = newest_read();
   if (!awaited.tested.empty()) {
     if (FollowedNumbers::test_class(awaited.tested, leaf, *result == Py_True))
       hints->follow_read(hints->newest_read());
@@ -578,6 +595,13 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
   const bool is_method =
       is_bound ? PyCFunction_GET_SELF(callee) != nullptr && is_tensor(PyCFunction_GET_SELF(callee))
                : !arguments.empty() && is_tensor(arguments.front());
+  if (is_method && name == "tolist") {
+    PyObject* const tensor = is_bound ? PyCFunction_GET_SELF(callee) : arguments.front();
+    if (is_short(tensor_of(tensor))) {
+      awaited_.back().listed = borrowed(tensor);
+      return true;
+    }
+  }
   if (is_method || name.starts_with('_')) {  // those are functions of torch._C, too
     for (const Outlet& outlet : kOutlets) {
       if (outlet.method == name) {
@@ -611,7 +635,6 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
     }
   }
   const bool is_maker = is_one_of(name, kMakers);
-  if (is_maker) std::ranges::for_each(arguments, [this](PyObject* value) { read_data(value); });
   awaited_.back().is_made =
       name == "tensor" || name == "new_tensor" || (is_maker && are_items(arguments));
   if (is_maker && std::ranges::any_of(arguments, [](PyObject* a) { return is_memory(a); })) {
@@ -649,13 +672,61 @@ bool Watcher::call_of_torch(PyObject* callee, std::string_view name,
       awaited_.back().classes = classes;  // else it makes as many as there are labels
     PyErr_Clear();
   }
-  return begin_ops(arguments, is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal, name);
+  const Reads reads = is_one_of(name, kGive) ? Reads::kGiven : Reads::kInternal;
+  return announce(
+      is_maker ? numbers_of_data(arguments) : FollowedNumbers::current().among(arguments), reads,
+      name);
+}
+
+std::vector<recorder::FrontendHints::Number> Watcher::numbers_of_data(
+    std::span<PyObject* const> arguments) {
+  std::vector<recorder::FrontendHints::Number> numbers =
+      FollowedNumbers::current().among(arguments);
+  for (PyObject* const value : arguments) read_data(value, &numbers);
+  return numbers;
+}
+
+bool Watcher::is_short(const at::Tensor& tensor) {
+  constexpr std::int64_t kMost = 1024;
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_complex() &&
+         tensor.numel() <= kMost;
+}
+
+/// The number that an op has just read from a tensor.
+trace::Formula Watcher::newest_read() {
+  recorder::FrontendHints& hints = *recorder::FrontendHints::current();
+  const std::string read = "ops[" + std::to_string(hints.newest_read()) + "]";
+  return trace::leaf(hints.leaf(trace::LeafKind::kHostRead, read));
+}
+
+/// `list` is what `tolist` has given of a tensor, with these items left: each is as `item` gives
+/// it.
+void Watcher::follow_list(PyObject** list, std::span<const at::Tensor>& items) {
+  if (PyList_CheckExact(*list)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(*list); ++i)
+      follow_list(&PySequence_Fast_ITEMS(*list)[i], items);
+    return;
+  }
+  items.front().item();
+  items = items.subspan(1);
+  py::object followed = FollowedNumbers::current().follow(*list, newest_read());
+  if (!is_followed(followed.ptr())) return;
+  recorder::FrontendHints& hints = *recorder::FrontendHints::current();
+  hints.follow_read(hints.newest_read());
+  Py_DECREF(std::exchange(*list, followed.release().ptr()));
+}
+
+void Watcher::follow_list(PyObject** list, const at::Tensor& tensor) {
+  if (recorder::FrontendHints::current() == nullptr || tensor.numel() == 0) return;
+  const c10::NoGradGuard no_grad;
+  const std::vector<at::Tensor> items = tensor.flatten().unbind();
+  std::span<const at::Tensor> left(items);
+  follow_list(list, left);
 }
 
 void Watcher::read_content(const at::Tensor& tensor) {
-  constexpr std::int64_t kMost = 1024;
   if (recorder::FrontendHints::current() == nullptr || !tensor.defined()) return;
-  if (tensor.numel() > kMost) {
+  if (!is_short(tensor)) {
     refuse(RefusalCode::kHostRead,
            "torch reads a tensor of " + std::to_string(tensor.numel()) + " items as numbers");
     return;
@@ -677,18 +748,37 @@ void Watcher::look_where(PyObject* value) {
   if (is_of_given) moving_.compare_offsets();
 }
 
-void Watcher::read_data(PyObject* data, int depth) {
+void Watcher::read_data(PyObject* data, std::vector<recorder::FrontendHints::Number>* numbers,
+                        int depth) {
   if (depth == 0 || (!PyList_Check(data) && !PyTuple_Check(data))) return;
+  recorder::FrontendHints* hints = recorder::FrontendHints::current();
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
     PyObject* each = PySequence_Fast_GET_ITEM(data, i);
-    is_tensor(each) ? read_content(tensor_of(each)) : read_data(each, depth - 1);
+    if (!is_tensor(each)) {
+      read_data(each, numbers, depth - 1);
+      continue;
+    }
+    const at::Tensor& tensor = tensor_of(each);
+    const bool is_number = numbers != nullptr && hints != nullptr && tensor.defined() &&
+                           tensor.numel() == 1 && is_short(tensor) &&
+                           tensor.scalar_type() != at::kBool;
+    if (!is_number) {
+      read_content(tensor);
+      continue;
+    }
+    const c10::NoGradGuard no_grad;
+    const double value = tensor.item().toDouble();
+    numbers->push_back({tensor.is_floating_point() ? trace::Value{trace::Real{value}}
+                                                   : trace::Value{static_cast<std::int64_t>(value)},
+                        newest_read(), static_cast<trace::Index>(i)});
+    hints->follow_read(hints->newest_read());
   }
 }
 
 bool Watcher::begin_tensor(std::span<PyObject* const> arguments) {
   if (!are_items(arguments)) return false;
   awaited_.back().is_made = true;
-  return begin_ops(arguments, Reads::kInternal, "tensor");
+  return announce(numbers_of_data(arguments), Reads::kInternal, "tensor");
 }
 
 bool Watcher::makes_tensors(PyObject* type) {

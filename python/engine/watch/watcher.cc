@@ -656,13 +656,14 @@ void Watcher::after(PyObject** result) {
   if (awaited.gives_objects && !(is_there && PyIter_Check(*result))) --gives_objects_;
   if (awaited.array != nullptr) leave_out_ops(false);
   if (awaited.reads != Reads::kNone) end_ops(awaited, result);
-  if (awaited.added) return end_sum(*awaited.added, result);
+  if (awaited.added) return end_sum(awaited, result);
   if (awaited.number) return take_number(*awaited.number, result);
   if (slots_ == nullptr) return;
   if (awaited.imported != nullptr) load_imported(awaited.imported, is_there);
   if (!is_there) return;
   if (awaited.array != nullptr) return take_array(awaited, result);
   if (awaited.gives_array) return give_array(*result, tensor_behind(*result));
+  if (awaited.listed) return follow_list(result, tensor_of(awaited.listed.ptr()));
   if (awaited.is_fresh) fresh_.insert(*result);
   // the tensors that a cache has kept are the program's
   if (!awaited.cached.empty() && (is_tensor(*result) || PyTuple_Check(*result)))

@@ -171,12 +171,15 @@ class Watcher final : public Listener {
     std::string path;            ///< of what is to be marked when it is there, or ""
     bool is_fresh = false;       ///< a new object
     bool is_kept = false;        ///< no place that was read has held it until now
+    py::object listed = {};      ///< the tensor that `tolist` makes a list of
     std::string cached = {};     ///< `functools.lru_cache` gives it, of a call like this
     bool is_unwatched = false;   ///< an import, or a call that is refused whatever it does
     bool gives_objects = false;  ///< it hands what Python's code gives it to a function of C's
     std::optional<FollowedNumbers::Derivation> number = {};  ///< that is computed
-    /// What `sum` adds up: the number that it starts from, then what it is given.
+    /// What `sum` adds up: the number that it starts from, then what it is given; or all that
+    /// `max` or `min` is given, as `is_largest` says.
     std::optional<std::vector<py::object>> added = {};
+    std::optional<bool> is_largest = {};
     PyObject* adds = nullptr;  ///< the code that gives it these; of a container null
     // of what does ops
     Reads reads = Reads::kNone;
@@ -399,7 +402,7 @@ class Watcher final : public Listener {
   std::optional<bool> compute_sum(std::span<PyObject* const> arguments);
   /// Whether a call of `sum` that waits for its end adds up what leaves its frame.
   bool add_up(const Instruction& in);
-  void end_sum(const std::vector<py::object>& added, PyObject** result);
+  void end_sum(const Awaited& awaited, PyObject** result);
   /// The followed number takes the place of the result, which may be null or hold null.
   static void take_number(const FollowedNumbers::Derivation& derivation, PyObject** result);
   /// Shows the program its own objects where it asks whether one is another.
@@ -411,7 +414,17 @@ class Watcher final : public Listener {
   /// The step asks where in its memory a tensor lies, which may be an argument's.
   void look_where(PyObject* value);
   /// Of the tensors in lists and tuples, of which a tensor is made.
-  void read_data(PyObject* data, int depth = 8);
+  /// The same of what stands in lists and tuples; those of one item are numbers that something is
+  /// made of, where these are asked for.
+  void read_data(PyObject* data, std::vector<recorder::FrontendHints::Number>* numbers = nullptr,
+                 int depth = 8);
+  std::vector<recorder::FrontendHints::Number> numbers_of_data(
+      std::span<PyObject* const> arguments);
+  /// Whether what it holds may be read item by item.
+  static bool is_short(const at::Tensor& tensor);
+  static trace::Formula newest_read();
+  static void follow_list(PyObject** list, const at::Tensor& tensor);
+  static void follow_list(PyObject** list, std::span<const at::Tensor>& items);
   /// Whether it is torch.Tensor or one of its like, such as torch.LongTensor.
   static bool makes_tensors(PyObject* type);
   /// One is called with these. Whether what it gives is waited for.
