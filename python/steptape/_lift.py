@@ -256,10 +256,20 @@ def _name(function):
 
 
 def loops_of(scope: ast.AST) -> Iterable[ast.stmt]:
-    """Loops in it, but for functions and classes in it, that call step() of an optimizer themselves: not one inside of another."""
+    """Loops in it, but for functions and classes in it, that call step() of an optimizer themselves: not one inside of another,
+    and not one over several optimizers, which is a part of the loop around it."""
     for node in own_nodes(scope.body, into_loops=True):
-        if isinstance(node, (ast.For, ast.While)) and any(map(steps, own_nodes(node.body))):
+        if isinstance(node, (ast.For, ast.While)) and not _is_over_optimizers(node) and any(
+                steps(each) or _is_over_optimizers(each) for each in own_nodes(node.body)):
             yield node
+
+
+def _is_over_optimizers(node):
+    if not isinstance(node, ast.For):
+        return False
+    names = {target.id for target in ast.walk(node.target) if isinstance(target, ast.Name)}
+    stepped = [each.func.value for each in own_nodes(node.body) if steps(each)]
+    return bool(stepped) and all(isinstance(each, ast.Name) and each.id in names for each in stepped)
 
 
 def steps_itself(definition: ast.FunctionDef) -> bool:

@@ -83,6 +83,17 @@ for x, y in batches():
     solver.step()
 print(loss.item())
 """,
+    "several optimizers in loops of their own": """
+optimizers = [torch.optim.SGD(model[at].parameters(), lr=1e-2) for at in (0, 3)]
+for x, y in batches():
+    loss = F.cross_entropy(model(x), y)
+    for each in optimizers:
+        each.zero_grad()
+    loss.backward()
+    for each in optimizers:
+        each.step()
+print(loss.item())
+""",
     "beside lambdas and conditions": """
 options = {"lr": 1e-2} if torch.get_num_threads() else {}
 scaled = lambda x: x * 1.0
