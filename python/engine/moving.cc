@@ -338,8 +338,13 @@ void MovingPlaces::exchange() {
       if (!now || now.ptr() == was || !may_stand_for(was, now.ptr())) continue;
       std::vector<std::pair<PyObject*, PyObject*>> pairs{{was, now.ptr()}};
       PyObject* const attributes = dict_of(was);
-      if (attributes != nullptr && attributes != was)
-        pairs.emplace_back(attributes, dict_of(now.ptr()));
+      if (attributes != nullptr && attributes != was) {
+        // one of a class of containers may have been given none yet
+        const auto others =
+            py::reinterpret_steal<py::object>(PyObject_GenericGetDict(now.ptr(), nullptr));
+        if (!others) throw py::error_already_set();
+        pairs.emplace_back(attributes, others.ptr());
+      }
       has_more |= roots_.replace(pairs);
     }
   }

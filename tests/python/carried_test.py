@@ -747,7 +747,7 @@ def add_read_discard():
     return step, lambda: sorted(l), between
 
 
-@case("host_effect")
+@case()
 def update_read():
     l = {"a": 2.0}
     def step(x):

@@ -37,6 +37,10 @@ class Counts(dict):
     pass
 
 
+class Items(list):
+    pass
+
+
 def count(held, loss, x):
     held["sum"] += loss.item()
     held["n"] += 1
@@ -67,6 +71,7 @@ KINDS = {
     "a_dataclass": (Record, record),
     "a_namespace": (lambda: SimpleNamespace(sum=0.0, losses=[]), record),
     "a_list": (list, lambda held, loss, x: held.append(loss.item())),
+    "a_class_of_lists": (Items, lambda held, loss, x: held.append(loss.item() * getattr(held, "weight", 1.0))),
     "a_deque": (lambda: collections.deque(maxlen=4), lambda held, loss, x: held.append(loss.detach())),
     "nested": (lambda: {"meter": Meter(), "losses": {"all": []}}, nested),
 }

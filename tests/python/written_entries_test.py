@@ -159,3 +159,55 @@ def test_callbacks_in_the_order_of_an_attribute(order, edit, kind):
     step = twins.compare(make, STEPS, verify={"first": True, "rate": 0.0})
     if kind is Callback:
         assert step.stats["replayed"] >= STEPS / 2, step.explain()
+
+
+def cleared(kept):
+    kept.clear()
+
+
+def popped(kept):
+    while kept:
+        kept.popitem()
+
+
+def kept_apart(kept):
+    kept.clear()
+    kept["last"] = torch.tensor(3.0)
+
+
+@pytest.mark.parametrize("empty, outcome", [(cleared, None), (popped, None), (kept_apart, "host_effect")])
+@pytest.mark.parametrize("by", ["name", "parameter"])
+def test_a_dict_that_is_emptied_before_the_step_ends(by, empty, outcome):
+    """Of what SAM climbs by, or of what hooks leave; the program puts something there late."""
+    def play(wrap):
+        torch.manual_seed(0)
+        net, kept, seen = nn.Linear(3, 3), {}, []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+
+        def train(x):
+            net(x).square().mean().backward()
+            for name, p in net.named_parameters():
+                kept[name if by == "name" else p] = p.grad * 0.05
+                p.data.add_(kept[name if by == "name" else p])
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            for name, p in net.named_parameters():
+                p.data.sub_(kept[name if by == "name" else p])
+            added = len(kept)
+            empty(kept)
+            optimizer.step()
+            optimizer.zero_grad()
+            return added
+
+        step = wrap(train)
+        for i in range(STEPS):
+            if i == LATE:
+                kept["other"] = torch.tensor(1.0)
+            seen.append((step(torch.full((2, 3), 0.1 * i)), list(map(str, kept)), twins.bits(net), twins.bits(list(kept.values()))))
+        return seen, step
+
+    step = twins.played_alike(play)
+    if outcome is None:  # but for the call that takes away what the program has put there
+        assert step.stats["replayed"] > STEPS // 2, step.explain()
+    else:
+        twins.is_refused(step, {outcome})

@@ -276,7 +276,13 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   const auto [entry, is_new] = noted_.emplace(id_of(kind, owner, key), 0);
   if (!is_new) return entry->second;
   Slot slot{kind, path, Root::guarding(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
-  const py::object value = slot.value();
+  const bool is_of_all = kind == Kind::kContent || kind == Kind::kSize || kind == Kind::kKeys;
+  const py::object before = is_of_all ? content_before(owner) : py::object();
+  const py::object value = !before                  ? slot.value()
+                           : kind == Kind::kContent ? before
+                           : kind == Kind::kSize
+                               ? py::object(py::int_(PyDict_GET_SIZE(before.ptr())))
+                               : py::reinterpret_steal<py::object>(PyDict_Keys(before.ptr()));
   const bool is_argument = slot.is_assignable() && moving_.is_argument(owner, key);
   if (is_read && value && !is_argument) take_back(value.ptr());
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
@@ -336,6 +342,27 @@ bool Watcher::has_put(PyObject* object, PyObject* name) const {
   const auto found = dict == nullptr ? noted_.end() : noted_.find(id_of(Kind::kEntry, dict, name));
   if (found == noted_.end()) return false;
   return slots_->slot(found->second).is_written;
+}
+
+/// A dict as it was before the step added entries to it; null where that is what it is, or nobody
+/// knows.
+py::object Watcher::content_before(PyObject* dict) const {
+  if (!PyDict_CheckExact(dict)) return {};
+  std::vector<PyObject*> added;
+  for (std::size_t i = 0; i < slots_->slots().size(); ++i) {
+    const Slot& slot = slots_->slots()[i];
+    if (slot.kind != Kind::kEntry || slot.owner.get() != dict || !slot.is_written) continue;
+    if (slots_->held_some(i)) return {};
+    added.push_back(slot.key.get());
+  }
+  if (added.empty()) return {};
+  py::dict before;
+  for (const auto& [key, value] : entries_of(dict)) {
+    const auto is_it = [key = key](PyObject* other) { return is_same_key(key, other); };
+    if (std::ranges::any_of(added, is_it)) continue;
+    if (!is_plain_key(key) || PyDict_SetItem(before.ptr(), key, value) != 0) return {};
+  }
+  return before;
 }
 
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {

@@ -218,6 +218,7 @@ class Watcher final : public Listener {
   static Id id_of(Kind kind, PyObject* owner, PyObject* key);
   std::size_t note(Kind kind, PyObject* owner, PyObject* key, const std::string& path,
                    bool is_read);
+  py::object content_before(PyObject* dict) const;
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   /// Whether what the attribute holds was put there by the step.
