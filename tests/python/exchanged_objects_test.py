@@ -205,13 +205,30 @@ def test_one_that_is_given_too():
     played_alike(play)
 
 
-@pytest.mark.parametrize("ask", [id, hash])
+ADDRESSES = {
+    "id": id,
+    "hash": hash,
+    "format": lambda meter: f"{meter}",
+    "format_of_a_list": lambda meter: f"{[meter]}",
+    "str": str,
+    "repr": lambda meter: repr({"meter": meter}),
+    "percent": lambda meter: "%s of %s" % (1, meter),
+    "format_method": "{0}".format,
+    "joined": lambda meter: ",".join([str(meter)]),
+    "own_method": lambda meter: meter.__repr__(),
+    "method_of_object": lambda meter: object.__hash__(meter),
+    "key": lambda meter: sorted([meter], key=id) and max(map(id, [meter])),
+}
+
+
+@pytest.mark.parametrize("ask", ADDRESSES)
 def test_a_step_that_asks_for_the_address_is_recorded_for_each(ask):
-    kept = SimpleNamespace(held=Meter())
+    kept = SimpleNamespace(held=Meter(), told=None)
 
     def address(x):
         kept.held.n += 1
-        return x * 0 + ask(kept.held) % 1009
+        kept.told = ADDRESSES[ask](kept.held)
+        return x * 1
 
     step = steptape.wrap(address, verify={"first": True, "rate": 0.0})
     meters = []
@@ -219,7 +236,37 @@ def test_a_step_that_asks_for_the_address_is_recorded_for_each(ask):
         if i % EPOCH == 0:
             kept.held = Meter()
             meters.append(kept.held)
-        assert step(torch.zeros(1, dtype=torch.float64)).item() == ask(kept.held) % 1009
+        step(torch.ones(1))
+        assert kept.told == ADDRESSES[ask](kept.held) and kept.held.n == i % EPOCH + 1
+
+
+SETS = {
+    "display": lambda a, b: {a, b},
+    "of_a_list": lambda a, b: set([a, b]),
+    "frozen": lambda a, b: frozenset((a, b)),
+    "added": lambda a, b: (found := set(), found.add(a), found.add(b))[0],
+    "comprehension": lambda a, b: {each for each in (a, b)},
+}
+
+
+@pytest.mark.parametrize("way", SETS)
+def test_the_order_of_a_set_is_that_of_the_objects_that_are_there(way):
+    """It follows their addresses."""
+    kept = SimpleNamespace(a=Meter(), b=Meter())
+
+    def ordered(x):
+        kept.a.n += 1
+        return [x * each.sum for each in SETS[way](kept.a, kept.b)]
+
+    step = steptape.wrap(ordered, verify={"first": True, "rate": 0.0})
+    before = []
+    for i in range(CALLS):
+        if i % EPOCH == 0:
+            before.append((kept.a, kept.b))
+            kept.a, kept.b = Meter(), Meter()
+            kept.a.sum, kept.b.sum = 1.0, 2.0
+        x = torch.full((2,), 1.0 + i)
+        assert [bits(each) for each in step(x)] == [bits(x * each.sum) for each in SETS[way](kept.a, kept.b)]
 
 
 def test_what_was_there_before_is_let_go_of():

@@ -13,6 +13,13 @@
 namespace steptape::python::watch {
 namespace {
 
+/// Functions that tell where an object lies, by which code of C's may sort or look up.
+constexpr std::array<std::string_view, 6> kTellsAddress = {"id",  "hash",  "repr",
+                                                           "str", "ascii", "format"};
+/// What these give, or a set that is made so, may show where an object lies.
+constexpr std::array<std::string_view, 7> kShowsAddress = {"str",   "repr", "ascii",    "format",
+                                                           "print", "set",  "frozenset"};
+
 /// Methods of containers that change what they hold, and say nothing of what it was.
 constexpr std::array<std::string_view, 22> kChanges = {"append",
                                                        "appendleft",
@@ -380,6 +387,8 @@ bool Watcher::call_builtin(const Call& made, const std::string& name, PyObject* 
   }
   if (is_from_outside(made, name, self)) return false;
   if (is_one_of(name, kShows)) refuse_output(name);
+  if (is_one_of(name, kShowsAddress))
+    made.for_each([this](PyObject* value) { look_at_address(value); });
   const auto& arguments = made.arguments;
   const std::size_t count = arguments.size();
   if (made.named.empty()) {
@@ -616,6 +625,7 @@ void Watcher::load_callable(PyObject* value) {
                     name_of(PyMethod_GET_FUNCTION(value)), PyMethod_GET_SELF(value));
   }
   if (!is_function_of_c(value)) return;
+  if (is_one_of(name_of(value), kTellsAddress)) moving_.keep_objects();
   std::vector<PyObject*> held;
   py::object self;
   if (is_partial(value)) {
@@ -641,6 +651,12 @@ void Watcher::load_callable(PyObject* value) {
 
 bool Watcher::call_method(const Call& made, const std::string& name, PyObject* self) {
   const auto& arguments = made.arguments;
+  if ((PyUnicode_Check(self) && name == "format") || (PyAnySet_Check(self) && name == "add"))
+    made.for_each([this](PyObject* value) { look_at_address(value); });
+  if (name == "__hash__" || name == "__repr__" || name == "__str__" || name == "__format__") {
+    look_at_address(self);
+    made.for_each([this](PyObject* value) { look_at_address(value); });
+  }
   if (name == "__getattribute__" && arguments.size() == 1) {
     load_attribute(self, arguments[0]);
     if (const auto module = modules_.find(self); module != modules_.end())

@@ -344,6 +344,20 @@ bool Watcher::has_put(PyObject* object, PyObject* name) const {
   return slots_->slot(found->second).is_written;
 }
 
+/// The text that C makes of an object without one of its own shows where it lies, and so does its
+/// hash, in the order of a set.
+void Watcher::look_at_address(PyObject* value, int depth) {
+  if (value == nullptr || depth == 0 || is_atom(value) || is_tensor(value)) return;
+  const bool is_own = is_plain_object(value);
+  if (is_own && Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr) moving_.keep_objects();
+  if (!is_own && !PyTuple_Check(value) && !PyList_Check(value) && !PyDict_Check(value) &&
+      !PyAnySet_Check(value) && !is_deque(value))
+    return;
+  std::vector<PyObject*> held;
+  add_held(is_own ? dict_of(value) : value, held);
+  for (PyObject* const each : held) look_at_address(each, depth - 1);
+}
+
 /// A dict as it was before the step added entries to it; null where that is what it is, or nobody
 /// knows.
 py::object Watcher::content_before(PyObject* dict) const {
@@ -559,6 +573,7 @@ bool Watcher::look(const Instruction& given) {
       break;
     case Operation::kBinary:
     case Operation::kCompare:
+      if (PyUnicode_Check(in.first)) look_at_address(in.second);
       if (in.is_in_place) change_given(in.first);
       if (in.is_in_place && in.made == Operator::kAdd && PyList_CheckExact(in.first) &&
           exists(in.first)) {
@@ -592,7 +607,8 @@ bool Watcher::look(const Instruction& given) {
       load_deep(in.first);
       if (gives_objects_ != 0) load_objects(in.first);
       break;
-    case Operation::kHash:
+    case Operation::kHash:  // a set goes over them in the order of their addresses
+      for (Py_ssize_t i = 0; i < in.count; i += in.stride) look_at_address(in.arguments[i]);
       break;
     case Operation::kIdentity:
       if (is_tensor(in.first) && is_tensor(in.second)) look_which(in.first, in.second);
@@ -611,6 +627,7 @@ bool Watcher::look(const Instruction& given) {
       load_size(in.first);
       break;
     case Operation::kFormat:
+      look_at_address(in.first);
       load_deep(in.first);
       break;
     case Operation::kIterate:

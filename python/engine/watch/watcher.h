@@ -219,6 +219,8 @@ class Watcher final : public Listener {
   std::size_t note(Kind kind, PyObject* owner, PyObject* key, const std::string& path,
                    bool is_read);
   py::object content_before(PyObject* dict) const;
+  /// What a text is made of, or a set.
+  void look_at_address(PyObject* value, int depth = 6);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   void write(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
   /// Whether what the attribute holds was put there by the step.
