@@ -100,8 +100,11 @@ constexpr int kDepth = 3;
 /// was read at once.
 enum class Reach { kValue, kItems, kAll };
 
-/// The items of a set, a deque or an array of objects; null for another object.
-py::object items_of(PyObject* value) {
+/// A list or tuple of the items that a value is looked into for; null for another object.
+py::object items_of(PyObject* value, Reach reach) {
+  if (PyTuple_Check(value)) return borrowed(value);
+  if (reach == Reach::kValue && !PyFrozenSet_Check(value)) return {};
+  if (PyList_CheckExact(value)) return borrowed(value);
   if (PyAnySet_Check(value) || is_deque(value))
     return py::reinterpret_steal<py::object>(PySequence_List(value));
   if (!is_array_of_numpy(value) || !holds_objects(value)) return {};
@@ -120,24 +123,13 @@ void collect(PyObject* value, const std::string& path, int depth, Reach reach,
   }
   if (depth == 0) return;
   const Reach below = reach == Reach::kAll ? Reach::kAll : Reach::kValue;
-  const bool is_tuple = PyTuple_Check(value);
-  if (reach != Reach::kValue || PyFrozenSet_Check(value)) {
-    if (const py::object items = items_of(value)) {
-      const Py_ssize_t size = std::min<Py_ssize_t>(PyList_GET_SIZE(items.ptr()), 1000);
-      for (Py_ssize_t i = 0; i < size; ++i) {
-        if (!moving.is_empty() && moving.is_argument(value, py::int_(i).ptr())) continue;
-        collect(PyList_GET_ITEM(items.ptr(), i), path + "[" + std::to_string(i) + "]", depth - 1,
-                below, moving, found);
-      }
-      return;
-    }
-  }
-  if (is_tuple || (reach != Reach::kValue && PyList_CheckExact(value))) {
-    const Py_ssize_t size = std::min<Py_ssize_t>(PySequence_Fast_GET_SIZE(value), 1000);
+  if (const py::object items = items_of(value, reach)) {
+    const bool may_move = !moving.is_empty() && !PyTuple_Check(value);
+    const auto size = std::min(PySequence_Fast_GET_SIZE(items.ptr()), Plain::kMostItems);
     for (Py_ssize_t i = 0; i < size; ++i) {
-      if (!is_tuple && !moving.is_empty() && moving.is_argument(value, py::int_(i).ptr())) continue;
-      collect(PySequence_Fast_GET_ITEM(value, i), path + "[" + std::to_string(i) + "]", depth - 1,
-              below, moving, found);
+      if (may_move && moving.is_argument(value, py::int_(i).ptr())) continue;
+      collect(PySequence_Fast_GET_ITEM(items.ptr(), i), path + "[" + std::to_string(i) + "]",
+              depth - 1, below, moving, found);
     }
   } else if (reach != Reach::kValue && PyDict_Check(value) && PyDict_Size(value) <= 1000) {
     const bool is_of_optimizer = moving.is_of_optimizer(value);  // which has the tensors in it

@@ -97,6 +97,7 @@ class Optimizer final : public live::ForeignOptimizer, public Watched {
   void forget() override { captured_.reset(); }
   std::vector<HostChange> changes(const std::string& name) const override;
 
+  PyObject* object() const { return optimizer_; }
   /// Whether `dict` is one of its groups, or holds the state of a parameter.
   bool holds(PyObject* dict) const;
   /// Which of its groups `dict` is.

@@ -82,6 +82,10 @@ std::optional<HeldContainer::Replaced> HeldContainer::replaced_at(PyObject* now,
   return std::nullopt;
 }
 
+bool HeldContainer::is_another(PyObject* now) const {
+  return now != nullptr && may_be_argument(now) && replaced_at(now, py::list()).has_value();
+}
+
 std::optional<HeldContainer::Replaced> HeldContainer::widen(Change& change, PyObject* now) const {
   const std::optional<Replaced> replaced = replaced_at(now, change.keys);
   if (!replaced) return std::nullopt;
@@ -180,8 +184,7 @@ std::vector<DictWatch::EntryChange> DictWatch::changes(PyObject* dict, bool with
     if (entry.rule == Rule::kSkip) continue;
     // a number that the step has put there may be the one that was there by chance
     const bool is_same = entry.plain.same(found);
-    const bool is_other = with_equal && is_same && found != nullptr && may_be_argument(found) &&
-                          entry.held.replaced_at(found, py::list()).has_value();
+    const bool is_other = with_equal && is_same && entry.held.is_another(found);
     if (is_same && !is_other && (found == nullptr || !holds_followed(found))) continue;
     if (add_moved_buffers(entry, found, changes)) continue;
     EntryChange& change = changes.emplace_back(

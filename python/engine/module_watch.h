@@ -26,6 +26,8 @@ class HeldContainer {
     bool has_grown;  ///< or shrunk
   };
   std::optional<Replaced> replaced_at(PyObject* now, const py::list& keys) const;
+  /// Whether `now`, which looks as it did, is another one with tensors.
+  bool is_another(PyObject* now) const;
   /// The same of what differs in `now`, which becomes the change of that container as a whole.
   std::optional<Replaced> widen(Change& change, PyObject* now) const;
   /// Drops the references. After that it tells apart only what is still alive.

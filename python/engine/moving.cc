@@ -414,7 +414,7 @@ std::optional<double> MovingPlaces::number_of(const trace::Leaf& leaf) const {
   const auto place = std::ranges::find(places_, leaf.path, &Place::name);
   if (place != places_.end()) {
     PyObject* owner = place->owner.get();
-    if (place->is_argument || place->is_object() || owner == nullptr) return std::nullopt;
+    if (!place->is_followed() || owner == nullptr) return std::nullopt;
     return number_in(held_at(owner, place->key.get()).ptr());
   }
   const auto item = std::ranges::find(items_, leaf.path, &Item::name);

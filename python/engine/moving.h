@@ -67,6 +67,8 @@ class MovingPlaces {
     Root object = {};
     Root was = {};  ///< of an argument: the object that stood there before it was one
     bool is_object() const { return !object.is_empty(); }
+    /// Whether a number that stands there is followed.
+    bool is_followed() const { return !is_argument && !is_object(); }
     /// The tensors that the newest call which assigned it has left there, weakly, so that no other
     /// gets the address of one.
     std::vector<WeakTensor> left = {};
@@ -113,7 +115,7 @@ class MovingPlaces {
   /// The name of a place whose number is followed, or "".
   std::string name_of(PyObject* owner, PyObject* key) const {
     const Place* place = find(owner, key);
-    return place == nullptr || place->is_argument || place->is_object() ? "" : place->name;
+    return place != nullptr && place->is_followed() ? place->name : "";
   }
   bool is_empty() const { return places_.empty(); }
   Roots& roots() const { return roots_; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "python/engine/arguments.h"
 #include "python/engine/followed.h"
 #include "trace/path.h"
 
@@ -304,8 +303,7 @@ void OptimizerWatch::add_changes(const Fixed& fixed, PyObject* dict,
   for (const auto& [key, plain, held] : fixed.entries) {
     PyObject* now = PyDict_GetItemWithError(dict, key.get());
     const bool is_same = plain.same(now);
-    const bool is_other = is_same && !is_group && now != nullptr && may_be_argument(now) &&
-                          held.replaced_at(now, py::list()).has_value();
+    const bool is_other = is_same && !is_group && held.is_another(now);
     if (is_same && !is_other) continue;
     if (now != nullptr && is_tensor(now)) {  // in place of another: it counts as an argument
       changes.push_back({trace::join_path(fixed.path, text_of(key.get())), borrowed(dict),

@@ -113,9 +113,7 @@ py::dict Tracked::end_watch() {
   for (const auto& [name, watched] : watched_) {
     auto* optimizer = dynamic_cast<Optimizer*>(watched.get());
     if (optimizer == nullptr) continue;
-    if (watcher_->stepped().contains(
-            static_cast<PyObject*>(const_cast<void*>(optimizer->identity()))))
-      optimizer->note_step();
+    if (watcher_->stepped().contains(optimizer->object())) optimizer->note_step();
   }
   py::list objects;
   const std::unordered_set<PyObject*> known = tracked();
@@ -168,7 +166,7 @@ std::unordered_set<PyObject*> Tracked::tracked() const {
   for (const auto& [name, watched] : watched_) {
     const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
     if (optimizer == nullptr) continue;
-    all.insert(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())));
+    all.insert(optimizer->object());
   }
   return all;
 }
@@ -208,7 +206,7 @@ void Tracked::capture(const py::list& guarded) {
       [this](const std::string& path, PyObject* module) { watcher_->mark_module(module, path); });
   for (const auto& [name, watched] : watched_) {
     if (const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get())) {
-      watcher_->mark(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())), name);
+      watcher_->mark(optimizer->object(), name);
     }
   }
   for (const py::handle& item : guarded) {
@@ -267,7 +265,7 @@ void Tracked::declare_moving() {
     return all;
   });
   for (std::size_t i = 0; i < moving_.places().size(); ++i) {
-    if (moving_.places()[i].is_argument || moving_.places()[i].is_object()) continue;
+    if (!moving_.places()[i].is_followed()) continue;
     const auto look = [this, i, found = std::make_shared<Found>()]() -> pack::Leaf {
       const MovingPlaces::Place& place = moving_.places()[i];
       if (place.owner.get() == nullptr) return std::string("gone");
@@ -290,7 +288,7 @@ void Tracked::declare_moving() {
 py::list Tracked::moving() const {
   py::list all;
   for (const MovingPlaces::Place& place : moving_.places()) {
-    if (place.owner.get() == nullptr || place.is_argument || place.is_object()) continue;
+    if (place.owner.get() == nullptr || !place.is_followed()) continue;
     all.append(py::make_tuple(
         place.name, borrowed(place.owner.get()),
         place.key.get() == nullptr ? py::object(py::none()) : borrowed(place.key.get())));
@@ -345,7 +343,7 @@ bool Tracked::is_optimizers_own(PyObject* dict) const {
   return std::ranges::any_of(watched_, [dict](const auto& at) {
     const auto* optimizer = dynamic_cast<const Optimizer*>(at.second.get());
     if (optimizer == nullptr) return false;
-    auto* object = static_cast<PyObject*>(const_cast<void*>(optimizer->identity()));
+    PyObject* const object = optimizer->object();
     return optimizer->holds(dict) || dict_of(object) == dict || state_of(object) == dict ||
            groups_of(object) == dict;
   });
@@ -356,7 +354,7 @@ std::optional<std::pair<PyObject*, Py_ssize_t>> Tracked::group_of(PyObject* dict
     const auto* optimizer = dynamic_cast<const Optimizer*>(watched.get());
     if (optimizer == nullptr) continue;
     if (const auto group = optimizer->group_of(dict)) {
-      return std::pair(static_cast<PyObject*>(const_cast<void*>(optimizer->identity())), *group);
+      return std::pair(optimizer->object(), *group);
     }
   }
   return std::nullopt;

@@ -60,6 +60,25 @@ class GivenContainers {
   std::vector<py::object> all_;
 };
 
+/// What stands in each of these places, which count as arguments.
+std::vector<Arguments> flatten_each(const std::vector<py::object>& places) {
+  std::vector<Arguments> each;
+  for (const py::object& held : places)
+    each.push_back(flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity}));
+  return each;
+}
+
+/// Which of them, the last one first, hold something else than before.
+std::vector<std::size_t> changed_in(const std::vector<py::object>& places,
+                                    const std::vector<Arguments>& before) {
+  const std::vector<Arguments> now = flatten_each(places);
+  std::vector<std::size_t> changed;
+  for (std::size_t i = places.size(); i-- > 0;) {
+    if (!same(before[i], now[i])) changed.push_back(i);
+  }
+  return changed;
+}
+
 /// Which leaves are tensors that ops made out of others which require a gradient.
 std::vector<bool> results_in(const Arguments& arguments) {
   std::vector<bool> results;
@@ -290,15 +309,14 @@ pack::Results Step::run_recorded(recorder::FrontendHints& hints, const Given& gi
   const bool have_places_changed =
       !given.places.empty() &&
       (has_held_changed || !same(given.held, flatten(given.places, in_places)));
-  const std::vector<Arguments> each_left =
-      have_places_changed ? flatten_each(given.places) : std::vector<Arguments>();
+  const std::vector<std::size_t> changed_places = changed_in(given.places, each_held);
   // the recorder refuses by its name an argument that becomes a result
   if (results_in(before) == results && (has_changed || !same(before, given.flattened(how)))) {
     take_or_refuse_changed(before, hints);
   }
   followed->put_again();
   pack::Results flat = outcome_of(hints, given, before.leaves.size(), result);
-  if (have_places_changed) take_or_refuse_changed_places(given, each_held, each_left, hints);
+  if (have_places_changed) take_or_refuse_changed_places(given, changed_places, hints);
   const auto was_read = [](PyObject* object) {
     return FollowedNumbers::current().was_read(object);
   };
@@ -323,26 +341,12 @@ void Step::check_given(const Given& given, const Arguments& before, const Argume
   words_.names.emplace_back();
 }
 
-std::vector<Arguments> Step::flatten_each(const std::vector<py::object>& places) {
-  std::vector<Arguments> each;
-  for (const py::object& held : places)
-    each.push_back(flatten(std::span(&held, 1), {.arrays = Arrays::kByIdentity}));
-  return each;
-}
-
-bool Step::take_changed_places(const Given& given, const std::vector<Arguments>& before,
-                               const std::vector<Arguments>& after) {
-  bool has_any = false;
-  for (std::size_t i = given.places.size(); i-- > 0;) {
-    if (!same(before[i], after[i])) has_any |= moving_.make_object(i, given.places[i].ptr());
-  }
-  return has_any;
-}
-
-void Step::take_or_refuse_changed_places(const Given& given, const std::vector<Arguments>& before,
-                                         const std::vector<Arguments>& after,
+void Step::take_or_refuse_changed_places(const Given& given,
+                                         const std::vector<std::size_t>& changed,
                                          recorder::FrontendHints& hints) {
-  if (take_changed_places(given, before, after)) return hints.discard();
+  bool has_taken = false;
+  for (const std::size_t i : changed) has_taken |= moving_.make_object(i, given.places[i].ptr());
+  if (has_taken) return hints.discard();
   std::string names, line;
   for (const std::string& name : moving_.names_of_given()) {
     names += (names.empty() ? "`" : " or `") + name + "`";

@@ -61,14 +61,9 @@ class Step : public Tracked {
   void take_or_refuse_changed(const Arguments& before, recorder::FrontendHints& hints);
   /// Whether these arguments count as objects of the program's from the next call on.
   bool take_as_programs(const std::vector<std::pair<PyObject*, std::string>>& objects);
-  /// What stands in each of these places, which count as arguments.
-  static std::vector<Arguments> flatten_each(const std::vector<py::object>& places);
-  /// The step has changed what it found in such places, from `before` to `after`: from here on
-  /// objects that others stand for are there. False where there are none.
-  bool take_changed_places(const Given& given, const std::vector<Arguments>& before,
-                           const std::vector<Arguments>& after);
-  void take_or_refuse_changed_places(const Given& given, const std::vector<Arguments>& before,
-                                     const std::vector<Arguments>& after,
+  /// The step has changed what it found in the `changed` of the places that count as arguments, the
+  /// last one first: from here on objects that others stand for are there, or it is refused.
+  void take_or_refuse_changed_places(const Given& given, const std::vector<std::size_t>& changed,
                                      recorder::FrontendHints& hints);
   /// Runs the function, in a call that is recorded or not; `result` is what it returns.
   pack::Results run(const Given& given, py::object& result);

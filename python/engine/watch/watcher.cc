@@ -276,13 +276,7 @@ std::size_t Watcher::note(Kind kind, PyObject* owner, PyObject* key, const std::
   const auto [entry, is_new] = noted_.emplace(id_of(kind, owner, key), 0);
   if (!is_new) return entry->second;
   Slot slot{kind, path, Root::guarding(roots_, owner), key == nullptr ? Root() : Root(roots_, key)};
-  const bool is_of_all = kind == Kind::kContent || kind == Kind::kSize || kind == Kind::kKeys;
-  const py::object before = is_of_all ? content_before(owner) : py::object();
-  const py::object value = !before                  ? slot.value()
-                           : kind == Kind::kContent ? before
-                           : kind == Kind::kSize
-                               ? py::object(py::int_(PyDict_GET_SIZE(before.ptr())))
-                               : py::reinterpret_steal<py::object>(PyDict_Keys(before.ptr()));
+  const py::object value = value_before(slot);
   const bool is_argument = slot.is_assignable() && moving_.is_argument(owner, key);
   if (is_read && value && !is_argument) take_back(value.ptr());
   // a hyperparameter or a counter: whoever follows numbers knows where it goes
@@ -326,8 +320,10 @@ void Watcher::read(Kind kind, PyObject* owner, PyObject* key, const std::string&
 }
 
 void Watcher::write(Kind kind, PyObject* owner, PyObject* key, const std::string& path) {
-  Slot& slot = slots_->slot(note(kind, owner, key, path, false));
+  const std::size_t position = note(kind, owner, key, path, false);
+  Slot& slot = slots_->slot(position);
   if (!slot.is_written) slot.place = locate();
+  if (!slot.is_written && kind == Kind::kEntry) written_entries_[owner].push_back(position);
   slot.is_written = true;
   if (kind != Kind::kCell && !globals_.contains(owner)) slots_->hold_containers();
   const std::string name = key == nullptr         ? path
@@ -361,15 +357,13 @@ void Watcher::look_at_address(PyObject* value, int depth) {
 /// A dict as it was before the step added entries to it; null where that is what it is, or nobody
 /// knows.
 py::object Watcher::content_before(PyObject* dict) const {
-  if (!PyDict_CheckExact(dict)) return {};
+  const auto written = written_entries_.find(dict);
+  if (written == written_entries_.end() || !PyDict_CheckExact(dict)) return {};
   std::vector<PyObject*> added;
-  for (std::size_t i = 0; i < slots_->slots().size(); ++i) {
-    const Slot& slot = slots_->slots()[i];
-    if (slot.kind != Kind::kEntry || slot.owner.get() != dict || !slot.is_written) continue;
-    if (slots_->held_some(i)) return {};
-    added.push_back(slot.key.get());
+  for (const std::size_t position : written->second) {
+    if (slots_->held_some(position)) return {};
+    added.push_back(slots_->slot(position).key.get());
   }
-  if (added.empty()) return {};
   py::dict before;
   for (const auto& [key, value] : entries_of(dict)) {
     const auto is_it = [key = key](PyObject* other) { return is_same_key(key, other); };
@@ -377,6 +371,16 @@ py::object Watcher::content_before(PyObject* dict) const {
     if (!is_plain_key(key) || PyDict_SetItem(before.ptr(), key, value) != 0) return {};
   }
   return before;
+}
+
+py::object Watcher::value_before(const Slot& slot) const {
+  const bool is_of_all =
+      slot.kind == Kind::kContent || slot.kind == Kind::kSize || slot.kind == Kind::kKeys;
+  const py::object before = is_of_all ? content_before(slot.owner.get()) : py::object();
+  if (!before) return slot.value();
+  if (slot.kind == Kind::kContent) return before;
+  if (slot.kind == Kind::kSize) return py::int_(PyDict_GET_SIZE(before.ptr()));
+  return py::reinterpret_steal<py::object>(PyDict_Keys(before.ptr()));
 }
 
 void Watcher::change(PyObject* owner, const std::string& path, std::optional<Py_ssize_t> appended) {

@@ -219,6 +219,8 @@ class Watcher final : public Listener {
   std::size_t note(Kind kind, PyObject* owner, PyObject* key, const std::string& path,
                    bool is_read);
   py::object content_before(PyObject* dict) const;
+  /// What a slot held as the step began, as far as that is known.
+  py::object value_before(const Slot& slot) const;
   /// What a text is made of, or a set.
   void look_at_address(PyObject* value, int depth = 6);
   void read(Kind kind, PyObject* owner, PyObject* key, const std::string& path);
@@ -462,6 +464,8 @@ class Watcher final : public Listener {
   const std::uint64_t first_node_ = at::sequence_number::peek();  ///< of autograd's in the step
   PyObject* handled_;  ///< by the caller of the step, an exception or None; borrowed from it
   std::unordered_map<Id, std::size_t, Hash> noted_;
+  /// By the dict: the slots of its entries that the step has written.
+  std::unordered_map<PyObject*, std::vector<std::size_t>> written_entries_;
   struct ModuleReads {
     bool is_whole = false;
     std::unordered_set<PyObject*> names;  ///< of code of torch's that ran, which has them
